@@ -8,8 +8,9 @@ use super::verdict::{Backoff, Chance, Memory, OwnQueue, Press, Standing};
 /// The target's scale is halved down to a quarter: below this it is there.
 const LEAST_SCALE: f64 = 0.3;
 
-/// Seconds over which it is counted what a source uses of its rate, and in which the rate comes near that.
+/// What a source uses of its rate is counted over this many seconds.
 const USED_SPAN: f64 = 2.0;
+/// A rate that is used too little falls by the factor e in this many seconds.
 const USED_DECAY: f64 = 4.0;
 
 /// The rule by which the rate grows.
@@ -118,7 +119,8 @@ impl Delay {
     fn scaled(&self, scale: f64, rate: f64, config: &Config) -> f64 {
         let raw = config.target_floor + self.noise + config.target_packets * config.bits / rate.max(config.least);
         let bent = config.target_most * (1.0 - libm::exp(-raw * scale / config.target_most));
-        bent.max(config.unbent * raw * scale).max(config.target_least)
+        let least = if config.frames { config.frames_unbent * raw * scale } else { 0.0 };
+        bent.max(least).max(config.target_least)
     }
 
     /// The target that holds now. No AQM's drops take it below a packet of its own: a single packet that waits for its turn is
@@ -364,12 +366,12 @@ impl Delay {
             faster = faster.max(window.min(rate * (1.0 + dt)));
         }
         let most = 1.3 * received.max(signals.received(0.5).unwrap_or(0.0)) + 2.0 * config.bits;
-        // Caps only stop growth, and what a source with little to send is allowed stays. Only frames' comes near what is used of it: they
-        // leave at a multiple of it, and so make a queue for others. In a queue of its own there are no others.
-        let next = match signals.received(USED_SPAN).map(|used| config.limited * used) {
-            Some(used) if rate > used && !self.own.holds(step.now, rate, config) => {
-                (rate * libm::exp(-dt / USED_DECAY)).max(used)
-            }
+        // Caps only stop growth, and what a source with little to send is allowed stays. Only the rate of frames comes near what is used of it:
+        // frames leave at a multiple of the rate, and so make a queue for others. In a queue of its own there are no others.
+        let limits = config.frames && !self.own.holds(step.now, rate, config);
+        let kept = signals.received(USED_SPAN).filter(|_| limits).map(|used| config.frames_limited * used);
+        let next = match kept {
+            Some(kept) if rate > kept => (rate * libm::exp(-dt / USED_DECAY)).max(kept),
             _ if rate < most => faster.min(most),
             _ => rate,
         };

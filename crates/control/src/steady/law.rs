@@ -81,7 +81,9 @@ impl Law {
 
     /// The source has frames.
     pub(super) fn has_frames(&mut self) {
-        self.config = self.config.for_frames();
+        if !self.config.frames {
+            self.config = self.config.for_frames();
+        }
     }
 
     /// A packet has left, of a source whose frames leave at `pacing` times the rate, while that was `rate`.

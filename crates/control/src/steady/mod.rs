@@ -93,17 +93,13 @@ macro_rules! params {
             l4s: bool,
             /// The source has frames.
             frames: bool,
-            /// The target is at least this share of what it is before it is bent.
-            unbent: f64,
-            /// A source that sends less than it may keeps at most so many times what it sends.
-            limited: f64,
         }
 
         impl Config {
             fn new(setup: &Setup, values: &Values) -> Self {
                 $(let $name = params!(@value $kind $name, values);)*
                 let bits = 8.0 * setup.packet.as_f64().max(1.0);
-                Self { bits, l4s: setup.ecn == Ecn::Ect1, frames: false, unbent: 0.0, limited: f64::INFINITY, $($name,)* }
+                Self { bits, l4s: setup.ecn == Ecn::Ect1, frames: false, $($name,)* }
             }
         }
     };
@@ -126,13 +122,7 @@ macro_rules! params {
 impl Config {
     /// The same for a source of frames.
     fn for_frames(self) -> Self {
-        Self {
-            low_span: self.frames_low_span,
-            unbent: self.frames_unbent,
-            limited: self.frames_limited,
-            frames: true,
-            ..self
-        }
+        Self { low_span: self.frames_low_span, frames: true, ..self }
     }
 
     /// Bits of the segments of which the competing window consists.
@@ -175,7 +165,7 @@ params! {
     span target_most: "what the target comes near at low rates", "own", 50 * MS, [MS, S];
     span frames_low_span: "low_span of a source of frames: its neighbours' frames make queues that pass",
         "own", 90 * MS, [5 * MS, S];
-    number frames_unbent: "and its target is at least this share of what it is before it is bent", "own", 0.9, [0.0, 1.0];
+    number frames_unbent: "the target of a source of frames is at least this share of what it is before it is bent", "own", 0.9, [0.0, 1.0];
     number frames_limited: "a source of frames that sends less than it may keeps at most so many times what it sends",
         "draft-ietf-rmcat-gcc-02, 5.5", 1.5, [1.0, 1_000.0];
     number scale_up: "growth per second of the target's scale after an AQM dropped at the target",

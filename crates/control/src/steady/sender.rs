@@ -17,18 +17,16 @@ const FIRST_SILENCE: f64 = 2.0;
 pub(super) struct Sender {
     law: Law,
     silence: Silence,
-    /// The source has frames, which are to leave sooner than at their mean rate.
-    frames: bool,
     by: Option<ReceiverId>,
 }
 
 impl Sender {
     pub(super) fn new(setup: &Setup, config: Config) -> Self {
-        Self { law: Law::new(setup, config), silence: Silence::default(), frames: false, by: None }
+        Self { law: Law::new(setup, config), silence: Silence::default(), by: None }
     }
 
     fn sent(&mut self, at: Time, number: u64, size: u64) {
-        let pacing = self.frames.then(|| self.law.pacing());
+        let pacing = self.law.config.frames.then(|| self.law.pacing());
         self.law.on_sent(at, number, size, pacing, self.law.rate);
         let rounds = self.law.rtt().map_or(FIRST_SILENCE, |rtt| SILENT_ROUNDS * rtt.as_secs_f64());
         let patience = self.law.config.silence.max(rounds);
@@ -46,9 +44,7 @@ impl SenderHalf for Sender {
     }
 
     fn on_queue(&mut self, _: &MediaQueue) {
-        if !std::mem::replace(&mut self.frames, true) {
-            self.law.has_frames();
-        }
+        self.law.has_frames();
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
@@ -70,7 +66,7 @@ impl SenderHalf for Sender {
 
     fn decision(&self) -> Decision {
         let rate = self.law.rate;
-        let pacing = if self.frames { self.law.pacing() * rate } else { rate };
+        let pacing = if self.law.config.frames { self.law.pacing() * rate } else { rate };
         let why = Why { rule: Cow::Borrowed(self.law.rule), loss: self.law.loss(), rtt: self.law.rtt(), by: self.by };
         Decision {
             target: Rate::from_bps_f64(rate),

@@ -179,16 +179,20 @@ impl Follows {
         self.power(config).is_some_and(|(power, error)| power.abs() + error < config.follows)
     }
 
-    /// Whether the power is known by what was seen lately, and no farther from zero than that by more than its standard error.
-    pub(super) fn may_be_own(&self, now: f64, config: &Config) -> bool {
-        now - self.at < config.follows_span
-            && self.power(config).is_some_and(|(power, error)| power.abs() - error <= config.follows)
+    /// Whether what was seen lately shows a queue that is shared: the power is farther from zero than [`Self::is_own`] allows, by more than its
+    /// standard error. Nothing where it is not known.
+    fn shared(&self, now: f64, config: &Config) -> Option<bool> {
+        let (power, error) = self.power(config).filter(|_| now - self.at < config.follows_span)?;
+        Some(power.abs() - error > config.follows)
     }
 
-    /// Whether the power is farther from zero than that, by more than its standard error and by what was seen lately.
     pub(super) fn is_shared(&self, now: f64, config: &Config) -> bool {
-        now - self.at < config.follows_span
-            && self.power(config).is_some_and(|(power, error)| power.abs() - error > config.follows)
+        self.shared(now, config) == Some(true)
+    }
+
+    /// Whether the power is known, and may be that of a queue of one's own.
+    pub(super) fn may_be_own(&self, now: f64, config: &Config) -> bool {
+        self.shared(now, config) == Some(false)
     }
 }
 
