@@ -6,8 +6,8 @@ there and counts as skipped when it is not. One that takes long is marked ``#[ig
 
 What failed is named once more before that line: who sees only the end of a long output sees it, too.
 
-Under ``STEADYCAST_REQUIRE=all`` a skip is a failure. One kind is not, up to a tenth of the tests of faults:
-the run says of itself that the machine was too busy for it.
+Under ``STEADYCAST_REQUIRE=all`` a skip is a failure. One kind is not, up to a tenth of the tests of faults: what is
+claimed of a run did not hold, and the run says of itself that the machine was too busy for it.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,12 +31,24 @@ def suffered(full: bool) -> dict[str, Future[Outcome]]:
     return _TOLD[full]
 
 
-def results(full: bool, name: str) -> Outcome:
-    """What a fault did, where the machine had the time for it: `scripts/test.py` bounds how often it has not."""
-    told = suffered(full)[name].result()
-    if not told.trustworthy:
+def result(full: bool, name: str) -> Outcome:
+    """What a fault did."""
+    return suffered(full)[name].result()
+
+
+@contextmanager
+def claimed(*told: Outcome) -> Iterator[None]:
+    """What is asserted within is claimed of these runs.
+
+    A claim that holds, holds: what a busy machine adds only leads out of the bounds. One that fails proves nothing
+    where a run had not the time it needed: `scripts/test.py` bounds how often that may be.
+    """
+    try:
+        yield
+    except AssertionError:
+        if all(each.trustworthy for each in told):
+            raise
         pytest.skip("the machine stalled")
-    return told
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,17 +72,18 @@ def within(value: float | None, bounds: Bounds | None, what: str) -> None:
 
 def held(fault: Fault, full: bool) -> None:
     """The rate did what it has to, and the record is whole."""
-    told = results(full, fault.name)
-    assert told.summary["complete"] is True
-    assert (told.code or 0, told.failed) == (0, [])
-    # Whoever was killed has left no record; all others have.
-    assert told.folders == fault.records
-    within(told.before, fault.before, "before")
-    within(told.during, fault.during, "during")
-    within(told.after, fault.after, "after")
-    within(told.falls_s, fault.falls_s, "time to fall")
-    within(told.returns_s, fault.returns_s, "time to return")
-    within(told.hit, fault.hit, "packets hit")
+    told = result(full, fault.name)
+    with claimed(told):
+        assert told.summary["complete"] is True
+        assert (told.code or 0, told.failed) == (0, [])
+        # Whoever was killed has left no record; all others have.
+        assert told.folders == fault.records
+        within(told.before, fault.before, "before")
+        within(told.during, fault.during, "during")
+        within(told.after, fault.after, "after")
+        within(told.falls_s, fault.falls_s, "time to fall")
+        within(told.returns_s, fault.returns_s, "time to return")
+        within(told.hit, fault.hit, "packets hit")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
@@ -86,10 +100,12 @@ def test_the_rate_falls_and_returns_at_full_length(fault: Fault) -> None:
 def asmp_by_clock(full: bool, most: float) -> None:
     """A receiver's clock costs less than this share of the rate."""
     names = [fault.name for fault in FAULTS if "clock" in fault.name or "asmp" in fault.name]
-    rates = {name: results(full, name).summary["flows"][0]["throughput_bps"] for name in names}
+    told = {name: result(full, name) for name in names}
+    rates = {name: each.summary["flows"][0]["throughput_bps"] for name, each in told.items()}
     right = rates["no fault, asmp"]
     assert len(rates) == 3
-    assert all(abs(rate / right - 1.0) < most for rate in rates.values()), rates
+    with claimed(*told.values()):
+        assert all(abs(rate / right - 1.0) < most for rate in rates.values()), rates
 
 
 def test_a_clock_changes_the_rate_by_less_than_a_tenth() -> None:
@@ -104,10 +120,11 @@ def test_a_clock_changes_the_rate_by_less_than_a_twentieth_at_full_length() -> N
 
 def defended(full: bool) -> None:
     """With its defences a group of 16 keeps four fifths of its rate; without it falls to its floor."""
-    safe, trusting = results(full, "1 liar of 16, defended"), results(full, "1 liar of 16, trusted")
-    # It may still be on its way to the link's 1 Mb/s when the fault begins, from 0.7 on.
-    assert 0.8 <= safe.during / safe.before <= 1.45
-    assert 0.03 <= trusting.during / trusting.before <= 0.25
+    safe, trusting = result(full, "1 liar of 16, defended"), result(full, "1 liar of 16, trusted")
+    with claimed(safe, trusting):
+        # It may still be on its way to the link's 1 Mb/s when the fault begins, from 0.7 on.
+        assert 0.8 <= safe.during / safe.before <= 1.45
+        assert 0.03 <= trusting.during / trusting.before <= 0.25
 
 
 def test_one_liar_of_sixteen_costs_a_defended_group_less_than_a_fifth() -> None:
@@ -120,10 +137,14 @@ def test_one_liar_of_sixteen_costs_a_defended_group_less_than_a_fifth_at_full_le
 
 
 def test_what_an_address_sends_beyond_a_groups_share_is_refused_and_counted() -> None:
-    flood = results(False, "1000 lies a second under as many names, defended")
-    # Some 118 packets a second, ten lies each, for 10 s; heard are 195 a second, one for each packet, and 585 at once.
-    assert 5_000 <= flood.summary["flows"][0]["feedback_refused"] <= 12_000
-    assert results(False, "1 liar of 16, defended").summary["flows"][0]["feedback_refused"] == 0
+    flood = result(False, "1000 lies a second under as many names, defended")
+    with claimed(flood):
+        # Some 118 packets a second, ten lies each, for 10 s; heard are 195 a second, one for each packet, and 585 at
+        # once.
+        assert 5_000 <= flood.summary["flows"][0]["feedback_refused"] <= 12_000
+    quiet = result(False, "1 liar of 16, defended")
+    with claimed(quiet):
+        assert quiet.summary["flows"][0]["feedback_refused"] == 0
 
 
 def test_nothing_is_left_of_all_this() -> None:
