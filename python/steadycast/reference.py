@@ -180,7 +180,8 @@ def controllers_page() -> str:
         "",
         "Made by `make figures` from the registry that scenario files, commands and Python read;",
         "`steadycast controllers NAME` prints the same. A parameter is set by `params.NAME = { key = value }` in a",
-        "flow, or by `--param key=value` of `send`.",
+        "flow, or by `--param key=value` of `send`. Where a column *in paper mode* has a value, it is the default with",
+        '`mode = "paper"` or `--mode paper` ([mode](../glossary.md)).',
     ]
     for one in registry():
         lines += ["", f"## {one.name}", "", f"{one.about[0].upper()}{one.about[1:]}. Source: {one.source}."]

@@ -35,6 +35,8 @@ _WORDS: dict[str, str] = {
     "bitrate": "The rate of a flow: bits of IP packets per second. The controller sets the target, packets leave the "
     "sender at the pacing, and the throughput is what arrives.",
     "capacity": "What a link can carry.",
+    "mode": "repaired or paper. In mode paper a controller does what its paper prints. In mode repaired, the default, "
+    "the paper's contradictions are decided and its gaps are filled.",
     "multicast": "One packet from the sender reaches many receivers; the network copies it where the ways "
     "part.",
     "invariant": "A rule that must never break while the program runs.",
