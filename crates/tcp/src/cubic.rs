@@ -92,6 +92,11 @@ impl Cubic {
         price.max(2.0)
     }
 
+    /// For `time` up to `now` the window was not used: that is no part of t (section 5.8).
+    pub(crate) fn pause(&mut self, now: Time, time: Span) {
+        self.epoch = self.epoch.map(|epoch| (epoch + time).min(now));
+    }
+
     /// How long this stretch of congestion avoidance has lasted; the first call begins it.
     fn since_epoch(&mut self, now: Time, cwnd: f64) -> Span {
         let epoch = *self.epoch.get_or_insert_with(|| {

@@ -444,6 +444,9 @@ impl Sender {
     #[inline(always)]
     fn emit(&mut self, seq: u32, now: Time) -> Segment {
         let idle = self.una == self.max;
+        if idle {
+            self.cubic.pause(now, now.since(self.last_sent));
+        }
         let retransmission = seq < self.max;
         let mut cwr = false;
         if retransmission {

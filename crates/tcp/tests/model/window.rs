@@ -171,6 +171,37 @@ fn an_application_that_offers_less_than_the_window_gets_its_rate_and_raises_no_w
 }
 
 #[test]
+fn cubics_curve_does_not_run_on_while_nothing_is_sent() {
+    for preset in [Preset::Ns2, Preset::Linux] {
+        let config = Config {
+            window: 100_000,
+            bytes: Some(Bytes::ZERO),
+            initial_ssthresh: Some(100),
+            hystart: Hystart::Off,
+            ..Config::new(preset, Congestion::Cubic)
+        };
+        let mut run = Run::new(&config, &Path { drop: vec![(1000, 1)], ..wide() });
+        run.offer(1500);
+        run.until(at(60.0));
+        assert!(run.sender.completed().is_some());
+        // After the pause it starts slowly up to where it was; from there on the curve is as flat as it was.
+        let before = run.sender.ssthresh();
+        run.now = at(90.0);
+        run.offer(4000);
+        let reached = loop {
+            run.until(run.now + Span::millis(100));
+            if run.sender.cwnd() >= before {
+                break run.sender.cwnd();
+            }
+            assert!(run.now < at(95.0), "{preset}: {}", run.sender.cwnd());
+        };
+        run.until(run.now + Span::millis(400));
+        // Four round trips: a curve 30 s after the loss would give half as much again in each.
+        assert_between(run.sender.cwnd() / reached, 1.0, 1.5);
+    }
+}
+
+#[test]
 fn a_pause_longer_than_the_timeout_restarts_the_window_and_a_shorter_one_does_not() {
     for (preset, restart) in [(Preset::Ns2, 1), (Preset::Linux, 10)] {
         for (pause, restarts) in [(0.02, false), (5.0, true)] {
