@@ -151,13 +151,15 @@ impl Discipline for Red {
         };
         let by_bytes = matches!(self.min.on(rate, mtu), Limit::Bytes(_));
         let (min, max) = (packets(self.min), packets(self.max));
-        Some(Box::new(State { red: *self, min, max, by_bytes, average: 0.0, since: None }))
+        Some(Box::new(State { red: *self, nominal: rate, min, max, by_bytes, average: 0.0, since: None }))
     }
 }
 
 #[derive(Debug)]
 struct State {
     red: Red,
+    /// The link's rate, or the mean one of its trace.
+    nominal: Option<Rate>,
     /// Below this average nothing is dropped; in packets, or in mean packets when `by_bytes`.
     min: f64,
     /// At this average the drop probability is `max_p`.
@@ -196,7 +198,7 @@ impl State {
         };
         if packet.packets == 0 {
             // While idle, the average ages as if empty places had been seen at the rate of mean packets.
-            let one = packet.rate.map_or(0, |r| red.mean_packet.at(r).as_nanos()).max(1);
+            let one = packet.rate.or(self.nominal).map_or(0, |r| red.mean_packet.at(r).as_nanos()).max(1);
             let missed = packet.now.since(packet.empty_since).as_nanos() / one;
             self.average *= libm::pow(1.0 - red.weight, missed as f64 + 1.0);
         } else {

@@ -193,6 +193,20 @@ fn red_holds_the_average_queue_between_its_thresholds_and_drops_seldom_by_overfl
 }
 
 #[test]
+fn red_forgets_while_idle_as_fast_on_a_trace_as_at_the_same_rate() {
+    // Each 25 ms as many packets at once as take 24 ms.
+    let early = |service| {
+        let mut link = link(&Config { service, ..red(false) });
+        arrivals(&mut link, (0..48_000).map(|n| at(n / 24 * 25)));
+        link.counts(Time::NEVER).early as f64 / 48_000.0
+    };
+    let steady = early(Service::Rate(Steps::constant(Rate::mbps(8))));
+    assert!((0.02..0.12).contains(&steady), "{steady}");
+    let trace = early(Service::Trace(Opportunities { at: Arc::new([Span::micros(1_500)]), looped: true }));
+    assert!((0.8..1.25).contains(&(trace / steady)), "{trace} beside {steady}");
+}
+
+#[test]
 fn red_with_ecn_marks_what_can_be_marked_below_the_upper_threshold() {
     let offer = |ecn, packets: u64| {
         let mut link = link(&red(true));
