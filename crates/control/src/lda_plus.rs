@@ -151,7 +151,8 @@ impl Sender {
             return "no loss, bottleneck unknown: one step";
         };
         let left = 1.0 - r.ratio(b.max(Rate::bps(1)));
-        member.step = member.step.scale((1.0 + left).clamp(0.0, 2.0)).min(b);
+        // LDA+ has no r above b, where the factor would leave nothing to grow from.
+        member.step = member.step.scale((1.0 + left).clamp(0.0, 2.0)).min(b).max(self.first_step);
         let exponential = r.scale((1.0 - libm::exp(-left)).max(0.0));
         let least = member.step.min(exponential).min(tcp);
         member.rate = (r + least).min(self.cap);

@@ -68,6 +68,17 @@ fn without_loss_the_rate_rises_by_the_least_of_three() {
 }
 
 #[test]
+fn after_a_bottleneck_that_was_below_the_rate_for_a_while_the_rate_rises_again() {
+    let mut bench = Bench::new(Mode::Repaired);
+    let before = bench.half.decision().target;
+    for _ in 0..20 {
+        assert_eq!(bench.report(9, 0, Rate::kbps(75)), before);
+    }
+    // (2 − 0.15) 10 kb/s, as after a loss.
+    assert_within(bench.report(9, 0, Rate::mbps(1)).as_bps_f64(), 168_500.0, 1e-4);
+}
+
+#[test]
 fn loss_takes_its_root_or_leaves_the_equation_and_begins_the_steps_anew() {
     let mut bench = Bench::new(Mode::Repaired);
     let mut high = Rate::ZERO;
