@@ -246,6 +246,8 @@ impl Compete {
         } else {
             let before = cubic.w;
             cubic.grow(now, dt, rtt, config.start_up);
+            // What the session's cap leaves unused does not grow (RFC 9438, 5.8).
+            cubic.limit((config.cap * rtt / config.segment()).max(before));
             if let Some(received) = received.filter(|_| !step.place.limits) {
                 // A window that is not used does not grow (RFC 9438, 5.8), and one that is a little less than what arrives without a loss,
                 // whoever asked for it, is so by chance.

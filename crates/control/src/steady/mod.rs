@@ -89,6 +89,8 @@ macro_rules! params {
             $($name: f64,)*
             /// Bits of the session's packets.
             bits: f64,
+            /// The session's highest rate, in bit/s.
+            cap: f64,
             /// Packets are sent as L4S ones.
             l4s: bool,
             /// The source has frames.
@@ -99,7 +101,8 @@ macro_rules! params {
             fn new(setup: &Setup, values: &Values) -> Self {
                 $(let $name = params!(@value $kind $name, values);)*
                 let bits = 8.0 * setup.packet.as_f64().max(1.0);
-                Self { bits, l4s: setup.ecn == Ecn::Ect1, frames: false, $($name,)* }
+                let cap = setup.cap.as_bps_f64();
+                Self { bits, cap, l4s: setup.ecn == Ecn::Ect1, frames: false, $($name,)* }
             }
         }
     };

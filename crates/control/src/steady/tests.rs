@@ -236,6 +236,29 @@ fn a_window_over_a_round_trip_that_a_drain_made_short_gives_no_more_than_what_ar
 }
 
 #[test]
+fn at_the_sessions_cap_the_window_does_not_grow_so_that_the_next_loss_lowers_the_rate() {
+    let mut told = Told::new(Rate::mbps(50));
+    told.run(3.0, Some(1e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.08 }));
+    let (signals, news, config) = (&told.law.signals, News::default(), Config { drain_to: 1.0, cap: 1e6, ..config() });
+    for first in [true, false] {
+        let (mut compete, mut chance, backoff) = (Compete::new(), Chance::new(), Backoff::new());
+        compete.begin(3.0, 1e6, signals.rtt(), (false, first), &config);
+        compete.watch(signals.q, 0.1);
+        let mut step = |now, loss| {
+            let step = Step { loss, ..step(signals, &news, now, 1e6) };
+            match compete.step(&step, &mut chance, &backoff, 0.003, &config) {
+                After::Stay(Turn::Rate(rate, _)) => rate,
+                other => panic!("{other:?}"),
+            }
+        };
+        let before = (1..1_200).map(|n| step(3.0 + 0.1 * f64::from(n), None)).fold(0.0, f64::max);
+        assert!((0.99e6..1.01e6).contains(&before), "{before}");
+        let after = step(123.0, Some(Loss { sent: 122.9, q: 0.06, rank: 0.9 }));
+        assert!((0.69e6..0.71e6).contains(&after), "{after}");
+    }
+}
+
+#[test]
 fn the_base_delay_is_kept_for_minutes_while_competing_and_for_seconds_otherwise() {
     for (mode, least, most) in [(Rules::Delay, 0.0, 0.001), (Rules::Compete, 0.099, 0.101)] {
         let mut told = Told::new(Rate::mbps(1));
