@@ -11,6 +11,9 @@ pub(crate) struct Peer {
     ours: bool,
     /// When it was heard last; of whoever sends nothing but standard reports, later by [`PATIENCE`].
     aged: Time,
+    /// What is added to the numbers in its blocks, whole cycles of 2^16: it counts cycles from the first packet that it got. Known from its
+    /// first block on.
+    cycles: Option<u64>,
     /// Its last block: what the next one is counted from.
     pub(crate) highest: Option<u32>,
     pub(crate) cumulative: i32,
@@ -20,6 +23,13 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// The sender's own number of the packet that a block calls the highest; `next` is the number of the next packet to be sent.
+    pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
+        // A number that was never sent stays one: no cycles are taken away.
+        let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
+        cycles + extend(highest, next.saturating_sub(cycles))
+    }
+
     /// A report tells of `expected` packets, of which `lost` are missing.
     pub(crate) fn on_loss(&mut self, expected: u64, lost: i64) {
         if expected == 0 {
@@ -66,7 +76,8 @@ impl Peers {
 
     /// A report has arrived; `ours` says that it was one of the controller's own.
     pub(crate) fn hear(&mut self, now: Time, from: Origin, ssrc: u32, ours: bool) -> &mut Peer {
-        let fresh = Peer { from, ours, aged: Time::NEVER, highest: None, cumulative: 0, loss: 0.0, counted: 0.0 };
+        let (highest, cumulative) = (None, 0);
+        let fresh = Peer { from, ours, aged: Time::NEVER, cycles: None, highest, cumulative, loss: 0.0, counted: 0.0 };
         let peer = self.table.entry(ssrc).or_insert(fresh);
         peer.ours |= ours;
         let aged = if peer.ours { now } else { now + PATIENCE };
@@ -108,4 +119,10 @@ impl Peers {
         self.table.remove(&ssrc);
         Some(ssrc)
     }
+}
+
+/// The extended sequence number nearest to `near` whose low 32 bits are `low`.
+fn extend(low: u32, near: u64) -> u64 {
+    let ahead = i64::from(low.wrapping_sub(near as u32) as i32);
+    near.saturating_add_signed(ahead)
 }

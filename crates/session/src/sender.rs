@@ -755,7 +755,7 @@ impl Sender {
                 expected: peer.highest.map_or(0, |highest| u64::from(block.highest_seq.wrapping_sub(highest))),
                 lost: i64::from(block.cumulative_lost) - i64::from(peer.cumulative),
                 fraction: f64::from(block.fraction) / 256.0,
-                highest: extend(block.highest_seq, self.seq),
+                highest: peer.extended(block.highest_seq, self.seq),
                 jitter: Span::nanos(u64::from(block.jitter) * 1_000_000_000 / u64::from(CLOCK_RATE)),
             });
             if let Some(told) = &reception {
@@ -1222,10 +1222,4 @@ pub(crate) fn app(ssrc: u32, name: [u8; 4], body: Body) -> Packet {
     let mut data = body.bytes;
     data.resize(data.len().next_multiple_of(4), 0);
     Packet::App { ssrc, subtype: body.subtype, name, data }
-}
-
-/// The extended sequence number nearest to `near` whose low 32 bits are `low`.
-fn extend(low: u32, near: u64) -> u64 {
-    let ahead = i64::from(low.wrapping_sub(near as u32) as i32);
-    near.saturating_add_signed(ahead)
 }

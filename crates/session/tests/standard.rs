@@ -16,15 +16,22 @@ use steadycast_units::{Bytes, PeerTime, Rate, Seed, Span, Time};
 use steadycast_wire::is_rtcp;
 
 /// What a minute came to after its beginning.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Seen {
     utilisation: f64,
     loss: f64,
     reports: u64,
     rule: String,
+    /// The sender's next number when the receiver joined; 0: it was there from the first packet on.
+    joined: u64,
 }
 
 fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
+    drive_joined(controller, from, seed, 65_500, Time::ZERO)
+}
+
+/// As [`drive`], with the sender's first number, and when the receiver joins.
+fn drive_joined(controller: &str, from: Span, seed: Seed, first_seq: u16, joins: Time) -> Seen {
     let setup = |id| Setup {
         session_bandwidth: Rate::mbps(2),
         id: ReceiverId(id),
@@ -35,13 +42,13 @@ fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
     let able = find(controller).unwrap().standard_reports;
     let factory: Arc<dyn Factory> = Arc::new(StandardReports::new(own, able));
     let avpf = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO });
-    let settings = SenderSettings { greedy: true, app: factory.app(), ..settings(avpf, Emit::Paced) };
+    let settings = SenderSettings { greedy: true, app: factory.app(), first_seq, ..settings(avpf, Emit::Paced) };
     let mut sender = Sender::new(settings, factory.sender(&setup(1)), seed.part("sender"), Time::ZERO);
     // GStreamer's rtpbin: RFC 3550's five seconds, whatever the bandwidth.
     let plain = Chosen::shared("fixed", Mode::Repaired, &[]).unwrap();
     let five = RtcpSettings { t_min: Some(Span::secs(5)), group: true, ..rtcp(Profile::Rfc3550) };
     let half = plain.receiver(&setup(2));
-    let mut receiver = Receiver::new(who(2), five, *b"NONE", half, seed.part("receiver"), Time::ZERO);
+    let mut receiver = Receiver::new(who(2), five, *b"NONE", half, seed.part("receiver"), joins);
     let config = Config {
         service: Service::Rate(Steps::constant(Rate::mbps(2))),
         delay: Steps::constant(Span::millis(20)),
@@ -51,12 +58,16 @@ fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
     let back = Config { delay: Steps::constant(Span::millis(20)), ..Config::default() };
     let mut links = [Link::new(&config, "forth", seed), Link::new(&back, "back", seed)];
     let mut under_way: BTreeMap<(Time, u64), (usize, Vec<u8>)> = BTreeMap::new();
-    let (mut now, mut number) = (Time::ZERO, 0);
+    let (mut now, mut number, mut newest) = (Time::ZERO, 0, 0);
     let (from, end) = (Time::ZERO + from, Time::ZERO + Span::secs(60));
     let (mut bytes, mut before) = (Bytes::ZERO, (0, 0));
     while now < end {
         let mut wake = end;
         for (way, link) in links.iter_mut().enumerate() {
+            if way == 1 && now < joins {
+                (wake, newest) = (wake.min(joins), sender.next_seq());
+                continue;
+            }
             loop {
                 let datagram = match if way == 0 { sender.poll(now) } else { receiver.poll(now) } {
                     Output::Media(media) => {
@@ -84,6 +95,7 @@ fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
         while let Some(entry) = under_way.first_entry().filter(|e| e.key().0 <= now) {
             let (way, datagram) = entry.remove();
             match (way, is_rtcp(&datagram)) {
+                (0, _) if now < joins => {}
                 (0, true) => receiver.on_rtcp(now, Origin(1), &datagram),
                 (0, false) => {
                     receiver.on_rtp(now, Origin(1), &datagram, Ecn::NotEct, None);
@@ -101,6 +113,7 @@ fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
         loss: 1.0 - received as f64 / expected as f64,
         reports: sender.feedback().packets,
         rule: sender.decision().why.rule.to_string(),
+        joined: newest,
     }
 }
 
@@ -111,6 +124,17 @@ fn asmp_on_standard_reports_alone_uses_the_link_and_loses_little() {
         assert!((8..=25).contains(&seen.reports), "seed {seed}: {seen:?}");
         assert!((0.6..=1.0).contains(&seen.utilisation), "seed {seed}: {seen:?}");
         assert!((0.0..0.02).contains(&seen.loss), "seed {seed}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_receiver_that_joins_after_the_numbers_have_wrapped_gets_what_it_would_get_before() {
+    for seed in 0..2 {
+        let joined = |first| drive_joined("asmp", Span::secs(40), Seed(seed), first, Time::ZERO + Span::secs(20));
+        let (before, after) = (joined(0), joined(65_500));
+        assert!(before.joined < 1 << 16 && after.joined > 1 << 16, "seed {seed}: {before:?}, {after:?}");
+        assert!((0.3..=1.0).contains(&after.utilisation), "seed {seed}: {after:?}");
+        assert_eq!(after, Seen { joined: after.joined, ..before }, "seed {seed}");
     }
 }
 
