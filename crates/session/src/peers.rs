@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_rtcp::Origin;
 use steadycast_units::{Span, Time};
+use steadycast_wire::rtcp::ReportBlock;
 
 /// One that has reported.
 pub(crate) struct Peer {
@@ -15,8 +16,8 @@ pub(crate) struct Peer {
     /// first block on.
     cycles: Option<u64>,
     /// Its last block: what the next one is counted from.
-    pub(crate) highest: Option<u32>,
-    pub(crate) cumulative: i32,
+    highest: Option<u32>,
+    cumulative: i32,
     /// The share of packets that it has lost of late, and of how many.
     pub(crate) loss: f64,
     pub(crate) counted: f64,
@@ -28,6 +29,21 @@ impl Peer {
         // A number that was never sent stays one: no cycles are taken away.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
         cycles + extend(highest, next.saturating_sub(cycles))
+    }
+
+    /// Packets expected and lost since the block before. To be asked before [`Peer::extended`].
+    pub(crate) fn count(&mut self, block: &ReportBlock) -> (u64, i64) {
+        let ahead = self.highest.map_or(0, |highest| block.highest_seq.wrapping_sub(highest) as i32);
+        match ahead {
+            // A later block has overtaken it, and has told of these packets.
+            OVERTAKEN..0 => return (0, 0),
+            // The receiver has begun anew.
+            ..OVERTAKEN => (self.cycles, self.cumulative) = (None, 0),
+            0.. => {}
+        }
+        let lost = i64::from(block.cumulative_lost) - i64::from(self.cumulative);
+        (self.highest, self.cumulative) = (Some(block.highest_seq), block.cumulative_lost);
+        (ahead.max(0).unsigned_abs().into(), lost)
     }
 
     /// A report tells of `expected` packets, of which `lost` are missing.
@@ -44,6 +60,10 @@ impl Peer {
 /// Whoever sends nothing but standard reports may keep to RFC 3550's own interval of 5 s, whatever ours is: five of them, less the
 /// five seconds that the shortest time-out of ours allows.
 const PATIENCE: Span = Span::secs(20);
+
+/// How far a block that another one has overtaken is ahead of it, at the least. A receiver that begins anew falls back by nearly a whole cycle
+/// of 2^16, or by several.
+const OVERTAKEN: i32 = -(1 << 14);
 
 /// Loss is that of this many packets (exponentially weighted), …
 const LOSS_OF: f64 = 2_000.0;

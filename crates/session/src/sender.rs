@@ -751,17 +751,15 @@ impl Sender {
         let (mut reception, mut rtt) = (None, None);
         if let Some(block) = block {
             rtt = ntp::round_trip(self.settings.epoch.middle(now), block.lsr, block.dlsr);
+            let (expected, lost) = peer.count(block);
+            peer.on_loss(expected, lost);
             reception = Some(Reception {
-                expected: peer.highest.map_or(0, |highest| u64::from(block.highest_seq.wrapping_sub(highest))),
-                lost: i64::from(block.cumulative_lost) - i64::from(peer.cumulative),
+                expected,
+                lost,
                 fraction: f64::from(block.fraction) / 256.0,
                 highest: peer.extended(block.highest_seq, self.seq),
                 jitter: Span::nanos(u64::from(block.jitter) * 1_000_000_000 / u64::from(CLOCK_RATE)),
             });
-            if let Some(told) = &reception {
-                peer.on_loss(told.expected, told.lost);
-            }
-            (peer.highest, peer.cumulative) = (Some(block.highest_seq), block.cumulative_lost);
         }
         if let Some((repair, rtt)) = self.repair.as_mut().zip(rtt) {
             repair.keeper.on_round_trip(rtt);

@@ -96,6 +96,30 @@ fn as_many_parities_as_are_asked_for_leave_once_whoever_asks_and_cover_the_block
 }
 
 #[test]
+fn a_report_that_another_one_has_overtaken_takes_no_loss_back() {
+    let sent_after = |blocks: [(u32, i32); 4]| {
+        let greedy = SenderSettings { greedy: true, ..settings(rtcp(AVPF, Rate::mbps(2), true), Emit::Paced) };
+        let (sender, _) = sender(greedy, Rate::mbps(1), &[]);
+        let mut sender = sender.with_parity(PARITY);
+        sent(&mut sender, at(0), at(2_000));
+        for (highest_seq, cumulative_lost) in blocks {
+            let block = ReportBlock { ssrc: SENDER, highest_seq, cumulative_lost, ..ReportBlock::default() };
+            let packets = vec![Packet::ReceiverReport { ssrc: RECEIVER, blocks: vec![block] }];
+            hear(&mut sender, at(2_000), 1, packets);
+        }
+        sent(&mut sender, at(2_000), at(8_000)).iter().filter(|(media, _)| media.stream == Stream::Parity).count()
+    };
+    let (first, one, two, three) = ((65_500, 0), (65_560, 10), (65_620, 30), (65_680, 40));
+    let in_order = sent_after([first, one, two, three]);
+    assert!((50..=750).contains(&in_order), "{in_order} parities of some 750 packets");
+    let overtaken = sent_after([first, two, one, three]);
+    assert!(overtaken.abs_diff(in_order) * 10 <= in_order, "{overtaken}, and {in_order} in order");
+    // The overtaken one is the last that comes.
+    let (last, right) = (sent_after([first, two, two, one]), sent_after([first, one, two, two]));
+    assert!(last.abs_diff(right) * 10 <= right, "{last}, and {right} in order");
+}
+
+#[test]
 fn no_parity_is_sent_for_strangers_of_other_streams_of_what_was_never_sent_or_is_too_old() {
     let (mut sender, now) = sending();
     let base = last_block(&sender);
