@@ -11,6 +11,7 @@ use crate::{
     Reports, Spool, Srtp, Unpacker, WiredSink,
 };
 use serde_json::{Value, json};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{FeedbackFormat, Mode, ReceiverId};
@@ -51,6 +52,9 @@ const REGULAR: Span = Span::secs(5);
 /// A player without a rate of its own takes a frame when its time has come, to so much.
 const TICK: Span = Span::millis(10);
 
+/// Bandwidths of a session in bits per second. By them receivers space their reports.
+const SESSION_BANDWIDTHS: RangeInclusive<u64> = 10_000..=10_000_000_000;
+
 /// The controller that a description names, its mode and its parameters.
 struct Announced {
     controller: String,
@@ -66,7 +70,7 @@ impl Announced {
     /// Without a name the session is a standard one: reports alone.
     ///
     /// # Errors
-    /// It names a packet size that no record can hold.
+    /// It names a packet size that no record can hold, or a session bandwidth that no session has.
     fn of(description: &Description) -> Result<Self, LiveError> {
         let number = |key: &str| description.of_ours(key).and_then(|v| v.parse::<u64>().ok());
         let given = |text: &str| match (text.parse::<f64>(), text) {
@@ -75,12 +79,16 @@ impl Announced {
             (_, "false") => Given::Switch(false),
             _ => Given::Text(text.to_owned()),
         };
+        let session_bandwidth = number("session-bw").unwrap_or(2_000_000);
+        if !SESSION_BANDWIDTHS.contains(&session_bandwidth) {
+            return Err(LiveError::SessionBandwidth(session_bandwidth));
+        }
         let param = |(key, value): &(String, String)| Some((key.strip_prefix("param.")?.to_owned(), given(value)));
         Ok(Self {
             controller: description.of_ours("controller").unwrap_or("fixed").to_owned(),
             mode: if description.of_ours("mode") == Some("paper") { Mode::Paper } else { Mode::Repaired },
             params: description.ours.iter().filter_map(param).collect(),
-            session_bandwidth: number("session-bw").map_or(Rate::mbps(2), Rate::bps),
+            session_bandwidth: Rate::bps(session_bandwidth),
             packet: packet_size("the description's packet", number("packet").map_or(Bytes::new(1_000), Bytes::new))?,
             buffer: number("buffer").filter(|size| *size > 0).map(Bytes::new),
             consume: number("consume").filter(|rate| *rate > 0).map(Rate::bps),
@@ -398,4 +406,29 @@ impl Session {
 fn ecn([_, ect1, ect0, marked]: [u64; 4]) -> Option<Value> {
     let capable = ect0 + ect1 + marked;
     (capable > 0).then(|| json!({ "capable": capable, "marked": marked }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_bandwidth_that_no_session_has_is_refused_with_a_remedy() {
+        let of = |said: &str| {
+            let text = format!(
+                "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5004 RTP/AVP 96\r\n\
+                 a=x-steadycast:controller=asmp{said}\r\n"
+            );
+            Announced::of(&Description::read(text.as_bytes()).unwrap()).map(|all| all.session_bandwidth)
+        };
+        for wrong in [0, 9_999, 10_000_000_001, 1_000_000_000_000_000, u64::MAX] {
+            let error = of(&format!(";session-bw={wrong}")).unwrap_err().to_string();
+            assert!(error.contains("session-bw") && error.contains(&wrong.to_string()), "{error}");
+            assert!(error.contains("10000 to 10000000000"), "{error}");
+        }
+        for right in [10_000, 2_500_000, 10_000_000_000] {
+            assert_eq!(of(&format!(";session-bw={right}")).unwrap(), Rate::bps(right));
+        }
+        assert_eq!(of("").unwrap(), Rate::mbps(2));
+    }
 }

@@ -65,6 +65,11 @@ pub enum LiveError {
     /// A packet that a scenario does not allow, or that its links' default MTU does not take.
     #[error("{0}: {1} is no packet size that a record can hold; take 100 to 1500 bytes")]
     Packet(&'static str, Bytes),
+    /// A session bandwidth that no session has: reports would never leave, or without end.
+    #[error(
+        "the description's session-bw: {0} is no bandwidth of a session; take 10000 to 10000000000 bits per second"
+    )]
+    SessionBandwidth(u64),
     /// The record is not what a scenario can say: a bug.
     #[error("the record can't be written: {0}")]
     Record(String),

@@ -15,6 +15,9 @@ const SENDER_SHARE: f64 = 0.25;
 /// Above this many members a BYE waits its turn (RFC 3550, section 6.3.7).
 const BYE_AT_ONCE: u32 = 50;
 
+/// No interval is shorter, whatever the bandwidth: after a report time goes on before the next one.
+const LEAST: Span = Span::millis(1);
+
 /// What the interval depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IntervalInputs {
@@ -53,7 +56,7 @@ impl IntervalInputs {
         }
         let shared = Span::from_secs_f64(self.avg_size * f64::from(n) / (self.rtcp_bw.as_bytes_per_s() * share));
         let t_min = if self.initial { self.t_min / 2 } else { self.t_min };
-        shared.max(t_min)
+        shared.max(t_min).max(LEAST)
     }
     /// T = Td · U(0.5, 1.5) / (e − 3/2).
     pub fn randomised(&self, chance: &mut Chance) -> Span {

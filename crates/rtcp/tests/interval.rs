@@ -76,6 +76,20 @@ fn without_bandwidth_nothing_is_ever_sent() {
 }
 
 #[test]
+fn however_much_bandwidth_there_is_time_goes_on_between_two_reports() {
+    for rate in [Rate::mbps(10_000), Rate::MAX] {
+        let config = TimerConfig::new(Profile::Avpf { t_rr_interval: Span::ZERO }, rate).point_to_point();
+        let mut timer = Timer::with_config(config, Seed(1).part("fast"), Time::ZERO);
+        for _ in 0..100 {
+            let (expiry, now) = run(&mut timer, &PAIR);
+            assert_eq!(expiry, Expiry::Send);
+            // 1 ms · U(0.5, 1.5) / 1.21828
+            assert_between(timer.next().since(now).as_millis_f64(), 0.41, 1.24);
+        }
+    }
+}
+
+#[test]
 fn without_reconsideration_the_mean_interval_is_0_8208_of_the_deterministic_one() {
     let mut chance = Seed(1).part("interval");
     let n = 20_000;
