@@ -155,6 +155,12 @@ impl Reporter {
         })
     }
 
+    /// Another source, or the same one from another number on: what came of the one before is of no use to it.
+    pub(crate) fn restart(&mut self) {
+        self.windows.clear();
+        self.waiting = None;
+    }
+
     /// A packet has arrived, a duplicate included. `ends` says that it ended its frame.
     pub(crate) fn on_packet(&mut self, now: Time, ssrc: u32, seq: u16, transport: Option<u16>, ecn: Ecn, ends: bool) {
         let (ssrc, seq) = match (self.format, transport) {

@@ -613,6 +613,9 @@ impl Receiver {
                 if let Some(parity) = &mut self.parity {
                     parity.restart();
                 }
+                if let Some(reporter) = &mut self.reporter {
+                    reporter.restart();
+                }
                 seq
             }
             Arrived::Duplicate(_) => {
@@ -696,6 +699,9 @@ impl Receiver {
         if let Some(parity) = &mut self.parity {
             parity.restart();
             parity.associated = !parity.of_any;
+        }
+        if let Some(reporter) = &mut self.reporter {
+            reporter.restart();
         }
         self.participant.on_source(now, true);
         true

@@ -218,3 +218,51 @@ fn a_receiver_that_reports_as_its_half_alone_says_writes_no_packet_reports() {
     assert!(told.reports.iter().all(|(.., packets)| packets.is_empty()));
     assert!(!told.reports.is_empty());
 }
+
+#[test]
+fn the_packets_of_a_sender_that_follows_others_are_told_too() {
+    let rtcp = RtcpSettings::new(Profile::Avpf { t_rr_interval: Span::secs(1) }, Rate::mbps(1));
+    let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@test") };
+    for format in BOTH {
+        let receiver = Receiver::new(who(2), rtcp, *b"TEST", Box::new(Silent), Seed(1).part("receiver"), Time::ZERO);
+        let mut receiver = receiver.with_feedback(format, Rate::mbps(1));
+        let mut now = Time::ZERO;
+        for n in 0..10 {
+            let told = Arc::new(Mutex::new(Told::default()));
+            let new = SenderSettings::new(who(100 + n), rtcp, Bytes::new(1000), *b"TEST");
+            let settings = SenderSettings { greedy: true, feedback: format, ..new };
+            let half = Box::new(Keeps(Arc::clone(&told)));
+            let mut sender = Sender::new(settings, half, Seed(1).part("sender"), now);
+            // The first one ends at some number over 20,000; the others begin at 0 again.
+            let end = now + Span::secs(if n == 0 { 165 } else { 5 });
+            while now < end {
+                let mut next = end;
+                loop {
+                    match sender.poll(now) {
+                        Output::Media(media) => {
+                            let mut datagram = Vec::new();
+                            media.encode(&vec![0; usize::from(media.header.payload_len)], &mut datagram);
+                            receiver.on_rtp(now, Origin(1), &datagram, Ecn::NotEct, None);
+                        }
+                        Output::Rtcp(_) => {}
+                        Output::Wait(until) => break next = until.map_or(next, |until| next.min(until.at)),
+                    }
+                }
+                loop {
+                    match receiver.poll(now) {
+                        Output::Rtcp(datagram) => sender.on_rtcp(now, Origin(2), &datagram),
+                        Output::Wait(until) => break next = until.map_or(next, |until| next.min(until.at)),
+                        Output::Media(_) => panic!("a receiver sends no media"),
+                    }
+                }
+                now = next;
+            }
+            let told = told.lock().expect("one thread");
+            let arrived = told.reports.iter().flat_map(|(.., packets)| packets).filter(|p| p.arrived.is_some()).count();
+            assert!(told.sent.len() > if n == 0 { 20_000 } else { 500 }, "sender {n}: {} packets", told.sent.len());
+            assert!(arrived + 20 >= told.sent.len(), "{format:?}, sender {n}: {arrived} of {}", told.sent.len());
+            // It leaves without a BYE, and is silent for longer than a member may be.
+            now += Span::secs(60);
+        }
+    }
+}
