@@ -133,6 +133,9 @@ impl Receiving {
             payload_type: again.payload_type,
             playout: Some(latency),
         });
+        let (again, covered) = (description.repair.as_ref(), description.parity.as_ref());
+        let of_repair = again.and_then(|repair| repair.sources.as_ref());
+        let named = of_repair.or(covered.and_then(|parity| parity.sources.as_ref())).map(|sources| sources.media);
         let reports =
             if group && source.is_none() { Reports::Group } else { Reports::Sender { known: None, mux, heard: false } };
         let settings = if description.of_ours("controller").is_some() {
@@ -166,7 +169,8 @@ impl Receiving {
             let setup = Setup { id: ReceiverId(identity.ssrc), chance: own.part("half"), ..setup.clone() };
             let half = factory.receiver(&setup);
             let receiver = Receiver::new(identity, settings, factory.app(), half, own.part("rtcp"), now)
-                .with_feedback(feedback, setup.session_bandwidth);
+                .with_feedback(feedback, setup.session_bandwidth)
+                .described(description.payload_type, named);
             let receiver = match repair {
                 Some(repair) => receiver.with_repair_of_any_source(repair),
                 None => receiver,

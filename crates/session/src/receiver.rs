@@ -63,6 +63,9 @@ pub struct Receiver {
     participant: Participant,
     app: [u8; 4],
     stream: Option<Stream>,
+    /// The media's payload type and its source, where a description says so.
+    payload_type: Option<u8>,
+    named: Option<u32>,
     /// What streams before the present one came to.
     past: Totals,
     /// What the last regular report was about: a half wants signed, full-precision losses.
@@ -237,6 +240,8 @@ impl Receiver {
             participant,
             app,
             stream,
+            payload_type: None,
+            named: None,
             past,
             prior,
             unreadable: 0,
@@ -257,6 +262,14 @@ impl Receiver {
     #[must_use]
     pub fn answering(self) -> Self {
         Self { answers: true, ..self }
+    }
+
+    /// The receiver of a session whose description says what the media's payload type is, and perhaps names its source. No source of another
+    /// payload type is followed. The one that is named takes the place of any other. When it has left itself, its sender may have been
+    /// started again, and the name holds no longer.
+    #[must_use]
+    pub fn described(self, payload_type: u8, named: Option<u32>) -> Self {
+        Self { payload_type: Some(payload_type), named, ..self }
     }
 
     /// The receiver of one of several groups that carry the same video at different rates, each sent only while it has a member.
@@ -673,8 +686,11 @@ impl Receiver {
     }
 
     /// Whether the packet's source is the one to follow from now on: the first that is heard, and another one when that one has
-    /// said BYE, is silent, goes on as this one, or never came to a second packet.
+    /// said BYE, is silent, goes on as this one, or never came to a second packet; and the one that the description names.
     fn follow(&mut self, now: Time, from: Origin, header: &RtpHeader) -> bool {
+        if self.payload_type.is_some_and(|described| described != header.payload_type) {
+            return false;
+        }
         let mut ahead = 0;
         if let Some(old) = &self.stream {
             let silent = |span: Span| now.since(old.heard) > span;
@@ -682,8 +698,13 @@ impl Receiver {
             let renamed =
                 || silent(RENAMED) && old.from == from && self.participant.members.same_source(old.ssrc, header.ssrc);
             let ended = old.ended && (old.heir.is_none_or(|heir| heir == header.ssrc) || self.source_ended());
-            if !(ended || old.reception.received() < 2 || renamed() || silent(self.participant.member_timeout())) {
+            let [old_named, new_named] = [old.ssrc, header.ssrc].map(|ssrc| self.named == Some(ssrc));
+            let fleeting = old.reception.received() < 2 && !old_named;
+            if !(new_named || ended || fleeting || renamed() || silent(self.participant.member_timeout())) {
                 return false;
+            }
+            if old_named {
+                self.named = None;
             }
             self.past.expected += old.reception.expected();
             self.past.received += old.reception.received();

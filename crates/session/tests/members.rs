@@ -555,6 +555,41 @@ fn a_lone_packet_of_a_stranger_does_not_lock_the_stream_out() {
 }
 
 #[test]
+fn a_stranger_that_goes_on_does_not_lock_the_described_stream_out() {
+    let packet = |payload_type: u8, ssrc: u32, seq: u8| {
+        let mut bytes = vec![0x80, payload_type, 0, seq, 0, 0, 0, 0];
+        bytes.extend(ssrc.to_be_bytes());
+        bytes.extend([0; 40]);
+        bytes
+    };
+    // The stranger's payload type is another one, or its SSRC is not the one that is named.
+    for (payload_type, named) in [(97, None), (96, Some(SENDER))] {
+        let mut group = asmp();
+        group.join();
+        let receiver = group.receivers[0].take().unwrap();
+        group.receivers[0] = Some(receiver.described(96, named));
+        for n in 0..100 {
+            let bytes = packet(payload_type, 0xdead_beef, n);
+            group.at(0).on_rtp(at(n.into()), Origin(9), &bytes, Ecn::NotEct, None);
+            group.run_to(at(u64::from(n) + 1));
+        }
+        group.run_to(at(2_000));
+        assert_eq!(group.at(0).source(), Some(SENDER));
+        let got = group.got[0].lock().unwrap().seqs.len();
+        assert!((145..=175).contains(&got), "{got}");
+        // Who comes after it has no name in the description, and a straggler does not bring it back.
+        group.sender.stop();
+        group.run_to(at(3_000));
+        assert!(group.at(0).source_ended());
+        for (ssrc, seq, follows) in [(77, 1, true), (77, 2, true), (SENDER, 3, false), (77, 3, true)] {
+            let bytes = packet(96, ssrc, seq);
+            let verdict = group.at(0).on_rtp(at(3_000), SENDERS, &bytes, Ecn::NotEct, None).map(|r| r.0);
+            assert_eq!(matches!(verdict, Some(Received::New(_))), follows, "{ssrc}, packet {seq}");
+        }
+    }
+}
+
+#[test]
 fn receivers_without_a_source_report_at_rfc_3550s_interval_and_at_once_when_one_comes() {
     let settings = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), true);
     let mut all: Vec<_> = (0..4).map(|n| receiver(100 + n, settings, at(0)).0).collect();
