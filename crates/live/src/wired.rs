@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_control::{Notice, Stream};
 use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
 use steadycast_link::Ecn;
-use steadycast_session::{Fragment, Media, Protected, Protection, Received, Receiver, Sender, TRANSPORT_NUMBER_ID};
+use steadycast_session::{
+    Fragment, Media, Origin, Protected, Protection, Received, Receiver, Sender, TRANSPORT_NUMBER_ID,
+};
 use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::parity::ParityHeader;
@@ -377,6 +379,27 @@ pub enum Reports {
     },
 }
 
+impl Reports {
+    /// Media of the source that is followed has come; `anew`: another source was followed before.
+    fn on_media(&mut self, from: SocketAddr, anew: bool) {
+        let Self::Sender { known, mux, heard } = self else { return };
+        // An address is that of one source.
+        *heard &= !anew;
+        if !*heard {
+            let port = if *mux { from.port() } else { from.port().saturating_add(1) };
+            *known = Some(SocketAddr::new(from.ip(), port));
+        }
+    }
+
+    /// A report has come. Whether it is of the source that is followed; `None`: none is followed yet, and its media will tell.
+    fn on_report(&mut self, from: SocketAddr, of_source: Option<bool>) {
+        let Self::Sender { known, heard, .. } = self else { return };
+        if of_source != Some(false) {
+            (*known, *heard) = (Some(from), of_source == Some(true));
+        }
+    }
+}
+
 impl WiredSink {
     /// Of this receiver. With a trail and the flow's first sequence number it learns which frame each packet belongs to.
     pub fn new(
@@ -520,6 +543,12 @@ impl WiredSink {
 
     fn with<T>(&mut self, out: &mut Outbox, what: impl FnOnce(&mut VideoSink, &mut Out<'_>) -> T) -> T {
         let result = what(&mut self.sink, &mut Out { packets: &mut self.outgoing });
+        self.send(out);
+        result
+    }
+
+    /// Sends what the receiver let go.
+    fn send(&mut self, out: &mut Outbox) {
         for (_, _, body) in self.outgoing.drain(..) {
             let Body::Rtcp { bytes, .. } = body else { continue };
             let to = match self.reports {
@@ -533,7 +562,6 @@ impl WiredSink {
             };
             out.push(Which::Rtcp, to, |all| protected(&bytes, &mut self.srtp, all));
         }
-        result
     }
 
     fn on_rtp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
@@ -542,10 +570,6 @@ impl WiredSink {
             return;
         };
         let from = datagram.meta.from;
-        if let Reports::Sender { known, mux, heard: false } = &mut self.reports {
-            let port = if *mux { from.port() } else { from.port().saturating_add(1) };
-            *known = Some(SocketAddr::new(from.ip(), port));
-        }
         let fits = |(id, bytes): &(u8, &[u8])| (1..=14).contains(id) && bytes.len() <= Notice::MOST;
         let (mut notice, mut transport) = (Notice::NONE, None);
         for (id, bytes) in extensions {
@@ -580,7 +604,13 @@ impl WiredSink {
         let sent = clocks.left(now, &header, self.departure);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
-        if let Received::New(seq) = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o)) {
+        let received = self.sink.on_media(now, &arriving, &media, &mut Out { packets: &mut self.outgoing });
+        if let Received::New(_) = received {
+            // Before its first report leaves.
+            self.reports.on_media(from, self.clocks.ssrc.is_some_and(|before| before != header.ssrc));
+        }
+        self.send(out);
+        if let Received::New(seq) = received {
             self.clocks = clocks;
             self.first.get_or_insert(now);
             (self.last, self.from) = (Some(now), Some(from));
@@ -679,10 +709,9 @@ impl WiredSink {
             self.unreadable += 1;
             return;
         };
-        if let Reports::Sender { known, heard, .. } = &mut self.reports {
-            (*known, *heard) = (Some(datagram.meta.from), true);
-        }
         let (from, len) = (address(datagram.meta.from), datagram.bytes.len());
+        let told = compound.sender().and_then(|ssrc| self.sink.session()?.is_source(ssrc, Origin(from.0.into())));
+        self.reports.on_report(datagram.meta.from, told);
         let ended = self.source_ended();
         self.with(out, |sink, o| sink.on_rtcp(now, from, &compound, len, o));
         if !ended && self.source_ended() {

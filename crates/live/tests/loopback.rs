@@ -2,13 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Intake, VideoSink, VideoSource};
 use steadycast_live::{
-    Clock, Consumer, Departure, EndIx, Interface, Loop, Pair, PairOptions, Reports, Trail, Wired, WiredSink,
-    WiredSource, Zeros,
+    Clock, Consumer, Datagram, Departure, End, EndIx, Interface, Loop, Meta, Outbox, Pair, PairOptions, Reports, Trail,
+    Which, Wired, WiredSink, WiredSource, Zeros,
 };
 use steadycast_session::{
     EcnCounts, EcnPath, FeedbackFormat, Identity, Profile, Receiver, RtcpSettings, SenderSettings,
@@ -197,6 +199,70 @@ fn a_controllers_own_reports_come_back_and_raise_the_rate() {
     // On loopback nothing waits longer than a scheduler's turn.
     let rtt = source.decisions.iter().filter_map(|d| d.decision.why.rtt).min().unwrap();
     assert!(rtt < Span::millis(50), "{rtt}");
+}
+
+/// A receiver report without a block.
+fn bare_report(ssrc: u32) -> Vec<u8> {
+    let mut bytes = vec![0x80, 201, 0, 1];
+    bytes.extend(ssrc.to_be_bytes());
+    bytes
+}
+
+#[test]
+fn reports_go_on_to_the_sender_while_a_stranger_sends_rtcp_from_another_address() {
+    let session = Session { rate: Rate::mbps(4), controller: "tfrc", group: false, ecn: Ecn::NotEct };
+    let at = free("127.0.0.1");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|all| {
+        all.spawn(|| {
+            let socket = std::net::UdpSocket::bind("127.0.0.2:0").unwrap();
+            // Nobody writes to it: each wait for a datagram lasts 10 ms.
+            socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+            while !over.load(Relaxed) {
+                // Before the receiver listens nobody takes it.
+                let _ = socket.send_to(&bare_report(999), (at.ip(), at.port() + 1));
+                let _ = socket.recv_from(&mut [0; 2_000]);
+            }
+        });
+        let done = run(&session, &[at], &PairOptions::default(), TO_SENDER, at);
+        over.store(true, Relaxed);
+        // As many as without the stranger.
+        let reports = done.source.source().feedback().packets;
+        assert!(reports >= 5, "{reports} reports in 1.5 s of short round trips");
+    });
+}
+
+#[test]
+fn reports_go_where_the_followed_source_is_whatever_strangers_send() {
+    let session = Session { rate: Rate::mbps(1), controller: "fixed", group: false, ecn: Ecn::NotEct };
+    let mut sink = session.sink(100, &Taken::default(), TO_SENDER);
+    sink.join(Time::ZERO);
+    let (mut ms, mut out) = (0, Outbox::default());
+    let mut hear = |which, from: &str, bytes: &[u8]| {
+        ms += 1;
+        let at = Time::ZERO + Span::millis(ms);
+        let meta = Meta { from: from.parse().unwrap(), to: None, ecn: Ecn::NotEct, at };
+        sink.on_datagram(at, &Datagram { which, bytes, meta }, &mut out);
+        sink.reports_to().map(|to| to.to_string())
+    };
+    let media = |ssrc: u8, seq: u8| [&[0x80, 96, 0, seq, 0, 0, 0, 0, 0, 0, 0, ssrc][..], &[0; 40]].concat();
+    let bye = |ssrc: u8| [&bare_report(ssrc.into())[..], &[0x81, 203, 0, 1, 0, 0, 0, ssrc]].concat();
+    let to = |address: &str| Some(address.to_owned());
+    // Before there is media, reports may come first.
+    assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", &bare_report(9)), to("10.0.0.9:7000"));
+    assert_eq!(hear(Which::Rtp, "10.0.0.1:5000", &media(1, 1)), to("10.0.0.1:5001"));
+    assert_eq!(hear(Which::Rtp, "10.0.0.1:5000", &media(1, 2)), to("10.0.0.1:5001"));
+    // Media and reports of strangers.
+    assert_eq!(hear(Which::Rtp, "10.0.0.9:5000", &media(9, 1)), to("10.0.0.1:5001"));
+    assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", &bare_report(9)), to("10.0.0.1:5001"));
+    // A translator of addresses may have given its reports another port.
+    assert_eq!(hear(Which::Rtcp, "10.0.0.1:6000", &bare_report(1)), to("10.0.0.1:6000"));
+    assert_eq!(hear(Which::Rtp, "10.0.0.1:5000", &media(1, 3)), to("10.0.0.1:6000"));
+    // Somebody else reports in its name.
+    assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", &bare_report(1)), to("10.0.0.1:6000"));
+    // It is started again elsewhere.
+    assert_eq!(hear(Which::Rtcp, "10.0.0.1:6000", &bye(1)), to("10.0.0.1:6000"));
+    assert_eq!(hear(Which::Rtp, "10.0.0.2:5000", &media(2, 1)), to("10.0.0.2:5001"));
 }
 
 #[test]

@@ -422,6 +422,11 @@ impl Receiver {
         Some(self.stream.as_ref()?.ssrc)
     }
 
+    /// Whether `ssrc` at this place is the source that it follows; `None` as long as it follows none.
+    pub fn is_source(&self, ssrc: u32, from: Origin) -> Option<bool> {
+        self.stream.as_ref().map(|stream| (stream.ssrc, stream.from) == (ssrc, from))
+    }
+
     /// What it asked for, and what it got.
     pub fn requests(&self) -> Requests {
         let packets = self.repair.as_ref().map(|repair| repair.requester.counts()).unwrap_or_default();
