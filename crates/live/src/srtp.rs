@@ -22,8 +22,10 @@ const SOURCES: usize = 4_096;
 /// Packets that may come after a later one (RFC 3711, 3.3.2 asks for at least 64).
 const WINDOW: u64 = 128;
 
-/// How often a stream's numbers may have wrapped before one joins: at 1 Mb/s, so many times nine minutes.
+/// A stream's numbers may have wrapped fewer times than this before one joins. Packets of 1000 bytes wrap after nine minutes at 1 Mb/s.
 const WRAPS: u64 = 32;
+/// How often they may wrap, at the most, while nothing comes.
+const MISSED: u64 = 4;
 
 /// A master key with its salt.
 #[derive(Clone, PartialEq, Eq)]
@@ -217,11 +219,11 @@ impl Srtp {
         let right = |index: &u64| {
             known.rtp.fresh(*index) && self.rtp.is_tag(packet, &((index >> 16) as u32).to_be_bytes(), tag)
         };
-        let index = match known.rtp.newest {
-            Some(newest) => Some(extend(seq, newest)).filter(right),
-            // Nobody says how often the numbers have wrapped before one joined: the tag tells which guess is right.
-            None => (0..WRAPS).map(|wraps| wraps << 16 | u64::from(seq)).find(right),
-        }?;
+        let nearest = known.rtp.newest.map(|newest| extend(seq, newest));
+        // Nobody says how often the numbers have wrapped before one joined, or in a long outage: the tag tells which guess is right.
+        let (first, wraps) = nearest.map_or((seq.into(), 0..WRAPS), |nearest| (nearest, 1..MISSED + 1));
+        let guess = || wraps.map(|wraps| first + (wraps << 16)).find(right);
+        let index = nearest.filter(right).or_else(guess)?;
         self.source(ssrc).rtp.mark(index);
         self.scratch.clear();
         self.scratch.extend_from_slice(packet);
@@ -335,6 +337,24 @@ mod tests {
             sender.protect_rtp(&mut last, 0);
         }
         assert_eq!(Srtp::new(&master()).open_rtp(&last), Some(rtp(199_999u32 as u16).as_slice()));
+    }
+
+    #[test]
+    fn an_outage_of_more_than_half_of_the_numbers_does_not_end_a_stream() {
+        let (mut sender, mut receiver) = (Srtp::new(&master()), Srtp::new(&master()));
+        let mut refused = Vec::new();
+        for n in 0..600_000u32 {
+            let mut bytes = rtp(n as u16);
+            sender.protect_rtp(&mut bytes, 0);
+            // After 40,000 and 110,000 packets that were lost it goes on; after 440,000 it does not.
+            if matches!(n, 0..10 | 40_010..40_020 | 150_000..150_010 | 590_000..590_010) {
+                if receiver.open_rtp(&bytes) != Some(rtp(n as u16).as_slice()) {
+                    refused.push(n);
+                }
+                assert_eq!(receiver.open_rtp(&bytes), None, "a replay of {n}");
+            }
+        }
+        assert_eq!(refused, (590_000..590_010).collect::<Vec<_>>());
     }
 
     #[test]
