@@ -225,14 +225,14 @@ pub fn sdp(data: &[u8]) {
 pub fn srtp(data: &[u8]) {
     let Some(key) = MasterKey::read("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNk") else { panic!("the key is one") };
     let mut srtp = Srtp::new(&key);
-    assert!(srtp.open_rtp(data).is_none() && srtp.open_rtcp(data).is_none(), "a stranger was heard");
+    assert!(srtp.open_rtp(Time::ZERO, data).is_none() && srtp.open_rtcp(data).is_none(), "a stranger was heard");
     let mut sender = Srtp::new(&key);
     if RtpHeader::parse(data).is_ok() {
         let mut bytes = data.to_vec();
         sender.protect_rtp(&mut bytes, 0);
         assert_eq!(bytes.len(), data.len() + RTP_TAG);
-        assert_eq!(srtp.open_rtp(&bytes), Some(data));
-        assert!(srtp.open_rtp(&bytes).is_none(), "it was heard twice");
+        assert_eq!(srtp.open_rtp(Time::ZERO, &bytes), Some(data));
+        assert!(srtp.open_rtp(Time::ZERO, &bytes).is_none(), "it was heard twice");
     }
     // What is protected has the SSRC of its sender (RFC 3711, 3.4).
     if data.len() >= 8 && Compound::parse(data).is_ok() {

@@ -131,6 +131,9 @@ pub struct Lateness {
 
 const WAKER: u64 = u64::MAX;
 
+/// Batches that are read from a socket before it is somebody else's turn, or a time has come. What is left makes it readable at once again.
+const BATCHES: usize = 16;
+
 impl<E: End> Loop<E> {
     /// A loop by this clock. It drives its ends in the thread that calls [`Loop::run`].
     ///
@@ -266,7 +269,7 @@ impl<E: End> Loop<E> {
         let Some(place) = places.get_mut(ix) else { return };
         let Attached { end, pair, echo, told, .. } = place;
         let port = pair.port_mut(at);
-        while port.receive(clock, buffers, |bytes, meta| {
+        let mut each = |bytes: &[u8], meta: &Meta| {
             // Whoever sends reports to the port of the media means the same (RFC 5761).
             let which = if steadycast_wire::is_rtcp(bytes) { Which::Rtcp } else { Which::Rtp };
             if which == Which::Rtcp && echo.is_own(bytes) {
@@ -275,7 +278,12 @@ impl<E: End> Loop<E> {
             // What arrived before the end was last called is not told it in the past.
             *told = meta.at.max(*told);
             end.on_datagram(*told, &Datagram { which, bytes, meta: *meta }, out);
-        }) {}
+        };
+        for _ in 0..BATCHES {
+            if !port.receive(clock, buffers, &mut each) {
+                break;
+            }
+        }
         place.settle(out);
     }
 }

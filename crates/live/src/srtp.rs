@@ -10,6 +10,7 @@ use ctr::cipher::{KeyIvInit, StreamCipher};
 use hmac::{Hmac, Mac};
 use sha1::Sha1;
 use std::collections::BTreeMap;
+use steadycast_units::Time;
 
 /// Bytes that protection adds to an RTP packet.
 pub const RTP_TAG: usize = 10;
@@ -134,6 +135,27 @@ struct Source {
     rtcp: Replay,
 }
 
+/// Packets of which more than one index may be tried, in each second: whoever makes SSRCs up is not to keep an end busy.
+const GUESSED: u32 = 200;
+
+/// How many were tried in a second that is counted from the clock's beginning.
+#[derive(Default)]
+struct Guessed {
+    second: u64,
+    packets: u32,
+}
+
+impl Guessed {
+    fn may(&mut self, now: Time) -> bool {
+        let second = now.as_nanos() / 1_000_000_000;
+        if second != self.second {
+            *self = Self { second, packets: 0 };
+        }
+        self.packets = self.packets.saturating_add(1);
+        self.packets <= GUESSED
+    }
+}
+
 /// Protects what leaves and opens what arrives, for one end of a session in which all share a master key.
 pub struct Srtp {
     rtp: Keys,
@@ -142,6 +164,7 @@ pub struct Srtp {
     /// Of what leaves, by SSRC: the extended number of the newest packet, and the next index of RTCP.
     sent: BTreeMap<u32, (u64, u32)>,
     scratch: Vec<u8>,
+    guessed: Guessed,
     refused: u64,
 }
 
@@ -170,7 +193,8 @@ impl Srtp {
     /// With this key.
     pub fn new(master: &MasterKey) -> Self {
         let (sources, sent) = (BTreeMap::new(), BTreeMap::new());
-        Self { rtp: Keys::new(master, 0), rtcp: Keys::new(master, 3), sources, sent, scratch: Vec::new(), refused: 0 }
+        let (scratch, guessed) = (Vec::new(), Guessed::default());
+        Self { rtp: Keys::new(master, 0), rtcp: Keys::new(master, 3), sources, sent, scratch, guessed, refused: 0 }
     }
 
     /// Datagrams that were not opened: of another key, changed on the way, or come for the second time.
@@ -205,13 +229,13 @@ impl Srtp {
     }
 
     /// The RTP packet in a datagram; `None` when it is not to be believed.
-    pub fn open_rtp(&mut self, datagram: &[u8]) -> Option<&[u8]> {
-        let opened = self.try_rtp(datagram);
+    pub fn open_rtp(&mut self, now: Time, datagram: &[u8]) -> Option<&[u8]> {
+        let opened = self.try_rtp(now, datagram);
         self.refused += u64::from(opened.is_none());
         opened.map(|()| self.scratch.as_slice())
     }
 
-    fn try_rtp(&mut self, datagram: &[u8]) -> Option<()> {
+    fn try_rtp(&mut self, now: Time, datagram: &[u8]) -> Option<()> {
         let (packet, tag) = datagram.split_at_checked(datagram.len().checked_sub(TAG)?)?;
         let (at, ssrc) = (payload_at(packet)?, word(packet, 8)?);
         let seq = u16::from_be_bytes([packet[2], packet[3]]);
@@ -222,8 +246,11 @@ impl Srtp {
         let nearest = known.rtp.newest.map(|newest| extend(seq, newest));
         // Nobody says how often the numbers have wrapped before one joined, or in a long outage: the tag tells which guess is right.
         let (first, wraps) = nearest.map_or((seq.into(), 0..WRAPS), |nearest| (nearest, 1..MISSED + 1));
-        let guess = || wraps.map(|wraps| first + (wraps << 16)).find(right);
-        let index = nearest.filter(right).or_else(guess)?;
+        let index = match nearest.filter(right) {
+            Some(index) => index,
+            None if self.guessed.may(now) => wraps.map(|wraps| first + (wraps << 16)).find(right)?,
+            None => return None,
+        };
         self.source(ssrc).rtp.mark(index);
         self.scratch.clear();
         self.scratch.extend_from_slice(packet);
@@ -267,6 +294,7 @@ impl Srtp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use steadycast_units::Span;
 
     fn bytes<const N: usize>(hex: &str) -> [u8; N] {
         std::array::from_fn(|n| u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).unwrap())
@@ -321,11 +349,11 @@ mod tests {
         for three in sent.chunks(3) {
             for place in [0, 2, 1] {
                 let (seq, packet) = &three[place];
-                assert_eq!(receiver.open_rtp(packet), Some(rtp(*seq).as_slice()));
-                assert_eq!(receiver.open_rtp(packet), None, "a replay");
+                assert_eq!(receiver.open_rtp(Time::ZERO, packet), Some(rtp(*seq).as_slice()));
+                assert_eq!(receiver.open_rtp(Time::ZERO, packet), None, "a replay");
             }
         }
-        assert_eq!(receiver.open_rtp(&sent[0].1), None, "long ago");
+        assert_eq!(receiver.open_rtp(Time::ZERO, &sent[0].1), None, "long ago");
     }
 
     #[test]
@@ -336,7 +364,7 @@ mod tests {
             last = rtp(n as u16);
             sender.protect_rtp(&mut last, 0);
         }
-        assert_eq!(Srtp::new(&master()).open_rtp(&last), Some(rtp(199_999u32 as u16).as_slice()));
+        assert_eq!(Srtp::new(&master()).open_rtp(Time::ZERO, &last), Some(rtp(199_999u32 as u16).as_slice()));
     }
 
     #[test]
@@ -348,10 +376,10 @@ mod tests {
             sender.protect_rtp(&mut bytes, 0);
             // After 40,000 and 110,000 packets that were lost it goes on; after 440,000 it does not.
             if matches!(n, 0..10 | 40_010..40_020 | 150_000..150_010 | 590_000..590_010) {
-                if receiver.open_rtp(&bytes) != Some(rtp(n as u16).as_slice()) {
+                if receiver.open_rtp(Time::ZERO, &bytes) != Some(rtp(n as u16).as_slice()) {
                     refused.push(n);
                 }
-                assert_eq!(receiver.open_rtp(&bytes), None, "a replay of {n}");
+                assert_eq!(receiver.open_rtp(Time::ZERO, &bytes), None, "a replay of {n}");
             }
         }
         assert_eq!(refused, (590_000..590_010).collect::<Vec<_>>());
@@ -363,18 +391,45 @@ mod tests {
         let (mut sender, mut receiver) = (Srtp::new(&master()), Srtp::new(&other));
         let mut packet = rtp(1);
         sender.protect_rtp(&mut packet, 0);
-        assert_eq!(receiver.open_rtp(&packet), None);
+        assert_eq!(receiver.open_rtp(Time::ZERO, &packet), None);
         let mut receiver = Srtp::new(&master());
         for place in 0..packet.len() {
             let mut changed = packet.clone();
             changed[place] ^= 1;
-            assert_eq!(receiver.open_rtp(&changed), None, "byte {place}");
+            assert_eq!(receiver.open_rtp(Time::ZERO, &changed), None, "byte {place}");
         }
         for len in 0..packet.len() {
-            assert_eq!(receiver.open_rtp(&packet[..len]), None);
+            assert_eq!(receiver.open_rtp(Time::ZERO, &packet[..len]), None);
             assert_eq!(receiver.open_rtcp(&packet[..len]), None);
         }
-        assert_eq!(receiver.open_rtp(&packet), Some(rtp(1).as_slice()));
+        assert_eq!(receiver.open_rtp(Time::ZERO, &packet), Some(rtp(1).as_slice()));
+    }
+
+    #[test]
+    fn whoever_makes_sources_up_is_looked_at_two_hundred_times_a_second() {
+        let (mut sender, mut receiver) = (Srtp::new(&master()), Srtp::new(&master()));
+        let at = |ms| Time::ZERO + Span::millis(ms);
+        let mut next = 0;
+        let mut packet = || {
+            let mut bytes = rtp(next);
+            sender.protect_rtp(&mut bytes, 0);
+            next += 1;
+            bytes
+        };
+        assert!(receiver.open_rtp(at(0), &packet()).is_some());
+        for ssrc in 0..300u16 {
+            let mut made_up = rtp(ssrc);
+            made_up[8..10].copy_from_slice(&ssrc.to_be_bytes());
+            made_up.extend([0; RTP_TAG]);
+            assert!(receiver.open_rtp(at(999), &made_up).is_none());
+        }
+        // Who is known is heard all the same; who is new waits for the next second.
+        assert!(receiver.open_rtp(at(999), &packet()).is_some());
+        let mut other = rtp(7);
+        other[8] = 9;
+        Srtp::new(&master()).protect_rtp(&mut other, 0);
+        assert!(receiver.open_rtp(at(999), &other).is_none());
+        assert!(receiver.open_rtp(at(1_000), &other).is_some());
     }
 
     #[test]

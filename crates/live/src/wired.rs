@@ -735,7 +735,7 @@ impl End for WiredSink {
             None => datagram,
             Some(srtp) => {
                 let bytes = match datagram.which {
-                    Which::Rtp => srtp.open_rtp(datagram.bytes),
+                    Which::Rtp => srtp.open_rtp(now, datagram.bytes),
                     Which::Rtcp => srtp.open_rtcp(datagram.bytes),
                 };
                 let Some(bytes) = bytes else {

@@ -265,6 +265,45 @@ fn reports_go_where_the_followed_source_is_whatever_strangers_send() {
     assert_eq!(hear(Which::Rtp, "10.0.0.2:5000", &media(2, 1)), to("10.0.0.2:5001"));
 }
 
+/// An end that takes a millisecond for each datagram.
+struct Slow(Clock, u64);
+
+impl End for Slow {
+    fn wake(&self) -> Time {
+        Time::NEVER
+    }
+    fn on_wake(&mut self, _: Time, _: &mut Outbox) {}
+    fn on_datagram(&mut self, _: Time, _: &Datagram<'_>, _: &mut Outbox) {
+        let until = self.0.now() + Span::millis(1);
+        while self.0.now() < until {}
+        self.1 += 1;
+    }
+}
+
+#[test]
+fn a_loop_ends_in_time_though_datagrams_come_faster_than_its_end_takes_them() {
+    let clock = Clock::start();
+    let mut driver = Loop::new(clock).unwrap();
+    let at = free("127.0.0.1");
+    let ix = driver.add(Slow(clock, 0), Pair::receiver(at, &PairOptions::default()).unwrap()).unwrap();
+    let (over, floods) = (AtomicBool::new(false), AtomicBool::new(true));
+    std::thread::scope(|all| {
+        all.spawn(|| {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            // The longest that a loop without an end of its own would last.
+            let until = clock.now() + Span::secs(20);
+            while !over.load(Relaxed) && clock.now() < until {
+                socket.send_to(&bare_report(9), at).unwrap();
+            }
+            floods.store(false, Relaxed);
+        });
+        driver.run(clock.now() + Span::millis(300), |_| true).unwrap();
+        assert!(floods.load(Relaxed), "it went on for as long as datagrams came");
+        over.store(true, Relaxed);
+    });
+    assert!(driver.end(ix).1 > 16, "{} datagrams", driver.end(ix).1);
+}
+
 #[test]
 fn two_members_of_a_group_on_one_machine_get_all_and_hear_each_other() {
     let session = Session { rate: Rate::mbps(1), controller: "fixed", group: true, ecn: Ecn::NotEct };
