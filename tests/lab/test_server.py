@@ -80,10 +80,16 @@ def test_what_is_wrong_with_b_alone_leaves_a_standing(lab: Lab) -> None:
     assert b["problems"][0]["key"] == "flow.video.receivers"
 
 
-def test_the_page_can_name_no_controllers_source(lab: Lab) -> None:
-    got = lab.post("run", {**BODY, "b": "/tmp/evil.py:Mine"})
-    assert got.code == 422
-    assert 'may not name "/tmp/evil.py:Mine"' in got.json["problems"][0]["what"]
+@pytest.mark.parametrize("written", ["{}:Mine", '"{}\\u003aMine"', "asmp "])
+def test_the_page_can_name_no_controllers_source(lab: Lab, tmp_path: Path, written: str) -> None:
+    source, ran = tmp_path / "evil.py", tmp_path / "ran"
+    source.write_text(f"open({str(ran)!r}, 'w').close()\n")
+    name = written.format(source)
+    for what in ("run", "film", "report"):
+        got = lab.post(what, {**BODY, "b": name, "side": "b"})
+        assert got.code == 422
+        assert f'may not name "{name}"' in got.json["problems"][0]["what"]
+    assert not ran.exists()
 
 
 def test_captures_are_not_made(lab: Lab) -> None:
