@@ -330,8 +330,9 @@ def _same(file: int, path: Path) -> bool:
 class Draft:
     """A run folder in the making.
 
-    Lives in DIR.part, whose summary says `complete: false`, and becomes DIR by `finish`. `complete: true` is the
-    very last thing written, after the rename: at whatever moment the program dies, nothing looks whole that is not.
+    Lives in DIR.part, whose summary (the file ``mark``) says `complete: false`, and becomes DIR by `finish`; an older
+    DIR stays until then. `complete: true` is the very last thing written, after the rename: at whatever moment the
+    program dies, nothing looks whole that is not.
     Nobody else writes there meanwhile (`Claim`). DIR.part is made by the first thing that is written, or by `begin`.
 
         with Draft(out, force=False) as draft:
@@ -340,8 +341,9 @@ class Draft:
             draft.finish(summary)
     """
 
-    def __init__(self, path: Path | str, *, force: bool = False) -> None:
+    def __init__(self, path: Path | str, *, force: bool = False, mark: str = "summary.json") -> None:
         self.path = Path(path)
+        self.mark = mark
         named = self.path if self.path.name not in ("", "..") else self.path.resolve()
         self.part = named.parent / f"{named.name}.part"
         self._claim = Claim(path, force=force)
@@ -364,7 +366,8 @@ class Draft:
         """Leave DIR.part behind when `finish` was not reached; an interruption is told where it is."""
         self._claim.__exit__(kind, error, trace)
         if isinstance(error, KeyboardInterrupt) and self._begun and self.part.exists():
-            error.add_note(f"what there is stands in {self.part}")
+            # In place of what a draft within this one has noted.
+            error.__notes__ = [f"what there is stands in {self.part}"]
 
     def begin(self) -> None:
         """Make DIR.part. What an interrupted run has left there goes, with a line on stderr that says so."""
@@ -380,7 +383,7 @@ class Draft:
             raise UnwrittenError.of(self.part, error, _ROOM) from error
         self._begun = True
         try:
-            write_json(self.part / "summary.json", self._summary)
+            write_json(self.part / self.mark, self._summary)
         except UnwrittenError:
             self.discard()
             raise
@@ -429,7 +432,7 @@ class Draft:
     def progress(self, summary: Mapping[str, Any]) -> None:
         """Write what is known so far; it stays `complete: false`."""
         self._summary = {**summary, "complete": False}
-        self.json("summary.json", self._summary)
+        self.json(self.mark, self._summary)
 
     def finish(self, summary: Mapping[str, Any]) -> Path:
         """Make the folder whole, and returns where it now is.
@@ -443,7 +446,7 @@ class Draft:
             replace_folder(self.part, self.path)
         except OSError as error:
             raise UnwrittenError.of(self.path, error, _ROOM) from error
-        write_json(self.path / "summary.json", {**summary, "complete": True})
+        write_json(self.path / self.mark, {**summary, "complete": True})
         return self.path
 
 

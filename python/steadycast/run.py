@@ -6,8 +6,8 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -21,14 +21,12 @@ from steadycast.folder import (
     FORMAT,
     SOMETIMES,
     TABLES,
-    Claim,
     Draft,
     Folder,
     Json,
     aggregate,
     free_or_force,
     judge,
-    write_json,
 )
 from steadycast.progress import Progress, Silent, shown
 from steadycast.workers import LostError, Workers, cores
@@ -363,26 +361,31 @@ def run_seeds(
 ) -> Json:
     """Run a scenario once per seed, and return the summary in which each number has become its spread.
 
-    Writes ``out/seed-N`` for each, and ``out/seeds.json``. The runs go in parallel, one per processor, in processes of
-    their own; with ``controllers``, and on Windows, one after the other in this one.
+    Writes ``out/seed-N`` for each, and ``out/seeds.json``; all stand in ``out``.part until the last is done. The runs
+    go in parallel, one per processor, in processes of their own; with ``controllers``, and on Windows, one after the
+    other in this one.
 
     Raises:
         UserError: as `run`.
 
     """
-    place = Path(out) if out is not None else None
-    common: dict[str, Any] = {"set": set, "sets": sets, "force": force, "quality": quality, "vmaf": vmaf}
+    given = seeds_of(seeds)
+    loaded = load(scenario, [*_texts(set), *_texts(sets), *named(controllers or {}), f"seed={given[0]}"])
+    common: dict[str, Any] = {"set": set, "sets": sets, "quality": quality, "vmaf": vmaf}
     with ExitStack() as stack:
-        if place is not None:
-            stack.enter_context(Claim(place, force=force))
-            if force and place.exists():
-                import shutil
-
-                shutil.rmtree(place)
         told = progress or stack.enter_context(shown())
-        given = seeds_of(seeds)
         processes = min(cores(), len(given))
-        if controllers or processes < 2 or os.name != "posix":
+        alone = bool(controllers) or processes < 2 or os.name != "posix"
+        draft = None
+        if out is not None:
+            draft = stack.enter_context(Draft(out, force=force, mark="seeds.json"))
+        if not alone:
+            prepare([loaded], told)
+        if draft is not None:
+            draft.begin()
+            stack.enter_context(_seeds_kept(draft))
+        place = draft.part if draft is not None else None
+        if alone:
             summaries = [
                 run(
                     scenario,
@@ -395,12 +398,22 @@ def run_seeds(
                 for seed in given
             ]
         else:
-            prepare([load(scenario, [*_texts(set), *_texts(sets), f"seed={given[0]}"])], told)
             summaries = _in_parallel(_Seeds(scenario, place, common), given, processes, told)
         joined = aggregate(summaries)
-        if place is not None:
-            write_json(place / "seeds.json", joined)
+        if draft is not None:
+            draft.finish(joined)
         return joined
+
+
+@contextmanager
+def _seeds_kept(draft: Draft) -> Iterator[None]:
+    """Leave what there is of several seeds when the block ends early; nothing, where no seed has anything."""
+    try:
+        yield
+    except BaseException:
+        if not any(draft.part.glob("seed-*")):
+            draft.discard()
+        raise
 
 
 def seeds_of(given: Iterable[int]) -> list[int]:
@@ -413,7 +426,9 @@ def seeds_of(given: Iterable[int]) -> list[int]:
     if isinstance(given, int | str) or not isinstance(given, Iterable):
         remedy = "give several, as range(1, 11); one stands in a list"
         raise UserError(f"seeds {given!r}", f"it is a {type(given).__name__}", remedy)
-    return list(given)
+    if not (seeds := list(given)):
+        raise UserError("seeds", "there are none", "give at least one")
+    return seeds
 
 
 @dataclass(frozen=True)
@@ -430,31 +445,17 @@ def _seed_folder(place: Path | None, seed: int) -> Path | None:
 
 
 def _in_parallel(what: _Seeds, seeds: Sequence[int], processes: int, progress: Progress) -> list[Json]:
-    if what.place is not None:
-        try:
-            what.place.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UnwrittenError.of(what.place, error) from error
     done: dict[int, Json] = {}
     progress("seeds", 0, len(seeds))
-    try:
-        with Workers("steadycast.run:seed_worker", what, processes, gently=True) as workers:
-            for index, outcome in workers.do(seeds):
-                if isinstance(outcome, LostError):
-                    remedy = "see whether the machine has memory left, and run it again"
-                    raise UserError(f"seed {seeds[index]}", str(outcome), remedy)
-                if isinstance(outcome, Exception):
-                    raise outcome
-                done[index] = outcome
-                progress("seeds", len(done), len(seeds))
-    except BaseException as error:
-        if what.place is not None:
-            left = sorted(map(str, what.place.glob("seed-*.part")))
-            if left and isinstance(error, KeyboardInterrupt):
-                error.add_note(f"what there is stands in {', '.join(left)}")
-            with suppress(OSError):  # it is not empty
-                what.place.rmdir()
-        raise
+    with Workers("steadycast.run:seed_worker", what, processes, gently=True) as workers:
+        for index, outcome in workers.do(seeds):
+            if isinstance(outcome, LostError):
+                remedy = "see whether the machine has memory left, and run it again"
+                raise UserError(f"seed {seeds[index]}", str(outcome), remedy)
+            if isinstance(outcome, Exception):
+                raise outcome
+            done[index] = outcome
+            progress("seeds", len(done), len(seeds))
     return [done[index] for index in range(len(seeds))]
 
 

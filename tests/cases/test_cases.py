@@ -232,6 +232,11 @@ def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
         run_cases(["gcc"], case=["5.1"], seeds=[1, 2], out=tmp_path / "out", progress=stop)
     assert ended.value.__notes__ == ["1 of 6 runs were done; none is kept"]
     assert not any(tmp_path.iterdir())
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "cases.json").write_text("{}")
+    with pytest.raises(KeyboardInterrupt):
+        run_cases(["gcc"], case=["5.1"], out=tmp_path / "out", force=True, progress=stop)
+    assert [(path.name, path.read_text()) for path in tmp_path.rglob("*.*")] == [("cases.json", "{}")]
 
 
 def test_ids_and_controllers_that_are_not_there_are_answered_with_those_that_are(say: Say) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import steadycast as sc
+from steadycast.errors import UserError
 from steadycast.folder import TABLES
 from steadycast.run import Problems, load
 
@@ -59,17 +60,43 @@ def complete(folder: Path) -> bool:
 
 
 def test_an_interrupt_ends_all_seeds_and_leaves_what_there_is(
-    small: Path, tmp_path: Path, begin: Begin
+    small: Path, tmp_path: Path, begin: Begin, say: Say
 ) -> None:
     process = begin("run", slow(small), "--seeds", "1-40", "-o", "many")
-    until(lambda: complete(tmp_path / "many" / "seed-1"))
+    part = tmp_path / "many.part"
+    until(lambda: complete(part / "seed-1"))
     workers = children(process.pid)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert (process.returncode, "interrupted" in err) == (130, True), err
+    assert (process.returncode, err) == (130, "steadycast: interrupted; what there is stands in many.part\n")
     assert not any(map(alive, workers))
-    assert complete(tmp_path / "many" / "seed-1")
-    assert not (tmp_path / "many" / "seeds.json").exists()
+    assert complete(part / "seed-1")
+    assert json.loads((part / "seeds.json").read_text())["complete"] is False
+    assert not (tmp_path / "many").exists()
+    told = say("report", "many.part")
+    assert (told.code, "many.part: these runs were interrupted; " in told.err) == (2, True), told
+    again = say("run", tmp_path / "small.toml", "--seeds", "1-2", "-o", "many")
+    assert (again.code, "what an interrupted run left there is replaced" in again.err) == (0, True), again
+    assert not part.exists()
+
+
+def test_a_mistake_beside_force_leaves_the_older_results(small: Path, tmp_path: Path, say: Say) -> None:
+    assert say("run", small, "--seeds", "1-2", "-o", "many").code == 0
+    before = (tmp_path / "many" / "seeds.json").read_bytes()
+    (tmp_path / "bad.py").write_text(SLOW.replace("pass", "raise RuntimeError('no idea')"))
+    for wrong in ("flow.video.controler=tfrc", "flow.video.controller=bad.py:Slow"):
+        assert say("run", small, "--seeds", "1-2", "-o", "many", "--force", "--set", wrong).code == 2
+        assert (tmp_path / "many" / "seeds.json").read_bytes() == before
+        assert complete(tmp_path / "many" / "seed-2")
+    assert say("run", small, "--seeds", "1-1", "-o", "many", "--force").code == 0
+    assert sorted(path.name for path in tmp_path.glob("many*")) == ["many"]
+    assert not (tmp_path / "many" / "seed-2").exists()
+
+
+def test_no_seeds_are_a_mistake(small: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="seeds: there are none"):
+        sc.run_seeds(small, seeds=[], out=tmp_path / "many")
+    assert not (tmp_path / "many").exists()
 
 
 def test_all_problems_of_a_scenario_go_from_process_to_process(tmp_path: Path) -> None:

@@ -229,6 +229,23 @@ def test_a_folder_of_another_version_file_or_axis_is_refused(
     assert sc.sweep(small, OVER, seeds=[1], out=whole.folder, force=True).results.height == 4
 
 
+def test_force_keeps_the_older_sweep_until_a_run_of_the_new_one_is_done(small: Path, whole: sc.Sweep) -> None:
+    def stop(what: str, done: int, of: int) -> None:
+        if what == "runs":
+            raise KeyboardInterrupt
+
+    def begun_anew(error: type[BaseException], match: str, **more: object) -> None:
+        with pytest.raises(error, match=match):
+            sc.sweep(small, OVER, seeds=[1], out=whole.folder, force=True, **more)
+        assert pl.read_parquet(whole.folder / "results.parquet").equals(whole.results)
+        assert sorted(path.name for path in whole.folder.parent.iterdir()) == ["small.toml", "whole"]
+
+    begun_anew(sc.UserError, "no run has this value", baseline=f"{RATE}=9Mbps")
+    begun_anew(sc.UserError, "no run has this figure", metrics=["flows.video.nothing"])
+    begun_anew(sc.UserError, "no scheduler answers", scheduler="tcp://127.0.0.1:1")
+    begun_anew(KeyboardInterrupt, "^$", progress=stop)
+
+
 def test_a_controller_that_has_changed_is_refused(small: Path, tmp_path: Path) -> None:
     sc.sweep(slow(small), seeds=[1], out=tmp_path / "own")
     (tmp_path / "slow.py").write_text(SLOW.replace("200_000", "100_000"))

@@ -6,7 +6,6 @@ says what is expected of a controller. Each case, variant, controller and seed i
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from steadycast.cases.case import LONGEST_S, Bound, Case, Variant, chosen, lasts
 from steadycast.cases.work import Done, Task
 from steadycast.controllers import find, registry
 from steadycast.errors import UnwrittenError, UserError
-from steadycast.folder import Claim, Json, spread, write_json
+from steadycast.folder import Draft, Json, spread
 from steadycast.progress import Progress, shown
 
 NAME = "cases.json"
@@ -230,40 +229,42 @@ def run_cases(
     for name in names:
         if ".py:" not in name:
             find(name)
-    wanted, given = chosen(case), list(dict.fromkeys(seeds))
+    from steadycast.run import seeds_of
+
+    wanted, given = chosen(case), list(dict.fromkeys(seeds_of(seeds)))
     if emulated:
         wanted = [each for each in wanted if case or lasts_s(each) <= LONGEST_S]
         jobs = jobs or 1
     tasks = [replace(task, emulated=emulated) for task in _tasks(wanted, names, given)]
     with ExitStack() as stack:
         place = Path(out) if out is not None else None
+        draft = None
         if place is None:
             home = Path(stack.enter_context(TemporaryDirectory(prefix="steadycast-")))
         else:
-            stack.enter_context(Claim(place, force=force))
-            if force and place.exists():
-                shutil.rmtree(place)
-            home = place
+            draft = stack.enter_context(Draft(place, force=force, mark=NAME))
+            draft.begin()
+            home = draft.part
         told = progress or stack.enter_context(shown())
         scenarios = home / "scenarios"
         try:
             scenarios.mkdir(parents=True, exist_ok=True)
             write_scenarios(scenarios)
             suite = Suite(
-                tuple(wanted), tuple(names), tuple(given), _work(scenarios, tasks, jobs, told), place
+                tuple(wanted), tuple(names), tuple(given), _work(scenarios, tasks, jobs, told), home
             )
-            if place is not None:
+            if draft is not None:
                 from steadycast.cases.show import write_report
 
                 write_report(suite, told)
-                write_json(place / NAME, suite.json())
+                draft.finish(suite.json())
         except BaseException as error:
-            if place is not None:
-                shutil.rmtree(place, ignore_errors=True)
+            if draft is not None:
+                draft.discard()
             if isinstance(error, OSError):
                 raise UnwrittenError.of(home, error) from error
             raise
-        return suite
+        return replace(suite, folder=place)
 
 
 def _tasks(cases: Sequence[Case], controllers: Sequence[str], seeds: Sequence[int]) -> Iterator[Task]:

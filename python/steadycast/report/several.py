@@ -43,6 +43,10 @@ def read(path: Path) -> Run:
         folder = Folder.open(path)
         return Run(folder.name, path, folder.summary, (folder,))
     summary = read_json(path / "seeds.json", "run the seeds again")
+    if summary.get("complete") is False and "flows" not in summary:
+        one = next((str(p) for p in path.glob("seed-*") if p.suffix != ".part"), None)
+        remedy = "run them again" + (f", or name one of them, for example {one}" if one else "")
+        raise UserError(str(path), "these runs were interrupted", remedy)
     if not isinstance(summary.get("flows"), list):
         raise UserError(str(path / "seeds.json"), "there are no flows in it", "run the seeds again")
     seeds = sorted(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -158,7 +159,7 @@ def sweep(
         metrics: columns that must be there; looked for in the first run.
         baseline: PATH=VALUE of an axis that must be there; looked for before the first run.
         out: the sweep's folder; without it one that goes with the result.
-        force: begin anew in a folder that is there.
+        force: begin anew in a folder that is there; what it held goes when a run is done.
         progress: told how far it is; by default a bar, where somebody looks.
 
     Raises:
@@ -193,7 +194,7 @@ def sweep(
     with ExitStack() as stack:
         stack.enter_context(Claim(place, force=True))
         if force and place.exists():
-            shutil.rmtree(place)
+            stack.enter_context(_anew(place))
         plan = _begun(place, new, base, baseline)
         siblings = sorted(place.parent.glob(_SHARDS)) if shard is not None else sorted(place.glob(_SHARDS))
         done = store.finished({place, *siblings})
@@ -242,6 +243,26 @@ def collect(out: Path | str) -> Sweep:
         write_text(place / "scenario.toml", (first / "scenario.toml").read_text(encoding="utf-8"))
         plan.write(place)
         return Sweep(store.join(place, plan, shards), plan, place)
+
+
+@contextmanager
+def _anew(place: Path) -> Iterator[None]:
+    """Begin anew in a folder. The older one comes back when the block ends with an error before a run is done."""
+    # No name that a part of a sweep has, which would be joined.
+    old = place.with_name(f"old-{os.getpid()}.{place.name}")
+    try:
+        place.rename(old)
+    except OSError as error:
+        raise UnwrittenError.of(place, error) from error
+    try:
+        yield
+    except BaseException:
+        if not any(row["complete"] for row in store.rows(place)):
+            shutil.rmtree(place, ignore_errors=True)
+            old.rename(place)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _begun(place: Path, new: Plan, base: Base, baseline: str | None) -> Plan:
@@ -300,11 +321,11 @@ def _work(
         ):
             for index, outcome in outcomes:
                 line = failed(todo[index], outcome) if isinstance(outcome, Exception) else outcome
+                if unseen:
+                    unseen = _looked_for(line, unseen)
                 part.append(line)
                 done += 1
                 progress("runs", done, len(todo))
-                if unseen:
-                    unseen = _looked_for(line, unseen)
     except KeyboardInterrupt as stop:
         stop.add_note(f"{done} of {len(todo)} runs are done and kept; the same command goes on")
         raise
