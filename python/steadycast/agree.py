@@ -6,17 +6,17 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadycast import style
-from steadycast.emulate import emulate
+from steadycast import _core, style
+from steadycast.emulate import emulate, need_rights
 from steadycast.errors import UserError
-from steadycast.folder import FORMAT, Claim, Json, aggregate, find, number, write_json
+from steadycast.folder import FORMAT, Draft, Json, aggregate, find, number
 from steadycast.progress import Progress
 from steadycast.report import say
-from steadycast.run import run
+from steadycast.run import Problems, load, moved, run, seeds_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -230,28 +230,39 @@ def agree(
         MissingError: the right to make network namespaces is missing.
 
     """
+    need_rights()
+    given = seeds_of(seeds)
+    if refused := _core.refusals(load(scenario, sets)):
+        raise Problems(refused)
     with ExitStack() as stack:
+        draft = None
         if out is not None:
-            stack.enter_context(Claim(out, force=force))
+            draft = stack.enter_context(Draft(out, force=force, mark="agree.json"))
+            draft.begin()
         done: dict[str, list[Run]] = {world: [] for world in WORLDS}
-        for seed in seeds:
+        for seed in given:
             common: dict[str, Any] = {"seed": seed, "sets": sets, "quality": quality, "progress": progress}
             # One after the other: an emulation wants the machine for itself.
             for world in WORLDS:
-                place = out / f"{world}-{seed}" if out is not None else None
+                place = draft.part / f"{world}-{seed}" if draft is not None else None
                 if world == "simulated":
-                    each = run(scenario, out=place, force=force, **common)
+                    each = run(scenario, out=place, **common)
                 else:
-                    each = emulate(scenario, out=place, force=force, **common).run
+                    each = emulate(scenario, out=place, **common).run
                 done[world].append(each)
         found = Agreement(str(done["simulated"][0].summary["scenario"]["name"]), done, tuple(_rows(done)))
-        if out is not None:
-            from steadycast.report.canvas import save_drawing
+        if draft is None:
+            return found
+        from steadycast.report.canvas import save_drawing
 
-            write_json(out / "agree.json", found.json())
-            save_drawing(found.figure, out / "agree.png")
-            save_drawing(found.seconds, out / "agree-seconds.png")
-        return found
+        save_drawing(found.figure, draft.part / "agree.png")
+        save_drawing(found.seconds, draft.part / "agree-seconds.png")
+        place = draft.finish(found.json())
+        stands = {
+            world: [moved(each, place / f"{world}-{seed}") for seed, each in zip(given, runs, strict=True)]
+            for world, runs in done.items()
+        }
+        return replace(found, runs=stands)
 
 
 def _rows(done: Mapping[str, Sequence[Run]]) -> Iterator[Row]:

@@ -468,9 +468,8 @@ def free_or_force(path: Path, *, force: bool) -> None:
 def _ours_or_free(path: Path, remedy: str) -> None:
     if not path.is_dir():
         raise UserError(str(path), "this is a file", "name a folder")
-    if any(path.iterdir()) and not any(
-        (path / mark).exists() for mark in (*MARKS, "scenario.toml", "cases.json")
-    ):
+    marks = (*MARKS, "scenario.toml", "cases.json", "agree.json")
+    if any(path.iterdir()) and not any((path / mark).exists() for mark in marks):
         raise UserError(str(path), "this folder holds no results of this program", remedy)
 
 

@@ -249,6 +249,12 @@ class Run:
         return caption, [heads, *rows]
 
 
+def moved(run: Run, folder: Path) -> Run:
+    """Return a run as it stands in another folder than the one that it was written to."""
+    captures = {name: folder / "pcap" / path.name for name, path in run.captures.items()}
+    return replace(run, folder=folder, captures=captures)
+
+
 @dataclass(frozen=True, eq=False)
 class Frame:
     """A table that is a polars frame already."""
@@ -568,8 +574,7 @@ class _Runner:
                 draft.begin()
                 done = self._go(simulation, media_s, draft.part / "pcap", draft)
                 place = draft.finish(done.summary)
-            captures = {name: place / "pcap" / path.name for name, path in done.captures.items()}
-            return replace(done, folder=place, captures=captures)
+            return moved(done, place)
         simulation, media_s = self._prepared()
         if not self.loaded.captured():
             return self._go(simulation, media_s, None, None)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+
+import pytest
+from steadycast.agree import agree
+from steadycast.errors import MissingError
 
 from .conftest import steadycast
 
@@ -33,3 +38,24 @@ def test_both_worlds_stand_side_by_side_with_what_is_near_and_what_is_not(
     for world in ("simulated", "emulated"):
         summary = json.loads((tmp_path / "both" / f"{world}-1" / "summary.json").read_text())
         assert summary["world"] == world
+    assert found["complete"] is True
+    (tmp_path / "both" / "old").touch()
+    wrong = steadycast(["agree", str(dumbbell), "-o", "both", "--force", "--set", "nothing=1"], tmp_path)
+    assert (wrong.returncode, (tmp_path / "both" / "old").exists()) == (2, True), wrong.stderr
+    again = agree(dumbbell, sets=["duration=2s"], out=tmp_path / "both", force=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["both", "short.toml"]
+    assert not (tmp_path / "both" / "old").exists()
+    for world in ("simulated", "emulated"):
+        assert again.runs[world][0].folder == tmp_path / "both" / f"{world}-1"
+
+
+def test_without_the_rights_nothing_is_simulated(dumbbell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> None:
+        raise MissingError("emulate", "may not", "be root")
+
+    # By its full name: the package exports a function that is called like its module.
+    module = sys.modules["steadycast.agree"]
+    monkeypatch.setattr(module, "need_rights", refused)
+    monkeypatch.setattr(module, "run", None)
+    with pytest.raises(MissingError):
+        agree(dumbbell)
