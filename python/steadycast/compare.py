@@ -97,7 +97,7 @@ def read(paths: Sequence[Path]) -> list[Run]:
 
     """
     runs = [several.read(path) for path in paths]
-    names = [run.name for run in runs]
+    names = [name for name, _ in {(run.name, run.path.resolve()) for run in runs}]
     return [Run(str(r.path), r.path, r.summary, r.folders) if names.count(r.name) > 1 else r for r in runs]
 
 
@@ -273,11 +273,10 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
 
 
 def with_base(runs: Sequence[Run], base: Run | None) -> list[Run]:
-    """Return all runs, the baseline first where it is not among them."""
-    return [
-        *([base] if base is not None and base.path.resolve() not in [r.path.resolve() for r in runs] else []),
-        *runs,
-    ]
+    """Return all runs, the baseline first, and once."""
+    if base is None:
+        return list(runs)
+    return [base, *(run for run in runs if run.path.resolve() != base.path.resolve())]
 
 
 def _cells(row: several.Row, base: Run | None) -> list[str]:

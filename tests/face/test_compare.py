@@ -60,6 +60,26 @@ def test_a_worse_run_fails_the_baseline_with_a_table(say: Say, tmp_path: Path) -
     assert all(len(line) <= 80 for line in worse.out.splitlines())
 
 
+def test_changes_are_those_against_the_baseline_wherever_it_is_listed(say: Say, tmp_path: Path) -> None:
+    for name, greed in (("a", 1.4), ("b", 1.0), ("c", 1.2)):
+        make(tmp_path / name, receivers=2, seconds=64, greed=greed)
+    said = [say("compare", *listed, "--baseline", "b") for listed in (["a", "c"], ["a", "b", "c"])]
+    assert said[0].out == said[1].out
+    lines = [" ".join(line.split()) for line in said[1].out.splitlines()]
+    assert "b a c" in lines
+    assert "tcp: share of fair 106 % 73 % (-31 %) 88 % (-16 %)" in lines
+
+
+def test_a_baseline_of_the_same_name_is_called_by_its_path(say: Say, tmp_path: Path) -> None:
+    for place in ("old", "new"):
+        make(tmp_path / place / "ci", receivers=1, seconds=64)
+    value = json.loads(say("compare", "new/ci", "--baseline", "old/ci", "--json").out)
+    assert [run["name"] for run in value["runs"]] == ["old/ci", "new/ci"]
+    assert value["baseline"] == "old/ci"
+    same = json.loads(say("compare", "new/ci", "--baseline", "new/ci", "--json").out)
+    assert [run["name"] for run in same["runs"]] == ["ci"]
+
+
 def test_the_page_shows_all_runs_to_one_scale(say: Say, tmp_path: Path, seeds_folder: Path) -> None:
     make(tmp_path / "asmp", receivers=2, seconds=64)
     make(tmp_path / "tfmcc", receivers=2, seconds=64, controller="tfmcc")

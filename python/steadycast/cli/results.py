@@ -129,8 +129,9 @@ def compare(
     if fail_if and baseline is None:
         raise UserError("--fail-if", "there is nothing to measure against", "add --baseline DIR")
     conditions = [comparison.Condition.read(text) for text in fail_if or []]
-    runs = comparison.read(directories)
-    against = comparison.read([baseline])[0] if baseline is not None else None
+    # Read together, so that two of the same name are told apart.
+    runs = comparison.read([*directories, *([baseline] if baseline is not None else [])])
+    against = runs.pop() if baseline is not None else None
     doubts = comparison.doubts(runs, against)
     if conditions and doubts and not anyway:
         raise UserError("--fail-if", "; ".join(doubts), "run them again, or add --anyway")
