@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import importlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -22,6 +24,7 @@ HOME += """
 that = "flows.tcp.share_of_fair"
 min = 0.01
 """
+LONG = "a" * 300
 
 
 @pytest.fixture
@@ -213,6 +216,9 @@ def test_an_interrupt_while_the_report_is_drawn_says_that_the_results_are_whole(
         (["export", "nowhere"], "no format is named"),
         (["reproduce", "K", "--seeds", "x"], "this is not a range"),
         (["frobnicate"], "No such command"),
+        (["run", LONG], f"steadycast: {LONG}: File name too long; give a shorter name\n"),
+        (["run", "home.toml", "-o", LONG], f"{LONG}: File name too long; give a shorter name\n"),
+        (["compare", LONG], "File name too long; give a shorter name\n"),
     ],
 )
 def test_mistakes_are_exit_code_2_in_one_line_without_a_traceback(
@@ -223,6 +229,20 @@ def test_mistakes_are_exit_code_2_in_one_line_without_a_traceback(
     assert says in said.err
     assert "Traceback" not in said.err
     assert said.out == ""
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EMFILE])
+def test_a_file_that_may_not_be_looked_at_is_exit_code_2_in_one_line(
+    say: Say, scenario: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refused(path: Path) -> Path:
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr("steadycast.cli.first.scenario_at", refused)
+    said = say("run", scenario)
+    assert said.code == 2
+    assert said.err.startswith(f"steadycast: {scenario}: {os.strerror(number)}; ")
+    assert said.err.count("\n") == 1
 
 
 def test_outside_of_a_checkout_reproduce_says_so_in_one_line(

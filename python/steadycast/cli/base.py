@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -14,7 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from steadycast import exits, signals
-from steadycast.errors import MissingError, UnwrittenError, UserError, full
+from steadycast.errors import MissingError, UnwrittenError, UserError, full, reason
 from steadycast.exits import Exit
 
 if TYPE_CHECKING:
@@ -120,11 +121,11 @@ def main() -> None:
             tell(error)
             code = error.code
         except OSError as error:
-            code = _unwritten(error)
+            code = _refused(error)
         try:
             sys.stdout.flush()
         except OSError as error:
-            code = _unwritten(error)
+            code = _refused(error)
     raise SystemExit(code)
 
 
@@ -145,13 +146,26 @@ def _run() -> int:
     return Exit.DONE
 
 
-def _unwritten(error: OSError) -> Exit:
-    """Tell what could not be written. A reader that closed its pipe needs no line.
+_REMEDIES = {
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.EACCES: "look at its rights, and at those of the folders above it",
+    errno.EPERM: "look at its rights, and at those of the folders above it",
+    errno.EMFILE: "allow more open files: ulimit -n",
+    errno.ENFILE: "end other programs: this machine has no more open files",
+}
+"""What a system refuses a file for that is named, and what would mend it."""
+
+
+def _refused(error: OSError) -> Exit:
+    """Tell which file could not be written or looked at. A reader that closed its pipe needs no line.
 
     Raises:
-        OSError: it was no writing that failed.
+        OSError: it is neither.
 
     """
+    if error.filename is not None and (remedy := _REMEDIES.get(error.errno or 0)) is not None:
+        tell(UserError(str(error.filename), reason(error), remedy))
+        return Exit.MISUSED
     closed = isinstance(error, BrokenPipeError)
     if not closed and not full(error):
         raise error
