@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from steadycast.errors import UserError
-from steadycast.folder import replace_folder, write_json, write_text
+from steadycast.folder import need_elsewhere, replace_folder, write_json, write_text
 from steadycast.progress import Progress, Silent
 
 from papers.engine.experiment import (
@@ -321,6 +321,7 @@ def save(result: Result, place: Path) -> None:
 def _check(place: Path, *, force: bool) -> None:
     if not place.exists():
         return
+    need_elsewhere(place)
     if not place.is_dir():
         raise UserError(str(place), "this is a file", "name a folder")
     if not any(place.iterdir()):

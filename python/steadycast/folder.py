@@ -220,17 +220,24 @@ class Claim:
     A lock on the file DIR.lock, which the kernel gives back when the process ends, however it does. Taken before
     anything is simulated, held until the folder is written. Where the system has no such locks (Windows), nothing is
     locked.
+
+    Args:
+        path: the folder.
+        force: it replaces results that are there.
+        grows: it adds to results that are there.
+
     """
 
-    def __init__(self, path: Path | str, *, force: bool = False) -> None:
+    def __init__(self, path: Path | str, *, force: bool = False, grows: bool = False) -> None:
         self.path = Path(path)
         self._force = force
+        self._grows = grows
         self._lock = _lock_of(self.path)
         self._file: int | None = None
         self._made: list[Path] = []
 
     def __enter__(self) -> Self:
-        free_or_force(self.path, force=self._force)
+        self._look()
         if fcntl is None:
             return self
         self._made = [each for each in self._lock.parents if not each.exists()]
@@ -249,11 +256,17 @@ class Claim:
             )
         try:
             # What held the lock before may have finished the folder in the meantime.
-            free_or_force(self.path, force=self._force)
+            self._look()
         except BaseException:
             self.__exit__(None, None, None)
             raise
         return self
+
+    def _look(self) -> None:
+        if not self._grows:
+            free_or_force(self.path, force=self._force)
+        elif self.path.exists():
+            _ours_or_free(self.path, "give another -o DIR")
 
     def _locked(self) -> int | None:
         tries = 0
@@ -455,14 +468,29 @@ def free_or_force(path: Path, *, force: bool) -> None:
 
     Raises:
         UserError: something is there, and either `force` was not given or it is not a folder that this
-        program wrote.
+        program wrote; or it is the current folder.
 
     """
     if not path.exists():
         return
+    need_elsewhere(path)
     if path.is_dir() and any(path.iterdir()) and not force:
         raise UserError(str(path), "this folder exists", "give --force to replace it, or another -o DIR")
     _ours_or_free(path, "--force only replaces those; give another -o DIR")
+
+
+def need_elsewhere(path: Path) -> None:
+    """Refuse the current folder and those above it: a folder is made beside its place, which it then takes.
+
+    Raises:
+        UserError: it is one of them.
+
+    """
+    here = Path.cwd()
+    if path.resolve() in (here, *here.parents):
+        raise UserError(
+            str(path), "this is the current folder, or one above it", "name a new folder, as in -o results"
+        )
 
 
 def _ours_or_free(path: Path, remedy: str) -> None:

@@ -218,6 +218,11 @@ def test_an_interrupt_while_the_report_is_drawn_says_that_the_results_are_whole(
         (["frobnicate"], "No such command"),
         (["run", LONG], f"steadycast: {LONG}: File name too long; give a shorter name\n"),
         (["run", "home.toml", "-o", LONG], f"{LONG}: File name too long; give a shorter name\n"),
+        *(
+            (["run", "home.toml", "-o", here, "--force"], f"{here}: this is the current folder")
+            for here in (".", "..")
+        ),
+        (["send", "testsrc", "--to", "127.0.0.1:5004", "-o", "."], ".: this is the current folder"),
         (["compare", LONG], "File name too long; give a shorter name\n"),
     ],
 )

@@ -433,6 +433,8 @@ def test_results_replace_only_results(result: Result, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="this folder exists"):
         suite._check(place, force=False)
     suite._check(place, force=True)
+    with pytest.raises(UserError, match="this is the current folder"):
+        suite._check(Path(), force=True)
     (place / "reproduction.json").unlink()
     with pytest.raises(UserError, match="no reproduction"):
         suite._check(place, force=True)

@@ -246,6 +246,19 @@ def test_force_keeps_the_older_sweep_until_a_run_of_the_new_one_is_done(small: P
     begun_anew(KeyboardInterrupt, "^$", progress=stop)
 
 
+def test_a_sweep_may_grow_in_the_current_folder_and_not_begin_anew_there(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for seed in (1, 2):
+        assert sc.sweep(small, seeds=[seed], out=".").results.height == seed
+    assert collect(".").results.height == 2
+    with pytest.raises(sc.UserError, match="this is the current folder"):
+        sc.sweep(small, seeds=[1], out=".", force=True)
+    assert collect(".").results.height == 2
+
+
 def test_a_controller_that_has_changed_is_refused(small: Path, tmp_path: Path) -> None:
     sc.sweep(slow(small), seeds=[1], out=tmp_path / "own")
     (tmp_path / "slow.py").write_text(SLOW.replace("200_000", "100_000"))

@@ -192,7 +192,7 @@ def sweep(
         base, axes, rows, None if seeds is None else seeds_of(seeds), pixels=pixels, file=file
     )
     with ExitStack() as stack:
-        stack.enter_context(Claim(place, force=True))
+        stack.enter_context(Claim(place, force=force, grows=not force))
         if force and place.exists():
             stack.enter_context(_anew(place))
         plan = _begun(place, new, base, baseline)
@@ -238,7 +238,7 @@ def collect(out: Path | str) -> Sweep:
     if plan is None:
         remedy = "name the DIR that was given to --shard"
         raise UserError(str(place), "there is no sweep in it, and no shard-I-of-N", remedy)
-    with Claim(place, force=True) if (place / "scenario.toml").exists() else ExitStack():
+    with Claim(place, grows=True) if (place / "scenario.toml").exists() else ExitStack():
         first = next(each for each in (place, *shards) if (each / "scenario.toml").exists())
         write_text(place / "scenario.toml", (first / "scenario.toml").read_text(encoding="utf-8"))
         plan.write(place)
