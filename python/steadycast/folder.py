@@ -6,6 +6,7 @@ Written so that nothing looks whole that is not, read back with an answer to wha
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import math
 import os
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import whole
@@ -228,6 +229,9 @@ class Claim:
 
     """
 
+    _ahead: ClassVar[dict[Path, Claim]] = {}
+    """Claims that `first` has taken for others of this process, by their locks."""
+
     def __init__(self, path: Path | str, *, force: bool = False, grows: bool = False) -> None:
         self.path = Path(path)
         self._force = force
@@ -237,6 +241,12 @@ class Claim:
         self._made: list[Path] = []
 
     def __enter__(self) -> Self:
+        if (ahead := self._ahead.pop(self._lock, None)) is not None:
+            self._file, self._made = ahead._file, ahead._made
+            return self
+        return self._taken()
+
+    def _taken(self) -> Self:
         self._look()
         if fcntl is None:
             return self
@@ -305,6 +315,35 @@ class Claim:
         for each in self._made:
             with suppress(OSError):  # it is not empty
                 each.rmdir()
+
+    @classmethod
+    @contextmanager
+    def first(cls, path: Path) -> Iterator[Path]:
+        """Claim `path`, or the first of path-2, path-3 … that is free, and give its name.
+
+        The next claim of that folder in this process takes this one over.
+        """
+        claim = cls._first(path)
+        cls._ahead[claim._lock] = claim
+        try:
+            yield claim.path
+        finally:
+            if cls._ahead.pop(claim._lock, None) is not None:
+                claim.__exit__(None, None, None)
+
+    @classmethod
+    def _first(cls, path: Path) -> Self:
+        for n in itertools.count(1):
+            claim = cls(path if n == 1 else path.with_name(f"{path.name}-{n}"))
+            if claim.path.exists():
+                continue
+            try:
+                return claim._taken()
+            except UnwrittenError:
+                raise
+            except UserError:  # another process was faster
+                continue
+        raise AssertionError
 
     @staticmethod
     def holder(path: Path) -> str | None:

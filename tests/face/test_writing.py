@@ -126,6 +126,27 @@ def test_a_default_folder_that_is_being_written_is_not_taken(
     assert sorted(each.name for each in (tmp_path / "runs").iterdir()) == ["home-2"]
 
 
+def test_a_default_folder_is_taken_before_another_run_can_take_it(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    with Claim.first(runs / "home") as one, Claim.first(runs / "home") as two:
+        assert (one.name, two.name) == ("home", "home-2")
+        with Draft(one) as draft:
+            with pytest.raises(UserError, match="is writing there"), Claim(one):
+                pass
+            draft.finish({"format": 1, "complete": True, "flows": []})
+        with Claim.first(runs / "home") as three:
+            assert three.name == "home-3"
+    assert [each.name for each in runs.iterdir()] == ["home"]
+
+
+def test_two_runs_that_begin_at_once_without_a_folder_get_one_each(tmp_path: Path, scenario: Path) -> None:
+    both = [
+        subprocess.Popen(command("run", scenario), cwd=tmp_path, stdout=subprocess.DEVNULL) for _ in range(2)
+    ]
+    assert [each.wait(timeout=300) for each in both] == [0, 0]
+    assert sorted(each.name for each in (tmp_path / "runs").iterdir()) == ["home", "home-2"]
+
+
 def test_seeds_into_a_folder_that_is_being_written_are_refused(
     tmp_path: Path, scenario: Path, say: Say
 ) -> None:

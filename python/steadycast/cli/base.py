@@ -232,15 +232,22 @@ def changes(sets: list[str] | None) -> None:
             )
 
 
-def free(path: Path) -> Path:
-    """`path`, or the first of path-2, path-3 … that is free and that nobody writes at this moment."""
-    from steadycast.folder import Claim
+@contextmanager
+def place_of(out: Path | None, otherwise: Path | None, *, force: bool) -> Iterator[Path | None]:
+    """Give the folder for the results: the one that is named, or else the first free one from ``otherwise`` on.
 
-    tried, n = path, 1
-    while tried.exists() or Claim.holder(tried) is not None:
-        n += 1
-        tried = path.with_name(f"{path.name}-{n}")
-    return tried
+    What was free stays so for this command: two that begin at once get two folders.
+    """
+    from steadycast.folder import Claim, free_or_force
+
+    if out is not None:
+        free_or_force(out, force=force)
+        yield out
+    elif otherwise is None:
+        yield None
+    else:
+        with Claim.first(otherwise) as place:
+            yield place
 
 
 @contextmanager

@@ -49,7 +49,6 @@ def run(
 
     Without -o the results go to runs/NAME; with --json alone they go nowhere but to stdout.
     """
-    from steadycast.folder import free_or_force
     from steadycast.progress import Terminal
 
     if seed is not None and seeds is not None:
@@ -57,11 +56,9 @@ def run(
     base.changes(sets)
     many = base.seed_range(seeds) if seeds is not None else None
     file = scenario_at(file)
-    place = out or (None if as_json else base.free(Path("runs") / file.stem))
-    if place is not None:
-        free_or_force(place, force=force)
-
     with ExitStack() as stack:
+        otherwise = None if as_json else Path("runs") / file.stem
+        place = stack.enter_context(base.place_of(out, otherwise, force=force))
         # Its process starts before anything else is loaded here.
         ahead = (
             None

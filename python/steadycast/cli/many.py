@@ -194,18 +194,19 @@ def ietf_cases(
     Without -o the results go to runs/RFC; with --json alone they go nowhere but to stdout. The exit code is 1 when an
     expectation fails with any seed.
     """
-    from steadycast.folder import free_or_force
     from steadycast.progress import Terminal
     from steadycast.report import terminal
 
     if rfc != "rfc8867":
         raise UserError(rfc, "there are no test cases of this name", "write rfc8867")
     given = base.seed_range(seeds)
-    place = out or (None if as_json else base.free(Path("runs") / rfc))
-    if place is not None:
-        free_or_force(place, force=force)
+    otherwise = None if as_json else Path("runs") / rfc
     suites = base.module("steadycast.cases")
-    with base.interruptible(), Terminal() as progress:
+    with (
+        base.place_of(out, otherwise, force=force) as place,
+        base.interruptible(),
+        Terminal() as progress,
+    ):
         suite = suites.run_cases(
             [name.strip() for name in controllers.split(",")] if controllers is not None else (),
             seeds=given,

@@ -78,19 +78,15 @@ def emulate(
     Needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN. Without -o the results go to runs/NAME-emulated;
     with --only, or with --json alone, they go nowhere.
     """
-    from steadycast.folder import free_or_force
-
     file = scenario_at(file)
     if bool(command) != (host is not None):
         missing = "COMMAND" if host is not None else "--in HOST"
         raise UserError(
             "--in", f"{missing} is missing", "write --in HOST -- COMMAND, for example -- ping -c 3 r1"
         )
-    place = out or (None if as_json or only else base.free(Path("runs") / f"{file.stem}-emulated"))
-    if place is not None:
-        free_or_force(place, force=force)
+    otherwise = None if as_json or only else Path("runs") / f"{file.stem}-emulated"
     world = base.module("steadycast.emulate")
-    with base.interruptible():
+    with base.place_of(out, otherwise, force=force) as place, base.interruptible():
         done = world.emulate(
             file,
             seed=seed,
