@@ -234,9 +234,13 @@ class Fake:
     codec = "mpeg4"
     config = b""
 
-    def __init__(self, frames: list[Any]) -> None:
+    def __init__(self, frames: list[Any], overrun: int = 0) -> None:
         self._frames = iter(frames)
+        self._overrun = overrun
         self.stopped = False
+
+    def status(self) -> str:
+        return json.dumps({"overrun": self._overrun})
 
     def want_frames(self) -> None:
         """Takes no notice."""
@@ -273,6 +277,41 @@ def test_a_stream_that_no_container_takes_at_the_end_is_kept(tmp_path: Path) -> 
         sink.finish()
     assert [each.name for each in tmp_path.iterdir()] == ["x.mkv.part"]
     assert (tmp_path / "x.mkv.part").read_bytes() == b"no picture"
+
+
+def test_a_player_that_pauses_costs_the_file_no_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receive.Player, "_PATIENCE_S", 0.2)
+    frames = [(3600 * n, False, True, 0.0, f"{n:05}".encode() * 200) for n in range(2000)]
+    fake = Fake([[frame] for frame in frames], overrun=3)
+    sink = receive.Sink(fake, receive.Options(what="x", out=tmp_path / "x.m4v", play="sleep 60"))
+    sink.thread.join(30)
+    assert not sink.thread.is_alive()
+    sink.finish()
+    assert (tmp_path / "x.m4v").read_bytes() == b"".join(frame[-1] for frame in frames)
+    ended, told, overrun = sink.notes
+    assert ended == "the player did not read the stream to its end, and was ended"
+    left_out = re.fullmatch(r"(\d+) frames were not given to the player, which did not read in time", told)
+    assert left_out is not None
+    # The pipe holds 64 KiB and the queue 256 frames.
+    assert 1_600 < int(left_out[1]) < 1_750
+    assert overrun == "3 frames were not written in time"
+
+
+def test_a_player_reads_all_and_is_waited_for_and_one_that_ends_early_is_told(tmp_path: Path) -> None:
+    frames = [[(3600 * n, False, True, 0.0, b"%05d" % n)] for n in range(100)]
+    sink = receive.Sink(
+        Fake(frames), receive.Options(what="x", play=f"dd of={tmp_path / 'seen'} status=none")
+    )
+    sink.finish()
+    assert (tmp_path / "seen").read_bytes() == b"".join(frame[0][-1] for frame in frames)
+    assert sink.notes == []
+    # More than a pipe holds, and less than waits.
+    much = [[(3600 * n, False, True, 0.0, bytes(1000))] for n in range(200)]
+    sink = receive.Sink(Fake(much), receive.Options(what="x", play="true"))
+    sink.finish()
+    assert sink.notes == ["the player ended before the stream"]
 
 
 def test_a_device_takes_the_stream_itself(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import queue
 import shlex
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,8 +76,74 @@ class Received:
     """Nothing ever came that could be read."""
 
 
+class Player:
+    """A program that shows the stream as it comes through its pipe.
+
+    A thread of its own writes there, so that a player that pauses holds up nothing else. What it does not read in time
+    is left out, in whole frames.
+    """
+
+    _WAITING = 256
+    """As many frames wait for it at the most."""
+    _PATIENCE_S = 5.0
+    """How long it may take to read the rest, and then to end."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE)
+        self._queue: queue.Queue[bytes | None] = queue.Queue(self._WAITING)
+        self._left_out = 0
+        self._gone = False
+        self._thread = threading.Thread(target=self._run, daemon=True, name="player")
+        self._thread.start()
+
+    def take(self, data: bytes) -> None:
+        """Have a frame written, or leave it out; once the player has ended nothing is."""
+        if self._gone:
+            return
+        try:
+            self._queue.put_nowait(data)
+        except queue.Full:
+            self._left_out += 1
+
+    def _run(self) -> None:
+        pipe = self._process.stdin
+        assert pipe is not None
+        try:
+            while (data := self._queue.get()) is not None:
+                pipe.write(data)
+                pipe.flush()
+        except OSError:
+            # The player was closed: receiving goes on.
+            self._gone = True
+        with contextlib.suppress(OSError):
+            pipe.close()
+
+    def finish(self) -> list[str]:
+        """Let it read the rest and end, or end it; return what the record should say of it."""
+        if not self._gone:
+            with contextlib.suppress(queue.Full):
+                self._queue.put(None, timeout=self._PATIENCE_S)
+                self._thread.join(self._PATIENCE_S)
+        notes = ["the player ended before the stream"] if self._gone else []
+        if self._thread.is_alive():
+            notes.append("the player did not read the stream to its end, and was ended")
+            self._process.kill()
+            self._thread.join()
+        try:
+            self._process.wait(self._PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.terminate()
+        if self._left_out:
+            notes.append(f"{_frames(self._left_out)} not given to the player, which did not read in time")
+        return notes
+
+
+def _frames(count: int) -> str:
+    return "1 frame was" if count == 1 else f"{count} frames were"
+
+
 class Sink:
-    """Takes frames in a thread of its own, and hands them to a file and a player.
+    """Takes frames in a thread of its own, and hands them to a file, and to a player that has another thread.
 
     FILE.part is written as frames come, as FILE's container or as the stream itself, and takes FILE's name at the end;
     where that fails it stays, and the error says where. A container that can't be begun (no frame says what the stream
@@ -89,7 +157,7 @@ class Sink:
         self.units: list[bytes] = []
         self.damaged = 0
         self._keep = options.reference is not None
-        self._play: subprocess.Popen[bytes] | None = None
+        self._player: Player | None = None
         self._raw: BinaryIO | None = None
         self._out = options.out
         self._place = Path()
@@ -104,7 +172,7 @@ class Sink:
         if options.play is not None:
             words = shlex.split(options.play)
             try:
-                self._play = subprocess.Popen(words, stdin=subprocess.PIPE)
+                self._player = Player(words)
             except (OSError, IndexError) as error:
                 self._close()
                 self._take_away()
@@ -147,13 +215,6 @@ class Sink:
         except Exception as error:
             self._fail(error)
         self._close()
-        if self._play is not None and self._play.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._play.stdin.close()
-            try:
-                self._play.wait(5)
-            except subprocess.TimeoutExpired:
-                self._play.terminate()
 
     def _grow(self, growing: Growing, ticks: int, data: bytes) -> None:
         if growing.hopeless:
@@ -170,15 +231,8 @@ class Sink:
     def _take(self, data: bytes) -> None:
         if self._raw is not None:
             self._raw.write(data)
-        if self._play is None or self._play.stdin is None:
-            return
-        try:
-            self._play.stdin.write(data)
-            self._play.stdin.flush()
-        except OSError:
-            # The player was closed: receiving goes on.
-            self.notes.append("the player ended before the stream")
-            self._play = None
+        if self._player is not None:
+            self._player.take(data)
 
     def _close(self) -> None:
         if self._growing is not None:
@@ -219,9 +273,10 @@ class Sink:
 
         """
         self.thread.join(10)
-        if self.thread.is_alive() and self._play is not None:
-            self._play.kill()  # it does not read what it is sent
-            self.thread.join(10)
+        if self._player is not None:
+            self.notes += self._player.finish()
+        if overrun := (json.loads(self._receiver.status()) or {}).get("overrun"):
+            self.notes.append(f"{_frames(overrun)} not written in time")
         if self._failed is not None:
             raise self._failed
         if self._out is None or self._place == self._out:
