@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from steadycast.errors import UserError
+from steadycast.errors import UnwrittenError, UserError
 from steadycast.folder import need_elsewhere, replace_folder, write_json, write_text
 from steadycast.progress import Progress, Silent
 
@@ -278,6 +279,7 @@ def main(
 
     Raises:
         UserError: no such experiment, a clip that can't be read, a folder that is in the way.
+        UnwrittenError: the system refused the folder.
         MissingError: the right to emulate is missing.
 
     """
@@ -291,10 +293,16 @@ def main(
     chosen(ids)
     place = out or _free(Path("runs") / f"reproduce-{'-'.join(i.upper() if i != 'all' else i for i in ids)}")
     _check(place, force=force)
-    with Terminal() as progress:
-        result = reproduce(
-            ids, seeds=seeds, clips=clips, emulated=emulated, at_once=at_once, progress=progress
-        )
+    draft = _begun(place)
+    try:
+        with Terminal() as progress:
+            result = reproduce(
+                ids, seeds=seeds, clips=clips, emulated=emulated, at_once=at_once, progress=progress
+            )
+    except BaseException:
+        with suppress(OSError):  # it holds what an earlier one left there
+            draft.rmdir()
+        raise
     save(result, place)
     write.show(result)
     print(f"\npage:  {place / 'reproduction.html'}\ntable: {place / 'reproduction.md'}")
@@ -302,20 +310,40 @@ def main(
 
 
 def save(result: Result, place: Path) -> None:
-    """Write the page, the table and the numbers into a folder, all of them or none."""
+    """Write the page, the table and the numbers into a folder, all of them or none.
+
+    Raises:
+        UnwrittenError: the system refused.
+
+    """
     from papers.engine import write
 
+    draft = _begun(place)
+    write_text(draft / "reproduction.md", write.markdown(result))
+    write_text(draft / "reproduction.html", write.page(result))
+    write_json(draft / MARK, write.numbers(result))
+    try:
+        replace_folder(draft, place)
+    except OSError as error:
+        raise UnwrittenError.of(place, error, _ROOM) from error
+
+
+_ROOM = "give a folder that you may write to"
+
+
+def _begun(place: Path) -> Path:
+    """Make the folder in which results stand until all are there.
+
+    Raises:
+        UnwrittenError: the system refused.
+
+    """
     draft = place.with_name(place.name + ".part")
     try:
         draft.mkdir(parents=True, exist_ok=True)
-        write_text(draft / "reproduction.md", write.markdown(result))
-        write_text(draft / "reproduction.html", write.page(result))
-        write_json(draft / MARK, write.numbers(result))
-        replace_folder(draft, place)
     except OSError as error:
-        raise UserError(
-            str(place), f"can't be written ({error.strerror or error})", "give a folder that you may write to"
-        ) from error
+        raise UnwrittenError.of(place, error, _ROOM) from error
+    return draft
 
 
 def _check(place: Path, *, force: bool) -> None:

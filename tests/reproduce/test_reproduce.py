@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from steadycast.errors import UserError
+from steadycast.errors import UnwrittenError, UserError
 from steadycast.run import load
 
 from papers import EXPERIMENTS, chosen
@@ -438,6 +438,23 @@ def test_results_replace_only_results(result: Result, tmp_path: Path) -> None:
     (place / "reproduction.json").unlink()
     with pytest.raises(UserError, match="no reproduction"):
         suite._check(place, force=True)
+
+
+def test_a_folder_that_can_not_be_written_is_told_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "reproduce", None)
+    (tmp_path / "file").touch()
+    with pytest.raises(UnwrittenError, match="can't be written"):
+        suite.main(["K-A"], [1], tmp_path / "file" / "out")
+
+    def stops(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(suite, "reproduce", stops)
+    with pytest.raises(KeyboardInterrupt):
+        suite.main(["K-A"], [1], tmp_path / "out")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_parts_know_their_runs(result: Result) -> None:
