@@ -527,6 +527,8 @@ class _Runner:
 
     film = False
     recorded: Callable[[Folder], None] | None = None
+    folder: Path | None = None
+    """Where the files are that the scenario names; `None` is beside its own."""
 
     def __init__(
         self,
@@ -545,7 +547,7 @@ class _Runner:
         self.vmaf = vmaf
         self.loaded = self._load(scenario, sets)
         self.where = str(scenario) if isinstance(scenario, str | Path) else "scenario"
-        folder = Path(scenario).parent if isinstance(scenario, str | Path) else Path()
+        folder = self.folder or (Path(scenario).parent if isinstance(scenario, str | Path) else Path())
         videos = self.loaded.videos()
         for flow in classes:
             if all(v["flow"] != flow for v in videos):
@@ -789,9 +791,14 @@ def _ordered(summary: Json) -> Json:
 
 
 def load(
-    scenario: str | Path | Scenario, sets: Sequence[str] = (), text: str | None = None
+    scenario: str | Path | Scenario,
+    sets: Sequence[str] = (),
+    text: str | None = None,
+    origin: Path = Path(),
 ) -> _core.Scenario:
     """Read and check a scenario: the core's `Scenario`; ``text`` is what its file holds, if that is known.
+
+    Files that an object names are looked for from ``origin`` on.
 
     Raises:
         UserError: all that is wrong with it, a line each.
@@ -803,7 +810,7 @@ def load(
         if isinstance(scenario, str | Path):
             place = scenario_at(Path(scenario)) if text is None else scenario
             return _core.Scenario(str(place), list(sets), text)
-        return _core.Scenario("scenario", list(sets), scenario.to_json(), True)
+        return _core.Scenario(str(origin / "scenario"), list(sets), scenario.to_json(), True)
     except ValueError as error:
         raise Problems(error.args[0]) from None
 

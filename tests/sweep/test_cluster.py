@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import steadycast as sc
 from steadycast.errors import UserError
+from steadycast.scenario import Flow, Pipe, Topology
 from steadycast.sweep import cluster
 from steadycast.sweep import plan as planning
 
@@ -58,6 +59,31 @@ def test_a_cluster_s_rows_are_those_of_this_machine_with_its_controller_and_clip
     here = sc.sweep(scenario, over, seeds=[1, 2])
     there = sc.sweep(scenario, over, seeds=[1, 2], scheduler=four.scheduler_address)
     assert here.failed == 0
+    assert there.results.drop("cpu_s").equals(here.results.drop("cpu_s"))
+
+
+def test_files_that_a_scenario_in_python_names_are_found_where_they_were_unpacked(
+    four: distributed.LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    (tmp_path / "link.mahi").write_text("".join(f"{10 * n}\n" for n in range(1, 101)))
+    scenario = sc.Scenario(
+        name="small",
+        duration="2s",
+        topology=Topology(shape="dumbbell", bottleneck=Pipe(trace="link.mahi", loop=True, delay="10ms")),
+        flows=[Flow(name="video", kind="video", controller="slow.py:Slow", media="greedy")],
+    )
+    monkeypatch.chdir(tmp_path)
+    here = sc.sweep(scenario, seeds=[1, 2])
+    with distributed.Client(four.scheduler_address, set_as_default=False) as client:
+        before = client.run(os.getcwd)
+        client.run(os.chdir, "/")
+        try:
+            there = sc.sweep(scenario, seeds=[1, 2], scheduler=client)
+        finally:
+            for worker, folder in before.items():
+                client.run(os.chdir, folder, workers=[worker])
+    assert there.results["error"].drop_nulls().to_list() == []
     assert there.results.drop("cpu_s").equals(here.results.drop("cpu_s"))
 
 

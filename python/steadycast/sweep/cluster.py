@@ -197,7 +197,7 @@ def _unpacked(parcel: Parcel) -> Base:
             cache.write(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
     if isinstance(parcel.base.scenario, str):
         return replace(parcel.base, scenario=str(home / Path(parcel.base.scenario).name))
-    return parcel.base
+    return replace(parcel.base, origin=home)
 
 
 def _reached(address: object) -> Any:

@@ -58,6 +58,8 @@ class Base:
     text: str
     """What the file holds (TOML), or the object (JSON)."""
     sets: tuple[str, ...]
+    origin: Path = Path()
+    """Where the files are that an object names."""
 
     @classmethod
     def of(cls, scenario: str | Path | Scenario, sets: Sequence[str]) -> Self:
@@ -85,7 +87,7 @@ class Base:
     @property
     def folder(self) -> Path:
         """Where the files are that it names."""
-        return Path(self.scenario).parent if isinstance(self.scenario, str) else Path()
+        return Path(self.scenario).parent if isinstance(self.scenario, str) else self.origin
 
     def load(self, *more: str) -> _core.Scenario:
         """Read and check it with more changes.
@@ -96,7 +98,7 @@ class Base:
         """
         from steadycast.run import load
 
-        return load(self.scenario, [*self.sets, *more], self.text)
+        return load(self.scenario, [*self.sets, *more], self.text, self.origin)
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
     class Lean(_Runner):
         """A run that shares media with those before it, and makes no tables where no pictures are measured."""
 
+        folder = setup.base.folder
+
         def _load(self, scenario: str | Path | Scenario, sets: Sequence[str]) -> _core.Scenario:
             return setup.base.load(*sets)
 
