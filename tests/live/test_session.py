@@ -264,6 +264,10 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
         "the rate had no room for 7 pictures; take a player that sends RTCP, a higher --floor (the key +), "
         "or a smaller --size",
     ]
+    unknown = view.hints({**STATUS, "peers": [], "left_out": 0}, "10.1.0.2:5004", None)
+    assert unknown == [
+        "no RTCP from 10.1.0.2 for 12 s: is this machine reachable from there? Give --port N, and open N + 1"
+    ]
     small = {"width": 88, "height": 72, "smaller": True, "smaller_frames": 9, "changes": 1}
     assert view.hints({**STATUS, "size": small}, "h:5004", 5005)[-1] == (
         "the rate has no room for the source's size: pictures are coded at 88x72; take a higher --floor (the key +)"
@@ -274,6 +278,29 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
         "no room for 9 pictures; take a higher --floor (the key +)"
         in view.hints({**STATUS, "no_room": 9}, "h:5004", 5005)[-1]
     )
+
+
+@pytest.mark.parametrize(
+    ("to", "more", "port"),
+    [
+        ("10.1.0.2:5004", {}, None),
+        ("10.1.0.2:5004", {"mux": True}, None),
+        ("10.1.0.2:5004", {"port": 6000}, 6001),
+        ("10.1.0.2:5004", {"port": 6000, "mux": True}, 6000),
+        ("239.1.1.1:5004", {}, 5005),
+        ("239.1.1.1:5004", {"port": 6000}, 5005),
+        ("239.1.1.1:5004", {"port": 6000, "mux": True}, 5004),
+        ("232.1.1.1:5004", {}, None),
+        ("232.1.1.1:5004", {"port": 6000}, 6001),
+        ("[ff15::1]:5004", {}, 5005),
+        ("[ff35::1]:5004", {}, None),
+        ("[ff35:40::1]:5004", {}, 5005),
+    ],
+)
+def test_a_sender_knows_the_port_that_its_reports_come_to_unless_the_system_has_chosen_it(
+    to: str, more: dict[str, Any], port: int | None
+) -> None:
+    assert send.own_port(send.Options(source="testsrc", to=to, **more)) == port
 
 
 def test_of_many_silent_receivers_a_few_are_named_and_the_others_counted_once(

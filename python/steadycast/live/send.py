@@ -201,6 +201,18 @@ def _obey(sender: Any, keys: str, status: Json | None) -> None:
             sender.limit(floor=max(round(sender.floor * (1.25 if key == "+" else 0.8)), _LEAST_FLOOR))
 
 
+def own_port(options: Options) -> int | None:
+    """Return the port at which this sender hears RTCP; `None` where the system has chosen it.
+
+    A group that takes any source has one port for all: that of its address, or the one after it. Towards one receiver,
+    or a group of one source, reports come to the sender's own port.
+    """
+    port = options.port
+    if session.is_group(options.to) and not session.is_source_specific(options.to):
+        port = int(options.to.rpartition(":")[2])
+    return None if port is None else port + (0 if options.mux else 1)
+
+
 def _follow(
     sender: Any,
     planned: Any,
@@ -214,8 +226,7 @@ def _follow(
         worker = threading.Thread(target=planned.work, args=(sender,), daemon=True, name="encoder")
         worker.start()
     until = time.monotonic() + length if length is not None else float("inf")
-    port = int(options.to.rpartition(":")[2]) + (0 if options.mux else 1)
-    port = options.port + 1 if options.port is not None and not options.mux else port
+    port = own_port(options)
     watch = view.Watch(
         view.send_line,
         lambda status: view.send_view(status, options.to, port),

@@ -157,6 +157,17 @@ def is_group(to: str) -> bool:
     return False
 
 
+def is_source_specific(to: str) -> bool:
+    """Whether ADDRESS:PORT is a group's that takes one source alone (RFC 4607): in 232/8 or ff3x::/32."""
+    match = _ADDRESS.fullmatch(to)
+    if match is None or not is_group(to):
+        return False
+    packed = ipaddress.ip_address(match["six"] or match["host"]).packed
+    if len(packed) == 4:
+        return packed[0] == 232
+    return packed[1] >> 4 == 3 and packed[2:4] == bytes(2)
+
+
 def _index(text: str, zone: str) -> int:
     """Return the number of an interface (RFC 4007, section 11.2), which may be given itself."""
     try:

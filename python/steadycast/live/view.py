@@ -86,20 +86,22 @@ def _more_room(peers: list[Json], *more: str) -> str:
     return " or ".join(ways) if len(ways) < 3 else f"{', '.join(ways[:-1])}, or {ways[-1]}"
 
 
-def hints(status: Json, to: str, port: int) -> list[str]:
-    """Say what is missing, and what to look at."""
+def hints(status: Json, to: str, port: int | None) -> list[str]:
+    """Say what is missing, and what to look at. Without ``port`` the system has chosen where RTCP comes."""
     found = []
+    here = f"port {port} of this machine" if port is not None else "this machine"
+    remedy = "" if port is not None else " Give --port N, and open N + 1"
     host = to.rpartition(":")[0].strip("[]")
     peers = [p for p in status["peers"] if not p["left"]]
     if not peers and status["at_s"] > _SILENT_S:
         found.append(
-            f"no RTCP from {host} for {status['at_s']:.0f} s: is port {port} of this machine reachable from there?"
+            f"no RTCP from {host} for {status['at_s']:.0f} s: is {here} reachable from there?{remedy}"
         )
     silent = [p for p in peers if p["silent_s"] > _SILENT_S]
     found += _few(
         [
             f"no RTCP from {p['address'].rpartition(':')[0].strip('[]')} ({p['name']}) for "
-            f"{p['silent_s']:.0f} s: is it still there, and is port {port} reachable?"
+            f"{p['silent_s']:.0f} s: is it still there, and is {here} reachable?{remedy}"
             for p in silent
         ],
         "more receivers are silent",
@@ -195,7 +197,7 @@ def _came_marked(status: Json) -> str:
     return f"{_packets(ecn['marked'])} marked, " if ecn else ""
 
 
-def send_view(status: Json, to: str, port: int) -> Group:
+def send_view(status: Json, to: str, port: int | None) -> Group:
     """Show how a sender goes."""
     from rich.console import Group
     from rich.table import Table
