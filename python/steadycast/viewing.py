@@ -14,7 +14,7 @@ from steadycast import record
 from steadycast.errors import UserError
 from steadycast.media.quality import OnScreen, Quality, Shown, evaluate, pictures_at, screen
 from steadycast.media.splice import NEVER, Fates, Quantizers
-from steadycast.media.table import F64
+from steadycast.media.table import F64, Bools
 
 if TYPE_CHECKING:
     import polars as pl
@@ -130,6 +130,8 @@ class Viewer:
     """Which rows of the table of frames are its own."""
     lasts: F64 | None = None
     """How long each display slot is shown, in seconds, where the play-out delay changes."""
+    owed: Bools | None = None
+    """Which display slots count, where the flow paused or the receiver was away; `None`: all."""
 
     def quality(
         self, *, vmaf: bool = False, slots_done: Callable[[int, int], None] | None = None
@@ -141,6 +143,7 @@ class Viewer:
             self.fates,
             with_vmaf=vmaf,
             vmaf_from=self.counted_from,
+            vmaf_of=self.owed,
             slots_done=slots_done,
         )
 
@@ -220,7 +223,7 @@ class Record:
         told, chosen = fates_of(rows, holes, ladder)
         counted = rows["display"][rows["pts_s"] >= self.from_s]
         first = int(counted.min()) if len(counted) else told.frames
-        return Viewer(ladder, chosen, told, first, mine, lasts_of(rows, ladder))
+        return Viewer(ladder, chosen, told, first, mine, lasts_of(rows, ladder), owed_of(rows, ladder))
 
     def measure(
         self, flows: Sequence[Json], progress: Progress | None = None, *, vmaf: bool = False
@@ -242,7 +245,9 @@ class Record:
                 seen = viewer.quality(vmaf=vmaf, slots_done=told) if viewer is not None else None
                 if viewer is None or seen is None:
                     continue
-                record.put(receiver, "receiver", summarised(seen, viewer.counted_from, viewer.lasts))
+                record.put(
+                    receiver, "receiver", summarised(seen, viewer.counted_from, viewer.lasts, viewer.owed)
+                )
                 _put(scores, seen, viewer.rows, self.frames["display"])
             _within(progress, f"decoding {name}", len(receivers), len(receivers))(0, 1)
         return scores
@@ -274,7 +279,8 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
     """Tell what one receiver got, as the media side takes it, and the quantizers of each group of pictures.
 
     ``rows`` are one receiver's rows of the table of frames, ``holes`` frame, offset and length of what it misses.
-    A receiver that joined late has no rows for what was sent before: those frames are not there for it.
+    A receiver that joined late has no rows for what was sent before: those frames are not there for it. Nor are there
+    rows for what was sent while it was away, and for numbers that no frame has since the flow paused.
     """
     index = rows["frame"]
     n = int(index[-1]) + 1
@@ -289,15 +295,17 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
         due = (rows["due_s"] * 1e9).round().astype(np.int64)
         slots = rows["display"]
         play[slots[slots < n]] = due[slots < n]
+        # A slot without a row is shown with the one before: play times ascend.
+        play = np.maximum.accumulate(play)
     parts: dict[int, list[tuple[int, int]]] = {}
     for frame, offset, length in holes:
         if frame < n and not complete[frame]:
             parts.setdefault(frame, []).append((offset, offset + length))
-    quantizers = np.full(n, ladder.table.qs[0], dtype=np.int64)
-    quantizers[index] = rows["q"]
     groups = ladder.table.group_of(np.arange(n))
-    joined = int(index[0])
-    quantizers[:joined] = quantizers[joined]
+    # A frame without a row has the quantizer of the next one of its group, or else of the one before.
+    following = np.searchsorted(index, np.arange(n))
+    preceding = np.maximum(following - 1, 0)
+    quantizers = rows["q"][np.where(groups[index[following]] == groups, following, preceding)]
     firsts = np.searchsorted(groups, np.arange(int(groups[-1]) + 2))
     chosen: list[int | tuple[int, ...]] = []
     for first, after in pairwise(firsts):
@@ -326,12 +334,27 @@ def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
     return np.where(np.isfinite(lasts), np.maximum(lasts, 0.0), float(1 / ladder.table.fps))
 
 
-def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None) -> Json:
-    """Quality as figures of a receiver, by their paths, from display slot ``first`` on; VMAF is taken as it is."""
-    part = seen if first == 0 else seen.between(first, len(seen.mos))
+def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
+    """Tell which display slots count: all but those of frames that have no row, from the first row on; `None`: all."""
+    index = rows["frame"]
+    owed = np.ones(int(index[-1]) + 1, dtype=np.bool_)
+    slots = ladder.table.slot_of(np.setdiff1d(np.arange(int(index[0]), len(owed)), index))
+    owed[slots[slots < len(owed)]] = False
+    return None if owed.all() else owed
+
+
+def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None, owed: Bools | None = None) -> Json:
+    """Quality as figures of a receiver, by their paths, from display slot ``first`` on; VMAF is taken as it is.
+
+    Slots that are not ``owed`` count for nothing: no time passes in them.
+    """
+    counted = np.arange(len(seen.mos)) >= first
+    if owed is not None:
+        counted &= owed
+    part = seen if counted.all() else seen.where(counted)
     against = {"raw": part.mean_psnr_raw(), "encoded": part.mean_psnr_encoded()}
     return {
-        **part.freezes(None if lasts is None else lasts[first : first + len(part.mos)]),
+        **part.freezes(None if lasts is None else lasts[: len(counted)][counted]),
         **{
             f"psnr_db.{what}.{plane}": value
             for what, values in against.items()

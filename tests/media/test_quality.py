@@ -1,8 +1,10 @@
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from small_clips import judged
+from steadycast.folder import Json
 from steadycast.media import quality as quality_module
 from steadycast.media import vmaf as vmaf_module
 from steadycast.media.ladder import CODECS, encode_ladder
@@ -90,6 +92,50 @@ def test_freezes_of_measured_pictures_are_the_simulators_where_the_play_out_dela
     for name in ("freeze_s", "frozen_frac", "longest_freeze_ms", "freezes_per_min"):
         assert told[0][name] == pytest.approx(told[1][name], rel=1e-6), name
     assert 190 < told[0]["longest_freeze_ms"] < 210
+
+
+PAUSES = """
+duration = "20s"
+nodes = ["s", "r"]
+[[link]]
+between = ["s", "r"]
+rate = "4Mbps"
+delay = "10ms"
+[[flow]]
+name = "video"
+kind = "video"
+controller = "fixed"
+params.fixed = {{ rate = "1Mbps" }}
+media = "synthetic"
+playout = "{playout}"
+encode = {{ gop = {gop}, bframes = 0 }}
+from = "s"
+to = "r"
+start = "0s"
+"""
+
+
+def paused(path: Path, stop: str, start: str, *, playout: str = "300ms", gop: int = 12) -> list[Json]:
+    """Return what the only receiver of a video got with this pause, with its pixels measured and without."""
+    events = f'[[event]]\nat = "{stop}"\nstop = "video"\n[[event]]\nat = "{start}"\nstart = "video"\n'
+    path.write_text(PAUSES.format(playout=playout, gop=gop) + (events if stop else ""), encoding="utf-8")
+    return [
+        run(path, quality=measured, progress=Silent()).summary["flows"][0]["receivers"][0]
+        for measured in (True, False)
+    ]
+
+
+def test_a_pause_is_neither_a_freeze_nor_does_it_lower_what_is_measured_of_pictures(tmp_path: Path):
+    whole, told = paused(tmp_path / "whole.toml", "", "")
+    assert (whole["freeze_count"], told["freeze_count"]) == (0, 0)
+    measured, told = paused(tmp_path / "paused.toml", "5.1s", "12s")
+    # What waited in the sender as it stopped did not leave.
+    assert 128 + 200 - 3 <= measured["frames"]["ok"] <= measured["frames"]["sent"] == 128 + 200
+    assert (measured["freeze_count"], told["freeze_count"]) == (0, 0)
+    for name in ("stills_count", "freeze_s", "frozen_frac", "harmonic_fps"):
+        assert measured[name] == pytest.approx(told[name], rel=1e-9), name
+    assert measured["mos"]["mean"] == pytest.approx(whole["mos"]["mean"], abs=0.1)
+    assert measured["ssim"] == pytest.approx(whole["ssim"], abs=0.01)
 
 
 def test_lost_frames_are_replaced_by_the_one_before_and_the_screen_is_blank_before_the_first():

@@ -25,7 +25,7 @@ from steadycast.media.metrics import (
     picture_ssim,
 )
 from steadycast.media.splice import Fates, Quantizers, first_of, on_screen, segment_key, segments, units
-from steadycast.media.table import F64, I64, U8, FrameTable
+from steadycast.media.table import F64, I64, U8, Bools, FrameTable
 from steadycast.media.vmaf import vmaf
 from steadycast.workers import cores
 
@@ -74,7 +74,11 @@ class Quality:
 
     def between(self, first: int, last: int) -> "Quality":
         """Cut to the slots from ``first`` up to ``last``, for late joins and for a warm-up."""
-        part = slice(max(0, first), max(0, last))
+        slots = np.arange(len(self.mos))
+        return self.where((slots >= first) & (slots < last))
+
+    def where(self, part: Bools) -> "Quality":
+        """Cut to these slots."""
         return Quality(
             self.fps,
             self.shown[part],
@@ -134,14 +138,15 @@ def evaluate(
     *,
     with_vmaf: bool = False,
     vmaf_from: int = 0,
+    vmaf_of: Bools | None = None,
     slots_done: Callable[[int, int], None] | None = None,
 ) -> Quality | None:
     """Decode what one receiver got and compare it slot by slot; `None` when no pixels stand behind the sizes.
 
     ``chosen_q`` holds the quantizer of each group of pictures of the flow, or of each of its frames.
     Receivers with the same losses, and parts of flows with the same losses, are decoded and measured once: the
-    ladder keeps the results. VMAF is that of the slots from ``vmaf_from`` on. ``slots_done`` is told now and then how
-    many slots of how many have been compared.
+    ladder keeps the results. VMAF is that of the slots from ``vmaf_from`` on, and of ``vmaf_of`` alone where that is
+    given. ``slots_done`` is told now and then how many slots of how many have been compared.
     """
     if isinstance(media, FrameTable):
         return None
@@ -149,13 +154,15 @@ def evaluate(
     if len(chosen_q) < needed:
         raise ValueError(f"{needed} groups of pictures need as many quantizers, {len(chosen_q)} are given")
     view = _View(media, chosen_q, told)
-    key = (*view.key(), with_vmaf, vmaf_from)
+    key = (*view.key(), with_vmaf, vmaf_from, None if vmaf_of is None else vmaf_of.tobytes())
     kept = media.scores.get(key)
     if isinstance(kept, Quality):
         return kept
     quality = view.measure(slots_done)
     if with_vmaf:
-        slots = range(vmaf_from, len(quality.shown))
+        slots = [
+            slot for slot in range(vmaf_from, len(quality.shown)) if vmaf_of is None or bool(vmaf_of[slot])
+        ]
         pairs = ((view.received(int(quality.shown[slot])), view.raw(slot)) for slot in slots)
         quality = replace(quality, vmaf=vmaf(pairs, media.width, media.height, media.table.fps))
     media.scores[key] = quality
