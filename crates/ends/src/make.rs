@@ -236,7 +236,10 @@ impl<'a> AgentFactory<'a> {
         let group = flow.cast == sc::Cast::Multicast;
         let own = FeedbackFormat::own_of(&*factory, group);
         let feedback = video.feedback.or(own);
-        let greedy = matches!(video.media, sc::Media::Greedy { .. });
+        let (greedy, amount) = match video.media {
+            sc::Media::Greedy { bytes } => (true, bytes),
+            _ => (false, None),
+        };
         check_needs(&video.controller, &factory.needs_in(group), &feedback.offered(video.ecn, !greedy))
             .map_err(wrong)?;
         // A class in Python is told of packets where there are such reports, whatever it makes of them.
@@ -373,6 +376,7 @@ impl<'a> AgentFactory<'a> {
                 let source = VideoSource::new(settings, factory.clone(), setup, encoder, by_ladder, chance, from);
                 let room = if let Vbr::Frame(PerFrame { room, .. }) = vbr { room } else { 1.0 };
                 let source = source
+                    .with_amount(amount)
                     .with_room(room)
                     .with_ecn(video.ecn)
                     .with_repair(repair(session))

@@ -207,6 +207,26 @@ fn a_flow_starts_and_stops_as_often_as_events_say() {
 }
 
 #[test]
+fn a_greedy_source_with_an_amount_ends_after_it() {
+    let text = one_link(
+        "rate = \"8Mbps\"\ndelay = \"10ms\"",
+        &format!("[[flow]]\nname = \"video\"\n{FIXED}from = \"s\"\nto = \"r\"\nstart = \"0s\"\nbytes = \"1MB\"\n[record]\npackets = \"all\"\n"),
+    )
+    .replace("1Mbps", "4Mbps");
+    let once = run(&text);
+    assert_eq!(num(&once.flow("video")["sent_packets"]), 1_000.0);
+    between(first_and_last(&once.sent("video")).1, 1.9, 2.1);
+    let receiver = once.receiver("video", "r");
+    assert_eq!(num(&receiver["loss_frac"]), 0.0);
+    // Over 20 s.
+    between(num(&receiver["throughput_bps"]), 0.399e6, 0.401e6);
+    // Each start sends it anew.
+    let events = "[[event]]\nat = \"10s\"\nstop = \"video\"\n[[event]]\nat = \"12s\"\nstart = \"video\"\n";
+    let again = run(&format!("{text}{events}"));
+    assert_eq!(num(&again.flow("video")["sent_packets"]), 2_000.0);
+}
+
+#[test]
 fn a_tcp_that_starts_again_is_another_connection() {
     let tcp = "[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\nfrom = \"s\"\nto = \"r\"\nstart = \"0s\"\n\
                [[event]]\nat = \"4s\"\nstop = \"tcp\"\n[[event]]\nat = \"10s\"\nstart = \"tcp\"\n\

@@ -140,6 +140,9 @@ pub struct VideoSource {
     /// All frames, and which packets each went into.
     pub frames: SentFrames,
     keep_frames: bool,
+    /// A greedy source sends so much each time that it is started, in IP bytes, and how much of it is left; `None`: without end.
+    amount: Option<Bytes>,
+    left: Option<Bytes>,
     /// What it decided, and when.
     pub decisions: Rows<DecisionRow>,
     /// What limited the rate, for how long.
@@ -211,6 +214,8 @@ impl VideoSource {
         Self {
             make: Box::new(make),
             sender: None,
+            amount: None,
+            left: None,
             keep_frames: encoder.is_some(),
             encoder,
             capped_by_ladder,
@@ -292,6 +297,12 @@ impl VideoSource {
         Self { parity: Some((settings, true)), ..self }
     }
 
+    /// It stops once it has sent so much, not before its last packet is full.
+    #[must_use]
+    pub fn with_amount(self, amount: Option<Bytes>) -> Self {
+        Self { amount, ..self }
+    }
+
     /// Its packets may leave this many times as fast as the target.
     #[must_use]
     pub fn with_room(self, room: f64) -> Self {
@@ -361,17 +372,23 @@ impl VideoSource {
         let due = self.encoder.as_ref().map(|e| e.due()).filter(|due| *due < Span::MAX).unwrap_or(Span::ZERO);
         self.epochs.push(Epoch { first: self.frames.frames.len() as u32, at: now, due });
         (self.limits_since, self.running, self.until) = (now, true, Time::NEVER);
+        self.left = self.amount;
         self.drain(now, out);
     }
 
     /// Says BYE, in a large group when its turn has come.
     pub fn stop(&mut self, now: Time, out: &mut Out<'_>) {
+        self.end(now);
+        self.drain(now, out);
+    }
+
+    /// Stops; a BYE is still to leave.
+    fn end(&mut self, now: Time) {
         self.account(now);
         (self.running, self.open) = (false, false);
         if let Some(sender) = &mut self.sender {
             sender.stop();
         }
-        self.drain(now, out);
     }
 
     /// Nobody is there: the session ends, without a word that nobody would hear.
@@ -488,7 +505,12 @@ impl VideoSource {
                 }
             }
             match output {
-                Output::Media(media) => self.media(now, media, out),
+                Output::Media(media) => {
+                    self.media(now, media, out);
+                    if self.running && self.left == Some(Bytes::ZERO) {
+                        self.end(now);
+                    }
+                }
                 Output::Rtcp(bytes) => {
                     self.rtcp_bytes += Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
                     send_rtcp(bytes, out);
@@ -506,6 +528,7 @@ impl VideoSource {
         self.sent_bytes += media.size;
         let original = media.stream == Stream::Media;
         self.sent_packets += u64::from(original);
+        self.left = self.left.map(|left| if original { left.saturating_sub(media.size) } else { left });
         let sign = if original { 0 } else { u64::MAX };
         self.digest.add(now.as_nanos() ^ media.seq << 44 ^ sign);
         if self.keep_frames && original {
