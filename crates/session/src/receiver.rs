@@ -57,6 +57,13 @@ struct Totals {
     duplicates: u64,
 }
 
+impl Totals {
+    fn of(reception: &Reception) -> Self {
+        let (expected, received) = (reception.expected(), reception.received());
+        Self { expected, received, duplicates: reception.duplicates() }
+    }
+}
+
 /// The receiving end of a session.
 pub struct Receiver {
     half: Box<dyn ReceiverHalf>,
@@ -620,12 +627,17 @@ impl Receiver {
             return Received::Stray;
         }
         let Some(stream) = &mut self.stream else { return Received::Stray };
+        let (before, highest) = (Totals::of(&stream.reception), stream.reception.highest());
         let seq = match stream.reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => seq,
             Arrived::Restarted(seq) => {
+                // Report blocks count anew. The session's own counts go on: what a jump ahead leaves out was lost.
+                let lost = highest.map_or(0, |highest| (seq - highest - 1).max(0).unsigned_abs());
+                self.past.expected += before.expected + lost;
+                self.past.received += before.received;
+                self.past.duplicates += before.duplicates;
                 self.prior = self.past;
                 if let Some(repair) = &mut self.repair {
-                    repair.shown = self.past.received;
                     repair.requester.restart();
                 }
                 if let Some(parity) = &mut self.parity {

@@ -227,6 +227,26 @@ fn a_greedy_source_with_an_amount_ends_after_it() {
 }
 
 #[test]
+fn an_outage_of_thousands_of_packets_counts_as_loss() {
+    let loss = |at: u32, p: f64| {
+        format!("[[event]]\nat = \"{at}s\"\nset = {{ link = \"l\", loss = {{ kind = \"bernoulli\", p = {p:.1} }} }}\n")
+    };
+    let text = one_link(
+        "rate = \"8Mbps\"\ndelay = \"10ms\"",
+        &format!(
+            "[[flow]]\nname = \"video\"\n{FIXED}from = \"s\"\nto = \"r\"\n{}{}[record]\npackets = \"all\"\n",
+            loss(5, 1.0),
+            loss(15, 0.0)
+        ),
+    );
+    let run = run(&text.replace("1Mbps", "4Mbps"));
+    let (sent, arrived) = (run.sent("video").len() as f64, run.arrived("video", "r").len() as f64);
+    between(arrived / sent, 0.49, 0.51);
+    // A jump is believed from its second packet on, and what is on its way at the end is not expected yet.
+    between(num(&run.receiver("video", "r")["loss_frac"]) - (1.0 - arrived / sent), -0.001, 0.001);
+}
+
+#[test]
 fn a_tcp_that_starts_again_is_another_connection() {
     let tcp = "[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\nfrom = \"s\"\nto = \"r\"\nstart = \"0s\"\n\
                [[event]]\nat = \"4s\"\nstop = \"tcp\"\n[[event]]\nat = \"10s\"\nstart = \"tcp\"\n\
