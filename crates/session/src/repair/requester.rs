@@ -358,8 +358,12 @@ impl Requester {
         if self.repaired.contains(&seq) {
             return;
         }
-        // What was a guess is known now.
-        self.missing.entry(seq).and_modify(|known| known.most = known.most.max(most)).or_insert(fresh);
+        let known = self.missing.entry(seq).or_insert(fresh);
+        // What was a guess is known now: it is asked for again, also where the guess had been given up.
+        if known.ask == Time::NEVER {
+            known.ask = ask;
+        }
+        known.most = known.most.max(most);
         let old = |missing: &Missing| missing.ask == Time::NEVER && missing.expected + REMEMBERED < expected;
         while self.missing.first_entry().is_some_and(|first| old(first.get())) {
             self.missing.pop_first();
@@ -493,6 +497,20 @@ mod tests {
         assert_eq!(requester.take(wake), [102]);
         let wake = requester.wake().expect("the last try");
         assert!(!requester.wants(wake) && requester.wake().is_none());
+        // A later packet does: both are asked for.
+        requester.on_original(wake, 104, sent(1_200), true);
+        assert_eq!(requester.take(wake), [102, 103]);
+    }
+
+    #[test]
+    fn a_guess_that_turns_out_to_be_missing_is_not_asked_for_before_its_answer_can_be_there() {
+        let mut requester = Requester::new(RepairSettings { playout: None, ..SETTINGS });
+        (0..100).for_each(|n| requester.on_original(ms(20 + 10 * n), n, sent(10 * n), n % 2 == 1));
+        requester.on_original(ms(1_020), 100, sent(1_000), false);
+        let wake = requester.wake().expect("the frame's end is missing");
+        assert_eq!(requester.take(wake), [101]);
+        requester.on_original(wake, 103, sent(1_015), true);
+        assert_eq!(requester.take(wake), [102]);
     }
 
     #[test]
