@@ -55,6 +55,20 @@ def test_the_statistical_model_sends_at_the_rate_thirty_frames_a_second_and_need
     assert len(gaps) > 500
 
 
+def test_frames_at_irregular_times_are_shown_at_their_mean_rate_and_a_play_out_that_adapts_knows_them(
+    scenario: Path,
+) -> None:
+    for seed in range(1, 4):
+        summary, _ = frames_of(scenario, f"seed={seed}")
+        assert 28.5 < summary["flows"][0]["receivers"][0]["shown_fps"] < 30.5
+        summary, _ = frames_of(scenario, f"seed={seed}", 'flow.video.playout="adaptive"')
+        [receiver] = summary["flows"][0]["receivers"]
+        assert 28.5 < receiver["shown_fps"] < 31.5
+        assert receiver["frames"]["ok_frac"] > 0.99
+        # 10 ms of path and some 40 ms in which a frame leaves at the rate; the least delay is 80 ms.
+        assert 80.0 <= receiver["playout_ms"]["p95"] < 160.0
+
+
 def test_the_rates_range_is_the_codecs(scenario: Path) -> None:
     summary, _ = frames_of(scenario, "flow.video.params.fixed.rate=3Mbps", "flow.video.rfc8593.r_max=1Mbps")
     [flow] = summary["flows"]

@@ -333,7 +333,8 @@ impl<'a> AgentFactory<'a> {
         };
         let player = match video.playout {
             sc::Playout::Adaptive(sc::AdaptivePlayout { least, most }) => {
-                Player::adaptive(Bounds { least, most }, period)
+                // The codec's frames come at irregular times.
+                Player::adaptive(Bounds { least, most }, codec.is_none().then_some(period))
             }
             fixed => Player::fixed(fixed.most()),
         };

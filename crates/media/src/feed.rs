@@ -20,6 +20,11 @@ pub trait Feed: Send {
     /// When the frame that is shown in place `display` is sampled, from the flow's start.
     fn shown_at(&self, display: u32) -> Span;
 
+    /// How long a frame is shown, on average.
+    fn period(&self) -> Span {
+        self.shown_at(1)
+    }
+
     /// Starts again after a pause, at the next group of pictures; returns the number of its first frame.
     fn resume(&mut self) -> u32;
 

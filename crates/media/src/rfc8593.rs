@@ -287,6 +287,10 @@ impl Feed for SyntheticCodec {
         self.times.get(display as usize).copied().unwrap_or(self.due)
     }
 
+    fn period(&self) -> Span {
+        self.settings.t0
+    }
+
     fn resume(&mut self) -> u32 {
         (self.asked, self.burst, self.place, self.limited) = (None, 0, 0, false);
         self.times.len() as u32

@@ -16,9 +16,8 @@ use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of};
 use steadycast_session::{
-    EcnCounts, EcnPath, FeedbackCounts, Fragment, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Patience,
-    Protected, Protection, Received, Receiver, Recovered, RepairSettings, Repairs, Requests, Sender, SenderSettings,
-    Siblings,
+    EcnCounts, EcnPath, FeedbackCounts, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Patience, Protected,
+    Protection, Received, Receiver, Recovered, RepairSettings, Repairs, Requests, Sender, SenderSettings, Siblings,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -601,7 +600,7 @@ impl VideoSource {
 
     /// How long a frame is shown; nothing without frames.
     pub fn frame_period(&self) -> Span {
-        self.encoder.as_ref().map_or(Span::ZERO, |e| e.shown_at(1))
+        self.encoder.as_ref().map_or(Span::ZERO, |e| e.period())
     }
 
     /// What it keeps for the record.
@@ -876,22 +875,17 @@ impl VideoSink {
         if media.stream != Stream::Media {
             self.intake.add_repair(now, packet.size);
         }
+        let (fragment, ends, stamp) = (media.fragment, media.header.marker, Some(media.header.timestamp));
         if let (Received::Repaired(_), Some(original)) = (received, media.repairs) {
-            self.repaired.push((now, media.fragment.frame));
-            let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, media.size, media.fragment.frame));
-            if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
-                assembly.on_packet(now, original - self.first_seq, media.fragment);
-            }
-            self.play(now, None, media.fragment, media.header.marker);
+            let number = original - self.first_seq;
+            self.repaired.push((now, fragment.frame));
+            self.keep(number, media.size, Came { now, sent: None, stamp, fragment, ends });
         }
         if matches!(received, Received::New(_)) {
             self.came += 1;
             self.intake.add(now, packet.size, packet.sent);
-            let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, media.size, media.fragment.frame));
-            if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
-                assembly.on_packet(now, media.seq - self.first_seq, media.fragment);
-            }
-            self.play(now, Some(packet.sent), media.fragment, media.header.marker);
+            let number = media.seq - self.first_seq;
+            self.keep(number, media.size, Came { now, sent: Some(packet.sent), stamp, fragment, ends });
             if media.header.marker
                 && let Some(stamp) = media.header.send_time
             {
@@ -949,22 +943,23 @@ impl VideoSink {
     /// A lost packet was computed from parity.
     pub fn on_recovered(&mut self, now: Time, packet: &Protected) {
         let Protected { seq, fragment, marker } = *packet;
+        let number = seq.saturating_sub(self.first_seq);
         self.repaired.push((now, fragment.frame));
         let size = Bytes::new(fragment.len.into());
-        let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, fragment.frame));
-        if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
-            assembly.on_packet(now, seq.saturating_sub(self.first_seq), fragment);
-        }
-        self.play(now, None, fragment, marker);
+        self.keep(number, size, Came { now, sent: None, stamp: None, fragment, ends: marker });
     }
 
-    /// The player gets a packet, which left for the first time at `sent`.
-    fn play(&mut self, now: Time, sent: Option<Time>, fragment: Fragment, ends: bool) {
+    /// A packet is there, itself or as a repair: buffer, assembly and player get it. Numbers count from the flow's first packet.
+    fn keep(&mut self, number: u64, size: Bytes, came: Came) {
+        let Came { now, fragment, .. } = came;
+        let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, fragment.frame));
+        if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
+            assembly.on_packet(now, number, fragment);
+        }
         if !self.player.adapts() {
             return;
         }
         let Some(receiver) = &mut self.receiver else { return };
-        let came = Came { now, sent, fragment, ends };
         if let Some(delay) = self.player.on_packet(&came, receiver.repair_time(self.skew.own(now))) {
             receiver.set_playout(delay);
             self.intake.digest.add(delay.as_nanos());

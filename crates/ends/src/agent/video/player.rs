@@ -21,6 +21,8 @@ pub(super) struct Came {
     pub(super) now: Time,
     /// When it left for the first time; `None` of one that was lost.
     pub(super) sent: Option<Time>,
+    /// Its RTP timestamp; `None` of one that was computed from parity.
+    pub(super) stamp: Option<u32>,
     pub(super) fragment: Fragment,
     /// It is its frame's last one.
     pub(super) ends: bool,
@@ -29,8 +31,9 @@ pub(super) struct Came {
 #[derive(Clone, Debug)]
 struct Adaptive {
     playout: Playout,
-    /// From one frame to the next.
-    period: Span,
+    /// From one frame to the next; `None`: as their RTP timestamps say.
+    period: Option<Span>,
+    clock: Option<MediaClock>,
     origin: Origin,
     open: BTreeMap<u32, Open>,
     /// No frame has become whole yet.
@@ -44,6 +47,28 @@ struct Open {
     /// All its bytes, once its last packet has come.
     of: Option<u32>,
     repaired: bool,
+    /// When it was ready, in nanoseconds after the first one.
+    begins: Option<i64>,
+}
+
+/// The newest RTP timestamp, and how many ticks of 90 kHz it lies after the first one.
+#[derive(Clone, Copy, Debug)]
+struct MediaClock {
+    stamp: u32,
+    ticks: i64,
+}
+
+impl MediaClock {
+    /// The clock at this timestamp, which may be older.
+    fn at(clock: Option<Self>, stamp: u32) -> Self {
+        let Self { stamp: before, ticks } = clock.unwrap_or(Self { stamp, ticks: 0 });
+        Self { stamp, ticks: ticks + i64::from(stamp.wrapping_sub(before) as i32) }
+    }
+
+    /// The time since the first timestamp.
+    fn nanos(self) -> i64 {
+        self.ticks * 100_000 / 9
+    }
 }
 
 impl Player {
@@ -52,10 +77,11 @@ impl Player {
         Self { schedule: Schedule::fixed(delay), adaptive: None }
     }
 
-    /// The delay adapts between these bounds; frames are ready every `period`.
-    pub fn adaptive(bounds: Bounds, period: Span) -> Self {
+    /// The delay adapts between these bounds; frames are ready every `period`. Without one they are ready at irregular times, in the
+    /// order in which they are shown: their RTP timestamps tell when.
+    pub fn adaptive(bounds: Bounds, period: Option<Span>) -> Self {
         let (playout, origin, open) = (Playout::new(bounds), Origin::default(), BTreeMap::new());
-        let adaptive = Adaptive { playout, period, origin, open, fresh: true };
+        let adaptive = Adaptive { playout, period, clock: None, origin, open, fresh: true };
         Self { schedule: Schedule::default(), adaptive: Some(Box::new(adaptive)) }
     }
 
@@ -72,7 +98,7 @@ impl Player {
     /// Another stream begins.
     pub(super) fn restart(&mut self) {
         if let Some(adaptive) = &mut self.adaptive {
-            adaptive.origin = Origin::default();
+            (adaptive.origin, adaptive.clock) = (Origin::default(), None);
             adaptive.open.clear();
         }
     }
@@ -90,17 +116,18 @@ impl Player {
 impl Adaptive {
     fn on_packet(&mut self, came: &Came) -> Option<Span> {
         let Fragment { frame, offset, len } = came.fragment;
-        let begins = self.period * u64::from(frame);
-        if let Some(sent) = came.sent {
+        let begins = self.begins(came);
+        if let Some((sent, begins)) = came.sent.zip(begins) {
             self.origin.see(came.now, sent, begins);
         }
         let open = self.open.entry(frame).or_default();
+        open.begins = open.begins.or(begins);
         open.bytes = open.bytes.saturating_add(len.into());
         open.repaired |= came.sent.is_none();
         if came.ends {
             open.of = Some(offset.saturating_add(len.into()));
         }
-        let Open { bytes, of, repaired } = *open;
+        let Open { bytes, of, repaired, begins } = *open;
         if of != Some(bytes) {
             while self.open.len() > OPEN {
                 self.open.pop_first();
@@ -108,9 +135,19 @@ impl Adaptive {
             return None;
         }
         self.open.remove(&frame);
-        let changed = self.playout.on_whole(came.now, self.origin.age(came.now, begins)?, repaired);
+        let changed = self.playout.on_whole(came.now, self.origin.age(came.now, begins?)?, repaired);
         let first = std::mem::take(&mut self.fresh);
         changed.or_else(|| first.then(|| self.playout.delay()))
+    }
+
+    /// When the packet's frame was ready, in nanoseconds after the first one.
+    fn begins(&mut self, came: &Came) -> Option<i64> {
+        if let Some(period) = self.period {
+            return Some(nanos(period * u64::from(came.fragment.frame)));
+        }
+        let clock = MediaClock::at(self.clock, came.stamp?);
+        self.clock = Some(clock);
+        Some(clock.nanos())
     }
 }
 
@@ -124,8 +161,8 @@ struct Origin {
 
 impl Origin {
     /// A packet left at `sent`, of a frame that is ready at `begins` after the first.
-    fn see(&mut self, now: Time, sent: Time, begins: Span) {
-        let origin = nanos(sent.since(Time::ZERO)) - nanos(begins);
+    fn see(&mut self, now: Time, sent: Time, begins: i64) {
+        let origin = nanos(sent.since(Time::ZERO)) - begins;
         let (present, past, since) = self.earliest.unwrap_or((origin, origin, now));
         let present = present.min(origin);
         let turned = now.since(since) > LEARNT_FROM;
@@ -133,9 +170,9 @@ impl Origin {
     }
 
     /// How long ago a frame was ready.
-    fn age(&self, now: Time, begins: Span) -> Option<Span> {
+    fn age(&self, now: Time, begins: i64) -> Option<Span> {
         let (present, past, _) = self.earliest?;
-        let age = nanos(now.since(Time::ZERO)) - nanos(begins) - present.min(past);
+        let age = nanos(now.since(Time::ZERO)) - begins - present.min(past);
         Some(Span::nanos(u64::try_from(age).unwrap_or(0)))
     }
 }
@@ -160,24 +197,40 @@ mod tests {
         let sent = ms(start + 40 * u64::from(n) + wait);
         let part = |offset, len| Fragment { frame: n, offset, len };
         let (now, last) = (sent + Span::millis(20), Span::millis(if repaired { 90 } else { 10 }));
-        let first = Came { now, sent: Some(sent), fragment: part(0, 100), ends: false };
+        let stamp = Some((start as u32 + 40 * n).wrapping_mul(90).wrapping_add(u32::MAX - 50_000));
+        let first = Came { now, sent: Some(sent), stamp, fragment: part(0, 100), ends: false };
         assert_eq!(player.on_packet(&first, Span::ZERO), None, "not whole yet");
         let sent = (!repaired).then(|| sent + last);
-        player.on_packet(&Came { now: now + last, sent, fragment: part(100, 50), ends: true }, Span::ZERO)
+        let stamp = stamp.filter(|_| !repaired);
+        player.on_packet(&Came { now: now + last, sent, stamp, fragment: part(100, 50), ends: true }, Span::ZERO)
     }
 
     #[test]
     fn it_learns_from_packets_what_frames_take_from_being_ready_on() {
-        let mut player = Player::adaptive(BOUNDS, Span::millis(40));
-        assert_eq!(frame(&mut player, 7, 300, 0, false), Some(Span::millis(40)));
-        assert_eq!(frame(&mut player, 8, 300, 60, false), Some(Span::millis(100)));
-        assert_eq!(frame(&mut player, 9, 300, 0, true), Some(Span::millis(120)));
-        assert_eq!(player.schedule().due(ms(5_000)), Some(ms(5_120)));
+        for period in [Some(Span::millis(40)), None] {
+            let mut player = Player::adaptive(BOUNDS, period);
+            assert_eq!(frame(&mut player, 7, 300, 0, false), Some(Span::millis(40)));
+            assert_eq!(frame(&mut player, 8, 300, 60, false), Some(Span::millis(100)));
+            assert_eq!(frame(&mut player, 9, 300, 0, true), Some(Span::millis(120)));
+            assert_eq!(player.schedule().due(ms(5_000)), Some(ms(5_120)));
+        }
+    }
+
+    #[test]
+    fn by_timestamps_that_wrap_it_knows_frames_at_irregular_times() {
+        let mut player = Player::adaptive(BOUNDS, None);
+        // Frames come 40 to 200 ms after one another, and each takes 30 ms.
+        let mut start = 0;
+        for n in 0..100 {
+            start += u64::from(n) * 37 % 160;
+            frame(&mut player, n, start, 0, false);
+        }
+        assert_eq!(player.schedule().delay(Time::NEVER), Some(Span::millis(40)));
     }
 
     #[test]
     fn after_a_pause_it_learns_anew_when_frames_are_ready() {
-        let mut player = Player::adaptive(BOUNDS, Span::millis(40));
+        let mut player = Player::adaptive(BOUNDS, Some(Span::millis(40)));
         (0..100).for_each(|n| _ = frame(&mut player, n, 0, 0, false));
         assert_eq!(player.schedule().delay(ms(4_000)), Some(Span::millis(40)));
         // A pause that skips no number seems to be a wait, for twenty seconds at most.
