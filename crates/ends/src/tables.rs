@@ -130,7 +130,7 @@ impl Record<'_> {
             let schedule = sink.player.schedule();
             let fates = assembly.fates(&source.frames, schedule);
             for (n, (row, fate)) in source.frames.frames.iter().zip(fates).enumerate() {
-                if row.ready < sink.joined || row.is_gap() {
+                if !sink.stayed(row.ready) || row.is_gap() {
                     continue;
                 }
                 let came = assembly.arrival(n as u32);

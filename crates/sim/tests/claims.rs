@@ -169,6 +169,32 @@ fn a_late_joiners_figures_start_at_its_join() {
 }
 
 #[test]
+fn a_member_is_not_owed_what_was_sent_while_it_was_away() {
+    let text = format!(
+        "duration = \"20s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"4Mbps\", delay = \"10ms\" }}\n\
+         [[flow]]\nname = \"video\"\n{}\nreceivers = 3\n[[event]]\nat = \"10s\"\nleave = \"video.dst2\"\n",
+        FIXED.replace("greedy", "synthetic")
+    );
+    let judged = |more: &str, frames: f64, cut: f64| {
+        let run = run(&format!("{text}{more}"));
+        assert_eq!(num(&run.receiver("video", "video.dst1")["frames"]["ok"]), 500.0);
+        let away = run.receiver("video", "video.dst2");
+        assert_eq!(num(&away["frames"]["sent"]), frames, "{away}");
+        // It left while the last ones were on their way.
+        between(num(&away["frames"]["ok"]), frames - cut, frames);
+        assert_eq!((num(&away["freeze_count"]), num(&away["loss_frac"])), (0.0, 0.0));
+        let rows = run.simulation.table("frames").unwrap();
+        let Some(steadycast_sim::Values::Text { codes, texts }) = rows.get("node") else { panic!("no nodes") };
+        let of = |name: &str| codes.iter().filter(|code| texts[**code as usize] == name).count();
+        assert_eq!([of("video.dst1"), of("video.dst2")], [500, frames as usize]);
+    };
+    judged("", 250.0, 3.0);
+    // Who is told to join was not there before.
+    let joins = ["5.27s", "14.87s"].map(|at| format!("[[event]]\nat = \"{at}\"\njoin = \"video.dst2\"\n"));
+    judged(&joins.concat(), 118.0 + 128.0, 3.0);
+}
+
+#[test]
 fn events_set_rate_delay_and_loss() {
     let text = one_link(
         "rate = \"4Mbps\"\ndelay = \"10ms\"\nqueue = { limit = \"10p\" }",

@@ -678,6 +678,8 @@ pub struct VideoSink {
     computable: Vec<Recovered>,
     /// When it joined for the first time.
     pub joined: Time,
+    /// Each time that it was in the session, from joining to leaving.
+    stays: Vec<(Time, Time)>,
     /// What came.
     pub intake: Intake,
     /// What became of each frame, where there are frames.
@@ -720,6 +722,7 @@ impl VideoSink {
             repaired: Vec::new(),
             computable: Vec::new(),
             joined: Time::NEVER,
+            stays: Vec::new(),
             intake,
             assembly: frames.then(Assembly::default),
             buffer: None,
@@ -787,10 +790,24 @@ impl VideoSink {
         }
         self.receiver = Some(receiver);
         self.joined = self.joined.min(now);
+        self.end_stay(now);
+        self.stays.push((now, Time::NEVER));
+    }
+
+    fn end_stay(&mut self, now: Time) {
+        if let Some((_, until)) = self.stays.last_mut() {
+            *until = now.min(*until);
+        }
+    }
+
+    /// Whether it was in the session at this time: what was sent at another one it is not owed.
+    pub fn stayed(&self, at: Time) -> bool {
+        self.stays.iter().any(|(from, until)| *from <= at && at < *until)
     }
 
     /// Leaves, with a BYE.
     pub fn leave(&mut self, now: Time, out: &mut Out<'_>) {
+        self.end_stay(now);
         if let Some(receiver) = &mut self.receiver {
             receiver.leave();
             self.drain(now, out);

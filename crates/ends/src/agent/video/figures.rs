@@ -185,9 +185,12 @@ impl VideoSink {
         let Some(assembly) = &self.assembly else { return };
         let (sent, schedule) = (&source.frames, self.player.schedule());
         let fates = assembly.fates(sent, schedule);
-        // A member that joins late is not owed what was sent before, and nobody is judged by the warm-up.
+        // A member is not owed what was sent before it joined or after it left, and nobody is judged by the warm-up.
         let judged = |since: Time| {
-            let of = |n: &usize| sent.frames[*n].ready >= since && !sent.frames[*n].is_gap();
+            let of = |n: &usize| {
+                let frame = &sent.frames[*n];
+                frame.ready >= since && self.stayed(frame.ready) && !frame.is_gap()
+            };
             (0..fates.len()).filter(of).collect::<Vec<usize>>()
         };
         let owed = judged(about.from);
