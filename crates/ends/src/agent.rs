@@ -93,6 +93,8 @@ pub(crate) struct About<'a> {
     pub(crate) first_step: usize,
     /// The other end, of a video's sink.
     pub(crate) source: Option<&'a VideoSource>,
+    /// The flow's other sources, of a source: each receiver may have a session of its own.
+    pub(crate) others: Vec<&'a Agent>,
 }
 
 /// One step of a source's series.

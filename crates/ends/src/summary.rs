@@ -72,8 +72,10 @@ impl Record<'_> {
                 into.put(&flow::MODE, if paper { "paper" } else { "repaired" });
             }
         }
-        if let Some(source) = ends.sources.first() {
+        if let Some((source, others)) = ends.sources.split_first() {
+            let others = others.iter().map(|other| &self.agents[other.0 as usize]).collect();
             let about = self.about(ends.active(Time::ZERO, self.now), ends.means_from, ends.means_from);
+            let about = About { others, ..about };
             self.tell(*source).figures(&about, &mut into);
         }
         // A live sender knows its receivers by their reports alone, and has listed them.
@@ -92,7 +94,7 @@ impl Record<'_> {
 
     fn about(&self, active: Span, means_from: Time, from: Time) -> About<'_> {
         let first_step = (means_from.as_nanos() / self.step.as_nanos()) as usize;
-        About { active, from, first_step, source: None }
+        About { active, from, first_step, source: None, others: Vec::new() }
     }
 
     /// When a sink's means begin: a member that joins late is measured from then on.

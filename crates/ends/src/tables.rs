@@ -211,12 +211,13 @@ impl Record<'_> {
 
     fn packets(&self, into: &mut Table) {
         for (spec, ends) in self.flows() {
-            let sources = ends.sources.iter().map(|s| (spec.from, s, "s"));
-            let sinks = spec.to.iter().zip(&ends.sinks).map(|(to, s)| (*to, s, "r"));
-            let sent = ends.sources.first().and_then(|s| self.agents[s.0 as usize].video_source());
-            let sent = sent.map(|source| &source.frames.frames);
-            for (node, agent, way) in sources.chain(sinks) {
+            let sources = ends.sources.iter().map(|s| (spec.from, s, "s", Some(*s)));
+            let sinks = spec.to.iter().zip(&ends.sinks).enumerate();
+            let sinks = sinks.map(|(n, (to, s))| (*to, s, "r", ends.source_of(n)));
+            for (node, agent, way, source) in sources.chain(sinks) {
                 let Some(Some(log)) = self.logs.get(agent.0 as usize) else { continue };
+                let sent = source.and_then(|s| self.agents[s.0 as usize].video_source());
+                let sent = sent.map(|source| &source.frames.frames);
                 for row in log {
                     let coded = row.frame().and_then(|i| sent?.get(i as usize)).map(|frame| frame.coded);
                     into.real(&packets::T, row.at().as_secs_f64());

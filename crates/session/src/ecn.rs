@@ -4,8 +4,8 @@
 use steadycast_control::PacketReport;
 use steadycast_units::{Ecn, Span, Time};
 
-/// What is known of a path's way with the ECN field.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What is known of a path's way with the ECN field; in order, the worst last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EcnPath {
     /// Packets leave as not ECN-capable.
     #[default]

@@ -98,6 +98,12 @@ fn multicast_crosses_each_link_once_and_reaches_all() {
 fn unicast_to_each_crosses_the_shared_link_once_for_each() {
     let run = star("unicast");
     between(num(&run.link("s-hub", "forward").unwrap()["packets"]), 5.0 * 1_249.0, 5.0 * 1_320.0);
+    // The flow's figures are of all five sessions.
+    let flow = run.flow("video");
+    between(num(&flow["sent_packets"]), 5.0 * 1_249.0, 5.0 * 1_251.0);
+    let reports = |n: u32| num(&run.receiver("video", &format!("r{n}"))["feedback_packets"]);
+    let reports: f64 = (1..=5).map(reports).sum();
+    between(num(&flow["feedback_packets"]), 0.6 * reports, reports);
     for n in 1..=5 {
         between(num(&run.link(&format!("hub-r{n}"), "forward").unwrap()["packets"]), 1_249.0, 1_320.0);
         between(num(&run.receiver("video", &format!("r{n}"))["throughput_bps"]), 0.99e6, 1.0e6);

@@ -1,6 +1,6 @@
 //! Packets at a constant rate, always or in some periods, and where they go.
 
-use super::{About, Out, SentStep, Tell};
+use super::{About, Agent, Out, SentStep, Tell};
 use crate::intake::Intake;
 use crate::{Activity, Body, Rows};
 use steadycast_link::Ecn;
@@ -179,8 +179,10 @@ impl PlainSink {
 }
 
 impl Tell for PlainSource {
-    fn figures(&self, _about: &About<'_>, into: &mut Figures) {
-        into.put(&flow::SENT_PACKETS, self.sent);
+    fn figures(&self, about: &About<'_>, into: &mut Figures) {
+        let others =
+            about.others.iter().map(|agent| if let Agent::PlainSource(other) = agent { other.sent } else { 0 });
+        into.put(&flow::SENT_PACKETS, self.sent + others.sum::<u64>());
     }
     fn digest(&self) -> (u64, u64) {
         (self.sent, self.bytes.get())

@@ -1,26 +1,34 @@
 //! What the two ends of a video say for the record.
 
-use super::{VideoSink, VideoSource, ViewRow};
+use super::{LimitShares, VideoSink, VideoSource, ViewRow};
 use crate::Freezes;
 use crate::agent::{About, RowOrigin, SentStep, Tell};
 use crate::intake::Intake;
 use crate::score::viewing_score;
 use std::collections::BTreeSet;
+use std::ops::Add;
 use steadycast_control::Check;
 use steadycast_media::{FrameFate, SentFrames};
 use steadycast_record::{Figures, Table, decisions, flow, receiver};
+use steadycast_session::FeedbackCounts;
 use steadycast_units::{Bytes, Span, Spread, Time};
 
 impl Tell for VideoSource {
     fn figures(&self, about: &About<'_>, into: &mut Figures) {
-        let feedback = self.feedback();
-        let again = self.repairs().map_or(0, |repairs| repairs.packets + repairs.parities);
-        let padding = self.padding();
-        into.put(&flow::SENT_PACKETS, self.sent_packets + again + padding.map_or(0, |(packets, _)| packets));
+        let all: Vec<&Self> = about.others.iter().filter_map(|agent| agent.video_source()).chain([self]).collect();
+        let sum = |of: fn(&Self) -> u64| all.iter().map(|source| of(source)).sum::<u64>();
+        let feedback = all.iter().map(|source| source.feedback()).fold(FeedbackCounts::default(), Add::add);
+        let repairs = all.iter().filter_map(|source| source.repairs()).reduce(Add::add);
+        let padding = all.iter().filter_map(|source| source.padding()).reduce(|a, b| (a.0 + b.0, a.1 + b.1));
+        // Of several paths the one that spoils most.
+        let ecn = all.iter().filter_map(|source| source.ecn()).reduce(|a, b| (a.0.max(b.0), a.1 + b.1));
+        let again = repairs.map_or(0, |repairs| repairs.packets + repairs.parities);
+        let sent = sum(|source| source.sent_packets) + again + padding.map_or(0, |(packets, _)| packets);
+        into.put(&flow::SENT_PACKETS, sent);
         into.put(&flow::FEEDBACK_PACKETS, feedback.packets);
         into.put(&flow::FEEDBACK_BPS, feedback.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
         into.put(&flow::FEEDBACK_REFUSED, feedback.refused);
-        if let Some(repairs) = self.repairs() {
+        if let Some(repairs) = repairs {
             into.put(&flow::REPAIR_PACKETS, repairs.packets);
             into.put(&flow::REPAIR_BPS, repairs.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
             into.put(&flow::REPAIR_REFUSED, repairs.refused);
@@ -33,22 +41,26 @@ impl Tell for VideoSource {
             into.put(&flow::PADDING_PACKETS, packets);
             into.put(&flow::PADDING_BPS, bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
         }
-        if let Some((path, counts)) = self.ecn() {
+        if let Some((path, counts)) = ecn {
             into.put(&flow::ECN_PATH, path.name());
             into.put(&flow::ECN_SENT, counts.sent);
             into.put(&flow::ECN_MARKED, counts.marked);
         }
-        into.put(&flow::SKIPPED_FRAMES, self.skipped());
-        into.put_spread(&flow::BACKLOG, &self.backlog);
-        let limits = self.limits;
-        let total = (limits.network + limits.encoder + limits.start + limits.cap).as_secs_f64();
+        into.put(&flow::SKIPPED_FRAMES, sum(Self::skipped));
+        let mut backlog = Spread::default();
+        all.iter().for_each(|source| backlog.merge(&source.backlog));
+        into.put_spread(&flow::BACKLOG, &backlog);
+        let limited = |by: fn(&LimitShares) -> Span| {
+            all.iter().map(|source| by(&source.limits)).fold(Span::ZERO, Add::add).as_secs_f64()
+        };
+        let total = limited(|by| by.network + by.encoder + by.start + by.cap);
         for (figure, span) in [
-            (&flow::LIMITED_BY_NETWORK, limits.network),
-            (&flow::LIMITED_BY_ENCODER, limits.encoder),
-            (&flow::LIMITED_BY_START, limits.start),
-            (&flow::LIMITED_BY_CAP, limits.cap),
+            (&flow::LIMITED_BY_NETWORK, limited(|by| by.network)),
+            (&flow::LIMITED_BY_ENCODER, limited(|by| by.encoder)),
+            (&flow::LIMITED_BY_START, limited(|by| by.start)),
+            (&flow::LIMITED_BY_CAP, limited(|by| by.cap)),
         ] {
-            into.put(figure, (total > 0.0).then(|| span.as_secs_f64() / total));
+            into.put(figure, (total > 0.0).then(|| span / total));
         }
         into.extend(&self.also);
     }
