@@ -331,6 +331,10 @@ def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
     shown_at = np.full(int(slots.max()) + 1, np.nan)
     shown_at[slots] = rows["pts_s"] + delays[order][np.maximum(then, 0)]
     lasts = np.diff(shown_at, append=np.nan)
+    # A pause is no part of what was shown before it.
+    sampled_at = np.full(len(shown_at), np.nan)
+    sampled_at[slots] = rows["pts_s"]
+    lasts[np.diff(sampled_at, append=np.nan) > 1.5 / float(ladder.table.fps)] = np.nan
     return np.where(np.isfinite(lasts), np.maximum(lasts, 0.0), float(1 / ladder.table.fps))
 
 

@@ -138,6 +138,11 @@ def test_a_pause_is_neither_a_freeze_nor_does_it_lower_what_is_measured_of_pictu
     assert measured["ssim"] == pytest.approx(whole["ssim"], abs=0.01)
 
 
+def test_a_pause_between_two_groups_of_pictures_is_no_freeze_either(tmp_path: Path):
+    for seen in paused(tmp_path / "paused.toml", "5s", "15s", playout="adaptive", gop=1):
+        assert seen["freeze_count"] == 0
+
+
 def test_lost_frames_are_replaced_by_the_one_before_and_the_screen_is_blank_before_the_first():
     play = np.arange(5) * 40
     arrival = np.array([NEVER, NEVER, 0, NEVER, 0])

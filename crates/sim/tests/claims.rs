@@ -279,6 +279,19 @@ fn an_outage_of_thousands_of_packets_counts_as_loss() {
 }
 
 #[test]
+fn a_pause_between_two_groups_of_pictures_is_no_freeze() {
+    let run = run(&one_link(
+        "rate = \"4Mbps\"\ndelay = \"10ms\"",
+        "[[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"fixed\"\nparams.fixed = { rate = \"1Mbps\" }\n\
+         start = \"0s\"\nplayout = \"adaptive\"\nfrom = \"s\"\nto = \"r\"\n\
+         [[event]]\nat = \"4.79s\"\nstop = \"video\"\n[[event]]\nat = \"15s\"\nstart = \"video\"\n",
+    ));
+    let receiver = run.receiver("video", "r");
+    assert_eq!(num(&receiver["frames"]["sent"]), 120.0 + 125.0);
+    assert_eq!(num(&receiver["freeze_count"]), 0.0, "{receiver}");
+}
+
+#[test]
 fn a_tcp_that_starts_again_is_another_connection() {
     let tcp = "[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\nfrom = \"s\"\nto = \"r\"\nstart = \"0s\"\n\
                [[event]]\nat = \"4s\"\nstop = \"tcp\"\n[[event]]\nat = \"10s\"\nstart = \"tcp\"\n\

@@ -603,6 +603,11 @@ impl VideoSource {
         self.encoder.as_ref().map_or(Span::ZERO, |e| e.period())
     }
 
+    /// Whether the flow paused between the frame that is shown in place `display` and the next one.
+    pub fn pauses_after(&self, display: u32) -> bool {
+        self.epochs.iter().skip(1).any(|epoch| epoch.first == display + 1)
+    }
+
     /// What it keeps for the record.
     pub fn kept(&mut self) -> [&mut dyn Kept; 3] {
         [&mut self.samples, &mut self.rtcp_shares, &mut self.decisions]

@@ -222,7 +222,11 @@ impl VideoSink {
         slots.sort_unstable();
         let period = source.frame_period();
         let shown_at = |slot: u32| schedule.due(source.shown_at(slot)).filter(|_| self.player.adapts());
+        // A pause is no part of what was shown before it.
         let lasts = |slot: u32| {
+            if source.pauses_after(slot) {
+                return None;
+            }
             let (from, to) = shown_at(slot).zip(shown_at(slot + 1))?;
             Some(to.since(from))
         };
