@@ -194,6 +194,26 @@ fn parity_helps_one_receiver_where_the_play_out_leaves_no_time_for_a_retry() {
 }
 
 #[test]
+fn an_original_that_its_repair_has_overtaken_is_neither_lost_nor_repaired() {
+    let text = |p: f64| {
+        let reorders = format!(r#"reorder = {{ p = 0.02, by = "100ms" }}, {}"#, bernoulli(p));
+        let keys =
+            "media = \"synthetic\"\nparams.fixed = { rate = \"1500kbps\" }\nplayout = \"300ms\"\nrepair = \"rtx\"";
+        dumbbell("duration = \"60s\"\nseed = 3", &format!(r#"rate = "10Mbps", delay = "10ms", {reorders}"#), keys)
+    };
+    let clean = run(&text(0.0));
+    let receiver = clean.receiver("video", "video.dst1");
+    assert!(num(&clean.flow("video")["repair_packets"]) > 50.0);
+    // But for what is on its way at the end.
+    between(num(&receiver["repaired_packets"]), 0.0, 1.0);
+    between(num(&receiver["frames"]["repaired"]), 0.0, 1.0);
+    // Of real losses no more are repaired than there are.
+    let lossy = run(&text(0.01));
+    let receiver = lossy.receiver("video", "video.dst1");
+    between(num(&receiver["repaired_packets"]) / num(&receiver["lost_packets"]), 0.9, 1.0);
+}
+
+#[test]
 fn a_clean_path_carries_no_retransmission() {
     let run = run(&pictures(0.0, "paced", "auto"));
     let flow = run.flow("video");

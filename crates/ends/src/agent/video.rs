@@ -9,6 +9,7 @@ use super::Out;
 use crate::intake::{Digest, Intake};
 use crate::{AgentIx, Arriving, Body, Fields, Kept, Row, Rows, Skew};
 use player::Came;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
 use steadycast_control::{BufferLevel, Check, Decision, Limit, ReceiverId, Setup, Stream, View, Why, Window};
@@ -677,8 +678,8 @@ pub struct VideoSink {
     /// Packets of the media that came in the present session, of which none was repaired.
     came: u64,
     repair: bool,
-    /// When lost packets came after all, and the frames that they are of.
-    pub repaired: Vec<(Time, u32)>,
+    /// By their numbers, counted from the flow's first packet: packets that came as repairs alone, when they did, and their frames.
+    pub repaired: BTreeMap<u64, (Time, u32)>,
     /// What parity gives back to who has the bytes.
     computable: Vec<Recovered>,
     /// When it joined for the first time.
@@ -724,7 +725,7 @@ impl VideoSink {
             past_requests: Requests::default(),
             came: 0,
             repair: false,
-            repaired: Vec::new(),
+            repaired: BTreeMap::new(),
             computable: Vec::new(),
             joined: Time::NEVER,
             stays: Vec::new(),
@@ -900,14 +901,17 @@ impl VideoSink {
         let (fragment, ends, stamp) = (media.fragment, media.header.marker, Some(media.header.timestamp));
         if let (Received::Repaired(_), Some(original)) = (received, media.repairs) {
             let number = original - self.first_seq;
-            self.repaired.push((now, fragment.frame));
+            self.repaired.insert(number, (now, fragment.frame));
             self.keep(number, media.size, Came { now, sent: None, stamp, fragment, ends });
         }
         if matches!(received, Received::New(_)) {
             self.came += 1;
             self.intake.add(now, packet.size, packet.sent);
             let number = media.seq - self.first_seq;
-            self.keep(number, media.size, Came { now, sent: Some(packet.sent), stamp, fragment, ends });
+            // One whose repair has overtaken it was not lost, and is there already.
+            if self.repaired.remove(&number).is_none() {
+                self.keep(number, media.size, Came { now, sent: Some(packet.sent), stamp, fragment, ends });
+            }
             if media.header.marker
                 && let Some(stamp) = media.header.send_time
             {
@@ -966,7 +970,7 @@ impl VideoSink {
     pub fn on_recovered(&mut self, now: Time, packet: &Protected) {
         let Protected { seq, fragment, marker } = *packet;
         let number = seq.saturating_sub(self.first_seq);
-        self.repaired.push((now, fragment.frame));
+        self.repaired.insert(number, (now, fragment.frame));
         let size = Bytes::new(fragment.len.into());
         self.keep(number, size, Came { now, sent: None, stamp: None, fragment, ends: marker });
     }
