@@ -279,6 +279,25 @@ fn an_outage_of_thousands_of_packets_counts_as_loss() {
 }
 
 #[test]
+fn the_score_is_the_same_whether_a_viewer_joins_at_a_groups_start_or_in_its_middle() {
+    let score = |at: &str| {
+        let text = format!(
+            "duration = \"9.6s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"4Mbps\", delay = \"10ms\" }}\n\
+             [[flow]]\nname = \"video\"\n{}\nreceivers = 2\n[[event]]\nat = \"{at}s\"\njoin = \"video.dst2\"\n",
+            FIXED.replace("greedy", "synthetic")
+        );
+        let run = run(&text);
+        let receiver = run.receiver("video", "video.dst2");
+        (num(&receiver["viewing_score"]), num(&receiver["frames"]["undecodable"]))
+    };
+    // Groups of twelve frames: one begins at 8.64 s, of which two are shown in either case.
+    let (whole, none) = score("8.62");
+    let (cut, some) = score("8.42");
+    assert_eq!((none, some > 2.0), (0.0, true), "{some}");
+    between(cut - whole, -0.001, 0.001);
+}
+
+#[test]
 fn a_pause_between_two_groups_of_pictures_is_no_freeze() {
     let run = run(&one_link(
         "rate = \"4Mbps\"\ndelay = \"10ms\"",

@@ -8,7 +8,7 @@ use crate::score::viewing_score;
 use std::collections::BTreeSet;
 use std::ops::Add;
 use steadycast_control::Check;
-use steadycast_media::{FrameFate, SentFrames};
+use steadycast_media::FrameFate;
 use steadycast_record::{Figures, Table, decisions, flow, receiver};
 use steadycast_session::FeedbackCounts;
 use steadycast_units::{Bytes, Span, Spread, Time};
@@ -181,11 +181,10 @@ impl Tell for VideoSink {
 
 impl VideoSink {
     /// What the viewer saw, as one number, and what goes into it.
-    fn score(&self, freezes: &Freezes, ok: usize, owed: &[usize], sent: &SentFrames, into: &mut Figures) {
+    fn score(&self, freezes: &Freezes, ok: usize, media: Bytes, into: &mut Figures) {
         let moving = freezes.shown.saturating_sub(freezes.time).as_secs_f64();
         let fps = (moving > 0.0).then(|| ok.saturating_sub(freezes.each.len()) as f64 / moving);
-        let bytes: u64 = owed.iter().map(|n| sent.frames[*n].coded.size.get()).sum();
-        let media = (freezes.shown > Span::ZERO).then(|| Bytes::new(bytes).per(freezes.shown).as_bps_f64());
+        let media = (freezes.shown > Span::ZERO).then(|| media.per(freezes.shown).as_bps_f64());
         let score = fps.zip(media).and_then(|(fps, media)| viewing_score(media, fps, freezes));
         into.put(&receiver::VIEWING_SCORE, score);
         into.put(&receiver::SHOWN_FPS, fps);
@@ -230,10 +229,14 @@ impl VideoSink {
             let (from, to) = shown_at(slot).zip(shown_at(slot + 1))?;
             Some(to.since(from))
         };
-        let slots = slots.into_iter().map(|(slot, new)| (new, lasts(slot).unwrap_or(period)));
-        let freezes = Freezes::of(slots);
+        let first_shown = slots.iter().find(|(_, new)| *new).map(|(slot, _)| *slot);
+        let freezes = Freezes::of(slots.into_iter().map(|(slot, new)| (new, lasts(slot).unwrap_or(period))));
         freezes.figures(into);
-        self.score(&freezes, count(FrameFate::Ok), &owed, sent, into);
+        // The time shown begins with the first picture, and so do the bytes that are divided by it.
+        let coded = owed.iter().map(|n| &sent.frames[*n].coded);
+        let media =
+            coded.filter(|coded| first_shown.is_some_and(|first| coded.display >= first)).map(|coded| coded.size);
+        self.score(&freezes, count(FrameFate::Ok), media.fold(Bytes::ZERO, |sum, size| sum + size), into);
         let mut delays = Spread::default();
         let waited =
             owed.iter().filter_map(|n| Some(schedule.due(sent.frames[*n].ready)?.since(sent.frames[*n].ready)));
