@@ -133,6 +133,9 @@ impl Receiving {
             payload_type: again.payload_type,
             playout: Some(latency),
         });
+        // An address alone, without a codec, says nothing of the payload type.
+        let described = description.format.is_some() || !description.ours.is_empty();
+        let payload_type = described.then_some(description.payload_type);
         let (again, covered) = (description.repair.as_ref(), description.parity.as_ref());
         let of_repair = again.and_then(|repair| repair.sources.as_ref());
         let named = of_repair.or(covered.and_then(|parity| parity.sources.as_ref())).map(|sources| sources.media);
@@ -170,7 +173,7 @@ impl Receiving {
             let half = factory.receiver(&setup);
             let receiver = Receiver::new(identity, settings, factory.app(), half, own.part("rtcp"), now)
                 .with_feedback(feedback, setup.session_bandwidth)
-                .described(description.payload_type, named);
+                .described(payload_type, named);
             let receiver = match repair {
                 Some(repair) => receiver.with_repair_of_any_source(repair),
                 None => receiver,

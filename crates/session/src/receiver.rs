@@ -271,12 +271,12 @@ impl Receiver {
         Self { answers: true, ..self }
     }
 
-    /// The receiver of a session whose description says what the media's payload type is, and perhaps names its source. No source of another
+    /// The receiver of a session whose description says what the media's payload type is, or names its source, or both. No source of another
     /// payload type is followed. The one that is named takes the place of any other. When it has left itself, its sender may have been
     /// started again, and the name holds no longer.
     #[must_use]
-    pub fn described(self, payload_type: u8, named: Option<u32>) -> Self {
-        Self { payload_type: Some(payload_type), named, ..self }
+    pub fn described(self, payload_type: Option<u8>, named: Option<u32>) -> Self {
+        Self { payload_type, named, ..self }
     }
 
     /// The receiver of one of several groups that carry the same video at different rates, each sent only while it has a member.

@@ -567,7 +567,7 @@ fn a_stranger_that_goes_on_does_not_lock_the_described_stream_out() {
         let mut group = asmp();
         group.join();
         let receiver = group.receivers[0].take().unwrap();
-        group.receivers[0] = Some(receiver.described(96, named));
+        group.receivers[0] = Some(receiver.described(Some(96), named));
         for n in 0..100 {
             let bytes = packet(payload_type, 0xdead_beef, n);
             group.at(0).on_rtp(at(n.into()), Origin(9), &bytes, Ecn::NotEct, None);
