@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import json
 import os
@@ -14,13 +15,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import av
 import pytest
 from steadycast.exits import Exit
 from steadycast.folder import Folder
-from steadycast.live import receive, send, session, view
+from steadycast.live import receive, send, session, source, view
 
 from tests.live.conftest import needs, ports, run, steadycast
 
@@ -190,6 +192,22 @@ def test_raw_frames_on_standard_input_are_sent(port: int) -> None:
     flow = json.loads(done.stdout)["flows"][0]
     assert flow["coded_frames"] + flow["left_out_frames"] + flow["no_room_frames"] == 45
     assert flow["coded_frames"] >= 30
+
+
+@needs("ffmpeg")
+def test_each_picture_of_standard_input_is_taken_or_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=64x48:rate=100", "-t", "0.6"]
+    frames = subprocess.run([*made, "-f", "yuv4mpegpipe", "-"], capture_output=True, timeout=60, check=True)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(frames.stdout)))
+    camera = source.Camera("-", "clip", "clip")
+    taken = passed = 0
+    while camera.picture(0) is not None:
+        taken += 1
+        # An encoder that takes five times as long as a picture is shown.
+        time.sleep(0.05)
+        passed += camera.passed()
+    assert taken + passed + camera.passed() == 60
+    assert taken < 20
 
 
 def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:

@@ -113,6 +113,8 @@ struct Desk {
     left_out: u64,
     /// Pictures left out since the rate had no room for them.
     no_room: u64,
+    /// How many pictures before the one that was asked for last are left out, for the one reason and the other.
+    gap: (u32, u32),
     sizes: Sizes,
     waker: Option<Waker>,
 }
@@ -156,6 +158,16 @@ impl EncoderDesk {
         if let Some(waker) = &desk.waker {
             waker.wake();
         }
+    }
+
+    /// The source has passed over pictures that no later one tells of: nobody asked for them in time, or it has ended before the picture
+    /// that was asked for.
+    pub fn passed(&self, pictures: u32) {
+        let mut desk = self.locked();
+        let (late, no_room) = std::mem::take(&mut desk.gap);
+        let no_room = pictures.saturating_sub(late).min(no_room);
+        desk.no_room += u64::from(no_room);
+        desk.left_out += u64::from(pictures - no_room);
     }
 
     /// The source has no more pictures.
@@ -293,8 +305,6 @@ pub struct LiveFeed {
     fits_since: [Option<Span>; 2],
     limited: bool,
     parts: VecDeque<Part>,
-    /// Pictures left out before the next one: since the encoder was too slow, and since the rate has no room.
-    gap: (u32, u32),
 }
 
 impl LiveFeed {
@@ -322,7 +332,6 @@ impl LiveFeed {
             fits_since: [None; 2],
             limited: false,
             parts: VecDeque::new(),
-            gap: (0, 0),
         }
     }
 
@@ -498,7 +507,7 @@ impl Feed for LiveFeed {
         let unit = {
             let mut desk = self.desk.locked();
             let unit = desk.ready.pop_front()?;
-            let (left_out, no_room) = std::mem::take(&mut self.gap);
+            let (left_out, no_room) = std::mem::take(&mut desk.gap);
             desk.left_out += u64::from(left_out);
             desk.no_room += u64::from(no_room);
             let size = self.size as u8;
@@ -536,7 +545,7 @@ impl Feed for LiveFeed {
         let wait = waits.at(rate).saturating_sub(most).min(LONGEST_GAP);
         let spare = if self.steering.own_pace { 0.0 } else { (wait.ratio(self.time(1)).ceil() - 1.0).clamp(0.0, 1e6) };
         let no_room = (spare as u32).saturating_sub(left_out);
-        self.gap = (left_out, no_room);
+        self.desk.locked().gap = (left_out, no_room);
         if self.outgrown.is_some() {
             self.since_intra = self.steering.gop;
         }
@@ -806,6 +815,22 @@ mod tests {
         let (pictures, longest, no_room) = coded_at(Rate::mbps(1));
         assert_eq!((pictures.len(), no_room), (250, 0));
         assert!(longest < Span::millis(100), "{longest:?}");
+    }
+
+    #[test]
+    fn each_picture_of_a_source_that_ends_is_coded_or_counted() {
+        for length in 240..250 {
+            let (jobs, _, desk) = coded(Steering { gop: 12, ..steering() }, length, 0.0, |_| Rate::kbps(50));
+            let last = jobs[jobs.len() - 1].picture;
+            // The source has passed over the pictures from there to its end.
+            desk.passed(length - 1 - last);
+            assert_eq!(jobs.len() as u64 + desk.no_room(), u64::from(length), "{length}");
+            assert_eq!(desk.left_out(), 0);
+        }
+        // A camera that nobody asks has no gap: the encoder was too slow.
+        let desk = EncoderDesk::default();
+        desk.passed(7);
+        assert_eq!((desk.left_out(), desk.no_room()), (7, 0));
     }
 
     #[test]

@@ -283,6 +283,13 @@ impl PySender {
         }
     }
 
+    /// For an encoder: its source has passed over this many pictures that no later one tells of.
+    fn passed(&self, pictures: u32) {
+        if let Some(desk) = &self.desk {
+            desk.passed(pictures);
+        }
+    }
+
     /// For an encoder: its source has no more pictures.
     fn end(&self) {
         if let Some(desk) = &self.desk {

@@ -47,6 +47,7 @@ class Inbox:
         self.over: Callable[[], bool] = lambda: False
         """Whether the session has ended by itself."""
         self.left_out = 0
+        self._passed = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -90,6 +91,7 @@ class Inbox:
 
     def picture(self, number: int) -> tuple[int, U8] | None:
         """As `source.Pictures.picture`; those whose time is over are left out."""
+        passed = 0
         with self._change:
             while True:
                 while self._waiting:
@@ -97,9 +99,16 @@ class Inbox:
                     self._change.notify_all()
                     if found[0] >= number:
                         return found
+                    passed += 1
                 if self._ended:
+                    self._passed = passed
                     return None
                 self._change.wait()
+
+    def passed(self) -> int:
+        """As `source.Pictures.passed`: those between the last picture and the end."""
+        passed, self._passed = self._passed, 0
+        return passed
 
     def end(self, *, now: bool = False) -> None:
         """Take no more pictures; what waits still goes, but for ``now``."""

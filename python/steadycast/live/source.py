@@ -29,6 +29,9 @@ class Pictures(Protocol):
     def picture(self, number: int) -> tuple[int, U8] | None:
         """Picture ``number`` or, of a camera, the newest with its number; `None` when there are no more."""
 
+    def passed(self) -> int:
+        """Count the pictures since the last call that are gone, and that no later picture's number tells of."""
+
 
 class Filed:
     """Pictures of a file, or of the test pattern."""
@@ -42,7 +45,8 @@ class Filed:
         pictures = source.pictures(size, fps)
         self.shape = Shape(pictures.width, pictures.height, pictures.fps)
         self._frames: Iterator[U8] = pictures.frames
-        self._next = 0
+        self._next = self._given = 0
+        self._over = False
 
     def picture(self, number: int) -> tuple[int, U8] | None:
         """As `Pictures.picture`."""
@@ -51,13 +55,21 @@ class Filed:
             samples = next(self._frames, None)
             if samples is None:
                 if not self._loop or fresh:
+                    self._over = True
                     return None
                 self._frames, fresh = self._source.pictures(self._size, self._fps).frames, True
                 continue
             fresh = False
             self._next += 1
             if self._next > number:
+                self._given = self._next
                 return number, samples
+
+    def passed(self) -> int:
+        """As `Pictures.passed`: those between the last picture and the end."""
+        passed = self._next - self._given if self._over else 0
+        self._given = self._next
+        return passed
 
 
 @dataclass(frozen=True)
@@ -113,6 +125,7 @@ class Camera:
         self.shape = Shape(width, height, rate)
         self._newest: tuple[float, U8] | None = None
         self._over = False
+        self._passed = 0
         self._change = threading.Condition()
         self._began: float | None = None
         self._last = -1
@@ -133,6 +146,7 @@ class Camera:
                     first = now - frame.time if first is None else first
                     time.sleep(max(0.0, min(first + frame.time - now, 5.0)))
                 with self._change:
+                    self._passed += self._newest is not None
                     self._newest = (time.monotonic(), samples)
                     self._change.notify()
         except (av.error.FFmpegError, OSError, ValueError):
@@ -154,6 +168,12 @@ class Camera:
             self._began = at
         self._last = max(self._last + 1, round((at - self._began) * self.shape.fps))
         return self._last, samples
+
+    def passed(self) -> int:
+        """As `Pictures.passed`: those that were the newest until another one came."""
+        with self._change:
+            passed, self._passed = self._passed, 0
+        return passed
 
 
 @dataclass
@@ -242,6 +262,8 @@ class Work:
                     continue
                 number, first, quantizer, size = job
                 taken = self._pictures.picture(number)
+                if passed := self._pictures.passed():
+                    sender.passed(passed)
                 if taken is None:
                     sender.end()
                     return
