@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -393,6 +394,12 @@ def test_a_table_s_rows_are_points_times_the_axes(small: Path, tmp_path: Path) -
         ("500kbps", "3s", "asmp"),
         ("500kbps", "3s", "tfrc"),
     ]
+
+
+def test_the_commands_that_run_a_point_again_take_its_seeds_and_no_others(whole: sc.Sweep) -> None:
+    point = replace(whole.plan.points[0], seeds=(9, 1, 2, 3, 5))
+    told = [words[-2:] for words in whole.plan.commands(point)]
+    assert told == [["--seeds", "1-3"], ["--seed", "5"], ["--seed", "9"]]
 
 
 def test_a_plan_is_read_as_it_was_written(whole: sc.Sweep) -> None:

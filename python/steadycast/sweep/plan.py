@@ -268,13 +268,18 @@ class Plan:
             )
         return place, value
 
-    def command(self, point: Point) -> list[str]:
-        """Return the words of the command that runs a point's seeds with all their tables."""
+    def commands(self, point: Point) -> list[list[str]]:
+        """Return the words of the commands that run a point's seeds with all their tables, one for seeds in a row."""
         words = ["steadycast", "run", self.file]
         for change in (*self.sets, *_sets(self.axes, point.values)):
             words += ["--set", change]
-        first, last = min(point.seeds), max(point.seeds)
-        return [*words, *(("--seed", str(first)) if first == last else ("--seeds", f"{first}-{last}"))]
+        # Seeds in a row have the same distance from their places.
+        rows = itertools.groupby(enumerate(sorted(point.seeds)), key=lambda each: each[1] - each[0])
+        ranges = [[seed for _, seed in row] for _, row in rows]
+        return [
+            [*words, *(("--seed", str(row[0])) if len(row) == 1 else ("--seeds", f"{row[0]}-{row[-1]}"))]
+            for row in ranges
+        ]
 
 
 def grid(

@@ -391,7 +391,9 @@ def _commands(sweep: Sweep) -> str:
     rows = [
         [
             html.escape(", ".join(point.values) or sweep.plan.name),
-            f"<code>{html.escape(shlex.join(sweep.plan.command(point)))}</code>",
+            "<br>".join(
+                f"<code>{html.escape(shlex.join(words))}</code>" for words in sweep.plan.commands(point)
+            ),
         ]
         for point in sweep.plan.points
     ]
