@@ -19,6 +19,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,8 +95,11 @@ def filled(seen: Seen) -> float | None:
 
 
 def early_loss(seen: Seen) -> float:
-    """Loss up to then, in per cent."""
-    return 100 * mean(seen.losses[: int(filled(seen) or 10)])
+    """Loss up to then, in per cent of what was sent; of a second in which nothing came nobody knows that."""
+    seconds = zip(seen.bins, seen.losses, strict=True)
+    known = [(bps, loss) for bps, loss in islice(seconds, int(filled(seen) or 10)) if loss < 1]
+    sent = sum(bps / (1 - loss) for bps, loss in known)
+    return 100 * (1 - sum(bps for bps, _ in known) / sent) if sent else 0.0
 
 
 def soon(seen: Seen) -> float | None:

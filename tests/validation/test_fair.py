@@ -47,7 +47,7 @@ def test_a_megabit_is_asked_only_of_who_has_more_as_its_share_and_never_is_not_s
 
 
 def test_alone_the_first_full_second_and_the_loss_until_then_count() -> None:
-    assert [column.cell([SEEN]) for column in fair.ALONE] == ["3.0", "0.67", "3.90"]
+    assert [column.cell([SEEN]) for column in fair.ALONE] == ["3.0", "0.77", "3.90"]
     slow = replace(SEEN, bins=[1e6, 2e6, 3e6, *[3.9e6] * 27], losses=[0.05] * 30)
     assert [column.cell([slow]) for column in fair.ALONE] == ["[4.0]", "[5.00]", "3.90"]
 
