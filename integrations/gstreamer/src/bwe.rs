@@ -52,6 +52,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The estimate's least value. While it plays an application may set one bound after the other: the highest value wins.
+    fn least(&self) -> u32 {
+        self.min.min(self.max)
+    }
+
     fn remote(&self) -> Result<Remote, String> {
         let mut bounds = Bounds::new(Rate::bps(self.min.into()), Rate::bps(self.max.into()));
         bounds.offers = vec![Need::Queue];
@@ -147,9 +152,9 @@ impl State {
         // What waits is to be gone within a second.
         let (all, waiting) = (decision.target, self.pacer.waiting().per(Span::secs(1)));
         let rate = all.saturating_sub(waiting).max(all.scale(0.5));
-        let target = (rate.as_bps_f64() * share).clamp(settings.min.into(), settings.max.into()) as u32;
+        let target = (rate.as_bps_f64() * share).clamp(settings.least().into(), settings.max.into()) as u32;
         let change = f64::from(target) / f64::from(self.estimated.max(1)) - 1.0;
-        let at_end = (target == settings.min || target == settings.max) && target != self.estimated;
+        let at_end = (target == settings.least() || target == settings.max) && target != self.estimated;
         let soon = self.estimated_at.is_some_and(|last| at.since(last) < NEXT) && change > -FALLS;
         if (at_end || change.abs() > NOTICED) && !soon {
             (self.estimated, self.estimated_at) = (target, Some(at));
@@ -159,7 +164,7 @@ impl State {
     }
 
     fn pace(&self, settings: &Settings) -> (Rate, bool) {
-        let least = Rate::bps(settings.min.into());
+        let least = Rate::bps(settings.least().into());
         let Some(decision) = &self.decision else { return (least, false) };
         (decision.pacing.max(least), decision.window.is_some_and(|window| window.is_closed()))
     }
