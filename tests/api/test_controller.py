@@ -76,6 +76,32 @@ def test_what_a_class_is_told_prints_with_all_its_attributes(scenario: Path) -> 
     assert re.fullmatch(shown, told["report"])
 
 
+class Patient(Steady):
+    """It wakes half a second after its first packet, long before the first report."""
+
+    report_every_s = 60.0
+    wake: float | None = None
+    woken: list[float]
+
+    def on_sent(self, packet: sc.SentPacket) -> None:
+        if not packet.number:
+            self.wake = packet.at_s + 0.5
+            type(self).woken = []
+
+    def next_wake_s(self) -> float | None:
+        return self.wake
+
+    def on_timer(self, now_s: float) -> None:
+        self.wake = None
+        self.woken.append(now_s)
+
+
+def test_what_a_class_decides_when_a_packet_leaves_is_asked_for_at_once(scenario: Path) -> None:
+    run = sc.run(scenario, controllers={"video": Patient})
+    began = float(run.decisions.to_polars()["t_s"][0])
+    assert [round(at - began, 2) for at in Patient.woken] == [0.5]
+
+
 class Echoing(Steady):
     """Its receiver counts packets, and says how many."""
 

@@ -444,7 +444,10 @@ impl SenderHalf for PythonSender {
             size_bytes: sent.size.get(),
             data_limited: sent.data_limited,
         };
-        Python::attach(|py| self.object.call(py, ON_SENT, Some(sent.at), (packet,)).map(|_| ()));
+        Python::attach(|py| {
+            self.object.call(py, ON_SENT, Some(sent.at), (packet,));
+            self.ask(py, Some(sent.at));
+        });
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
