@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pytest
 import steadycast as sc
 from numpy.typing import NDArray
 from steadycast.folder import Folder
+from steadycast.live import ends
 from steadycast.live.encoder import Shape
 from steadycast.live.ends import PIXELS, Pixels
 from steadycast.live.sender import Inbox, _samples
@@ -270,6 +271,29 @@ def test_pictures_of_a_slow_program_have_the_times_at_which_they_come_and_a_leak
     assert [b[0] - a[0] for a, b in pairwise(kept)] == [1, 1, 1]
     assert kept[-1][1] >= 247
     assert abs(kept[-1][0] - 125) <= 10
+
+
+def test_a_session_that_failed_says_why_and_a_second_close_does_nothing() -> None:
+    class Broken:
+        done = True
+        reasons: ClassVar = [
+            "port 5004: is taken; choose another",
+            "record: it was taken already; this is a bug",
+        ]
+
+        def finish(self) -> None:
+            raise ValueError(self.reasons.pop(0))
+
+    class Session(ends.Ends):
+        def close(self) -> None:
+            self._finish(lambda: None, [])
+
+    session = Session(Broken(), lambda core: None)
+    with pytest.raises(sc.UserError, match="is taken"):
+        session.close()
+    session.close()
+    with pytest.raises(sc.UserError, match="is taken"):
+        _ = session.run
 
 
 def test_an_exception_ends_the_session_at_once_and_its_record_is_there(port: int) -> None:

@@ -68,6 +68,7 @@ class Ends:
     def __init__(self, core: Any, leave: Callable[..., None], *given: Any) -> None:
         self._core = core
         self._run: Run | None = None
+        self._failed: BaseException | None = None
         self._closing = threading.Lock()
         self._leave = weakref.finalize(self, leave, core, *given)
 
@@ -82,8 +83,11 @@ class Ends:
 
         Raises:
             UserError: it was not closed yet.
+            Exception: what `close` has raised: there is no record.
 
         """
+        if self._failed is not None:
+            raise self._failed
         if self._run is None:
             raise UserError("run", "the session goes on", "take it after the with block, or after close()")
         return self._run
@@ -95,10 +99,14 @@ class Ends:
     def _finish(self, stop: Callable[[], None], warnings: list[str]) -> bool:
         """End the session and keep its run; whether it had not been ended before."""
         with self._closing:
-            if self._run is not None:
+            if self._run is not None or self._failed is not None:
                 return False
-            stop()
-            self._run = finished(self._core, warnings)
+            try:
+                stop()
+                self._run = finished(self._core, warnings)
+            except BaseException as error:
+                self._failed = error
+                raise
             self._leave.detach()
             return True
 
@@ -106,7 +114,9 @@ class Ends:
         """Wait for what a block without errors has begun."""
 
     def _state(self, going: str) -> str:
-        return "closed" if self._run is not None else "ended" if self.done else going
+        return (
+            "closed" if self._run is not None or self._failed is not None else "ended" if self.done else going
+        )
 
     def __enter__(self) -> Self:
         return self
