@@ -295,8 +295,9 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
         due = (rows["due_s"] * 1e9).round().astype(np.int64)
         slots = rows["display"]
         play[slots[slots < n]] = due[slots < n]
-        # A slot without a row is shown with the one before: play times ascend.
-        play = np.maximum.accumulate(play)
+        # A slot without a row is shown with the one before.
+        bare = np.setdiff1d(np.arange(n), slots)
+        play[bare] = np.maximum.accumulate(play)[bare]
     parts: dict[int, list[tuple[int, int]]] = {}
     for frame, offset, length in holes:
         if frame < n and not complete[frame]:

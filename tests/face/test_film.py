@@ -112,7 +112,7 @@ def test_the_same_run_has_the_same_film(filmed: Folder, tmp_path: Path) -> None:
         assert one.duration == other.duration
 
 
-@pytest.mark.parametrize(("most", "width"), [(150_000, 2 * WIDTH), (40_000, 2 * 160), (100, None)])
+@pytest.mark.parametrize(("most", "width"), [(150_000, 2 * WIDTH), (35_000, 2 * 160), (100, None)])
 def test_a_film_takes_no_more_than_it_may(
     filmed: Folder, monkeypatch: pytest.MonkeyPatch, most: int, width: int | None
 ) -> None:

@@ -75,6 +75,16 @@ def test_a_late_frame_is_shown_at_the_next_slot_when_nothing_newer_has_come():
     assert shown_frames(arrival, play).tolist() == [0, 1, 2, 2, 3, 5]
 
 
+def test_a_late_frame_that_b_frames_refer_to_is_not_shown_at_its_slot_though_they_are_due_after_it():
+    play = np.array([150, 230, 270, 190, 350])
+    arrival = np.array([100, 180, 220, 200, 300])
+    assert shown_frames(arrival, play).tolist() == [0, 1, 2, 2, 4]
+    arrival[4] = NEVER
+    assert shown_frames(arrival, play).tolist() == [0, 1, 2, 2, 3]
+    arrival[3] = 190
+    assert shown_frames(arrival, play).tolist() == [0, 1, 2, 3, 3]
+
+
 def test_a_frame_that_arrives_at_its_slot_is_in_time_and_an_early_one_waits():
     play = np.array([100, 200, 300])
     assert shown_frames(np.array([100, 0, 301]), play).tolist() == [0, 1, 1]

@@ -99,8 +99,10 @@ def shown_frames(arrival_times: I64, play_times: I64) -> I64:
     slots = len(play_times)
     frames = np.arange(min(len(arrival_times), slots))
     arrivals = arrival_times[: len(frames)]
-    # Play times ascend, so each frame has a first slot at which it could be shown.
-    first = np.maximum(np.searchsorted(play_times, arrivals, side="left"), frames)
+    # A frame that comes in time is shown at its own slot, a late one at a later slot, once all up to that one are due.
+    # What B frames refer to is due before them, and shown after them.
+    later = np.searchsorted(np.maximum.accumulate(play_times), arrivals, side="left")
+    first = np.where(arrivals <= play_times[: len(frames)], frames, np.maximum(later, frames + 1))
     seen = (first < slots) & (arrivals != NEVER)
     newest = np.full(slots, -1, dtype=np.int64)
     np.maximum.at(newest, first[seen], frames[seen])
