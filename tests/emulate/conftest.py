@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -85,3 +86,18 @@ def marked_processes(owner: str = "") -> list[int]:
             if f"STEADYCAST_EMULATION={owner}".encode() in environment:
                 found.append(int(entry.name))
     return found
+
+
+@contextmanager
+def claimed(*, trusted: bool) -> Iterator[None]:
+    """What is asserted within is claimed of runs which all say of themselves that they are ``trusted``, or do not.
+
+    A claim that holds, holds: what a busy machine adds only leads out of the bounds. One that fails proves nothing
+    where a run had not the time it needed: `scripts/test.py` bounds how often that may be.
+    """
+    try:
+        yield
+    except AssertionError:
+        if trusted:
+            raise
+        pytest.skip("the machine stalled")
