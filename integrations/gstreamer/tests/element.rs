@@ -94,6 +94,23 @@ fn a_third_of_packets_lost_keeps_the_estimate_far_below_its_greatest() {
 }
 
 #[test]
+fn a_highest_value_below_the_least_one_wins_while_packets_go_on() {
+    let mut harness = harness(&[]);
+    for n in 0..20_u16 {
+        if n == 10 {
+            // Below the least value's default.
+            harness.element().unwrap().set_property("max-bitrate", 40_000_u32);
+        }
+        harness.push(packet(n, 200)).unwrap();
+        let _ = harness.pull().unwrap();
+        let sent = now();
+        harness.push_upstream_event(feedback(&[(n.into(), sent, Some(sent + 5_000_000), 188)]));
+    }
+    let estimate = harness.element().unwrap().property::<u32>("estimated-bitrate");
+    assert!((1..=40_000).contains(&estimate), "{estimate}");
+}
+
+#[test]
 fn nonsense_from_upstream_and_downstream_stops_nothing() {
     let mut harness = harness(&[]);
     harness.push(gst::Buffer::new()).unwrap();
