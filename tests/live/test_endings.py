@@ -21,6 +21,7 @@ from typing import Any
 
 import av
 import pytest
+from av.video.frame import PictureType
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.folder import Folder
 from steadycast.live import container, receive, session
@@ -402,6 +403,51 @@ def test_a_container_can_be_read_while_it_is_written(
     assert [n for n, packet in enumerate(packets) if packet.is_keyframe] == [0, 12, 20, 32]
     spans = {round(float((b.pts - a.pts) * b.time_base), 3) for a, b in itertools.pairwise(packets)}  # type: ignore[operator]
     assert spans == {0.08}
+
+
+@pytest.fixture(scope="module")
+def bidirectional() -> list[tuple[int, bytes]]:
+    """Forty frames of H.264 with B frames and when they are shown, in the order in which they are decoded."""
+    encoder = av.CodecContext.create("libx264", "w")
+    encoder.width, encoder.height, encoder.pix_fmt = 352, 288, "yuv420p"
+    encoder.time_base, encoder.framerate = Fraction(1, 25), Fraction(25)
+    encoder.max_b_frames = 3
+    encoder.options = {"b_strategy": "0"}
+    with av.open("testsrc2=size=352x288:rate=25", format="lavfi") as source:
+        pictures = list(itertools.islice(source.decode(video=0), 40))
+    pictures = [picture.reformat(format="yuv420p") for picture in pictures]
+    for picture in pictures:
+        picture.pict_type = PictureType.NONE  # raw pictures ask for I frames
+    units = [packet for picture in [*pictures, None] for packet in encoder.encode(picture)]
+    return [(3600 * packet.pts, bytes(packet)) for packet in units if packet.pts is not None]
+
+
+@pytest.mark.parametrize("ending", [".mkv", ".mp4", ".mov", ".ts"])
+@pytest.mark.parametrize("grows", [True, False])
+def test_frames_that_are_shown_in_another_order_than_they_come_keep_their_times(
+    ending: str, grows: bool, bidirectional: list[tuple[int, bytes]], tmp_path: Path
+) -> None:
+    shown = [ticks for ticks, _ in bidirectional]
+    assert shown[:5] == [0, 14400, 7200, 3600, 10800]
+    out = tmp_path / f"film{ending}"
+    name = str(receive.container_of(out, "h264"))
+    if grows:
+        growing = container.Growing(out, name, "h264", b"")
+        for ticks, unit in bidirectional:
+            growing.add(ticks, unit)
+        growing.close()
+    else:
+        raw = tmp_path / "film.h264"
+        raw.write_bytes(b"".join(unit for _, unit in bidirectional))
+        receive.contain(raw, out, name, "h264", shown)
+    with av.open(str(out)) as film:
+        packets = [packet for packet in film.demux(video=0) if packet.size]
+    times = [float(packet.pts * packet.time_base) for packet in packets if packet.pts is not None]
+    assert [round((time - times[0]) * 25) for time in times] == [ticks // 3600 for ticks in shown]
+    assert {round(b - a, 3) for a, b in itertools.pairwise(sorted(times))} == {0.04}
+    with av.open(str(out)) as film:
+        frames = [frame.pts for frame in film.decode(video=0)]
+    assert frames == sorted(packet.pts for packet in packets if packet.pts is not None)
 
 
 def test_a_stream_that_says_late_what_it_is_is_put_into_its_container_at_the_end(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import io
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +23,27 @@ _MOST = 64
 """Frames that are waited for until one says what the stream is."""
 
 
+class Times:
+    """When frames are shown and when they are decoded: they come in the order in which they are decoded.
+
+    Args:
+        codec: the codec context of their stream. It knows how many frames a decoder holds back to put them in order.
+
+    """
+
+    def __init__(self, codec: Any) -> None:
+        # Older versions of PyAV only say whether it holds any back. Too many do no harm.
+        depth = getattr(codec, "reorder_depth", 4 * codec.has_b_frames)
+        self._ahead = list(range(-depth, 0))
+        self._last = -1 - depth
+
+    def of(self, ticks: int) -> tuple[int, int]:
+        """Return both times of the next frame, which is shown at ``ticks``."""
+        # Of sorted times, each that many frames later. They never go back, and no frame is shown before it is decoded.
+        self._last = max(heapq.heappushpop(self._ahead, ticks), self._last + 1)
+        return max(ticks, self._last), self._last
+
+
 class Growing:
     """The container. Frames wait until the stream is known: its size stands in the first I frame.
 
@@ -38,7 +60,7 @@ class Growing:
         self.waiting: list[tuple[int, bytes]] = []
         self._file: Any = None
         self._stream: Any = None
-        self._last = -1
+        self._times: Any = None
         self._next_try = 1
 
     @property
@@ -82,6 +104,7 @@ class Growing:
                 options = {"flush_packets": "1", **_OPTIONS.get(self._container, {})}
                 file = av.open(str(self._place), "w", format=self._container, options=options)
                 self._stream = file.add_stream_from_template(found, opaque=True)
+                self._times = Times(found.codec_context)
         except (av.error.InvalidDataError, av.error.EOFError, ValueError, IndexError):
             return False
         self._stream.time_base = _CLOCK
@@ -89,11 +112,9 @@ class Growing:
         return True
 
     def _mux(self, ticks: int, data: bytes) -> None:
-        # Times never go back: a container takes frames in the order in which they are decoded.
-        self._last = max(ticks, self._last + 1)
         packet = av.Packet(data)
         packet.stream, packet.time_base = self._stream, _CLOCK
-        packet.pts = packet.dts = self._last
+        packet.pts, packet.dts = self._times.of(ticks)
         packet.is_keyframe = session.core().is_key_frame(self._codec, data)
         self._file.mux(packet)
 

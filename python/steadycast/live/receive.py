@@ -21,7 +21,7 @@ from steadycast.errors import MissingError, UnwrittenError, UserError, reason
 from steadycast.files import whole
 from steadycast.folder import Draft
 from steadycast.live import outlets, session, view
-from steadycast.live.container import Growing
+from steadycast.live.container import Growing, Times
 from steadycast.media import stream
 
 Json = dict[str, Any]
@@ -359,10 +359,12 @@ def contain(raw: Path, out: Path, container: str, codec: str, ticks: list[int]) 
             # A damaged frame may fall apart into two, or vanish: then the frames follow each other evenly.
             even = ticks[-1] // max(len(ticks) - 1, 1) if ticks else 3600
             exact = len(units) == len(ticks)
+            times = Times(video.codec_context)
             for number, packet in enumerate(units):
                 packet.stream = copied
                 packet.time_base = clock  # not the stream's, which the container changes with its header
-                packet.pts = packet.dts = ticks[number] if exact else number * even
+                shown = ticks[number] if exact else number * even
+                packet.pts, packet.dts = times.of(shown)
                 target.mux(packet)
     except (av.error.FFmpegError, ValueError, IndexError) as error:
         problem = f"the stream can't be put into this container ({reason(error)})"
