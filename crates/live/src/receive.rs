@@ -286,6 +286,7 @@ impl Session {
         }
         self.driver.tell(self.ix, WiredSink::leave);
         self.driver.run(clock.now() + LAST_WORDS, |_| true)?;
+        self.driver.tell(self.ix, |end, _, _| end.close());
         self.shared.show_now(self.status(clock.now()));
         Ok(())
     }
@@ -418,6 +419,8 @@ fn ecn([_, ect1, ect0, marked]: [u64; 4]) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::UdpSocket;
+    use std::time::Duration;
 
     #[test]
     fn a_session_bandwidth_that_no_session_has_is_refused_with_a_remedy() {
@@ -437,5 +440,41 @@ mod tests {
             assert_eq!(of(&format!(";session-bw={right}")).unwrap(), Rate::bps(right));
         }
         assert_eq!(of("").unwrap(), Rate::mbps(2));
+    }
+
+    #[test]
+    fn what_waits_for_a_lost_packet_when_the_session_ends_is_taken_and_counted() {
+        let out = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let text = format!(
+            "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=video {} RTP/AVP 96\r\n\
+             a=rtpmap:96 MP4V-ES/90000\r\na=rtcp-mux\r\n",
+            free.port()
+        );
+        let receiving = Receiving::start(ReceiveOptions {
+            description: Description::read(text.as_bytes()).unwrap(),
+            pair: PairOptions::default(),
+            key: None,
+            cname: "test".into(),
+            buffer: None,
+            latency: None,
+            give_up: None,
+            consume: None,
+        })
+        .unwrap();
+        receiving.shelf().want();
+        // An I frame in each packet; number 2 never comes.
+        for seq in [0, 1, 3, 4, 5] {
+            let packet = [0x80, 0xe0, 0, seq, 0, 0, 0x10 * seq, 0, 0, 0, 0, 1, 0, 0, 1, 0xb6, 0, seq];
+            out.send_to(&packet, free).unwrap();
+        }
+        let handle = receiving.handle();
+        let came = || handle.status(Duration::from_secs(1))["received"] == 5;
+        assert!((0..30).any(|_| came()));
+        handle.stop();
+        handle.finish().unwrap();
+        assert_eq!(receiving.shelf().take(Duration::ZERO).unwrap().len(), 5);
+        let frames = &handle.status(Duration::ZERO)["frames"];
+        assert_eq!((&frames["whole"], &frames["damaged"]), (&json!(4), &json!(1)), "in the last status");
     }
 }

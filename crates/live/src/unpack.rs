@@ -257,18 +257,22 @@ impl Unpacker {
             if !due && self.held.len() <= most && now.since(at.max(self.progress)) <= wait {
                 return;
             }
-            let Some((_, (at, header, payload))) = self.held.pop_first() else { return };
-            if let Some(next) = self.next.filter(|next| seq > *next) {
-                self.gap();
-                self.lost += seq - next;
-            }
-            if due {
-                self.progress = self.progress.max(at);
-            }
-            self.next = Some(seq + 1);
-            self.since_gap += 1;
-            self.packet(at, &header, &payload);
+            let Some((seq, packet)) = self.held.pop_first() else { return };
+            self.go_on(seq, packet);
         }
+    }
+
+    /// Takes the next packet that is held: those before it are lost.
+    fn go_on(&mut self, seq: u64, (at, header, payload): Held) {
+        if let Some(next) = self.next.filter(|next| seq > *next) {
+            self.gap();
+            self.lost += seq - next;
+        } else {
+            self.progress = self.progress.max(at);
+        }
+        self.next = Some(seq + 1);
+        self.since_gap += 1;
+        self.packet(at, &header, &payload);
     }
 
     fn gap(&mut self) {
@@ -410,6 +414,17 @@ impl Consumer for Unpacker {
             self.take(now, seq, header, payload);
         }
     }
+
+    fn end(&mut self) {
+        while let Some((seq, packet)) = self.held.pop_first() {
+            self.go_on(seq, packet);
+        }
+        // Its marker has not come.
+        if let Some(open) = &mut self.open {
+            open.damaged = true;
+            self.finish();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -493,6 +508,26 @@ mod tests {
         packet(&mut unpacker, 160, 5, 4, true);
         packet(&mut unpacker, 300, 6, 5, true);
         assert_eq!(counted(&shelf), (3, 1, 2));
+    }
+
+    #[test]
+    fn what_waits_for_a_lost_packet_is_taken_at_the_end() {
+        let (mut unpacker, shelf) = fresh();
+        for n in [0, 1, 3, 4, 5] {
+            packet(&mut unpacker, n * 10, n, n as u32, true);
+        }
+        unpacker.end();
+        let damaged: Vec<(i64, bool)> = taken(&shelf).into_iter().map(|f| (f.0 / 3_600, f.2)).collect();
+        assert_eq!(damaged, [(0, false), (1, false), (3, true), (4, false), (5, false)]);
+        assert_eq!(counted(&shelf), (4, 1, 1));
+    }
+
+    #[test]
+    fn a_frame_whose_marker_has_not_come_by_the_end_is_damaged() {
+        let (mut unpacker, shelf) = fresh();
+        packet(&mut unpacker, 0, 0, 0, false);
+        unpacker.end();
+        assert_eq!(taken(&shelf), [(0, vec![0, 0], true)]);
     }
 
     /// A frame of one packet every 10 ms, and what is put between.

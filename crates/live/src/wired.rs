@@ -47,6 +47,9 @@ pub trait Consumer: Send {
     fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
         self.take(now, seq, header, payload);
     }
+
+    /// Nothing more will come.
+    fn end(&mut self) {}
 }
 
 /// Nobody wants them.
@@ -539,6 +542,11 @@ impl WiredSink {
     pub fn leave(&mut self, now: Time, out: &mut Outbox) {
         self.with(out, |sink, o| sink.leave(now, o));
         self.ended = true;
+    }
+
+    /// Tells its consumer that nothing more will come.
+    pub fn close(&mut self) {
+        self.consumer.end();
     }
 
     fn with<T>(&mut self, out: &mut Outbox, what: impl FnOnce(&mut VideoSink, &mut Out<'_>) -> T) -> T {
