@@ -153,7 +153,7 @@ const HELD_PER_MS: u64 = 20;
 /// And never more than this.
 const MOST_HELD: u64 = 1 << 14;
 
-/// A packet, and when it came.
+/// A packet, and when it came. One without a payload fills a place in the sequence, and is part of no frame.
 type Held = (Time, RtpHeader, Vec<u8>);
 
 /// Puts packets into order, and their payloads together.
@@ -272,7 +272,9 @@ impl Unpacker {
         }
         self.next = Some(seq + 1);
         self.since_gap += 1;
-        self.packet(at, &header, &payload);
+        if !payload.is_empty() {
+            self.packet(at, &header, &payload);
+        }
     }
 
     fn gap(&mut self) {
@@ -396,9 +398,8 @@ impl Consumer for Unpacker {
     }
 
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
-        if header.payload_type != self.payload_type {
-            return;
-        }
+        // Parity may share the media's numbers (RFC 5109): it is not lost, and nothing is made of it.
+        let payload = if header.payload_type == self.payload_type { payload } else { &[] };
         let packet = (now, *header, payload.to_vec());
         if self.next.is_some_and(|next| seq < next) {
             self.take_late(seq, packet);
@@ -520,6 +521,30 @@ mod tests {
         let damaged: Vec<(i64, bool)> = taken(&shelf).into_iter().map(|f| (f.0 / 3_600, f.2)).collect();
         assert_eq!(damaged, [(0, false), (1, false), (3, true), (4, false), (5, false)]);
         assert_eq!(counted(&shelf), (4, 1, 1));
+    }
+
+    #[test]
+    fn packets_of_another_payload_type_or_without_payload_are_not_lost() {
+        for (payload_type, payload) in [(122, &[1, 2, 3][..]), (96, &[])] {
+            let (mut unpacker, shelf) = fresh();
+            for n in [0, 1] {
+                packet(&mut unpacker, n * 10, n, n as u32, true);
+            }
+            let header = RtpHeader {
+                payload_type,
+                marker: false,
+                seq: 2,
+                timestamp: 3_600u32.wrapping_sub(5_000),
+                ssrc: 1,
+                send_time: None,
+                payload_len: payload.len() as u16,
+            };
+            unpacker.take(Time::ZERO + Span::millis(20), 2, &header, payload);
+            for n in [3, 4] {
+                packet(&mut unpacker, n * 10, n, n as u32 - 1, true);
+            }
+            assert_eq!(counted(&shelf), (4, 0, 0), "payload type {payload_type}");
+        }
     }
 
     #[test]
