@@ -42,8 +42,8 @@ pub struct Description {
     pub payload_type: u8,
     /// Payload format; `None` for one that this program does not take apart.
     pub format: Option<PayloadFormat>,
-    /// What a decoder must be told before the first frame: the configuration of MPEG-4, or the parameter sets of H.264, each
-    /// behind a start code.
+    /// What a decoder must be told before the first frame: the configuration of MPEG-4, or the parameter sets of H.264 and
+    /// H.265, each behind a start code.
     pub config: Vec<u8>,
     /// Upper limit of the rate.
     pub bandwidth: Option<Rate>,
@@ -295,14 +295,9 @@ impl Description {
         let fmtp = of_type("fmtp").unwrap_or_default();
         let config = match format {
             Some(PayloadFormat::Mpeg4) => parameter(&fmtp, "config").and_then(|text| unhex(&text)).unwrap_or_default(),
-            Some(PayloadFormat::H264) => {
-                let sets = parameter(&fmtp, "sprop-parameter-sets").unwrap_or_default();
-                sets.split(',')
-                    .filter_map(unbase64)
-                    .filter(|s| !s.is_empty())
-                    .flat_map(|s| [vec![0, 0, 0, 1], s].concat())
-                    .collect()
-            }
+            Some(PayloadFormat::H264) => described(&fmtp, &["sprop-parameter-sets"]),
+            // RFC 7798, section 7.1.
+            Some(PayloadFormat::H265) => described(&fmtp, &["sprop-vps", "sprop-sps", "sprop-pps"]),
             _ => Vec::new(),
         };
         let ours = media.get_first_attribute_value(OURS).flatten().unwrap_or_default();
@@ -388,6 +383,18 @@ fn parameter(line: &str, key: &str) -> Option<String> {
     let pair =
         |p: &str| p.trim().split_once('=').filter(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, v)| v.to_owned());
     line.split(';').find_map(pair)
+}
+
+/// The NAL units in these parameters of a line, with start codes.
+fn described(line: &str, keys: &[&str]) -> Vec<u8> {
+    let values: Vec<String> = keys.iter().filter_map(|key| parameter(line, key)).collect();
+    values
+        .iter()
+        .flat_map(|sets| sets.split(','))
+        .filter_map(unbase64)
+        .filter(|set| !set.is_empty())
+        .flat_map(|set| [vec![0, 0, 0, 1], set].concat())
+        .collect()
 }
 
 /// How single packets are to be reported: by RFC 8888 where both ways are offered, since it tells of ECN, too.
@@ -672,6 +679,14 @@ mod tests {
         let read = Description::read(text.as_bytes()).unwrap();
         assert_eq!((read.format, read.config), (Some(PayloadFormat::Mpeg4), vec![0, 0, 1, 0xb0, 1]));
         assert_eq!(read.address, "127.0.0.1:5004".parse().unwrap());
+    }
+
+    #[test]
+    fn parameter_sets_of_h265_are_read_in_the_order_in_which_a_decoder_needs_them() {
+        let text = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=video 5004 RTP/AVP 96\r\n\
+                    a=rtpmap:96 H265/90000\r\na=fmtp:96 sprop-pps=RAE=; sprop-vps=QAE=; sprop-sps=QgE=\r\n";
+        let read = Description::read(text.as_bytes()).unwrap();
+        assert_eq!(read.config, [0, 0, 0, 1, 0x40, 1, 0, 0, 0, 1, 0x42, 1, 0, 0, 0, 1, 0x44, 1]);
     }
 
     #[test]
