@@ -1,8 +1,8 @@
 //! What a scenario may ask that this world can't give.
 
 use std::collections::BTreeMap;
-use steadycast_scenario::{self as sc, FlowKind, Loaded, NodeIx, Problem};
-use steadycast_tcp::{Hystart, LINUX_WINDOW};
+use steadycast_scenario::{self as sc, FlowKind, Loaded, Problem};
+use steadycast_tcp::{Config, Hystart, LINUX_WINDOW};
 use steadycast_units::{Bytes, Span};
 
 /// The smallest plain packet: IP and UDP headers, and what tells its number and time.
@@ -15,13 +15,12 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
     let mut all = Vec::new();
     let mut refuse = |flow: &sc::Flow, key: &str, what: String, remedy: &str| {
         let path = format!("flow.{}.{key}", flow.name);
-        // What no line says comes from the preset, and that from the flow's kind.
-        let preset = format!("flow.{}.preset", flow.name);
-        let kind = format!("flow.{}.kind", flow.name);
-        let at = [path.clone(), preset, kind].into_iter().find(|p| places.contains_key(p)).unwrap_or(path);
+        // What no line says comes from the preset or the congestion control, and those from the flow's kind.
+        let others = ["preset", "congestion", "kind"].map(|other| format!("flow.{}.{other}", flow.name));
+        let at = [path.clone()].into_iter().chain(others).find(|p| places.contains_key(p)).unwrap_or(path);
         all.push(loaded.problem(&at, &what, remedy));
     };
-    let mut hosts: BTreeMap<NodeIx, (bool, bool, &str)> = BTreeMap::new();
+    let mut hosts = BTreeMap::new();
     for flow in &scenario.flows {
         if flow.to.contains(&flow.from) {
             refuse(flow, "to", "a host that sends to itself uses no link here".into(), "take two hosts");
@@ -31,13 +30,13 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
                 for (key, what) in kernel_tcp(spec) {
                     refuse(flow, key, what, "take preset = \"linux\" and leave the key away, or give --approximate");
                 }
+                let Config { sack, timestamps, ecn, .. } = spec.config;
+                let wanted = [("sack", "SACK", sack), ("timestamps", "timestamps", timestamps), ("ecn", "ECN", ecn)];
                 for host in flow.to.iter().chain([&flow.from]) {
-                    let (sack, stamps, other) =
-                        *hosts.entry(*host).or_insert((spec.config.sack, spec.config.timestamps, &flow.name));
-                    if (sack, stamps) != (spec.config.sack, spec.config.timestamps) {
-                        let what =
-                            format!("a host has SACK and timestamps for all its TCP or for none; flow.{other} differs");
-                        refuse(flow, "sack", what, "give the flows hosts of their own, or the same keys");
+                    let (first, other) = *hosts.entry(*host).or_insert((wanted, &flow.name));
+                    for (key, name, _) in wanted.into_iter().filter(|one| !first.contains(one)) {
+                        let what = format!("a host has {name} for all its TCP or for none; flow.{other} differs");
+                        refuse(flow, key, what, "give the flows hosts of their own, or the same keys");
                     }
                 }
             }
@@ -168,5 +167,23 @@ mod tests {
         let all = refusals(&loaded);
         assert!(all.iter().all(|p| p.key == "flow.y.sack" && p.line == Some(16)), "{all:?}");
         assert_eq!(all.len(), 2, "one for each host");
+    }
+
+    #[test]
+    fn a_flow_without_ecn_beside_one_with_it_on_a_host_is_told_so() {
+        let refused = |x: &str, y: &str| -> Vec<_> {
+            let text = format!(
+                "duration = '1s'\nnodes = ['a', 'b', 'c']\n[[link]]\nbetween = ['a', 'b']\n[[link]]\nbetween = ['a', 'c']\n\
+                 [[flow]]\nname = 'x'\nkind = 'tcp'\nfrom = 'a'\nto = ['b']\n{x}\n\
+                 [[flow]]\nname = 'y'\nkind = 'tcp'\nfrom = 'a'\nto = ['c']\n{y}\n"
+            );
+            let loaded = Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
+            refusals(&loaded).into_iter().map(|p| (p.key.clone(), p.to_string().contains("ECN for all"))).collect()
+        };
+        let at = |key: &str| vec![(key.to_owned(), true)];
+        assert_eq!(refused("congestion = 'reno'", "congestion = 'reno'\necn = true"), at("flow.y.ecn"));
+        assert_eq!(refused("congestion = 'reno'", "congestion = 'dctcp'"), at("flow.y.congestion"));
+        assert_eq!(refused("congestion = 'prague'", ""), at("flow.y.kind"));
+        assert_eq!(refused("ecn = true", "congestion = 'dctcp'"), []);
     }
 }
