@@ -1,6 +1,7 @@
 //! IPv4 (RFC 791), UDP (RFC 768) and TCP (RFC 9293) headers with their checksums.
 
 use std::net::Ipv4Addr;
+use steadycast_units::Ecn;
 
 const IP: usize = 20;
 const UDP: usize = 8;
@@ -103,6 +104,20 @@ pub fn tcp(meta: &Meta, header: &TcpHeader, size: usize, out: &mut Vec<u8>) {
     out[IP + 16..IP + 18].copy_from_slice(&sum.to_be_bytes());
 }
 
+/// Writes an ECN field into a datagram's header, and sets its checksum right.
+pub fn mark(bytes: &mut [u8], ecn: Ecn) {
+    let Some(tos) = bytes.get(1).copied() else { return };
+    if Ecn::from_bits(tos) == ecn || bytes.len() < IP {
+        return;
+    }
+    let old = u16::from_be_bytes([bytes[0], tos]);
+    bytes[1] = tos & !3 | ecn.bits();
+    let new = u16::from_be_bytes([bytes[0], bytes[1]]);
+    // RFC 1624, eq. 3: HC' = ~(~HC + ~m + m').
+    let checksum = fold(u32::from(!u16::from_be_bytes([bytes[10], bytes[11]])) + u32::from(!old) + u32::from(new));
+    bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
 fn options(header: &TcpHeader, room: usize, out: &mut Vec<u8>) {
     const NOP: u8 = 1;
     let end = out.len() + room;
@@ -185,6 +200,25 @@ mod tests {
             tcp(&meta(), &header, 52 + usize::from(length), &mut out);
             assert_eq!((fold(add(0, &out[..20])), transport_sum(&out)), (0, 0), "{length}");
             assert_eq!(out.len(), 52 + usize::from(length));
+        }
+    }
+
+    #[test]
+    fn a_mark_leaves_the_checksum_right_whatever_the_header_says() {
+        for tos in [0u8, 1, 2, 0xb8, 0xba, 0xff] {
+            for id in [0u8, 0x7f, 0xff] {
+                for ecn in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce] {
+                    let mut bytes = Vec::new();
+                    udp(&meta(), &[7; 3], &mut bytes);
+                    (bytes[1], bytes[4]) = (tos, id);
+                    bytes[10..12].fill(0);
+                    let sum = fold(add(0, &bytes[..IP]));
+                    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+                    mark(&mut bytes, ecn);
+                    assert_eq!(bytes[1], tos & 0xfc | ecn.bits());
+                    assert_eq!(fold(add(0, &bytes[..IP])), 0, "tos {tos} id {id} {ecn:?}");
+                }
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the relay reads in an IPv4 datagram, and the one thing that it writes.
+//! What the relay reads in an IPv4 datagram.
 
 use std::net::Ipv4Addr;
 use steadycast_link::Ecn;
@@ -75,22 +75,6 @@ pub(crate) struct Segment {
     pub(crate) payload: u32,
 }
 
-/// Writes an ECN field into a datagram's header, and sets its checksum right.
-pub(crate) fn mark(bytes: &mut [u8], ecn: Ecn) {
-    let Some(tos) = bytes.get(1).copied() else { return };
-    if Ecn::from_bits(tos) == ecn || bytes.len() < 20 {
-        return;
-    }
-    let old = u16::from_be_bytes([bytes[0], tos]);
-    bytes[1] = tos & !3 | ecn.bits();
-    let new = u16::from_be_bytes([bytes[0], bytes[1]]);
-    // RFC 1624, eq. 3: HC' = ~(~HC + ~m + m').
-    let sum = u32::from(!u16::from_be_bytes([bytes[10], bytes[11]])) + u32::from(!old) + u32::from(new);
-    let folded = (sum & 0xffff) + (sum >> 16);
-    let checksum = !(((folded & 0xffff) + (folded >> 16)) as u16);
-    bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,20 +93,6 @@ mod tests {
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
         bytes.extend(rest);
         bytes
-    }
-
-    #[test]
-    fn a_mark_leaves_the_checksum_right_whatever_the_header_says() {
-        for tos in [0u8, 1, 2, 0xb8, 0xba, 0xff] {
-            for id in [0u8, 0x7f, 0xff] {
-                for ecn in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce] {
-                    let mut bytes = datagram(tos, 17, &[id; 3]);
-                    mark(&mut bytes, ecn);
-                    assert_eq!(bytes[1], tos & 0xfc | ecn.bits());
-                    assert_eq!(checksum(&bytes[..20]), 0, "tos {tos} {ecn:?}");
-                }
-            }
-        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Between the hosts: reads what their kernels send, has the network carry it, and writes it where it arrives.
 
-use crate::datagram::{Datagram, mark};
+use crate::datagram::Datagram;
 use crate::kernel;
 use crate::membership;
 use crate::udp::Graft;
@@ -12,6 +12,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
+use steadycast_capture::mark;
 use steadycast_link::Ecn;
 use steadycast_live::Clock;
 use steadycast_network::{DatagramArrival, Datagrams, Target, group_address};

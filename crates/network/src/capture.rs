@@ -4,7 +4,7 @@ use crate::net::Capture;
 use crate::packet::{Packet, To};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
-use steadycast_capture::{Address, CaptureFile, Flags, Meta, TcpHeader, tcp, udp};
+use steadycast_capture::{Address, CaptureFile, Flags, Meta, TcpHeader, mark, tcp, udp};
 use steadycast_ends::Body;
 use steadycast_link::{Drop, Ecn, Fate};
 use steadycast_scenario::{DirIx, LinkIx, NodeIx, Scenario};
@@ -94,6 +94,8 @@ impl Taps {
     fn datagram(&mut self, packet: &Packet, ecn: Ecn) {
         if let Body::Raw(bytes) = &packet.body {
             self.datagram.clone_from(bytes);
+            // A link on the way may have marked or cleared it since it was offered.
+            mark(&mut self.datagram, ecn);
             return;
         }
         let sender = self.who[packet.head.from.0 as usize];
@@ -165,8 +167,10 @@ impl Capture for Taps {
         let tap = &mut self.files[n];
         let interface = u32::from(tap.links[1] == link);
         let comment = match fate {
-            Fate::Arrives { ecn: after, .. } if after != ecn => Some("marked here: congestion experienced"),
-            Fate::Arrives { .. } | Fate::Held(_) => None,
+            Fate::Arrives { ecn: after, .. } if after == ecn => None,
+            Fate::Arrives { ecn: Ecn::NotEct, .. } => Some("cleared here: not ECN-capable any more"),
+            Fate::Arrives { .. } => Some("marked here: congestion experienced"),
+            Fate::Held(_) => None,
             Fate::Dropped(Drop::Full) => Some("dropped: the queue was full"),
             Fate::Dropped(Drop::Early) => Some("dropped: by the queue's discipline, before it was full"),
             Fate::Dropped(Drop::Stale) => Some("dropped: CoDel, after too long a wait"),

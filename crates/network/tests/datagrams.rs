@@ -1,7 +1,11 @@
 //! Datagrams of hosts that are not ours, carried by the links of a scenario.
 
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+use steadycast_capture::{Address, Meta, udp};
 use steadycast_link::Ecn;
 use steadycast_network::{Datagrams, Target};
 use steadycast_scenario::Scenario;
@@ -58,4 +62,56 @@ fn datagrams_of_other_hosts_are_told_apart_by_their_ports() {
     assert!(wait < Span::micros(12_500) && wait > Span::micros(10_200), "{wait}");
     let (_, wait) = slowest("codel");
     assert!(wait > Span::millis(40), "{wait}");
+}
+
+/// A file that is looked at later.
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Seen {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_capture_shows_what_the_links_before_it_have_made_of_a_datagrams_ecn_field() {
+    // The first link marks whatever waits, the second clears everything.
+    let text = "duration = '1s'\nnodes = ['a', 'b', 'c', 'd']\n\
+                [[link]]\nname = 'first'\nbetween = ['a', 'b']\nrate = '8Mbps'\nqueue = { kind = 'codel', ce_threshold = '0ms' }\n\
+                [[link]]\nname = 'second'\nbetween = ['b', 'c']\nbleach = true\n\
+                [[link]]\nname = 'third'\nbetween = ['c', 'd']\n\
+                [[flow]]\nname = 'any'\nkind = 'cbr'\nrate = '1Mbps'\nfrom = 'a'\nto = ['d']\n\
+                [record]\npcap = ['second', 'third']\n";
+    let scenario = Scenario::parse(text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}")).scenario;
+    let (a, d) = (scenario.links[0].a, scenario.links[2].b);
+    let mut network = Datagrams::new(&scenario, &[a, d]).unwrap_or_else(|e| panic!("{e}"));
+    let mut files = BTreeMap::<String, Seen>::new();
+    let open = |link: &str| Ok(Box::new(files.entry(link.to_owned()).or_default().clone()) as Box<dyn Write + Send>);
+    network.capture(&scenario, open).unwrap_or_else(|e| panic!("{e:?}"));
+    let end = |host| Address { host: Ipv4Addr::new(10, 0, 0, host), port: 5004 };
+    let mut sent = Vec::new();
+    udp(&Meta { from: end(1), to: end(2), ecn: Ecn::Ect1.bits() }, &[0; 972], &mut sent);
+    for _ in 0..2 {
+        assert!(network.offer(Time::ZERO, a, Target::Host(d), Ecn::Ect1, sent.clone()));
+    }
+    network.advance(Time::ZERO + Span::secs(1), |_| {});
+    network.end_capture().unwrap_or_else(|e| panic!("{e:?}"));
+    let fields = |link: &str| -> Vec<Ecn> {
+        let file = files[link].0.lock().unwrap();
+        let headers = file.windows(20).filter(|w| w[0] == 0x45 && w[2..10] == sent[2..10] && w[12..] == sent[12..20]);
+        headers
+            .map(|header| {
+                let words = header.chunks(2).map(|c| u32::from(u16::from_be_bytes([c[0], c[1]])));
+                assert_eq!(words.sum::<u32>() % 0xffff, 0, "the checksum is right");
+                Ecn::from_bits(header[1])
+            })
+            .collect()
+    };
+    assert_eq!(fields("second"), [Ecn::Ect1, Ecn::Ce]);
+    assert_eq!(fields("third"), [Ecn::NotEct, Ecn::NotEct]);
 }
