@@ -1,5 +1,6 @@
 //! Who has joined which group, as the hosts' kernels say by IGMP (RFC 3376, RFC 2236).
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 const REPORT_V1: u8 = 0x12;
@@ -7,26 +8,77 @@ const REPORT_V2: u8 = 0x16;
 const LEAVE: u8 = 0x17;
 const REPORT_V3: u8 = 0x22;
 
-/// Calls `change` for each group that a message joins (`true`) or leaves. What is cut or unknown says nothing.
-pub(crate) fn changes(igmp: &[u8], mut change: impl FnMut(Ipv4Addr, bool)) {
+/// An address, as it stands in a message.
+type Source = [u8; 4];
+
+/// What a host says of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change<'a> {
+    /// It takes it from everybody, or from everybody but some: which is not told apart.
+    All,
+    /// It takes it from these alone. Without any it leaves.
+    Only(&'a [Source]),
+    /// It takes it from these as well.
+    More(&'a [Source]),
+    /// It does not take it from these any more.
+    Fewer(&'a [Source]),
+}
+
+/// From whom a host takes a group.
+#[derive(Debug)]
+pub(crate) enum Sources {
+    /// From everybody, or from everybody but some.
+    All,
+    /// From these alone. Without any it is not in the group.
+    Only(BTreeSet<Source>),
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self::Only(BTreeSet::new())
+    }
+}
+
+impl Sources {
+    pub(crate) fn hear(&mut self, change: Change<'_>) {
+        match (&mut *self, change) {
+            (_, Change::All) => *self = Self::All,
+            (_, Change::Only(these)) => *self = Self::Only(these.iter().copied().collect()),
+            (Self::Only(sources), Change::More(these)) => sources.extend(these),
+            (Self::Only(sources), Change::Fewer(these)) => sources.retain(|one| !these.contains(one)),
+            // It changes the few from whom it does not take it.
+            (Self::All, Change::More(_) | Change::Fewer(_)) => {}
+        }
+    }
+
+    /// Whether it is in the group.
+    pub(crate) fn is_any(&self) -> bool {
+        !matches!(self, Self::Only(sources) if sources.is_empty())
+    }
+}
+
+/// Calls `change` for each group of which a message says something. What is cut or unknown says nothing.
+pub(crate) fn changes(igmp: &[u8], mut change: impl FnMut(Ipv4Addr, Change<'_>)) {
     let group = |at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(igmp.get(at..at + 4)?).ok()?));
     match igmp.first() {
-        Some(&(REPORT_V1 | REPORT_V2)) => group(4).into_iter().for_each(|g| change(g, true)),
-        Some(&LEAVE) => group(4).into_iter().for_each(|g| change(g, false)),
+        Some(&(REPORT_V1 | REPORT_V2)) => group(4).into_iter().for_each(|g| change(g, Change::All)),
+        Some(&LEAVE) => group(4).into_iter().for_each(|g| change(g, Change::Only(&[]))),
         Some(&REPORT_V3) => {
             let count = igmp.get(6..8).map_or(0, |n| u16::from_be_bytes([n[0], n[1]]));
             let mut at = 8;
             for _ in 0..count {
                 let (Some(head), Some(group)) = (igmp.get(at..at + 4), group(at + 4)) else { return };
-                let sources = u16::from_be_bytes([head[2], head[3]]);
-                match (head[0], sources) {
-                    // Is, or becomes, everybody but some; or some. Which sources is not told apart.
-                    (2 | 4, _) | (1 | 3 | 5, 1..) => change(group, true),
-                    (1 | 3, 0) => change(group, false),
-                    // Some sources less: whether any is left is said by a later report.
+                let end = at + 8 + 4 * usize::from(u16::from_be_bytes([head[2], head[3]]));
+                let Some((sources, _)) = igmp.get(at + 8..end).map(<[u8]>::as_chunks) else { return };
+                match head[0] {
+                    2 | 4 => change(group, Change::All),
+                    1 | 3 => change(group, Change::Only(sources)),
+                    5 => change(group, Change::More(sources)),
+                    // So Linux leaves a group of which it took some sources, too (RFC 3376, 5.1).
+                    6 => change(group, Change::Fewer(sources)),
                     _ => {}
                 }
-                at += 8 + 4 * usize::from(sources) + 4 * usize::from(head[1]);
+                at = end + 4 * usize::from(head[1]);
             }
         }
         _ => {}
@@ -37,37 +89,88 @@ pub(crate) fn changes(igmp: &[u8], mut change: impl FnMut(Ipv4Addr, bool)) {
 mod tests {
     use super::*;
 
-    fn told(igmp: &[u8]) -> Vec<(Ipv4Addr, bool)> {
-        let mut all = Vec::new();
-        changes(igmp, |group, join| all.push((group, join)));
-        all
+    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 0, 0, 1);
+    const OTHER: Ipv4Addr = Ipv4Addr::new(239, 0, 0, 2);
+    const A: Source = [10, 0, 0, 1];
+    const B: Source = [10, 0, 0, 2];
+
+    /// How a message is told: calls with a group and what it says.
+    fn told(igmp: &[u8], expected: &[(Ipv4Addr, Change<'_>)]) {
+        let mut at = 0;
+        changes(igmp, |group, change| {
+            assert_eq!(Some(&(group, change)), expected.get(at), "of {igmp:?}");
+            at += 1;
+        });
+        assert_eq!(at, expected.len(), "{igmp:?}");
+    }
+
+    /// A report of two records: of this type with these sources, and that everybody's is taken of the other group.
+    fn report(kind: u8, sources: &[Source]) -> Vec<u8> {
+        let mut bytes = vec![0x22, 0, 0, 0, 0, 0, 0, 2];
+        bytes.extend([kind, 0, 0, sources.len() as u8, 239, 0, 0, 1]);
+        bytes.extend(sources.as_flattened());
+        bytes.extend([4, 0, 0, 0, 239, 0, 0, 2]);
+        bytes
     }
 
     #[test]
-    fn reports_of_all_versions_join_and_leave() {
-        let group = Ipv4Addr::new(239, 0, 0, 1);
-        assert_eq!(told(&[0x16, 0, 0, 0, 239, 0, 0, 1]), [(group, true)]);
-        assert_eq!(told(&[0x17, 0, 0, 0, 239, 0, 0, 1]), [(group, false)]);
-        let v3 = |kind, sources: &[u8]| {
-            let mut bytes = vec![0x22, 0, 0, 0, 0, 0, 0, 2];
-            bytes.extend([kind, 0, 0, sources.len() as u8 / 4, 239, 0, 0, 1]);
-            bytes.extend(sources);
-            bytes.extend([4, 0, 0, 0, 239, 0, 0, 2]);
-            told(&bytes)
+    fn reports_of_all_versions_say_what_is_taken_from_whom() {
+        told(&[0x16, 0, 0, 0, 239, 0, 0, 1], &[(GROUP, Change::All)]);
+        told(&[0x17, 0, 0, 0, 239, 0, 0, 1], &[(GROUP, Change::Only(&[]))]);
+        let other = (OTHER, Change::All);
+        for (kind, change) in [
+            (1, Change::Only(&[A, B])),
+            (2, Change::All),
+            (3, Change::Only(&[A, B])),
+            (4, Change::All),
+            (5, Change::More(&[A, B])),
+            (6, Change::Fewer(&[A, B])),
+        ] {
+            told(&report(kind, &[A, B]), &[(GROUP, change), other]);
+        }
+        told(&report(3, &[]), &[(GROUP, Change::Only(&[])), other]);
+        told(&report(7, &[A]), &[other]);
+    }
+
+    /// Whether a host is in the group after each of these records.
+    fn is_in(records: &[(u8, &[Source])]) -> Vec<bool> {
+        let mut sources = Sources::default();
+        let mut hear = |&(kind, these): &(u8, &[Source])| {
+            changes(&report(kind, these), |group, change| {
+                if group == GROUP {
+                    sources.hear(change);
+                }
+            });
+            sources.is_any()
         };
-        let other = (Ipv4Addr::new(239, 0, 0, 2), true);
-        assert_eq!(v3(4, &[]), [(group, true), other]);
-        assert_eq!(v3(3, &[]), [(group, false), other]);
-        assert_eq!(v3(5, &[10, 0, 0, 1]), [(group, true), other]);
-        assert_eq!(v3(6, &[10, 0, 0, 1]), [other]);
+        records.iter().map(&mut hear).collect()
+    }
+
+    #[test]
+    fn a_source_specific_group_is_left_with_its_last_source() {
+        // Kernels say it twice.
+        assert_eq!(is_in(&[(5, &[A]), (5, &[B]), (5, &[B]), (6, &[A]), (6, &[A])]), [true; 5]);
+        assert_eq!(
+            is_in(&[(5, &[A, B]), (6, &[A]), (6, &[B]), (6, &[B]), (5, &[A])]),
+            [true, true, false, false, true]
+        );
+        assert_eq!(is_in(&[(3, &[A, B]), (3, &[B]), (6, &[B])]), [true, true, false]);
+        assert_eq!(is_in(&[(6, &[A]), (5, &[])]), [false; 2]);
+    }
+
+    #[test]
+    fn sources_more_or_less_change_nothing_where_it_is_taken_from_everybody() {
+        assert_eq!(is_in(&[(5, &[A]), (4, &[]), (6, &[A]), (5, &[A]), (6, &[A])]), [true; 5]);
+        assert_eq!(is_in(&[(4, &[]), (3, &[A]), (6, &[A])]), [true, true, false]);
+        assert_eq!(is_in(&[(4, &[]), (3, &[])]), [true, false]);
     }
 
     #[test]
     fn a_cut_report_says_what_is_whole_in_it() {
-        let whole = [0x22, 0, 0, 0, 0, 0, 0, 2, 4, 0, 0, 0, 239, 0, 0, 1, 4, 0, 0, 0, 239, 0, 0, 2];
-        for len in 0..whole.len() {
-            assert_eq!(told(&whole[..len]).len(), usize::from(len >= 16), "{len} bytes");
+        let whole = report(5, &[A, B]);
+        let all = [(GROUP, Change::More(&[A, B])), (OTHER, Change::All)];
+        for len in 0..=whole.len() {
+            told(&whole[..len], &all[..usize::from(len >= 24) + usize::from(len >= 32)]);
         }
-        assert_eq!(told(&whole).len(), 2);
     }
 }

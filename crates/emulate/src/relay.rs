@@ -2,7 +2,7 @@
 
 use crate::datagram::Datagram;
 use crate::kernel;
-use crate::membership;
+use crate::membership::{self, Change, Sources};
 use crate::udp::Graft;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, write};
@@ -128,7 +128,7 @@ struct Groups {
     own: BTreeMap<Ipv4Addr, u32>,
     /// Those of programs, each with its source.
     others: BTreeMap<(Ipv4Addr, NodeIx), u32>,
-    joined: BTreeSet<(Ipv4Addr, NodeIx)>,
+    joined: BTreeMap<(Ipv4Addr, NodeIx), Sources>,
     /// Whose membership is the scenario's business: their kernels are not asked.
     planned: BTreeSet<(Ipv4Addr, NodeIx)>,
 }
@@ -152,7 +152,11 @@ impl<W: Watch> Relay<W> {
             groups: Groups {
                 own,
                 others: BTreeMap::new(),
-                joined: members.iter().filter(|member| member.joined).map(names).collect(),
+                joined: members
+                    .iter()
+                    .filter(|member| member.joined)
+                    .map(|member| (names(member), Sources::All))
+                    .collect(),
                 planned: members.iter().map(names).collect(),
             },
             network,
@@ -195,7 +199,8 @@ impl<W: Watch> Relay<W> {
                 return Ok((self.network, self.watch, self.told));
             }
             while let Ok(Graft { group, host, join }) = self.inbox.grafts.try_recv() {
-                self.groups.change(&mut self.network, now, group_address(group), host, join);
+                let change = if join { Change::All } else { Change::Only(&[]) };
+                self.groups.change(&mut self.network, now, group_address(group), host, change);
             }
             self.wait(if next <= end { next } else { Time::NEVER }, &mut ready)?;
             for n in ready.drain(..) {
@@ -264,11 +269,11 @@ impl<W: Watch> Relay<W> {
         self.release(now);
         let (from, to) = (self.gates[n].node, datagram.to());
         if let Some(igmp) = datagram.igmp() {
-            membership::changes(igmp, |group, join| {
+            membership::changes(igmp, |group, change| {
                 if self.groups.planned.contains(&(group, from)) {
                     return;
                 }
-                self.groups.change(&mut self.network, now, group, from, join);
+                self.groups.change(&mut self.network, now, group, from, change);
             });
             return;
         }
@@ -316,14 +321,20 @@ impl<W: Watch> Relay<W> {
 }
 
 impl Groups {
-    fn change(&mut self, network: &mut Datagrams, now: Time, group: Ipv4Addr, host: NodeIx, join: bool) {
+    fn change(&mut self, network: &mut Datagrams, now: Time, group: Ipv4Addr, host: NodeIx, change: Change<'_>) {
         // 224.0.0.x is not forwarded (RFC 5771).
         if group.octets()[..3] == [224, 0, 0] {
             return;
         }
-        // Kernels say it twice.
-        let new = if join { self.joined.insert((group, host)) } else { self.joined.remove(&(group, host)) };
-        if !new {
+        let sources = self.joined.entry((group, host)).or_default();
+        let before = sources.is_any();
+        sources.hear(change);
+        let join = sources.is_any();
+        if !join {
+            self.joined.remove(&(group, host));
+        }
+        // Kernels say it twice, and of each source.
+        if join == before {
             return;
         }
         if let Some(own) = self.own.get(&group) {
@@ -355,7 +366,7 @@ impl Groups {
         let new = network.add_group(from)?;
         self.others.insert((group, from), new);
         gates.iter().for_each(|gate| network.add_member(new, gate.node));
-        for (_, host) in self.joined.range((group, NodeIx(0))..=(group, NodeIx(u32::MAX))) {
+        for ((_, host), _) in self.joined.range((group, NodeIx(0))..=(group, NodeIx(u32::MAX))) {
             network.turn(now, new, *host, true);
         }
         Some(new)

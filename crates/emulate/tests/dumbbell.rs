@@ -1,10 +1,14 @@
 //! Real kernels across a scenario's network. All of it needs the right to make network namespaces.
 
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 use std::path::Path;
-use steadycast_emulate::{Emulation, Options};
+use std::sync::Arc;
+use std::thread;
+use steadycast_emulate::{Emulation, Options, group_address, host_address};
 use steadycast_ends::Inputs;
 use steadycast_scenario::Scenario;
+use steadycast_units::{Span, Time};
 
 /// Runs a scenario.
 fn run(text: &str) -> Value {
@@ -118,6 +122,58 @@ leave = 'video.r4'
     let feedback = number(&summary, "/flows/0/feedback_packets");
     // As in the simulation: 346.
     assert!((320.0..370.0).contains(&feedback), "{feedback} reports");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_program_gets_a_group_from_its_first_source_to_its_last() {
+    let text = "
+duration = '4s'
+nodes = ['s', 'hub', 'member', 'program']
+[[link]]
+between = ['s', 'hub']
+[[link]]
+name = 'member'
+between = ['hub', 'member']
+[[link]]
+name = 'program'
+between = ['hub', 'program']
+[[flow]]
+name = 'any'
+kind = 'cbr'
+rate = '400kbps'
+packet = '1000B'
+cast = 'multicast'
+from = 's'
+to = ['member']
+";
+    let loaded = Scenario::parse(text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
+    let options = Options { hosts: vec!["program".into()], ..Options::default() };
+    let mut emulation =
+        Emulation::build(&loaded.scenario, &mut Inputs::default(), options).unwrap_or_else(|e| panic!("{e}"));
+    let named = |name: &str| emulation.hosts().iter().find(|host| host.name == name).unwrap();
+    let [own, sender, other] = ["program", "s", "member"].map(|name| host_address(named(name).node));
+    let namespace = Arc::clone(&named("program").namespace);
+    let open = || {
+        namespace.enter().unwrap();
+        Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap()
+    };
+    let socket = thread::scope(|scope| scope.spawn(open).join().unwrap());
+    let group = group_address(0);
+    let mut steps =
+        [(1000, true, sender), (1000, true, other), (1500, false, other), (2500, false, sender)].into_iter().peekable();
+    let complete = emulation.run(|now| {
+        while let Some((_, join, source)) = steps.next_if(|(at, ..)| now >= Time::ZERO + Span::millis(*at)) {
+            let turn = if join { Socket::join_ssm_v4 } else { Socket::leave_ssm_v4 };
+            turn(&socket, &source, &group, &own).unwrap();
+        }
+        true
+    });
+    let summary = emulation.summary(complete.unwrap_or_else(|e| panic!("{e}")));
+    assert_eq!(summary.pointer("/links/2/name").and_then(Value::as_str), Some("program"));
+    // 50 per second, for 1.5 s. To the end there would be 150, and until it left the other source 25.
+    let packets = number(&summary, "/links/2/packets");
+    assert!((65.0..90.0).contains(&packets), "{packets}");
 }
 
 #[test]
