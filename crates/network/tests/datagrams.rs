@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_capture::{Address, Meta, udp};
 use steadycast_link::Ecn;
 use steadycast_network::{Datagrams, Target};
@@ -70,7 +70,7 @@ struct Seen(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Seen {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
