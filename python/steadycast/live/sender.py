@@ -91,7 +91,6 @@ class Inbox:
 
     def picture(self, number: int) -> tuple[int, U8] | None:
         """As `source.Pictures.picture`; those whose time is over are left out."""
-        passed = 0
         with self._change:
             while True:
                 while self._waiting:
@@ -99,14 +98,13 @@ class Inbox:
                     self._change.notify_all()
                     if found[0] >= number:
                         return found
-                    passed += 1
+                    self._passed += 1
                 if self._ended:
-                    self._passed = passed
                     return None
                 self._change.wait()
 
     def passed(self) -> int:
-        """As `source.Pictures.passed`: those between the last picture and the end."""
+        """As `source.Pictures.passed`."""
         passed, self._passed = self._passed, 0
         return passed
 

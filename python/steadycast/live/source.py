@@ -30,7 +30,7 @@ class Pictures(Protocol):
         """Picture ``number`` or, of a camera, the newest with its number; `None` when there are no more."""
 
     def passed(self) -> int:
-        """Count the pictures since the last call that are gone, and that no later picture's number tells of."""
+        """Count the pictures since the last call that are gone: nobody gets them."""
 
 
 class Filed:
@@ -45,8 +45,7 @@ class Filed:
         pictures = source.pictures(size, fps)
         self.shape = Shape(pictures.width, pictures.height, pictures.fps)
         self._frames: Iterator[U8] = pictures.frames
-        self._next = self._given = 0
-        self._over = False
+        self._next = self._passed = 0
 
     def picture(self, number: int) -> tuple[int, U8] | None:
         """As `Pictures.picture`."""
@@ -55,20 +54,18 @@ class Filed:
             samples = next(self._frames, None)
             if samples is None:
                 if not self._loop or fresh:
-                    self._over = True
                     return None
                 self._frames, fresh = self._source.pictures(self._size, self._fps).frames, True
                 continue
             fresh = False
             self._next += 1
             if self._next > number:
-                self._given = self._next
                 return number, samples
+            self._passed += 1
 
     def passed(self) -> int:
-        """As `Pictures.passed`: those between the last picture and the end."""
-        passed = self._next - self._given if self._over else 0
-        self._given = self._next
+        """As `Pictures.passed`."""
+        passed, self._passed = self._passed, 0
         return passed
 
 
