@@ -118,4 +118,6 @@ def test_a_stalled_machine_may_cost_a_tenth_of_the_tests_of_faults_and_no_other(
 
 
 def test_the_tests_of_faults_are_found_by_the_name_that_they_have(command: ModuleType) -> None:
-    assert f'pytest.skip("{command.STALLED}")' in (SCRIPTS.parent / command.FAULTS).read_text()
+    faults = SCRIPTS.parent / command.FAULTS
+    assert "with claimed(trusted=" in faults.read_text()
+    assert f'pytest.skip("{command.STALLED}")' in (faults.parent / "conftest.py").read_text()
