@@ -123,7 +123,7 @@ class Player:
         if not self._gone:
             with contextlib.suppress(queue.Full):
                 self._queue.put(None, timeout=self._PATIENCE_S)
-                self._thread.join(self._PATIENCE_S)
+        self._thread.join(self._PATIENCE_S)
         notes = ["the player ended before the stream"] if self._gone else []
         if self._thread.is_alive():
             notes.append("the player did not read the stream to its end, and was ended")
