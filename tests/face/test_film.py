@@ -112,6 +112,7 @@ def test_the_same_run_has_the_same_film(filmed: Folder, tmp_path: Path) -> None:
         assert one.duration == other.duration
 
 
+# The second amount was 40,000 until late frames were shown where they are due: the film of fewer stills takes 38,314.
 @pytest.mark.parametrize(("most", "width"), [(150_000, 2 * WIDTH), (35_000, 2 * 160), (100, None)])
 def test_a_film_takes_no_more_than_it_may(
     filmed: Folder, monkeypatch: pytest.MonkeyPatch, most: int, width: int | None
