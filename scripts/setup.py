@@ -144,7 +144,8 @@ def install(project: dict[str, Any], *, dev: bool) -> None:
 def build(environment: dict[str, str]) -> None:
     """Compile the module, unless nothing that it is made from has changed."""
     sources = [ROOT / name for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml")]
-    sources += (path for path in (ROOT / "crates").rglob("*") if path.suffix in (".rs", ".toml"))
+    inside = (path for path in (ROOT / "crates").rglob("*") if path.suffix in (".rs", ".toml"))
+    sources += (path for path in inside if "tests" not in path.relative_to(ROOT).parts)
     stamp = VENV / "stamp-module"
     made_from = digest(sources, str(ROOT))
     if MODULE.exists() and stamp.exists() and stamp.read_text() == made_from:

@@ -146,11 +146,12 @@ def panic_of(said: str, name: str) -> str:
 def python(count: Count) -> None:
     """Run the tests of the package: what runs in real time after all that keeps the machine busy.
 
-    The faults, many at once, have the machine to themselves: players beside them would make them stall.
+    The faults, many at once, have the machine to themselves: players beside them would make them stall. The others
+    of real time wait for more than half of it: three at once leave a third of two processors free.
     """
     pytest(count, [f"--ignore={folder}" for folder in REAL_TIME])
     pytest(count, [FAULTS], at_once=1)
-    pytest(count, [*REAL_TIME, f"--ignore={FAULTS}"])
+    pytest(count, [*REAL_TIME, f"--ignore={FAULTS}"], at_once=3)
 
 
 def pytest(count: Count, which: list[str], at_once: int = 2) -> None:

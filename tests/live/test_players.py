@@ -202,8 +202,11 @@ def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
         assert FRAMES / 4 <= flow["feedback_packets"] <= 2 * FRAMES, controller
         decisions = Folder.open(tmp_path / controller / "sent").table("decisions")
         assert not decisions["rule"].str.contains("standard reports").any(), controller
-        # Nothing is lost on loopback: the cap of 1.5 Mb/s is what limits.
-        assert decisions["target_bps"].max() >= 1.4e6, (controller, flow, decisions.to_dicts()[:20])
+        # Nothing is lost on loopback: the cap of 1.5 Mb/s is what limits. gcc comes there by probes, and those need
+        # packets that wait; without one it rises by 8 % a second, to 1.08 ** 9 = 2.0 times its start of 300 kb/s. Its
+        # bound was the others' until a run came to 859 kb/s.
+        least = 0.5e6 if controller == "gcc" else 1.4e6
+        assert decisions["target_bps"].max() >= least, (controller, flow, decisions.to_dicts()[:20])
 
 
 @BOTH

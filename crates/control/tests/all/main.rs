@@ -1,0 +1,19 @@
+//! The controllers' claims, in one program: what they share is compiled once.
+
+mod asmp;
+mod bye;
+mod fixed;
+mod gcc;
+mod group;
+mod harness;
+mod lda_plus;
+mod multfrc;
+mod nada;
+mod pgmcc;
+mod rbuf;
+mod scream;
+mod steady;
+mod steady_group;
+mod tfmcc;
+mod tfrc;
+mod tfrcp;

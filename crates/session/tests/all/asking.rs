@@ -1,0 +1,96 @@
+//! What a sender half may ask of its session: frames that it can't afford, and reports at times of its own.
+#![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
+
+use crate::group;
+
+use group::{at, rtcp, settings};
+use steadycast_control::{Allowance, Body, Decision, Due, Limit, Report, SenderHalf, Sent, Wake, Why};
+use steadycast_session::{Emit, Frame, FrameKind, Output, Profile, Sender};
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_wire::rtcp::{Compound, Packet};
+
+/// Affords so much in each second, and reports five times in it.
+struct Miser {
+    bytes: Option<Bytes>,
+    now: Time,
+    next: Time,
+}
+
+impl SenderHalf for Miser {
+    fn on_sent(&mut self, _: &Sent) {}
+    fn on_report(&mut self, _: &Report<'_>) {}
+    fn on_timer(&mut self, now: Time) {
+        self.now = now;
+    }
+    fn wake(&self) -> Option<Wake> {
+        Some(Wake { at: self.now + Span::secs(1), why: "the next second" })
+    }
+    fn decision(&self) -> Decision {
+        let (rate, why) = (Rate::mbps(10), Why::rule("whatever"));
+        Decision { target: rate, pacing: rate, window: None, limit: Limit::Cap, why }
+    }
+    fn allowance(&self) -> Option<Allowance> {
+        self.bytes.map(|bytes| Allowance { bytes, until: self.now + Span::secs(1) })
+    }
+    fn due(&self) -> Due {
+        Due::At(Wake { at: self.next, why: "a fifth" })
+    }
+    fn announce(&mut self, now: Time) -> Option<Body> {
+        self.next = now + Span::millis(200);
+        None
+    }
+}
+
+/// Ten frames of 1000 bytes in each second, groups of five. Returns which were taken, packets sent and times of reports.
+fn run(bytes: Option<u64>) -> (Vec<bool>, Sender, Vec<Time>) {
+    let half = Miser { bytes: bytes.map(Bytes::new), now: Time::ZERO, next: at(200) };
+    let settings = settings(rtcp(Profile::Rfc3550, Rate::mbps(2), false), Emit::Paced);
+    let mut sender = Sender::new(settings, Box::new(half), Seed(1).part("rtcp"), Time::ZERO);
+    let (mut taken, mut reports) = (Vec::new(), Vec::new());
+    for ms in 0..3_000 {
+        if ms % 100 == 10 {
+            let n = ms as u32 / 100;
+            let kind = if n.is_multiple_of(5) { FrameKind::I } else { FrameKind::P };
+            let frame = Frame { index: n, kind, size: Bytes::new(1_000), sampled: at(ms) };
+            taken.push(sender.push_frame(Time::ZERO, &frame));
+        }
+        loop {
+            match sender.poll(at(ms)) {
+                Output::Media(_) => {}
+                Output::Rtcp(compound) => {
+                    let first = Compound::parse(&compound).unwrap().packets.swap_remove(0);
+                    assert_eq!(matches!(first, Packet::SenderReport { .. }), sender.packets() > 0);
+                    reports.push(at(ms));
+                }
+                Output::Wait(_) => break,
+            }
+        }
+    }
+    (taken, sender, reports)
+}
+
+#[test]
+fn frames_beyond_an_allowance_are_skipped_until_the_next_one() {
+    // Each frame is two packets, with 52 bytes of headers each: four of them fit into 4500.
+    let (taken, sender, _) = run(Some(4_500));
+    let second: Vec<bool> = (0..10).map(|n| n < 4).collect();
+    assert_eq!(taken, second.repeat(3));
+    assert_eq!((sender.packets(), sender.backlog().skipped), (24, 18));
+}
+
+#[test]
+fn without_an_allowance_everything_is_sent_and_one_of_nothing_sends_nothing() {
+    let (taken, sender, _) = run(None);
+    assert!(taken.iter().all(|t| *t));
+    assert_eq!((sender.packets(), sender.backlog().skipped), (60, 0));
+    let (taken, sender, _) = run(Some(0));
+    assert!(taken.iter().all(|t| !*t));
+    assert_eq!((sender.packets(), sender.backlog().skipped), (0, 30));
+}
+
+#[test]
+fn a_half_s_sender_reports_leave_when_it_says_and_not_by_rtcp_s_timer() {
+    let (_, _, reports) = run(None);
+    let wanted: Vec<Time> = (1..15).map(|n| at(200 * n)).collect();
+    assert_eq!(reports, wanted);
+}

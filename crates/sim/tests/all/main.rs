@@ -1,0 +1,18 @@
+//! The simulated world's claims, in one program: what they share is compiled once.
+
+mod claims;
+mod codel;
+mod determinism;
+mod ecn;
+mod faults;
+mod feedback;
+mod groups;
+mod lab;
+mod padding;
+mod pauses;
+mod record;
+mod repair;
+mod simulcast;
+mod steady;
+mod summary;
+mod tcp;

@@ -1,0 +1,70 @@
+//! What the summary says of a run beside its flows.
+
+use crate::lab;
+
+use lab::{between, num, run};
+use serde_json::Value;
+
+/// One greedy video and a TCP.
+fn beside_tcp(lines: &str) -> String {
+    format!(
+        "duration = \"30s\"\n{lines}\n[topology]\nshape = \"dumbbell\"\n\
+         bottleneck = {{ rate = \"2Mbps\", delay = \"20ms\", queue = {{ kind = \"droptail\", limit = \"30p\" }} }}\n\
+         [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"CONTROLLER\"\n\
+         [[flow]]\nname = \"tcp\"\nkind = \"tcp\"\npacket = \"1200B\"\n"
+    )
+}
+
+fn invariant<'a>(summary: &'a Value, id: &str) -> Option<&'a Value> {
+    summary["invariants"].as_array().and_then(|all| all.iter().find(|one| one["id"] == id))
+}
+
+#[test]
+fn controllers_keep_an_eye_on_their_promises_and_hold_them() {
+    let promises = [
+        ("asmp", "INV-1"),
+        ("asmp", "INV-2"),
+        ("asmp", "INV-3"),
+        ("tfmcc", "INV-4"),
+        ("eaio-tfrc", "INV-5"),
+        ("tfrc", "INV-6"),
+        ("pgmcc", "INV-7"),
+    ];
+    for (controller, id) in promises {
+        let run = run(&beside_tcp("").replace("CONTROLLER", controller));
+        let Some(found) = invariant(&run.summary, id) else { panic!("{controller}: no {id}") };
+        // Between once per second and once per packet.
+        between(num(&found["checked"]), 25.0, 6_300.0);
+        assert_eq!(found["broken"], 0, "{controller}: {found}");
+    }
+}
+
+#[test]
+fn what_is_not_promised_is_not_checked() {
+    let paper = beside_tcp("").replace("\"CONTROLLER\"", "\"asmp\"\nmode = \"paper\"");
+    assert_eq!(invariant(&run(&paper).summary, "INV-1"), None);
+    // Feedback once per round trip has no bound.
+    assert_eq!(invariant(&run(&beside_tcp("").replace("CONTROLLER", "tfrc")).summary, "INV-2"), None);
+}
+
+#[test]
+fn a_link_s_means_leave_the_warm_up_out_and_its_counts_do_not() {
+    // Nothing but the warm-up is crowded: the TCP ends with it.
+    let text = beside_tcp("warmup = \"15s\"")
+        .replace("CONTROLLER", "fixed")
+        .replace("media = \"greedy\"", "media = \"greedy\"\nparams.fixed = { rate = \"500kbps\" }");
+    let text = format!("{text}stop = \"14s\"\n");
+    let (warm, whole) = (run(&text), run(&text.replace("warmup = \"15s\"", "")));
+    let link = |run: &lab::Run| {
+        run.summary["links"].as_array().and_then(|all| all.iter().find(|l| l["name"] == "bottleneck").cloned())
+    };
+    let (Some(warm), Some(whole)) = (link(&warm), link(&whole)) else { panic!("no bottleneck") };
+    assert_eq!(warm["offered_packets"], whole["offered_packets"]);
+    assert_eq!(warm["dropped_packets"], whole["dropped_packets"]);
+    between(num(&warm["utilisation_frac"]), 0.24, 0.27);
+    between(num(&whole["utilisation_frac"]), 0.55, 0.7);
+    between(num(&warm["queue_ms"]["p95"]), 0.0, 1.0);
+    between(num(&whole["queue_ms"]["p95"]), 50.0, 145.0);
+    assert_eq!(num(&warm["drop_frac"]), 0.0);
+    between(num(&whole["drop_frac"]), 1e-4, 0.05);
+}
