@@ -141,7 +141,7 @@ def pinned() -> dict[str, str]:
 
 
 def as_in_rust() -> dict[str, object]:
-    """Frame sizes of `crates/sim/tests/record.rs`."""
+    """Frame sizes of `crates/sim/tests/all/record.rs`."""
     n = np.arange(120)
     sizes = [(np.where(n % 12 == 0, 60_000, 15_000) + n * 7919 % 5_000) // q for q in range(2, 32)]
     return {
