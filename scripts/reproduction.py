@@ -19,16 +19,17 @@ def main() -> None:
     """Run what is not kept, and write."""
     # The laboratory is a package of the checkout, not an installed one.
     sys.path.insert(0, str(ROOT))
+    from steadycast.folder import Draft
     from steadycast.progress import Terminal
 
     from papers.engine import write
-    from papers.engine.suite import reproduce, save
+    from papers.engine.suite import MARK, reproduce, save
     from validation import page
 
-    with Terminal() as progress:
-        result = reproduce(["all"], progress=progress)
-    BUILD.parent.mkdir(exist_ok=True)
-    save(result, BUILD)
+    with Draft(BUILD, force=True, mark=MARK) as draft:
+        with Terminal() as progress:
+            result = reproduce(["all"], progress=progress)
+        save(result, draft)
     page.put(PAGE, "headline", write.headline(result))
     page.put(PAGE, "tables", write.tables(result))
     print(f"{PAGE.relative_to(ROOT)}\n{(BUILD / 'reproduction.html').relative_to(ROOT)}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from steadycast.errors import UnwrittenError, UserError
-from steadycast.folder import need_elsewhere, replace_folder, write_json, write_text
+from steadycast.errors import UserError
+from steadycast.folder import Claim, Draft
 from steadycast.progress import Progress, Silent
 
 from papers.engine.experiment import (
@@ -291,25 +291,26 @@ def main(
         write.catalogue()
         return
     chosen(ids)
-    place = out or _free(Path("runs") / f"reproduce-{'-'.join(i.upper() if i != 'all' else i for i in ids)}")
-    _check(place, force=force)
-    draft = _begun(place)
-    try:
-        with Terminal() as progress:
-            result = reproduce(
-                ids, seeds=seeds, clips=clips, emulated=emulated, at_once=at_once, progress=progress
-            )
-    except BaseException:
-        with suppress(OSError):  # it holds what an earlier one left there
-            draft.rmdir()
-        raise
-    save(result, place)
+    default = Path("runs") / f"reproduce-{'-'.join(i.upper() if i != 'all' else i for i in ids)}"
+    with ExitStack() as stack:
+        place = out or stack.enter_context(Claim.first(default))
+        draft = stack.enter_context(Draft(place, force=force, mark=MARK))
+        draft.begin()
+        try:
+            with Terminal() as progress:
+                result = reproduce(
+                    ids, seeds=seeds, clips=clips, emulated=emulated, at_once=at_once, progress=progress
+                )
+            save(result, draft)
+        except BaseException:
+            draft.discard()  # the runs are kept elsewhere
+            raise
     write.show(result)
     print(f"\npage:  {place / 'reproduction.html'}\ntable: {place / 'reproduction.md'}")
     sys.stdout.flush()
 
 
-def save(result: Result, place: Path) -> None:
+def save(result: Result, draft: Draft) -> None:
     """Write the page, the table and the numbers into a folder, all of them or none.
 
     Raises:
@@ -318,55 +319,6 @@ def save(result: Result, place: Path) -> None:
     """
     from papers.engine import write
 
-    draft = _begun(place)
-    write_text(draft / "reproduction.md", write.markdown(result))
-    write_text(draft / "reproduction.html", write.page(result))
-    write_json(draft / MARK, write.numbers(result))
-    try:
-        replace_folder(draft, place)
-    except OSError as error:
-        raise UnwrittenError.of(place, error, _ROOM) from error
-
-
-_ROOM = "give a folder that you may write to"
-
-
-def _begun(place: Path) -> Path:
-    """Make the folder in which results stand until all are there.
-
-    Raises:
-        UnwrittenError: the system refused.
-
-    """
-    draft = place.with_name(place.name + ".part")
-    try:
-        draft.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnwrittenError.of(place, error, _ROOM) from error
-    return draft
-
-
-def _check(place: Path, *, force: bool) -> None:
-    if not place.exists():
-        return
-    need_elsewhere(place)
-    if not place.is_dir():
-        raise UserError(str(place), "this is a file", "name a folder")
-    if not any(place.iterdir()):
-        return
-    if not force:
-        raise UserError(str(place), "this folder exists", "give --force to replace it, or another -o DIR")
-    if not (place / MARK).exists():
-        raise UserError(
-            str(place),
-            "this folder holds no reproduction",
-            "--force only replaces those; give another -o DIR",
-        )
-
-
-def _free(path: Path) -> Path:
-    tried, n = path, 1
-    while tried.exists():
-        n += 1
-        tried = path.with_name(f"{path.name}-{n}")
-    return tried
+    draft.text("reproduction.md", write.markdown(result))
+    draft.text("reproduction.html", write.page(result))
+    draft.finish(write.numbers(result))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from dataclasses import replace
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 from steadycast.errors import UnwrittenError, UserError
+from steadycast.folder import Draft
 from steadycast.run import load
 
 from papers import EXPERIMENTS, chosen
@@ -426,18 +428,32 @@ def test_the_markdown_has_a_row_per_statement(result: Result) -> None:
     assert len({line.count(" | ") for line in lines if line.startswith("| ")}) == 1
 
 
-def test_results_replace_only_results(result: Result, tmp_path: Path) -> None:
+def test_results_replace_only_results_and_one_command_at_a_time_writes_them(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "reproduce", lambda *_, **__: result)
+    monkeypatch.chdir(tmp_path)
     place = tmp_path / "out"
-    suite.save(result, place)
+    suite.main(["K-A"], [1], place)
     assert {p.name for p in place.iterdir()} == {"reproduction.md", "reproduction.html", "reproduction.json"}
     with pytest.raises(UserError, match="this folder exists"):
-        suite._check(place, force=False)
-    suite._check(place, force=True)
+        suite.main(["K-A"], [1], place)
+    with Draft(place, force=True) as other:
+        other.begin()
+        with pytest.raises(UserError, match=f"another run .process {os.getpid()}. is writing there"):
+            suite.main(["K-A"], [1], place, force=True)
+        assert other.part.is_dir()
+    other.discard()
+    suite.main(["K-A"], [1], place, force=True)
     with pytest.raises(UserError, match="this is the current folder"):
-        suite._check(Path(), force=True)
+        suite.main(["K-A"], [1], Path(), force=True)
     (place / "reproduction.json").unlink()
-    with pytest.raises(UserError, match="no reproduction"):
-        suite._check(place, force=True)
+    with pytest.raises(UserError, match="no results of this program"):
+        suite.main(["K-A"], [1], place, force=True)
+    # Without a folder's name, each has its own.
+    suite.main(["K-A"], [1], None)
+    suite.main(["K-A"], [1], None)
+    assert {p.name for p in Path("runs").iterdir()} == {"reproduce-K-A", "reproduce-K-A-2"}
 
 
 def test_a_folder_that_can_not_be_written_is_told_before_anything_runs(

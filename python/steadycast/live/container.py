@@ -39,8 +39,8 @@ class Times:
 
     def of(self, ticks: int) -> tuple[int, int]:
         """Return both times of the next frame, which is shown at ``ticks``."""
-        # The times of decoding are those of showing, sorted, and as many frames later as a decoder holds back. They never go
-        # back, and no frame is shown before it is decoded.
+        # The times of decoding are those of showing, sorted, and as many frames later as a decoder holds back. They
+        # never go back, and no frame is shown before it is decoded.
         self._last = max(heapq.heappushpop(self._ahead, ticks), self._last + 1)
         return max(ticks, self._last), self._last
 
