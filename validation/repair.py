@@ -19,13 +19,12 @@ compares values of `room` with seeds of its own, which have chosen nothing befor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from papers.engine.runs import processes
 from validation import page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -419,7 +418,7 @@ def compared(row: Row, runs: Sequence[Sequence[Seen]]) -> str:
 def rooms(chosen: Sequence[Row]) -> list[str]:
     """Compare values of `room` over the rows with pictures towards one receiver, with seeds that have chosen none."""
     lines = [page.head(ROOMS_HEAD)]
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+    with processes(2) as pool:
         work = []
         for row in chosen:
             sets = [{**row.now, "flow.video.room": room} for room in ROOMS]
@@ -465,7 +464,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     clips = [str(Path(clip).resolve()) for clip in options.clips]
     chosen = [row for row in chosen if not clips or row.key in ONE_RECEIVER]
     lines = [page.head(TABLE)]
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+    with processes(2) as pool:
         work = []
         for row in chosen:
             seeds = range(1, 2) if row.key == "large" else range(1, options.seeds + 1)

@@ -841,12 +841,13 @@ def run_all(
     keep: Path | None = None,
 ) -> Found:
     """Run the cells with each controller and its seeds, but for what `keep` has; what is run is added to it."""
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from multiprocessing import get_context
+    from concurrent.futures import as_completed
     from tempfile import TemporaryDirectory
 
     from steadycast.media.ladder import cores
     from steadycast.progress import shown
+
+    from papers.engine.runs import processes
 
     tasks = [
         (cell.key, controller, seed, tuple(sets))
@@ -863,7 +864,7 @@ def run_all(
     with (
         TemporaryDirectory() as folder,
         shown() as progress,
-        ProcessPoolExecutor(jobs or cores(), mp_context=get_context("spawn")) as pool,
+        processes(jobs or cores()) as pool,
     ):
         waiting = {pool.submit(see, Path(folder), task): task for task in tasks}
         for done, future in enumerate(as_completed(waiting)):

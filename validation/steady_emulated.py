@@ -11,13 +11,13 @@ run that says of itself that it is not trustworthy is printed and counted as suc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 
+from papers.engine.runs import processes
 from validation import page
 from validation.steady import PAGE, READERS, SHOWN, Cell, Seen, cells, dumbbell, figures, scenario, tcp, video
 
@@ -99,7 +99,7 @@ def run_all(listed: Sequence[Cell], runs: int, at_once: int) -> list[Came]:
     with (
         TemporaryDirectory() as folder,
         shown() as progress,
-        ProcessPoolExecutor(at_once, mp_context=get_context("spawn")) as pool,
+        processes(at_once) as pool,
     ):
         waiting = [
             pool.submit(one, Path(folder), cell.key, seed, emulated=emulated)

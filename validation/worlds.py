@@ -6,11 +6,10 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from steadycast.media.cache import key as cache_key
 from steadycast.media.cache import write as cache_write
 from steadycast.progress import Progress, Silent
 
-from papers.engine.runs import Job, begin_worker, key_of
+from papers.engine.runs import Job, key_of, processes
 
 if TYPE_CHECKING:
     from steadycast.run import Run
@@ -98,15 +97,11 @@ def results(work: Iterable[Work], at_once: int, progress: Progress) -> Iterator[
     """Begin all runs that nobody has made before, in this order; what they come to is there as they end."""
     found: dict[Work, Future[Seen]] = {}
     # A process of its own for each that is under way: they take two minutes of a processor in an hour.
-    with ProcessPoolExecutor(at_once, mp_context=get_context("spawn"), initializer=begin_worker) as pool:
-        try:
-            for each in dict.fromkeys(work):
-                found[each] = _known(each) or pool.submit(_run, each)
-            _count(found.values(), progress)
-            yield found
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    with processes(at_once) as pool:
+        for each in dict.fromkeys(work):
+            found[each] = _known(each) or pool.submit(_run, each)
+        _count(found.values(), progress)
+        yield found
 
 
 def _known(work: Work) -> Future[Seen] | None:

@@ -24,7 +24,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import active_children, connection, get_context, parent_process
 from pathlib import Path
 from typing import IO, Any
 
@@ -217,7 +217,7 @@ def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[
     # own max_tasks_per_child hangs in Python 3.11 when all processes end at the same time.)
     for start in range(0, len(order), batch):
         part = order[start : start + batch]
-        with _pool(min(cores, len(part)), nice) as pool:
+        with processes(min(cores, len(part)), nice) as pool:
             waiting: dict[Future[bytes], str] = {pool.submit(_work, job): key for key, job in part}
             for future in as_completed(waiting):
                 content = future.result()
@@ -228,27 +228,33 @@ def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[
 
 
 @contextmanager
-def _pool(processes: int, nice: int = 0) -> Iterator[ProcessPoolExecutor]:
-    """Lend processes that do what is submitted; what is not begun is left when something goes wrong."""
+def processes(count: int, nice: int = 0) -> Iterator[ProcessPoolExecutor]:
+    """Lend processes that do what is submitted; when something goes wrong they end, and what they do with them."""
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     pool = ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=begin_worker, initargs=(nice,)
+        count, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(nice,)
     )
     try:
         yield pool
     except BrokenProcessPool:
         raise UserError(
-            "reproduce",
+            "the runs",
             "a process was ended from outside, perhaps for want of memory",
             "run it again: finished runs are kept",
         ) from None
     except BaseException:
-        pool.shutdown(wait=True, cancel_futures=True)
+        # A run in real time would go on for minutes. `active_children` are those of all pools of this program.
+        pool.shutdown(wait=False, cancel_futures=True)
+        running = active_children()
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.join()
         raise
     pool.shutdown()
 
 
-def begin_worker(nice: int = 0) -> None:
+def _begin_worker(nice: int = 0) -> None:
     """Be as nice as is asked, and end when the process that lent this one has ended, however it did."""
     os.nice(nice)
     parent = parent_process()
@@ -342,7 +348,7 @@ def _timed(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[st
     what = f"{len(todo)} runs in real time"
     done: dict[str, Observed] = {}
     began = time.monotonic()
-    with _pool(min(at_once, len(todo))) as pool:
+    with processes(min(at_once, len(todo))) as pool:
         waiting = {pool.submit(_work, todo[key]): key for key in order}
         while waiting:
             for future in wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED).done:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import multiprocessing
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -64,11 +66,26 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def world(monkeypatch: pytest.MonkeyPatch, *trustworthy: bool) -> World:
     made = World([*trustworthy])
-    monkeypatch.setattr(runs, "_pool", made.pool)
+    monkeypatch.setattr(runs, "processes", made.pool)
     return made
 
 
 # ---------------------------------------------------------------- what is run
+
+
+def test_what_goes_on_ends_with_an_interruption_of_the_command() -> None:
+    def interrupted() -> None:
+        with runs.processes(2) as pool:
+            waiting = pool.submit(time.sleep, 600)
+            while not waiting.running():
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not any(each.is_alive() for each in multiprocessing.active_children())
+    assert time.monotonic() - begun < 60
 
 
 def test_the_emulated_form_of_an_experiment_is_short_and_can_be_read() -> None:
