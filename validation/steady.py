@@ -1037,33 +1037,34 @@ def write(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]
 
 
 def draw(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> None:
-    """Draw TCP's share against the bottleneck's queueing delay, a dot for each controller and cell beside one CUBIC."""
+    """Draw TCP's share against the bottleneck's queueing delay: a panel for each controller, a dot for each cell."""
     from matplotlib.figure import Figure
     from steadycast.controllers import find
-    from steadycast.report.canvas import canvas, save_drawing
+    from steadycast.report.canvas import WIDTH, save_drawing
 
-    cells_shown = [cell for cell in chosen if cell.row in ("B1", "B3") and "newreno" not in cell.name]
+    def dots(who: str, row: str) -> list[tuple[float, float]]:
+        return [
+            (sum(r["queue_ms"] for r in runs) / len(runs), sum(r["tcp"] for r in runs) / len(runs))
+            for cell in chosen
+            if cell.row == row and "newreno" not in cell.name and (runs := found.of(cell, who, plan[who]))
+        ]
 
     def drawing() -> Figure:
-        figure, panels = canvas(2, height=5.2)
-        for axes, row in zip(panels, ("B1", "B3"), strict=True):
-            for who in plan:
-                dots = [
-                    (sum(r["queue_ms"] for r in runs) / len(runs), sum(r["tcp"] for r in runs) / len(runs))
-                    for cell in cells_shown
-                    if cell.row == row and (runs := found.of(cell, who, plan[who]))
-                ]
-                if dots:
-                    colour = "#8a8a8a" if who == CUBIC else find(who).colour
-                    axes.scatter(*zip(*dots, strict=True), s=9, color=colour, label=who, linewidths=0)
-            axes.set_xscale("log")
-            axes.set_ylim(0, 2)
+        rows = -(-len(plan) // 2)
+        figure = Figure(figsize=(WIDTH, 1.4 * rows + 0.4), layout="constrained")
+        panels = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False)
+        for axes, who in zip(panels.flat, plan, strict=False):
+            colour = "#5a5a5a" if who == CUBIC else find(who).colour
             axes.axhline(1, linewidth=0.6, color="#8a8a8a")
-            axes.set_title(
-                "TCP's share beside each, drop-tail" if row == "B1" else "in a queue of its own (FQ-CoDel)"
-            )
-        panels[0].legend(ncols=4, fontsize=7, loc="lower left", bbox_to_anchor=(0.55, 1.0))
-        panels[-1].set_xlabel("queueing delay, 95th percentile (ms)", loc="right", labelpad=1)
+            axes.scatter(*zip(*dots(who, "B1"), strict=True), s=12, color=colour, linewidths=0)
+            rings = {"facecolors": "none", "edgecolors": colour, "linewidths": 0.7}
+            axes.scatter(*zip(*dots(who, "B3"), strict=True), s=14, **rings)
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.set_ylim(0, 2)
+            axes.set_title("CUBIC in the video's place" if who == CUBIC else who)
+        figure.supylabel("share of the CUBIC beside it", fontsize=9)
+        figure.supxlabel("queueing delay, 95th percentile (ms)", fontsize=9)
         return figure
 
     save_drawing(drawing, FIGURE)
