@@ -277,6 +277,8 @@ def test_dashboard_and_alerts_name_metrics_that_are_told() -> None:
 def test_promtool_takes_the_alerts_and_the_metrics() -> None:
     rules = PACKAGING / "prometheus" / "steadycast.rules.yml"
     subprocess.run(["promtool", "check", "rules", rules], check=True, capture_output=True)
+    # A receiver without packets raises an alert, whether it ever had one or not.
+    subprocess.run(["promtool", "test", "rules", Path(__file__).with_name("alerts.yml")], check=True)
     (port,) = ports(1)
     with Outlets(Options(str(port)), "send", "a") as seen:
         seen.look(status([peer(1)]))

@@ -60,7 +60,7 @@ figures! {
         TRUSTWORTHY = figure("emulation.trustworthy", Flag, "Whether the machine kept the time well enough to believe the \
             numbers.").when(When::Emulated);
         RELEASED_PACKETS = figure("emulation.released_packets", Count, "Packets that the emulated links let go.").when(When::Emulated);
-        LATE_FRAC = figure("emulation.late_frac", Share, "The share of these packets that left more than 1 ms late.")
+        LATE_FRAC = figure("emulation.late_frac", Share, "The share of the released packets that left more than 1 ms late.")
             .when(When::Emulated).lower();
         LATENESS = spread("emulation.lateness_ms", "How late packets left the links.").when(When::Emulated).lower();
         ENDS_LATENESS = spread("emulation.ends_lateness_ms", "How late the ends of flows were called.").when(When::Emulated).lower();
@@ -148,7 +148,7 @@ figures! {
         TRANSFER_MEAN = figure("transfer_mean_ms", Millis, "How long a transfer took, a page of a web reader for one, from its start to the \
             acknowledgement of its last byte: the mean of those that were completed after the warm-up.").when(When::Transfers).lower()
             .shown("mean transfer", &[(Pauses, ""), (Compare, "")]);
-        TRANSFER = spread("transfer_ms", "How long these transfers took.").when(When::Transfers).lower()
+        TRANSFER = spread("transfer_ms", "How long the transfers took that were completed after the warm-up.").when(When::Transfers).lower()
             .shown("transfer", &[(Pauses, "p95"), (Compare, "p95"), (Runs, "p95")]);
         SENT_BPS = figure("sent_bps", Rate, "What the sender sent, in bits of IP packets per second.").when(When::Live);
         PACING_LATE = spread("pacing_late_ms", "How late the sender's loop was called.").when(When::Live).lower();
@@ -269,8 +269,8 @@ figures! {
             .shown("utilisation", &[(Links, "")]);
         OFFERED = figure("offered_packets", Count, "Packets that were offered to the link.");
         PACKETS = figure("packets", Count, "Packets that reached the link's end.");
-        DROPPED = figure("dropped_packets", Count, "Packets that did not: those that the queue threw away, those that the medium lost, \
-            and those that were too large.").lower().shown("drops", &[(Links, "")]);
+        DROPPED = figure("dropped_packets", Count, "Packets that the link did not carry: those that the queue threw away, those that the \
+            medium lost, and those that were too large.").lower().shown("drops", &[(Links, "")]);
         POLICED = figure("policed_packets", Count, "Packets that the link's policer threw away.").lower();
         LOST = figure("lost_packets", Count, "Packets that the medium lost.").lower();
         REORDERED = figure("reordered_packets", Count, "Packets that came later than their turn.");

@@ -143,7 +143,7 @@ class Sender(ends.Ends):
         max_rate: upper limit, ``"2Mbps"`` or a number of bit/s.
         floor: lower limit; 50 kb/s without it.
         feedback: how the receiver reports single packets: own, rfc8888 or twcc.
-        repair: whether what one receiver loses is sent again: auto, rtx or none.
+        repair: what becomes of lost packets: auto, rtx, parity or none.
         packet: IP bytes of a full packet.
         key_file: a file with the master key for SRTP.
         interface: where a group's packets leave.
