@@ -217,7 +217,9 @@ def receive(
     file: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="FILE", help="Write the stream: raw (.m4v .m2v .h263 .264 .265 .ivf) or a container."
+            "--out",
+            metavar="FILE",
+            help="Write the stream: raw (.m4v .m2v .h263 .264 .265 .ivf) or a container.",
         ),
     ] = None,
     play: Annotated[
