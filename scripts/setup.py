@@ -19,7 +19,8 @@ import tempfile
 import tomllib
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 CONSTRAINTS = ROOT / "scripts" / "constraints.txt"
 MODULE = ROOT / "python" / "steadycast" / "_core.abi3.so"
+STAMP = VENV / "stamp-module"
 BUILD = ("maturin",)  # of the development tools, the one that building needs
 
 
@@ -41,7 +43,9 @@ def main(words: list[str]) -> int:
         environment = with_cargo()
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         make_venv()
-        install(project, dev="--dev" in words)
+        install([each for each in project["optional-dependencies"]["dev"] if each.startswith(BUILD)], "build")
+        with compiling(environment):
+            install(*needed(project, dev="--dev" in words))
         build(environment)
     except SetupError as error:
         print(f"set-up: {error}", file=sys.stderr)
@@ -123,45 +127,72 @@ def fetch_pip() -> None:
         raise SetupError(f"pip can't be fetched from {index} ({error}); {remedy}") from None
 
 
-def install(project: dict[str, Any], *, dev: bool) -> None:
-    """Install what pyproject.toml lists, at the versions of the constraints."""
+def needed(project: dict[str, Any], *, dev: bool) -> tuple[list[str], str, str]:
+    """Return what pyproject.toml lists, the name of its stamp, and what to call it."""
+    if not dev:
+        return project["dependencies"], "run", "packages"
     extras: dict[str, list[str]] = project["optional-dependencies"]
-    needed: list[str] = [*project["dependencies"]]
-    needed += [each for each in extras["dev"] if each.startswith(BUILD)]
-    stamp, label = VENV / "stamp-run", "packages"
-    if dev:
-        needed += [each for extra in extras.values() for each in extra]
-        stamp, label = VENV / "stamp-dev", "packages of the tests"
-    made_from = digest([CONSTRAINTS], *needed, sys.version)
+    every = [*project["dependencies"], *(each for extra in extras.values() for each in extra)]
+    return every, "dev", "packages of the tests"
+
+
+def install(packages: list[str], name: str, label: str = "") -> None:
+    """Install packages at the versions of the constraints, unless the stamp of this name is of the same ones."""
+    stamp = VENV / f"stamp-{name}"
+    made_from = digest([CONSTRAINTS], *packages, sys.version)
     if stamp.exists() and stamp.read_text() == made_from:
         return
-    print(f"set-up: installing {label}")
+    if label:
+        print(f"set-up: installing {label}", flush=True)
     pip: list[str | Path] = [PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    subprocess.run([*pip, "-c", CONSTRAINTS, *needed], check=True)
+    subprocess.run([*pip, "-c", CONSTRAINTS, *packages], check=True)
     stamp.write_text(made_from)
 
 
-def build(environment: dict[str, str]) -> None:
-    """Compile the module, unless nothing that it is made from has changed."""
+@contextmanager
+def compiling(environment: dict[str, str]) -> Iterator[None]:
+    """Compile the module while packages are installed. What goes wrong is said by `build`, which goes on from there."""
+    if not module()[1]:
+        yield
+        return
+    print("set-up: compiling the module meanwhile (the first time takes some minutes)", flush=True)
+    with tempfile.TemporaryDirectory() as wheels:
+        words = [VENV / "bin" / "maturin", "build", "--release", "--locked", "-o", wheels]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen(words, cwd=ROOT, env=for_maturin(environment), **quiet) as cargo:
+            try:
+                yield
+            except BaseException:
+                cargo.terminate()
+                raise
+
+
+def module() -> tuple[str, bool]:
+    """Return what the module is made from, and whether it has to be compiled for that."""
     sources = [ROOT / name for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml")]
     inside = (path for path in (ROOT / "crates").rglob("*") if path.suffix in (".rs", ".toml"))
     sources += (path for path in inside if "tests" not in path.relative_to(ROOT).parts)
-    stamp = VENV / "stamp-module"
     made_from = digest(sources, str(ROOT))
-    if MODULE.exists() and stamp.exists() and stamp.read_text() == made_from:
+    return made_from, not (MODULE.exists() and STAMP.exists() and STAMP.read_text() == made_from)
+
+
+def for_maturin(environment: dict[str, str]) -> dict[str, str]:
+    """Return the environment in which maturin builds for `.venv`."""
+    own = {**environment, "VIRTUAL_ENV": str(VENV), "PIP_CONSTRAINT": str(CONSTRAINTS)}
+    own |= {"PATH": f"{VENV / 'bin'}{os.pathsep}{environment['PATH']}"}
+    own |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_QUIET": "1"}
+    own.pop("CONDA_PREFIX", None)
+    return own
+
+
+def build(environment: dict[str, str]) -> None:
+    """Compile the module, unless nothing that it is made from has changed, and install it."""
+    made_from, outdated = module()
+    if not outdated:
         return
-    print("set-up: compiling the module (the first time takes some minutes)", flush=True)
-    environment |= {"VIRTUAL_ENV": str(VENV), "PATH": f"{VENV / 'bin'}{os.pathsep}{environment['PATH']}"}
-    environment |= {
-        "PIP_CONSTRAINT": str(CONSTRAINTS),
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        "PIP_QUIET": "1",
-    }
-    environment.pop("CONDA_PREFIX", None)
-    subprocess.run(
-        [VENV / "bin" / "maturin", "develop", "--release", "--locked"], check=True, cwd=ROOT, env=environment
-    )
-    stamp.write_text(made_from)
+    words = [VENV / "bin" / "maturin", "develop", "--release", "--locked"]
+    subprocess.run(words, check=True, cwd=ROOT, env=for_maturin(environment))
+    STAMP.write_text(made_from)
 
 
 def digest(files: Iterable[Path], *texts: str) -> str:
