@@ -171,7 +171,8 @@ def test_gstreamer_shows_every_frame_and_its_reports_come_back(
     for codec, (shown, flow) in at_once(session, of([*DECODERS], newer)).items():
         assert RAN <= flow["coded_frames"] == FRAMES - left_out(flow), codec
         assert shown == flow["coded_frames"], codec
-        # Frames of 1.5 Mb/s have 7 packets each: it was no matter of whole ones.
+        # Frames of 1.5 Mb/s have 7 packets each: it was no matter of whole ones. The bound was 1,000 packets, which are
+        # 4 for each of all frames, until a machine that stalled left some out.
         assert 4 * flow["coded_frames"] < flow["sent_packets"] < 3_000, codec
         (receiver,) = flow["receivers"]
         assert receiver["standard"]
