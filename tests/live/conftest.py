@@ -9,6 +9,8 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
@@ -54,16 +56,29 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ports(count: int) -> list[int]:
     """Even ports of this machine that are free, as are the next, and both a thousand higher.
 
-    They are below those that the kernel gives to whoever asks for none, which could be taken at any time.
+    They are below those that the kernel gives to whoever asks for none, which could be taken at any time. Tests that
+    run at once in several processes have a range each: none takes a port that another has found free.
     """
     found: list[int] = []
+    first, last = _range(os.environ)
     while len(found) < count:
-        port = random.randrange(10_000, 30_000, 2)
+        port = random.randrange(first, last - 1001, 2)
         if all(abs(port - other) not in (0, 1000) for other in found) and all(
             _free(port + more) for more in (0, 1, 1000, 1001)
         ):
             found.append(port)
     return found
+
+
+def _range(environment: Mapping[str, str]) -> tuple[int, int]:
+    """The first port for this process of the tests, and the one behind its last."""
+    processes = int(environment.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    number = int(environment.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    # With so many processes that a range has no room for ports a thousand apart, some share one.
+    ranges = min(processes, 16)
+    size = 21_000 // ranges // 2 * 2
+    first = 10_000 + number % ranges * size
+    return first, first + size
 
 
 def _free(port: int) -> bool:
@@ -79,6 +94,17 @@ def _free(port: int) -> bool:
 def port() -> int:
     """One of them."""
     return ports(1)[0]
+
+
+def listening(*ports: int) -> None:
+    """Waits until somebody listens at all of these ports, and has had a moment for what belongs to it."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        tables = Path("/proc/net/udp").read_text() + Path("/proc/net/udp6").read_text()
+        if all(f":{port:04X} " in tables for port in ports):
+            break
+        time.sleep(0.05)
+    time.sleep(0.5)
 
 
 def needs(tool: str) -> pytest.MarkDecorator:

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from tests.live.conftest import needs_networks, run
-from tests.live.network import Emulated, emulate
+from tests.live.network import READY, Emulated, emulate
 
+WORDS = ("--controller", "scream", "--ecn", "ect1")
+# A sender that has no report in 3 s tries packets without ECN: the receiver is there before it.
 SCRIPT = """
-$STEADYCAST send greedy --to $STEADYCAST_R:5004 --port 6004 --controller scream --ecn ect1 --for {seconds}s \\
-    --sdp s.sdp --events events.jsonl --json > sent.json 2> said.txt & sender=$!
-until test -s s.sdp; do sleep 0.1; done
-nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive s.sdp --json > received.json 2> seen.txt
-wait $sender
+nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --json > received.json 2> seen.txt & there=$!
+{ready}
+$STEADYCAST send greedy --to $STEADYCAST_R:5004 --port 6004 {words} --for {seconds}s \\
+    --sdp s.sdp --events events.jsonl --json > sent.json 2> said.txt
+wait $there
 """
+
+
+def described(folder: Path, words: Sequence[str]) -> None:
+    """Writes a description of such a session, with the address of the emulated receiver."""
+    folder.mkdir()
+    path = folder / "session.sdp"
+    run("send", "greedy", "--to", "127.0.0.1:5004", *words, "--for", "100ms", "--sdp", path)
+    path.write_text(path.read_text().replace("IP4 127.0.0.1", "IP4 10.0.0.2"))
 
 
 @needs_networks
 def test_ecn_is_used_on_a_path_that_keeps_it_and_given_up_on_one_that_clears_it(tmp_path: Path) -> None:
     def over(bleach: bool) -> Emulated:
         link = 'queue = { kind = "dualpi2" }' + ("\nbleach = true" if bleach else "")
-        return emulate(tmp_path / str(bleach), SCRIPT.format(seconds=9), link=link)
+        described(tmp_path / str(bleach), WORDS)
+        script = SCRIPT.format(seconds=9, ready=READY, words=" ".join(WORDS))
+        return emulate(tmp_path / str(bleach), script, link=link)
 
     with ThreadPoolExecutor(2) as pool:
         kept, cleared = pool.map(over, (False, True))

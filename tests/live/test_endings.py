@@ -30,7 +30,7 @@ from steadycast.media import stream
 from steadycast.media.clip import scaled
 from steadycast.media.ladder import CODECS
 
-from tests.live.conftest import needs, needs_networks, steadycast
+from tests.live.conftest import listening, needs, needs_networks, steadycast
 
 TICKS = [3600 * n for n in range(20)]
 
@@ -538,6 +538,7 @@ def test_a_description_with_such_a_packet_is_refused_before_the_session(packet: 
 
 def test_a_host_name_is_an_address_and_which_is_said(port: int, tmp_path: Path) -> None:
     receiver = start("receive", f"localhost:{port}", "--for", "20s", "--json")
+    listening(port)
     sender = start(
         "send", "greedy", "--to", f"localhost:{port}", "--max-rate", "300kbps", "--for", "3s", "--json"
     )

@@ -49,7 +49,7 @@ def listen(port: int) -> int:
     """The SSRC of what goes to a port of this machine."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800)) as ear:
         ear.bind(("lo", 0x0800))
-        ear.settimeout(10)
+        ear.settimeout(60)  # a sender and a receiver start meanwhile
         while True:
             packet = ear.recv(2048)
             udp = packet[4 * (packet[0] & 15) :]

@@ -6,12 +6,15 @@ All sessions of a test run at once: they wait most of the time.
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,7 @@ import av
 import pytest
 from steadycast.folder import Folder
 
-from tests.live.conftest import FRAMES, caps, description, encoders, needs, ports, run, steadycast
+from tests.live.conftest import FRAMES, caps, description, encoders, listening, needs, ports, run, steadycast
 from tests.live.network import TRANSPORT_WIDE
 
 pytestmark = encoders
@@ -77,33 +80,47 @@ def at_once(what: Callable[..., Any], cases: Sequence[Any]) -> dict[Any, Any]:
         return dict(zip(cases, pool.map(what, cases, ports(len(cases))), strict=True))
 
 
-def play(words: Sequence[str]) -> subprocess.Popen[str]:
+@dataclass(frozen=True)
+class Player:
+    """A program that plays or sends, and what it says."""
+
+    process: subprocess.Popen[bytes]
+    out: int
+    """A file in memory: a pipe that nobody reads would stop the program when it is full."""
+
+    def said(self) -> str:
+        """All of it so far."""
+        return os.pread(self.out, os.fstat(self.out).st_size, 0).decode(errors="replace")
+
+
+def play(words: Sequence[str]) -> Player:
     """Starts a player."""
-    return subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
-    )
+    out = os.memfd_create("said")
+    process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    return Player(process, out)
 
 
-def end(player: subprocess.Popen[str]) -> str:
+def played(player: Player) -> None:
+    """Waits until a player has shown all that it has got: it has said nothing new for a second."""
+    said, since = player.said(), time.monotonic()
+    until = since + 20
+    while time.monotonic() < min(since + 1, until):
+        time.sleep(0.1)
+        if (now := player.said()) != said:
+            said, since = now, time.monotonic()
+
+
+def end(player: Player) -> str:
     """Ends a player as Ctrl-C does, and returns what it said."""
-    player.send_signal(signal.SIGINT)
+    player.process.send_signal(signal.SIGINT)
     try:
-        said, _ = player.communicate(timeout=10)
+        player.process.wait(timeout=10)
     except subprocess.TimeoutExpired:
-        player.kill()
-        said, _ = player.communicate()
+        player.process.kill()
+        player.process.wait()
+    said = player.said()
+    os.close(player.out)
     return said
-
-
-def listening(*ports: int) -> None:
-    """Waits until somebody listens at all of these ports, and has had a moment for what belongs to it."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        tables = Path("/proc/net/udp").read_text() + Path("/proc/net/udp6").read_text()
-        if all(f":{port:04X} " in tables for port in ports):
-            break
-        time.sleep(0.05)
-    time.sleep(0.5)
 
 
 def send(clip: Path, codec: str, to: str, *more: str) -> Any:
@@ -120,6 +137,10 @@ def left_out(flow: dict[str, Any]) -> int:
     The latter were added after a run on a busy machine in which 5 of 250 were left out for them.
     """
     return int(flow["left_out_frames"] + flow["no_room_frames"])
+
+
+RAN = FRAMES / 2
+"""Fewer coded pictures tell nothing of a player. It was 0.9 of all until a machine that stalled left out more."""
 
 
 @BOTH
@@ -142,16 +163,17 @@ def test_gstreamer_shows_every_frame_and_its_reports_come_back(
         try:
             listening(port, port + 1)
             flow = send(clip, codec, f"127.0.0.1:{port}", "--port", str(own))
-            time.sleep(1)
+            played(player)
         finally:
             said = end(player)
         return len(re.findall(r"fakesink.*last-message = chain", said)), flow
 
     for codec, (shown, flow) in at_once(session, of([*DECODERS], newer)).items():
-        assert 0.9 * FRAMES <= flow["coded_frames"] == FRAMES - left_out(flow), codec
+        assert RAN <= flow["coded_frames"] == FRAMES - left_out(flow), codec
         assert shown == flow["coded_frames"], codec
-        # Frames of 1.5 Mb/s have 7 packets each: it was no matter of whole ones.
-        assert 1_000 < flow["sent_packets"] < 3_000, codec
+        # Frames of 1.5 Mb/s have 7 packets each: it was no matter of whole ones. The bound was 1,000 packets, which are
+        # 4 for each of all frames, until a machine that stalled left some out.
+        assert 4 * flow["coded_frames"] < flow["sent_packets"] < 3_000, codec
         (receiver,) = flow["receivers"]
         assert receiver["standard"]
         assert receiver["loss_frac"] == 0, codec
@@ -180,7 +202,7 @@ def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
             listening(port, port + 1)
             sent = ("--controller", controller, "--feedback", "twcc", "--port", str(own), "--sdp", str(told))
             flow = send(clip, "mpeg4", f"127.0.0.1:{port}", *sent, "-o", str(folder / "sent"))
-            time.sleep(1)
+            played(player)
         finally:
             said = end(player)
         text = told.read_text()
@@ -222,7 +244,7 @@ def test_ffmpeg_shows_nearly_every_frame(clip: Path, tmp_path: Path, newer: bool
         try:
             listening(port)
             flow = send(clip, codec, f"{to}:{port}")
-            time.sleep(0.5)
+            played(player)
         finally:
             said = end(player)
         return [int(n) for n in re.findall(r"frame= *(\d+)", said)], flow
@@ -231,7 +253,7 @@ def test_ffmpeg_shows_nearly_every_frame(clip: Path, tmp_path: Path, newer: bool
     cases += [] if newer else [("mpeg4", "239.255.7.1")]
     for case, (counts, flow) in at_once(session, cases).items():
         assert counts, case
-        assert 0.9 * FRAMES <= flow["coded_frames"] == FRAMES - left_out(flow), case
+        assert RAN <= flow["coded_frames"] == FRAMES - left_out(flow), case
         assert 0.98 * flow["coded_frames"] <= counts[-1] <= flow["coded_frames"], case
 
 
@@ -258,7 +280,7 @@ def test_a_player_that_sends_no_rtcp_decodes_the_film_at_a_size_that_the_default
         try:
             listening(port)
             done = run("send", clip, "--to", to, "--codec", codec, "--json", timeout=180)
-            time.sleep(0.5)
+            played(player)
         finally:
             said = end(player)
         if by == "ffmpeg":
@@ -273,15 +295,17 @@ def test_a_player_that_sends_no_rtcp_decodes_the_film_at_a_size_that_the_default
         # 300 kb/s for two seconds, then half of it each half second, down to 50: the pattern takes 200 kb/s at
         # the coarsest quantizer.
         assert 60e3 < flow["sent_bps"] < 130e3, codec
-        # What a busy machine could not encode in time is not the rate's doing.
-        assert flow["no_room_frames"] <= FRAMES - 245, codec
-        assert 245 - flow["left_out_frames"] <= shown <= flow["coded_frames"] <= FRAMES, codec
+        # What a busy machine could not encode in time is not the rate's doing, nor is what waited for it to go on: the
+        # bound was 5 before a stall that left out more. In the film's size 50 kb/s have room for one picture of four.
+        assert flow["no_room_frames"] <= 0.2 * FRAMES, codec
+        assert 245 - left_out(flow) <= shown <= flow["coded_frames"] <= FRAMES, codec
+        assert flow["coded_frames"] >= RAN, codec
         assert 0.98 * flow["coded_frames"] <= shown, codec
         assert flow["skipped_frames"] == 0, codec
         assert 1 <= flow["size_changes"] <= 8, codec
-        # The first group is coded before anything is known of the pictures, and 300 kb/s have room for them. Under
-        # asmp, which begins at 150 kb/s, at least 0.8 of them were smaller.
-        assert 0.7 * FRAMES <= flow["smaller_frames"] < FRAMES, codec
+        # The first group is coded before anything is known of the pictures, and 300 kb/s have room for them: up to 75
+        # are of the film's size. Of those that were not coded nothing is claimed, as it was before a machine stalled.
+        assert flow["coded_frames"] - 75 <= flow["smaller_frames"] < flow["coded_frames"], codec
 
 
 def received_from(sender: Sequence[str], sdp: Path, port: int) -> Any:
@@ -294,10 +318,9 @@ def received_from(sender: Sequence[str], sdp: Path, port: int) -> Any:
     receiver = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     listening(port)
     player = play(sender)
-    try:
-        player.communicate(timeout=30)
-    except subprocess.TimeoutExpired:
-        end(player)
+    with suppress(subprocess.TimeoutExpired):
+        player.process.wait(timeout=30)
+    end(player)
     try:
         said, errors = receiver.communicate(timeout=10)
     except subprocess.TimeoutExpired:

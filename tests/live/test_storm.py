@@ -16,9 +16,8 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from tests.live.conftest import needs_networks, ports, steadycast
+from tests.live.conftest import listening, needs_networks, ports, steadycast
 from tests.live.test_flood import listen, resident
-from tests.live.test_players import listening
 
 FORGED = 100_000
 PER_S = 25_000
