@@ -154,11 +154,9 @@ def leave(core: Any) -> None:
 
 def finished(core: Any, warnings: list[str]) -> Run:
     """Wait for a core session's end, and return its record."""
-    try:
+    with session.refusals():
         record = core.finish()
-    except ValueError as error:
-        raise session.refused(error) from None
-    summary = session.summary_of(record, complete=True)
+    summary = session.summary_of(record)
     summary["warnings"] += warnings
     return session.run_of(record, summary)
 

@@ -453,10 +453,8 @@ def need_pictures(receiver: Any, what: str) -> None:
 def _begin(
     settings: Json, options: Options, length: float | None, draft: Draft | None, told: outlets.Outlets
 ) -> Received:
-    try:
+    with session.refusals():
         receiver = session.core().Receiver(settings)
-    except ValueError as error:
-        raise session.refused(error) from None
     wants = options.out is not None or options.play is not None or options.reference is not None
     if wants:
         need_pictures(receiver, options.what)
@@ -497,11 +495,9 @@ def _watch(receiver: Any, options: Options, length: float | None, told: outlets.
 
 def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | None) -> Received:
     """Write what there is: when the stream can't be written the record still is, and the other way round."""
-    try:
+    with session.refusals():
         record = receiver.finish()
-    except ValueError as error:
-        raise session.refused(error) from None
-    summary = session.summary_of(record, complete=True)
+    summary = session.summary_of(record)
     if ended_by := summary["flows"][0]["receivers"][0].get("ended_by"):
         print(f"ended by {ended_by}", file=sys.stderr)
     failed: list[UserError] = []

@@ -159,10 +159,8 @@ def _begin(
     draft: Draft | None,
     told: outlets.Outlets,
 ) -> Json:
-    try:
+    with session.refusals():
         sender = session.core().Sender(settings, planned.medium)
-    except ValueError as error:
-        raise session.refused(error) from None
     if options.sdp is not None:
         try:
             write_text(options.sdp, sender.sdp, "name another file")
@@ -250,13 +248,11 @@ def _follow(
 
 def _record(sender: Any, planned: Any, worker: threading.Thread | None, draft: Draft | None) -> Json:
     """Write what there is."""
-    try:
+    with session.refusals():
         record = sender.finish()
-    except ValueError as error:
-        raise session.refused(error) from None
     if worker is not None:
         worker.join(5.0)
-    summary = session.summary_of(record, complete=True)
+    summary = session.summary_of(record)
     summary["warnings"] += planned.warnings
     if draft is not None:
         session.write(record, summary, draft, sdp=sender.sdp)
