@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -380,18 +380,11 @@ def receive(options: Options) -> Received:
         UnwrittenError: the stream or the record could not be written. The other one is.
 
     """
-    with ExitStack() as stack:
-        draft = None
-        if options.folder is not None:
-            draft = stack.enter_context(Draft(options.folder, force=options.force))
-        return _receive(options, draft)
-
-
-def _receive(options: Options, draft: Draft | None) -> Received:
-    length = session.span(options.duration, "--for") if options.duration else None
-    settings = settings_of(options)
-    with outlets.Outlets(options.outlets, "receive", options.name or options.what) as told:
-        return _begin(settings, options, length, draft, told)
+    with Draft(options.folder, force=options.force) if options.folder is not None else nullcontext() as draft:
+        length = session.span(options.duration, "--for") if options.duration else None
+        settings = settings_of(options)
+        with outlets.Outlets(options.outlets, "receive", options.name or options.what) as told:
+            return _begin(settings, options, length, draft, told)
 
 
 def settings_of(options: Options, *, tell: bool = True) -> Json:
