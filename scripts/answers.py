@@ -9,16 +9,14 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from steadycast.folder import Json
 from steadycast.progress import Terminal
-from steadycast.run import commit
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
@@ -82,14 +80,13 @@ class Table:
 def _crossed(
     rows: Sequence[tuple[str, ...]],
     columns: Sequence[tuple[str, Form]],
-    leads: Callable[[tuple[str, ...]], tuple[str, ...]],
     lacking: frozenset[str] = frozenset(),
 ) -> tuple[tuple[Cell, ...], ...]:
-    """Cross rows with columns: a row's first word in a column's name ("{}-rate"), after what leads the row."""
+    """Cross rows with columns: a row's first word in a column's name ("{}-rate"), after its other words."""
     content = []
     for each in rows:
         names = [(column.format(each[0]), form) for column, form in columns]
-        content.append((*leads(each), *("" if name in lacking else (name, form) for name, form in names)))
+        content.append((*each[1:], *("" if name in lacking else (name, form) for name, form in names)))
     return tuple(content)
 
 
@@ -112,7 +109,7 @@ def _of_groups(what: str, form: Form, head: str) -> Table:
     lacking = frozenset(f"{name}-10000-{what}" for name in SMALLER)
     columns = [(f"{{}}-{size}-{what}", form) for size in GROUP_SIZES]
     heads = (head, *(f"{size:,}" for size in GROUP_SIZES))
-    return Table(f"q-1-{what}", heads, _crossed(list(GROUPS.items()), columns, lambda row: row[1:], lacking))
+    return Table(f"q-1-{what}", heads, _crossed(list(GROUPS.items()), columns, lacking))
 
 
 STEERED = {
@@ -159,7 +156,7 @@ def _casts(network: str, columns: Sequence[tuple[str, Form]]) -> tuple[tuple[Cel
         for column, _ in columns
         if column.rpartition("-")[2] in ("moves", "unused", "most", "least")
     )
-    return _crossed(rows, columns, lambda row: row[1:], lacking)
+    return _crossed(rows, columns, lacking)
 
 
 AIRS = {
@@ -194,7 +191,6 @@ TABLES = (
         _crossed(
             [(f"{name}-{air}", label, link) for air, link in AIR.items() for name, label in STEERED.items()],
             PICTURE,
-            lambda row: row[1:],
         ),
     ),
     Table(
@@ -317,7 +313,6 @@ TABLES = (
                 ("{}-other-cov", NUMBER),
                 ("{}-other-lost", PERCENT_2),
             ],
-            lambda row: row[1:],
         ),
     ),
     Table(
@@ -340,7 +335,6 @@ TABLES = (
                 ("{}-time", NUMBER),
                 ("{}-slow", NUMBER),
             ],
-            lambda row: row[1:],
         ),
     ),
     Table(
@@ -369,7 +363,6 @@ TABLES = (
                     ("clean-rtt-{}", WHOLE_ALONE),
                     ("clean-jain-{}", NUMBER),
                 ],
-                lambda row: row[1:],
             ),
             (
                 "16, all from 0 s on",
@@ -451,10 +444,7 @@ def main() -> None:
             path = PICTURES / f"answers-{question}.svg"
             print(path if save(figure, part, path) else f"{figure.number}: nothing to draw")
     if args.questions == ALL:
-        made = (
-            f"Measured {datetime.date.today()} at commit {commit()} by `.venv/bin/python scripts/answers.py`."
-        )
-        page.put(PAGE, "measured", made)
+        page.put(PAGE, "measured", page.stamp(".venv/bin/python scripts/answers.py"))
     else:
         print(f"{PAGE.name} keeps its commit: these are not all questions")
 

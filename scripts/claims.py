@@ -24,12 +24,7 @@ def main() -> int:
     if sys.argv[1:] == ["--integrations"]:
         environment = {**os.environ, "PATH": tools.path_with_cargo()}
         return int(any([integration(folder, environment, LINTS) for folder in folders]))
-    tools.install(tools.missing(tools.CLAIMS))
-    for tool in tools.missing(tools.CLAIMS):
-        print(
-            f"claims: {tool.command} is not installed (apt-get install {tool.package}): no {tool.use}",
-            flush=True,
-        )
+    tools.prepare("claims", tools.CLAIMS)
     environment = {**os.environ, "PATH": tools.path_with_cargo()}
     cargo = ["cargo", "test", "--workspace", "--exclude", "steadycast-python", "--locked", "--release"]
     rust = subprocess.run([*cargo, "--", "--ignored"], cwd=ROOT, check=False, env=environment).returncode

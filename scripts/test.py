@@ -71,12 +71,7 @@ class Count:
 def main() -> int:
     """Run everything; exit code 1 when a test failed, or was skipped though all are required."""
     required = os.environ.get("STEADYCAST_REQUIRE", "") == "all"
-    tools.install(tools.missing())
-    for tool in tools.missing():
-        print(
-            f"test: {tool.command} is not installed (apt-get install {tool.package}): no {tool.use}",
-            flush=True,
-        )
+    tools.prepare("test", tools.TOOLS)
     count = Count()
     rust(count)
     python(count)

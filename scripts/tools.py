@@ -38,7 +38,17 @@ CLAIMS = (Tool("slurmctld", "slurmctld slurmd slurm-client munge", "a sweep as a
 """For `make claims` alone."""
 
 
-def missing(of: Sequence[Tool] = TOOLS) -> list[Tool]:
+def prepare(who: str, of: Sequence[Tool]) -> None:
+    """Install tools, and tell which are not here all the same."""
+    install(missing(of))
+    for tool in missing(of):
+        print(
+            f"{who}: {tool.command} is not installed (apt-get install {tool.package}): no {tool.use}",
+            flush=True,
+        )
+
+
+def missing(of: Sequence[Tool]) -> list[Tool]:
     """Tools that are not here."""
     return [tool for tool in of if shutil.which(tool.command) is None]
 

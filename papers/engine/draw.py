@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-_FPS = 25.0
 _NAMES = {"asmp": "ASMP", "tfmcc": "TFMCC", "tfrc": "TFRC", "pgmcc": "PGMCC"}
 
 

@@ -266,7 +266,7 @@ def tables(result: Result) -> str:
         lines += ["Left aside, since a kernel can't do it:", "", *(f"- {each}" for each in aside), ""]
     if _whole(result):
         lines += [
-            "## The papers' figures and tables by their numbers",
+            f"## {_BY_NUMBER}",
             "",
             "| paper | number | where |",
             "|---|---|---|",

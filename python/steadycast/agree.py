@@ -322,7 +322,7 @@ def _with_seconds(each: Run) -> Json:
 
 def _seconds(each: Run, flow: Json, column: str) -> list[float]:
     """Return a column of those seconds that count, as the mean of a flow's receivers."""
-    return [x for t, x in _mean(_rates(each), flow, column) if t >= each.summary["from_s"]]
+    return [x for t, x in _mean(each.rates.to_polars(), flow, column) if t >= each.summary["from_s"]]
 
 
 def _share(seconds: Sequence[float]) -> float | None:
@@ -334,10 +334,6 @@ def _tenths(seconds: Sequence[float]) -> Json:
         return {"p10": None, "p50": None, "p90": None}
     cuts = statistics.quantiles(seconds, n=10, method="inclusive")
     return {"p10": cuts[0], "p50": cuts[4], "p90": cuts[8]}
-
-
-def _rates(each: Run) -> Any:
-    return each.rates.to_polars()
 
 
 def _mean(rates: Any, flow: Json, column: str) -> list[tuple[float, float]]:
@@ -360,7 +356,7 @@ def _draw(found: Agreement) -> Figure | None:
     from steadycast.report.series import flow_label
 
     first = {world: runs[0] for world, runs in found.runs.items()}
-    rates = {world: _rates(each) for world, each in first.items()}
+    rates = {world: each.rates.to_polars() for world, each in first.items()}
     flows = first["simulated"].summary["flows"]
     panels = (("throughput_bps", "Throughput"), ("delay_ms", "One-way delay, mean of each interval (ms)"))
     figure, axes = canvas(2, height=5.4)

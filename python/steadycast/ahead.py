@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from steadycast.folder import Folder, Json
@@ -38,9 +37,7 @@ class Ahead:
             self._helper = Helper("steadycast.ahead:drawer")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the process, also in the middle of a figure."""
         if self._helper is not None:
             self._helper.end()

@@ -20,7 +20,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from steadycast.errors import UnwrittenError, UserError
@@ -255,7 +254,7 @@ class Claim:
             self._lock.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._locked()
         except OSError as error:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise UnwrittenError.of(self.path, error, _ROOM) from error
         if self._file is None:
             writer = self.holder(self.path) or "another run"
@@ -268,7 +267,7 @@ class Claim:
             # What held the lock before may have finished the folder in the meantime.
             self._look()
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
@@ -304,9 +303,7 @@ class Claim:
                 continue
             os.close(file)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Give it back."""
         if self._file is not None:
             self._lock.unlink(missing_ok=True)
@@ -329,7 +326,7 @@ class Claim:
             yield claim.path
         finally:
             if cls._ahead.pop(claim._lock, None) is not None:
-                claim.__exit__(None, None, None)
+                claim.__exit__()
 
     @classmethod
     def _first(cls, path: Path) -> Self:
@@ -408,15 +405,13 @@ class Draft:
             if self.part.exists():
                 _ours_or_free(self.part, "move it away, or give another -o DIR")
         except BaseException:
-            self._claim.__exit__(None, None, None)
+            self._claim.__exit__()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         """Leave DIR.part behind when `finish` was not reached; an interruption is told where it is."""
-        self._claim.__exit__(kind, error, trace)
+        self._claim.__exit__()
         if isinstance(error, KeyboardInterrupt) and self._begun and self.part.exists():
             # In place of what a draft within this one has noted.
             error.__notes__ = [f"what there is stands in {self.part}"]

@@ -30,7 +30,6 @@ MOS = {
 LIMIT = {"start": "#e8b400", "network": "#4d9de0", "cap": "#9a9a9a", "encoder": "#9a9a9a", "floor": "#d1495b"}
 # What became of a frame that the viewer did not see in time.
 FATE = {"lost": "#b2182b", "late": "#e08214", "undecodable": "#8073ac"}
-DROPS = "#b2182b"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from importlib import import_module
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any, Self
 
 from steadycast.errors import MissingError
@@ -85,9 +84,7 @@ class Workers:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         """End the processes, also in the middle of a task."""
         self._end(gently=self._gently and error is not None)
 

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from small_clips import judged
 from steadycast.media.metrics import (
-    PSNR_CAP_DB,
     Picture,
     mean_db,
     opinion_classes,
@@ -54,11 +53,10 @@ def test_sides_that_are_no_multiple_of_four_are_measured_as_ffmpeg_does():
     assert picture_psnr_db(*pair)[0] == pytest.approx(expected, abs=0.01)
 
 
-def test_identical_pictures_are_infinite_and_stay_out_of_the_mean_unless_asked():
+def test_identical_pictures_are_infinite_and_stay_out_of_the_mean():
     picture = next(iter(_pairs()))[0]
     assert picture_psnr_db(picture, picture) == (np.inf, np.inf, np.inf)
     assert mean_db(np.array([30.0, np.inf, 40.0])) == 35.0
-    assert mean_db(np.array([30.0, np.inf]), identical=True) == (30.0 + PSNR_CAP_DB) / 2
     assert mean_db(np.array([np.inf])) is None
 
 

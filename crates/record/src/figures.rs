@@ -290,8 +290,6 @@ figures! {
         UTILISATION = figure("utilisation_frac", Share, "The receivers' throughputs together, divided by their fair shares.")
             .when(When::Simulcast);
         MOVES = figure("moves_count", Count, "How often receivers went from one group to another.").when(When::Simulcast);
-        SMALLER_FRAMES = figure("smaller_frames", Count, "Frames that were coded at a smaller size than the source's: the rate had no room for that, not even at the coarsest quantizer.").when(When::Live).lower();
-        SIZE_CHANGES = figure("size_changes", Count, "How often the size of the coded pictures has changed.").when(When::Live).lower();
         RECEIVERS = figure("receivers", List, "The simulcast's receivers.").when(When::Simulcast);
     }
     /// Figures of a simulcast's receiver.

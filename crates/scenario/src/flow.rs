@@ -370,7 +370,7 @@ fn above_zero(said: &Spanned<Rate>, out: &mut Findings) -> Option<Rate> {
 }
 
 /// A value that keeps to its rule.
-fn keeping<T: Copy>(said: &Spanned<T>, rule: &dyn Rule<T>, out: &mut Findings) -> Option<T> {
+pub(crate) fn keeping<T: Copy>(said: &Spanned<T>, rule: &dyn Rule<T>, out: &mut Findings) -> Option<T> {
     match rule.broken(&said.value) {
         None => Some(said.value),
         Some((what, remedy)) => {

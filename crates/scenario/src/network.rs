@@ -1,6 +1,7 @@
 //! Nodes and links: shapes and ranges written out, each distinct text resolved once.
 
 use crate::file::{LegExtra, LegTable, LevelExtra, LinkExtra, LinkTable, Shape, Spec, Topology};
+use crate::flow::keeping;
 use crate::model::{Direction, Directions, Link, NodeIx, RateSpec, Trace};
 use crate::name::{MAX_COUNT, Pattern};
 use crate::tree::merge;
@@ -662,13 +663,7 @@ fn direction(spec: &Spec, lossy: bool, files: &mut Files, out: &mut Findings) ->
 
 /// A number that is one.
 pub(crate) fn probability(said: &Spanned<f64>, out: &mut Findings) -> Option<f64> {
-    match link::probability(&said.value) {
-        None => Some(said.value),
-        Some((what, remedy)) => {
-            out.problem(&said.at, what, remedy);
-            None
-        }
-    }
+    keeping(said, &link::probability, out)
 }
 
 /// A rate or a trace.

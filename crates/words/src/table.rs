@@ -1,8 +1,8 @@
 //! Values that can stand behind a key, and tables of keys: types and descriptions serve reading, messages and the schema alike.
 
-use crate::nearest;
 use crate::problem::{Findings, remedy};
 use crate::tree::{Item, Place, Value, quoted};
+use crate::{keep_known, nearest};
 use serde_json::{Value as Json, json};
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -605,14 +605,6 @@ impl<T: Declared> Declared for Deferred<T> {
 
 impl<T: Declared> FromToml for Deferred<T> {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
-        let keys = T::keys();
-        let Some(table) = item.table() else {
-            not_a_table(item, &keys, out);
-            return None;
-        };
-        for (key, item) in table.iter().filter(|(key, _)| !keys.contains(&key.as_str())) {
-            out.unknown_key(&item.at, key, &keys);
-        }
-        Some(Self::of(item.split(&keys).0))
+        keep_known(item, &T::keys(), out).map(Self::of)
     }
 }

@@ -297,9 +297,10 @@ def finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> No
         print_json(summary)
     else:
         from steadycast.report import terminal
+        from steadycast.report.answer import uncompared
 
         console = terminal.console()
-        for note in terminal.notes(summary):
+        for note in uncompared(summary):
             console.print(note, style="bold red")
         console.print(terminal.flows(summary))
         if (pauses := terminal.pauses(summary)) is not None:

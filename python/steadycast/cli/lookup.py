@@ -91,12 +91,10 @@ def check(
     if file is None:
         raise UserError("check", "no scenario is named", "write steadycast check FILE, or --explain KEY")
     file = scenario_at(file)
-    problems = core().check(str(file), list(sets or []))
-    for p in problems:
-        line = f":{p['line']}" if p.get("line") else ""
-        key = f" {p['key']}:" if p.get("key") else ""
-        print(f"{p['file']}{line}:{key} {p['what']}; {p['remedy']}", file=sys.stderr)
-    if problems:
+    if problems := core().check(str(file), list(sets or [])):
+        from steadycast.run import Problems
+
+        print(Problems(problems), file=sys.stderr)
         raise typer.Exit(Exit.MISUSED)
     # What `run` would warn of is said here, too.
     for warning in core().Scenario(str(file), list(sets or [])).warnings():

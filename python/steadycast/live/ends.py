@@ -9,7 +9,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from steadycast.errors import UserError
@@ -121,9 +120,7 @@ class Ends:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         """End the session: after an error at once."""
         if kind is not None:
             with suppress(Exception):  # the first error is the one that tells
@@ -157,11 +154,9 @@ def leave(core: Any) -> None:
 
 def finished(core: Any, warnings: list[str]) -> Run:
     """Wait for a core session's end, and return its record."""
-    try:
+    with session.refusals():
         record = core.finish()
-    except ValueError as error:
-        raise session.refused(error) from None
-    summary = session.summary_of(record, complete=True)
+    summary = session.summary_of(record)
     summary["warnings"] += warnings
     return session.run_of(record, summary)
 

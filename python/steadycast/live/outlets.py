@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from steadycast.errors import MissingError, UnwrittenError, UserError, reason
@@ -297,9 +296,7 @@ class Outlets:
         """Tell systemd that the session's ports and files are open."""
         _notify("READY=1")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close all."""
         _notify("STOPPING=1")
         if "events" in self._files:

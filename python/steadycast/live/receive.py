@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -380,18 +380,11 @@ def receive(options: Options) -> Received:
         UnwrittenError: the stream or the record could not be written. The other one is.
 
     """
-    with ExitStack() as stack:
-        draft = None
-        if options.folder is not None:
-            draft = stack.enter_context(Draft(options.folder, force=options.force))
-        return _receive(options, draft)
-
-
-def _receive(options: Options, draft: Draft | None) -> Received:
-    length = session.span(options.duration, "--for") if options.duration else None
-    settings = settings_of(options)
-    with outlets.Outlets(options.outlets, "receive", options.name or options.what) as told:
-        return _begin(settings, options, length, draft, told)
+    with Draft(options.folder, force=options.force) if options.folder is not None else nullcontext() as draft:
+        length = session.span(options.duration, "--for") if options.duration else None
+        settings = settings_of(options)
+        with outlets.Outlets(options.outlets, "receive", options.name or options.what) as told:
+            return _begin(settings, options, length, draft, told)
 
 
 def settings_of(options: Options, *, tell: bool = True) -> Json:
@@ -453,10 +446,8 @@ def need_pictures(receiver: Any, what: str) -> None:
 def _begin(
     settings: Json, options: Options, length: float | None, draft: Draft | None, told: outlets.Outlets
 ) -> Received:
-    try:
+    with session.refusals():
         receiver = session.core().Receiver(settings)
-    except ValueError as error:
-        raise session.refused(error) from None
     wants = options.out is not None or options.play is not None or options.reference is not None
     if wants:
         need_pictures(receiver, options.what)
@@ -497,11 +488,9 @@ def _watch(receiver: Any, options: Options, length: float | None, told: outlets.
 
 def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | None) -> Received:
     """Write what there is: when the stream can't be written the record still is, and the other way round."""
-    try:
+    with session.refusals():
         record = receiver.finish()
-    except ValueError as error:
-        raise session.refused(error) from None
-    summary = session.summary_of(record, complete=True)
+    summary = session.summary_of(record)
     if ended_by := summary["flows"][0]["receivers"][0].get("ended_by"):
         print(f"ended by {ended_by}", file=sys.stderr)
     failed: list[UserError] = []

@@ -193,10 +193,8 @@ class Receiver(ends.Ends):
                 latency=None if latency is None else f"{latency}s",
             )
             settings = receive.settings_of(options, tell=False)
-            try:
+            with session.refusals():
                 core = session.core().Receiver(settings)
-            except ValueError as error:
-                raise session.refused(error) from None
             if pixels is not None:
                 receive.need_pictures(core, "what" if settings["sdp"] else str(what))
         super().__init__(core, ends.leave)

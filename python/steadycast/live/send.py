@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,32 +72,25 @@ def send(options: Options, progress: Progress | None = None) -> Json:
         UnwrittenError: the description or the record could not be written.
 
     """
-    with ExitStack() as stack:
-        draft = None
-        if options.out is not None:
-            draft = stack.enter_context(Draft(options.out, force=options.force))
-        return _send(options, draft, progress)
-
-
-def _send(options: Options, draft: Draft | None, progress: Progress | None) -> Json:
-    length = session.span(options.duration, "--for") if options.duration else None
-    to, interface = session.resolved(options.to, options.interface)
-    controller = options.controller or default_controller(to, options.mode)
-    options = replace(options, to=to, interface=interface, controller=controller)
-    settings = settings_of(options)
-    planned = plan(
-        options.source,
-        codec=options.codec,
-        size=options.size,
-        fps=options.fps,
-        gop=options.gop,
-        loop=options.loop,
-        ladder=options.ladder,
-        keep_size=options.keep_size,
-        progress=progress,
-    )
-    with outlets.Outlets(options.outlets, "send", options.to) as told:
-        return _begin({**settings, "clip": planned.clip}, planned, options, length, draft, told)
+    with Draft(options.out, force=options.force) if options.out is not None else nullcontext() as draft:
+        length = session.span(options.duration, "--for") if options.duration else None
+        to, interface = session.resolved(options.to, options.interface)
+        controller = options.controller or default_controller(to, options.mode)
+        options = replace(options, to=to, interface=interface, controller=controller)
+        settings = settings_of(options)
+        planned = plan(
+            options.source,
+            codec=options.codec,
+            size=options.size,
+            fps=options.fps,
+            gop=options.gop,
+            loop=options.loop,
+            ladder=options.ladder,
+            keep_size=options.keep_size,
+            progress=progress,
+        )
+        with outlets.Outlets(options.outlets, "send", options.to) as told:
+            return _begin({**settings, "clip": planned.clip}, planned, options, length, draft, told)
 
 
 def default_controller(to: str, mode: str = "repaired") -> str:
@@ -159,10 +152,8 @@ def _begin(
     draft: Draft | None,
     told: outlets.Outlets,
 ) -> Json:
-    try:
+    with session.refusals():
         sender = session.core().Sender(settings, planned.medium)
-    except ValueError as error:
-        raise session.refused(error) from None
     if options.sdp is not None:
         try:
             write_text(options.sdp, sender.sdp, "name another file")
@@ -250,13 +241,11 @@ def _follow(
 
 def _record(sender: Any, planned: Any, worker: threading.Thread | None, draft: Draft | None) -> Json:
     """Write what there is."""
-    try:
+    with session.refusals():
         record = sender.finish()
-    except ValueError as error:
-        raise session.refused(error) from None
     if worker is not None:
         worker.join(5.0)
-    summary = session.summary_of(record, complete=True)
+    summary = session.summary_of(record)
     summary["warnings"] += planned.warnings
     if draft is not None:
         session.write(record, summary, draft, sdp=sender.sdp)

@@ -219,10 +219,8 @@ class Sender(ends.Ends):
                 lambda shape: self._take(shape, queue, leaky),
                 keep_size=keep_size,
             )
-            try:
+            with session.refusals():
                 core = session.core().Sender({**settings, "clip": plan.clip}, plan.medium)
-            except ValueError as error:
-                raise session.refused(error) from None
         super().__init__(core, _leave, self._inbox)
         self.to, self.controller, self.pixels = to, controller, pixels
         self._plan = plan

@@ -8,8 +8,8 @@ import re
 import secrets
 import socket
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -197,16 +197,20 @@ def core() -> Any:
     return _core
 
 
-def refused(error: ValueError) -> UserError:
+@contextmanager
+def refusals() -> Iterator[None]:
     """Turn what the core says, place: problem; remedy, into a user's error."""
-    place, _, rest = str(error).partition(": ")
-    problem, _, remedy = rest.partition("; ")
-    return UserError(place, problem or "can't be used", remedy or "see steadycast --help")
+    try:
+        yield
+    except ValueError as error:
+        place, _, rest = str(error).partition(": ")
+        problem, _, remedy = rest.partition("; ")
+        raise UserError(place, problem or "can't be used", remedy or "see steadycast --help") from None
 
 
-def summary_of(record: Any, *, complete: bool) -> Json:
+def summary_of(record: Any) -> Json:
     """Return the summary, with what the program is."""
-    summary: Json = json.loads(record.summary(complete))
+    summary: Json = json.loads(record.summary(True))
     summary["program"] = {"version": core().__version__, "commit": commit()}
     return summary
 

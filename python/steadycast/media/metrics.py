@@ -65,10 +65,7 @@ def opinion_classes(psnr: F64) -> U8:
     return np.asarray(classes, dtype=np.uint8)
 
 
-def mean_db(values: F64, *, identical: bool = False) -> float | None:
-    """Mean of PSNR values, the infinite ones of identical pictures left out; `None` when nothing remains.
-
-    With ``identical`` they count as `PSNR_CAP_DB`.
-    """
-    kept = np.minimum(values, PSNR_CAP_DB) if identical else values[np.isfinite(values)]
+def mean_db(values: F64) -> float | None:
+    """Mean of PSNR values, the infinite ones of identical pictures left out; `None` when nothing remains."""
+    kept = values[np.isfinite(values)]
     return float(kept.mean()) if len(kept) else None

@@ -67,16 +67,6 @@ class Quality:
         figures: dict[str, Any] = json.loads(_core.freezes(changes.tolist(), spans.tolist()))
         return figures
 
-    @property
-    def blank_slots(self) -> int:
-        """Slots before the first picture."""
-        return int(np.count_nonzero(self.shown < 0))
-
-    def between(self, first: int, last: int) -> "Quality":
-        """Cut to the slots from ``first`` up to ``last``, for late joins and for a warm-up."""
-        slots = np.arange(len(self.mos))
-        return self.where((slots >= first) & (slots < last))
-
     def where(self, part: Bools) -> "Quality":
         """Cut to these slots."""
         return Quality(
@@ -88,16 +78,16 @@ class Quality:
             self.mos[part],
         )
 
-    def mean_psnr_raw(self, *, identical: bool = False) -> Planes:
-        """Mean PSNR against the source; identical pictures are left out, or count as the cap."""
-        return _means(self.psnr_raw, identical)
+    def mean_psnr_raw(self) -> Planes:
+        """Mean PSNR against the source; identical pictures are left out."""
+        return _means(self.psnr_raw)
 
-    def mean_psnr_encoded(self, *, identical: bool = False) -> Planes:
-        """Mean PSNR against the encoded pictures; identical pictures are left out, or count as the cap.
+    def mean_psnr_encoded(self) -> Planes:
+        """Mean PSNR against the encoded pictures; identical pictures are left out.
 
         `None` for a receiver that lost nothing: there is no difference to measure.
         """
-        return _means(self.psnr_encoded, identical)
+        return _means(self.psnr_encoded)
 
     def mean_ssim(self) -> float | None:
         """Mean SSIM."""
@@ -126,8 +116,8 @@ class Shown:
     received: Picture
 
 
-def _means(values: F64, identical: bool) -> Planes:
-    y, u, v = (mean_db(values[:, plane], identical=identical) for plane in range(3))
+def _means(values: F64) -> Planes:
+    y, u, v = (mean_db(values[:, plane]) for plane in range(3))
     return y, u, v
 
 

@@ -8,7 +8,6 @@ from enum import IntEnum
 
 import numpy as np
 
-from steadycast.media import stream
 from steadycast.media.ladder import Ladder
 from steadycast.media.table import I64, U8, Bools, FrameTable, Kind
 
@@ -59,10 +58,6 @@ class Fates:
     def frames(self) -> int:
         """Frames sent."""
         return len(self.complete)
-
-    def arrived_in_part(self, frame: int) -> bool:
-        """Whether some bytes of an incomplete frame are there."""
-        return frame in self.holes
 
 
 def fates(table: FrameTable, told: Fates) -> U8:
@@ -197,17 +192,6 @@ def _with_holes(data: bytes, holes: Sequence[tuple[int, int]], codec: str) -> by
         else:
             whole[start:end] = bytes(end - start)
     return bytes(whole)
-
-
-def elementary_stream(ladder: Ladder, chosen_q: Quantizers, told: Fates | None = None) -> bytes:
-    """Return the spliced stream as a file that a player opens (see `stream.ENDINGS`)."""
-    groups, codec = range(len(chosen_q)), ladder.codec.name
-    config = ladder.rung(first_of(chosen_q[0])).extradata if chosen_q else b""
-    per_slot = stream.CLOCK / ladder.table.fps
-    return stream.head(codec, config) + b"".join(
-        stream.framed(codec, round(unit.slot * per_slot), unit.data)
-        for unit in units(ladder, chosen_q, told, groups)
-    )
 
 
 def segments(ladder: Ladder, told: Fates) -> list[range]:

@@ -21,7 +21,7 @@ from steadycast.report.figures import PLOTS
 from steadycast.report.rank import alike, ranked_receivers
 from steadycast.report.series import banded
 from steadycast.report.words import glossary, heading, term
-from steadycast.style import look
+from steadycast.style import INK, look
 
 _COLLAPSE_ABOVE = 20
 
@@ -127,8 +127,6 @@ def key(flow: Json) -> str:
 
 
 def _css(colour: str) -> str:
-    from steadycast.style import INK
-
     return "var(--ink)" if colour == INK else f"var(--c-{colour[1:]}, {colour})"
 
 

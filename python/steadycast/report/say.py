@@ -63,8 +63,6 @@ def figures(x: float) -> str:
         return f"{x:.0f}"
     if size >= 10:
         return f"{x:.1f}"
-    if size >= 1:
-        return f"{x:.2f}"
     if size >= 0.9995:
         return f"{x:.2f}"
     if size >= 0.001:

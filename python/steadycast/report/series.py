@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from steadycast import style
 from steadycast.folder import Folder, Json, number
 from steadycast.report import say
+from steadycast.report.answer import title
 from steadycast.report.canvas import Label
 
 if TYPE_CHECKING:
@@ -39,11 +40,9 @@ class Series:
 
 def flow_label(flow: Json) -> str:
     """Flow's name, and what steers it."""
-    how = flow.get("controller") or (flow.get("congestion") if flow.get("kind") == "tcp" else None)
-    name = str(flow["name"])
-    text = name if not how or str(how) == name else f"{name} ({how})"
     if flow.get("flows"):
-        return f"{flow['flows']} × {name}\nmedian"
+        return f"{flow['flows']} × {flow['name']}\nmedian"
+    text = title(flow)
     if flow.get("seeds"):
         return f"{text}\n{flow['seeds']} seeds"
     n = len(flow.get("receivers") or [])

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from steadycast import record
 from steadycast.report import say
-from steadycast.report.answer import title, uncompared
+from steadycast.report.answer import title
 from steadycast.report.rank import ranked_receivers
 
 
@@ -102,11 +102,6 @@ def pauses(summary: Mapping[str, Any]) -> Fitted | None:
 def heading(column: record.Shown) -> str:
     """Heading of a flow's column where there is little room."""
     return column.heading.removeprefix("share ")
-
-
-def notes(summary: Mapping[str, Any]) -> list[str]:
-    """Say what must be known before the numbers are used."""
-    return uncompared(summary)
 
 
 def expectations(summary: Mapping[str, Any]) -> Table | None:

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import mkdtemp
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from steadycast.errors import MissingError, UserError
@@ -94,13 +93,11 @@ class Cluster:
         try:
             _agreed(self._client)
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leave the cluster as it was."""
         if self._owned:
             self._client.close(timeout=2)
