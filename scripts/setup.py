@@ -29,7 +29,6 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 CONSTRAINTS = ROOT / "scripts" / "constraints.txt"
 MODULE = ROOT / "python" / "steadycast" / "_core.abi3.so"
-STAMP = VENV / "stamp-module"
 BUILD = ("maturin",)  # of the development tools, the one that building needs
 
 
@@ -151,11 +150,11 @@ def install(packages: list[str], name: str, label: str = "") -> None:
 
 @contextmanager
 def compiling(environment: dict[str, str]) -> Iterator[None]:
-    """Compile the module while packages are installed. What goes wrong is said by `build`, which goes on from there."""
-    if not module()[1]:
+    """Compile the module for the first time while packages are installed. `build` says what goes wrong in it."""
+    if MODULE.exists():
         yield
         return
-    print("set-up: compiling the module meanwhile (the first time takes some minutes)", flush=True)
+    print("set-up: compiling the module while packages are installed (some minutes)", flush=True)
     with tempfile.TemporaryDirectory() as wheels:
         words = [VENV / "bin" / "maturin", "build", "--release", "--locked", "-o", wheels]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -165,15 +164,6 @@ def compiling(environment: dict[str, str]) -> Iterator[None]:
             except BaseException:
                 cargo.terminate()
                 raise
-
-
-def module() -> tuple[str, bool]:
-    """Return what the module is made from, and whether it has to be compiled for that."""
-    sources = [ROOT / name for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml")]
-    inside = (path for path in (ROOT / "crates").rglob("*") if path.suffix in (".rs", ".toml"))
-    sources += (path for path in inside if "tests" not in path.relative_to(ROOT).parts)
-    made_from = digest(sources, str(ROOT))
-    return made_from, not (MODULE.exists() and STAMP.exists() and STAMP.read_text() == made_from)
 
 
 def for_maturin(environment: dict[str, str]) -> dict[str, str]:
@@ -187,12 +177,17 @@ def for_maturin(environment: dict[str, str]) -> dict[str, str]:
 
 def build(environment: dict[str, str]) -> None:
     """Compile the module, unless nothing that it is made from has changed, and install it."""
-    made_from, outdated = module()
-    if not outdated:
+    sources = [ROOT / name for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml")]
+    inside = (path for path in (ROOT / "crates").rglob("*") if path.suffix in (".rs", ".toml"))
+    sources += (path for path in inside if "tests" not in path.relative_to(ROOT).parts)
+    stamp = VENV / "stamp-module"
+    made_from = digest(sources, str(ROOT))
+    if MODULE.exists() and stamp.exists() and stamp.read_text() == made_from:
         return
+    print("set-up: building and installing the module", flush=True)
     words = [VENV / "bin" / "maturin", "develop", "--release", "--locked"]
     subprocess.run(words, check=True, cwd=ROOT, env=for_maturin(environment))
-    STAMP.write_text(made_from)
+    stamp.write_text(made_from)
 
 
 def digest(files: Iterable[Path], *texts: str) -> str:

@@ -229,7 +229,7 @@ def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[
 
 @contextmanager
 def processes(count: int, nice: int = 0) -> Iterator[ProcessPoolExecutor]:
-    """Lend processes that do what is submitted; when something goes wrong they end, and what they do with them."""
+    """Lend processes that do what is submitted. An error or an interruption ends them, and the runs that go on."""
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     pool = ProcessPoolExecutor(
         count, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(nice,)
