@@ -23,7 +23,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module.tools, "missing", list)
+    monkeypatch.setattr(module.tools, "missing", lambda of: [])
     monkeypatch.setattr(module, "python", lambda count: None)
     return module
 
