@@ -13,6 +13,9 @@ const BETA_MARK: f64 = 0.85;
 /// Highest growth of the window per round trip (RFC 9438, 4.2).
 const GROWTH: f64 = 1.5;
 
+/// What a source of frames uses of its window is counted over this many seconds.
+const USED_SPAN: f64 = 2.0;
+
 /// In a group, windows that differ by less than this are those of one queue.
 const MEMBERS_ALIKE: f64 = 0.8;
 
@@ -119,6 +122,9 @@ struct Test {
 #[derive(Clone, Debug)]
 pub(super) struct Compete {
     pub(super) cubic: Option<Cubic>,
+    /// The window of a competition that a queue of its own has ended. Two flows that give way at once look the same, so it may be wanted
+    /// again.
+    ended: Option<Cubic>,
     /// When the window was cut last.
     cut_at: f64,
     congested_at: f64,
@@ -157,6 +163,7 @@ impl Compete {
     pub(super) fn new() -> Self {
         Self {
             cubic: None,
+            ended: None,
             cut_at: f64::MIN,
             congested_at: f64::MIN,
             loss_gap: 1.0,
@@ -187,13 +194,15 @@ impl Compete {
     /// `first`: the session never left it.
     pub(super) fn begin(&mut self, now: f64, rate: f64, rtt: f64, (again, first): (bool, bool), config: &Config) {
         let w = (rate * rtt / config.segment()).max(config.window_least);
-        match self.cubic.as_mut().filter(|_| again) {
-            Some(cubic) => {
+        let kept = self.cubic.or(self.ended.take()).filter(|_| again);
+        self.cubic = Some(match kept {
+            Some(mut cubic) => {
                 cubic.w = w.max(cubic.would_be(now));
                 cubic.w_est = cubic.w_est.max(cubic.w.min(cubic.w_max));
+                cubic
             }
-            None => self.cubic = Some(Cubic { slow: first, ..Cubic::new(now, w) }),
-        }
+            None => Cubic { slow: first, ..Cubic::new(now, w) },
+        });
         (self.cut_at, self.congested_at, self.loss_gap) = (f64::MIN, now, self.loss_gap);
         (self.drain, self.test, self.empty_since, self.alone) = (None, None, None, 0);
         self.rests = f64::MIN;
@@ -218,7 +227,7 @@ impl Compete {
             self.follows.see(now, *sent, *came, config);
         }
         if !step.news.rows.is_empty() && self.follows.is_own(config) {
-            self.cubic = None;
+            self.ended = self.cubic.take();
             return After::Leave { rate: 0.85 * received.unwrap_or(step.rate), rule: OWN_QUEUE, proven: true };
         }
         let mut cubic = self.cubic.unwrap_or_else(|| Cubic::new(now, config.window_least));
@@ -266,6 +275,10 @@ impl Compete {
         self.cubic = Some(cubic);
         let carries = cubic.w * config.segment() / rtt;
         let mut rate = carries;
+        if config.frames && step.place.limits {
+            // Encoders use less than they are granted. A TCP fills its window.
+            rate *= signals.spare(now, USED_SPAN).clamp(1.0, config.frames_fill);
+        }
         if let Some(received) = received.filter(|_| !signals.is_idle(now, config.idle)) {
             // What acknowledgements do for TCP: without it the rate jumps after a drain, when rtt is small and w is not.
             // Up to what a drain or an experiment gave away it may jump.
@@ -341,7 +354,9 @@ impl Compete {
             return Some(After::Leave { rate, rule: "delay: try", proven: false });
         }
         let calm = now - self.congested_at > (1.5 * self.loss_gap).max(10.0 * rtt).max(1.0);
-        let empty = self.empty_since.is_some_and(|since| now - since > 0.1);
+        // Cuts in a row leave so little that the queue is empty beside a TCP, too.
+        let enough = rate >= config.empty_above * step.highest;
+        let empty = enough && self.empty_since.is_some_and(|since| now - since > 0.1);
         (empty && calm && untold && backoff.may_leave(now, config)).then_some(After::Leave {
             rate,
             rule: "delay: queue is empty",

@@ -43,6 +43,8 @@ pub(super) struct Step<'a> {
     pub(super) now: f64,
     pub(super) dt: f64,
     pub(super) rate: f64,
+    /// The highest rate of [`Delay`] lately.
+    pub(super) highest: f64,
     pub(super) rtt: f64,
     pub(super) signals: &'a Signals,
     pub(super) news: &'a News,
@@ -73,6 +75,8 @@ pub(super) struct Delay {
     /// When this law began to rule, and how much of the time lately its queue was over the target.
     begun: f64,
     over: f64,
+    /// What arrived when it began, in bit/s.
+    brought: f64,
     /// When a loss met a standing queue last.
     stood_at: f64,
     /// The rate a while ago, when that was, and how many whiles in a row it has fallen.
@@ -100,6 +104,7 @@ impl Delay {
             standing: Standing::default(),
             begun: 0.0,
             over: 0.0,
+            brought: 0.0,
             stood_at: f64::MIN,
             sampled: 0.0,
             sampled_at: 0.0,
@@ -136,6 +141,11 @@ impl Delay {
         self.target(rate, config).max(least)
     }
 
+    /// Whether the queue is still taken to be its own.
+    pub(super) fn owned(&self, now: f64, rate: f64, config: &Config) -> bool {
+        self.own.holds(now, rate, config)
+    }
+
     /// The queue is told to be its own, while `rate` is sent.
     pub(super) fn owns(&mut self, now: f64, rate: f64, config: &Config) {
         self.own = OwnQueue::new(now, rate, config);
@@ -147,7 +157,7 @@ impl Delay {
         self.cut_at = now;
         self.episode = None;
         self.press.own = true;
-        (self.begun, self.over) = (now, 0.0);
+        (self.begun, self.over, self.brought) = (now, 0.0, carried);
         self.standing = Standing::default();
         (self.sampled, self.sampled_at, self.falling) = (0.0, now, 0);
     }
@@ -175,9 +185,11 @@ impl Delay {
             // What arrives of a source that sends less than it might says nothing of the path.
             received = received.max(0.9 * rate);
         }
-        if let Some(turn) =
-            self.losses(step, low, received, chance, backoff, config).or_else(|| self.starves(step, low, config))
-        {
+        let turn = self
+            .losses(step, low, received, chance, backoff, config)
+            .or_else(|| self.falls(step, low, backoff, config))
+            .or_else(|| self.starves(step, low, config));
+        if let Some(turn) = turn {
             return turn;
         }
         self.scale = (self.scale + config.scale_up * dt).min(1.0);
@@ -276,6 +288,18 @@ impl Delay {
             }
         }
         None
+    }
+
+    /// A source of frames that falls far below what it had when it left a competition a short while ago: the verdict was wrong.
+    fn falls(&self, step: &Step<'_>, low: f64, backoff: &Backoff, config: &Config) -> Option<Turn> {
+        let Step { now, rate, .. } = *step;
+        let soon = backoff.left.is_some() && now - self.begun < config.again;
+        let falls = config.frames
+            && soon
+            && low > 0.0
+            && rate < config.frames_back * self.brought
+            && !self.own.holds(now, rate, config);
+        falls.then(|| Turn::Go(self.brought.min(2.0 * rate), "compete: pushed down, soon after leaving"))
     }
 
     /// Pushed far below what it had by something that never loses packets, and the queue is still there.

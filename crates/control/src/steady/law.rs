@@ -12,6 +12,8 @@ use steadycast_units::{Span, Time};
 
 /// The longest time, in seconds, for which a law grows at one report.
 const MOST_STEP: f64 = 0.5;
+/// What a source of frames uses of its rate is counted, and made up for, over this many seconds.
+const FILL_SPAN: f64 = 2.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -41,6 +43,8 @@ pub(super) struct Law {
     pub(super) signals: Signals,
     pub(super) mode: Mode,
     pub(super) rate: f64,
+    /// How many times the rate a source of frames is granted, so that it sends the rate in the mean.
+    fill: f64,
     delay: Delay,
     compete: Compete,
     scalable: Scalable,
@@ -65,6 +69,7 @@ impl Law {
             signals: Signals::new(),
             mode: Mode::Start,
             rate: config.start.clamp(floor, cap),
+            fill: 1.0,
             delay: Delay::new(),
             compete: Compete::new(),
             scalable: Scalable::default(),
@@ -98,12 +103,33 @@ impl Law {
         if self.mode == Mode::Delay { self.config.pacing_delay } else { self.config.pacing }
     }
 
+    /// The rate that the source is granted, in bit/s.
+    pub(super) fn granted(&self) -> f64 {
+        (self.fill * self.rate).min(self.cap)
+    }
+
+    /// Learns what a source of frames leaves unused. In a queue that others may share, what is not used is theirs.
+    fn see_use(&mut self, now: f64, dt: f64) {
+        let config = &self.config;
+        if !config.frames || self.mode != Mode::Delay || !self.delay.owned(now, self.rate, config) {
+            self.fill = 1.0;
+            return;
+        }
+        let spare = self.signals.spare(now, FILL_SPAN).min(2.0);
+        let grown = self.fill * (1.0 + (dt / FILL_SPAN) * (spare - 1.0));
+        self.fill = grown.clamp(1.0, config.frames_fill_own);
+    }
+
     fn start(&mut self, step: &Step<'_>) {
         let Step { now, dt, rtt, .. } = *step;
         let config = &self.config;
         // A start that silence has made slow sends a packet each 150 ms.
         let soon = step.signals.received((0.6 * rtt).max(0.06));
-        let Some(received) = soon.or_else(|| step.signals.received(1.0)) else { return };
+        let Some(mut received) = soon.or_else(|| step.signals.received(1.0)) else { return };
+        if config.frames {
+            // Its first frames come one by one: what arrived of them is not what the path carries.
+            received = received.max(config.frames_start * config.start.min(self.rate));
+        }
         if let Some(loss) = &step.loss {
             let queued = self.chance.see(now, loss, 0.0, config) || loss.q > config.drain_above;
             let (arrived, share) = step.signals.lossy(now, 1.0);
@@ -233,12 +259,13 @@ impl Law {
             self.mark_at = Some(now);
         }
         let signals = std::mem::take(&mut self.signals);
-        let step =
-            Step { now, dt, rate: self.rate, rtt: signals.rtt(), signals: &signals, news: &news, loss, mark, place };
+        let (rate, highest, rtt) = (self.rate, self.delay.memory.0, signals.rtt());
+        let step = Step { now, dt, rate, highest, rtt, signals: &signals, news: &news, loss, mark, place };
         let before = (self.mode, self.rate);
         self.law(&step);
         self.signals = signals;
         self.clamp();
+        self.see_use(now, dt);
         self.look(now, before, place);
         true
     }

@@ -171,6 +171,13 @@ params! {
     number frames_unbent: "the target of a source of frames is at least this share of what it is before it is bent", "own", 0.9, [0.0, 1.0];
     number frames_limited: "a source of frames that sends less than it may keeps at most so many times what it sends",
         "draft-ietf-rmcat-gcc-02, 5.5", 1.5, [1.0, 1_000.0];
+    number frames_start: "what arrives of a source of frames in the start is at least this share of the first rate",
+        "own", 0.6, [0.0, 1.0];
+    number frames_fill: "while competing a source of frames that leaves some of its window unused is granted at most so many times what it carries",
+        "own; RFC 9438, 5.8", 1.3, [1.0, 10.0];
+    number frames_fill_own: "the same in a queue of its own, of its rate", "own", 1.2, [1.0, 10.0];
+    number frames_back: "a source of frames competes again where its rate falls below this share of what arrived when it left, within again",
+        "own", 0.5, [0.0, 1.0];
     number scale_up: "growth per second of the target's scale after an AQM dropped at the target",
         "own", 0.005, [0.0, 1.0];
     number cut_scale: "seconds of queueing delay above half of the target that cut the whole rate",
@@ -241,6 +248,7 @@ params! {
     number test_to: "share of what arrives that is sent to test whether somebody else is there", "own", 0.75, [0.1, 1.0];
     number tests: "tests in a row that show nobody", "own", 2.0, [1.0, 10.0];
     span test_every: "time between two tests, beside ten round trips", "own", 3 * S, [0, 60 * S];
+    number empty_above: "below this share of the highest rate lately an empty queue says nothing", "own", 0.5, [0.0, 1.0];
     span shallow: "a highest queueing delay below this is too short for tests", "own", 30 * MS, [0, S];
     span shallow_try: "leaving is then tried after this, and after twice as long each time that it was wrong",
         "own", 10 * S, [0, 600 * S];

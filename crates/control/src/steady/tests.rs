@@ -217,7 +217,18 @@ fn the_ranks_of_losses_by_chance_have_no_bias_and_those_at_the_top_of_a_queue_ar
 
 /// A step of a law at `now`, on signals.
 fn step<'a>(signals: &'a Signals, news: &'a News, now: f64, rate: f64) -> Step<'a> {
-    Step { now, dt: 0.1, rate, rtt: signals.rtt(), signals, news, loss: None, mark: false, place: Place::ALONE }
+    Step {
+        now,
+        dt: 0.1,
+        rate,
+        highest: 0.0,
+        rtt: signals.rtt(),
+        signals,
+        news,
+        loss: None,
+        mark: false,
+        place: Place::ALONE,
+    }
 }
 
 #[test]
