@@ -211,6 +211,11 @@ impl Compete {
         self.restore = rate;
     }
 
+    /// Ends a competition in a queue of its own.
+    pub(super) fn end_own(&mut self) {
+        self.ended = self.cubic.take();
+    }
+
     pub(super) fn step(
         &mut self,
         step: &Step<'_>,
@@ -227,7 +232,7 @@ impl Compete {
             self.follows.see(now, *sent, *came, config);
         }
         if !step.news.rows.is_empty() && self.follows.is_own(config) {
-            self.ended = self.cubic.take();
+            self.end_own();
             return After::Leave { rate: 0.85 * received.unwrap_or(step.rate), rule: OWN_QUEUE, proven: true };
         }
         let mut cubic = self.cubic.unwrap_or_else(|| Cubic::new(now, config.window_least));

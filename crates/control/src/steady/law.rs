@@ -108,6 +108,12 @@ impl Law {
         (self.fill * self.rate).min(self.cap)
     }
 
+    /// Takes the queue for its own.
+    #[cfg(test)]
+    pub(super) fn take_as_own(&mut self, now: f64) {
+        self.delay.owns(now, self.rate, &self.config);
+    }
+
     /// Learns what a source of frames leaves unused. In a queue that others may share, what is not used is theirs.
     fn see_use(&mut self, now: f64, dt: f64) {
         let config = &self.config;

@@ -148,6 +148,7 @@ pub(super) const RULES: &[&str] = &[
     "l4s: loss",
     "l4s: marks",
     "compete: little of a queue that stands",
+    "compete: pushed down, soon after leaving",
 ];
 
 #[cfg(test)]

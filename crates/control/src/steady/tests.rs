@@ -649,3 +649,82 @@ fn after_a_drain_that_has_shown_somebody_else_the_next_one_waits_for_twice_its_l
         assert!(since < 1.25, "a loss {since} s after a drain made none");
     }
 }
+
+#[test]
+fn an_empty_queue_ends_no_competition_while_the_rate_is_below_half_of_the_highest_lately() {
+    let mut told = Told::new(Rate::mbps(50));
+    told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+    let (signals, news, config) = (&told.law.signals, News::default(), config());
+    let left = |highest: f64| {
+        let (mut compete, mut chance, backoff) = (Compete::new(), Chance::new(), Backoff::new());
+        compete.begin(3.0, 1e6, 0.02, (false, false), &config);
+        compete.watch(0.05, 0.1);
+        (0..40).any(|n| {
+            let now = 3.0 + 0.1 * f64::from(n);
+            let step = Step { highest, ..step(signals, &news, now, 1e6) };
+            let after = compete.step(&step, &mut chance, &backoff, 0.01, &config);
+            matches!(after, After::Leave { rule: "delay: queue is empty", .. })
+        })
+    };
+    // Its window would carry 13 Mb/s when the queue has been empty for long enough, and 31 Mb/s at the end.
+    assert!(left(25e6));
+    assert!(!left(64e6), "less than half of 64 Mb/s");
+}
+
+#[test]
+fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds_and_not_later() {
+    let config = config();
+    let carries = |again: bool| {
+        let mut compete = Compete::new();
+        // 4 Mb/s over 100 ms, ended; then 400 kb/s.
+        compete.begin(3.0, 4e6, 0.1, (false, false), &config);
+        compete.end_own();
+        assert_eq!(compete.would_carry(4.0, 0.1, &config), None, "in a queue of its own no window counts");
+        compete.begin(5.0, 4e5, 0.1, (again, false), &config);
+        compete.would_carry(5.0, 0.1, &config).unwrap()
+    };
+    assert!((4e6..=4.8e6).contains(&carries(true)), "{}", carries(true));
+    assert!(carries(false) < 1e6, "{}", carries(false));
+}
+
+/// A law of a source of frames that uses `used` of what it is granted, on an empty path of 20 ms, in this mode; in a queue of its own or not.
+fn grants(mode: Rules, used: f64, own: bool) -> Law {
+    let mut told = Told::new(Rate::mbps(50));
+    told.law.has_frames();
+    while told.now < 12.0 {
+        if own {
+            told.law.take_as_own(told.now);
+        }
+        (told.law.mode, told.law.rate) = (mode, 1e6);
+        told.run(told.now + 0.001, Some(used * told.law.granted()), |_, _, _| Some(0.02));
+    }
+    told.law
+}
+
+#[test]
+fn what_frames_leave_unused_in_a_queue_of_their_own_is_made_up_for_by_a_fifth_at_most_and_nowhere_else_in_delay() {
+    let granted = |used, own| grants(Rules::Delay, used, own).granted() / 1e6;
+    assert!((1.1..1.15).contains(&granted(0.9, true)), "{}", granted(0.9, true));
+    assert!((1.2..1.25).contains(&granted(0.6, true)), "{}", granted(0.6, true));
+    assert!(granted(1.0, true) < 1.05, "{}", granted(1.0, true));
+    assert!(granted(0.6, false) < 1.05, "{}: what is not used is the others'", granted(0.6, false));
+}
+
+#[test]
+fn a_source_of_frames_competes_again_where_it_falls_below_half_of_what_arrived_soon_after_it_left() {
+    let goes = |frames: bool, rate: f64, now: f64| {
+        let mut told = Told::new(Rate::mbps(50));
+        told.run(3.0, Some(1e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.03 }));
+        let config = if frames { config().for_frames() } else { config() };
+        let (signals, news) = (&told.law.signals, News::default());
+        let (mut delay, mut chance, mut backoff) = (Delay::new(), Chance::new(), Backoff::new());
+        backoff.left = Some(3.0);
+        delay.begin(3.0, 2e6);
+        let turn = delay.step(&step(signals, &news, now, rate), &mut chance, &backoff, None, &config);
+        matches!(turn, Turn::Go(_, "compete: pushed down, soon after leaving"))
+    };
+    assert!(goes(true, 0.9e6, 3.1));
+    assert!(!goes(true, 1.1e6, 3.1), "more than half");
+    assert!(!goes(true, 0.9e6, 15.1), "12 s later");
+    assert!(!goes(false, 0.9e6, 3.1), "no frames");
+}
