@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,6 +48,22 @@ def small(tmp_path: Path) -> Path:
     path = tmp_path / "small.toml"
     path.write_text(SMALL)
     return path
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes the user's own cache: it begins empty, and all processes of the tests share one.
+
+    Two of them may encode the same clip at once. A file of the cache has its name only when it is whole, so that costs
+    time alone.
+    """
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Each process has a folder of its own in that of the one that began them.
+        place = place.parent
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STEADYCAST_CACHE", str(place / "cache"))
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

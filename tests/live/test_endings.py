@@ -9,6 +9,7 @@ import os
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -554,7 +555,14 @@ def test_a_host_name_is_an_address_and_which_is_said(port: int, tmp_path: Path) 
         )
 
 
-def test_addresses_stay_and_names_and_zones_are_looked_up(capsys: pytest.CaptureFixture[str]) -> None:
+def test_addresses_stay_and_names_and_zones_are_looked_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unknown(host: str, *_: object, **__: object) -> None:
+        assert host == "nosuch.invalid"
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("socket.getaddrinfo", unknown)
     for text in ("10.0.0.1:5004", "[fd00::1]:5004", "nowhere", "fd00::1:5004", "a:b:5004"):
         assert session.resolved(text, "eth0") == (text, "eth0")
     assert capsys.readouterr().err == ""
