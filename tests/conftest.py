@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import AnyStr
 
 import pytest
 
@@ -40,6 +43,16 @@ class Said:
     code: int
     out: str
     err: str
+
+
+@contextmanager
+def bounded(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.Popen[AnyStr]]:
+    """A process that does not outlive the block: at its end it is killed, unless it has ended before."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from steadycast.errors import UserError
 from steadycast.lab.server import listening
 from steadycast.lab.work import Board
 
+from tests.conftest import bounded
 from tests.lab.conftest import ROOT, SCENARIO, Lab, start, stop
 
 UPLOT = {
@@ -320,12 +321,13 @@ def test_a_report_is_the_page_of_the_command_line(lab: Lab) -> None:
 
 def test_a_second_lab_takes_the_next_port_and_its_end_leaves_no_process(lab: Lab, tmp_path: Path) -> None:
     second = start(tmp_path, "http://127.0.0.1:1/#s=abc_-1")
-    assert second.address != lab.address
-    assert second.link == "&s=abc_-1"
-    assert second.post("run", BODY).code == 200
-    pids = second.workers()
-    assert len(pids) == 2
-    assert stop(second) == 0
+    with bounded(second.process):
+        assert second.address != lab.address
+        assert second.link == "&s=abc_-1"
+        assert second.post("run", BODY).code == 200
+        pids = second.workers()
+        assert len(pids) == 2
+        assert stop(second) == 0
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
 
 
