@@ -221,7 +221,9 @@ def test_two_tabs_keep_their_scenarios_and_neither_ends_the_others_run(opened: C
 def test_a_killed_process_costs_nothing_but_time(lab: Lab, opened: Callable[..., Any]) -> None:
     page = opened()
     settled(page)
-    for pid in lab.workers():
+    workers = lab.workers()
+    assert workers
+    for pid in workers:
         os.kill(pid, signal.SIGKILL)
     before = first_cells(page)
     slide(page, RATE, 170)
