@@ -148,6 +148,7 @@ def test_a_parent_that_ends_early_leaves_its_finished_runs_and_no_process(
     process = begin(*words)
     until(lambda: len(finished([tmp_path / "early"])) >= 3)
     workers = children(process.pid)
+    assert len(workers) >= 2
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     until(lambda: not any(map(alive, workers)))

@@ -212,13 +212,15 @@ fn bare_report(ssrc: u32) -> Vec<u8> {
 fn reports_go_on_to_the_sender_while_a_stranger_sends_rtcp_from_another_address() {
     let session = Session { rate: Rate::mbps(4), controller: "tfrc", group: false, ecn: Ecn::NotEct };
     let at = free("127.0.0.1");
-    let over = AtomicBool::new(false);
+    let (clock, over) = (Clock::start(), AtomicBool::new(false));
     std::thread::scope(|all| {
         all.spawn(|| {
             let socket = std::net::UdpSocket::bind("127.0.0.2:0").unwrap();
             // Nobody writes to it: each wait for a datagram lasts 10 ms.
             socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
-            while !over.load(Relaxed) {
+            // The session lasts less than two seconds. Where it panics, nobody says that it is over.
+            let until = clock.now() + Span::secs(20);
+            while !over.load(Relaxed) && clock.now() < until {
                 // Before the receiver listens nobody takes it.
                 let _ = socket.send_to(&bare_report(999), (at.ip(), at.port() + 1));
                 let _ = socket.recv_from(&mut [0; 2_000]);
