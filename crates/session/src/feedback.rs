@@ -13,14 +13,27 @@ use steadycast_wire::rtcp::{
 /// The header extension element that carries a packet's transport-wide number.
 pub const TRANSPORT_NUMBER_ID: u8 = 14;
 
-/// Reads the per-packet feedback in a compound's packet; `None` when it is something else. `stream_of` names the stream of an SSRC
-/// that is ours.
+/// Whether a compound's packet tells of single packets in this format.
+pub(crate) fn tells(format: FeedbackFormat, packet: &Packet) -> bool {
+    match format {
+        FeedbackFormat::Own => false,
+        FeedbackFormat::Rfc8888 => CongestionFeedback::is(packet),
+        FeedbackFormat::TransportWide => TransportFeedback::is(packet),
+    }
+}
+
+/// Reads the per-packet feedback in a compound's packet, in the format that was agreed on; `None` when it is something else. `stream_of`
+/// names the stream of an SSRC that is ours.
 pub(crate) fn read(
     history: &mut History,
     now: Time,
     packet: &Packet,
+    format: FeedbackFormat,
     stream_of: impl Fn(u32) -> Option<Stream>,
 ) -> Option<Joined> {
+    if !tells(format, packet) {
+        return None;
+    }
     let told = |arrival: Option<Arrived>| arrival.map(|Arrived { at, ecn }| PacketArrival { at, ecn });
     let mut joined = Joined::default();
     if let Ok(Some(feedback)) = CongestionFeedback::from_packet(packet) {

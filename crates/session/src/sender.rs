@@ -44,7 +44,7 @@ pub struct SenderSettings {
     pub greedy: bool,
     /// Whether reports are limited: an address that reports more often than a whole group would has the rest counted and not read.
     pub gated: bool,
-    /// The format in which receivers report single packets. The sender reads every format, and sends what this one needs.
+    /// The format in which receivers report single packets. The sender reads no other, and sends what this one needs.
     pub feedback: FeedbackFormat,
     /// The name of the controller's APP packets.
     pub app: [u8; 4],
@@ -608,7 +608,8 @@ impl Sender {
         }
         let mine = self.participant.identity.ssrc;
         let mut reports = false;
-        let mut joined = self.join(now, &compound);
+        let teller = self.teller(now, from, &compound);
+        let mut joined = teller.and_then(|_| self.join(now, &compound));
         for packet in &compound.packets {
             match packet {
                 Packet::ReceiverReport { ssrc, blocks } | Packet::SenderReport { ssrc, blocks, .. }
@@ -632,9 +633,7 @@ impl Sender {
             }
         }
         // Feedback may come without a report (RFC 5506): a receiver sends what it knows of packets as a packet of its own.
-        if let Some((who, packets)) = reporter(&compound, mine).zip(joined)
-            && Standing::of(self.participant.members.on_rtcp(now, who, from)) == Standing::Good
-        {
+        if let Some((who, packets)) = teller.zip(joined) {
             self.report(now, from, who, &Told { block: None, body: None, packets });
             reports = true;
         }
@@ -727,9 +726,33 @@ impl Sender {
         })
     }
 
+    /// Who tells of single packets in a compound: who reports in it, or, without a report, who sent its first feedback message. `None`
+    /// unless that is a member that speaks from there. Of each packet only the first word that it has arrived counts: a stranger's would
+    /// take the place of the receiver's.
+    fn teller(&mut self, now: Time, from: Origin, compound: &Compound) -> Option<u32> {
+        let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
+        if !compound.packets.iter().any(|packet| feedback::tells(format, packet)) {
+            return None;
+        }
+        let reports = compound.packets.iter().find_map(|packet| match packet {
+            Packet::ReceiverReport { ssrc, .. } | Packet::SenderReport { ssrc, .. } if *ssrc != mine => Some(*ssrc),
+            _ => None,
+        });
+        let members = &mut self.participant.members;
+        let who = match reports {
+            Some(who) => who,
+            None => {
+                let who = reporter(compound, mine)?;
+                members.on_rtcp(now, who, from);
+                who
+            }
+        };
+        (members.contains(who) && members.speaks_from(who, from)).then_some(who)
+    }
+
     /// The per-packet feedback in a compound, joined with what was sent; `None` without any.
     fn join(&mut self, now: Time, compound: &Compound) -> Option<Joined> {
-        let mine = self.participant.identity.ssrc;
+        let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         let history = self.history.as_mut()?;
         let repair = self.repair.as_ref().map(|repair| repair.keeper.settings.ssrc);
         let parity = self.parity.as_ref().map(|parity| parity.blocks.settings.ssrc);
@@ -739,7 +762,8 @@ impl Sender {
             _ if parity == Some(ssrc) => Some(Stream::Parity),
             _ => None,
         };
-        compound.packets.iter().filter_map(|packet| feedback::read(history, now, packet, stream_of)).reduce(Joined::and)
+        let read = |packet| feedback::read(history, now, packet, format, stream_of);
+        compound.packets.iter().filter_map(read).reduce(Joined::and)
     }
 
     fn report(&mut self, now: Time, origin: Origin, from: u32, told: &Told<'_>) {
