@@ -118,10 +118,13 @@ impl Participant {
             // RFC 3550, 6.2: in unicast all may use the reduced minimum.
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
+        // Not the SSRC, which is public, nor the upper half of a draw, which is the SSRC after a collision.
+        let key = chance.clone().bits64() as u32;
+        let capacity = if source && settings.summary { ALL_MEMBERS } else { MEMBERS };
         let mut timer = Timer::with_config(config, chance.clone(), now);
         timer.on_source(now, source, &Census::alone());
         Self {
-            members: Members::sampled(identity.ssrc, if source && settings.summary { ALL_MEMBERS } else { MEMBERS }),
+            members: Members::sampled(identity.ssrc, key, capacity),
             identity,
             chance,
             timer,

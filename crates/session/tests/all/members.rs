@@ -536,6 +536,25 @@ proptest! {
 }
 
 #[test]
+fn members_whose_ssrcs_are_chosen_like_ours_do_not_silence_us() {
+    let (mut alone, _) = receiver(100, asmp().rtcp, at(0));
+    // Five addresses, with as many members each as one may have; alike in the lowest twenty bits.
+    for n in 1..=320_u32 {
+        let ssrc = 100 ^ n << 20;
+        alone.on_rtcp(at(0), Origin(u64::from(n) / 64), &bytes(vec![rr(ssrc), named(ssrc)]));
+    }
+    let (mut now, mut said) = (at(0), 0);
+    while now < at(60_000) {
+        match alone.poll(now) {
+            Output::Rtcp(_) => said += 1,
+            Output::Wait(wake) => now = wake.map_or(Time::NEVER, |wake| wake.at),
+            Output::Media(_) => unreachable!("a receiver sends no media"),
+        }
+    }
+    assert!((3..=120).contains(&said), "{said} reports in a minute");
+}
+
+#[test]
 fn a_lone_packet_of_a_stranger_does_not_lock_the_stream_out() {
     let mut group = asmp();
     group.join();
