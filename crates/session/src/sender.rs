@@ -248,7 +248,7 @@ pub struct FeedbackCounts {
     pub bytes: Bytes,
     /// Datagrams that could not be read.
     pub unreadable: u64,
-    /// Datagrams that were not read: their address had sent too many.
+    /// Datagrams that were not read, since their address had sent too many, and reports under the SSRC of another.
     pub refused: u64,
 }
 
@@ -620,8 +620,7 @@ impl Sender {
                     let packets = joined.take();
                     if block.is_some() || body.is_some() || packets.is_some() {
                         let told = Told { block, body: body.as_ref(), packets: packets.unwrap_or_default() };
-                        self.report(now, from, *ssrc, &told);
-                        reports = true;
+                        reports |= self.report(now, from, *ssrc, &told);
                     }
                 }
                 Packet::Feedback { .. } => self.on_request(now, packet),
@@ -634,8 +633,7 @@ impl Sender {
         }
         // Feedback may come without a report (RFC 5506): a receiver sends what it knows of packets as a packet of its own.
         if let Some((who, packets)) = teller.zip(joined) {
-            self.report(now, from, who, &Told { block: None, body: None, packets });
-            reports = true;
+            reports |= self.report(now, from, who, &Told { block: None, body: None, packets });
         }
         for ssrc in self.participant.heard_byes(now, from, &compound, datagram.len()) {
             if self.peers.get(ssrc).is_some_and(|p| p.from == from) {
@@ -766,8 +764,13 @@ impl Sender {
         compound.packets.iter().filter_map(read).reduce(Joined::and)
     }
 
-    fn report(&mut self, now: Time, origin: Origin, from: u32, told: &Told<'_>) {
+    /// A receiver reports. False: its SSRC is that of another one. Of a group that is sampled the members alone do not show that.
+    fn report(&mut self, now: Time, origin: Origin, from: u32, told: &Told<'_>) -> bool {
         let Told { block, body, packets: joined } = told;
+        if self.peers.get(from).is_some_and(|peer| peer.from != origin) {
+            self.feedback.refused += 1;
+            return false;
+        }
         if let Some(gone) = self.peers.make_room_for(from) {
             self.half.on_leave(now, ReceiverId(gone));
         }
@@ -805,6 +808,7 @@ impl Sender {
             self.peers.remove(NAMELESS);
             self.half.on_leave(now, ReceiverId(NAMELESS));
         }
+        true
     }
 
     /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come. A call too

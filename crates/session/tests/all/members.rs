@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use steadycast_control::ReceiverId;
 use steadycast_session::{Emit, Origin, Output, Profile, Received};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
-use steadycast_wire::rtcp::{Compound, Packet};
+use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 
 const PERIOD: Span = Span::millis(40);
 
@@ -533,6 +533,26 @@ proptest! {
         let waits = matches!(source.poll(Time::ZERO), Output::Wait(Some(wake)) if wake.at > Time::ZERO);
         prop_assert!(waits);
     }
+}
+
+#[test]
+fn in_a_group_that_is_sampled_nobody_is_believed_in_the_name_of_another() {
+    let (mut source, told) = sender(settings(asmp().rtcp, Emit::Burst), Rate::mbps(1), &[]);
+    let report = |n: u32| {
+        let ssrc = n.wrapping_mul(2_654_435_761);
+        let block = ReportBlock { ssrc: SENDER, highest_seq: 65_500, ..ReportBlock::default() };
+        bytes(vec![Packet::ReceiverReport { ssrc, blocks: vec![block] }, named(ssrc)])
+    };
+    for n in 1..=1_000 {
+        source.on_rtcp(at(n.into()), Origin(n.into()), &report(n));
+    }
+    assert_eq!((told.lock().unwrap().reports.len(), source.feedback().packets), (1_000, 1_000));
+    for n in 1..=1_000 {
+        source.on_rtcp(at(1_001), Origin(7_777), &report(n));
+    }
+    assert_eq!((told.lock().unwrap().reports.len(), source.feedback().packets), (1_000, 1_000));
+    // The 125 to 256 that the sample keeps are known to be elsewhere.
+    assert!((700..=900).contains(&source.feedback().refused), "{:?}", source.feedback());
 }
 
 #[test]
