@@ -95,14 +95,6 @@ impl History {
 }
 
 impl Joined {
-    /// Both, of packets of one compound.
-    #[must_use]
-    pub fn and(mut self, other: Self) -> Self {
-        self.packets.extend(other.packets);
-        self.sort();
-        Self { rtt: other.rtt.or(self.rtt), ..self }
-    }
-
     /// Puts the packets into the order in which they were sent.
     pub fn sort(&mut self) {
         self.packets.sort_unstable_by_key(|packet| packet.number);
@@ -111,10 +103,20 @@ impl Joined {
     /// Takes the round trip from the newest packet whose arrival is told, in a report written at `reported` that comes
     /// `now`.
     pub fn measure(&mut self, now: Time, reported: PeerTime) {
-        let newest = self.packets.iter().rev().find_map(|packet| Some((packet.sent, packet.arrived?.at?)));
-        self.rtt = newest.map(|(sent, arrived)| {
-            let held = reported.as_nanos().saturating_sub(arrived.as_nanos()).max(0);
-            now.since(sent).saturating_sub(Span::nanos(held.unsigned_abs()))
-        });
+        self.rtt = self.round_trip(0, now, reported);
+    }
+
+    /// As [`Joined::measure`], of one of several reports that come together: its packets are those from the place `first`
+    /// on. Where none of them has arrived the round trip stays what it was.
+    pub fn measure_from(&mut self, first: usize, now: Time, reported: PeerTime) {
+        self.rtt = self.round_trip(first, now, reported).or(self.rtt);
+    }
+
+    fn round_trip(&self, first: usize, now: Time, reported: PeerTime) -> Option<Span> {
+        let told = self.packets.iter().skip(first);
+        let arrived = told.filter_map(|packet| Some((packet.number, packet.sent, packet.arrived?.at?)));
+        let (_, sent, at) = arrived.max_by_key(|(number, ..)| *number)?;
+        let held = reported.as_nanos().saturating_sub(at.as_nanos()).max(0);
+        Some(now.since(sent).saturating_sub(Span::nanos(held.unsigned_abs())))
     }
 }

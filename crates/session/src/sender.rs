@@ -248,7 +248,8 @@ pub struct FeedbackCounts {
     pub bytes: Bytes,
     /// Datagrams that could not be read.
     pub unreadable: u64,
-    /// Datagrams that were not read, since their address had sent too many, and reports under the SSRC of another.
+    /// Datagrams that were not read, since their address had sent too many; reports under the SSRC of another; and messages of a
+    /// compound that tells of more packets than are read of one.
     pub refused: u64,
 }
 
@@ -760,8 +761,9 @@ impl Sender {
             _ if parity == Some(ssrc) => Some(Stream::Parity),
             _ => None,
         };
-        let read = |packet| feedback::read(history, now, packet, format, stream_of);
-        compound.packets.iter().filter_map(read).reduce(Joined::and)
+        let (joined, unread) = feedback::join(history, now, compound, format, stream_of);
+        self.feedback.refused += unread;
+        joined
     }
 
     /// A receiver reports. False: its SSRC is that of another one. Of a group that is sampled the members alone do not show that.

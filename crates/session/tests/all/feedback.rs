@@ -266,6 +266,18 @@ fn what_a_stranger_says_of_packets_alone_or_in_a_members_name_is_neither_believe
 }
 
 #[test]
+fn of_one_compound_no_more_is_read_than_twice_what_is_remembered_and_the_rest_is_counted() {
+    let (mut sender, told) = sending(FeedbackFormat::TransportWide);
+    let packets = vec![PacketStatus::Missing; 1 << 14];
+    let missing = TransportFeedback { sender: 2, media: 1, count: 0, begin_seq: 0, packets }.to_packets(100_000);
+    assert_eq!(missing.len(), 1);
+    hear(&mut sender, 2, [named(2), vec![missing[0].clone(); 60]].concat());
+    let told = told.lock().expect("one thread");
+    let reported: usize = told.reports.iter().map(|(.., packets)| packets.len()).sum();
+    assert_eq!((reported, sender.feedback().refused), (2 * told.sent.len(), 58));
+}
+
+#[test]
 fn reports_in_a_format_that_was_not_agreed_on_are_not_read() {
     for (agreed, other) in [(BOTH[0], BOTH[1]), (BOTH[1], BOTH[0])] {
         let (mut sender, told) = sending(agreed);
