@@ -4,7 +4,7 @@ use crate::gate::ReportLimiter;
 use crate::media::overhead;
 use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
-use crate::peers::Peers;
+use crate::peers::{PATIENCE, Peers};
 use crate::probe::{Prober, Probes};
 use crate::repair::{ASKING, Asked, AskedParity, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend};
 use crate::share::RepairShare;
@@ -93,6 +93,8 @@ pub struct Sender {
     prober: Prober,
     participant: Participant,
     peers: Peers,
+    /// Who is listened to where there is one receiver.
+    only: Option<Only>,
     seq: u64,
     /// Packets of all streams sent so far.
     number: u64,
@@ -123,6 +125,18 @@ pub struct Sender {
     room: f64,
     /// A receiver waits for a key frame; when the encoder was last told so.
     key_frame: (bool, Option<Time>),
+}
+
+/// The receiver of a session that is no group: the first whose report is believed. Nobody else's RTCP is read until it has said BYE, or has
+/// reported nothing for as long as its kind of reports may take. Then another may take its place: the receiver itself from another address,
+/// or the true one behind a stranger that came first.
+#[derive(Clone, Copy, Debug)]
+struct Only {
+    from: Origin,
+    /// It sends more than standard reports.
+    often: bool,
+    /// Another one may take its place from then on.
+    until: Time,
 }
 
 /// What a sender needs to send lost packets again.
@@ -248,8 +262,8 @@ pub struct FeedbackCounts {
     pub bytes: Bytes,
     /// Datagrams that could not be read.
     pub unreadable: u64,
-    /// Datagrams that were not read, since their address had sent too many; reports under the SSRC of another; and messages of a
-    /// compound that tells of more packets than are read of one.
+    /// Datagrams that were not read, since their address had sent too many, or is not that of the one receiver; reports under the SSRC of
+    /// another; and messages of a compound that tells of more packets than are read of one.
     pub refused: u64,
 }
 
@@ -286,6 +300,7 @@ impl Sender {
             prober: Prober::default(),
             participant,
             peers: Peers::default(),
+            only: None,
             seq: u64::from(settings.first_seq),
             number: 0,
             history: (settings.feedback != FeedbackFormat::Own).then(History::default),
@@ -593,7 +608,8 @@ impl Sender {
         if self.participant.farewell == Farewell::Gone {
             return;
         }
-        if self.gate.as_mut().is_some_and(|gate| !gate.admits(now, from, self.packets)) {
+        let other = self.only.is_some_and(|only| only.from != from && now < only.until);
+        if other || self.gate.as_mut().is_some_and(|gate| !gate.admits(now, from, self.packets)) {
             self.feedback.refused += 1;
             return;
         }
@@ -642,6 +658,8 @@ impl Sender {
                 self.half.on_bye(now, ReceiverId(ssrc));
             }
         }
+        // Whoever goes on under another SSRC says BYE, too, and has yet to report under it.
+        self.only = self.only.filter(|_| self.peers.len() > 0);
         if reports {
             self.feedback.packets += 1;
             self.feedback.bytes += Bytes::new((datagram.len() + steadycast_wire::IP_UDP_OVERHEAD) as u64);
@@ -766,9 +784,25 @@ impl Sender {
         joined
     }
 
+    /// The one receiver reports from there; `often`: by more than a standard report. If it is another one, those before it have left.
+    fn listen_to(&mut self, now: Time, from: Origin, often: bool) {
+        let before = self.only.filter(|only| only.from == from);
+        if before.is_none() {
+            while let Some(gone) = self.peers.pop_silent(Time::NEVER) {
+                self.half.on_leave(now, ReceiverId(gone));
+            }
+        }
+        let often = often || before.is_some_and(|only| only.often);
+        let patience = if often { Span::ZERO } else { PATIENCE };
+        self.only = Some(Only { from, often, until: now + self.participant.member_timeout() + patience });
+    }
+
     /// A receiver reports. False: its SSRC is that of another one. Of a group that is sampled the members alone do not show that.
     fn report(&mut self, now: Time, origin: Origin, from: u32, told: &Told<'_>) -> bool {
         let Told { block, body, packets: joined } = told;
+        if !self.settings.rtcp.group {
+            self.listen_to(now, origin, body.is_some() || !joined.packets.is_empty());
+        }
         if self.peers.get(from).is_some_and(|peer| peer.from != origin) {
             self.feedback.refused += 1;
             return false;
