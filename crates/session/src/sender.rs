@@ -640,10 +640,10 @@ impl Sender {
                         reports |= self.report(now, from, *ssrc, &told);
                     }
                 }
-                Packet::Feedback { .. } => self.on_request(now, packet),
+                Packet::Feedback { .. } => self.on_request(now, from, packet),
                 Packet::App { .. } => {
-                    self.on_parity_request(now, packet);
-                    self.on_parity_use(now, packet);
+                    self.on_parity_request(now, from, packet);
+                    self.on_parity_use(now, from, packet);
                 }
                 _ => {}
             }
@@ -667,12 +667,12 @@ impl Sender {
         self.read_decision();
     }
 
-    /// Somebody asks for packets or a key frame. Who does has said in the same compound who it is, as a member, from where it is one:
-    /// GStreamer's session asks often, and reports little.
-    fn on_request(&mut self, now: Time, packet: &Packet) {
-        self.on_key_request(now, packet);
+    /// Somebody asks for packets or a key frame: a member, from where it is one. In the same compound it has mostly said who it is, but
+    /// requests may also come alone: GStreamer's session asks often, and reports little.
+    fn on_request(&mut self, now: Time, from: Origin, packet: &Packet) {
+        self.on_key_request(now, from, packet);
         let Ok(Some(nack)) = Nack::from_packet(packet) else { return };
-        if !self.is_from_member(nack.sender, nack.media) {
+        if !self.is_from_member(from, nack.sender, nack.media) {
             return;
         }
         let Some(repair) = &mut self.repair else { return };
@@ -684,10 +684,10 @@ impl Sender {
     }
 
     /// Somebody asks for parity: a member, as in [`Sender::on_request`].
-    fn on_parity_request(&mut self, now: Time, packet: &Packet) {
+    fn on_parity_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         let head = overhead(&self.bare_header(), &Notice::NONE, self.numbered());
         let Ok(Some(request)) = ParityRequest::from_packet(packet) else { return };
-        if !self.is_from_member(request.sender, request.media) {
+        if !self.is_from_member(from, request.sender, request.media) {
             return;
         }
         let Some(parity) = &mut self.parity else { return };
@@ -699,9 +699,9 @@ impl Sender {
 
     /// A receiver says that it uses parity, and how long it waits: a member, as in [`Sender::on_request`]. Before a round trip is known nobody
     /// can tell how much parity it needs.
-    fn on_parity_use(&mut self, now: Time, packet: &Packet) {
+    fn on_parity_use(&mut self, now: Time, from: Origin, packet: &Packet) {
         let Ok(Some(told)) = ParityUse::from_packet(packet) else { return };
-        if !self.is_from_member(told.sender, told.media) || told.playout == Span::ZERO {
+        if !self.is_from_member(from, told.sender, told.media) || told.playout == Span::ZERO {
             return;
         }
         let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
@@ -712,24 +712,25 @@ impl Sender {
         }
     }
 
-    /// Whether a request comes from a member and is about the stream that is being sent.
-    fn is_from_member(&self, sender: u32, media: u32) -> bool {
-        let known = self.participant.members.contains(sender);
+    /// Whether a request comes from a member, from where that speaks, and is about the stream that is being sent.
+    fn is_from_member(&self, from: Origin, sender: u32, media: u32) -> bool {
+        let members = &self.participant.members;
+        let known = members.contains(sender) && members.speaks_from(sender, from);
         known && media == self.participant.identity.ssrc && self.participant.farewell == Farewell::Stays
     }
 
     /// Somebody asks for a key frame.
-    fn on_key_request(&mut self, now: Time, packet: &Packet) {
+    fn on_key_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         let mine = self.participant.identity.ssrc;
         let asks = KeyFrameRequest::all(packet).any(|request| {
             let (sender, media) = match request {
                 KeyFrameRequest::PictureLoss { sender, media } => (sender, media),
                 KeyFrameRequest::FullIntra { sender, media, .. } => (sender, media),
             };
-            media == mine && sender != mine && self.participant.members.contains(sender)
+            sender != mine && self.is_from_member(from, sender, media)
         });
         let apart = if self.settings.rtcp.group { KEY_FRAMES_APART * 4 } else { KEY_FRAMES_APART };
-        if asks && !self.stopped() && self.key_frame.1.is_none_or(|last| now.since(last) >= apart) {
+        if asks && self.key_frame.1.is_none_or(|last| now.since(last) >= apart) {
             self.key_frame = (true, Some(now));
         }
     }
