@@ -6,7 +6,7 @@ use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
 use crate::peers::{PATIENCE, Peers};
 use crate::probe::{Prober, Probes};
-use crate::repair::{ASKING, Asked, AskedParity, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend};
+use crate::repair::{ASKING, Asked, AskedParity, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend, Words};
 use crate::share::RepairShare;
 use crate::{
     Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings, Part, Protected, Protection,
@@ -169,6 +169,7 @@ struct Protecting {
     looked: Time,
     /// It is made until then: as long as a receiver's word holds, where that is waited for.
     until: Time,
+    words: Words,
 }
 
 /// The share of packets that parity leaves missing in a group: a hundredth of a per cent of pictures of a hundred packets.
@@ -371,7 +372,8 @@ impl Sender {
     pub fn with_parity(self, settings: ParitySettings) -> Self {
         let (blocks, seq, share) = (Blocks::new(settings), u64::from(self.settings.first_seq), RepairShare::default());
         let (newest, packets, bytes, looked, until) = (None, 0, Bytes::ZERO, Time::ZERO, Time::NEVER);
-        Self { parity: Some(Protecting { blocks, seq, share, newest, packets, bytes, looked, until }), ..self }
+        let words = Words::default();
+        Self { parity: Some(Protecting { blocks, seq, share, newest, packets, bytes, looked, until, words }), ..self }
     }
 
     /// As [`Sender::with_parity`], but only while a receiver says that it uses parity ([`Receiver::telling_playout`]), and with the play-out
@@ -677,7 +679,8 @@ impl Sender {
         }
         let Some(repair) = &mut self.repair else { return };
         let scarce = self.decision.limit == Limit::Floor;
-        let asked = Asked { now, target: self.decision.target, packet: self.settings.packet, scarce };
+        let told = self.parity.as_ref().and_then(|parity| parity.words.longest(now));
+        let asked = Asked { now, target: self.decision.target, packet: self.settings.packet, scarce, told };
         for number in nack.missing {
             repair.keeper.on_nack(&asked, number);
         }
@@ -705,7 +708,8 @@ impl Sender {
             return;
         }
         let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
-        let playout = told.playout.min(LONGEST_PLAYOUT);
+        parity.words.say(now, told.sender, told.playout.min(LONGEST_PLAYOUT), now + WORD_HOLDS);
+        let Some(playout) = parity.words.longest(now) else { return };
         parity.blocks.settings.playout = Some(playout);
         if self.repair.as_mut().is_none_or(|repair| repair.keeper.on_playout(playout)) {
             parity.until = now + WORD_HOLDS;
@@ -1153,7 +1157,7 @@ impl Sender {
             None => LEFT,
             Some(repair) => {
                 let missed = 1.0 - (1.0 - loss) * (1.0 - loss);
-                let tries = repair.keeper.tries(ASKS);
+                let tries = repair.keeper.tries(ASKS, parity.words.longest(now));
                 (0..tries).fold(LEFT_OF_ONE, |left, _| left / missed.max(1e-9))
             }
         };
