@@ -764,7 +764,8 @@ impl Receiver {
             Standing::Ignored => return,
             Standing::Collision => return self.renew(),
         }
-        if let Some(stream) = self.stream.as_mut().filter(|s| Some(s.ssrc) == compound.sender()) {
+        let speaker = compound.sender().filter(|ssrc| self.participant.members.speaks_from(*ssrc, from));
+        if let Some(stream) = self.stream.as_mut().filter(|s| Some(s.ssrc) == speaker) {
             stream.spoke = now;
         }
         for packet in &compound.packets {
@@ -778,7 +779,7 @@ impl Receiver {
                 Packet::Summary { ssrc, group: Some(group), .. }
                     if self.participant.summary() && self.stream.as_ref().is_none_or(|s| s.ssrc == *ssrc) =>
                 {
-                    self.participant.told(now, *group);
+                    self.participant.told(now, *ssrc, from, *group);
                 }
                 Packet::App { ssrc, subtype, name, data } if *name == self.app => {
                     let body = Body { subtype: *subtype, bytes: data.clone() };

@@ -7,9 +7,9 @@ use crate::group;
 use group::{Datagram, Group, SENDER, at, media, receiver, rtcp, sender, settings};
 use proptest::prelude::*;
 use steadycast_control::ReceiverId;
-use steadycast_session::{Emit, Origin, Output, Profile, Received};
+use steadycast_session::{Emit, Origin, Output, Profile, Received, RtcpSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
-use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
+use steadycast_wire::rtcp::{Compound, GroupSize, KeyFrameRequest, Packet, ReportBlock};
 
 const PERIOD: Span = Span::millis(40);
 
@@ -354,6 +354,10 @@ fn a_source_of_which_nothing_comes_for_five_intervals_has_left_without_a_bye() {
     // Its reports are a sign of life; those of others are none.
     alone.on_rtcp(at(20_000), Origin(77), &bytes([rr(999), named(999)].to_vec()));
     assert_eq!(alone.source_left(last + least, least), Some(least));
+    // Nor is a message under its SSRC that others send.
+    let plea = KeyFrameRequest::PictureLoss { sender: SENDER, media: 100 }.to_packet();
+    alone.on_rtcp(at(20_000), Origin(77), &bytes(vec![plea]));
+    assert_eq!(alone.source_left(last + least, least), Some(least));
     alone.on_rtcp(at(25_000), SENDERS, &bytes([rr(SENDER), named(SENDER)].to_vec()));
     assert_eq!(alone.source_left(at(54_999), least), None);
     assert_eq!(alone.source_left(at(55_000), least), Some(least));
@@ -532,6 +536,31 @@ proptest! {
         prop_assert!(told.lock().unwrap().left.is_empty());
         let waits = matches!(source.poll(Time::ZERO), Output::Wait(Some(wake)) if wake.at > Time::ZERO);
         prop_assert!(waits);
+    }
+}
+
+#[test]
+fn how_large_its_group_is_a_receiver_is_told_by_the_source_alone_and_believes_up_to_a_bound() {
+    let group = Some(GroupSize { average: u16::MAX, receivers: u32::MAX });
+    let summary = || Packet::Summary { ssrc: SENDER, media: SENDER, ntp: 0, group };
+    for (from, packets, silenced) in [
+        (Origin(77), vec![summary()], false),
+        (Origin(77), vec![rr(999), named(999), summary()], false),
+        (SENDERS, vec![rr(SENDER), named(SENDER), summary()], true),
+    ] {
+        let (mut alone, _) = receiver(100, RtcpSettings { summary: true, ..asmp().rtcp }, at(0));
+        alone.on_rtcp(at(0), SENDERS, &bytes(vec![rr(SENDER), named(SENDER)]));
+        alone.on_rtcp(at(0), from, &bytes(packets));
+        let (mut now, mut said) = (at(0), 0);
+        while now < at(60_000) {
+            match alone.poll(now) {
+                Output::Rtcp(_) => said += 1,
+                Output::Wait(wake) => now = wake.map_or(Time::NEVER, |wake| wake.at),
+                Output::Media(_) => unreachable!("a receiver sends no media"),
+            }
+        }
+        assert_eq!(said == 0, silenced, "{from:?}: {said} reports in a minute");
+        assert!(now < Time::ZERO + Span::secs(86_400), "{from:?}: the next one at {now}");
     }
 }
 
