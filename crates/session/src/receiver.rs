@@ -1194,10 +1194,12 @@ impl Stream {
     /// The media clock at this timestamp, on the sender's clock: it counts from the first packet that came.
     fn sampled(&mut self, timestamp: u32) -> PeerTime {
         let ahead = timestamp.wrapping_sub(self.timestamp) as i32;
-        let ticks = self.ticks + i64::from(ahead);
+        let ticks = self.ticks.saturating_add(i64::from(ahead));
         if ahead > 0 {
             (self.timestamp, self.ticks) = (timestamp, ticks);
         }
-        PeerTime::from_nanos(ticks * 1_000_000_000 / i64::from(CLOCK_RATE))
+        // After five timestamps, each nearly half of their range ahead of the one before, the product needs more than 64 bits.
+        let nanos = i128::from(ticks) * 1_000_000_000 / i128::from(CLOCK_RATE);
+        PeerTime::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 }

@@ -10,6 +10,7 @@ use steadycast_control::ReceiverId;
 use steadycast_session::{Emit, Origin, Output, Profile, Received, RtcpSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::rtcp::{Compound, GroupSize, KeyFrameRequest, Packet, ReportBlock};
+use steadycast_wire::rtp::RtpHeader;
 
 const PERIOD: Span = Span::millis(40);
 
@@ -537,6 +538,22 @@ proptest! {
         let waits = matches!(source.poll(Time::ZERO), Output::Wait(Some(wake)) if wake.at > Time::ZERO);
         prop_assert!(waits);
     }
+}
+
+#[test]
+fn timestamps_that_each_jump_by_nearly_half_their_range_stop_no_receiver() {
+    let (mut alone, got) = receiver(100, asmp().rtcp, at(0));
+    // Without a send time the timestamp stands for it: fifteen years after 20,000 packets.
+    for n in 0..20_000_u32 {
+        let (seq, timestamp) = (n as u16, n.wrapping_mul(0x7fff_ffff));
+        let (payload_type, ssrc) = (96, SENDER);
+        let header = RtpHeader { payload_type, marker: true, seq, timestamp, ssrc, send_time: None, payload_len: 0 };
+        let mut datagram = Vec::new();
+        header.encode(&[], &[], &mut datagram);
+        let received = alone.on_rtp(at(n.into()), SENDERS, &datagram, Ecn::NotEct, None).map(|(received, ..)| received);
+        assert!(matches!(received, Some(Received::New(_))), "packet {n}");
+    }
+    assert_eq!(got.lock().unwrap().seqs.len(), 20_000);
 }
 
 #[test]
