@@ -118,7 +118,7 @@ const SUPPORTED: f64 = 0.01;
 /// Receivers that are remembered; as many of those that were set aside.
 const REMEMBERED: usize = 16_384;
 /// The share of a group that may be left behind.
-const BEHIND: f64 = 0.02;
+pub(crate) const BEHIND: f64 = 0.02;
 /// The time over which it is added up how long each receiver has limited the group.
 const WINDOW: Span = Span::secs(30);
 /// A receiver is left behind when it has limited the group for [`PATIENCE`] of [`WINDOW`], and by its report blocks is this many times
