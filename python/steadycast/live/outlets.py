@@ -155,7 +155,7 @@ SENDER = (
     Metric(
         "steadycast_feedback_refused",
         "counter",
-        "Reports that were refused: one address sent more than a whole group would.",
+        "Reports that were refused: too many of one address, or not the receiver's.",
         _one("feedback_refused"),
     ),
     Metric("steadycast_ecn_marked", "counter", "Packets that reports told as marked.", _one("ecn.marked")),

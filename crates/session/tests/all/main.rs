@@ -9,6 +9,7 @@ mod group;
 mod latecomers;
 mod members;
 mod nack;
+mod only;
 mod pacing;
 mod parity;
 mod probe;
