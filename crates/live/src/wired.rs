@@ -718,8 +718,11 @@ impl WiredSink {
             return;
         };
         let (from, len) = (address(datagram.meta.from), datagram.bytes.len());
-        let told = compound.sender().and_then(|ssrc| self.sink.session()?.is_source(ssrc, Origin(from.0.into())));
-        self.reports.on_report(datagram.meta.from, told);
+        // A compound that names nobody is of no source, whether one is followed or not.
+        if let Some(ssrc) = compound.sender() {
+            let told = self.sink.session().and_then(|session| session.is_source(ssrc, Origin(from.0.into())));
+            self.reports.on_report(datagram.meta.from, told);
+        }
         let ended = self.source_ended();
         self.with(out, |sink, o| sink.on_rtcp(now, from, &compound, len, o));
         if !ended && self.source_ended() {
