@@ -176,6 +176,26 @@ def test_readers_beyond_sixteen_are_closed_at_once_and_the_others_are_answered(
         until(lambda: answers(port), "no place is given back")
 
 
+def test_a_reader_that_goes_on_with_its_request_for_ever_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlets, "_SLOW_READER_S", 0.5)
+    (port,) = ports(1)
+    with (
+        Outlets(Options(metrics=str(port)), "send", "x"),
+        socket.create_connection(("127.0.0.1", port), timeout=60) as reader,
+    ):
+        reader.sendall(b"GET /")
+
+        def closed() -> bool:
+            try:
+                reader.sendall(b"x")
+                return bool(select.select([reader], [], [], 0)[0])
+            except OSError:
+                return True
+
+        until(closed, "it is not closed")
+        until(lambda: answers(port), "nobody else is answered")
+
+
 def test_made_up_receivers_fill_neither_labels_nor_files(tmp_path: Path) -> None:
     (port,) = ports(1)
     files = {"status": str(tmp_path / "status"), "events": tmp_path / "events"}

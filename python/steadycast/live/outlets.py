@@ -523,6 +523,14 @@ def _serve(text: str, outlets: Outlets) -> Any:
             TCPServer.server_bind(self)  # without asking the network for this host's name
             self.server_name, self.server_port = host, port
             self.setup_environ()
+            self.since: dict[Any, float] = {}
+
+        def service_actions(self) -> None:
+            # The timeout of a socket begins anew with each byte.
+            for request, since in self.since.copy().items():
+                if time.monotonic() - since > _SLOW_READER_S:
+                    with suppress(OSError):
+                        request.shutdown(socket.SHUT_RDWR)
 
         def process_request(self, request: Any, client_address: Any) -> None:
             if not self.places.acquire(blocking=False):
@@ -535,9 +543,11 @@ def _serve(text: str, outlets: Outlets) -> Any:
                 raise
 
         def process_request_thread(self, request: Any, client_address: Any) -> None:
+            self.since[request] = time.monotonic()
             try:
                 super().process_request_thread(request, client_address)
             finally:
+                del self.since[request]
                 self.places.release()
 
         def handle_error(self, *_: Any) -> None:
