@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use steadycast_units::{Span, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
-use steadycast_wire::rtcp::{Compound, FeedbackKind, Packet, ReportBlock};
+use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 
 /// One who sends reports.
 #[derive(Clone, Debug)]
@@ -45,9 +45,6 @@ pub struct Peers {
 const MOST: usize = 1_024;
 /// A name is shown as far as this.
 const NAME: usize = 64;
-/// Formats of reports of single packets: that of RFC 8888, and the transport-wide one.
-const CONGESTION: u8 = 11;
-const TRANSPORT_WIDE: u8 = 15;
 
 impl Peers {
     /// Of a sender whose NTP times have this epoch and whose controller's APP packets this name.
@@ -97,9 +94,7 @@ impl Peers {
                     }
                 }
                 // What it says of each packet is the controller's to read.
-                Packet::Feedback { kind: FeedbackKind::Transport, fmt: CONGESTION | TRANSPORT_WIDE, sender, .. }
-                    if *sender != mine =>
-                {
+                Packet::Feedback { sender, .. } if *sender != mine && packet.tells_packets() => {
                     if let Some(peer) = self.peer(now, *sender, from) {
                         peer.packets = true;
                         peer.reports += u64::from(alone);
