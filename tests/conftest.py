@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import AnyStr
 
 import pytest
 
@@ -41,12 +45,38 @@ class Said:
     err: str
 
 
+@contextmanager
+def bounded(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.Popen[AnyStr]]:
+    """A process that does not outlive the block: at its end it is killed, unless it has ended before."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """The scenario `SMALL` in a folder of its own."""
     path = tmp_path / "small.toml"
     path.write_text(SMALL)
     return path
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes the user's own cache: it begins empty, and all processes of the tests share one.
+
+    Two of them may encode the same clip at once. A file of the cache has its name only when it is whole, so that costs
+    time alone.
+    """
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Each process has a folder of its own in that of the one that began them.
+        place = place.parent
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STEADYCAST_CACHE", str(place / "cache"))
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

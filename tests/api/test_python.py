@@ -20,6 +20,7 @@ from steadycast.folder import Folder
 from steadycast.quality import measure
 
 from tests.api.conftest import ROOT
+from tests.conftest import bounded
 
 
 def test_import_loads_nothing_that_is_not_needed() -> None:
@@ -202,12 +203,14 @@ def test_ctrl_c_stops_a_run_and_leaves_a_part_that_says_so(tmp_path: Path) -> No
         "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
     )
     words = [sys.executable, "-c", program, str(scenario), str(tmp_path / "run")]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "on its way\n"
-    time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    with bounded(
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "on its way\n"
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
     # Not a line of its own: the signal may come between the text of `told` and its end of line.
     assert out.endswith("interrupted\n")
     assert err == ""

@@ -25,6 +25,28 @@ that = "flows.tcp.share_of_fair"
 min = 0.01
 """
 LONG = "a" * 300
+COMMANDS = [
+    "run",
+    "demo",
+    "scenarios",
+    "doctor",
+    "sweep",
+    "test-cases",
+    "emulate",
+    "agree",
+    "report",
+    "compare",
+    "encode",
+    "quality",
+    "export",
+    "controllers",
+    "check",
+    "schema",
+    "lab",
+    "reproduce",
+    "send",
+    "receive",
+]
 
 
 @pytest.fixture
@@ -43,47 +65,10 @@ def test_help_names_all_commands_and_none_that_is_not_there(say: Say) -> None:
         if line.startswith("  ") and line[2:3] != " "
     ]
     assert said.code == 0
-    assert [c for c in commands if c.islower()] == [
-        "run",
-        "demo",
-        "scenarios",
-        "doctor",
-        "sweep",
-        "test-cases",
-        "emulate",
-        "agree",
-        "report",
-        "compare",
-        "encode",
-        "quality",
-        "export",
-        "controllers",
-        "check",
-        "schema",
-        "lab",
-        "reproduce",
-        "send",
-        "receive",
-    ]
+    assert [c for c in commands if c.islower()] == COMMANDS
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "run",
-        "sweep",
-        "report",
-        "compare",
-        "encode",
-        "quality",
-        "export",
-        "controllers",
-        "check",
-        "schema",
-        "lab",
-        "reproduce",
-    ],
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_each_commands_help_has_an_example(say: Say, command: str) -> None:
     said = say(command, "--help")
     assert said.code == 0

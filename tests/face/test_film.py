@@ -103,7 +103,9 @@ def test_the_original_stands_beside_what_was_seen_and_a_red_frame_says_what_is_h
     assert differences[red].mean() > differences[~red].mean()
 
 
-def test_the_same_run_has_the_same_film(filmed: Folder, tmp_path: Path) -> None:
+def test_the_film_of_the_same_run_again_is_of_the_same_seconds_and_as_long(
+    filmed: Folder, tmp_path: Path
+) -> None:
     assert filmed.film is not None
     again = run(scenario(tmp_path), film=True, progress=Silent(), out=tmp_path / "again")
     assert again.film is not None

@@ -20,7 +20,7 @@ from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import whole
 from steadycast.folder import Claim, Draft, Folder
 
-from tests.conftest import Said
+from tests.conftest import Said, bounded
 
 Say = Callable[..., Said]
 
@@ -83,8 +83,9 @@ def until(there: Callable[[], bool]) -> None:
 def test_a_second_run_into_a_folder_is_refused_before_it_simulates_and_harms_nothing(
     tmp_path: Path, endless: Path
 ) -> None:
-    first = subprocess.Popen(command("run", endless, "-o", "mix"), cwd=tmp_path, stderr=subprocess.PIPE)
-    try:
+    with bounded(
+        subprocess.Popen(command("run", endless, "-o", "mix"), cwd=tmp_path, stderr=subprocess.PIPE)
+    ) as first:
         until((tmp_path / "mix.part" / "summary.json").exists)
         # It would go on for hours if it began.
         second = subprocess.run(
@@ -108,9 +109,6 @@ def test_a_second_run_into_a_folder_is_refused_before_it_simulates_and_harms_not
         assert (tmp_path / "mix.part" / "summary.json").exists()
         first.send_signal(signal.SIGINT)
         _, said = first.communicate(timeout=60)
-    finally:
-        first.kill()
-        first.wait()
     assert first.returncode == 130
     assert b"what there is stands in mix.part" in said
     assert json.loads((tmp_path / "mix.part" / "summary.json").read_text())["complete"] is False
@@ -159,10 +157,10 @@ def test_seeds_into_a_folder_that_is_being_written_are_refused(
 def test_a_lock_ends_with_the_process_that_had_it(
     tmp_path: Path, scenario: Path, endless: Path, say: Say
 ) -> None:
-    first = subprocess.Popen(command("run", endless, "-o", "mix"), cwd=tmp_path)
-    until((tmp_path / "mix.part" / "summary.json").exists)
-    first.kill()
-    first.wait()
+    with bounded(subprocess.Popen(command("run", endless, "-o", "mix"), cwd=tmp_path)) as first:
+        until((tmp_path / "mix.part" / "summary.json").exists)
+        first.kill()
+        first.wait()
     assert (tmp_path / "mix.lock").exists()
     said = say("run", scenario, "-o", "mix")
     assert said.code == 0
@@ -335,12 +333,14 @@ def test_a_folder_in_the_making_is_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_run_as_ctrl_c_does(tmp_path: Path, endless: Path, blow: signal.Signals) -> None:
-    run = subprocess.Popen(
-        command("run", endless, "-o", "mix"), cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
-    until((tmp_path / "mix.part" / "summary.json").exists)
-    run.send_signal(blow)
-    _, said = run.communicate(timeout=60)
+    with bounded(
+        subprocess.Popen(
+            command("run", endless, "-o", "mix"), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        )
+    ) as run:
+        until((tmp_path / "mix.part" / "summary.json").exists)
+        run.send_signal(blow)
+        _, said = run.communicate(timeout=60)
     assert (run.returncode, said) == (130, "steadycast: interrupted; what there is stands in mix.part\n")
     assert json.loads((tmp_path / "mix.part" / "summary.json").read_text())["complete"] is False
     assert not (tmp_path / "mix.lock").exists()

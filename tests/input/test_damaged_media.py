@@ -18,13 +18,6 @@ from tests.media.small_clips import write_clip
 FORMS = [("mpeg4", "mkv"), ("mpeg4", "mp4"), ("libx264", "mkv"), ("mpeg2video", "mkv")]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> object:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STEADYCAST_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 def damaged(whole: bytes, chance: random.Random) -> bytes:
     """The file cut off, or with a block of it zeroed or overwritten."""
     way = chance.randrange(4)

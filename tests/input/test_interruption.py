@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import bounded
+
 SCENARIO = """
 name = "long"
 duration = "25s"
@@ -52,8 +54,8 @@ def lasts(tmp_path_factory: pytest.TempPathFactory) -> float:
     """How long the whole run takes here, in seconds."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     began = time.monotonic()
-    run = start(folder)
-    _, said = run.communicate(timeout=120)
+    with bounded(start(folder)) as run:
+        _, said = run.communicate(timeout=120)
     assert run.returncode == 0, said
     assert [summary["complete"] for summary in look(folder)] == [True]
     assert not list(folder.glob("*.part"))
@@ -69,10 +71,10 @@ def test_at_five_random_moments_nothing_looks_whole_that_is_not(
         # Three in a run that would go on for minutes, two near the end of one, while it writes or draws.
         endless = number < 3
         folder = tmp_path / str(number)
-        run = start(folder, SCENARIO.replace("25s", "9999s") if endless else SCENARIO)
-        time.sleep(chance.uniform(1.0, 3.0) if endless else lasts * chance.uniform(0.5, 1.0))
-        os.kill(run.pid, blow)
-        _, said = run.communicate(timeout=60)
+        with bounded(start(folder, SCENARIO.replace("25s", "9999s") if endless else SCENARIO)) as run:
+            time.sleep(chance.uniform(1.0, 3.0) if endless else lasts * chance.uniform(0.5, 1.0))
+            os.kill(run.pid, blow)
+            _, said = run.communicate(timeout=60)
         summaries = look(folder)
         assert "Traceback" not in said, said
         assert not endless or not any(summary["complete"] for summary in summaries)

@@ -109,6 +109,9 @@ def start(folder: Path, *words: str, file: bool = True) -> Lab:
     assert process.stdout is not None
     said = process.stdout.readline()
     found = re.fullmatch(r"lab: (http://127\.0\.0\.1:\d+)/#token=([\w-]{32})(\S*)\n", said)
+    if found is None:
+        process.kill()
+        process.wait()
     assert found is not None, said
     return Lab(process, found[1], found[2], found[3])
 
@@ -119,6 +122,7 @@ def stop(lab: Lab) -> int:
         code = lab.process.wait(20)
     except subprocess.TimeoutExpired:
         lab.process.kill()
+        lab.process.wait()
         raise
     assert lab.process.stdout is not None
     lab.process.stdout.close()

@@ -7,11 +7,13 @@ import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import bounded
 from tests.lab.conftest import SCENARIO, Lab, start, stop
 from tests.lab.test_watch import sent
 
@@ -219,7 +221,9 @@ def test_two_tabs_keep_their_scenarios_and_neither_ends_the_others_run(opened: C
 def test_a_killed_process_costs_nothing_but_time(lab: Lab, opened: Callable[..., Any]) -> None:
     page = opened()
     settled(page)
-    for pid in lab.workers():
+    workers = lab.workers()
+    assert workers
+    for pid in workers:
         os.kill(pid, signal.SIGKILL)
     before = first_cells(page)
     slide(page, RATE, 170)
@@ -363,19 +367,21 @@ def test_a_live_session_is_shown_as_it_goes_on(browser: Any, tmp_path: Path) -> 
     file.write_text("".join(sent(float(n)) for n in range(1, 20)))
     lab = start(tmp_path, "--watch", str(file), file=False)
     said: list[str] = []
-    page = browser.new_page(viewport={"width": 900, "height": 800})
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.goto(lab.page)
-    page.wait_for_function("() => document.querySelector('#says').textContent.includes('after 19.0 s')")
-    assert page.locator("#text").is_hidden()
-    assert "held by network: least of the receivers' rates" in page.locator("#pointer").inner_text()
-    with file.open("a") as opened:
-        opened.write(sent(20.0, 900_000.0))
-    page.wait_for_function(
-        "() => document.querySelector('#says').textContent.includes('sending 900 kb/s after 20.0 s')"
-    )
-    page.wait_for_function("() => document.querySelector('#pointer .t').textContent === '20.0 s'")
-    assert said == []
-    page.close()
-    assert stop(lab) == 0
+    with bounded(lab.process):
+        with closing(browser.new_page(viewport={"width": 900, "height": 800})) as page:
+            page.on("console", lambda message: said.append(message.text))
+            page.on("pageerror", lambda error: said.append(str(error)))
+            page.goto(lab.page)
+            page.wait_for_function(
+                "() => document.querySelector('#says').textContent.includes('after 19.0 s')"
+            )
+            assert page.locator("#text").is_hidden()
+            assert "held by network: least of the receivers' rates" in page.locator("#pointer").inner_text()
+            with file.open("a") as opened:
+                opened.write(sent(20.0, 900_000.0))
+            page.wait_for_function(
+                "() => document.querySelector('#says').textContent.includes('sending 900 kb/s after 20.0 s')"
+            )
+            page.wait_for_function("() => document.querySelector('#pointer .t').textContent === '20.0 s'")
+            assert said == []
+        assert stop(lab) == 0

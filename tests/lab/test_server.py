@@ -19,8 +19,11 @@ import pytest
 import steadycast as sc
 from steadycast.errors import UserError
 from steadycast.lab.server import listening
-from steadycast.lab.work import Board
+from steadycast.lab.text import Base
+from steadycast.lab.work import Board, Setup, Task, begin
+from steadycast.run import _Runner
 
+from tests.conftest import bounded
 from tests.lab.conftest import ROOT, SCENARIO, Lab, start, stop
 
 UPLOT = {
@@ -92,9 +95,22 @@ def test_the_page_can_name_no_controllers_source(lab: Lab, tmp_path: Path, writt
     assert not ran.exists()
 
 
-def test_captures_are_not_made(lab: Lab) -> None:
+def test_captures_are_not_made(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = SCENARIO + '\n[record]\npcap = ["bottleneck"]\n'
     assert lab.post("run", {**BODY, "text": text}).code == 200
+    # What a worker does, in this process: where the run would put its captures.
+    places: list[tuple[list[str], Path | None]] = []
+    go = _Runner._go
+
+    def told(runner: Any, simulation: Any, media_s: float, pcap: Path | None, draft: Any) -> Any:
+        places.append((runner.loaded.captured(), pcap))
+        return go(runner, simulation, media_s, pcap, draft)
+
+    monkeypatch.setattr(_Runner, "_go", told)
+    file = tmp_path / "small.toml"
+    file.write_text(text)
+    begin(Setup(tmp_path / "board", None))(Task("run", Base.read(file), text, (), (), 0, 0))
+    assert places == [(["bottleneck"], None)]
 
 
 @pytest.mark.parametrize(
@@ -320,12 +336,13 @@ def test_a_report_is_the_page_of_the_command_line(lab: Lab) -> None:
 
 def test_a_second_lab_takes_the_next_port_and_its_end_leaves_no_process(lab: Lab, tmp_path: Path) -> None:
     second = start(tmp_path, "http://127.0.0.1:1/#s=abc_-1")
-    assert second.address != lab.address
-    assert second.link == "&s=abc_-1"
-    assert second.post("run", BODY).code == 200
-    pids = second.workers()
-    assert len(pids) == 2
-    assert stop(second) == 0
+    with bounded(second.process):
+        assert second.address != lab.address
+        assert second.link == "&s=abc_-1"
+        assert second.post("run", BODY).code == 200
+        pids = second.workers()
+        assert len(pids) == 2
+        assert stop(second) == 0
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
 
 

@@ -82,11 +82,12 @@ def _range(environment: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+        with socket.socket(socket.AF_INET, kind) as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                return False
     return True
 
 
@@ -99,10 +100,12 @@ def port() -> int:
 def listening(*ports: int) -> None:
     """Waits until somebody listens at all of these ports, and has had a moment for what belongs to it."""
     until = time.monotonic() + 60
-    while time.monotonic() < until:
+    while True:
         tables = Path("/proc/net/udp").read_text() + Path("/proc/net/udp6").read_text()
-        if all(f":{port:04X} " in tables for port in ports):
+        lacking = [port for port in ports if f":{port:04X} " not in tables]
+        if not lacking:
             break
+        assert time.monotonic() < until, f"nobody listens at {lacking}"
         time.sleep(0.05)
     time.sleep(0.5)
 

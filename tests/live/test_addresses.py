@@ -21,6 +21,7 @@ TO = {
 # A pair of virtual Ethernet devices, and a second namespace that lives as long as this script.
 WIRE = """
 set -eu
+within_a_minute() { for n in $(seq 600); do "$@" && return; sleep 0.1; done; echo "never: $*" >&2; return 1; }
 ip link set lo up
 unshare -n sleep 300 & there=$!
 trap 'kill $there' EXIT
@@ -35,13 +36,13 @@ ip route add 224.0.0.0/4 dev near; far ip route add 224.0.0.0/4 dev far
 
 # The kernel's table of sources shows those of an interface only while its last group has some: the group without
 # sources is joined before the one with them.
-AFTER = {"IPv6 source-specific": "until far grep -q ff1e /proc/net/igmp6; do sleep 0.1; done"}
+AFTER = {"IPv6 source-specific": "within_a_minute far grep -q ff1e /proc/net/igmp6"}
 
 # All at once; a receiver may come later than its sender.
 SESSION = """
 ( $STEADYCAST send greedy --controller asmp --to '{to}' --max-rate 400kbps --ttl 4 --for 90s \\
     --sdp {n}.sdp --json > sent{n}.json & sender=$!
-  until grep -q sendonly {n}.sdp 2>/dev/null; do sleep 0.1; done
+  within_a_minute grep -qs sendonly {n}.sdp
   {after}
   far $STEADYCAST receive {n}.sdp --for 5s --json > received{n}.json
   sleep 0.5; kill -INT $sender; wait $sender ) & all="${{all:-}} $!"

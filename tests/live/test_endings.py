@@ -8,7 +8,9 @@ import json
 import os
 import re
 import resource
+import select
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -30,6 +32,7 @@ from steadycast.media import stream
 from steadycast.media.clip import scaled
 from steadycast.media.ladder import CODECS
 
+from tests.conftest import bounded
 from tests.live.conftest import listening, needs, needs_networks, steadycast
 
 TICKS = [3600 * n for n in range(20)]
@@ -82,8 +85,8 @@ def test_signals_end_both_ends_with_whole_records(
     blows: tuple[signal.Signals, ...], port: int, tmp_path: Path
 ) -> None:
     film = tmp_path / "film.mkv"
-    with sending(port, tmp_path, "-o", tmp_path / "sent") as sender:
-        receiver = start("receive", tmp_path / "session.sdp", "--out", film, "-o", tmp_path / "received")
+    words = ("receive", tmp_path / "session.sdp", "--out", film, "-o", tmp_path / "received")
+    with sending(port, tmp_path, "-o", tmp_path / "sent") as sender, bounded(start(*words)) as receiver:
         part = tmp_path / "film.mkv.part"
         until(lambda: part.exists() and part.stat().st_size > 50_000, "nothing was received")
         for end in (receiver, sender):
@@ -125,17 +128,13 @@ with signals.obeyed():
 
 
 def test_a_receiver_gives_a_sender_up_that_ended_without_a_bye(port: int, tmp_path: Path) -> None:
-    with sending(port, tmp_path) as sender:
-        film = tmp_path / "x.m4v"
-        words = ("receive", tmp_path / "session.sdp", "--out", film, "--json", "--give-up")
-        receiver = start(*words, "1s")
+    film = tmp_path / "x.m4v"
+    words = ("receive", tmp_path / "session.sdp", "--out", film, "--json", "--give-up", "1s")
+    with sending(port, tmp_path) as sender, bounded(start(*words)) as receiver:
         part = tmp_path / "x.m4v.part"
-        try:
-            until(lambda: part.exists() and part.stat().st_size > 20_000, "nothing was received")
-            sender.kill()
-            told, said = receiver.communicate(timeout=60)
-        finally:
-            receiver.kill()
+        until(lambda: part.exists() and part.stat().st_size > 20_000, "nothing was received")
+        sender.kill()
+        told, said = receiver.communicate(timeout=60)
     assert receiver.returncode == 0, said
     # Five intervals of this session (RFC 3550, 6.2.1) are more than the second that was asked for.
     found = re.search(r"ended by silence: nothing came for (\d+) s", said)
@@ -150,8 +149,8 @@ def test_a_receiver_gives_a_sender_up_that_ended_without_a_bye(port: int, tmp_pa
 def test_a_receiver_hears_the_bye_of_a_sender_that_was_ended(
     blow: signal.Signals, port: int, tmp_path: Path
 ) -> None:
-    with sending(port, tmp_path) as sender:
-        receiver = start("receive", tmp_path / "session.sdp", "--out", tmp_path / "x.m4v")
+    words = ("receive", tmp_path / "session.sdp", "--out", tmp_path / "x.m4v")
+    with sending(port, tmp_path) as sender, bounded(start(*words)) as receiver:
         part = tmp_path / "x.m4v.part"
         until(lambda: part.exists() and part.stat().st_size > 20_000, "nothing was received")
         sender.send_signal(blow)
@@ -168,18 +167,22 @@ def test_a_terminal_that_closes_ends_a_sender_with_its_record(port: int, tmp_pat
         fcntl.ioctl(its, termios.TIOCSCTTY, 0)
 
     words = ("send", "greedy", "--to", f"127.0.0.1:{port}", "--max-rate", "300kbps", "-o", tmp_path / "sent")
-    sender = subprocess.Popen(
-        steadycast(*words), stdin=its, stdout=its, stderr=its, preexec_fn=lead, close_fds=True
-    )
-    os.close(its)
-    try:
-        shown = b""
-        while b"pacer" not in shown:
-            shown += os.read(own, 4096)
-    finally:
-        os.close(own)
-    # What it can't say any more on that terminal is no whole ending, its record is.
-    assert sender.wait(60) in (0, 4)
+    with bounded(
+        subprocess.Popen(
+            steadycast(*words), stdin=its, stdout=its, stderr=its, preexec_fn=lead, close_fds=True
+        )
+    ) as sender:
+        os.close(its)
+        try:
+            shown, end = b"", time.monotonic() + 60
+            while b"pacer" not in shown:
+                ready, _, _ = select.select([own], [], [], max(end - time.monotonic(), 0.0))
+                assert ready, shown
+                shown += os.read(own, 4096)
+        finally:
+            os.close(own)
+        # What it can't say any more on that terminal is no whole ending, its record is.
+        assert sender.wait(60) in (0, 4)
     assert Folder.open(tmp_path / "sent").summary["complete"] is True
 
 
@@ -189,11 +192,12 @@ def test_a_terminal_that_closes_ends_a_sender_with_its_record(port: int, tmp_pat
 @pytest.mark.parametrize("name", ["film.m4v", "film.mkv"])
 def test_a_full_disk_ends_a_receiver_with_4_and_keeps_what_came(name: str, port: int, tmp_path: Path) -> None:
     most = 150_000
-    with sending(port, tmp_path):
-        receiver = start(
-            *("receive", tmp_path / "session.sdp", "--out", tmp_path / name, "-o", tmp_path / "received"),
-            before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
-        )
+    words = ("receive", tmp_path / "session.sdp", "--out", tmp_path / name, "-o", tmp_path / "received")
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    with sending(port, tmp_path), bounded(start(*words, before=limited)) as receiver:
         _, said = receiver.communicate(timeout=90)
     assert receiver.returncode == 4, said
     kept = tmp_path / f"{name}.part"
@@ -211,17 +215,17 @@ def test_a_record_that_finds_no_room_leaves_the_stream(port: int, tmp_path: Path
     with sending(port, tmp_path):
         (tmp_path / "received.part").write_text("")
         words = ("--out", tmp_path / "x.m4v", "-o", tmp_path / "received", "--for", "60s")
-        receiver = start("receive", tmp_path / "session.sdp", *words)
-        assert receiver.wait(30) == 2
-        assert "received.part: this is a file" in one_line(receiver.communicate()[1])
+        with bounded(start("receive", tmp_path / "session.sdp", *words)) as receiver:
+            assert receiver.wait(30) == 2
+            assert "received.part: this is a file" in one_line(receiver.communicate()[1])
         (tmp_path / "received.part").unlink()
-        receiver = start("receive", tmp_path / "session.sdp", *words)
-        part = tmp_path / "x.m4v.part"
-        until(lambda: part.exists() and part.stat().st_size > 20_000, "nothing was received")
-        # From now on no file grows.
-        resource.prlimit(receiver.pid, resource.RLIMIT_FSIZE, (10, 10))
-        receiver.send_signal(signal.SIGTERM)
-        _, said = receiver.communicate(timeout=60)
+        with bounded(start("receive", tmp_path / "session.sdp", *words)) as receiver:
+            part = tmp_path / "x.m4v.part"
+            until(lambda: part.exists() and part.stat().st_size > 20_000, "nothing was received")
+            # From now on no file grows.
+            resource.prlimit(receiver.pid, resource.RLIMIT_FSIZE, (10, 10))
+            receiver.send_signal(signal.SIGTERM)
+            _, said = receiver.communicate(timeout=60)
     assert receiver.returncode == 4, said
     assert "can't be written (File too large)" in said
     assert not (tmp_path / "received").exists()
@@ -554,7 +558,14 @@ def test_a_host_name_is_an_address_and_which_is_said(port: int, tmp_path: Path) 
         )
 
 
-def test_addresses_stay_and_names_and_zones_are_looked_up(capsys: pytest.CaptureFixture[str]) -> None:
+def test_addresses_stay_and_names_and_zones_are_looked_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unknown(host: str, *_: object, **__: object) -> None:
+        assert host == "nosuch.invalid"
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("socket.getaddrinfo", unknown)
     for text in ("10.0.0.1:5004", "[fd00::1]:5004", "nowhere", "fd00::1:5004", "a:b:5004"):
         assert session.resolved(text, "eth0") == (text, "eth0")
     assert capsys.readouterr().err == ""

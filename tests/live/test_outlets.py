@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import select
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,57 @@ def test_what_is_asked_for_wrongly_is_refused_before_the_session(
         Outlets(Options(metrics=str(ports(1)[0])), "send", "x")
     with pytest.raises(UserError, match="ADDRESS:PORT"):
         outlets._address("127.0.0.1:99999")
+
+
+def answers(port: int) -> bool:
+    try:
+        return get(port, "/healthz") == "ok\n"
+    except OSError:
+        return False
+
+
+def test_readers_beyond_sixteen_are_closed_at_once_and_the_others_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outlets, "_SLOW_READER_S", 120.0)
+    (port,) = ports(1)
+    with Outlets(Options(metrics=str(port)), "send", "x"), ExitStack() as all_:
+        readers = [
+            all_.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(20)
+        ]
+
+        def closed() -> list[socket.socket]:
+            # Whoever has asked for nothing gets nothing to read but the end.
+            return select.select(readers, [], [], 0)[0]
+
+        until(lambda: len(closed()) == 4, "four are not closed")
+        gone = closed()
+        for reader in readers:
+            if reader not in gone:
+                reader.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+                with reader.makefile("rb") as answer:
+                    assert answer.read().endswith(b"ok\n")
+        until(lambda: answers(port), "no place is given back")
+
+
+def test_a_reader_that_goes_on_with_its_request_for_ever_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlets, "_SLOW_READER_S", 0.5)
+    (port,) = ports(1)
+    with (
+        Outlets(Options(metrics=str(port)), "send", "x"),
+        socket.create_connection(("127.0.0.1", port), timeout=60) as reader,
+    ):
+        reader.sendall(b"GET /")
+
+        def closed() -> bool:
+            try:
+                reader.sendall(b"x")
+                return bool(select.select([reader], [], [], 0)[0])
+            except OSError:
+                return True
+
+        until(closed, "it is not closed")
+        until(lambda: answers(port), "nobody else is answered")
 
 
 def test_made_up_receivers_fill_neither_labels_nor_files(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import av
 import pytest
 from steadycast.folder import Folder
 
+from tests.conftest import bounded
 from tests.live.conftest import FRAMES, caps, description, encoders, listening, needs, ports, run, steadycast
 from tests.live.network import TRANSPORT_WIDE
 
@@ -315,17 +316,19 @@ def received_from(sender: Sequence[str], sdp: Path, port: int) -> Any:
     does not end by itself either, though the film of ten seconds is out.
     """
     words = steadycast("receive", sdp, "--out", sdp.with_suffix(".mkv"), "--json")
-    receiver = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    listening(port)
-    player = play(sender)
-    with suppress(subprocess.TimeoutExpired):
-        player.process.wait(timeout=30)
-    end(player)
-    try:
-        said, errors = receiver.communicate(timeout=10)
-    except subprocess.TimeoutExpired:
-        receiver.send_signal(signal.SIGINT)
-        said, errors = receiver.communicate(timeout=60)
+    with bounded(
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    ) as receiver:
+        listening(port)
+        player = play(sender)
+        with suppress(subprocess.TimeoutExpired):
+            player.process.wait(timeout=30)
+        end(player)
+        try:
+            said, errors = receiver.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            receiver.send_signal(signal.SIGINT)
+            said, errors = receiver.communicate(timeout=60)
     assert receiver.returncode == 0, errors
     (row,) = json.loads(said)["flows"][0]["receivers"]
     return row
@@ -420,10 +423,12 @@ def test_what_is_sent_in_the_newer_codecs_is_received_whole_and_looks_like_it(
         folder.mkdir()
         sdp = description(clip, codec, f"127.0.0.1:{port}", folder)
         words = steadycast("receive", sdp, "--out", folder / "film.mkv", "--reference", clip, "--json")
-        receiver = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        listening(port)
-        flow = send(clip, codec, f"127.0.0.1:{port}")
-        said, errors = receiver.communicate(timeout=60)
+        with bounded(
+            subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        ) as receiver:
+            listening(port)
+            flow = send(clip, codec, f"127.0.0.1:{port}")
+            said, errors = receiver.communicate(timeout=60)
         assert receiver.returncode == 0, errors
         return flow, json.loads(said)["flows"][0]["receivers"][0], folder / "film.mkv"
 

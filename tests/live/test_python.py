@@ -94,13 +94,15 @@ def relay(port: int, to: int, loses: Callable[[int], bool]) -> Iterator[None]:
                 elif (back := sender[far.index(ready)]) is not None:
                     near[far.index(ready)].sendto(data, back)
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    yield
-    over.set()
-    thread.join()
-    for each in (*near, *far):
-        each.close()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        for each in (*near, *far):
+            each.close()
 
 
 def test_pictures_that_miss_something_or_depend_on_such_are_told_from_whole_ones() -> None:

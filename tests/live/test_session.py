@@ -175,7 +175,6 @@ def test_a_mistake_is_one_line_with_a_remedy(words: tuple[str, ...], what: str) 
     assert done.returncode == 2
     assert what in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
 @needs("ffmpeg")

@@ -1,16 +1,7 @@
-"""What the tests of media share: a cache of their own."""
+"""What the tests of media share: a small clip."""
 
 import pytest
 from small_clips import write_clip
-
-
-@pytest.fixture(scope="session", autouse=True)
-def cache_folder(tmp_path_factory):
-    """No test reads or writes the user's own cache."""
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STEADYCAST_CACHE", str(folder))
-        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -203,6 +203,7 @@ def test_an_interrupted_encode_leaves_nothing_in_the_cache(tmp_path, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         small(qs=list(range(2, 10)), progress=interrupt)
     assert not list(tmp_path.glob("*.ladder"))
+    assert not list(tmp_path.glob("*.rung"))
     assert not list(tmp_path.glob("*.part"))
 
 

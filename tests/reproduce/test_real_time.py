@@ -78,6 +78,7 @@ def test_what_goes_on_ends_with_an_interruption_of_the_command() -> None:
         with runs.processes(2) as pool:
             waiting = pool.submit(time.sleep, 600)
             while not waiting.running():
+                assert not waiting.done()
                 time.sleep(0.01)
             raise KeyboardInterrupt
 

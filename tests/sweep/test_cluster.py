@@ -29,9 +29,8 @@ Say = Callable[..., Said]
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[distributed.LocalCluster]:
     """Four worker processes of one thread each, in a folder of their own, with a cache of their own."""
     home = tmp_path_factory.mktemp("cluster")
-    before = os.environ.get("STEADYCAST_CACHE")
-    os.environ["STEADYCAST_CACHE"] = str(home / "cache")
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STEADYCAST_CACHE", str(home / "cache"))
         with distributed.LocalCluster(
             n_workers=4,
             threads_per_worker=1,
@@ -39,14 +38,9 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[distributed.Local
             worker_dashboard_address=None,
             local_directory=home,
         ) as cluster:
-            if before is None:
-                del os.environ["STEADYCAST_CACHE"]
-            else:
-                os.environ["STEADYCAST_CACHE"] = before
+            # What they have been given is theirs; this process has its own cache.
+            patch.undo()
             yield cluster
-    finally:
-        if before is not None:
-            os.environ["STEADYCAST_CACHE"] = before
 
 
 def test_a_cluster_s_rows_are_those_of_this_machine_with_its_controller_and_clip_sent_there(
@@ -92,18 +86,13 @@ def test_a_killed_worker_loses_no_run(four: distributed.LocalCluster, small: Pat
     small.write_text(SMALL.replace('"asmp"', '"slow.py:Slow"'))
     with distributed.Client(four.scheduler_address, set_as_default=False) as client:
         victim = next(iter(client.run(os.getpid).values()))
-    begun = threading.Event()
-
-    def kill() -> None:
-        begun.wait(60)
-        os.kill(victim, signal.SIGKILL)
+    killed: list[int] = []
 
     def told(what: str, done: int, of: int) -> None:
-        if what == "runs" and done > 0:
-            begun.set()
+        if what == "runs" and 0 < done < of and not killed:
+            os.kill(victim, signal.SIGKILL)
+            killed.append(victim)
 
-    killer = threading.Thread(target=kill)
-    killer.start()
     there = sc.sweep(
         small,
         {RATE: ["500kbps", "1Mbps"]},
@@ -111,7 +100,7 @@ def test_a_killed_worker_loses_no_run(four: distributed.LocalCluster, small: Pat
         scheduler=four.scheduler_address,
         progress=told,
     )
-    killer.join()
+    assert killed == [victim]
     assert (there.results.height, there.failed, there.missing) == (24, 0, 0)
     here = sc.sweep(small, {RATE: ["500kbps", "1Mbps"]}, seeds=[1, 12])
     wanted = here.results["record_sha256"].to_list()

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 import steadycast as sc
 from steadycast.folder import find
-from steadycast.sweep import collect
+from steadycast.sweep import collect, store
 from steadycast.sweep.plan import Plan
 from steadycast.sweep.store import finished, rows
 from steadycast.sweep.work import figures
@@ -148,6 +148,7 @@ def test_a_parent_that_ends_early_leaves_its_finished_runs_and_no_process(
     process = begin(*words)
     until(lambda: len(finished([tmp_path / "early"])) >= 3)
     workers = children(process.pid)
+    assert len(workers) >= 2
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     until(lambda: not any(map(alive, workers)))
@@ -161,6 +162,23 @@ def test_a_parent_that_ends_early_leaves_its_finished_runs_and_no_process(
     assert said.err.startswith(f"{20 - len(kept)} runs in "), said.err
     assert set(pl.read_parquet(tmp_path / "early" / "results.parquet")["key"]) > kept
     assert not (tmp_path / "early" / "parts").exists()
+
+
+def test_a_row_that_is_there_counts_as_kept_though_the_interrupt_came_while_the_disk_took_it(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupts = [KeyboardInterrupt]
+
+    def sync(_: int) -> None:
+        if interrupts:
+            raise interrupts.pop()
+
+    monkeypatch.setattr(store, "_SYNC_S", -1.0)
+    monkeypatch.setattr(store.os, "fsync", sync)
+    with pytest.raises(KeyboardInterrupt) as stop:
+        sc.sweep(small, seeds=range(1, 4), out=tmp_path / "early")
+    assert len(finished([tmp_path / "early"])) == 1
+    assert stop.value.__notes__ == ["1 of 3 runs are done and kept; the same command goes on"]
 
 
 def test_a_row_that_was_cut_off_is_run_again(small: Path, whole: sc.Sweep) -> None:

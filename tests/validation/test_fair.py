@@ -59,10 +59,13 @@ def test_a_run_is_made_once_and_again_when_anything_changes(
 
     def twice(seed: int) -> list[Seen]:
         work = Work(Job(fair.SCENARIO, ("duration=3s",), seed, pixels=False), emulated=False)
-        seen = []
+        seen, kept = [], []
         for _ in range(2):
             with worlds.results([work, work], 1, Silent()) as found:
                 seen.append(found[work].result())
+            file = work.place.stat()
+            kept.append((file.st_ino, file.st_mtime_ns))
+        assert kept[0] == kept[1], "it was made and kept again"
         return seen
 
     first, again = twice(1)

@@ -289,12 +289,12 @@ impl UdpEnd {
             _ => return self.agent.on_packet(now, arriving, out),
         }
         let computable = sink.take_computable();
-        for (_, bytes) in self.came.compute(&computable) {
+        for (counted, bytes) in self.came.compute(&computable) {
             let Ok((header, _, _)) = RtpHeader::parse(&bytes) else { continue };
             let sent = self.hosted.sent.borrow();
             if let Some((media, ..)) = sent.find(&header) {
                 let (seq, fragment, marker) = (media.seq, media.fragment, media.header.marker);
-                sink.on_recovered(now, &Protected { seq, fragment, marker });
+                sink.on_recovered_as(now, counted, &Protected { seq, fragment, marker });
             }
         }
     }

@@ -8,7 +8,9 @@ mod video;
 pub use kernel::{KernelSink, KernelSource, Observed};
 pub use plain::{Beat, PlainSink, PlainSource, draw};
 pub use tcp::{SegmentCounts, TcpSink, TcpSource};
-pub use video::{DecisionRow, LimitShares, MakeReceiver, Player, SourcePoint, VideoSink, VideoSource, ViewRow};
+pub use video::{
+    DecisionRow, LimitShares, MakeReceiver, Player, Repaired, SourcePoint, VideoSink, VideoSource, ViewRow,
+};
 
 use crate::intake::Intake;
 use crate::{Activity, Arriving, Body, Kept, Store};

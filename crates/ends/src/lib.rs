@@ -24,7 +24,8 @@ mod viewer;
 pub use activity::Activity;
 pub use agent::{
     Agent, Beat, DecisionRow, KernelSink, KernelSource, LimitShares, MakeReceiver, Observed, Out, PlainSink,
-    PlainSource, Player, SegmentCounts, SourcePoint, TcpSink, TcpSource, VideoSink, VideoSource, ViewRow, draw,
+    PlainSource, Player, Repaired, SegmentCounts, SourcePoint, TcpSink, TcpSource, VideoSink, VideoSource, ViewRow,
+    draw,
 };
 pub use body::{AgentIx, Arriving, Body};
 pub use freeze::Freezes;

@@ -1,9 +1,13 @@
 #![allow(
     clippy::disallowed_methods,
-    reason = "a live session's seed is the one number that must differ from run to run"
+    reason = "a live session's seed, and the key of the numbers of its peers' addresses, must differ from run to run"
 )]
 
 use crate::LiveError;
+use aes::Aes128;
+use ctr::Ctr128BE;
+use ctr::cipher::{KeyIvInit, StreamCipher};
+use std::sync::LazyLock;
 use steadycast_units::Seed;
 
 /// A seed from the system's random numbers: of it a session makes its SSRC, its first sequence number and RTCP's intervals.
@@ -12,6 +16,23 @@ use steadycast_units::Seed;
 /// The system has none to give.
 pub(crate) fn seed() -> Result<Seed, LiveError> {
     getrandom::u64().map(Seed).map_err(LiveError::Entropy)
+}
+
+/// A number for these bytes, the same one for as long as the program runs. Its key is drawn once, and nobody else knows it: bytes that
+/// have a certain number, or that of other bytes, can't be made up.
+pub(crate) fn number(bytes: [u8; 16]) -> u64 {
+    static KEY: LazyLock<[u8; 16]> = LazyLock::new(|| {
+        // Where there are no random numbers, no session begins.
+        let half = || seed().map_or(0, |seed| seed.0).to_be_bytes();
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&half());
+        key[8..].copy_from_slice(&half());
+        key
+    });
+    // The first block of the key stream is that of the encrypted bytes.
+    let mut out = [0; 8];
+    Ctr128BE::<Aes128>::new(&(*KEY).into(), &bytes.into()).apply_keystream(&mut out);
+    u64::from_be_bytes(out)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Sockets for RTP and RTCP: unicast and multicast, any-source and source-specific, IPv4 and IPv6.
 
-use crate::Clock;
+use crate::{Clock, entropy};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::netdevice::name_to_index;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -95,15 +95,12 @@ pub struct Meta {
 }
 
 /// Who sent a datagram, for the session's table of members: its address without the port, which NAT may change between two
-/// packets, and which differs between RTP and RTCP.
+/// packets, and which differs between RTP and RTCP. An address of IPv6 is longer than the number: whoever has a network of them must
+/// not find one there that has the number of somebody else's.
 pub fn origin(address: IpAddr) -> Origin {
     match address.to_canonical() {
         IpAddr::V4(v4) => Origin(u64::from(u32::from(v4))),
-        IpAddr::V6(v6) => {
-            let bits = v6.to_bits();
-            // The upper half names the network; a multiplication spreads it over all bits, so that no two neighbours meet.
-            Origin(((bits >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ bits as u64)
-        }
+        IpAddr::V6(v6) => Origin(entropy::number(v6.octets())),
     }
 }
 

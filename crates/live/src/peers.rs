@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use steadycast_units::{Span, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
-use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet, ReportBlock, TransportFeedback};
+use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 
 /// One who sends reports.
 #[derive(Clone, Debug)]
@@ -93,7 +93,8 @@ impl Peers {
                         peer.ours = true;
                     }
                 }
-                Packet::Feedback { sender, .. } if *sender != mine && tells_packets(packet) => {
+                // What it says of each packet is the controller's to read.
+                Packet::Feedback { sender, .. } if *sender != mine && packet.tells_packets() => {
                     if let Some(peer) = self.peer(now, *sender, from) {
                         peer.packets = true;
                         peer.reports += u64::from(alone);
@@ -152,7 +153,22 @@ impl Peers {
     }
 }
 
-fn tells_packets(packet: &Packet) -> bool {
-    matches!(CongestionFeedback::from_packet(packet), Ok(Some(_)))
-        || matches!(TransportFeedback::from_packet(packet), Ok(Some(_)))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reports_single_packets_is_known_by_the_format_of_a_report_alone() {
+        let mut peers = Peers::new(NtpEpoch::from_unix_secs(0), *b"TEST");
+        let from: SocketAddr = "10.0.0.1:5001".parse().unwrap();
+        // RFC 8888, transport-wide, a NACK, and the encoder's messages of an application.
+        let formats: [(u8, u8); 4] = [(205, 11), (205, 15), (205, 1), (206, 15)];
+        for (ssrc, (packet_type, fmt)) in (1..).zip(formats) {
+            // Each ends before it says anything of a packet.
+            let bytes = [0x80 | fmt, packet_type, 0, 2, 0, 0, 0, ssrc, 0, 0, 0, 9];
+            peers.hear(Time::ZERO, 9, from, &bytes);
+        }
+        let told: Vec<u32> = peers.iter().filter(|(_, peer)| peer.packets).map(|(ssrc, _)| ssrc).collect();
+        assert_eq!(told, [1, 2]);
+    }
 }

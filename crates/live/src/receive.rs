@@ -194,7 +194,7 @@ impl Receiving {
         let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0).buffered(buffer);
         let mut sink = sink.repairing(repair.is_some() || parity.is_some());
         Spool::keep(sink.kept());
-        let shelf = FrameShelf::default();
+        let shelf = FrameShelf::default().spooled();
         let consumer: Box<dyn Consumer> = match description.format {
             Some(format) => Box::new(Unpacker::new(format, description.payload_type, shelf.clone()).waiting(latency)),
             None => Box::new(Nobody),
@@ -404,8 +404,9 @@ impl Session {
             ecn: self.options.description.ecn,
         };
         wired.sink_mut().kept().into_iter().try_for_each(Kept::recall)?;
+        let frames = self.shelf.rows()?;
         let agent = Agent::VideoSink(Box::new(wired.into_sink()));
-        LiveRecord::new(&words, agent, from..until, now, warnings, self.shelf.rows())
+        LiveRecord::new(&words, agent, from..until, now, warnings, frames)
             .map_err(|problems| LiveError::Record(problems.to_string()))
     }
 }

@@ -270,8 +270,11 @@ impl Srtp {
         let (packet, index) = signed.split_at_checked(signed.len().checked_sub(INDEX)?)?;
         let (ssrc, flagged) = (word(packet, 4)?, word(index, 0)?);
         let index = u64::from(flagged & !ENCRYPTED);
+        // What this end has sent itself is sent back to it by somebody who need not have the key. Another one with its SSRC is heard as
+        // soon as it has sent more.
+        let own = self.sent.get(&ssrc).is_some_and(|(_, next)| index < u64::from(*next));
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
-        if !known.rtcp.fresh(index) || !self.rtcp.is_tag(signed, &[], tag) {
+        if own || !known.rtcp.fresh(index) || !self.rtcp.is_tag(signed, &[], tag) {
             return None;
         }
         self.source(ssrc).rtcp.mark(index);
@@ -451,6 +454,23 @@ mod tests {
         last[17] ^= 1;
         assert_eq!(receiver.open_rtcp(&last), None);
         assert_eq!(receiver.refused(), 4);
+    }
+
+    #[test]
+    fn ones_own_compounds_are_not_opened_and_those_of_another_with_the_same_ssrc_are() {
+        let (mut own, mut other) = (Srtp::new(&master()), Srtp::new(&master()));
+        let sent = |by: &mut Srtp| {
+            let mut bytes = vec![0x80, 201, 0, 1, 5, 6, 7, 8];
+            by.protect_rtcp(&mut bytes, 0);
+            bytes
+        };
+        // More of them than a window holds.
+        let all: Vec<Vec<u8>> = (0..300).map(|_| sent(&mut own)).collect();
+        assert!(all.iter().all(|bytes| own.open_rtcp(bytes).is_none()), "sent back");
+        // Of two with one SSRC the one that has sent less hears the other, and takes another SSRC.
+        sent(&mut other);
+        assert!(other.open_rtcp(&all[299]).is_some());
+        assert_eq!(other.open_rtcp(&all[299]), None, "a replay");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! From payloads back to frames, for whoever reads them in another thread.
 
-use crate::Consumer;
+use crate::{Consumer, Spool};
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use steadycast_ends::{Fields, Kept, Row, Rows};
 use steadycast_media::{Chain, FrameFate};
 use steadycast_session::FrameKind;
 use steadycast_units::{Bytes, Span, Time};
@@ -56,11 +58,27 @@ pub struct FrameRow {
     pub came: (Time, Time),
 }
 
+impl Row for FrameRow {
+    fn blank() -> Self {
+        Self { ticks: 0, size: Bytes::ZERO, fate: FrameFate::Ok, came: (Time::ZERO, Time::ZERO) }
+    }
+    fn fields(&mut self, by: &mut Fields<'_>) {
+        // It is negative where a frame is to be shown before the first that came.
+        let mut ticks = self.ticks as u64;
+        by.u64(&mut ticks);
+        self.ticks = ticks as i64;
+        by.amount(&mut self.size);
+        by.one_of(&mut self.fate, &[FrameFate::Ok, FrameFate::Lost, FrameFate::Late, FrameFate::Undecodable]);
+        by.time(&mut self.came.0);
+        by.time(&mut self.came.1);
+    }
+}
+
 #[derive(Debug, Default)]
 struct Shelf {
     frames: VecDeque<ReceivedFrame>,
     counts: FrameCounts,
-    rows: Vec<FrameRow>,
+    rows: Rows<FrameRow>,
     wanted: bool,
     closed: bool,
     /// Frames that the reader did not take in time.
@@ -77,6 +95,15 @@ const WAITING: usize = 1_024;
 impl FrameShelf {
     fn locked(&self) -> MutexGuard<'_, Shelf> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the rows of older frames kept in a file, if one can be had: if not, they stay in memory.
+    #[must_use]
+    pub fn spooled(self) -> Self {
+        let mut shelf = self.locked();
+        Spool::keep([&mut shelf.rows as &mut dyn Kept]);
+        drop(shelf);
+        self
     }
 
     /// Somebody reads them: without this only their sizes and times are kept.
@@ -112,8 +139,12 @@ impl FrameShelf {
     }
 
     /// All frames so far, without their bytes.
-    pub fn rows(&self) -> Vec<FrameRow> {
-        self.locked().rows.clone()
+    ///
+    /// # Errors
+    /// The system's: rows that lie in a file can't be read.
+    pub fn rows(&self) -> io::Result<Vec<FrameRow>> {
+        let rows = self.locked().rows.clone();
+        rows.whole()
     }
 
     fn put(&self, frame: ReceivedFrame, fate: FrameFate, missing: u64) {
@@ -674,7 +705,7 @@ mod tests {
             let counts = shelf.counts();
             let told = [counts.whole - 1, counts.damaged + counts.missing, counts.undecodable];
             assert_eq!(told, fates, "{frames}");
-            let rows = shelf.rows();
+            let rows = shelf.rows().unwrap();
             let undecodable = rows.iter().filter(|row| row.fate == FrameFate::Undecodable).count();
             assert_eq!(undecodable as u64, counts.undecodable);
         }
@@ -750,6 +781,29 @@ mod tests {
             assert_eq!(lost, expected, "{again} ms");
             let ticks: Vec<i64> = taken(&shelf).into_iter().map(|f| f.0).collect();
             assert!(ticks.is_sorted(), "{ticks:?}");
+        }
+    }
+
+    #[test]
+    fn rows_of_older_frames_lie_in_a_file_and_come_back_as_they_were() {
+        let filled = |shelf: FrameShelf| {
+            let mut unpacker = Unpacker::new(PayloadFormat::Mpeg4, 96, shelf.clone());
+            // Of every two frames the second is sent first, and one packet in a hundred is lost.
+            for n in (0..1_000u64).filter(|n| n % 100 != 50) {
+                let kind = if n.is_multiple_of(10) { I } else { P };
+                packet_of(&mut unpacker, kind, n * 40, n, n as u32 ^ 1, true);
+            }
+            shelf
+        };
+        let (stored, here) = (filled(FrameShelf::default().spooled()), filled(FrameShelf::default()));
+        let latest = stored.locked().rows.len();
+        assert!((1..=200).contains(&latest), "{latest} rows in memory");
+        let rows = stored.rows().unwrap();
+        assert_eq!(rows, here.rows().unwrap());
+        assert!((900..=990).contains(&rows.len()), "{} rows", rows.len());
+        assert!(rows.iter().any(|row| row.ticks < 0));
+        for fate in [FrameFate::Ok, FrameFate::Lost, FrameFate::Undecodable] {
+            assert!(rows.iter().any(|row| row.fate == fate), "{fate:?}");
         }
     }
 

@@ -718,8 +718,11 @@ impl WiredSink {
             return;
         };
         let (from, len) = (address(datagram.meta.from), datagram.bytes.len());
-        let told = compound.sender().and_then(|ssrc| self.sink.session()?.is_source(ssrc, Origin(from.0.into())));
-        self.reports.on_report(datagram.meta.from, told);
+        // A compound that names nobody is of no source, whether one is followed or not.
+        if let Some(ssrc) = compound.sender() {
+            let told = self.sink.session().and_then(|session| session.is_source(ssrc, Origin(from.0.into())));
+            self.reports.on_report(datagram.meta.from, told);
+        }
         let ended = self.source_ended();
         self.with(out, |sink, o| sink.on_rtcp(now, from, &compound, len, o));
         if !ended && self.source_ended() {
@@ -821,7 +824,26 @@ fn address(from: SocketAddr) -> AgentIx {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{IpAddr, Ipv6Addr};
     use steadycast_units::Stamp;
+
+    #[test]
+    fn nobody_can_choose_an_address_of_ipv6_that_counts_as_somebody_elses() {
+        let known: Ipv6Addr = "2001:db8::1".parse().unwrap();
+        // Halves that are folded without a key meet where the lower one makes up for the upper.
+        let spread = |upper: u64| upper.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let (upper, bits) = (0x2001_0db8_bad0_0000, known.to_bits());
+        let lower = spread(upper) ^ spread((bits >> 64) as u64) ^ bits as u64;
+        let chosen = Ipv6Addr::from_bits(u128::from(upper) << 64 | u128::from(lower));
+        let at = |ip: Ipv6Addr, port| address(SocketAddr::new(IpAddr::V6(ip), port));
+        assert_ne!(origin(IpAddr::V6(chosen)), origin(IpAddr::V6(known)));
+        assert_ne!(at(chosen, 5_004), at(known, 5_004));
+        assert_eq!(at(known, 5_004), at(known, 5_005));
+        // All of IPv4 has numbers of its own, however it is written.
+        for ip in ["10.0.0.1", "::ffff:10.0.0.1"] {
+            assert_eq!(origin(ip.parse().unwrap()), Origin(0x0a00_0001));
+        }
+    }
 
     #[test]
     fn frames_count_in_steps_of_the_medias_clock_across_its_wrap() {

@@ -212,13 +212,15 @@ fn bare_report(ssrc: u32) -> Vec<u8> {
 fn reports_go_on_to_the_sender_while_a_stranger_sends_rtcp_from_another_address() {
     let session = Session { rate: Rate::mbps(4), controller: "tfrc", group: false, ecn: Ecn::NotEct };
     let at = free("127.0.0.1");
-    let over = AtomicBool::new(false);
+    let (clock, over) = (Clock::start(), AtomicBool::new(false));
     std::thread::scope(|all| {
         all.spawn(|| {
             let socket = std::net::UdpSocket::bind("127.0.0.2:0").unwrap();
             // Nobody writes to it: each wait for a datagram lasts 10 ms.
             socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
-            while !over.load(Relaxed) {
+            // The session lasts less than two seconds. Where it panics, nobody says that it is over.
+            let until = clock.now() + Span::secs(20);
+            while !over.load(Relaxed) && clock.now() < until {
                 // Before the receiver listens nobody takes it.
                 let _ = socket.send_to(&bare_report(999), (at.ip(), at.port() + 1));
                 let _ = socket.recv_from(&mut [0; 2_000]);
@@ -247,6 +249,11 @@ fn reports_go_where_the_followed_source_is_whatever_strangers_send() {
     let media = |ssrc: u8, seq: u8| [&[0x80, 96, 0, seq, 0, 0, 0, 0, 0, 0, 0, ssrc][..], &[0; 40]].concat();
     let bye = |ssrc: u8| [&bare_report(ssrc.into())[..], &[0x81, 203, 0, 1, 0, 0, 0, ssrc]].concat();
     let to = |address: &str| Some(address.to_owned());
+    // A compound of a type that nobody here knows, one that names no source, and a BYE of nobody.
+    let nameless: [[u8; 4]; 3] = [[0x80, 207, 0, 0], [0x80, 202, 0, 0], [0x80, 203, 0, 0]];
+    for bytes in &nameless {
+        assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", bytes), None, "{bytes:?}");
+    }
     // Before there is media, reports may come first.
     assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", &bare_report(9)), to("10.0.0.9:7000"));
     assert_eq!(hear(Which::Rtp, "10.0.0.1:5000", &media(1, 1)), to("10.0.0.1:5001"));
@@ -259,6 +266,10 @@ fn reports_go_where_the_followed_source_is_whatever_strangers_send() {
     assert_eq!(hear(Which::Rtp, "10.0.0.1:5000", &media(1, 3)), to("10.0.0.1:6000"));
     // Somebody else reports in its name.
     assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", &bare_report(1)), to("10.0.0.1:6000"));
+    // Somebody else reports in nobody's name.
+    for bytes in &nameless {
+        assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", bytes), to("10.0.0.1:6000"), "{bytes:?}");
+    }
     // It is started again elsewhere.
     assert_eq!(hear(Which::Rtcp, "10.0.0.1:6000", &bye(1)), to("10.0.0.1:6000"));
     assert_eq!(hear(Which::Rtp, "10.0.0.2:5000", &media(2, 1)), to("10.0.0.2:5001"));

@@ -5,14 +5,26 @@ use steadycast_units::{Bytes, PeerTime, Span, Time};
 /// Packets that a sender remembers: fewer than half of a 16-bit number's range, so that a number names one packet.
 const REMEMBERED: usize = 1 << 14;
 
+/// Streams that have sequence numbers of their own.
+const NUMBERED: usize = 3;
+
+/// Which of them has a stream's numbers: padding has its numbers in the stream of repairs.
+const fn numbered(stream: Stream) -> usize {
+    match stream {
+        Stream::Media => 0,
+        Stream::Repair | Stream::Padding => 1,
+        Stream::Parity => 2,
+    }
+}
+
 /// A packet that was sent.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     at: Time,
     size: Bytes,
     stream: Stream,
-    /// The sequence number in its own stream.
-    seq: u16,
+    /// The newest sequence number of each stream when it left, its own among them.
+    seqs: [u16; NUMBERED],
     /// Its arrival has been told.
     arrived: bool,
 }
@@ -24,6 +36,8 @@ pub struct History {
     packets: VecDeque<Left>,
     /// The number of the first that is remembered.
     first: u64,
+    /// The number of each stream's first packet, remembered or not: those before it know no sequence number of that stream.
+    begun: [Option<u64>; NUMBERED],
     near: Option<PeerTime>,
 }
 
@@ -47,7 +61,10 @@ impl History {
             self.packets.pop_front();
             self.first += 1;
         }
-        self.packets.push_back(Left { at, size, stream, seq, arrived: false });
+        let mut seqs = self.packets.back().map_or([0; NUMBERED], |last| last.seqs);
+        seqs[numbered(stream)] = seq;
+        self.begun[numbered(stream)].get_or_insert(number);
+        self.packets.push_back(Left { at, size, stream, seqs, arrived: false });
     }
 
     /// The newest time that the receiver's clock has told.
@@ -64,20 +81,22 @@ impl History {
 
     /// The number of the newest packet with this sequence number in its stream.
     pub fn by_seq(&self, stream: Stream, seq: u16) -> Option<u64> {
-        // A stream's packets lie in the order of their numbers. Of the media's nearly all lie next to each other, so
-        // that the distance from the newest one is a good first guess; with other streams in between it is too near the
-        // end.
-        // Padding has its numbers in the stream of repairs.
-        let is_of = |left: &Left| left.stream == stream || (left.stream, stream) == (Stream::Padding, Stream::Repair);
-        let newest = self.packets.iter().rposition(is_of)?;
-        let back = usize::from(self.packets[newest].seq.wrapping_sub(seq));
-        let guess = newest.checked_sub(back)?;
-        let found = (0..=guess).rev().find(|n| {
-            let left = &self.packets[*n];
-            is_of(left) && (left.seq == seq || left.seq.wrapping_sub(seq) > 1 << 15)
-        })?;
-        let left = &self.packets[found];
-        (is_of(left) && left.seq == seq).then_some(self.first + found as u64)
+        let of = numbered(stream);
+        let begun = self.begun[of]?;
+        let newest = self.packets.back()?.seqs[of];
+        // From packet to packet a stream's number stays or grows, and of its range a quarter is remembered at the most.
+        let wanted = newest.wrapping_sub(seq);
+        let (mut low, mut high) = (begun.saturating_sub(self.first) as usize, self.packets.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if newest.wrapping_sub(self.packets[middle].seqs[of]) > wanted {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let left = self.packets.get(low)?;
+        (numbered(left.stream) == of && left.seqs[of] == seq).then_some(self.first + low as u64)
     }
 
     /// Adds to `joined` what feedback says of the packet called `number`. Nothing is added for one that was never sent,
@@ -95,14 +114,6 @@ impl History {
 }
 
 impl Joined {
-    /// Both, of packets of one compound.
-    #[must_use]
-    pub fn and(mut self, other: Self) -> Self {
-        self.packets.extend(other.packets);
-        self.sort();
-        Self { rtt: other.rtt.or(self.rtt), ..self }
-    }
-
     /// Puts the packets into the order in which they were sent.
     pub fn sort(&mut self) {
         self.packets.sort_unstable_by_key(|packet| packet.number);
@@ -111,10 +122,20 @@ impl Joined {
     /// Takes the round trip from the newest packet whose arrival is told, in a report written at `reported` that comes
     /// `now`.
     pub fn measure(&mut self, now: Time, reported: PeerTime) {
-        let newest = self.packets.iter().rev().find_map(|packet| Some((packet.sent, packet.arrived?.at?)));
-        self.rtt = newest.map(|(sent, arrived)| {
-            let held = reported.as_nanos().saturating_sub(arrived.as_nanos()).max(0);
-            now.since(sent).saturating_sub(Span::nanos(held.unsigned_abs()))
-        });
+        self.rtt = self.round_trip(0, now, reported);
+    }
+
+    /// As [`Joined::measure`], of one of several reports that come together: its packets are those from the place `first`
+    /// on. Where none of them has arrived the round trip stays what it was.
+    pub fn measure_from(&mut self, first: usize, now: Time, reported: PeerTime) {
+        self.rtt = self.round_trip(first, now, reported).or(self.rtt);
+    }
+
+    fn round_trip(&self, first: usize, now: Time, reported: PeerTime) -> Option<Span> {
+        let told = self.packets.iter().skip(first);
+        let arrived = told.filter_map(|packet| Some((packet.number, packet.sent, packet.arrived?.at?)));
+        let (_, sent, at) = arrived.max_by_key(|(number, ..)| *number)?;
+        let held = reported.as_nanos().saturating_sub(at.as_nanos()).max(0);
+        Some(now.since(sent).saturating_sub(Span::nanos(held.unsigned_abs())))
     }
 }

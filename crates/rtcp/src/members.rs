@@ -114,7 +114,7 @@ pub struct Members {
 /// Which members are kept of a group that is too large for the table (RFC 2762).
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Members are kept whose SSRC equals this one in the lowest `bits` bits, so each stands for 2^`bits`.
+    /// Members are kept whose SSRC equals this in the lowest `bits` bits, so each stands for 2^`bits`.
     key: u32,
     bits: u32,
     /// The count before `bits` was last lowered, and until when nothing below it is believed: those who belong to the
@@ -198,9 +198,10 @@ impl Members {
     /// As [`Members::with_capacity`], but a group that is larger than the table is counted by a sample (RFC 2762)
     /// instead of refused: exact up to `capacity`, above with a standard error of 1/√`capacity` to
     /// 1.6 times that. Senders are always kept. This is what keeps ten thousand simulated members from holding ten
-    /// thousand entries each.
-    pub fn sampled(own: u32, capacity: usize) -> Self {
-        let sample = Some(Sample { key: own, bits: 0, held: None });
+    /// thousand entries each. `key` says which members are of the sample. It is to be random and known to nobody else: whoever
+    /// knows it can make up SSRCs that are all of the sample, each of which stands for many.
+    pub fn sampled(own: u32, key: u32, capacity: usize) -> Self {
+        let sample = Some(Sample { key, bits: 0, held: None });
         Self { sample, ..Self::with_capacity(own, capacity) }
     }
 
@@ -486,13 +487,18 @@ impl Members {
         Heard::Unproven
     }
 
-    /// Keeps half as many members. False when there is no sample, or nothing is left to halve.
+    /// Keeps half as many members. False when there is no sample, nothing is left to halve, or nobody would be left out: of SSRCs that
+    /// are random half are, and to count those that were chosen twice would be no estimate.
     fn halve_sample(&mut self) -> bool {
         let Some(sample) = self.sample.as_mut().filter(|sample| sample.bits < Sample::MAX_BITS) else {
             return false;
         };
-        sample.bits += 1;
-        let (sample, mut left_out) = (*sample, 0);
+        let halved = Sample { bits: sample.bits + 1, ..*sample };
+        if self.table.iter().all(|(&ssrc, member)| halved.keeps(ssrc) || member.sent.is_some()) {
+            return false;
+        }
+        *sample = halved;
+        let (sample, mut left_out) = (halved, 0);
         let addresses = &mut self.addresses;
         self.table.retain(|&ssrc, member| {
             let keep = sample.keeps(ssrc) || member.sent.is_some();

@@ -190,7 +190,7 @@ fn estimates(truth: u32) -> (f64, f64) {
     let ratios: Vec<f64> = (0..40u64)
         .map(|seed| {
             let mut chance = Seed(seed).part("ssrc");
-            let mut members = Members::sampled(chance.bits32(), 64);
+            let mut members = Members::sampled(1, chance.bits32(), 64);
             for _ in 1..truth {
                 let ssrc = chance.bits32();
                 members.on_cname(at(0), ssrc, place(ssrc), "member");
@@ -214,8 +214,24 @@ fn a_sample_counts_small_groups_exactly_and_ten_thousand_well() {
 }
 
 #[test]
+fn ssrcs_that_are_chosen_like_our_own_or_even_like_the_key_do_not_count_as_hundreds_of_millions() {
+    for (alike, most) in [(1, 3_000), (0x5bd1_e995, 10_000_000)] {
+        let mut members = Members::sampled(1, 0x5bd1_e995, 256);
+        let mut chance = Seed(1).part("ssrc");
+        for n in 0..100 {
+            members.on_cname(at(0), chance.bits32(), Origin(100 + n), "member");
+        }
+        // From five addresses, alike in the lowest twenty bits.
+        for n in 1..=320 {
+            members.on_cname(at(1), alike ^ n << 20, Origin(u64::from(n) / 64), "forged");
+            assert!(members.census().members <= most, "{:?}", members.census());
+        }
+    }
+}
+
+#[test]
 fn a_sample_keeps_every_sender_and_leaves_it_out_when_it_falls_silent() {
-    let mut members = Members::sampled(0, 8);
+    let mut members = Members::sampled(0, 0, 8);
     for ssrc in 0..1000u32 {
         members.on_cname(at(0), ssrc.wrapping_mul(0x9e37_79b9) | 1 << 20, place(ssrc), "member");
     }
@@ -233,7 +249,7 @@ fn a_sample_keeps_every_sender_and_leaves_it_out_when_it_falls_silent() {
 
 #[test]
 fn a_sample_grows_again_when_the_group_shrinks_without_a_dip_below_those_who_stay() {
-    let mut members = Members::sampled(0, 64);
+    let mut members = Members::sampled(0, 0, 64);
     let ssrc = |i: u32| i.wrapping_mul(0x9e37_79b1);
     let mut now = 0;
     let mut hear = |members: &mut Members, count: u32| {
@@ -277,7 +293,7 @@ proptest! {
     fn a_sample_stays_bounded_and_consistent_after_any_events(
         events in prop::collection::vec((0u8..6, 0u32..40, 0u64..3, 0u64..8), 1..300), capacity in 1usize..12,
     ) {
-        let mut members = Members::sampled(3, capacity);
+        let mut members = Members::sampled(3, 3, capacity);
         let mut now = Time::ZERO;
         for (event, ssrc, from, step) in events {
             now += Span::secs(step);

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | no report on the stream | 4.1: three reporting intervals of at least 5 s | 15 s |
 //! | reports, but the highest sequence number stands still | 4.2: five intervals | 5 reports over at least 5 s, of all receivers |
-//! | more than ten times what TCP would send | 4.3: over CB_INTERVAL | 5 reports over at least 5 s |
+//! | more than ten times what TCP would send | 4.3: over CB_INTERVAL | 5 reports over at least 5 s; in a group of two receivers at least, and of more than are left behind anyway |
 //!
 //! The first step is a tenth of the rate (4.3 allows to try that first); when that does not help for as long again, the media pauses:
 //! one packet in two seconds goes on, so that whoever comes, or comes back, can report, and the first report ends the pause.
@@ -16,6 +16,7 @@
 
 use crate::OperatorControls;
 use crate::around::{own_receivers, pass_on};
+use crate::defence::BEHIND;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +52,7 @@ impl CircuitBreaker {
 impl Factory for CircuitBreaker {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
         let (orders, deaf) = (self.orders.clone(), self.own.feedback() == FeedbackTiming::None);
-        Box::new(Breaker::new(self.own.sender(setup), orders, setup.packet, deaf))
+        Box::new(Breaker::new(self.own.sender(setup), orders, setup.packet, deaf, setup.group))
     }
     own_receivers!();
 }
@@ -81,6 +82,8 @@ struct Watched {
     still: (Time, u32),
     expected: u64,
     lost: u64,
+    /// By the interval before too much was sent.
+    over: bool,
     rtt: Option<Span>,
     /// All that had been sent when the interval began.
     sent: Bytes,
@@ -93,6 +96,8 @@ struct Breaker {
     orders: OperatorControls,
     packet: Bytes,
     deaf: bool,
+    /// Whether there can be more than one receiver.
+    group: bool,
     state: State,
     began: Option<Time>,
     heard: Option<Time>,
@@ -101,9 +106,18 @@ struct Breaker {
 }
 
 impl Breaker {
-    fn new(half: Box<dyn SenderHalf>, orders: OperatorControls, packet: Bytes, deaf: bool) -> Self {
+    fn new(half: Box<dyn SenderHalf>, orders: OperatorControls, packet: Bytes, deaf: bool, group: bool) -> Self {
         let (state, watched) = (State::Closed, BTreeMap::new());
-        Self { half, orders, packet, deaf, state, began: None, heard: None, sent: Bytes::ZERO, watched }
+        Self { half, orders, packet, deaf, group, state, began: None, heard: None, sent: Bytes::ZERO, watched }
+    }
+
+    /// How many receivers have to show that too much is sent: of a group more than those who are left behind anyway, and never one alone,
+    /// whose word would cut the rate of all.
+    fn needed(&self) -> usize {
+        match self.watched.len() {
+            all if self.group && all > 1 => ((all as f64 * BEHIND) as usize + 1).max(2),
+            _ => 1,
+        }
     }
 
     /// Since when nobody has been heard; `None` where nobody has to be.
@@ -163,22 +177,26 @@ impl Breaker {
             watched.still.1 += 1;
         }
         let due = watched.reports >= REPORTS && now.since(watched.since) >= INTERVAL;
-        let excess = due && watched.excess(now, sent, self.packet);
         if due {
+            let over = watched.excess(now, sent, self.packet);
             watched.restart(now, sent);
+            watched.over = over;
         }
+        let over = watched.over;
         let stuck = |w: &Watched| w.still.1 >= REPORTS && now.since(w.still.0) >= INTERVAL;
         if self.watched.values().all(stuck) {
             return self.trip(now, "nothing arrives any more");
         }
-        if excess {
+        if due && over && self.watched.values().filter(|w| w.over).count() >= self.needed() {
             return self.trip(now, "ten times what TCP would send");
         }
         let moving = self.watched.values().any(|w| w.still.1 == 0);
         match self.state {
             // A pause is over with the first sign of life, a cut when an interval has gone well.
             State::Open { .. } if moving => self.state = State::Closed,
-            State::Cut { since, .. } if moving && (due || now.since(since) >= INTERVAL) => self.state = State::Closed,
+            State::Cut { since, .. } if moving && !over && (due || now.since(since) >= INTERVAL) => {
+                self.state = State::Closed;
+            }
             _ => {}
         }
     }
@@ -187,11 +205,13 @@ impl Breaker {
 impl Watched {
     fn new(now: Time, highest: u64, sent: Bytes) -> Self {
         let still = (now, 0);
-        Self { since: now, reports: 0, highest, still, expected: 0, lost: 0, rtt: None, sent, sent_before: sent }
+        let (expected, lost, over) = (0, 0, false);
+        Self { since: now, reports: 0, highest, still, expected, lost, over, rtt: None, sent, sent_before: sent }
     }
 
     fn restart(&mut self, now: Time, sent: Bytes) {
         (self.since, self.reports, self.expected, self.lost, self.sent) = (now, 0, 0, 0, sent);
+        self.over = false;
     }
 
     /// Whether more was sent than ten times TCP's rate, by the simple equation that RFC 8083 recommends:
@@ -300,11 +320,9 @@ mod tests {
 
     impl World {
         fn new(deaf: bool) -> Self {
-            Self {
-                breaker: Breaker::new(Box::new(Steady), OperatorControls::default(), Bytes::new(1_000), deaf),
-                second: 0,
-                seq: 0,
-            }
+            let orders = OperatorControls::default();
+            let breaker = Breaker::new(Box::new(Steady), orders, Bytes::new(1_000), deaf, false);
+            Self { breaker, second: 0, seq: 0 }
         }
 
         fn seconds(&mut self, count: u64, mut reception: impl FnMut(u64) -> Option<(u64, i64)>) {
@@ -389,6 +407,37 @@ mod tests {
         assert_eq!(world.rate(), Rate::kbps(4));
         world.seconds(2, |seq| Some((seq, 0)));
         assert_eq!(world.rate(), Rate::mbps(1));
+    }
+
+    /// The rate of 1 Mb/s after ten seconds in a group of which some lose nearly everything, over 200 ms.
+    fn after_losses(receivers: u32, losing: u32) -> Rate {
+        let (orders, packet) = (OperatorControls::default(), Bytes::new(1_000));
+        let mut breaker = Breaker::new(Box::new(Steady), orders, packet, false, true);
+        let mut seq = 0;
+        for second in 0..10 {
+            let at = Time::ZERO + Span::secs(second);
+            for _ in 0..125 {
+                breaker.on_sent(&Sent { at, seq, size: packet, data_limited: false, number: 0 });
+                seq += 1;
+            }
+            for n in 0..receivers {
+                let (lost, rtt) = (if n < losing { 124 } else { 0 }, Some(Span::millis(200)));
+                let reception = Reception { expected: 125, lost, fraction: 0.0, highest: seq, jitter: Span::ZERO };
+                let (from, reception, members) = (ReceiverId(n), Some(reception), receivers);
+                breaker.on_report(&Report { at, from, rtt, reception, body: None, members, packets: &[] });
+            }
+        }
+        breaker.decision().pacing
+    }
+
+    #[test]
+    fn of_a_group_more_receivers_have_to_show_an_excess_than_are_left_behind_anyway() {
+        for (receivers, losing, trips) in
+            [(1, 1, true), (10, 1, false), (10, 2, true), (200, 1, false), (200, 4, false), (200, 5, true)]
+        {
+            let rate = after_losses(receivers, losing);
+            assert_eq!(rate, if trips { Rate::kbps(100) } else { Rate::mbps(1) }, "{losing} of {receivers}");
+        }
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl FeedbackDefence {
 
 impl Factory for FeedbackDefence {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        Box::new(Defence::new(self.own.sender(setup), self.orders.clone()))
+        Box::new(Defence::new(self.own.sender(setup), self.orders.clone(), setup.group))
     }
     own_receivers!();
 }
@@ -118,7 +118,7 @@ const SUPPORTED: f64 = 0.01;
 /// Receivers that are remembered; as many of those that were set aside.
 const REMEMBERED: usize = 16_384;
 /// The share of a group that may be left behind.
-const BEHIND: f64 = 0.02;
+pub(crate) const BEHIND: f64 = 0.02;
 /// The time over which it is added up how long each receiver has limited the group.
 const WINDOW: Span = Span::secs(30);
 /// A receiver is left behind when it has limited the group for [`PATIENCE`] of [`WINDOW`], and by its report blocks is this many times
@@ -149,6 +149,8 @@ impl Known {
 struct Defence {
     half: Box<dyn SenderHalf>,
     orders: OperatorControls,
+    /// Whether there can be more than one receiver.
+    group: bool,
     known: BTreeMap<ReceiverId, Known>,
     newest: u64,
     /// Who holds the group at its floor, and since when.
@@ -159,9 +161,9 @@ struct Defence {
 }
 
 impl Defence {
-    fn new(half: Box<dyn SenderHalf>, orders: OperatorControls) -> Self {
+    fn new(half: Box<dyn SenderHalf>, orders: OperatorControls, group: bool) -> Self {
         let (known, judged, window) = (BTreeMap::new(), Time::ZERO, Time::ZERO);
-        Self { half, orders, known, newest: 0, at_floor: None, judged, window }
+        Self { half, orders, group, known, newest: 0, at_floor: None, judged, window }
     }
 
     /// Whether a receiver is heard; one that was set aside long ago is again.
@@ -224,9 +226,9 @@ impl Defence {
         })
     }
 
-    /// Looks at what a report has done to the rate.
+    /// Looks at what a report has done to the rate. Towards one receiver there is nobody else to hear, whatever names are made up.
     fn judge(&mut self, report: &Report<'_>, before: Rate) {
-        if report.members < 2 {
+        if !self.group || report.members < 2 {
             return;
         }
         let (now, decision) = (report.at, self.half.decision());
@@ -337,7 +339,7 @@ mod tests {
     impl World {
         fn new() -> Self {
             let orders = OperatorControls::default();
-            let mut defence = Defence::new(Box::new(Least::default()), orders.clone());
+            let mut defence = Defence::new(Box::new(Least::default()), orders.clone(), true);
             defence.newest = 1_000;
             Self(defence, orders, 0)
         }
@@ -388,6 +390,17 @@ mod tests {
         // A slow receiver that the floor does suit is the group's business, and its operator's.
         let mut world = World::new();
         assert_eq!((0..20).map(|_| world.second(Some((20, 0.2)))).min(), Some(Rate::kbps(200)));
+    }
+
+    #[test]
+    fn in_a_session_that_is_no_group_nobody_is_set_aside() {
+        for (rate, fraction) in [(1, 0.0), (1, 0.5)] {
+            let mut world = World::new();
+            world.0.group = false;
+            world.second(None);
+            assert_eq!((0..20).map(|_| world.second(Some((rate, fraction)))).max(), Some(Rate::kbps(50)));
+            assert!(world.1.aside().is_empty());
+        }
     }
 
     #[test]

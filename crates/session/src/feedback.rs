@@ -6,48 +6,68 @@ use steadycast_remote::{History, Joined};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{
-    Acknowledged, Arrived, CongestionFeedback, Packet, PacketArrival as Reported, PacketStatus, StreamArrivals, Ticks,
-    TransportFeedback,
+    Acknowledged, Arrived, Compound, CongestionFeedback, Packet, PacketArrival as Reported, PacketStatus,
+    StreamArrivals, Ticks, TransportFeedback,
 };
 
 /// The header extension element that carries a packet's transport-wide number.
 pub const TRANSPORT_NUMBER_ID: u8 = 14;
 
-/// Reads the per-packet feedback in a compound's packet; `None` when it is something else. `stream_of` names the stream of an SSRC
-/// that is ours.
-pub(crate) fn read(
+/// Whether a compound's packet tells of single packets in this format.
+pub(crate) fn tells(format: FeedbackFormat, packet: &Packet) -> bool {
+    match format {
+        FeedbackFormat::Own => false,
+        FeedbackFormat::Rfc8888 => CongestionFeedback::is(packet),
+        FeedbackFormat::TransportWide => TransportFeedback::is(packet),
+    }
+}
+
+/// No further message of a compound is read once so many packets were told of: twice as many as a sender remembers, and as many as a
+/// receiver of ours tells of at the most. A message of a few bytes can tell of 16,384.
+const READ: usize = 1 << 15;
+
+/// Reads the per-packet feedback in a compound, in the format that was agreed on, and joins it with what was sent; `None` without any.
+/// `stream_of` names the stream of an SSRC that is ours. Also returns how many messages were not read, beyond [`READ`] packets.
+pub(crate) fn join(
     history: &mut History,
     now: Time,
-    packet: &Packet,
+    compound: &Compound,
+    format: FeedbackFormat,
     stream_of: impl Fn(u32) -> Option<Stream>,
-) -> Option<Joined> {
+) -> (Option<Joined>, u64) {
     let told = |arrival: Option<Arrived>| arrival.map(|Arrived { at, ecn }| PacketArrival { at, ecn });
-    let mut joined = Joined::default();
-    if let Ok(Some(feedback)) = CongestionFeedback::from_packet(packet) {
-        let reported = feedback.reported_at(history.near());
-        for (ssrc, Acknowledged { seq, arrival }) in feedback.acknowledged(history.near()) {
-            let number = stream_of(ssrc).and_then(|stream| history.by_seq(stream, seq));
-            if let Some(number) = number {
-                history.join(number, told(arrival), &mut joined);
+    let (mut joined, mut any, mut read, mut unread) = (Joined::default(), false, 0, 0);
+    for packet in compound.packets.iter().filter(|packet| tells(format, packet)) {
+        let first = joined.packets.len();
+        if read >= READ {
+            unread += 1;
+        } else if let Ok(Some(feedback)) = CongestionFeedback::from_packet(packet) {
+            any = true;
+            let reported = feedback.reported_at(history.near());
+            for (ssrc, Acknowledged { seq, arrival }) in feedback.acknowledged(history.near()) {
+                read += 1;
+                let number = stream_of(ssrc).and_then(|stream| history.by_seq(stream, seq));
+                if let Some(number) = number {
+                    history.join(number, told(arrival), &mut joined);
+                }
+            }
+            joined.measure_from(first, now, reported);
+        } else if let Ok(Some(feedback)) = TransportFeedback::from_packet(packet) {
+            any = true;
+            for Acknowledged { seq, arrival } in feedback.acknowledged(history.near()) {
+                read += 1;
+                if let Some(number) = history.by_low_bits(seq) {
+                    history.join(number, told(arrival), &mut joined);
+                }
+            }
+            // This format does not tell when it was written: the newest arrival stands for it.
+            if let Some(newest) = history.near() {
+                joined.measure_from(first, now, newest);
             }
         }
-        joined.sort();
-        joined.measure(now, reported);
-    } else if let Ok(Some(feedback)) = TransportFeedback::from_packet(packet) {
-        for Acknowledged { seq, arrival } in feedback.acknowledged(history.near()) {
-            if let Some(number) = history.by_low_bits(seq) {
-                history.join(number, told(arrival), &mut joined);
-            }
-        }
-        joined.sort();
-        // This format does not tell when it was written: the newest arrival stands for it.
-        if let Some(newest) = history.near() {
-            joined.measure(now, newest);
-        }
-    } else {
-        return None;
     }
-    Some(joined)
+    joined.sort();
+    (any.then_some(joined), unread)
 }
 
 /// A packet that has arrived.

@@ -40,8 +40,10 @@ impl RtcpSettings {
 
 /// Members that are known one by one; of larger groups a sample is kept (RFC 2762), so that many receivers fit one machine.
 const MEMBERS: usize = 256;
-/// Where receivers report to the sender alone, it is the one who has to know them.
+/// Where receivers report to the sender alone, it is the one who has to know them. Receivers believe in no larger group.
 const ALL_MEMBERS: usize = 1 << 17;
+/// The largest mean size of a group's compounds that is believed: what a datagram carries on Ethernet.
+const LARGEST: u16 = 1_472;
 
 /// Over how many seconds RTCP's share is taken.
 const SHARE_WINDOW: u64 = 30;
@@ -118,10 +120,13 @@ impl Participant {
             // RFC 3550, 6.2: in unicast all may use the reduced minimum.
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
+        // Not the SSRC, which is public, nor the upper half of a draw, which is the SSRC after a collision.
+        let key = chance.clone().bits64() as u32;
+        let capacity = if source && settings.summary { ALL_MEMBERS } else { MEMBERS };
         let mut timer = Timer::with_config(config, chance.clone(), now);
         timer.on_source(now, source, &Census::alone());
         Self {
-            members: Members::sampled(identity.ssrc, if source && settings.summary { ALL_MEMBERS } else { MEMBERS }),
+            members: Members::sampled(identity.ssrc, key, capacity),
             identity,
             chance,
             timer,
@@ -140,14 +145,18 @@ impl Participant {
         self.settings.summary
     }
 
-    /// The source tells how large the group is.
-    pub(crate) fn told(&mut self, now: Time, group: GroupSize) {
-        if self.members.on_told(group.receivers) > 0 {
+    /// The source `ssrc` tells how large the group is, if it is who speaks there: whoever else could would silence the group.
+    pub(crate) fn told(&mut self, now: Time, ssrc: u32, from: Origin, group: GroupSize) {
+        if !(self.members.contains(ssrc) && self.members.speaks_from(ssrc, from)) {
+            return;
+        }
+        let receivers = group.receivers.min(ALL_MEMBERS as u32);
+        if self.members.on_told(receivers) > 0 {
             let census = self.census();
             self.timer.on_departures(now, &census);
         }
         // As the timer counts it: with IP and UDP.
-        self.timer.on_told_size(f64::from(group.average.max(1)) + IP_UDP_OVERHEAD as f64);
+        self.timer.on_told_size(f64::from(group.average.clamp(1, LARGEST)) + IP_UDP_OVERHEAD as f64);
     }
 
     /// What the group's members are told of it.

@@ -59,7 +59,7 @@ impl Peer {
 
 /// Whoever sends nothing but standard reports may keep to RFC 3550's own interval of 5 s, whatever ours is: five of them, less the
 /// five seconds that the shortest time-out of ours allows.
-const PATIENCE: Span = Span::secs(20);
+pub(crate) const PATIENCE: Span = Span::secs(20);
 
 /// How far a block that another one has overtaken is ahead of it, at the least. A receiver that begins anew falls back by nearly a whole cycle
 /// of 2^16, or by several.

@@ -764,7 +764,8 @@ impl Receiver {
             Standing::Ignored => return,
             Standing::Collision => return self.renew(),
         }
-        if let Some(stream) = self.stream.as_mut().filter(|s| Some(s.ssrc) == compound.sender()) {
+        let speaker = compound.sender().filter(|ssrc| self.participant.members.speaks_from(*ssrc, from));
+        if let Some(stream) = self.stream.as_mut().filter(|s| Some(s.ssrc) == speaker) {
             stream.spoke = now;
         }
         for packet in &compound.packets {
@@ -778,7 +779,7 @@ impl Receiver {
                 Packet::Summary { ssrc, group: Some(group), .. }
                     if self.participant.summary() && self.stream.as_ref().is_none_or(|s| s.ssrc == *ssrc) =>
                 {
-                    self.participant.told(now, *group);
+                    self.participant.told(now, *ssrc, from, *group);
                 }
                 Packet::App { ssrc, subtype, name, data } if *name == self.app => {
                     let body = Body { subtype: *subtype, bytes: data.clone() };
@@ -1193,10 +1194,12 @@ impl Stream {
     /// The media clock at this timestamp, on the sender's clock: it counts from the first packet that came.
     fn sampled(&mut self, timestamp: u32) -> PeerTime {
         let ahead = timestamp.wrapping_sub(self.timestamp) as i32;
-        let ticks = self.ticks + i64::from(ahead);
+        let ticks = self.ticks.saturating_add(i64::from(ahead));
         if ahead > 0 {
             (self.timestamp, self.ticks) = (timestamp, ticks);
         }
-        PeerTime::from_nanos(ticks * 1_000_000_000 / i64::from(CLOCK_RATE))
+        // After five timestamps, each nearly half of their range ahead of the one before, the product needs more than 64 bits.
+        let nanos = i128::from(ticks) * 1_000_000_000 / i128::from(CLOCK_RATE);
+        PeerTime::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 }

@@ -4,9 +4,9 @@ use crate::gate::ReportLimiter;
 use crate::media::overhead;
 use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
-use crate::peers::Peers;
+use crate::peers::{PATIENCE, Peers};
 use crate::probe::{Prober, Probes};
-use crate::repair::{ASKING, Asked, AskedParity, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend};
+use crate::repair::{ASKING, Asked, AskedParity, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend, Words};
 use crate::share::RepairShare;
 use crate::{
     Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings, Part, Protected, Protection,
@@ -44,7 +44,7 @@ pub struct SenderSettings {
     pub greedy: bool,
     /// Whether reports are limited: an address that reports more often than a whole group would has the rest counted and not read.
     pub gated: bool,
-    /// The format in which receivers report single packets. The sender reads every format, and sends what this one needs.
+    /// The format in which receivers report single packets. The sender reads no other, and sends what this one needs.
     pub feedback: FeedbackFormat,
     /// The name of the controller's APP packets.
     pub app: [u8; 4],
@@ -93,6 +93,8 @@ pub struct Sender {
     prober: Prober,
     participant: Participant,
     peers: Peers,
+    /// Who is listened to where there is one receiver.
+    only: Option<Only>,
     seq: u64,
     /// Packets of all streams sent so far.
     number: u64,
@@ -125,6 +127,18 @@ pub struct Sender {
     key_frame: (bool, Option<Time>),
 }
 
+/// The receiver of a session that is no group: the first whose report is believed. Nobody else's RTCP is read until it has said BYE, or has
+/// reported nothing for as long as its kind of reports may take. Then another may take its place: the receiver itself from another address,
+/// or the true one behind a stranger that came first.
+#[derive(Clone, Copy, Debug)]
+struct Only {
+    from: Origin,
+    /// It sends more than standard reports.
+    often: bool,
+    /// Another one may take its place from then on.
+    until: Time,
+}
+
 /// What a sender needs to send lost packets again.
 struct Repairing {
     keeper: Keeper,
@@ -155,6 +169,7 @@ struct Protecting {
     looked: Time,
     /// It is made until then: as long as a receiver's word holds, where that is waited for.
     until: Time,
+    words: Words,
 }
 
 /// The share of packets that parity leaves missing in a group: a hundredth of a per cent of pictures of a hundred packets.
@@ -248,7 +263,8 @@ pub struct FeedbackCounts {
     pub bytes: Bytes,
     /// Datagrams that could not be read.
     pub unreadable: u64,
-    /// Datagrams that were not read: their address had sent too many.
+    /// Datagrams that were not read, since their address had sent too many, or is not that of the one receiver; reports under the SSRC of
+    /// another; and messages of a compound that tells of more packets than are read of one.
     pub refused: u64,
 }
 
@@ -285,6 +301,7 @@ impl Sender {
             prober: Prober::default(),
             participant,
             peers: Peers::default(),
+            only: None,
             seq: u64::from(settings.first_seq),
             number: 0,
             history: (settings.feedback != FeedbackFormat::Own).then(History::default),
@@ -355,7 +372,8 @@ impl Sender {
     pub fn with_parity(self, settings: ParitySettings) -> Self {
         let (blocks, seq, share) = (Blocks::new(settings), u64::from(self.settings.first_seq), RepairShare::default());
         let (newest, packets, bytes, looked, until) = (None, 0, Bytes::ZERO, Time::ZERO, Time::NEVER);
-        Self { parity: Some(Protecting { blocks, seq, share, newest, packets, bytes, looked, until }), ..self }
+        let words = Words::default();
+        Self { parity: Some(Protecting { blocks, seq, share, newest, packets, bytes, looked, until, words }), ..self }
     }
 
     /// As [`Sender::with_parity`], but only while a receiver says that it uses parity ([`Receiver::telling_playout`]), and with the play-out
@@ -592,7 +610,8 @@ impl Sender {
         if self.participant.farewell == Farewell::Gone {
             return;
         }
-        if self.gate.as_mut().is_some_and(|gate| !gate.admits(now, from, self.packets)) {
+        let other = self.only.is_some_and(|only| only.from != from && now < only.until);
+        if other || self.gate.as_mut().is_some_and(|gate| !gate.admits(now, from, self.packets)) {
             self.feedback.refused += 1;
             return;
         }
@@ -608,7 +627,8 @@ impl Sender {
         }
         let mine = self.participant.identity.ssrc;
         let mut reports = false;
-        let mut joined = self.join(now, &compound);
+        let teller = self.teller(now, from, &compound);
+        let mut joined = teller.and_then(|_| self.join(now, &compound));
         for packet in &compound.packets {
             match packet {
                 Packet::ReceiverReport { ssrc, blocks } | Packet::SenderReport { ssrc, blocks, .. }
@@ -619,24 +639,20 @@ impl Sender {
                     let packets = joined.take();
                     if block.is_some() || body.is_some() || packets.is_some() {
                         let told = Told { block, body: body.as_ref(), packets: packets.unwrap_or_default() };
-                        self.report(now, from, *ssrc, &told);
-                        reports = true;
+                        reports |= self.report(now, from, *ssrc, &told);
                     }
                 }
-                Packet::Feedback { .. } => self.on_request(now, packet),
+                Packet::Feedback { .. } => self.on_request(now, from, packet),
                 Packet::App { .. } => {
-                    self.on_parity_request(now, packet);
-                    self.on_parity_use(now, packet);
+                    self.on_parity_request(now, from, packet);
+                    self.on_parity_use(now, from, packet);
                 }
                 _ => {}
             }
         }
         // Feedback may come without a report (RFC 5506): a receiver sends what it knows of packets as a packet of its own.
-        if let Some((who, packets)) = reporter(&compound, mine).zip(joined)
-            && Standing::of(self.participant.members.on_rtcp(now, who, from)) == Standing::Good
-        {
-            self.report(now, from, who, &Told { block: None, body: None, packets });
-            reports = true;
+        if let Some((who, packets)) = teller.zip(joined) {
+            reports |= self.report(now, from, who, &Told { block: None, body: None, packets });
         }
         for ssrc in self.participant.heard_byes(now, from, &compound, datagram.len()) {
             if self.peers.get(ssrc).is_some_and(|p| p.from == from) {
@@ -644,6 +660,8 @@ impl Sender {
                 self.half.on_bye(now, ReceiverId(ssrc));
             }
         }
+        // Whoever goes on under another SSRC says BYE, too, and has yet to report under it.
+        self.only = self.only.filter(|_| self.peers.len() > 0);
         if reports {
             self.feedback.packets += 1;
             self.feedback.bytes += Bytes::new((datagram.len() + steadycast_wire::IP_UDP_OVERHEAD) as u64);
@@ -651,27 +669,28 @@ impl Sender {
         self.read_decision();
     }
 
-    /// Somebody asks for packets or a key frame. Who does has said in the same compound who it is, as a member, from where it is one:
-    /// GStreamer's session asks often, and reports little.
-    fn on_request(&mut self, now: Time, packet: &Packet) {
-        self.on_key_request(now, packet);
+    /// Somebody asks for packets or a key frame: a member, from where it is one. In the same compound it has mostly said who it is, but
+    /// requests may also come alone: GStreamer's session asks often, and reports little.
+    fn on_request(&mut self, now: Time, from: Origin, packet: &Packet) {
+        self.on_key_request(now, from, packet);
         let Ok(Some(nack)) = Nack::from_packet(packet) else { return };
-        if !self.is_from_member(nack.sender, nack.media) {
+        if !self.is_from_member(from, nack.sender, nack.media) {
             return;
         }
         let Some(repair) = &mut self.repair else { return };
         let scarce = self.decision.limit == Limit::Floor;
-        let asked = Asked { now, target: self.decision.target, packet: self.settings.packet, scarce };
+        let told = self.parity.as_ref().and_then(|parity| parity.words.longest(now));
+        let asked = Asked { now, target: self.decision.target, packet: self.settings.packet, scarce, told };
         for number in nack.missing {
             repair.keeper.on_nack(&asked, number);
         }
     }
 
     /// Somebody asks for parity: a member, as in [`Sender::on_request`].
-    fn on_parity_request(&mut self, now: Time, packet: &Packet) {
+    fn on_parity_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         let head = overhead(&self.bare_header(), &Notice::NONE, self.numbered());
         let Ok(Some(request)) = ParityRequest::from_packet(packet) else { return };
-        if !self.is_from_member(request.sender, request.media) {
+        if !self.is_from_member(from, request.sender, request.media) {
             return;
         }
         let Some(parity) = &mut self.parity else { return };
@@ -683,37 +702,39 @@ impl Sender {
 
     /// A receiver says that it uses parity, and how long it waits: a member, as in [`Sender::on_request`]. Before a round trip is known nobody
     /// can tell how much parity it needs.
-    fn on_parity_use(&mut self, now: Time, packet: &Packet) {
+    fn on_parity_use(&mut self, now: Time, from: Origin, packet: &Packet) {
         let Ok(Some(told)) = ParityUse::from_packet(packet) else { return };
-        if !self.is_from_member(told.sender, told.media) || told.playout == Span::ZERO {
+        if !self.is_from_member(from, told.sender, told.media) || told.playout == Span::ZERO {
             return;
         }
         let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
-        let playout = told.playout.min(LONGEST_PLAYOUT);
+        parity.words.say(now, told.sender, told.playout.min(LONGEST_PLAYOUT), now + WORD_HOLDS);
+        let Some(playout) = parity.words.longest(now) else { return };
         parity.blocks.settings.playout = Some(playout);
         if self.repair.as_mut().is_none_or(|repair| repair.keeper.on_playout(playout)) {
             parity.until = now + WORD_HOLDS;
         }
     }
 
-    /// Whether a request comes from a member and is about the stream that is being sent.
-    fn is_from_member(&self, sender: u32, media: u32) -> bool {
-        let known = self.participant.members.contains(sender);
+    /// Whether a request comes from a member, from where that speaks, and is about the stream that is being sent.
+    fn is_from_member(&self, from: Origin, sender: u32, media: u32) -> bool {
+        let members = &self.participant.members;
+        let known = members.contains(sender) && members.speaks_from(sender, from);
         known && media == self.participant.identity.ssrc && self.participant.farewell == Farewell::Stays
     }
 
     /// Somebody asks for a key frame.
-    fn on_key_request(&mut self, now: Time, packet: &Packet) {
+    fn on_key_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         let mine = self.participant.identity.ssrc;
         let asks = KeyFrameRequest::all(packet).any(|request| {
             let (sender, media) = match request {
                 KeyFrameRequest::PictureLoss { sender, media } => (sender, media),
                 KeyFrameRequest::FullIntra { sender, media, .. } => (sender, media),
             };
-            media == mine && sender != mine && self.participant.members.contains(sender)
+            sender != mine && self.is_from_member(from, sender, media)
         });
         let apart = if self.settings.rtcp.group { KEY_FRAMES_APART * 4 } else { KEY_FRAMES_APART };
-        if asks && !self.stopped() && self.key_frame.1.is_none_or(|last| now.since(last) >= apart) {
+        if asks && self.key_frame.1.is_none_or(|last| now.since(last) >= apart) {
             self.key_frame = (true, Some(now));
         }
     }
@@ -727,9 +748,33 @@ impl Sender {
         })
     }
 
+    /// Who tells of single packets in a compound: who reports in it, or, without a report, who sent its first feedback message. `None`
+    /// unless that is a member that speaks from there. Of each packet only the first word that it has arrived counts: a stranger's would
+    /// take the place of the receiver's.
+    fn teller(&mut self, now: Time, from: Origin, compound: &Compound) -> Option<u32> {
+        let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
+        if !compound.packets.iter().any(|packet| feedback::tells(format, packet)) {
+            return None;
+        }
+        let reports = compound.packets.iter().find_map(|packet| match packet {
+            Packet::ReceiverReport { ssrc, .. } | Packet::SenderReport { ssrc, .. } if *ssrc != mine => Some(*ssrc),
+            _ => None,
+        });
+        let members = &mut self.participant.members;
+        let who = match reports {
+            Some(who) => who,
+            None => {
+                let who = reporter(compound, mine)?;
+                members.on_rtcp(now, who, from);
+                who
+            }
+        };
+        (members.contains(who) && members.speaks_from(who, from)).then_some(who)
+    }
+
     /// The per-packet feedback in a compound, joined with what was sent; `None` without any.
     fn join(&mut self, now: Time, compound: &Compound) -> Option<Joined> {
-        let mine = self.participant.identity.ssrc;
+        let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         let history = self.history.as_mut()?;
         let repair = self.repair.as_ref().map(|repair| repair.keeper.settings.ssrc);
         let parity = self.parity.as_ref().map(|parity| parity.blocks.settings.ssrc);
@@ -739,11 +784,34 @@ impl Sender {
             _ if parity == Some(ssrc) => Some(Stream::Parity),
             _ => None,
         };
-        compound.packets.iter().filter_map(|packet| feedback::read(history, now, packet, stream_of)).reduce(Joined::and)
+        let (joined, unread) = feedback::join(history, now, compound, format, stream_of);
+        self.feedback.refused += unread;
+        joined
     }
 
-    fn report(&mut self, now: Time, origin: Origin, from: u32, told: &Told<'_>) {
+    /// The one receiver reports from there; `often`: by more than a standard report. If it is another one, those before it have left.
+    fn listen_to(&mut self, now: Time, from: Origin, often: bool) {
+        let before = self.only.filter(|only| only.from == from);
+        if before.is_none() {
+            while let Some(gone) = self.peers.pop_silent(Time::NEVER) {
+                self.half.on_leave(now, ReceiverId(gone));
+            }
+        }
+        let often = often || before.is_some_and(|only| only.often);
+        let patience = if often { Span::ZERO } else { PATIENCE };
+        self.only = Some(Only { from, often, until: now + self.participant.member_timeout() + patience });
+    }
+
+    /// A receiver reports. False: its SSRC is that of another one. Of a group that is sampled the members alone do not show that.
+    fn report(&mut self, now: Time, origin: Origin, from: u32, told: &Told<'_>) -> bool {
         let Told { block, body, packets: joined } = told;
+        if !self.settings.rtcp.group {
+            self.listen_to(now, origin, body.is_some() || !joined.packets.is_empty());
+        }
+        if self.peers.get(from).is_some_and(|peer| peer.from != origin) {
+            self.feedback.refused += 1;
+            return false;
+        }
         if let Some(gone) = self.peers.make_room_for(from) {
             self.half.on_leave(now, ReceiverId(gone));
         }
@@ -781,6 +849,7 @@ impl Sender {
             self.peers.remove(NAMELESS);
             self.half.on_leave(now, ReceiverId(NAMELESS));
         }
+        true
     }
 
     /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come. A call too
@@ -1088,7 +1157,7 @@ impl Sender {
             None => LEFT,
             Some(repair) => {
                 let missed = 1.0 - (1.0 - loss) * (1.0 - loss);
-                let tries = repair.keeper.tries(ASKS);
+                let tries = repair.keeper.tries(ASKS, parity.words.longest(now));
                 (0..tries).fold(LEFT_OF_ONE, |left, _| left / missed.max(1e-9))
             }
         };

@@ -307,6 +307,11 @@ impl Packet {
         })
     }
 
+    /// Whether it tells of single packets, in one of the formats that are known here, by its kind and format: nothing of it is read.
+    pub fn tells_packets(&self) -> bool {
+        CongestionFeedback::is(self) || TransportFeedback::is(self)
+    }
+
     /// Bytes that it takes in a datagram.
     pub fn encoded_len(&self) -> usize {
         let continued = |blocks: &[ReportBlock]| blocks.len().saturating_sub(1) / MAX_COUNT * 8;

@@ -170,6 +170,17 @@ fn more_than_a_quarter_of_the_sequence_space_is_refused() {
     assert!(matches!(CongestionFeedback::from_packet(&packet), Err(ParseError::TooMany { limit: 16_384, .. })));
 }
 
+#[test]
+fn who_tells_of_packets_is_known_by_kind_and_format_however_the_rest_reads() {
+    let of = |kind, fmt| Packet::Feedback { kind, fmt, sender: 1, media: 2, fci: vec![0xff; 3] };
+    let (kind, other) = (FeedbackKind::Transport, FeedbackKind::Payload);
+    let all = [of(kind, 11), of(kind, 15), of(kind, 1), of(other, 11), of(other, 15), Packet::Sdes { chunks: vec![] }];
+    assert_eq!(all.each_ref().map(CongestionFeedback::is), [true, false, false, false, false, false]);
+    assert_eq!(all.each_ref().map(TransportFeedback::is), [false, true, false, false, false, false]);
+    assert_eq!(all.each_ref().map(Packet::tells_packets), [true, true, false, false, false, false]);
+    assert!(CongestionFeedback::from_packet(&all[0]).is_err() && TransportFeedback::from_packet(&all[1]).is_err());
+}
+
 fn transport(begin_seq: u16, count: u8, packets: Vec<PacketStatus>) -> TransportFeedback {
     TransportFeedback { sender: 1, media: 2, count, begin_seq, packets }
 }

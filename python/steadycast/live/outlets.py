@@ -35,6 +35,8 @@ _STILL = 2.0
 """Seconds without a packet after which a receiver's source is called silent."""
 _SLOW_READER_S = 5.0
 """How long a reader of metrics may take with one request."""
+_READERS = 16
+"""As many readers are answered at a time: each takes a thread of the session's process."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ SENDER = (
     Metric(
         "steadycast_feedback_refused",
         "counter",
-        "Reports that were refused: one address sent more than a whole group would.",
+        "Reports that were refused: too many of one address, or not the receiver's.",
         _one("feedback_refused"),
     ),
     Metric("steadycast_ecn_marked", "counter", "Packets that reports told as marked.", _one("ecn.marked")),
@@ -515,11 +517,38 @@ def _serve(text: str, outlets: Outlets) -> Any:
     class Server(ThreadingMixIn, WSGIServer):
         daemon_threads = True
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        places = threading.BoundedSemaphore(_READERS)
 
         def server_bind(self) -> None:
             TCPServer.server_bind(self)  # without asking the network for this host's name
             self.server_name, self.server_port = host, port
             self.setup_environ()
+            self.since: dict[Any, float] = {}
+
+        def service_actions(self) -> None:
+            # The timeout of a socket begins anew with each byte.
+            for request, since in self.since.copy().items():
+                if time.monotonic() - since > _SLOW_READER_S:
+                    with suppress(OSError):
+                        request.shutdown(socket.SHUT_RDWR)
+
+        def process_request(self, request: Any, client_address: Any) -> None:
+            if not self.places.acquire(blocking=False):
+                self.shutdown_request(request)
+                return
+            try:
+                super().process_request(request, client_address)
+            except BaseException:  # no thread could be started
+                self.places.release()
+                raise
+
+        def process_request_thread(self, request: Any, client_address: Any) -> None:
+            self.since[request] = time.monotonic()
+            try:
+                super().process_request_thread(request, client_address)
+            finally:
+                del self.since[request]
+                self.places.release()
 
         def handle_error(self, *_: Any) -> None:
             pass  # a reader that went away is no news

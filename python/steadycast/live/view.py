@@ -135,7 +135,7 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
         )
     if status["feedback_refused"]:
         found.append(
-            f"{status['feedback_refused']} reports were refused: one address sent more than a whole group would"
+            f"{status['feedback_refused']} reports were refused: too many of one address, or not the receiver's"
         )
     if status["unreadable"]:
         found.append(f"{status['unreadable']} datagrams at the RTCP port could not be read")

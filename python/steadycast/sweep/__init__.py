@@ -311,23 +311,18 @@ def _work(
     else:
         crew = Cluster(scheduler, pack(base, pixels, scenarios, encoded))
     unseen = list(metrics)
-    done = 0
+    part = store.Part(place)
     progress("runs", 0, len(todo))
     try:
-        with (
-            store.Part(place) as part,
-            crew as workers,
-            closing(workers.do(todo)) as outcomes,
-        ):
-            for index, outcome in outcomes:
+        with part, crew as workers, closing(workers.do(todo)) as outcomes:
+            for done, (index, outcome) in enumerate(outcomes, 1):
                 line = failed(todo[index], outcome) if isinstance(outcome, Exception) else outcome
                 if unseen:
                     unseen = _looked_for(line, unseen)
                 part.append(line)
-                done += 1
                 progress("runs", done, len(todo))
     except KeyboardInterrupt as stop:
-        stop.add_note(f"{done} of {len(todo)} runs are done and kept; the same command goes on")
+        stop.add_note(f"{part.count()} of {len(todo)} runs are done and kept; the same command goes on")
         raise
 
 

@@ -69,6 +69,13 @@ class Part:
         except OSError as error:
             raise UnwrittenError.of(self._path, error, _ROOM) from error
 
+    def count(self) -> int:
+        """Count the rows that are there. One may be there whose `append` was interrupted, while the disk took it."""
+        try:
+            return self._path.read_bytes().count(b"\n")
+        except FileNotFoundError:  # there is none yet
+            return 0
+
 
 def finished(folders: Iterable[Path]) -> set[str]:
     """Keys of the runs that are complete."""

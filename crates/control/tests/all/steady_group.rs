@@ -58,9 +58,8 @@ fn only_the_member_that_limits_the_rate_reports_often() {
     world.run(Span::secs(30));
     let often: Vec<_> = all.iter().map(|index| (world.reports(*index) - before[*index]) as f64 / 30.0).collect();
     between(often[2], 10.0, 41.0);
-    for (index, each) in often.iter().enumerate().filter(|(index, _)| *index != 2) {
+    for (_, each) in often.iter().enumerate().filter(|(index, _)| *index != 2) {
         between(*each, 0.2, 2.0);
-        assert!(index < 8);
     }
 }
 

@@ -2,14 +2,15 @@
 
 mod figures;
 mod player;
+mod repaired;
 
 pub use player::Player;
+pub use repaired::Repaired;
 
 use super::Out;
 use crate::intake::{Digest, Intake};
 use crate::{AgentIx, Arriving, Body, Fields, Kept, Row, Rows, Skew};
 use player::Came;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
 use steadycast_control::{BufferLevel, Check, Decision, Limit, ReceiverId, Setup, Stream, View, Why, Window};
@@ -678,8 +679,8 @@ pub struct VideoSink {
     /// Packets of the media that came in the present session, of which none was repaired.
     came: u64,
     repair: bool,
-    /// By their numbers, counted from the flow's first packet: packets that came as repairs alone, when they did, and their frames.
-    pub repaired: BTreeMap<u64, (Time, u32)>,
+    /// The packets that came as repairs alone.
+    pub repaired: Repaired,
     /// What parity gives back to who has the bytes.
     computable: Vec<Recovered>,
     /// When it joined for the first time.
@@ -725,7 +726,7 @@ impl VideoSink {
             past_requests: Requests::default(),
             came: 0,
             repair: false,
-            repaired: BTreeMap::new(),
+            repaired: Repaired::default(),
             computable: Vec::new(),
             joined: Time::NEVER,
             stays: Vec::new(),
@@ -786,6 +787,7 @@ impl VideoSink {
         self.past_checks = self.checks();
         self.past_requests = self.requests().unwrap_or_default();
         self.came = 0;
+        self.repaired.restart();
         self.player.restart();
         let own = self.skew.own(now);
         let mut receiver = (self.make)(own, self.ssrcs.len() as u32);
@@ -899,17 +901,16 @@ impl VideoSink {
             self.intake.add_repair(now, packet.size);
         }
         let (fragment, ends, stamp) = (media.fragment, media.header.marker, Some(media.header.timestamp));
-        if let (Received::Repaired(_), Some(original)) = (received, media.repairs) {
+        if let (Received::Repaired(seq), Some(original)) = (received, media.repairs) {
             let number = original - self.first_seq;
-            self.repaired.insert(number, (now, fragment.frame));
+            self.repaired.insert(seq, now, fragment.frame);
             self.keep(number, media.size, Came { now, sent: None, stamp, fragment, ends });
         }
-        if matches!(received, Received::New(_)) {
+        if let Received::New(seq) = received {
             self.came += 1;
             self.intake.add(now, packet.size, packet.sent);
             let number = media.seq - self.first_seq;
-            // One whose repair has overtaken it was not lost, and is there already.
-            if self.repaired.remove(&number).is_none() {
+            if !self.repaired.remove(media.header.ssrc, seq) {
                 self.keep(number, media.size, Came { now, sent: Some(packet.sent), stamp, fragment, ends });
             }
             if media.header.marker
@@ -955,7 +956,7 @@ impl VideoSink {
         let Some(receiver) = &mut self.receiver else { return };
         for recovered in receiver.take_recovered() {
             match recovered.packet {
-                Some(packet) => self.on_recovered(now, &packet),
+                Some(packet) => self.on_recovered_as(now, recovered.seq, &packet),
                 None => self.computable.push(recovered),
             }
         }
@@ -966,11 +967,16 @@ impl VideoSink {
         std::mem::take(&mut self.computable)
     }
 
-    /// A lost packet was computed from parity.
+    /// A lost packet was computed from parity, whose number is the one by which the session counts it ([`Recovered::seq`]).
     pub fn on_recovered(&mut self, now: Time, packet: &Protected) {
+        self.on_recovered_as(now, packet.seq, packet);
+    }
+
+    /// As [`VideoSink::on_recovered`], of a packet that the session counts as `counted`, and its sender by the number in `packet`.
+    pub fn on_recovered_as(&mut self, now: Time, counted: u64, packet: &Protected) {
         let Protected { seq, fragment, marker } = *packet;
         let number = seq.saturating_sub(self.first_seq);
-        self.repaired.insert(number, (now, fragment.frame));
+        self.repaired.insert(counted, now, fragment.frame);
         let size = Bytes::new(fragment.len.into());
         self.keep(number, size, Came { now, sent: None, stamp: None, fragment, ends: marker });
     }
@@ -1047,8 +1053,8 @@ impl VideoSink {
     }
 
     /// What it keeps for the record.
-    pub fn kept(&mut self) -> [&mut dyn Kept; 2] {
-        [&mut self.intake.samples, &mut self.views]
+    pub fn kept(&mut self) -> [&mut dyn Kept; 3] {
+        [&mut self.intake.samples, &mut self.views, self.repaired.kept()]
     }
 
     /// Ends a step of the series.

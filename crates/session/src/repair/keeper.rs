@@ -47,6 +47,8 @@ pub(crate) struct Asked {
     pub(crate) packet: Bytes,
     /// The controller is at its lower limit: only I frames are repaired.
     pub(crate) scarce: bool,
+    /// For how long receivers wait for what is missing, as far as they say.
+    pub(crate) told: Option<Span>,
 }
 
 /// Keeps at a sender what was sent last, and chooses what is sent again.
@@ -60,8 +62,6 @@ pub(crate) struct Keeper {
     queue: BTreeSet<(Time, bool, u64)>,
     budget: Budget,
     round_trips: VecDeque<Span>,
-    /// For how long its receiver waits for what is missing, as that has said.
-    told: Option<Span>,
     pub(crate) counts: Repairs,
 }
 
@@ -74,7 +74,6 @@ impl Keeper {
             queue: BTreeSet::new(),
             budget: Budget::default(),
             round_trips: VecDeque::new(),
-            told: None,
             counts: Repairs::default(),
         }
     }
@@ -106,7 +105,6 @@ impl Keeper {
     /// Its receiver has said for how long it waits: from when it misses a packet, so that what left late is of use for longer. Whether a round
     /// trip was measured: before, nobody knows what that is enough for.
     pub(crate) fn on_playout(&mut self, told: Span) -> bool {
-        self.told = Some(told);
         self.settings.playout = self.settings.playout.max(Some(told.max(KEPT)));
         !self.round_trips.is_empty()
     }
@@ -116,18 +114,19 @@ impl Keeper {
         self.round_trips.iter().min().copied().unwrap_or(Span::ZERO)
     }
 
-    /// How often a packet can be asked for and come in time, by the longest of the last round trips, when each loss takes `seen` to be seen.
-    pub(crate) fn tries(&self, seen: Span) -> u32 {
+    /// How often a packet can be asked for and come in time, by the longest of the last round trips, when each loss takes `seen` to be seen and
+    /// receivers wait as long as was `told`.
+    pub(crate) fn tries(&self, seen: Span, told: Option<Span>) -> u32 {
         let Some(rtt) = self.round_trips.iter().max() else { return 0 };
         let each = *rtt + Span::millis(10);
-        let left = self.told.unwrap_or(self.settings.useful()).saturating_sub(*rtt / 2 + seen);
+        let left = told.unwrap_or(self.settings.useful()).saturating_sub(*rtt / 2 + seen);
         (left.as_nanos() / each.as_nanos().max(1)).min(8) as u32
     }
 
     /// A packet is asked for. It is sent again if it is kept, does not wait already, was not sent within the last round trip, would
     /// still come in time, and the share of retransmissions allows it.
     pub(crate) fn on_nack(&mut self, asked: &Asked, number: u16) {
-        let Asked { now, target, packet, scarce } = *asked;
+        let Asked { now, target, packet, scarce, told } = *asked;
         let Some(newest) = (self.first + self.packets.len() as u64).checked_sub(1) else { return };
         let Some(seq) = newest.checked_sub(u64::from((newest as u16).wrapping_sub(number))) else { return };
         let Some(place) = seq.checked_sub(self.first) else { return };
@@ -139,7 +138,7 @@ impl Keeper {
         }
         let due = (kept.ready + by).before(rtt / 2);
         // It comes a round trip after it was missed, at the soonest.
-        let in_vain = self.told.is_some_and(|told| rtt > told);
+        let in_vain = told.is_some_and(|told| rtt > told);
         if due <= now || in_vain {
             self.counts.stale += 1;
             return;

@@ -15,6 +15,7 @@ pub use blocks::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered};
 pub(crate) use keeper::{Asked, Keeper, Kept, Resend};
 pub(crate) use requester::Requester;
 
+use std::collections::BTreeMap;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// How a session of two members repairs losses. Both ends have the same.
@@ -61,6 +62,23 @@ impl Budget {
             self.tokens -= size.as_f64();
         }
         enough
+    }
+}
+
+/// How long receivers wait for what is missing, by their SSRCs, and until when each one's word holds.
+#[derive(Debug, Default)]
+pub(crate) struct Words(BTreeMap<u32, (Span, Time)>);
+
+impl Words {
+    /// A receiver says how long it waits, which holds until then.
+    pub(crate) fn say(&mut self, now: Time, who: u32, waits: Span, until: Time) {
+        self.0.retain(|_, (_, until)| now < *until);
+        self.0.insert(who, (waits, until));
+    }
+
+    /// The longest that holds: one receiver's word takes nothing from another.
+    pub(crate) fn longest(&self, now: Time) -> Option<Span> {
+        self.0.values().filter(|(_, until)| now < *until).map(|(waits, _)| *waits).max()
     }
 }
 

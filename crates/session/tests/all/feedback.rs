@@ -9,7 +9,9 @@ use steadycast_session::{
     FeedbackFormat, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
-use steadycast_wire::rtcp::{Compound, Packet};
+use steadycast_wire::rtcp::{
+    Compound, CongestionFeedback, Packet, PacketArrival, PacketStatus, StreamArrivals, Ticks, TransportFeedback,
+};
 
 /// What a sender half was told.
 #[derive(Default)]
@@ -198,6 +200,91 @@ fn feedback_in_a_datagram_of_its_own_tells_what_it_tells_in_a_compound() {
         assert!(
             alone.reports.iter().all(|(_, rtt, packets)| rtt.is_some() == packets.iter().any(|p| p.arrived.is_some()))
         );
+    }
+}
+
+/// A greedy sender of 1 Mb/s that has sent some 125 packets in a second, from number 0 on.
+fn sending(format: FeedbackFormat) -> (Sender, Arc<Mutex<Told>>) {
+    let rtcp = RtcpSettings::new(Profile::Avpf { t_rr_interval: Span::secs(1) }, Rate::mbps(1));
+    let who = Identity { ssrc: 1, cname: "1@test".to_owned() };
+    let new = SenderSettings::new(who, rtcp, Bytes::new(1000), *b"TEST");
+    let settings = SenderSettings { greedy: true, feedback: format, ..new };
+    let told = Arc::new(Mutex::new(Told::default()));
+    let mut sender = Sender::new(settings, Box::new(Keeps(Arc::clone(&told))), Seed(1).part("sender"), Time::ZERO);
+    let mut now = Time::ZERO;
+    loop {
+        match sender.poll(now) {
+            Output::Wait(Some(wake)) if wake.at <= Time::ZERO + Span::secs(1) => now = wake.at,
+            Output::Wait(_) => return (sender, told),
+            Output::Media(_) | Output::Rtcp(_) => {}
+        }
+    }
+}
+
+/// The sender hears this after a second.
+fn hear(sender: &mut Sender, from: u64, packets: Vec<Packet>) {
+    let mut datagram = Vec::new();
+    Compound { packets }.encode(&mut datagram);
+    sender.on_rtcp(Time::ZERO + Span::secs(1), Origin(from), &datagram);
+}
+
+/// What makes somebody a member.
+fn named(ssrc: u32) -> Vec<Packet> {
+    let chunks = vec![(ssrc, format!("{ssrc}@test"))];
+    vec![Packet::ReceiverReport { ssrc, blocks: Vec::new() }, Packet::Sdes { chunks }]
+}
+
+/// A report in this format that the first hundred packets have arrived, all at once.
+fn all_arrived(format: FeedbackFormat, sender: u32) -> Vec<Packet> {
+    if format == FeedbackFormat::TransportWide {
+        let packets = vec![PacketStatus::At(Ticks(4_000)); 100];
+        return TransportFeedback { sender, media: 1, count: 0, begin_seq: 0, packets }.to_packets(1_200);
+    }
+    let arrivals = vec![Some(PacketArrival::before(Span::millis(100), Ecn::NotEct)); 100];
+    let streams = vec![StreamArrivals { ssrc: 1, begin_seq: 0, arrivals }];
+    vec![CongestionFeedback { sender, streams, report_time: 65_536 }.to_packet()]
+}
+
+/// Packets of which the half was told that they arrived.
+fn arrived(told: &Arc<Mutex<Told>>) -> usize {
+    let told = told.lock().expect("one thread");
+    told.reports.iter().flat_map(|(.., packets)| packets).filter(|packet| packet.arrived.is_some()).count()
+}
+
+#[test]
+fn what_a_stranger_says_of_packets_alone_or_in_a_members_name_is_neither_believed_nor_in_the_members_way() {
+    for format in BOTH {
+        let (mut sender, told) = sending(format);
+        hear(&mut sender, 2, named(2));
+        for ssrc in [99, 2] {
+            hear(&mut sender, 9, all_arrived(format, ssrc));
+            assert_eq!(arrived(&told), 0, "{format:?}: of {ssrc}");
+        }
+        hear(&mut sender, 2, [named(2), all_arrived(format, 2)].concat());
+        assert_eq!(arrived(&told), 100, "{format:?}");
+    }
+}
+
+#[test]
+fn of_one_compound_no_more_is_read_than_twice_what_is_remembered_and_the_rest_is_counted() {
+    let (mut sender, told) = sending(FeedbackFormat::TransportWide);
+    let packets = vec![PacketStatus::Missing; 1 << 14];
+    let missing = TransportFeedback { sender: 2, media: 1, count: 0, begin_seq: 0, packets }.to_packets(100_000);
+    assert_eq!(missing.len(), 1);
+    hear(&mut sender, 2, [named(2), vec![missing[0].clone(); 60]].concat());
+    let told = told.lock().expect("one thread");
+    let reported: usize = told.reports.iter().map(|(.., packets)| packets.len()).sum();
+    assert_eq!((reported, sender.feedback().refused), (2 * told.sent.len(), 58));
+}
+
+#[test]
+fn reports_in_a_format_that_was_not_agreed_on_are_not_read() {
+    for (agreed, other) in [(BOTH[0], BOTH[1]), (BOTH[1], BOTH[0])] {
+        let (mut sender, told) = sending(agreed);
+        hear(&mut sender, 2, [named(2), all_arrived(other, 2)].concat());
+        assert_eq!(arrived(&told), 0, "{other:?} where it is {agreed:?}");
+        hear(&mut sender, 2, [named(2), all_arrived(agreed, 2)].concat());
+        assert_eq!(arrived(&told), 100, "{agreed:?}");
     }
 }
 

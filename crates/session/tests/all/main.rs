@@ -1,4 +1,5 @@
-//! The session's claims, in one program: what they share is compiled once.
+//! The session's claims, in one program: what they share is compiled once. `tests/spoofed.rs` has one of its own, since
+//! it measures the memory of its process.
 
 mod around;
 mod asking;
@@ -8,10 +9,10 @@ mod group;
 mod latecomers;
 mod members;
 mod nack;
+mod only;
 mod pacing;
 mod parity;
 mod probe;
 mod simulcast;
-mod spoofed;
 mod standard;
 mod worlds;

@@ -7,9 +7,10 @@ use crate::group;
 use group::{Datagram, Group, SENDER, at, media, receiver, rtcp, sender, settings};
 use proptest::prelude::*;
 use steadycast_control::ReceiverId;
-use steadycast_session::{Emit, Origin, Output, Profile, Received};
+use steadycast_session::{Emit, Origin, Output, Profile, Received, RtcpSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
-use steadycast_wire::rtcp::{Compound, Packet};
+use steadycast_wire::rtcp::{Compound, GroupSize, KeyFrameRequest, Packet, ReportBlock};
+use steadycast_wire::rtp::RtpHeader;
 
 const PERIOD: Span = Span::millis(40);
 
@@ -354,6 +355,10 @@ fn a_source_of_which_nothing_comes_for_five_intervals_has_left_without_a_bye() {
     // Its reports are a sign of life; those of others are none.
     alone.on_rtcp(at(20_000), Origin(77), &bytes([rr(999), named(999)].to_vec()));
     assert_eq!(alone.source_left(last + least, least), Some(least));
+    // Nor is a message under its SSRC that others send.
+    let plea = KeyFrameRequest::PictureLoss { sender: SENDER, media: 100 }.to_packet();
+    alone.on_rtcp(at(20_000), Origin(77), &bytes(vec![plea]));
+    assert_eq!(alone.source_left(last + least, least), Some(least));
     alone.on_rtcp(at(25_000), SENDERS, &bytes([rr(SENDER), named(SENDER)].to_vec()));
     assert_eq!(alone.source_left(at(54_999), least), None);
     assert_eq!(alone.source_left(at(55_000), least), Some(least));
@@ -533,6 +538,86 @@ proptest! {
         let waits = matches!(source.poll(Time::ZERO), Output::Wait(Some(wake)) if wake.at > Time::ZERO);
         prop_assert!(waits);
     }
+}
+
+#[test]
+fn timestamps_that_each_jump_by_nearly_half_their_range_stop_no_receiver() {
+    let (mut alone, got) = receiver(100, asmp().rtcp, at(0));
+    // Without a send time the timestamp stands for it: fifteen years after 20,000 packets.
+    for n in 0..20_000_u32 {
+        let (seq, timestamp) = (n as u16, n.wrapping_mul(0x7fff_ffff));
+        let (payload_type, ssrc) = (96, SENDER);
+        let header = RtpHeader { payload_type, marker: true, seq, timestamp, ssrc, send_time: None, payload_len: 0 };
+        let mut datagram = Vec::new();
+        header.encode(&[], &[], &mut datagram);
+        let received = alone.on_rtp(at(n.into()), SENDERS, &datagram, Ecn::NotEct, None).map(|(received, ..)| received);
+        assert!(matches!(received, Some(Received::New(_))), "packet {n}");
+    }
+    assert_eq!(got.lock().unwrap().seqs.len(), 20_000);
+}
+
+#[test]
+fn how_large_its_group_is_a_receiver_is_told_by_the_source_alone_and_believes_up_to_a_bound() {
+    let group = Some(GroupSize { average: u16::MAX, receivers: u32::MAX });
+    let summary = || Packet::Summary { ssrc: SENDER, media: SENDER, ntp: 0, group };
+    for (from, packets, silenced) in [
+        (Origin(77), vec![summary()], false),
+        (Origin(77), vec![rr(999), named(999), summary()], false),
+        (SENDERS, vec![rr(SENDER), named(SENDER), summary()], true),
+    ] {
+        let (mut alone, _) = receiver(100, RtcpSettings { summary: true, ..asmp().rtcp }, at(0));
+        alone.on_rtcp(at(0), SENDERS, &bytes(vec![rr(SENDER), named(SENDER)]));
+        alone.on_rtcp(at(0), from, &bytes(packets));
+        let (mut now, mut said) = (at(0), 0);
+        while now < at(60_000) {
+            match alone.poll(now) {
+                Output::Rtcp(_) => said += 1,
+                Output::Wait(wake) => now = wake.map_or(Time::NEVER, |wake| wake.at),
+                Output::Media(_) => unreachable!("a receiver sends no media"),
+            }
+        }
+        assert_eq!(said == 0, silenced, "{from:?}: {said} reports in a minute");
+        assert!(now < Time::ZERO + Span::secs(86_400), "{from:?}: the next one at {now}");
+    }
+}
+
+#[test]
+fn in_a_group_that_is_sampled_nobody_is_believed_in_the_name_of_another() {
+    let (mut source, told) = sender(settings(asmp().rtcp, Emit::Burst), Rate::mbps(1), &[]);
+    let report = |n: u32| {
+        let ssrc = n.wrapping_mul(2_654_435_761);
+        let block = ReportBlock { ssrc: SENDER, highest_seq: 65_500, ..ReportBlock::default() };
+        bytes(vec![Packet::ReceiverReport { ssrc, blocks: vec![block] }, named(ssrc)])
+    };
+    for n in 1..=1_000 {
+        source.on_rtcp(at(n.into()), Origin(n.into()), &report(n));
+    }
+    assert_eq!((told.lock().unwrap().reports.len(), source.feedback().packets), (1_000, 1_000));
+    for n in 1..=1_000 {
+        source.on_rtcp(at(1_001), Origin(7_777), &report(n));
+    }
+    assert_eq!((told.lock().unwrap().reports.len(), source.feedback().packets), (1_000, 1_000));
+    // The 125 to 256 that the sample keeps are known to be elsewhere.
+    assert!((700..=900).contains(&source.feedback().refused), "{:?}", source.feedback());
+}
+
+#[test]
+fn members_whose_ssrcs_are_chosen_like_ours_do_not_silence_us() {
+    let (mut alone, _) = receiver(100, asmp().rtcp, at(0));
+    // Five addresses, with as many members each as one may have; alike in the lowest twenty bits.
+    for n in 1..=320_u32 {
+        let ssrc = 100 ^ n << 20;
+        alone.on_rtcp(at(0), Origin(u64::from(n) / 64), &bytes(vec![rr(ssrc), named(ssrc)]));
+    }
+    let (mut now, mut said) = (at(0), 0);
+    while now < at(60_000) {
+        match alone.poll(now) {
+            Output::Rtcp(_) => said += 1,
+            Output::Wait(wake) => now = wake.map_or(Time::NEVER, |wake| wake.at),
+            Output::Media(_) => unreachable!("a receiver sends no media"),
+        }
+    }
+    assert!((3..=120).contains(&said), "{said} reports in a minute");
 }
 
 #[test]

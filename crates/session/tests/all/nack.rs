@@ -149,6 +149,27 @@ fn a_key_frame_of_another_source_or_for_who_is_no_member_is_not_made() {
     assert!(sender.take_key_frame());
 }
 
+#[test]
+fn requests_that_come_alone_are_answered_for_a_member_from_where_it_is_one() {
+    // A group has more than one address.
+    let rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), true);
+    let greedy = SenderSettings { greedy: true, ..settings(rtcp, Emit::Paced) };
+    let (sender, _) = sender(greedy, RATE, &[]);
+    let mut sender = sender.with_repair(RepairSettings { ssrc: 9, payload_type: 97, playout: None });
+    let now = at(1_000);
+    count(&mut sender, at(0), now);
+    hear(&mut sender, now, 1, vec![Packet::ReceiverReport { ssrc: RECEIVER, blocks: Vec::new() }; 2]);
+    let missing = vec![(sender.next_seq() - 40) as u16];
+    let nack = Nack { sender: RECEIVER, media: SENDER, missing }.to_packet();
+    let plea = KeyFrameRequest::PictureLoss { sender: RECEIVER, media: SENDER }.to_packet();
+    hear(&mut sender, now, 2, vec![nack.clone(), plea.clone()]);
+    assert!(!sender.take_key_frame());
+    assert_eq!(count(&mut sender, now, at(1_100)).1, 0);
+    hear(&mut sender, at(1_100), 1, vec![nack, plea]);
+    assert!(sender.take_key_frame());
+    assert!(count(&mut sender, at(1_100), at(1_200)).1 > 0);
+}
+
 /// Says nothing of its own.
 struct Silent;
 

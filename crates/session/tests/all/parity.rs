@@ -168,10 +168,14 @@ fn a_storm_of_requests_for_parity_gets_fifteen_percent_of_the_rate_and_the_whole
 
 /// What a member at origin 1 says of its play-out delay, and a report with a round trip of 250 ms.
 fn use_parity(sender: &mut Sender, now: Time, from: u64, media: u32, playout: Span) {
+    use_parity_as(sender, now, from, RECEIVER, media, playout);
+}
+
+fn use_parity_as(sender: &mut Sender, now: Time, from: u64, ssrc: u32, media: u32, playout: Span) {
     let sent_at = NtpEpoch::from_unix_secs(1_000_000_000).middle(now.before(Span::millis(250)));
     let block = ReportBlock { ssrc: SENDER, highest_seq: 65_500, lsr: sent_at, ..ReportBlock::default() };
-    let report = Packet::ReceiverReport { ssrc: RECEIVER, blocks: vec![block] };
-    hear(sender, now, from, vec![report, ParityUse { sender: RECEIVER, media, playout }.to_packet()]);
+    let report = Packet::ReceiverReport { ssrc, blocks: vec![block] };
+    hear(sender, now, from, vec![report, ParityUse { sender: ssrc, media, playout }.to_packet()]);
 }
 
 /// Packets of parity that leave up to a time.
@@ -235,6 +239,26 @@ fn what_would_come_later_than_its_receiver_waits_is_not_sent_again() {
         sent(&mut sender, at(1_500), at(1_600));
         let repairs = sender.repairs();
         assert_eq!((repairs.packets, repairs.stale), (again, 1 - again), "{playout} ms of 250 ms of round trip");
+    }
+}
+
+#[test]
+fn of_several_words_the_longest_counts_and_each_for_ten_seconds() {
+    let (short, long_first, short_first) = (&[200][..], &[300, 1][..], &[1, 300][..]);
+    for (words, later, again) in [(short, 500, 0), (long_first, 500, 1), (short_first, 500, 1), (short, 10_500, 1)] {
+        let mut sender = sending_on_word();
+        for (ssrc, playout) in (RECEIVER..).zip(words) {
+            use_parity_as(&mut sender, at(1_000), 1, ssrc, SENDER, Span::millis(*playout));
+        }
+        let now = at(1_000 + later);
+        sent(&mut sender, at(1_000), now);
+        let missing = vec![(sender.next_seq() - 40) as u16];
+        let report = Packet::ReceiverReport { ssrc: RECEIVER, blocks: Vec::new() };
+        let nack = Nack { sender: RECEIVER, media: SENDER, missing }.to_packet();
+        hear(&mut sender, now, 1, vec![report.clone(), report, nack]);
+        sent(&mut sender, now, now + Span::millis(100));
+        let repairs = sender.repairs();
+        assert_eq!((repairs.packets, repairs.stale), (again, 1 - again), "{words:?}, asked {later} ms later");
     }
 }
 

@@ -396,7 +396,8 @@ fn a_trace_is_not_changed_by_an_event_in_silence() {
     std::fs::write(folder.join("other.mahi"), "12\n24\n").unwrap();
     let event = "[[event]]\nat = \"5s\"\nset = { link = \"l\", rate = \"1Mbps\" }\n";
     let text = one_link("trace = \"other.mahi\"\nloop = true", &format!("{CBR}{event}"));
-    let Ok(loaded) = steadycast_scenario::Scenario::parse(&text, &folder.join("s.toml")) else { return };
+    let loaded = steadycast_scenario::Scenario::parse(&text, &folder.join("s.toml"));
+    let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}\n{text}"));
     let error = Simulation::build(&loaded.scenario, &Inputs::default()).err().map(|e| e.to_string());
     assert!(error.as_ref().is_some_and(|e| e.starts_with("link.l: a trace holds")), "{error:?}");
 }

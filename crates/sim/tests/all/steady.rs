@@ -38,12 +38,12 @@ fn waits(run: &Run) -> f64 {
 
 /// The video's decisions: when, and by which rule.
 fn rules(run: &Run) -> Vec<(f64, String)> {
-    let Some(table) = run.simulation.table("decisions") else { return Vec::new() };
+    let table = run.simulation.table("decisions").expect("a table");
     match (table.get("t_s"), table.get("rule")) {
         (Some(Values::Real(at)), Some(Values::Text { codes, texts })) => {
             at.iter().zip(codes).map(|(at, code)| (*at, texts[*code as usize].clone())).collect()
         }
-        _ => Vec::new(),
+        _ => panic!("no times, or no rules"),
     }
 }
 
@@ -132,7 +132,9 @@ fn whoever_of_its_kind_begins_over_a_long_round_trip_is_taken_for_no_tcp() {
             .replace("stop = \"299s\"\n", "")
             .replace("controller = \"scream\"", "controller = \"steady\"\nfeedback = \"rfc8888\"");
         let run = run(&text);
-        let found: Vec<_> = rules(&run).into_iter().filter(|(_, rule)| rule.starts_with("compete")).collect();
+        let all = rules(&run);
+        assert!(!all.is_empty(), "seed {seed}: nothing was decided");
+        let found: Vec<_> = all.into_iter().filter(|(_, rule)| rule.starts_with("compete")).collect();
         assert!(found.is_empty(), "seed {seed}: {:?}", found.first());
         between(waits(&run), 5.0, 60.0);
     }

@@ -121,6 +121,11 @@ impl CongestionFeedback {
         reports
     }
 
+    /// Whether a packet of a compound is such a report by its kind and format. It may be damaged all the same.
+    pub fn is(packet: &Packet) -> bool {
+        matches!(packet, Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, .. })
+    }
+
     /// Reads a packet of a compound; `Ok(None)` when it is something else.
     ///
     /// # Errors

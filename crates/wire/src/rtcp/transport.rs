@@ -136,6 +136,11 @@ impl TransportFeedback {
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: TRANSPORT_WIDE, sender, media, fci }
     }
 
+    /// Whether a packet of a compound is such a report by its kind and format. It may be damaged all the same.
+    pub fn is(packet: &Packet) -> bool {
+        matches!(packet, Packet::Feedback { kind: FeedbackKind::Transport, fmt: TRANSPORT_WIDE, .. })
+    }
+
     /// From a packet of a compound: `Ok(None)` when it is something else.
     ///
     /// # Errors

@@ -154,7 +154,7 @@ pub fn op() -> impl Strategy<Value = Op> {
 }
 
 /// Tells a sender half what happened, in any order, with reports of its own receiver half among it: its rates stay within
-/// their limits, its wakes lie ahead, its notices are short, and what is not a report never raises the rate where it must not.
+/// their limits, its wakes lie ahead, and its notices are short.
 pub fn sender_stands(
     name: &'static str,
     params: &[(&str, &str)],

@@ -107,7 +107,7 @@ impl VideoSink {
     fn repair_figures(&self, about: &About<'_>, into: &mut Figures) {
         let Some(requests) = self.requests() else { return };
         let (expected, got) = self.intake.expected_and_got(about.first_step);
-        let counted = || self.repaired.values().filter(|(at, _)| self.intake.counts(*at));
+        let counted = || self.repaired.iter().filter(|(at, _)| self.intake.counts(*at));
         let late = |(at, frame): &(Time, u32)| {
             let sent = about.source.and_then(|s| s.frames.frames.get(*frame as usize));
             sent.and_then(|frame| self.player.schedule().due(frame.ready)).is_some_and(|due| *at > due)
@@ -210,7 +210,7 @@ impl VideoSink {
         into.put(&receiver::FRAMES_OK, count(FrameFate::Ok));
         let whole = (!owed.is_empty()).then(|| count(FrameFate::Ok) as f64 / owed.len() as f64);
         into.put(&receiver::FRAMES_OK_FRAC, whole);
-        let repaired: BTreeSet<usize> = self.repaired.values().map(|(_, frame)| *frame as usize).collect();
+        let repaired: BTreeSet<usize> = self.repaired.iter().map(|(_, frame)| frame as usize).collect();
         let saved = owed.iter().filter(|n| fates[**n] == FrameFate::Ok && repaired.contains(*n)).count();
         into.put(&receiver::FRAMES_REPAIRED, saved);
         into.put(&receiver::FRAMES_LOST, count(FrameFate::Lost));

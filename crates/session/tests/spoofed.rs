@@ -1,7 +1,9 @@
 //! Somebody makes receivers up: a process of its own, since it looks at how much memory the process has.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
-use crate::group;
+#[path = "all/group/mod.rs"]
+#[allow(dead_code, reason = "one test uses a part")]
+mod group;
 
 use group::{at, rtcp, settings};
 use steadycast_control::registry::{Chosen, Setup};

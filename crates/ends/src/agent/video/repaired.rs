@@ -1,0 +1,112 @@
+//! The packets that came as repairs alone.
+
+use crate::{Fields, Row, Rows};
+use std::collections::BTreeMap;
+use steadycast_units::Time;
+
+/// The originals of so many may still come, the newest.
+const NEWEST: usize = 4_096;
+
+/// Packets that came as repairs, of which no original has come.
+#[derive(Debug, Default)]
+pub struct Repaired {
+    /// The newest, by their numbers, extended as the session counts the packets of the media.
+    newest: BTreeMap<u64, RepairedRow>,
+    /// Whose packets these numbers count.
+    source: Option<u32>,
+    /// All before them, and how many they are.
+    older: Rows<RepairedRow>,
+    before: usize,
+}
+
+/// When a packet came as a repair, and its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RepairedRow {
+    at: Time,
+    frame: u32,
+}
+
+impl Row for RepairedRow {
+    fn blank() -> Self {
+        Self { at: Time::ZERO, frame: 0 }
+    }
+    fn fields(&mut self, by: &mut Fields<'_>) {
+        by.time(&mut self.at);
+        by.u32(&mut self.frame);
+    }
+}
+
+impl Repaired {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.before + self.newest.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When each came, and its frame; in no order. Older ones only once they are recalled.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Time, u32)> + '_ {
+        self.older.iter().chain(self.newest.values()).map(|row| (row.at, row.frame))
+    }
+
+    /// What it keeps for the record.
+    pub(super) fn kept(&mut self) -> &mut Rows<RepairedRow> {
+        &mut self.older
+    }
+
+    /// A packet has come as a repair.
+    pub(super) fn insert(&mut self, number: u64, at: Time, frame: u32) {
+        self.newest.insert(number, RepairedRow { at, frame });
+        if self.newest.len() > NEWEST
+            && let Some((_, oldest)) = self.newest.pop_first()
+        {
+            self.settle(oldest);
+        }
+    }
+
+    /// A packet of this source has come itself. Whether its repair had overtaken it: it was not lost, and is there already.
+    pub(super) fn remove(&mut self, source: u32, number: u64) -> bool {
+        if self.source.replace(source) != Some(source) {
+            self.restart();
+        }
+        self.newest.remove(&number).is_some()
+    }
+
+    /// Numbers begin anew.
+    pub(super) fn restart(&mut self) {
+        for row in std::mem::take(&mut self.newest).into_values() {
+            self.settle(row);
+        }
+    }
+
+    fn settle(&mut self, row: RepairedRow) {
+        self.older.push(row);
+        self.before += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_any_number_of_repaired_packets_the_newest_are_known_by_their_numbers_and_all_are_counted() {
+        let mut repaired = Repaired::default();
+        repaired.remove(1, 0);
+        for n in 0..10_000 {
+            repaired.insert(n, Time::from_nanos(n), n as u32);
+            assert!(repaired.newest.len() <= NEWEST && repaired.len() == n as usize + 1);
+        }
+        assert!(repaired.remove(1, 9_000) && !repaired.remove(1, 9_000) && !repaired.remove(1, 100));
+        assert_eq!((repaired.len(), repaired.iter().count()), (9_999, 9_999));
+        // Another source has its own numbers.
+        assert!(!repaired.remove(2, 9_001));
+        assert_eq!((repaired.len(), repaired.iter().count()), (9_999, 9_999));
+        let mut frames: Vec<u32> = repaired.iter().map(|(_, frame)| frame).collect();
+        frames.sort_unstable();
+        assert_eq!(frames, (0..10_000).filter(|n| *n != 9_000).collect::<Vec<u32>>());
+    }
+}
