@@ -122,9 +122,9 @@ struct Test {
 #[derive(Clone, Debug)]
 pub(super) struct Compete {
     pub(super) cubic: Option<Cubic>,
-    /// The window of a competition that a queue of its own has ended. Two flows that give way at once look the same, so it may be wanted
-    /// again.
-    ended: Option<Cubic>,
+    /// The window of a competition that a queue of its own has ended, and what arrived then, in bit/s. Two flows that give way at once look
+    /// the same, so it may be wanted again.
+    ended: Option<(Cubic, f64)>,
     /// When the window was cut last.
     cut_at: f64,
     congested_at: f64,
@@ -194,7 +194,17 @@ impl Compete {
     /// `first`: the session never left it.
     pub(super) fn begin(&mut self, now: f64, rate: f64, rtt: f64, (again, first): (bool, bool), config: &Config) {
         let w = (rate * rtt / config.segment()).max(config.window_least);
-        let kept = self.cubic.or(self.ended.take()).filter(|_| again);
+        // What shows that the verdict was wrong cuts the window that was kept. It carries no more than it did: the round trip may be shorter now.
+        let ended = self.ended.take().map(|(mut cubic, carried)| {
+            cubic.w = cubic.would_be(now);
+            cubic.cut(now, BETA, config.window_least);
+            let most = carried * rtt / config.segment();
+            cubic.limit(most);
+            cubic.w_max = cubic.w_max.min(most / BETA);
+            cubic.set_k();
+            cubic
+        });
+        let kept = self.cubic.or(ended).filter(|_| again);
         self.cubic = Some(match kept {
             Some(mut cubic) => {
                 cubic.w = w.max(cubic.would_be(now));
@@ -211,9 +221,9 @@ impl Compete {
         self.restore = rate;
     }
 
-    /// Ends a competition in a queue of its own.
-    pub(super) fn end_own(&mut self) {
-        self.ended = self.cubic.take();
+    /// Ends a competition in a queue of its own, while `rate` arrives, in bit/s.
+    pub(super) fn end_own(&mut self, rate: f64) {
+        self.ended = self.cubic.take().map(|cubic| (cubic, rate));
     }
 
     pub(super) fn step(
@@ -232,7 +242,7 @@ impl Compete {
             self.follows.see(now, *sent, *came, config);
         }
         if !step.news.rows.is_empty() && self.follows.is_own(config) {
-            self.end_own();
+            self.end_own(received.unwrap_or(step.rate));
             return After::Leave { rate: 0.85 * received.unwrap_or(step.rate), rule: OWN_QUEUE, proven: true };
         }
         let mut cubic = self.cubic.unwrap_or_else(|| Cubic::new(now, config.window_least));

@@ -674,17 +674,18 @@ fn an_empty_queue_ends_no_competition_while_the_rate_is_below_half_of_the_highes
 #[test]
 fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds_and_not_later() {
     let config = config();
-    let carries = |again: bool| {
+    let carries = |again: bool, rtt: f64| {
         let mut compete = Compete::new();
         // 4 Mb/s over 100 ms, ended; then 400 kb/s.
         compete.begin(3.0, 4e6, 0.1, (false, false), &config);
-        compete.end_own();
+        compete.end_own(4e6);
         assert_eq!(compete.would_carry(4.0, 0.1, &config), None, "in a queue of its own no window counts");
-        compete.begin(5.0, 4e5, 0.1, (again, false), &config);
-        compete.would_carry(5.0, 0.1, &config).unwrap()
+        compete.begin(5.0, 4e5, rtt, (again, false), &config);
+        compete.would_carry(5.0, rtt, &config).unwrap()
     };
-    assert!((4e6..=4.8e6).contains(&carries(true)), "{}", carries(true));
-    assert!(carries(false) < 1e6, "{}", carries(false));
+    assert!((2.5e6..=3e6).contains(&carries(true, 0.1)), "{}: cut by what showed the mistake", carries(true, 0.1));
+    assert!((2.5e6..=4e6).contains(&carries(true, 0.02)), "{}: no more than it carried", carries(true, 0.02));
+    assert!(carries(false, 0.1) < 1e6, "{}", carries(false, 0.1));
 }
 
 /// A law of a source of frames that uses `used` of what it is granted, on an empty path of 20 ms, in this mode; in a queue of its own or not.
