@@ -683,7 +683,8 @@ fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds
         compete.begin(5.0, 4e5, rtt, (again, false), &config);
         compete.would_carry(5.0, rtt, &config).unwrap()
     };
-    assert!((2.5e6..=3e6).contains(&carries(true, 0.1)), "{}: cut by what showed the mistake", carries(true, 0.1));
+    // The curve has come to its plateau, 4/0.85 Mb/s, of which a cut leaves 0.7.
+    assert!((3.2e6..=3.4e6).contains(&carries(true, 0.1)), "{}: cut by what showed the mistake", carries(true, 0.1));
     assert!((2.5e6..=4e6).contains(&carries(true, 0.02)), "{}: no more than it carried", carries(true, 0.02));
     assert!(carries(false, 0.1) < 1e6, "{}", carries(false, 0.1));
 }
