@@ -157,6 +157,8 @@ impl Bench {
                 let nonsense = self.sender.nonsense();
                 self.sender.on_ack(self.now, &ack);
                 let acknowledges = ack.next > una && u64::from(ack.next) <= max && self.sender.nonsense() == nonsense;
+                // The third duplicate tells of a loss, which leaves two segments at least, also of one (RFC 9438, 4.6).
+                let before = before.max(2.0);
                 // During a proportional reduction the window breathes, up to where it will end.
                 let most = if proportional { before.max(self.sender.ssthresh()) } else { before };
                 // To BBR what a block tells of is delivered, as it should be.
