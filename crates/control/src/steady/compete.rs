@@ -258,7 +258,7 @@ impl Compete {
             cubic.cut(now, if step.loss.is_some() { BETA } else { BETA_MARK }, config.window_least);
             (self.cut_at, self.test) = (now, None);
             // A source of frames sends less than it may, and unevenly: beside a TCP its drain too often shows nobody.
-            let may = !config.frames || self.follows.may_be_own(now, config);
+            let may = !(config.frames || config.receivers) || self.follows.may_be_own(now, config);
             let drains =
                 may && step.place.limits && q > config.drain_above && config.drain_to < 1.0 && now >= self.rests;
             if let Some(received) = received.filter(|_| drains) {

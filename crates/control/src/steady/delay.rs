@@ -65,6 +65,8 @@ pub(super) struct Delay {
     pub(super) carried: Option<f64>,
     pub(super) cut_at: f64,
     episode: Option<Episode>,
+    /// How many more queues went sooner than this flow yielded than went by that.
+    gave: u32,
     /// When the start was over.
     pub(super) started: f64,
     loss_at: f64,
@@ -96,6 +98,7 @@ impl Delay {
             carried: None,
             cut_at: f64::MIN,
             episode: None,
+            gave: 0,
             started: f64::MIN,
             loss_at: f64::MIN,
             press: Press::new(),
@@ -156,6 +159,7 @@ impl Delay {
         self.carried = Some(carried);
         self.cut_at = now;
         self.episode = None;
+        self.gave = 0;
         self.press.own = true;
         (self.begun, self.over, self.brought) = (now, 0.0, carried);
         self.standing = Standing::default();
@@ -204,6 +208,9 @@ impl Delay {
             && let Some(over) = self.episode.take()
         {
             self.press.see(over.peak / over.target, config);
+            if !config.frames && self.gave_way(step, low, &over, packet, config) && !chance.is_radio() {
+                return Turn::Go(rate, "compete: others give way");
+            }
         }
         if now - self.cut_at < rtt + 0.05 {
             return Turn::Rate(rate, "delay: wait");
@@ -263,6 +270,10 @@ impl Delay {
         if !own && congested && settled && chance.many(now, config.aqm_losses as usize, (20.0 * rtt).max(3.0)) {
             return Some(Turn::Go(0.85 * rate, "compete: losses of a queue"));
         }
+        let fallen = step.loss.is_some() && rate < config.meager_fallen * memory;
+        if !own && fallen && congested && chance.tells_of_little(rate, rtt, packet, config) {
+            return Some(Turn::Go(rate, "compete: losses, and little of it"));
+        }
         if !own && step.loss.is_some() && low > (3.0 * self.target(rate, config) + 0.010).max(config.drain_above) {
             return Some(Turn::Go(0.85 * rate.max(received), "compete: lost, with a queue"));
         }
@@ -300,6 +311,23 @@ impl Delay {
             && rate < config.frames_back * self.brought
             && !self.own.holds(now, rate, config);
         falls.then(|| Turn::Go(self.brought.min(2.0 * rate), "compete: pushed down, soon after leaving"))
+    }
+
+    /// Whether the queue of an episode went sooner than what this flow yielded takes from it, much more often than not: others gave way, as a
+    /// TCP does at a loss.
+    fn gave_way(&mut self, step: &Step<'_>, low: f64, over: &Episode, packet: f64, config: &Config) -> bool {
+        let Step { now, rate, rtt, .. } = *step;
+        // A cut is seen in the queue a round trip later.
+        let yielded = (1.0 - rate / over.rate.max(rate)) * (now - over.peak_at - rtt).max(0.0);
+        let least =
+            (config.gave_packets * packet).max(config.gave_least).max(config.gave_jitter * step.signals.jitter());
+        let sooner = over.peak - low > config.gave * yielded + least;
+        self.gave = if sooner { self.gave + 1 } else { self.gave.saturating_sub(1) };
+        let tells = f64::from(self.gave) >= config.gave_often && !self.own.holds(now, rate, config);
+        if tells {
+            self.gave = 0;
+        }
+        tells
     }
 
     /// Pushed far below what it had by something that never loses packets, and the queue is still there.

@@ -136,6 +136,8 @@ pub(super) const RULES: &[&str] = &[
     "compete: pushed down, with losses",
     "compete: pressed, with a loss",
     "compete: losses of a queue",
+    "compete: others give way",
+    "compete: losses, and little of it",
     "compete: lost, with a queue",
     "compete: lost again, in a standing queue",
     "compete: pushed down, and still a queue",

@@ -95,6 +95,8 @@ macro_rules! params {
             l4s: bool,
             /// The source has frames.
             frames: bool,
+            /// Receivers decide.
+            receivers: bool,
         }
 
         impl Config {
@@ -102,7 +104,8 @@ macro_rules! params {
                 $(let $name = params!(@value $kind $name, values);)*
                 let bits = 8.0 * setup.packet.as_f64().max(1.0);
                 let cap = setup.cap.as_bps_f64();
-                Self { bits, cap, l4s: setup.ecn == Ecn::Ect1, frames: false, $($name,)* }
+                let receivers = decides_at_receivers(setup, values);
+                Self { bits, cap, l4s: setup.ecn == Ecn::Ect1, frames: false, receivers, $($name,)* }
             }
         }
     };
@@ -217,6 +220,15 @@ params! {
     span starved_span: "a rate that falls by a quarter in this and five round trips, twice in a row, may starve without losses",
         "own", 2 * S, [S, 600 * S];
     number starved: "share of the highest rate lately below which it may", "own", 0.5, [0.0, 1.0];
+    number meager: "share of what TCP would have at the losses of a queue in 20 s below which they tell of others", "own", 0.5, [0.0, 4.0];
+    number meager_fallen: "and below this share of the highest rate lately; alone at an AQM a flow stays near it", "own", 0.9, [0.0, 1.0];
+    number meager_losses: "of that many losses at least", "own", 3.0, [1.0, 400.0];
+    number gave: "a queue that goes by more than so many times what was yielded goes because others gave way", "own", 2.0, [0.0, 100.0];
+    number gave_packets: "and by more than so many of one's own packets", "own", 0.7, [0.0, 100.0];
+    span gave_least: "and by more than this", "own", 3 * MS, [0, S];
+    number gave_jitter: "and by more than so many times what delays vary by from packet to packet", "own", 2.0, [0.0, 100.0];
+    number gave_often: "one time more than not, so often, and somebody else fills it; not for a source of frames, whose queues pass",
+        "own", 6.0, [1.0, 1_000_000.0];
     number starved_over: "share of that time with a queue over the target; a newcomer of its own kind keeps it there for less", "own", 0.6, [0.0, 1.0];
     span stood_span: "a queue stands when the least queueing delay of this while is above stood", "own", 200 * MS, [10 * MS, 5 * S];
     number stood: "share of the target above which a queue stands", "own", 0.5, [0.0, 2.0];

@@ -148,8 +148,12 @@ struct Told {
 
 impl Told {
     fn new(cap: Rate) -> Self {
+        Self::with(cap, |config| config)
+    }
+
+    fn with(cap: Rate, change: impl Fn(Config) -> Config) -> Self {
         let setup = Setup { packet: Bytes::new(1_000), ..Setup::unicast(Rate::kbps(1), cap, Seed(1).part("steady")) };
-        let config = Config::new(&setup, &Values::resolve(PARAMS, Mode::Repaired, &[]).unwrap());
+        let config = change(Config::new(&setup, &Values::resolve(PARAMS, Mode::Repaired, &[]).unwrap()));
         Self { law: Law::new(&setup, config), now: 0.0, number: 0, rules: Vec::new() }
     }
 
@@ -553,13 +557,51 @@ fn a_queue_that_stands_for_most_of_the_time_is_somebody_elses_where_little_of_it
     assert!(!stands_for(0.6, 1.5), "it makes the queue itself");
 }
 
+/// The queue of a TCP that has most of the link: 2 to 34 ms, each 1.2 s, whatever this flow does. A saw of 4 s, tried first, ends by
+/// another rule: it stands over the target until a yield has failed.
+fn beside_a_saw(change: impl Fn(Config) -> Config) -> Told {
+    let mut told = Told::with(Rate::mbps(4), change);
+    told.run(60.0, None, |at, _, _| Some(0.022 + 0.032 * (at / 1.2).fract()));
+    told
+}
+
 #[test]
 fn a_flow_that_a_tcps_queue_keeps_at_a_low_rate_finds_out_without_a_loss() {
-    let mut told = Told::new(Rate::mbps(4));
-    // The queue of a TCP that has most of the link: 2 to 34 ms, each 1.2 s, whatever this flow does. A saw of 4 s, tried first, ends by
-    // another rule: it stands over the target until a yield has failed.
-    told.run(60.0, None, |at, _, _| Some(0.022 + 0.032 * (at / 1.2).fract()));
+    let told = beside_a_saw(|config| Config { gave_often: 1e6, ..config });
     assert!(told.stood(1.0, "compete: little of a queue that stands") > 0);
+}
+
+#[test]
+fn a_queue_that_goes_sooner_than_one_yields_goes_because_others_give_way() {
+    let whole = beside_a_saw(|config| Config { stands: 1.0, ..config });
+    assert!(whole.stood(1.0, "compete: others give way") > 0);
+    let frames = beside_a_saw(|config| Config { stands: 1.0, frames: true, ..config });
+    assert_eq!(frames.stood(0.0, "compete: others give way"), 0, "frames make queues that pass");
+    for link in [0.5e6, 2e6] {
+        let (mut told, mut queue, mut last) = (Told::new(Rate::mbps(4)), 0.0f64, 0.0);
+        told.run(60.0, None, |at, _, _| {
+            queue = (queue - (at - last)).max(0.0) + 8_000.0 / link;
+            last = at;
+            Some(0.02 + queue)
+        });
+        assert_eq!(told.stood(0.0, "compete"), 0, "alone at {link} bit/s");
+        assert!(told.stood(10.0, "delay: down") > 0, "alone at {link} bit/s its queue comes and goes");
+    }
+}
+
+#[test]
+fn losses_of_a_queue_tell_of_somebody_else_where_tcp_would_have_much_more_at_as_many() {
+    // Three events in 20 s among the 10,000 packets of 5 Mb/s: TCP's equation has 21 Mb/s at a round trip of 40 ms.
+    let config = Config { bits: 10_000.0, ..config() };
+    let tells = |events: usize, rate: f64, rtt: f64, packet: f64| {
+        let mut chance = Chance::new();
+        (0..events).for_each(|n| chance.note(n as f64));
+        chance.tells_of_little(rate, rtt, packet, &config)
+    };
+    assert!(tells(3, 5e6, 0.04, 0.002));
+    assert!(!tells(2, 5e6, 0.04, 0.002), "two of them may be chance");
+    assert!(!tells(3, 5e6, 0.12, 0.002), "a long way TCP would have little more");
+    assert!(!tells(3, 5e6, 0.04, 0.006), "a packet of one's own takes longer than an AQM leaves");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use super::Config;
 use super::signals::Loss;
+use crate::equation::{LossRate, throughput};
 use std::collections::VecDeque;
+use steadycast_units::{Bytes, Span};
 
 /// Losses this far apart, in seconds, are told from each other in the mean rank.
 const RANK_APART: f64 = 0.5;
@@ -47,6 +49,18 @@ impl Chance {
             .checked_sub(count)
             .and_then(|place| self.events.get(place))
             .is_some_and(|at| *at > now - within)
+    }
+
+    /// Whether losses of a queue tell of somebody else who has more of it than `rate`: what TCP would have at as many of them is much
+    /// more. `packet`: how long the path takes for a packet; where that is more than an AQM leaves, a single one of one's own is dropped.
+    pub(super) fn tells_of_little(&self, rate: f64, rtt: f64, packet: f64, config: &Config) -> bool {
+        let events = self.events.len() as f64;
+        let tells = events >= config.meager_losses && packet < config.codel_target && !self.is_radio();
+        let loss = LossRate::new(events * config.bits / (rate * EVENTS)).filter(|_| tells);
+        loss.is_some_and(|p| {
+            let tcp = throughput(Bytes::new(config.segment_bytes as u64), Span::from_secs_f64(rtt), p);
+            rate < config.meager * tcp.as_bps_f64()
+        })
     }
 
     /// Many losses, and at any queue.
