@@ -45,9 +45,9 @@ def test_each_receiver_of_a_group_computes_what_it_has_lost(tmp_path: Path, repa
     assert flow["repair_packets"] == 0
     for receiver in flow["receivers"]:
         assert 0.005 <= receiver["loss_frac"] <= 0.05, receiver["name"]
-        assert receiver["loss_after_repair_frac"] <= 0.004, receiver["name"]
+        # One block in hundreds may fail: three packets of 600, which end a group of twelve.
+        assert receiver["loss_after_repair_frac"] <= 0.006, receiver["name"]
         frames = receiver["frames"]
-        # One block in hundreds may fail, which ends a group of twelve.
         assert frames["ok"] >= frames["sent"] - 12, receiver["name"]
     broken = [check["id"] for check in summary["invariants"] if check["broken"]]
     assert broken == []
