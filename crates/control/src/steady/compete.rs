@@ -257,7 +257,8 @@ impl Compete {
             }
             cubic.cut(now, if step.loss.is_some() { BETA } else { BETA_MARK }, config.window_least);
             (self.cut_at, self.test) = (now, None);
-            // A source of frames sends less than it may, and unevenly: beside a TCP its drain too often shows nobody.
+            // A source of frames sends less than it may, and unevenly. What receivers decide is sent a round trip later. Beside a TCP both
+            // drains too often show nobody.
             let may = !(config.frames || config.receivers) || self.follows.may_be_own(now, config);
             let drains =
                 may && step.place.limits && q > config.drain_above && config.drain_to < 1.0 && now >= self.rests;
