@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
@@ -27,12 +27,13 @@ class _Heard:
 
     def __call__(self, number: int, frame: object) -> None:
         """Handle a signal."""
-        if self.putting_off:
+        self.count += 1
+        first = self.count == 1 and not self.holding
+        if self.count >= _ABORT or (first and not self.putting_off):
+            raise KeyboardInterrupt
+        if first:
             self.owed = True
             return
-        self.count += 1
-        if self.count >= _ABORT or (self.count == 1 and not self.holding):
-            raise KeyboardInterrupt
         with suppress(OSError):
             print("steadycast: ending; once more to abort", file=sys.stderr)
 
@@ -42,7 +43,7 @@ _heard = _Heard()
 
 @contextmanager
 def _put_off() -> Iterator[None]:
-    """Handle a signal that comes in the block when the block is over."""
+    """Let the first signal, if it comes in the block, interrupt when the block is over."""
     if _heard.putting_off or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -53,11 +54,15 @@ def _put_off() -> Iterator[None]:
         _heard.putting_off = False
         if _heard.owed:
             _heard.owed = False
-            _heard(signal.SIGINT, None)
+            raise KeyboardInterrupt
 
 
 class _Loaded:
-    """Mends what polars and NumPy do to a Ctrl-C once they are loaded.
+    """Puts off signals while a module is loaded, and mends what polars and NumPy do to a Ctrl-C once they are.
+
+    A KeyboardInterrupt in the middle of an import does not always arrive as one. Python turns it into a SyntaxError
+    where it compiles a module with a letter's name in a string, and some modules catch whatever an import of theirs
+    raises. So the import ends first. That takes less than a second, or some seconds where nothing is compiled yet.
 
     While it is loaded, polars puts a handler of its own before ours. With that one each Ctrl-C during a write of
     Parquet raises KeyboardInterrupt, the second one, too, and cuts the record off. So ours is set again.
@@ -66,33 +71,35 @@ class _Loaded:
     Rust. So polars is given one while signals are put off.
     """
 
-    NAMES = ("polars", "numpy")
+    MENDED = ("polars", "numpy")
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find one of the two as Python does, and add to its loading."""
-        if name not in self.NAMES:
-            return None
+        """Find a module as Python does, and add to its loading if it comes from a file of Python's."""
         found = (each.find_spec(name, path, target) for each in list(sys.meta_path) if each is not self)
         spec = next((each for each in found if each is not None), None)
-        if spec is not None and spec.loader is not None:
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
             load = spec.loader.exec_module
 
             def load_and_mend(module: ModuleType) -> None:
                 with _put_off():
                     load(module)
-                    with suppress(ValueError):  # this is not the main thread
-                        if signal.getsignal(signal.SIGINT) is _heard:
-                            signal.signal(signal.SIGINT, _heard)
-                    found = [sys.modules[each] for each in self.NAMES if each in sys.modules]
-                    if len(found) == len(self.NAMES) and hasattr(found[0], "Series"):
-                        polars, numpy = found
-                        with suppress(Exception):  # another thread is still loading one of them
-                            polars.Series(numpy.zeros(1))
+                    if name in self.MENDED:
+                        self._mend()
 
             spec.loader.exec_module = load_and_mend  # type: ignore[method-assign]
         return spec
+
+    def _mend(self) -> None:
+        with suppress(ValueError):  # this is not the main thread
+            if signal.getsignal(signal.SIGINT) is _heard:
+                signal.signal(signal.SIGINT, _heard)
+        found = [sys.modules[each] for each in self.MENDED if each in sys.modules]
+        if len(found) == len(self.MENDED) and hasattr(found[0], "Series"):
+            polars, numpy = found
+            with suppress(Exception):  # another thread is still loading one of them
+                polars.Series(numpy.zeros(1))
 
 
 @contextmanager
@@ -105,8 +112,7 @@ def obeyed() -> Iterator[None]:
         if found is not signal.SIG_IGN:
             before[each] = found
             signal.signal(each, _heard)
-    if not all(name in sys.modules for name in _Loaded.NAMES):
-        sys.meta_path.insert(0, _Loaded())
+    sys.meta_path.insert(0, _Loaded())
     try:
         yield
     finally:

@@ -406,8 +406,35 @@ def test_a_signal_that_is_put_off_is_handled_after_the_block() -> None:
     with signals.obeyed():
         with pytest.raises(KeyboardInterrupt):
             twice()
-        signal.raise_signal(signal.SIGINT)  # the second that is heard
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)  # the third
     assert reached == ["the end"]
+
+
+def test_an_interrupt_while_a_module_is_compiled_interrupts_when_it_is_loaded(tmp_path: Path) -> None:
+    """Python takes whatever ends the import of the letters' names for a mistake in the module that names one."""
+    (tmp_path / "named.py").write_text('space = "\\N{NO-BREAK SPACE}"\nprint("loaded", flush=True)\n')
+    program = """
+import signal, sys
+from steadycast import signals
+
+class Blow:
+    def find_spec(self, name, path, target=None):
+        if name == "unicodedata":
+            signal.raise_signal(signal.SIGINT)
+
+sys.modules.pop("unicodedata", None)
+sys.meta_path.insert(0, Blow())
+with signals.obeyed():
+    try:
+        import named
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "loaded\ninterrupted\n"), done.stderr
 
 
 def test_a_signal_while_the_record_is_written_does_not_cut_it_off() -> None:
