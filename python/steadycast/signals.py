@@ -77,7 +77,11 @@ class _Loaded:
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find a module as Python does, and add to its loading if it comes from a file of Python's."""
-        found = (each.find_spec(name, path, target) for each in list(sys.meta_path) if each is not self)
+        found = (
+            each.find_spec(name, path, target)
+            for each in list(sys.meta_path)
+            if not isinstance(each, _Loaded)
+        )
         spec = next((each for each in found if each is not None), None)
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
             load = spec.loader.exec_module
