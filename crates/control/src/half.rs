@@ -124,6 +124,8 @@ pub struct Probe {
     pub packets: u32,
     /// The least number of IP bytes.
     pub bytes: Bytes,
+    /// Whether its packets are part of the pacing rate: after it nothing leaves until they would have left at that rate.
+    pub within: bool,
 }
 
 /// What an RTCP report block says of the interval since the last one from the same receiver (RFC 3550, 6.4).

@@ -129,6 +129,13 @@ impl Pacer {
         self.last = Some((self.due(pacing).max(now.before(self.credit)), size));
     }
 
+    /// So many bytes left sooner than at the pacing rate: the next packet waits for them, too.
+    pub(crate) fn owe(&mut self, bytes: Bytes) {
+        if let Some((_, size)) = &mut self.last {
+            *size += bytes;
+        }
+    }
+
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
         self.backlog.bytes = Bytes::ZERO;

@@ -53,8 +53,14 @@ impl Prober {
         self.running.map(|running| running.probe.rate)
     }
 
+    /// Whether the probe under way is filled up: one within the pacing rate is made of what waits.
+    pub(crate) fn pads(&self) -> bool {
+        self.running.is_some_and(|running| !running.probe.within)
+    }
+
     /// A packet of this size leaves: it begins the probe that is wanted, where none is under way. Padding begins none.
-    pub(crate) fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) {
+    /// The bytes that have left too soon, where it ends a probe within the pacing rate.
+    pub(crate) fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) -> Bytes {
         if self.running.is_none() {
             self.running = wanted
                 .filter(|probe| self.begun != Some(probe.id) && probe.rate > Rate::ZERO)
@@ -63,13 +69,16 @@ impl Prober {
                 (self.begun, self.pending) = (Some(running.probe.id), None);
             }
         }
-        let Some(running) = &mut self.running else { return };
+        let Some(running) = &mut self.running else { return Bytes::ZERO };
         running.packets = running.packets.saturating_add(1);
         running.bytes += size;
         if running.packets >= running.probe.packets && running.bytes >= running.probe.bytes {
             self.told.whole += 1;
+            let early = if running.probe.within { running.bytes.saturating_sub(size) } else { Bytes::ZERO };
             self.running = None;
+            return early;
         }
+        Bytes::ZERO
     }
 
     /// Nothing waits behind the packet that has left.
@@ -87,7 +96,7 @@ mod tests {
     const S: Bytes = Bytes::new(1_000);
 
     fn probe(id: u32) -> Option<Probe> {
-        Some(Probe { id, rate: Rate::mbps(4), packets: 3, bytes: Bytes::new(3_500) })
+        Some(Probe { id, rate: Rate::mbps(4), packets: 3, bytes: Bytes::new(3_500), within: false })
     }
 
     #[test]

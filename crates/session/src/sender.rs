@@ -979,7 +979,7 @@ impl Sender {
     /// Whether padding would leave, did nothing else wait: a probe is under way.
     fn pads(&self) -> bool {
         let kept = self.repair.as_ref().is_some_and(|repair| repair.keeper.newest().is_some());
-        kept && self.padding.is_some() && self.prober.rate().is_some() && !self.stopped()
+        kept && self.padding.is_some() && self.prober.pads() && !self.stopped()
     }
 
     /// The rate at which packets leave: a probe's while one is under way.
@@ -1040,7 +1040,8 @@ impl Sender {
             self.pacer.take(len);
         }
         self.pacer.sent(now, size, self.pace());
-        self.prober.on_sent(self.half.probe(), size);
+        let early = self.prober.on_sent(self.half.probe(), size);
+        self.pacer.owe(early);
         if !self.settings.greedy && self.pacer.head().is_none() && !self.pads() {
             self.prober.ran_dry();
         }
@@ -1129,7 +1130,8 @@ impl Sender {
         }
         let Resend { seq: original, kept } = self.repair.as_ref()?.keeper.newest()?;
         let media = self.again(now, original, &kept, Stream::Padding, self.pace())?;
-        self.prober.on_sent(None, media.size);
+        let early = self.prober.on_sent(None, media.size);
+        self.pacer.owe(early);
         if let Some(padding) = &mut self.padding {
             padding.packets += 1;
             padding.bytes += media.size;

@@ -273,7 +273,7 @@ impl Probes {
         self.further_above = None;
         for rate in rates {
             let rate = (*rate).min(most);
-            let probe = Probe { id: self.next_id, rate, packets: PACKETS, bytes: rate.over(LENGTH) };
+            let probe = Probe { id: self.next_id, rate, packets: PACKETS, bytes: rate.over(LENGTH), within: false };
             self.next_id = self.next_id.wrapping_add(1);
             self.wanted.push_back(probe);
             self.further_above = (further && rate < most).then(|| rate.scale(FURTHER_ABOVE));

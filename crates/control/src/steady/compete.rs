@@ -138,7 +138,7 @@ pub(super) struct Compete {
     alone: u32,
     empty_since: Option<f64>,
     /// The highest queueing delay lately.
-    high: f64,
+    pub(super) high: f64,
     /// Packets told of at a report, and those of them that are lost, in the mean.
     told: f64,
     lost: f64,
@@ -241,7 +241,10 @@ impl Compete {
         for (sent, came) in &step.news.rows {
             self.follows.see(now, *sent, *came, config);
         }
-        if !step.news.rows.is_empty() && self.follows.is_own(config) {
+        let shared = step.is_shared(config);
+        let follows_not = !step.news.rows.is_empty() && self.follows.is_own(config) && !shared;
+        let trains_show = step.share.is_some() && f64::from(signals.trains.own()) >= config.own_trains;
+        if follows_not || trains_show {
             self.end_own(received.unwrap_or(step.rate));
             return After::Leave { rate: 0.85 * received.unwrap_or(step.rate), rule: OWN_QUEUE, proven: true };
         }
@@ -257,11 +260,18 @@ impl Compete {
             }
             cubic.cut(now, if step.loss.is_some() { BETA } else { BETA_MARK }, config.window_least);
             (self.cut_at, self.test) = (now, None);
+            let told = q / (q + base);
+            // Where trains show that the queue is shared, a drain that can't show the contrary is a loss of rate.
+            let of_use = !shared || told > config.tell_shared;
             // A source of frames sends less than it may, and unevenly. What receivers decide is sent a round trip later. Beside a TCP both
             // drains too often show nobody.
             let may = !(config.frames || config.receivers) || self.follows.may_be_own(now, config);
-            let drains =
-                may && step.place.limits && q > config.drain_above && config.drain_to < 1.0 && now >= self.rests;
+            let drains = may
+                && of_use
+                && step.place.limits
+                && q > config.drain_above
+                && config.drain_to < 1.0
+                && now >= self.rests;
             if let Some(received) = received.filter(|_| drains) {
                 let length = (q / (1.0 - config.drain_to)).min(config.drain_most) + rtt;
                 self.drain = Some(Drain { since: now, until: now + length, q, received });
@@ -270,7 +280,12 @@ impl Compete {
             rule = "compete: loss";
         } else {
             let before = cubic.w;
-            cubic.grow(now, dt, rtt, config.start_up);
+            if shared && step.share.is_some_and(|share| share > config.share_most) {
+                // Beside anybody more than half is not fair.
+                cubic.epoch += dt;
+            } else {
+                cubic.grow(now, dt, rtt, config.start_up);
+            }
             // What the session's cap leaves unused does not grow (RFC 9438, 5.8).
             cubic.limit((config.cap * rtt / config.segment()).max(before));
             if let Some(received) = received.filter(|_| !step.place.limits) {
@@ -306,7 +321,8 @@ impl Compete {
             // In a queue of its own it gets as much as before, no less and no more, and no TCP gives back so much at a loss.
             let served = signals.served(drain.since, 0.003, config.served_packets as usize);
             let told = drain.q / (drain.q + base);
-            let as_before = served.map(|served| is_as_before(served / drain.received, config));
+            let as_before =
+                if shared { Some(false) } else { served.map(|part| is_as_before(part / drain.received, config)) };
             let proven = match as_before {
                 Some(true) => true,
                 Some(false) => told > config.tell_shared,
@@ -393,7 +409,9 @@ impl Compete {
         config: &Config,
     ) -> After {
         let Step { now, rtt, signals, .. } = *step;
+        let shared = step.is_shared(config);
         if self.test.is_none()
+            && !shared
             && step.place.limits
             && now > self.next_test
             && signals.q > 2.0 * target

@@ -52,7 +52,18 @@ pub(super) struct Step<'a> {
     pub(super) loss: Option<Loss>,
     /// The same of a packet that carries CE.
     pub(super) mark: bool,
+    /// The flow's share of the queue by its trains; none of what has no trains.
+    pub(super) share: Option<f64>,
+    /// The rate has not grown for long, and what the path carries is known, in bit/s.
+    pub(super) stagnates: Option<f64>,
     pub(super) place: Place,
+}
+
+impl Step<'_> {
+    /// Whether trains show that the queue is shared.
+    pub(super) fn is_shared(&self, config: &Config) -> bool {
+        self.share.is_some_and(|share| share < config.share_own)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -340,6 +351,10 @@ impl Delay {
         }
         if self.standing.tells(config) && step.place.limits && !step.signals.is_idle(now, config.idle) {
             return Some(Turn::Go(rate.max(0.5 * memory), "compete: little of a queue that stands"));
+        }
+        let few = step.stagnates.is_some_and(|carries| rate < config.share_few * carries);
+        if few && !step.signals.is_idle(now, config.idle) && !self.own.holds(now, rate, config) {
+            return Some(Turn::Go(rate, "compete: little of what the path carries"));
         }
         let long = self.falling >= 2 || rate < 1.2 * config.least;
         let starves = !self.own.holds(now, rate, config)

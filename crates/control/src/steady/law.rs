@@ -5,6 +5,7 @@ use super::compete::{After, Compete, OWN_QUEUE};
 use super::delay::{Delay, Step, Turn};
 use super::scalable::Scalable;
 use super::signals::{Burst, News, Round, Signals};
+use super::trains::Timetable;
 use super::verdict::{Backoff, Chance};
 use crate::entry::Setup;
 use crate::{Check, Limit, PacketReport};
@@ -14,6 +15,9 @@ use steadycast_units::{Span, Time};
 const MOST_STEP: f64 = 0.5;
 /// What a source of frames uses of its rate is counted, and made up for, over this many seconds.
 const FILL_SPAN: f64 = 2.0;
+/// Packets of a train at most, and for how many seconds what it told of the path holds in DELAY.
+const TRAIN_MOST: f64 = 16.0;
+const TRAIN_KNOWN: f64 = 60.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -55,6 +59,9 @@ pub(super) struct Law {
     /// When a loss and a mark were answered last: what left before belongs to them.
     loss_at: Option<f64>,
     mark_at: Option<f64>,
+    /// When the session was heard first.
+    begun: f64,
+    timetable: Timetable,
     pub(super) rule: &'static str,
     pub(super) checks: [Check; 2],
 }
@@ -78,6 +85,8 @@ impl Law {
             heard: None,
             loss_at: None,
             mark_at: None,
+            begun: 0.0,
+            timetable: Timetable::default(),
             rule: "start: first packets",
             checks: [Check::new("INV-1"), Check::new("INV-2")],
             config,
@@ -106,6 +115,42 @@ impl Law {
     /// The rate that the source is granted, in bit/s.
     pub(super) fn granted(&self) -> f64 {
         (self.fill * self.rate).min(self.cap)
+    }
+
+    /// Whether trains are sent: by a sender that decides, whose source has packets for them.
+    fn has_trains(&self) -> bool {
+        !self.config.frames && !self.config.receivers && self.config.train_packets >= 2.0
+    }
+
+    /// The train that is wanted: its number, and its packets.
+    pub(super) fn train(&self) -> Option<(u32, u32)> {
+        if self.mode == Mode::Start || !self.has_trains() {
+            return None;
+        }
+        let config = &self.config;
+        let packets = libm::ceil(config.train_time * self.rate / config.bits).min(TRAIN_MOST).max(config.train_packets);
+        self.timetable.wanted().map(|number| (number, packets as u32))
+    }
+
+    /// Learns from trains, and says when the next one is to leave.
+    fn see_trains(&mut self, now: f64, news: &News) {
+        let Self { config, signals, .. } = self;
+        for (bits, took, before) in &news.trains {
+            signals.trains.note(now, *bits, *took, *before, config);
+        }
+        let (trains, rtt) = (signals.trains, signals.rtt());
+        match self.mode {
+            Mode::Start => {}
+            Mode::Delay => {
+                let settled = now > self.delay.started + 1.0 + rtt;
+                self.timetable.delay(now, settled, self.rate, trains.rate(), config);
+            }
+            Mode::Compete => {
+                let room = signals.q < config.train_room * self.compete.high;
+                self.timetable.compete(now, room, trains.own(), config);
+            }
+        }
+        self.timetable.watch(now, self.rate, self.mode == Mode::Delay);
     }
 
     /// Takes the queue for its own.
@@ -166,8 +211,11 @@ impl Law {
 
     fn enter_compete(&mut self, step: &Step<'_>, rate: f64, rule: &'static str) {
         let again = self.backoff.again(step.now, step.rtt, &self.config);
-        let first = self.backoff.left.is_none();
+        // A TCP that began at the same time is in slow start; one that has been there is not.
+        let slow = self.config.frames || step.now - self.begun < self.config.slow_span;
+        let first = self.backoff.left.is_none() && slow;
         self.backoff.enter(step.now, step.rtt, &self.config);
+        self.timetable.begin(step.now, &self.config);
         self.compete.begin(step.now, rate, step.rtt, (again, first), &self.config);
         (self.mode, self.rule) = (Mode::Compete, rule);
     }
@@ -253,6 +301,9 @@ impl Law {
             return false;
         }
         let now = at.as_secs_f64();
+        if self.heard.is_none() {
+            self.begun = now;
+        }
         let dt = self.heard.map_or(0.0, |heard| (now - heard).clamp(0.0, MOST_STEP));
         self.heard = Some(now);
         self.compete.watch(self.signals.q, dt);
@@ -264,12 +315,24 @@ impl Law {
         if mark || loss.is_some() {
             self.mark_at = Some(now);
         }
+        let (mut share, mut stagnates) = (None, None);
+        if self.has_trains() {
+            self.see_trains(now, &news);
+            let trains = &self.signals.trains;
+            share = trains.share(now, &self.config);
+            let known = self.timetable.stagnates(now, &self.config) && now - trains.told_at() < TRAIN_KNOWN;
+            stagnates = trains.rate().filter(|_| known);
+        }
         let signals = std::mem::take(&mut self.signals);
         let (rate, highest, rtt) = (self.rate, self.delay.memory.0, signals.rtt());
-        let step = Step { now, dt, rate, highest, rtt, signals: &signals, news: &news, loss, mark, place };
+        let step =
+            Step { now, dt, rate, highest, rtt, signals: &signals, news: &news, loss, mark, share, stagnates, place };
         let before = (self.mode, self.rate);
         self.law(&step);
         self.signals = signals;
+        if self.mode != Mode::Compete {
+            self.signals.trains.forget_own();
+        }
         self.clamp();
         self.see_use(now, dt);
         self.look(now, before, place);

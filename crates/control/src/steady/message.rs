@@ -151,6 +151,7 @@ pub(super) const RULES: &[&str] = &[
     "l4s: marks",
     "compete: little of a queue that stands",
     "compete: pushed down, soon after leaving",
+    "compete: little of what the path carries",
 ];
 
 #[cfg(test)]

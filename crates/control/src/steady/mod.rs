@@ -26,6 +26,7 @@ mod sender;
 mod signals;
 #[cfg(test)]
 mod tests;
+mod trains;
 mod verdict;
 
 use crate::Need;
@@ -257,6 +258,19 @@ params! {
     number equation: "while Reno's growth rules, at most so many times what TCP's equation gives at the share of lost packets",
         "own; RFC 5348, 3.1", 1.25, [0.5, 100.0];
     span equation_span: "over which that share is a mean", "own", 20 * S, [S, 600 * S];
+    number train_packets: "packets of a train, which leave at once; 1: none is sent", "own", 4.0, [1.0, 64.0];
+    span train_time: "or as many as the rate has in this time: feedback tells arrivals to a millisecond", "own", 5 * MS, [0, S];
+    span train_every: "time between two trains while competing", "own", 3 * S, [10 * MS, 60 * S];
+    span train_again: "and after one that showed a queue of its own, or the beginning of a competition", "own", 300 * MS, [10 * MS, 60 * S];
+    number train_room: "share of the highest queueing delay lately below which there is room for a train", "own", 0.85, [0.0, 1.0];
+    span train_span: "what trains tell is remembered for this long", "own", 10 * S, [100 * MS, 600 * S];
+    number share_own: "share of a train's rate from which on what arrives beside it shows a queue of its own", "own", 0.85, [0.0, 2.0];
+    number own_trains: "trains in a row that show it", "own", 2.0, [1.0, 1_000.0];
+    number share_most: "share of the queue above which the window does not grow: beside anybody more than half is not fair", "own", 0.56, [0.0, 2.0];
+    number share_few: "share of what the path carries below which a rate that does not grow tells of others", "own", 0.05, [0.0, 1.0];
+    span stagnant: "a rate that has not grown by three tenths for this long does not grow", "own", 10 * S, [S, 600 * S];
+    span look_every: "time between two trains in DELAY at a rate that does not grow", "own", 30 * S, [S, 600 * S];
+    span slow_span: "a session that competes first within this long begins as a TCP's slow start; a source of frames always", "own", 5 * S, [0, 3_600 * S];
     number test_to: "share of what arrives that is sent to test whether somebody else is there", "own", 0.75, [0.1, 1.0];
     number tests: "tests in a row that show nobody", "own", 2.0, [1.0, 10.0];
     span test_every: "time between two tests, beside ten round trips", "own", 3 * S, [0, 60 * S];

@@ -3,15 +3,18 @@ use super::law::{Law, Place};
 use super::signals::Round;
 use crate::entry::Setup;
 use crate::silence::Silence;
-use crate::{Check, Decision, ExtraSent, MediaQueue, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
+use crate::{Check, Decision, ExtraSent, MediaQueue, Probe, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use std::borrow::Cow;
-use steadycast_units::{Rate, Span, Time};
+use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// Silence lasts this many round trips at least.
 pub(super) const SILENT_ROUNDS: f64 = 4.0;
 
 /// Seconds: nobody knows the round trip before the first report (RFC 5348, 4.2).
 const FIRST_SILENCE: f64 = 2.0;
+
+/// The rate at which the packets of a train leave: at once.
+const AT_ONCE: Rate = Rate::mbps(1_000);
 
 /// The sending half that decides by reports of single packets.
 pub(super) struct Sender {
@@ -75,6 +78,11 @@ impl SenderHalf for Sender {
             limit: self.law.limit(),
             why,
         }
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        let (id, packets) = self.law.train()?;
+        Some(Probe { id, rate: AT_ONCE, packets, bytes: Bytes::ZERO, within: true })
     }
 
     fn checks(&self) -> &[Check] {

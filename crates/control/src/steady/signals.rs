@@ -1,5 +1,6 @@
 //! What a sender knows of its path from reports of single packets: base delay, queueing delay, rates and losses.
 
+use super::trains::Trains;
 use crate::PacketReport;
 use crate::fields::ABSURD_RTT;
 use std::collections::VecDeque;
@@ -30,6 +31,10 @@ const BURST_LASTS: f64 = 1.0;
 const ROW_WAITS: f64 = 0.003;
 const ROW_PACKETS: u32 = 5;
 const ROW_LASTS: f64 = 0.04;
+
+/// A train is held against what came in this many seconds before it, or a round trip, if that is so many packets.
+const TRAIN_AFTER: f64 = 0.15;
+const TRAIN_BESIDE: usize = 4;
 
 /// The least value of the last while, by seconds.
 #[derive(Clone, Debug, Default)]
@@ -68,13 +73,13 @@ struct Out {
 
 /// A packet that arrived. Times in seconds, `at` and `came` on the receiver's clock.
 #[derive(Clone, Copy, Debug)]
-struct Arrived {
+pub(super) struct Arrived {
     /// When it left and came, and its delay, had the source spread its packets at the pacing rate.
     left: f64,
     at: f64,
     delay: f64,
     /// The same as they were.
-    sent: f64,
+    pub(super) sent: f64,
     came: f64,
     whole: f64,
     /// Bytes that had arrived up to and with it.
@@ -116,6 +121,8 @@ pub(super) struct News {
     pub(super) latest_marked: Option<f64>,
     /// The rates at which some packets in a row left and arrived, all of which waited.
     pub(super) rows: Vec<(f64, f64)>,
+    /// Trains: their bits after the first packet, the seconds in which these came, and the rate at which packets came before, which all waited.
+    pub(super) trains: Vec<(f64, f64, Option<f64>)>,
 }
 
 /// What became of the packets of one report.
@@ -168,6 +175,8 @@ pub(super) struct Signals {
     burst_at: Option<f64>,
     /// Delay of the last packet that arrived before the next one in flight.
     before: Option<f64>,
+    /// What trains have told.
+    pub(super) trains: Trains,
 }
 
 impl Signals {
@@ -244,6 +253,7 @@ impl Signals {
             let delay = arrived.at.map(|at| self.arrive(now, &out, at));
             if delay.is_some() {
                 news.rows.extend(self.row());
+                news.trains.extend(self.train(out.size));
             }
             self.flight[place].delay = Some(delay.unwrap_or(self.base + self.q));
             self.highest = self.highest.max(Some(out.number));
@@ -327,6 +337,26 @@ impl Signals {
         let bits = 8.0 * (last.bytes - first.bytes) as f64;
         self.row = Some((last, 0));
         Some((bits / sent, bits / came))
+    }
+
+    /// The train that the packet which has just arrived ends, if it does.
+    fn train(&mut self, size: u64) -> Option<(f64, f64, Option<f64>)> {
+        let rate = self.rates.back().map_or(0.0, |(_, rate)| *rate);
+        let (first, last) = self.trains.see(*self.arrivals.back()?, 8.0 * size as f64, rate)?;
+        let (bits, took) = (8.0 * (last.bytes - first.bytes) as f64, last.came - first.came);
+        Some((bits, took, self.waited(&first, self.rtt().max(TRAIN_AFTER))))
+    }
+
+    /// The rate of what came in the `span` seconds up to `end`, in bit/s, where all of it waited, and covers half of them.
+    fn waited(&self, end: &Arrived, span: f64) -> Option<f64> {
+        let before = || {
+            let until = self.arrivals.iter().rev().skip_while(|a| a.sent > end.sent);
+            until.take_while(|a| a.came >= end.came - span)
+        };
+        let first = before().last()?;
+        let covered = end.came - first.came;
+        let waited = before().all(|a| a.whole - self.base >= ROW_WAITS) && before().count() >= TRAIN_BESIDE;
+        (waited && covered > 0.5 * span).then(|| 8.0 * (end.bytes - first.bytes) as f64 / covered)
     }
 
     fn count_losses(&mut self, news: &mut News) {

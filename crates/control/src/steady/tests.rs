@@ -4,6 +4,7 @@ use super::delay::{Delay, Step, Turn};
 use super::law::{Law, Mode as Rules, Place};
 use super::scalable::Scalable;
 use super::signals::{Burst, Loss, News, Round, Signals};
+use super::trains::{Timetable, Trains};
 use super::verdict::{Backoff, Chance, Follows, Memory, OwnQueue, Press, Standing};
 use super::{Config, PARAMS};
 use crate::entry::{Mode, Setup, Values};
@@ -231,6 +232,8 @@ fn step<'a>(signals: &'a Signals, news: &'a News, now: f64, rate: f64) -> Step<'
         news,
         loss: None,
         mark: false,
+        share: None,
+        stagnates: None,
         place: Place::ALONE,
     }
 }
@@ -771,4 +774,111 @@ fn a_source_of_frames_competes_again_where_it_falls_below_half_of_what_arrived_s
     assert!(!goes(true, 1.1e6, 3.1), "more than half");
     assert!(!goes(true, 0.9e6, 15.1), "12 s later");
     assert!(!goes(false, 0.9e6, 3.1), "no frames");
+}
+
+/// What trains of four packets tell that leave at once, one in ten seconds of packets at 1 Mb/s: the rate of the path, and the flow's share of the
+/// queue. Each of the others arrives 8 ms after the one before, each of a train's `apart` seconds. Arrivals are told to 1/1024 s.
+fn trains(apart: f64, waits: f64) -> (Option<f64>, Option<f64>) {
+    let (mut signals, size, config) = (Signals::new(), Bytes::new(1_000), config());
+    let (mut sent, mut came) = (0.0_f64, 0.1_f64);
+    for number in 0..2_000_u64 {
+        let at_once = number % 50 > 0 && number % 50 < 4;
+        if !at_once {
+            // After a train the pacer waits for all of it.
+            sent += if number % 50 == 4 { 0.032 } else { 0.008 };
+        }
+        // The first ones meet no queue.
+        let queue = if number < 10 { 0.0 } else { waits };
+        came = if at_once { came + apart } else { (sent + 0.1 + queue).max(came) };
+        let at = Time::ZERO + Span::from_secs_f64(sent);
+        signals.on_sent(at, number, size.get(), None);
+        let told = (came * 1_024.0).floor() / 1_024.0;
+        let arrived = PacketArrival { at: Some(PeerTime::from_nanos((told * 1e9) as i64)), ecn: None };
+        let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
+        let now = Time::ZERO + Span::from_secs_f64(came + 0.02);
+        let news = signals.hear(now, Round::Measured(None), &[report], (1e6, 20));
+        for (bits, took, before) in news.trains {
+            signals.trains.note(now.as_secs_f64(), bits, took, before, &config);
+        }
+    }
+    (signals.trains.rate(), signals.trains.share(came, &config))
+}
+
+#[test]
+fn trains_tell_a_flows_share_of_the_queue_though_arrivals_are_told_to_a_millisecond() {
+    // On 2 and on 4 Mb/s 1 Mb/s arrives, and a train's packets come one after the other.
+    for (link, apart) in [(2e6, 0.004), (4e6, 0.002)] {
+        let (rate, share) = trains(apart, 0.05);
+        let (rate, share) = (rate.unwrap(), share.unwrap());
+        assert!((rate / link - 1.0).abs() < 0.15, "{rate} of {link}");
+        assert!((share * link / 1e6 - 1.0).abs() < 0.15, "{share} of {link}");
+    }
+    // In a queue of its own, of 1 Mb/s, they come as all others do.
+    let (_, own) = trains(0.008, 0.05);
+    assert!((own.unwrap() - 1.0).abs() < 0.1, "{own:?}");
+}
+
+#[test]
+fn trains_tell_no_share_where_no_queue_stood_before_them() {
+    let (rate, share) = trains(0.002, 0.0);
+    assert!((rate.unwrap() / 4e6 - 1.0).abs() < 0.15, "{rate:?}");
+    assert_eq!(share, None);
+}
+
+#[test]
+fn trains_that_show_a_queue_of_its_own_count_in_a_row_and_one_that_does_not_ends_that() {
+    let (mut trains, config) = (Trains::default(), config());
+    for (n, before) in [1e6, 0.95e6, 0.5e6, 1e6].into_iter().enumerate() {
+        trains.note(1.0 + n as f64, 24_000.0, 0.024, Some(before), &config);
+        assert_eq!(trains.own(), [1, 2, 0, 1][n], "after train {n}");
+    }
+    trains.note(6.0, 24_000.0, 0.024, None, &config);
+    assert_eq!(trains.own(), 1, "one without a queue before it says nothing");
+    trains.forget_own();
+    assert_eq!(trains.own(), 0);
+    let share = trains.share(6.0, &config).unwrap();
+    assert!((0.8..0.9).contains(&share), "{share}");
+    assert_eq!(trains.share(30.0, &config), None, "it is too long ago");
+}
+
+#[test]
+fn a_flow_that_has_most_of_what_the_path_carries_sends_no_trains_alone() {
+    let (mut table, config) = (Timetable::default(), config());
+    let mut wanted = Vec::new();
+    for n in 0..1_000_u32 {
+        let now = 0.1 * f64::from(n);
+        // The path is known after the second train. From 50 s on there is little left of it.
+        let carries = (now > 5.0).then_some(4e6);
+        table.delay(now, now > 1.0, if now < 50.0 { 3.9e6 } else { 0.3e6 }, carries, &config);
+        table.watch(now, if now < 50.0 { 3.9e6 } else { 0.3e6 }, true);
+        if table.wanted().unwrap_or(0) as usize > wanted.len() {
+            wanted.push(now);
+        }
+    }
+    assert!(wanted.len() == 4 && wanted[1] < 5.0 && wanted[2] >= 50.0, "{wanted:?}");
+    assert!((wanted[3] - wanted[2] - 30.0).abs() < 0.2, "{wanted:?}");
+}
+
+/// A step while competing whose trains tell this share.
+fn competes_with(share: Option<f64>) -> f64 {
+    let (signals, news, config) = (Signals::new(), News::default(), config());
+    let (mut compete, mut chance, backoff) = (Compete::new(), Chance::new(), Backoff::new());
+    compete.begin(0.0, 1e6, 0.1, (false, false), &config);
+    let mut rate = 0.0;
+    for n in 1..100_u32 {
+        let step = Step { share, ..step(&signals, &news, 0.1 * f64::from(n), 1e6) };
+        if let After::Stay(Turn::Rate(now, _)) = compete.step(&step, &mut chance, &backoff, 0.003, &config) {
+            rate = now;
+        }
+    }
+    rate
+}
+
+#[test]
+fn above_half_of_a_shared_queue_the_window_does_not_grow_and_in_a_queue_of_its_own_it_does() {
+    let plain = competes_with(None);
+    assert!(plain > 1.5e6, "{plain}");
+    assert!((competes_with(Some(0.4)) - plain).abs() < 1.0, "less than half");
+    assert!((0.9e6..1.1e6).contains(&competes_with(Some(0.6))), "{}", competes_with(Some(0.6)));
+    assert!((competes_with(Some(0.95)) - plain).abs() < 1.0, "its own");
 }

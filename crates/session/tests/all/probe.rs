@@ -35,7 +35,7 @@ impl SenderHalf for Half {
 }
 
 fn probe(id: u32, mbps: u64, packets: u32) -> Probe {
-    Probe { id, rate: Rate::mbps(mbps), packets, bytes: Bytes::new(1_000) }
+    Probe { id, rate: Rate::mbps(mbps), packets, bytes: Bytes::new(1_000), within: false }
 }
 
 fn rtcp(profile: Profile) -> RtcpSettings {
@@ -91,6 +91,18 @@ fn a_probe_may_be_slower_than_the_pacer() {
     let slow = Probe { rate: Rate::kbps(500), ..probe(1, 1, 3) };
     let (gaps, _) = run(slow, Emit::Paced, true, &[]);
     assert_eq!(gaps[..4], [16, 16, 8, 8].map(Span::millis));
+}
+
+#[test]
+fn after_a_probe_within_the_pacing_rate_nothing_leaves_until_its_packets_would_have_left() {
+    let (fast, slow) = (Span::millis(1), Span::millis(8));
+    let within = Probe { within: true, ..probe(1, 8, 5) };
+    for greedy in [true, false] {
+        let (gaps, told) = run(within, Emit::Paced, greedy, &[(100, 20_000)]);
+        // Five packets in five times the pacing rate's interval: the last one's, and what four came too early.
+        assert_eq!(gaps[..7], [fast, fast, fast, fast, slow * 5, slow, slow], "greedy: {greedy}");
+        assert_eq!(told, Probes { whole: 1, cut: 0, skipped: 0 });
+    }
 }
 
 #[test]
