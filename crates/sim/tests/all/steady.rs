@@ -82,6 +82,24 @@ fn what_arrives_tells_a_queue_of_its_own_from_one_that_is_shared() {
 }
 
 #[test]
+fn a_cubic_that_gives_way_at_the_same_losses_is_not_taken_for_nobody() {
+    let left = |run: &Run| rules(run).iter().filter(|(at, rule)| *at > 20.0 && rule.starts_with("delay")).count();
+    let beside = over(("4Mbps", "58ms"), "{ kind = \"droptail\", limit = \"160p\" }", &tcp(""));
+    between(left(&beside) as f64, 0.0, 0.0);
+    between(num(&beside.flow("video")["share_of_fair"]), 0.8, 1.2);
+    between(num(&beside.flow("tcp")["share_of_fair"]), 0.8, 1.2);
+}
+
+#[test]
+fn a_rate_that_a_tcps_start_left_very_low_does_not_stay_there() {
+    let reno = tcp("start = \"200ms\"").replace("cubic", "newreno");
+    let beside = over(("10Mbps", "8ms"), "{ kind = \"droptail\", limit = \"17p\" }", &reno);
+    let soon = rules(&beside).iter().find(|(_, rule)| rule.starts_with("compete")).map_or(90.0, |(at, _)| *at);
+    between(soon, 0.0, 15.0);
+    between(num(&beside.flow("video")["share_of_fair"]), 0.75, 1.3);
+}
+
+#[test]
 fn it_competes_soon_after_a_download_has_come_and_soon_after_it_has_gone_no_more() {
     let run = on(DROP_TAIL, &tcp("start = \"20s\"\nstop = \"50s\""));
     let all = rules(&run);
