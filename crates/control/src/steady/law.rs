@@ -59,8 +59,6 @@ pub(super) struct Law {
     /// When a loss and a mark were answered last: what left before belongs to them.
     loss_at: Option<f64>,
     mark_at: Option<f64>,
-    /// When the session was heard first.
-    begun: f64,
     timetable: Timetable,
     pub(super) rule: &'static str,
     pub(super) checks: [Check; 2],
@@ -85,7 +83,6 @@ impl Law {
             heard: None,
             loss_at: None,
             mark_at: None,
-            begun: 0.0,
             timetable: Timetable::default(),
             rule: "start: first packets",
             checks: [Check::new("INV-1"), Check::new("INV-2")],
@@ -211,9 +208,7 @@ impl Law {
 
     fn enter_compete(&mut self, step: &Step<'_>, rate: f64, rule: &'static str) {
         let again = self.backoff.again(step.now, step.rtt, &self.config);
-        // A TCP that began at the same time is in slow start; one that has been there is not.
-        let slow = self.config.frames || step.now - self.begun < self.config.slow_span;
-        let first = self.backoff.left.is_none() && slow;
+        let first = self.backoff.left.is_none();
         self.backoff.enter(step.now, step.rtt, &self.config);
         self.timetable.begin(step.now, &self.config);
         self.compete.begin(step.now, rate, step.rtt, (again, first), &self.config);
@@ -301,9 +296,6 @@ impl Law {
             return false;
         }
         let now = at.as_secs_f64();
-        if self.heard.is_none() {
-            self.begun = now;
-        }
         let dt = self.heard.map_or(0.0, |heard| (now - heard).clamp(0.0, MOST_STEP));
         self.heard = Some(now);
         self.compete.watch(self.signals.q, dt);

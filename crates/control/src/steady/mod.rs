@@ -270,7 +270,6 @@ params! {
     number share_few: "share of what the path carries below which a rate that does not grow tells of others", "own", 0.05, [0.0, 1.0];
     span stagnant: "a rate that has not grown by three tenths for this long does not grow", "own", 10 * S, [S, 600 * S];
     span look_every: "time between two trains in DELAY at a rate that does not grow", "own", 30 * S, [S, 600 * S];
-    span slow_span: "a session that competes first within this long begins as a TCP's slow start; a source of frames always", "own", 5 * S, [0, 3_600 * S];
     number test_to: "share of what arrives that is sent to test whether somebody else is there", "own", 0.75, [0.1, 1.0];
     number tests: "tests in a row that show nobody", "own", 2.0, [1.0, 10.0];
     span test_every: "time between two tests, beside ten round trips", "own", 3 * S, [0, 60 * S];
