@@ -1130,8 +1130,8 @@ impl Sender {
         }
         let Resend { seq: original, kept } = self.repair.as_ref()?.keeper.newest()?;
         let media = self.again(now, original, &kept, Stream::Padding, self.pace())?;
-        let early = self.prober.on_sent(None, media.size);
-        self.pacer.owe(early);
+        // A probe that is filled up is not within the pacing rate: nothing of it was too early.
+        self.prober.on_sent(None, media.size);
         if let Some(padding) = &mut self.padding {
             padding.packets += 1;
             padding.bytes += media.size;
