@@ -243,8 +243,7 @@ impl Compete {
         }
         let shared = step.is_shared(config);
         let follows_not = !step.news.rows.is_empty() && self.follows.is_own(config) && !shared;
-        let trains_show = step.share.is_some() && f64::from(signals.trains.own()) >= config.own_trains;
-        if follows_not || trains_show {
+        if follows_not || signals.trains.show_own(config) {
             self.end_own(received.unwrap_or(step.rate));
             return After::Leave { rate: 0.85 * received.unwrap_or(step.rate), rule: OWN_QUEUE, proven: true };
         }

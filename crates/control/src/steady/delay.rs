@@ -81,6 +81,8 @@ pub(super) struct Delay {
     /// When the start was over.
     pub(super) started: f64,
     loss_at: f64,
+    /// When a loss met a queue last.
+    queue_lost_at: f64,
     pub(super) press: Press,
     pub(super) memory: Memory,
     own: OwnQueue,
@@ -112,6 +114,7 @@ impl Delay {
             gave: 0,
             started: f64::MIN,
             loss_at: f64::MIN,
+            queue_lost_at: f64::MIN,
             press: Press::new(),
             memory: Memory::default(),
             own: OwnQueue::default(),
@@ -158,6 +161,11 @@ impl Delay {
     /// Whether the queue is still taken to be its own.
     pub(super) fn owned(&self, now: f64, rate: f64, config: &Config) -> bool {
         self.own.holds(now, rate, config)
+    }
+
+    /// Whether a queue has just lost a packet that is not known to be its own.
+    pub(super) fn doubts(&self, now: f64, rate: f64, config: &Config) -> bool {
+        now - self.queue_lost_at < config.doubt && !self.own.holds(now, rate, config)
     }
 
     /// The queue is told to be its own, while `rate` is sent.
@@ -257,6 +265,9 @@ impl Delay {
         }
         if let Some(loss) = &step.loss {
             congested |= chance.see(now, loss, packet, config);
+            if loss.q > config.standing {
+                self.queue_lost_at = now;
+            }
             let (arrived, share) = signals.lossy(now, 1.0);
             if share > config.policer && f64::from(arrived) > config.policer_packets {
                 return Some(Turn::Rate(rate.min(0.85 * received), "delay: policed"));

@@ -132,15 +132,16 @@ impl Law {
     /// Learns from trains, and says when the next one is to leave.
     fn see_trains(&mut self, now: f64, news: &News) {
         let Self { config, signals, .. } = self;
-        for (bits, took, before) in &news.trains {
-            signals.trains.note(now, *bits, *took, *before, config);
+        for train in &news.trains {
+            signals.trains.note(now, train, config);
         }
         let (trains, rtt) = (signals.trains, signals.rtt());
         match self.mode {
             Mode::Start => {}
             Mode::Delay => {
                 let settled = now > self.delay.started + 1.0 + rtt;
-                self.timetable.delay(now, settled, self.rate, trains.rate(), config);
+                let doubts = self.delay.doubts(now, self.rate, config);
+                self.timetable.delay(now, (settled, doubts), self.rate, trains.rate(), config);
             }
             Mode::Compete => {
                 let room = signals.q < config.train_room * self.compete.high;
@@ -148,6 +149,16 @@ impl Law {
             }
         }
         self.timetable.watch(now, self.rate, self.mode == Mode::Delay);
+    }
+
+    /// Whether trains show in DELAY that the queue which has lost a packet is the flow's own. Without that doubt what they show is not counted.
+    fn see_own(&mut self, now: f64) {
+        let doubts = self.mode == Mode::Delay && self.delay.doubts(now, self.rate, &self.config);
+        if doubts && self.signals.trains.show_own(&self.config) {
+            self.delay.owns(now, self.rate, &self.config);
+        } else if !doubts && self.mode != Mode::Compete {
+            self.signals.trains.forget_own();
+        }
     }
 
     /// Takes the queue for its own.
@@ -322,9 +333,7 @@ impl Law {
         let before = (self.mode, self.rate);
         self.law(&step);
         self.signals = signals;
-        if self.mode != Mode::Compete {
-            self.signals.trains.forget_own();
-        }
+        self.see_own(now);
         self.clamp();
         self.see_use(now, dt);
         self.look(now, before, place);

@@ -266,6 +266,7 @@ params! {
     span train_span: "what trains tell is remembered for this long", "own", 10 * S, [100 * MS, 600 * S];
     number share_own: "share of a train's rate from which on what arrives beside it shows a queue of its own", "own", 0.85, [0.0, 2.0];
     number own_trains: "trains in a row that show it", "own", 2.0, [1.0, 1_000.0];
+    span doubt: "trains look so long after a loss in DELAY whether the queue that it met is the flow's own", "own", 2 * S, [0, 60 * S];
     number share_most: "share of the queue above which the window does not grow: beside anybody more than half is not fair", "own", 0.56, [0.0, 2.0];
     number share_few: "share of what the path carries below which a rate that does not grow tells of others", "own", 0.05, [0.0, 1.0];
     span stagnant: "a rate that has not grown by three tenths for this long does not grow", "own", 10 * S, [S, 600 * S];

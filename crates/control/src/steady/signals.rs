@@ -1,6 +1,6 @@
 //! What a sender knows of its path from reports of single packets: base delay, queueing delay, rates and losses.
 
-use super::trains::Trains;
+use super::trains::{Train, Trains};
 use crate::PacketReport;
 use crate::fields::ABSURD_RTT;
 use std::collections::VecDeque;
@@ -33,8 +33,8 @@ const ROW_PACKETS: u32 = 5;
 const ROW_LASTS: f64 = 0.04;
 
 /// A train is held against what came in this many seconds before it, or a round trip, if that is so many packets.
-const TRAIN_AFTER: f64 = 0.15;
-const TRAIN_BESIDE: usize = 4;
+const TRAIN_BESIDE: f64 = 0.15;
+const TRAIN_BESIDE_PACKETS: usize = 4;
 
 /// The least value of the last while, by seconds.
 #[derive(Clone, Debug, Default)]
@@ -121,8 +121,8 @@ pub(super) struct News {
     pub(super) latest_marked: Option<f64>,
     /// The rates at which some packets in a row left and arrived, all of which waited.
     pub(super) rows: Vec<(f64, f64)>,
-    /// Trains: their bits after the first packet, the seconds in which these came, and the rate at which packets came before, which all waited.
-    pub(super) trains: Vec<(f64, f64, Option<f64>)>,
+    /// Trains that have arrived.
+    pub(super) trains: Vec<Train>,
 }
 
 /// What became of the packets of one report.
@@ -340,23 +340,27 @@ impl Signals {
     }
 
     /// The train that the packet which has just arrived ends, if it does.
-    fn train(&mut self, size: u64) -> Option<(f64, f64, Option<f64>)> {
+    fn train(&mut self, size: u64) -> Option<Train> {
         let rate = self.rates.back().map_or(0.0, |(_, rate)| *rate);
         let (first, last) = self.trains.see(*self.arrivals.back()?, 8.0 * size as f64, rate)?;
         let (bits, took) = (8.0 * (last.bytes - first.bytes) as f64, last.came - first.came);
-        Some((bits, took, self.waited(&first, self.rtt().max(TRAIN_AFTER))))
+        let span = self.rtt().max(TRAIN_BESIDE);
+        let waited = self.up_to(&first, span).all(|a| a.whole - self.base >= ROW_WAITS);
+        Some(Train { bits, took, before: self.before(&first, span), waited })
     }
 
-    /// The rate of what came in the `span` seconds up to `end`, in bit/s, where all of it waited, and covers half of them.
-    fn waited(&self, end: &Arrived, span: f64) -> Option<f64> {
-        let before = || {
-            let until = self.arrivals.iter().rev().skip_while(|a| a.sent > end.sent);
-            until.take_while(|a| a.came >= end.came - span)
-        };
-        let first = before().last()?;
+    /// The packets that came in the `span` seconds up to `end`, the newest first.
+    fn up_to(&self, end: &Arrived, span: f64) -> impl Iterator<Item = &Arrived> {
+        let (sent, came) = (end.sent, end.came);
+        self.arrivals.iter().rev().skip_while(move |a| a.sent > sent).take_while(move |a| a.came >= came - span)
+    }
+
+    /// Their rate, in bit/s, where they are enough and cover half of that time.
+    fn before(&self, end: &Arrived, span: f64) -> Option<f64> {
+        let first = self.up_to(end, span).last()?;
         let covered = end.came - first.came;
-        let waited = before().all(|a| a.whole - self.base >= ROW_WAITS) && before().count() >= TRAIN_BESIDE;
-        (waited && covered > 0.5 * span).then(|| 8.0 * (end.bytes - first.bytes) as f64 / covered)
+        let enough = self.up_to(end, span).count() >= TRAIN_BESIDE_PACKETS;
+        (enough && covered > 0.5 * span).then(|| 8.0 * (end.bytes - first.bytes) as f64 / covered)
     }
 
     fn count_losses(&mut self, news: &mut News) {

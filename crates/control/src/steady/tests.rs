@@ -4,7 +4,7 @@ use super::delay::{Delay, Step, Turn};
 use super::law::{Law, Mode as Rules, Place};
 use super::scalable::Scalable;
 use super::signals::{Burst, Loss, News, Round, Signals};
-use super::trains::{Timetable, Trains};
+use super::trains::{Timetable, Train, Trains};
 use super::verdict::{Backoff, Chance, Follows, Memory, OwnQueue, Press, Standing};
 use super::{Config, PARAMS};
 use crate::entry::{Mode, Setup, Values};
@@ -797,8 +797,8 @@ fn trains(apart: f64, waits: f64) -> (Option<f64>, Option<f64>) {
         let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
         let now = Time::ZERO + Span::from_secs_f64(came + 0.02);
         let news = signals.hear(now, Round::Measured(None), &[report], (1e6, 20));
-        for (bits, took, before) in news.trains {
-            signals.trains.note(now.as_secs_f64(), bits, took, before, &config);
+        for train in &news.trains {
+            signals.trains.note(now.as_secs_f64(), train, &config);
         }
     }
     (signals.trains.rate(), signals.trains.share(came, &config))
@@ -828,16 +828,20 @@ fn trains_tell_no_share_where_no_queue_stood_before_them() {
 #[test]
 fn trains_that_show_a_queue_of_its_own_count_in_a_row_and_one_that_does_not_ends_that() {
     let (mut trains, config) = (Trains::default(), config());
+    let train = |before, waited| Train { bits: 24_000.0, took: 0.024, before, waited };
     for (n, before) in [1e6, 0.95e6, 0.5e6, 1e6].into_iter().enumerate() {
-        trains.note(1.0 + n as f64, 24_000.0, 0.024, Some(before), &config);
+        trains.note(1.0 + n as f64, &train(Some(before), true), &config);
         assert_eq!(trains.own(), [1, 2, 0, 1][n], "after train {n}");
     }
-    trains.note(6.0, 24_000.0, 0.024, None, &config);
-    assert_eq!(trains.own(), 1, "one without a queue before it says nothing");
-    trains.forget_own();
-    assert_eq!(trains.own(), 0);
     let share = trains.share(6.0, &config).unwrap();
     assert!((0.8..0.9).contains(&share), "{share}");
+    trains.note(6.0, &train(None, false), &config);
+    assert_eq!((trains.own(), trains.show_own(&config)), (1, false), "one with too little before it says nothing");
+    trains.note(6.0, &train(Some(0.9e6), false), &config);
+    assert!(trains.show_own(&config), "a flow that gets what a train shows has it to itself, with a queue or without");
+    trains.note(6.0, &train(Some(0.5e6), false), &config);
+    assert_eq!(trains.share(6.0, &config), Some(share), "less, without a queue, may be all that was sent");
+    assert_eq!(trains.own(), 0);
     assert_eq!(trains.share(30.0, &config), None, "it is too long ago");
 }
 
@@ -849,7 +853,7 @@ fn a_flow_that_has_most_of_what_the_path_carries_sends_no_trains_alone() {
         let now = 0.1 * f64::from(n);
         // The path is known after the second train. From 50 s on there is little left of it.
         let carries = (now > 5.0).then_some(4e6);
-        table.delay(now, now > 1.0, if now < 50.0 { 3.9e6 } else { 0.3e6 }, carries, &config);
+        table.delay(now, (now > 1.0, false), if now < 50.0 { 3.9e6 } else { 0.3e6 }, carries, &config);
         table.watch(now, if now < 50.0 { 3.9e6 } else { 0.3e6 }, true);
         if table.wanted().unwrap_or(0) as usize > wanted.len() {
             wanted.push(now);
@@ -857,6 +861,34 @@ fn a_flow_that_has_most_of_what_the_path_carries_sends_no_trains_alone() {
     }
     assert!(wanted.len() == 4 && wanted[1] < 5.0 && wanted[2] >= 50.0, "{wanted:?}");
     assert!((wanted[3] - wanted[2] - 30.0).abs() < 0.2, "{wanted:?}");
+}
+
+#[test]
+fn several_trains_leave_while_it_is_in_doubt_whether_the_queue_is_its_own() {
+    let (mut table, config) = (Timetable::default(), config());
+    for n in 0..100_u32 {
+        let now = 0.1 * f64::from(n);
+        table.delay(now, (true, (5.0..7.0).contains(&now)), 3.9e6, Some(4e6), &config);
+    }
+    let count = table.wanted().unwrap_or(0);
+    assert!((6..=7).contains(&count), "{count} in two seconds");
+}
+
+#[test]
+fn a_loss_at_a_queue_raises_a_doubt_that_ends_by_time_or_once_the_queue_is_its_own() {
+    let (signals, news, config) = (Signals::new(), News::default(), config());
+    let lost_at = |q: f64| {
+        let (mut delay, mut chance, backoff) = (Delay::new(), Chance::new(), Backoff::new());
+        let loss = Some(Loss { sent: 9.9, q, rank: 0.9 });
+        delay.step(&Step { loss, ..step(&signals, &news, 10.0, 1e6) }, &mut chance, &backoff, None, &config);
+        delay
+    };
+    let mut delay = lost_at(0.02);
+    assert!(delay.doubts(10.5, 1e6, &config));
+    assert!(!delay.doubts(10.1 + config.doubt, 1e6, &config), "the time is over");
+    delay.owns(10.5, 1e6, &config);
+    assert!(!delay.doubts(10.5, 1e6, &config), "it is its own");
+    assert!(!lost_at(0.002).doubts(10.5, 1e6, &config), "no queue");
 }
 
 /// A step while competing whose trains tell this share.

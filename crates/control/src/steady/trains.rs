@@ -11,6 +11,18 @@ const LEAST: u32 = 3;
 /// Feedback tells arrivals to a millisecond: trains that took less than this in all, in seconds, tell no rate.
 const LEAST_TOOK: f64 = 0.004;
 
+/// A train that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Train {
+    /// Bits of its packets after the first one, and the seconds in which these came.
+    pub(super) bits: f64,
+    pub(super) took: f64,
+    /// The rate, in bit/s, of what came just before it, where that was enough to tell one.
+    pub(super) before: Option<f64>,
+    /// All of that waited in a queue.
+    pub(super) waited: bool,
+}
+
 /// What trains have told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trains {
@@ -42,18 +54,23 @@ impl Trains {
         (count >= LEAST).then_some((first, last))
     }
 
-    /// Keeps what a train told: its `bits` came in `took` seconds, and what came before it, of packets that all waited, at `before` bit/s.
-    pub(super) fn note(&mut self, now: f64, bits: f64, took: f64, before: Option<f64>, config: &Config) {
+    /// Keeps what a train told.
+    pub(super) fn note(&mut self, now: f64, train: &Train, config: &Config) {
         let kept = libm::exp(-(now - self.told_at) / config.train_span);
-        (self.bits, self.took) = (self.bits * kept + bits, self.took * kept + took);
+        (self.bits, self.took) = (self.bits * kept + train.bits, self.took * kept + train.took);
         self.told_at = now;
-        let Some(before) = before else { return };
-        // By sums, since a train's own time is coarse: at high rates feedback tells it to a fourth.
-        let share = before * took;
+        let Some(before) = train.before else { return };
+        // In bits, and by sums, since a train's own time is coarse: at high rates feedback tells it to a fourth.
+        let share = before * train.took;
+        // Nobody else has much of a path on which a flow gets nearly what a train shows, whether it has a queue there or not.
+        self.own = if share > config.share_own * train.bits { self.own + 1 } else { 0 };
+        if !train.waited {
+            // Where no queue stood, less than that may be all that was sent.
+            return;
+        }
         let kept = libm::exp(-(now - self.share_at) / config.train_span);
-        (self.share, self.weight) = (self.share * kept + share, self.weight * kept + bits);
+        (self.share, self.weight) = (self.share * kept + share, self.weight * kept + train.bits);
         self.share_at = now;
-        self.own = if share > config.share_own * bits { self.own + 1 } else { 0 };
     }
 
     /// The rate at which the path serves packets that leave at once, in bit/s, as it was told last.
@@ -74,6 +91,11 @@ impl Trains {
     /// Trains in a row that showed a queue of its own.
     pub(super) fn own(&self) -> u32 {
         self.own
+    }
+
+    /// Whether these are enough.
+    pub(super) fn show_own(&self, config: &Config) -> bool {
+        f64::from(self.own) >= config.own_trains
     }
 
     /// Another law rules: a queue of its own is to be shown anew.
@@ -110,13 +132,22 @@ impl Timetable {
         }
     }
 
-    /// In DELAY: until what the path carries is known, and then where the flow has much less of it and does not grow.
-    pub(super) fn delay(&mut self, now: f64, settled: bool, rate: f64, carries: Option<f64>, config: &Config) {
+    /// In DELAY: until what the path carries is known, and then where the flow has much less of it and does not grow. Several in a row while it is
+    /// in doubt whether the queue is the flow's own.
+    pub(super) fn delay(
+        &mut self,
+        now: f64,
+        (settled, doubts): (bool, bool),
+        rate: f64,
+        carries: Option<f64>,
+        config: &Config,
+    ) {
         let (wanted, every) = match carries {
             None => (settled, config.train_every),
             Some(carries) => (self.stagnates(now, config) && rate < 0.5 * carries, config.look_every),
         };
-        if wanted && now >= self.next {
+        let again = doubts && now >= self.at + config.train_again;
+        if again || (wanted && now >= self.next) {
             self.leave(now, every);
         }
     }

@@ -82,6 +82,19 @@ fn what_arrives_tells_a_queue_of_its_own_from_one_that_is_shared() {
 }
 
 #[test]
+fn over_a_long_round_trip_too_it_hardly_competes_in_a_queue_of_its_own() {
+    for (rate, congestion) in [("2Mbps", "cubic"), ("4Mbps", "newreno")] {
+        let run = over((rate, "58ms"), "{ kind = \"fq-codel\" }", &tcp("").replace("cubic", congestion));
+        let all = rules(&run);
+        let competes: f64 =
+            all.windows(2).filter(|two| two[0].1.starts_with("compete")).map(|two| two[1].0 - two[0].0).sum();
+        between(competes, 0.0, 5.0);
+        between(loss(&run), 0.0005, 0.003);
+        between(num(&run.flow("video")["share_of_fair"]), 0.9, 1.05);
+    }
+}
+
+#[test]
 fn a_cubic_that_gives_way_at_the_same_losses_is_not_taken_for_nobody() {
     let left = |run: &Run| rules(run).iter().filter(|(at, rule)| *at > 20.0 && rule.starts_with("delay")).count();
     let beside = over(("4Mbps", "58ms"), "{ kind = \"droptail\", limit = \"160p\" }", &tcp(""));
