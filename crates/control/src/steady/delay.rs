@@ -265,7 +265,7 @@ impl Delay {
         }
         if let Some(loss) = &step.loss {
             congested |= chance.see(now, loss, packet, config);
-            if loss.q > config.standing {
+            if loss.q > config.standing && !chance.is_radio() {
                 self.queue_lost_at = now;
             }
             let (arrived, share) = signals.lossy(now, 1.0);

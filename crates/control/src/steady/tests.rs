@@ -877,18 +877,22 @@ fn several_trains_leave_while_it_is_in_doubt_whether_the_queue_is_its_own() {
 #[test]
 fn a_loss_at_a_queue_raises_a_doubt_that_ends_by_time_or_once_the_queue_is_its_own() {
     let (signals, news, config) = (Signals::new(), News::default(), config());
-    let lost_at = |q: f64| {
+    let after = |losses: u32, q: f64| {
         let (mut delay, mut chance, backoff) = (Delay::new(), Chance::new(), Backoff::new());
-        let loss = Some(Loss { sent: 9.9, q, rank: 0.9 });
+        (1..losses).for_each(|n| {
+            let _ = chance.see(9.0 + 0.1 * f64::from(n), &Loss { sent: 9.0, q, rank: 0.5 }, 0.0, &config);
+        });
+        let loss = Some(Loss { sent: 9.9, q, rank: 0.5 });
         delay.step(&Step { loss, ..step(&signals, &news, 10.0, 1e6) }, &mut chance, &backoff, None, &config);
         delay
     };
-    let mut delay = lost_at(0.02);
+    let mut delay = after(1, 0.02);
     assert!(delay.doubts(10.5, 1e6, &config));
     assert!(!delay.doubts(10.1 + config.doubt, 1e6, &config), "the time is over");
     delay.owns(10.5, 1e6, &config);
     assert!(!delay.doubts(10.5, 1e6, &config), "it is its own");
-    assert!(!lost_at(0.002).doubts(10.5, 1e6, &config), "no queue");
+    assert!(!after(1, 0.002).doubts(10.5, 1e6, &config), "no queue");
+    assert!(!after(8, 0.02).doubts(10.5, 1e6, &config), "losses that come at any queue, as a radio's do");
 }
 
 /// A step while competing whose trains tell this share.
