@@ -235,8 +235,9 @@ impl Compete {
         config: &Config,
     ) -> After {
         let Step { now, dt, rtt, signals, .. } = *step;
-        let base = signals.base_rtt;
         let q = signals.q;
+        // The share of the round trip that is queue.
+        let queued = |q: f64| q / (q + signals.base_rtt);
         let received = signals.carries(rtt.max(config.received_span), step.rate);
         for (sent, came) in &step.news.rows {
             self.follows.see(now, *sent, *came, config);
@@ -259,9 +260,8 @@ impl Compete {
             }
             cubic.cut(now, if step.loss.is_some() { BETA } else { BETA_MARK }, config.window_least);
             (self.cut_at, self.test) = (now, None);
-            let told = q / (q + base);
             // Where trains show that the queue is shared, a drain that can't show the contrary is a loss of rate.
-            let of_use = !shared || told > config.tell_shared;
+            let of_use = !shared || queued(q) > config.tell_shared;
             // A source of frames sends less than it may, and unevenly. What receivers decide is sent a round trip later. Beside a TCP both
             // drains too often show nobody.
             let may = !(config.frames || config.receivers) || self.follows.may_be_own(now, config);
@@ -319,7 +319,7 @@ impl Compete {
             rule = "compete: drain";
             // In a queue of its own it gets as much as before, no less and no more, and no TCP gives back so much at a loss.
             let served = signals.served(drain.since, 0.003, config.served_packets as usize);
-            let told = drain.q / (drain.q + base);
+            let told = queued(drain.q);
             let as_before =
                 if shared { Some(false) } else { served.map(|part| is_as_before(part / drain.received, config)) };
             let proven = match as_before {

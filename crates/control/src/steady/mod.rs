@@ -261,7 +261,7 @@ params! {
     number train_packets: "packets of a train, which leave at once; 1: none is sent", "own", 4.0, [1.0, 64.0];
     span train_time: "or as many as the rate has in this time: feedback tells arrivals to a millisecond", "own", 5 * MS, [0, S];
     span train_every: "time between two trains while competing", "own", 3 * S, [10 * MS, 60 * S];
-    span train_again: "and after one that showed a queue of its own, or the beginning of a competition", "own", 300 * MS, [10 * MS, 60 * S];
+    span train_again: "and after the beginning of a competition, after one that showed a queue of its own, and in doubt", "own", 300 * MS, [10 * MS, 60 * S];
     number train_room: "share of the highest queueing delay lately below which there is room for a train", "own", 0.85, [0.0, 1.0];
     span train_span: "what trains tell is remembered for this long", "own", 10 * S, [100 * MS, 600 * S];
     number share_own: "share of a train's rate from which on what arrives beside it shows a queue of its own", "own", 0.85, [0.0, 2.0];
