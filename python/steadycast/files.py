@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, Literal
 
 from steadycast.errors import UnwrittenError, UserError
 
@@ -62,3 +63,29 @@ def write_text(path: Path, content: str, remedy: str = "make room, or name anoth
     """Write a text file, as `whole`."""
     with whole(path, remedy) as new:
         new.write_text(content, encoding="utf-8")
+
+
+def media(
+    path: Path,
+    mode: Literal["r", "w"] = "r",
+    *,
+    form: str | None = None,
+    options: dict[str, str] | None = None,
+) -> Any:
+    """Open a media file by PyAV, whatever its name: all of the package's are opened here.
+
+    FFmpeg reads what stands before a colon as a protocol ("2026-11-25T12:30:00.mp4"), unless "file:" comes first.
+
+    Args:
+        path: the file.
+        mode: "r" or "w".
+        form: the container, as FFmpeg calls it; without it the file, or its name's ending, says it.
+        options: of the container.
+
+    Raises:
+        OSError: the system or FFmpeg refused; some of FFmpeg's errors are those of ValueError.
+
+    """
+    import av
+
+    return av.open(f"file:{path}", mode, format=form, options=options)

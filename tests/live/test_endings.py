@@ -454,6 +454,21 @@ def test_frames_that_are_shown_in_another_order_than_they_come_keep_their_times(
     assert frames == sorted(packet.pts for packet in packets if packet.pts is not None)
 
 
+@pytest.mark.parametrize("late", [0, 70], ids=["as it comes", "at the end"])
+def test_a_file_whose_relative_name_has_a_colon_takes_the_stream(
+    late: int, streams: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with av.open(str(streams / "mpeg4"), format="m4v") as source:
+        units = [bytes(packet) for packet in source.demux(video=0) if packet.size]
+    frames = [(3600 * n, False, True, 0.0, data) for n, data in enumerate([b"nothing"] * late + units)]
+    monkeypatch.chdir(tmp_path)
+    name = "2026-11-25T12:30:00.mkv"
+    receive.Sink(Fake([frames]), receive.Options(what="x", out=Path(name))).finish()
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+    with av.open(str(tmp_path / name)) as film:
+        assert 19 <= sum(1 for _ in film.decode(video=0)) <= 20
+
+
 def test_a_stream_that_says_late_what_it_is_is_put_into_its_container_at_the_end(
     streams: Path, tmp_path: Path
 ) -> None:

@@ -1,10 +1,12 @@
 import hashlib
 from fractions import Fraction
+from pathlib import Path
 
 import av
 import numpy as np
 import pytest
 from small_clips import write_clip
+from steadycast import files
 from steadycast.errors import UserError
 from steadycast.media.clip import Clip, ClipError, parse_fps, parse_size, resampled
 from steadycast.media.synthetic import Synthetic
@@ -40,6 +42,21 @@ def test_resampling_takes_the_picture_whose_time_is_nearest():
     assert half == [0, 2, 4, 6, 8]
     more = [int(p[0]) for p in resampled(iter(zip(times, pictures, strict=True)), Fraction(25))]
     assert more == [0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 6, 6, 7, 7, 8, 8, 8, 9, 9, 9]
+
+
+@pytest.mark.parametrize(
+    "name", ["2026-11-25T12:30:00.mp4", "file:x.mkv", "-x.mp4", "pipe:0.mkv", "a|b %03d.mkv"]
+)
+def test_a_relative_name_is_a_files_whatever_a_protocol_looks_like(name, tmp_path, clip_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with files.media(Path(clip_path)) as source, files.media(Path(name), "w") as target:
+        copied = target.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = copied
+                target.mux(packet)
+    assert (tmp_path / name).stat().st_size > 0
+    assert len(list(Clip.of(Path(name)).pictures("clip", "clip").frames)) == 40
 
 
 def test_what_is_no_clip_is_an_error_with_place_problem_and_remedy(tmp_path):

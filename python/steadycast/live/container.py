@@ -10,6 +10,7 @@ from typing import Any
 
 import av
 
+from steadycast import files
 from steadycast.live import session
 from steadycast.media import stream
 
@@ -103,7 +104,7 @@ class Growing:
                 if not found.codec_context.width:
                     return False
                 options = {"flush_packets": "1", **_OPTIONS.get(self._container, {})}
-                file = av.open(str(self._place), "w", format=self._container, options=options)
+                file = files.media(self._place, "w", form=self._container, options=options)
                 self._stream = file.add_stream_from_template(found, opaque=True)
                 self._times = Times(found.codec_context)
         except (av.error.InvalidDataError, av.error.EOFError, ValueError, IndexError):

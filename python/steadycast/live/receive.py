@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from steadycast import signals
+from steadycast import files, signals
 from steadycast.errors import MissingError, UnwrittenError, UserError, reason
-from steadycast.files import whole
 from steadycast.folder import Draft
 from steadycast.live import outlets, session, view
 from steadycast.live.container import Growing, Times
@@ -321,7 +320,7 @@ def _offered(out: Path, codec: str) -> tuple[str | None, str]:
     import av
 
     try:
-        with av.open(str(out), "w") as target:
+        with files.media(out, "w") as target:
             name = target.format.name
             if (name, codec) in _UNTOLD:
                 return name, f"the container {name} has no name for {codec}"
@@ -348,9 +347,9 @@ def contain(raw: Path, out: Path, container: str, codec: str, ticks: list[int]) 
     remedy = f"the stream as it came stands in {raw} ({codec})"
     try:
         with (
-            whole(out, remedy) as new,
-            av.open(str(raw), format=stream.DEMUXERS[codec]) as source,
-            av.open(str(new), "w", format=container) as target,
+            files.whole(out, remedy) as new,
+            files.media(raw, form=stream.DEMUXERS[codec]) as source,
+            files.media(new, "w", form=container) as target,
         ):
             video = source.streams.video[0]
             copied = target.add_stream_from_template(video, opaque=True)

@@ -10,6 +10,7 @@ from typing import Protocol
 import av
 import numpy as np
 
+from steadycast import files
 from steadycast.errors import UserError
 from steadycast.media.table import U8
 
@@ -183,7 +184,7 @@ def _open(path: Path) -> av.container.InputContainer:
     except OSError as error:
         raise _unreadable(path, error) from error
     try:
-        container = av.open(str(path))
+        container: av.container.InputContainer = files.media(path)
     except (av.error.FFmpegError, OSError, ValueError) as error:
         raise ClipError(
             str(path),
