@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use steadycast_control::registry::{ALL, Chosen, Setup};
 use steadycast_control::{
-    Arrival, Body, Departing, Due, FrameEdge, Mode, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Slot,
+    Arrival, Body, Departing, Due, FrameEdge, Leave, Mode, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
+    Slot,
 };
 use steadycast_live::sdp::Description;
 use steadycast_live::{CameSymbols, MasterKey, RTP_TAG, Srtp};
@@ -323,8 +324,8 @@ pub fn steady(mut rest: &[u8]) {
                 }
                 seq += 1;
             }
-            _ if bytes.is_empty() => sender.on_leave(now, from),
-            _ => sender.on_bye(now, from),
+            _ if bytes.is_empty() => sender.on_leave(now, from, Leave::Silent),
+            _ => sender.on_leave(now, from, Leave::Bye),
         }
         if !matches!(receiver.due(), Due::Hold) {
             let slot = Slot { now, expected: 1, lost: 0, members: 9, interval: Span::secs(1), rtcp_share: 0.0 };

@@ -273,50 +273,75 @@ impl Check {
     }
 }
 
+/// How a receiver has gone, for [`SenderHalf::on_leave`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// It has not been heard for five report intervals, or is not to be heard. It may still be there.
+    Silent,
+    /// It has said BYE. A half whose silence begins late need not wait for it (`asmp` and `lda-plus` halve at the last BYE).
+    Bye,
+}
+
 /// The sending half of a controller.
+///
+/// A layer around a half names it in [`SenderHalf::inner`] and [`SenderHalf::inner_mut`], and writes only the methods that it changes: each
+/// default below passes on to the half within. A half that stands alone leaves the two as they are.
 pub trait SenderHalf: Send {
+    /// The half that this one stands around.
+    fn inner(&self) -> Option<&dyn SenderHalf> {
+        None
+    }
+
+    /// As [`SenderHalf::inner`].
+    fn inner_mut(&mut self) -> Option<&mut dyn SenderHalf> {
+        None
+    }
+
     /// A packet of the media has left.
     fn on_sent(&mut self, sent: &Sent);
 
     /// A packet of another stream has left: a repair, parity or padding. It is part of the rate that was decided.
     fn on_extra_sent(&mut self, sent: &ExtraSent) {
-        let _ = sent;
+        if let Some(half) = self.inner_mut() {
+            half.on_extra_sent(sent);
+        }
     }
 
     /// A frame has come into the pacer's queue, or one has left it.
     fn on_queue(&mut self, queue: &MediaQueue) {
-        let _ = queue;
+        if let Some(half) = self.inner_mut() {
+            half.on_queue(queue);
+        }
     }
 
     /// Reports may come as far apart as this, however short the round trip is: a lack of them for this long is no silence yet. A half
     /// that never hears of it counts in round trips.
     fn on_feedback_interval(&mut self, interval: Span) {
-        let _ = interval;
+        if let Some(half) = self.inner_mut() {
+            half.on_feedback_interval(interval);
+        }
     }
 
     /// A report has arrived. Its body comes from the network: a half checks lengths and ignores what can't be true.
     fn on_report(&mut self, report: &Report<'_>);
 
-    /// A receiver has not been heard for five report intervals, or is not to be heard.
-    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
-        let _ = (at, receiver);
-    }
-
-    /// A receiver has said BYE. It is known to be gone, where one that is silent may still be there: a half whose silence begins
-    /// late need not wait for it (`asmp` and `lda-plus` halve at the last BYE). The others are told as by
-    /// [`SenderHalf::on_leave`].
-    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
-        self.on_leave(at, receiver);
+    /// A receiver has gone.
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
+        if let Some(half) = self.inner_mut() {
+            half.on_leave(at, receiver, how);
+        }
     }
 
     /// The time of [`SenderHalf::wake`] has come.
     fn on_timer(&mut self, now: Time) {
-        let _ = now;
+        if let Some(half) = self.inner_mut() {
+            half.on_timer(now);
+        }
     }
 
     /// When this half next wants [`SenderHalf::on_timer`]. A time that is past means at once.
     fn wake(&self) -> Option<Wake> {
-        None
+        self.inner()?.wake()
     }
 
     /// What it wants: a pure getter.
@@ -324,37 +349,35 @@ pub trait SenderHalf: Send {
 
     /// What it can afford, where the rate alone does not say it: a pure getter. Frames beyond it are skipped.
     fn allowance(&self) -> Option<Allowance> {
-        None
+        self.inner()?.allowance()
     }
 
     /// The probe that it wants sent now: a pure getter. The session sends each probe once, by its `id`, from the next packet that leaves
     /// on. Which packets are of it the half counts itself, in [`SenderHalf::on_sent`] and [`SenderHalf::on_extra_sent`].
     fn probe(&self) -> Option<Probe> {
-        None
+        self.inner()?.probe()
     }
 
     /// When it wants a sender report to leave. A half that says [`Due::At`] moves on in [`SenderHalf::announce`], which each
     /// sender report calls.
     fn due(&self) -> Due {
-        Due::Rtcp
+        self.inner().map_or(Due::Rtcp, |half| half.due())
     }
 
     /// What goes forward with this packet.
     fn notice(&mut self, packet: &Departing) -> Notice {
-        let _ = packet;
-        Notice::NONE
+        self.inner_mut().map_or(Notice::NONE, |half| half.notice(packet))
     }
 
     /// The promises that it has kept an eye on. A look is cheap, once per report at most, and finds out by other means than those that
     /// keep the promise.
     fn checks(&self) -> &[Check] {
-        &[]
+        self.inner().map_or(&[], |half| half.checks())
     }
 
     /// What goes to the whole group beside the sender report that is about to leave.
     fn announce(&mut self, now: Time) -> Option<Body> {
-        let _ = now;
-        None
+        self.inner_mut()?.announce(now)
     }
 }
 

@@ -8,8 +8,8 @@ use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers, Setup, Va
 use crate::equation::{LossRate, throughput_full};
 use crate::fields::{ABSURD_BYTES_PER_S, amount, single, words};
 use crate::{
-    Arrival, Body, Decision, Departing, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Slot,
-    View, Wake, Why, Window,
+    Arrival, Body, Decision, Departing, Leave, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf,
+    Sent, Slot, View, Wake, Why, Window,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -239,15 +239,10 @@ impl SenderHalf for Sender {
         self.halve_at = Some(now + PATIENCE);
     }
 
-    fn on_leave(&mut self, _: Time, receiver: ReceiverId) {
-        self.members.remove(&receiver);
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
+        let known = self.members.remove(&receiver).is_some();
         self.settle();
-    }
-
-    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
-        let known = self.members.contains_key(&receiver);
-        self.on_leave(at, receiver);
-        if known && self.members.is_empty() {
+        if how == Leave::Bye && known && self.members.is_empty() {
             // Nobody is left to wait for.
             self.halve_at = Some(at);
         }

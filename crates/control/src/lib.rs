@@ -116,7 +116,7 @@ pub use entry::{Controller, Mode, ParamError, Setup, Values};
 pub use feedback::FeedbackFormat;
 pub use half::{
     Allowance, Announcement, Arrival, BufferLevel, Check, Decision, Departing, Due, ExtraArrival, ExtraSent, FrameEdge,
-    Limit, MediaQueue, Overheard, PacketArrival, PacketReport, Probe, ReceiverHalf, Reception, Reply, Report,
+    Leave, Limit, MediaQueue, Overheard, PacketArrival, PacketReport, Probe, ReceiverHalf, Reception, Reply, Report,
     SenderHalf, Sent, Slot, Stream, View, Wake, Why, Window,
 };
 pub use message::{Body, Notice};

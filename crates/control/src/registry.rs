@@ -111,6 +111,41 @@ pub trait Factory: Send + Sync {
     }
 }
 
+/// A controller with a layer around its sender halves: all else is the controller's own.
+pub trait Layer: Send + Sync {
+    /// The controller.
+    fn own(&self) -> &dyn Factory;
+    /// One of its sender halves, in its layer.
+    fn around(&self, setup: &Setup) -> Box<dyn SenderHalf>;
+}
+
+impl<L: Layer> Factory for L {
+    fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
+        self.around(setup)
+    }
+    fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
+        self.own().receiver(setup)
+    }
+    fn extension(&self) -> u8 {
+        self.own().extension()
+    }
+    fn app(&self) -> [u8; 4] {
+        self.own().app()
+    }
+    fn feedback(&self) -> FeedbackTiming {
+        self.own().feedback()
+    }
+    fn repeats(&self) -> bool {
+        self.own().repeats()
+    }
+    fn needs(&self) -> &'static [Need] {
+        self.own().needs()
+    }
+    fn needs_in(&self, group: bool) -> Vec<Need> {
+        self.own().needs_in(group)
+    }
+}
+
 /// A registry entry with its parameters' values.
 #[derive(Clone, Debug)]
 pub struct Chosen {

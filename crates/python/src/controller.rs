@@ -9,8 +9,8 @@ use pyo3::types::{PyBool, PyBytes};
 use std::sync::{Arc, Mutex};
 use steadycast_control::registry::{Factory, FeedbackTiming};
 use steadycast_control::{
-    Arrival, Body, Decision, Due, Echo, EchoReceiver, Limit, PacketReport, ReceiverHalf, ReceiverId, Reply, Report,
-    SenderHalf, Sent, Setup, Slot, View, Wake, Why,
+    Arrival, Body, Decision, Due, Echo, EchoReceiver, Leave, Limit, PacketReport, ReceiverHalf, ReceiverId, Reply,
+    Report, SenderHalf, Sent, Setup, Slot, View, Wake, Why,
 };
 use steadycast_units::{Ecn, Rate, Span, Time};
 use steadycast_words::nearest;
@@ -477,7 +477,7 @@ impl SenderHalf for PythonSender {
         });
     }
 
-    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId, _: Leave) {
         Python::attach(|py| {
             self.object.call(py, ON_LEAVE, Some(at), (at.as_secs_f64(), receiver.0));
             self.ask(py, Some(at));

@@ -14,9 +14,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use steadycast_control::registry::{Factory, FeedbackTiming};
 use steadycast_control::{
-    Allowance, Announcement, Arrival, Body, Check, Decision, Departing, Due, ExtraArrival, ExtraSent, FrameEdge,
-    MediaQueue, Notice, PacketReport, Probe, ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent,
-    Setup, Slot, Stream, Wake,
+    Announcement, Arrival, Body, Decision, Departing, Due, ExtraArrival, FrameEdge, Leave, Notice, PacketReport,
+    ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Setup, Slot, Stream,
 };
 use steadycast_units::{Bytes, Ecn, Offset, OneWay, PeerTime, Span, Time};
 
@@ -354,6 +353,14 @@ impl Replay {
 }
 
 impl SenderHalf for Replay {
+    fn inner(&self) -> Option<&dyn SenderHalf> {
+        Some(&*self.half)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn SenderHalf> {
+        Some(&mut *self.half)
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         if self.left.len() == REMEMBERED {
             self.left.pop_front();
@@ -362,63 +369,22 @@ impl SenderHalf for Replay {
         self.half.on_sent(sent);
     }
 
-    fn on_extra_sent(&mut self, sent: &ExtraSent) {
-        self.half.on_extra_sent(sent);
-    }
-
-    fn on_queue(&mut self, queue: &MediaQueue) {
-        self.half.on_queue(queue);
-    }
-
-    fn on_feedback_interval(&mut self, interval: Span) {
-        self.half.on_feedback_interval(interval);
-    }
-
     fn on_report(&mut self, report: &Report<'_>) {
         if report.packets.is_empty() { self.half.on_report(report) } else { self.replay(report) }
     }
 
-    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
         self.shadows.remove(&receiver);
-        self.half.on_leave(at, receiver);
-    }
-
-    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
-        self.shadows.remove(&receiver);
-        self.half.on_bye(at, receiver);
-    }
-
-    fn on_timer(&mut self, now: Time) {
-        self.half.on_timer(now);
-    }
-
-    fn wake(&self) -> Option<Wake> {
-        self.half.wake()
+        self.half.on_leave(at, receiver, how);
     }
 
     fn decision(&self) -> Decision {
         self.half.decision()
     }
 
-    fn allowance(&self) -> Option<Allowance> {
-        self.half.allowance()
-    }
-
-    fn probe(&self) -> Option<Probe> {
-        self.half.probe()
-    }
-
-    fn due(&self) -> Due {
-        self.half.due()
-    }
-
     fn notice(&mut self, packet: &Departing) -> Notice {
         (self.edge, self.notice) = (packet.edge, self.half.notice(packet));
         self.notice
-    }
-
-    fn checks(&self) -> &[Check] {
-        self.half.checks()
     }
 
     fn announce(&mut self, now: Time) -> Option<Body> {

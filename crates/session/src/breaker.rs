@@ -15,13 +15,12 @@
 //! receivers never send any, and a constant rate is its operator's decision.
 
 use crate::OperatorControls;
-use crate::around::{own_receivers, pass_on};
 use crate::defence::BEHIND;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use steadycast_control::registry::{Factory, FeedbackTiming};
-use steadycast_control::{Decision, ExtraSent, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup, Wake};
+use steadycast_control::registry::{Factory, FeedbackTiming, Layer};
+use steadycast_control::{Decision, ExtraSent, Leave, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup, Wake};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// Three reporting intervals of 5 s (RFC 8083, 4.1).
@@ -49,12 +48,14 @@ impl CircuitBreaker {
     }
 }
 
-impl Factory for CircuitBreaker {
-    fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
+impl Layer for CircuitBreaker {
+    fn own(&self) -> &dyn Factory {
+        &*self.own
+    }
+    fn around(&self, setup: &Setup) -> Box<dyn SenderHalf> {
         let (orders, deaf) = (self.orders.clone(), self.own.feedback() == FeedbackTiming::None);
         Box::new(Breaker::new(self.own.sender(setup), orders, setup.packet, deaf, setup.group))
     }
-    own_receivers!();
 }
 
 /// How far the breaker has gone.
@@ -227,7 +228,13 @@ impl Watched {
 }
 
 impl SenderHalf for Breaker {
-    pass_on!(notice announce);
+    fn inner(&self) -> Option<&dyn SenderHalf> {
+        Some(&*self.half)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn SenderHalf> {
+        Some(&mut *self.half)
+    }
 
     fn on_sent(&mut self, sent: &Sent) {
         self.began.get_or_insert(sent.at);
@@ -254,14 +261,9 @@ impl SenderHalf for Breaker {
         self.judge(report);
     }
 
-    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
         self.watched.remove(&receiver);
-        self.half.on_leave(at, receiver);
-    }
-
-    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
-        self.watched.remove(&receiver);
-        self.half.on_bye(at, receiver);
+        self.half.on_leave(at, receiver, how);
     }
 
     fn on_timer(&mut self, now: Time) {

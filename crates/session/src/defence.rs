@@ -13,11 +13,10 @@
 //! controllers.
 //! That an address may not flood its sender with reports is the session's own affair ([`crate::SenderSettings::gated`]).
 
-use crate::around::{own_receivers, pass_on};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use steadycast_control::registry::Factory;
-use steadycast_control::{Decision, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup};
+use steadycast_control::registry::{Factory, Layer};
+use steadycast_control::{Decision, Leave, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup};
 use steadycast_units::{Rate, Span, Time};
 
 /// The receivers whose reports are ignored, and the limits that the operator has set. Shared by a session and its operator.
@@ -100,11 +99,13 @@ impl FeedbackDefence {
     }
 }
 
-impl Factory for FeedbackDefence {
-    fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
+impl Layer for FeedbackDefence {
+    fn own(&self) -> &dyn Factory {
+        &*self.own
+    }
+    fn around(&self, setup: &Setup) -> Box<dyn SenderHalf> {
         Box::new(Defence::new(self.own.sender(setup), self.orders.clone(), setup.group))
     }
-    own_receivers!();
 }
 
 /// Reports that follow each other closer than this are not heard.
@@ -190,7 +191,7 @@ impl Defence {
         drop(orders);
         self.at_floor = None;
         self.known.remove(&who);
-        self.half.on_leave(now, who);
+        self.half.on_leave(now, who, Leave::Silent);
     }
 
     /// Leaves the receiver behind that limits the group, if it is one of the few that are much worse off than the others.
@@ -254,7 +255,13 @@ impl Defence {
 }
 
 impl SenderHalf for Defence {
-    pass_on!(on_extra_sent on_timer wake decision probe notice announce);
+    fn inner(&self) -> Option<&dyn SenderHalf> {
+        Some(&*self.half)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn SenderHalf> {
+        Some(&mut *self.half)
+    }
 
     fn on_sent(&mut self, sent: &Sent) {
         self.newest = self.newest.max(sent.seq);
@@ -264,7 +271,7 @@ impl SenderHalf for Defence {
     fn on_report(&mut self, report: &Report<'_>) {
         if !self.hears(report.at, report.from) {
             if self.known.remove(&report.from).is_some() {
-                self.half.on_leave(report.at, report.from);
+                self.half.on_leave(report.at, report.from, Leave::Silent);
             }
             return;
         }
@@ -293,14 +300,13 @@ impl SenderHalf for Defence {
         self.judge(report, before);
     }
 
-    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
-        self.known.remove(&receiver);
-        self.half.on_leave(at, receiver);
+    fn decision(&self) -> Decision {
+        self.half.decision()
     }
 
-    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
         self.known.remove(&receiver);
-        self.half.on_bye(at, receiver);
+        self.half.on_leave(at, receiver, how);
     }
 }
 
@@ -321,7 +327,7 @@ mod tests {
                 self.0.insert(report.from, *rate);
             }
         }
-        fn on_leave(&mut self, _: Time, receiver: ReceiverId) {
+        fn on_leave(&mut self, _: Time, receiver: ReceiverId, _: Leave) {
             self.0.remove(&receiver);
         }
         fn decision(&self) -> Decision {
@@ -473,7 +479,7 @@ mod tests {
             now += Span::micros(u64::from(chance.bits32() % 20_000));
             let from = ReceiverId(chance.bits32() % if chance.bits32().is_multiple_of(2) { 50 } else { 400 });
             match chance.bits32() % 40 {
-                0 => world.0.on_leave(now, from),
+                0 => world.0.on_leave(now, from, Leave::Silent),
                 1 => world.0.on_timer(now),
                 2..6 => {
                     sent += 1;

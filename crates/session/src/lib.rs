@@ -11,7 +11,6 @@
 //! sender half ◀─ Sender::on_rtcp ◀═ the world ◀═ Output::Rtcp ◀─ report block, body ◀─ Receiver::poll ◀┘
 //! ```
 
-mod around;
 mod breaker;
 mod defence;
 mod ecn;

@@ -14,8 +14,8 @@ use crate::{
 };
 use std::collections::VecDeque;
 use steadycast_control::{
-    Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FeedbackFormat, FrameEdge, Limit, MediaQueue, Notice,
-    ReceiverId, Reception, Report, SenderHalf, Sent, Stream, Wake, Window, simulcast,
+    Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FeedbackFormat, FrameEdge, Leave, Limit, MediaQueue,
+    Notice, ReceiverId, Reception, Report, SenderHalf, Sent, Stream, Wake, Window, simulcast,
 };
 use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
@@ -657,7 +657,7 @@ impl Sender {
         for ssrc in self.participant.heard_byes(now, from, &compound, datagram.len()) {
             if self.peers.get(ssrc).is_some_and(|p| p.from == from) {
                 self.peers.remove(ssrc);
-                self.half.on_bye(now, ReceiverId(ssrc));
+                self.half.on_leave(now, ReceiverId(ssrc), Leave::Bye);
             }
         }
         // Whoever goes on under another SSRC says BYE, too, and has yet to report under it.
@@ -794,7 +794,7 @@ impl Sender {
         let before = self.only.filter(|only| only.from == from);
         if before.is_none() {
             while let Some(gone) = self.peers.pop_silent(Time::NEVER) {
-                self.half.on_leave(now, ReceiverId(gone));
+                self.half.on_leave(now, ReceiverId(gone), Leave::Silent);
             }
         }
         let often = often || before.is_some_and(|only| only.often);
@@ -813,7 +813,7 @@ impl Sender {
             return false;
         }
         if let Some(gone) = self.peers.make_room_for(from) {
-            self.half.on_leave(now, ReceiverId(gone));
+            self.half.on_leave(now, ReceiverId(gone), Leave::Silent);
         }
         let peer = self.peers.hear(now, origin, from, body.is_some());
         let (mut reception, mut rtt) = (None, None);
@@ -847,7 +847,7 @@ impl Sender {
         });
         if from != NAMELESS && self.peers.get(NAMELESS).is_some_and(|peer| peer.from == origin) {
             self.peers.remove(NAMELESS);
-            self.half.on_leave(now, ReceiverId(NAMELESS));
+            self.half.on_leave(now, ReceiverId(NAMELESS), Leave::Silent);
         }
         true
     }
@@ -1259,7 +1259,7 @@ impl Sender {
     fn forget_silent(&mut self, now: Time) {
         let limit = now.before(self.participant.member_timeout());
         while let Some(ssrc) = self.peers.pop_silent(limit) {
-            self.half.on_leave(now, ReceiverId(ssrc));
+            self.half.on_leave(now, ReceiverId(ssrc), Leave::Silent);
             self.read_decision();
         }
     }

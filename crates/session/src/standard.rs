@@ -23,14 +23,13 @@
 //! A controller whose reports say what no report block holds (the registry's `standard_reports`) can't be served so. From the
 //! first such receiver on, [`FALLBACK`] takes its place for the whole session, and the decisions say so.
 
-use crate::around::{own_receivers, pass_on};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use steadycast_control::registry::{Chosen, FALLBACK, Factory};
+use steadycast_control::registry::{Chosen, FALLBACK, Factory, Layer};
 use steadycast_control::{
-    Announcement, Arrival, Body, Decision, Departing, FrameEdge, Limit, Mode, Notice, Probe, ReceiverHalf, ReceiverId,
-    Reply, Report, SenderHalf, Sent, Setup, Slot, Wake,
+    Announcement, Arrival, Body, Decision, Departing, FrameEdge, Leave, Limit, Mode, Notice, Probe, ReceiverHalf,
+    ReceiverId, Reply, Report, SenderHalf, Sent, Setup, Slot, Wake,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
 
@@ -56,12 +55,14 @@ impl StandardReports {
     }
 }
 
-impl Factory for StandardReports {
-    fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
+impl Layer for StandardReports {
+    fn own(&self) -> &dyn Factory {
+        &*self.own
+    }
+    fn around(&self, setup: &Setup) -> Box<dyn SenderHalf> {
         let patience = if setup.group { BARE } else { self.patience };
         Box::new(Standard { patience, ..Standard::new(Arc::clone(&self.own), self.able, setup.clone()) })
     }
-    own_receivers!();
 }
 
 /// A packet as it left.
@@ -450,7 +451,13 @@ impl Interval {
 const MOST_PARTS: u64 = 10;
 
 impl SenderHalf for Standard {
-    pass_on!(on_extra_sent);
+    fn inner(&self) -> Option<&dyn SenderHalf> {
+        Some(&*self.half)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn SenderHalf> {
+        Some(&mut *self.half)
+    }
 
     fn on_sent(&mut self, sent: &Sent) {
         if self.left.is_empty() {
@@ -481,16 +488,10 @@ impl SenderHalf for Standard {
         self.on_bare(&Report { body: None, ..*report });
     }
 
-    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
         self.ours.remove(&receiver);
         self.forget(receiver);
-        self.half.on_leave(at, receiver);
-    }
-
-    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
-        self.ours.remove(&receiver);
-        self.forget(receiver);
-        self.half.on_bye(at, receiver);
+        self.half.on_leave(at, receiver, how);
     }
 
     fn on_timer(&mut self, now: Time) {

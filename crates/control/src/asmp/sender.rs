@@ -2,7 +2,7 @@ use super::Config;
 use super::message::{Claim, MOST_ANNOUNCED, announcement, rate_notice};
 use super::suppress::RTCP_SHARE;
 use crate::entry::{Setup, Values};
-use crate::{Body, Check, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
+use crate::{Body, Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Rate, Span, Time};
@@ -214,14 +214,10 @@ impl SenderHalf for Sender {
         self.look(now);
     }
 
-    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
         self.forget(receiver);
         self.settle(at);
-    }
-
-    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
-        self.on_leave(at, receiver);
-        if self.config.no_feedback && self.table.is_empty() && self.basis == Basis::Held {
+        if how == Leave::Bye && self.config.no_feedback && self.table.is_empty() && self.basis == Basis::Held {
             // Nobody is left to wait for: silence begins at once.
             self.basis = Basis::Deserted;
             self.halve_at = Some(at);

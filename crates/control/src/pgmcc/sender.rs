@@ -3,7 +3,9 @@ use super::message::{Back, Forward, Heard, Purpose};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, rank};
 use crate::fields::ABSURD_RTT;
-use crate::{Check, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why, Window};
+use crate::{
+    Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why, Window,
+};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, Rate, Span, Time};
@@ -270,7 +272,7 @@ impl SenderHalf for Sender {
         let Some(back) = report.body.and_then(Back::read) else { return };
         let (now, id) = (report.at, report.from);
         if back.purpose == Purpose::Leave {
-            return self.on_leave(now, id);
+            return self.on_leave(now, id, Leave::Bye);
         }
         let sample = now.since(back.echo.own(now));
         if self.highest.is_none() || sample > ABSURD_RTT {
@@ -290,7 +292,7 @@ impl SenderHalf for Sender {
         self.smooth(now);
     }
 
-    fn on_leave(&mut self, _: Time, receiver: ReceiverId) {
+    fn on_leave(&mut self, _: Time, receiver: ReceiverId, _: Leave) {
         self.rtts.remove(&receiver);
         if self.acker.is_some_and(|acker| acker.id == receiver) {
             self.acker = None;

@@ -5,7 +5,8 @@ use crate::entry::Setup;
 use crate::fields::ABSURD_RTT;
 use crate::silence::Silence;
 use crate::{
-    Check, Decision, Departing, ExtraSent, Limit, MediaQueue, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why,
+    Check, Decision, Departing, ExtraSent, Leave, Limit, MediaQueue, Notice, ReceiverId, Report, SenderHalf, Sent,
+    Wake, Why,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -170,7 +171,7 @@ impl SenderHalf for Follower {
         }
     }
 
-    fn on_leave(&mut self, _: Time, receiver: ReceiverId) {
+    fn on_leave(&mut self, _: Time, receiver: ReceiverId, _: Leave) {
         self.forget(receiver);
     }
 

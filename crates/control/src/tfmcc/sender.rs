@@ -3,7 +3,7 @@ use super::message::{Back, Forward};
 use super::rtt::elapsed;
 use super::{Config, Profile};
 use crate::entry::{Setup, Values};
-use crate::{Check, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
+use crate::{Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use std::borrow::Cow;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -398,7 +398,7 @@ impl SenderHalf for Sender {
         }
     }
 
-    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId, _: Leave) {
         self.echoes.forget(receiver);
         if self.clr.is_some_and(|clr| clr.id == receiver) {
             self.drop_clr(at);

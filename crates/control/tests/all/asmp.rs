@@ -11,7 +11,7 @@ use std::sync::Arc;
 use steadycast_control::equation::{LossRate, throughput_full};
 use steadycast_control::registry::{Chosen, Factory, Given};
 use steadycast_control::{
-    Announcement, Arrival, Body, Departing, Due, FrameEdge, Limit, Mode, Overheard, ReceiverHalf, ReceiverId,
+    Announcement, Arrival, Body, Departing, Due, FrameEdge, Leave, Limit, Mode, Overheard, ReceiverHalf, ReceiverId,
     Reception, Reply, Report, SenderHalf, Sent, Setup, Slot,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
@@ -339,7 +339,7 @@ fn the_least_rate_counts_and_the_one_behind_it_is_named() {
     // The new report of the lowest is higher: the next lowest counts at once.
     tell(sender.as_mut(), 2.0, 2, Some(&claim(Rate::kbps(2_000), 0.0, Span::millis(80), 0)));
     assert_eq!(sender.decision().why.by, Some(ReceiverId(3)));
-    sender.on_leave(sec(2.5), ReceiverId(3));
+    sender.on_leave(sec(2.5), ReceiverId(3), Leave::Silent);
     assert_eq!((sender.decision().target, sender.decision().why.by), (Rate::kbps(900), Some(ReceiverId(1))));
 }
 
@@ -381,7 +381,7 @@ fn silence_of_everybody_halves_the_rate_every_interval_down_to_the_floor_except_
 fn after_the_last_leave_the_rate_is_held_for_four_intervals() {
     let mut sender = sender(Mode::Repaired, &[]);
     tell(sender.as_mut(), 0.0, 1, Some(&claim(Rate::kbps(800), 0.0, Span::millis(80), 0)));
-    sender.on_leave(sec(0.5), ReceiverId(1));
+    sender.on_leave(sec(0.5), ReceiverId(1), Leave::Silent);
     advance(sender.as_mut(), 3.9);
     assert_eq!(sender.decision().target, Rate::kbps(800));
     advance(sender.as_mut(), 5.5);
@@ -394,10 +394,10 @@ fn after_the_last_bye_the_rate_is_halved_at_once_and_nobody_says_that_the_networ
     for id in [1, 2] {
         tell(sender.as_mut(), 0.0, id, Some(&claim(Rate::kbps(800), 0.0, Span::millis(80), 0)));
     }
-    sender.on_bye(sec(0.5), ReceiverId(1));
+    sender.on_leave(sec(0.5), ReceiverId(1), Leave::Bye);
     advance(sender.as_mut(), 0.6);
     assert_eq!((sender.decision().target, sender.decision().limit), (Rate::kbps(800), Limit::Network));
-    sender.on_bye(sec(0.6), ReceiverId(2));
+    sender.on_leave(sec(0.6), ReceiverId(2), Leave::Bye);
     advance(sender.as_mut(), 0.7);
     let decision = sender.decision();
     assert_eq!((decision.target, decision.limit), (Rate::kbps(400), Limit::Start));
@@ -796,7 +796,7 @@ proptest! {
                         last = Some(body);
                     }
                 }
-                Act::Leave(from) => sender.on_leave(now, ReceiverId(u32::from(from))),
+                Act::Leave(from) => sender.on_leave(now, ReceiverId(u32::from(from)), Leave::Silent),
                 Act::Report { from, rtt, subtype, bytes, highest, reception, members } => {
                     let body = Body { subtype, bytes };
                     let reception =

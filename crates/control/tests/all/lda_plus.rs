@@ -8,7 +8,7 @@ use harness::{Loss, Path, Plan, World, assert_between, assert_snapshot, assert_w
 use proptest::prelude::*;
 use steadycast_control::equation::{LossRate, throughput_full};
 use steadycast_control::registry::{Chosen, Given};
-use steadycast_control::{Body, Limit, Mode, ReceiverId, Reception, Report, SenderHalf};
+use steadycast_control::{Body, Leave, Limit, Mode, ReceiverId, Reception, Report, SenderHalf};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 const R: Span = Span::millis(100);
@@ -109,7 +109,7 @@ fn the_group_has_the_rate_of_its_slowest_until_that_one_is_gone() {
     bench.report(8, 50, Rate::mbps(1));
     let low = bench.half.decision();
     assert_eq!(low.why.by, Some(ReceiverId(8)));
-    bench.half.on_leave(bench.now, ReceiverId(8));
+    bench.half.on_leave(bench.now, ReceiverId(8), Leave::Silent);
     let after = bench.half.decision();
     assert_eq!(after.why.by, Some(ReceiverId(9)));
     assert!(after.target > low.target);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use steadycast_control::equation::{LossRate, throughput};
 use steadycast_control::registry::{Chosen, Factory, Given};
 use steadycast_control::{
-    Announcement, Arrival, Body, Departing, Due, FrameEdge, Limit, Mode, Overheard, ReceiverId, Reply, Report,
+    Announcement, Arrival, Body, Departing, Due, FrameEdge, Leave, Limit, Mode, Overheard, ReceiverId, Reply, Report,
     SenderHalf, Sent, Setup, Slot,
 };
 use steadycast_units::{Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
@@ -293,7 +293,7 @@ fn when_the_limiting_receiver_leaves_the_next_is_taken_and_the_rate_held_for_a_r
         if says_so {
             bench.report(ms(t), 1, R, 800, fb_nr, HAVE_RTT | HAVE_LOSS | LEAVE);
         } else {
-            bench.half.on_leave(ms(t), ReceiverId(1));
+            bench.half.on_leave(ms(t), ReceiverId(1), Leave::Silent);
         }
         bench.report(ms(t + 50), 2, R, 5_000, fb_nr, HAVE_RTT | HAVE_LOSS);
         assert_eq!(bench.by(), Some(2));
@@ -746,7 +746,7 @@ proptest! {
                     let again = matches!(receiver.due(), Due::At(wake) if wake.at <= now);
                     prop_assert!(!again || matches!(due, Due::Hold), "{:?} after {:?}", receiver.due(), reply);
                 }
-                Act::Leave(from) => sender.on_leave(now, ReceiverId(u32::from(from))),
+                Act::Leave(from) => sender.on_leave(now, ReceiverId(u32::from(from)), Leave::Silent),
                 Act::Report { from, subtype, mut bytes, age_ms } => {
                     if bytes.len() >= 8 {
                         let stamp = Stamp::of(now.before(Span::millis(u64::from(age_ms))));

@@ -9,8 +9,8 @@ use std::fmt::Write;
 use steadycast_control::equation::{LossRate, throughput};
 use steadycast_control::registry::{Chosen, Given};
 use steadycast_control::{
-    Arrival, Body, Departing, Due, FrameEdge, Limit, Mode, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
-    Slot,
+    Arrival, Body, Departing, Due, FrameEdge, Leave, Limit, Mode, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf,
+    Sent, Slot,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Stamp, Time};
 
@@ -796,7 +796,7 @@ proptest! {
             match &op {
                 Op::Sent(data_limited) => bench.send(now.as_secs_f64(), *data_limited),
                 Op::Timer => bench.half.on_timer(now),
-                Op::Leave => bench.half.on_leave(now, ReceiverId(9)),
+                Op::Leave => bench.half.on_leave(now, ReceiverId(9), Leave::Silent),
                 Op::Garbage(subtype, bytes) => {
                     bench.hear(now.as_secs_f64(), &Body { subtype: *subtype, bytes: bytes.clone() });
                 }

@@ -4,68 +4,110 @@
 use std::sync::{Arc, Mutex};
 use steadycast_control::registry::{Chosen, Factory, FeedbackTiming, Setup};
 use steadycast_control::{
-    Allowance, Check, Decision, Due, Limit, MediaQueue, Mode, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Wake,
-    Why,
+    Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FrameEdge, Leave, Limit, MediaQueue, Mode, Need,
+    Notice, Probe, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Stream, Wake, Why,
 };
 use steadycast_session::{CircuitBreaker, FeedbackDefence, OperatorControls, Replayed, StandardReports};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
 /// Any time.
 const AT: Time = Time::from_nanos(7);
+const WAKE: Wake = Wake { at: AT, why: "own" };
 const ALLOWED: Allowance = Allowance { bytes: Bytes::new(777), until: AT };
+const PROBE: Probe = Probe { id: 3, rate: Rate::mbps(2), packets: 5, bytes: Bytes::new(5), within: false };
 
-/// Says what most halves leave at its default, and notes what it is told.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<&'static str>>>);
+
+impl Told {
+    fn note(&self, what: &'static str) {
+        self.0.lock().unwrap().push(what);
+    }
+}
+
+/// Notes each call, and answers what no default answers.
 struct Speaks {
-    told: Arc<Mutex<Vec<&'static str>>>,
+    told: Told,
     checks: [Check; 1],
 }
 
-impl Speaks {
-    fn note(&self, what: &'static str) {
-        self.told.lock().unwrap().push(what);
-    }
-}
-
+// A method that is new in the trait is missing here, by the lint, and then in the test below, by its last line.
+#[deny(clippy::missing_trait_methods)]
 impl SenderHalf for Speaks {
-    fn on_sent(&mut self, _: &Sent) {}
-    fn on_report(&mut self, _: &Report<'_>) {}
+    fn inner(&self) -> Option<&dyn SenderHalf> {
+        None
+    }
+    fn inner_mut(&mut self) -> Option<&mut dyn SenderHalf> {
+        None
+    }
+    fn on_sent(&mut self, _: &Sent) {
+        self.told.note("sent");
+    }
+    fn on_extra_sent(&mut self, _: &ExtraSent) {
+        self.told.note("extra sent");
+    }
     fn on_queue(&mut self, _: &MediaQueue) {
-        self.note("queue");
+        self.told.note("queue");
     }
-    fn on_leave(&mut self, _: Time, _: ReceiverId) {
-        self.note("leave");
+    fn on_feedback_interval(&mut self, _: Span) {
+        self.told.note("feedback interval");
     }
-    fn on_bye(&mut self, _: Time, _: ReceiverId) {
-        self.note("bye");
+    fn on_report(&mut self, _: &Report<'_>) {
+        self.told.note("report");
+    }
+    fn on_leave(&mut self, _: Time, _: ReceiverId, _: Leave) {
+        self.told.note("leave");
+    }
+    fn on_timer(&mut self, _: Time) {
+        self.told.note("timer");
+    }
+    fn wake(&self) -> Option<Wake> {
+        self.told.note("wake");
+        Some(WAKE)
     }
     fn decision(&self) -> Decision {
+        self.told.note("decision");
         let rate = Rate::mbps(1);
         Decision { target: rate, pacing: rate, window: None, limit: Limit::Network, why: Why::rule("always") }
     }
     fn allowance(&self) -> Option<Allowance> {
+        self.told.note("allowance");
         Some(ALLOWED)
     }
+    fn probe(&self) -> Option<Probe> {
+        self.told.note("probe");
+        Some(PROBE)
+    }
     fn due(&self) -> Due {
-        Due::At(Wake { at: AT, why: "own" })
+        self.told.note("due");
+        Due::At(WAKE)
+    }
+    fn notice(&mut self, _: &Departing) -> Notice {
+        self.told.note("notice");
+        Notice::new(5, b"note")
     }
     fn checks(&self) -> &[Check] {
+        self.told.note("checks");
         &self.checks
+    }
+    fn announce(&mut self, _: Time) -> Option<Body> {
+        self.told.note("announce");
+        Some(Body { subtype: 9, bytes: vec![1, 2, 3, 4] })
     }
 }
 
-type Around = fn(Arc<dyn Factory>) -> Arc<dyn Factory>;
+struct Makes(Told);
 
-struct Makes(Arc<Mutex<Vec<&'static str>>>);
-
+#[deny(clippy::missing_trait_methods)]
 impl Factory for Makes {
     fn sender(&self, _: &Setup) -> Box<dyn SenderHalf> {
-        Box::new(Speaks { told: Arc::clone(&self.0), checks: [Check::new("INV-0")] })
+        Box::new(Speaks { told: self.0.clone(), checks: [Check::new("INV-0")] })
     }
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
         Chosen::shared("fixed", Mode::Repaired, &[]).unwrap().receiver(setup)
     }
     fn extension(&self) -> u8 {
-        0
+        11
     }
     fn app(&self) -> [u8; 4] {
         *b"TEST"
@@ -73,29 +115,86 @@ impl Factory for Makes {
     fn feedback(&self) -> FeedbackTiming {
         FeedbackTiming::Clocked
     }
+    fn repeats(&self) -> bool {
+        true
+    }
+    fn needs(&self) -> &'static [Need] {
+        &[Need::Probes]
+    }
+    fn needs_in(&self, group: bool) -> Vec<Need> {
+        if group { vec![] } else { vec![Need::Probes] }
+    }
 }
 
+type Around = fn(Arc<dyn Factory>) -> Arc<dyn Factory>;
+
+const AROUND: [(&str, Around); 4] = [
+    ("StandardReports", |own| Arc::new(StandardReports::new(own, true))),
+    ("CircuitBreaker", |own| Arc::new(CircuitBreaker::new(own, OperatorControls::default()))),
+    ("FeedbackDefence", |own| Arc::new(FeedbackDefence::new(own, OperatorControls::default()))),
+    ("Replayed", |own| Replayed::around(own, Span::secs(1))),
+];
+
 #[test]
-fn each_of_them_passes_on_allowance_sender_reports_promises_queue_and_bye() {
+fn each_layer_passes_on_whatever_it_does_not_change() {
     let setup = Setup {
         session_bandwidth: Rate::mbps(2),
         ..Setup::unicast(Rate::kbps(50), Rate::mbps(10), Seed(1).part("half"))
     };
-    let around: [(&str, Around); 4] = [
-        ("StandardReports", |own| Arc::new(StandardReports::new(own, true))),
-        ("CircuitBreaker", |own| Arc::new(CircuitBreaker::new(own, OperatorControls::default()))),
-        ("FeedbackDefence", |own| Arc::new(FeedbackDefence::new(own, OperatorControls::default()))),
-        ("Replayed", |own| Replayed::around(own, Span::secs(1))),
-    ];
-    for (name, around) in around {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let mut half = around(Arc::new(Makes(Arc::clone(&told)))).sender(&setup);
-        assert_eq!(half.allowance(), Some(ALLOWED), "{name}");
-        assert_eq!(half.due(), Due::At(Wake { at: AT, why: "own" }), "{name}");
-        assert_eq!(half.checks().len(), 1, "{name}");
+    let size = Bytes::new(1_000);
+    for (name, around) in AROUND {
+        let told = Told::default();
+        let mut half = around(Arc::new(Makes(told.clone()))).sender(&setup);
+        let mut calls = 0;
+        // Whether the half within has been told of this since the last look.
+        let mut reached = |what: &str| {
+            calls += 1;
+            let told = std::mem::take(&mut *told.0.lock().unwrap());
+            assert!(told.contains(&what), "{name} swallows {what}");
+        };
+        half.on_sent(&Sent { at: AT, number: 0, seq: 0, size, data_limited: false });
+        reached("sent");
+        half.on_extra_sent(&ExtraSent { at: AT, number: 1, stream: Stream::Repair, size });
+        reached("extra sent");
         half.on_queue(&MediaQueue { at: AT, waiting: Bytes::ZERO, age: Span::ZERO, frame: None });
-        half.on_bye(AT, ReceiverId(2));
-        half.on_leave(AT, ReceiverId(3));
-        assert_eq!(*told.lock().unwrap(), ["queue", "bye", "leave"], "{name}");
+        reached("queue");
+        half.on_feedback_interval(Span::secs(1));
+        reached("feedback interval");
+        let from = ReceiverId(2);
+        half.on_report(&Report { at: AT, from, rtt: None, reception: None, body: None, packets: &[], members: 1 });
+        reached("report");
+        half.on_timer(AT);
+        reached("timer");
+        assert_eq!(half.wake(), Some(WAKE), "{name}");
+        reached("wake");
+        assert_eq!(half.decision().target, Rate::mbps(1), "{name}");
+        reached("decision");
+        assert_eq!(half.allowance(), Some(ALLOWED), "{name}");
+        reached("allowance");
+        assert_eq!(half.probe(), Some(PROBE), "{name}");
+        reached("probe");
+        assert_eq!(half.due(), Due::At(WAKE), "{name}");
+        reached("due");
+        let notice = half.notice(&Departing { at: AT, seq: 1, size, edge: FrameEdge::default() });
+        assert_eq!(notice.bytes(), b"note", "{name}");
+        reached("notice");
+        assert_eq!(half.checks().len(), 1, "{name}");
+        reached("checks");
+        assert!(half.announce(AT).is_some(), "{name}");
+        reached("announce");
+        half.on_leave(AT, from, Leave::Bye);
+        reached("leave");
+        assert_eq!(calls, include_str!("around.rs").matches("        self.told.note(\"").count(), "one is not called");
+    }
+}
+
+#[test]
+fn what_a_controller_says_of_itself_is_said_through_a_layer() {
+    for (name, around) in &AROUND[..3] {
+        let layered = around(Arc::new(Makes(Told::default())));
+        assert_eq!((layered.extension(), layered.app()), (11, *b"TEST"), "{name}");
+        assert_eq!((layered.feedback(), layered.repeats()), (FeedbackTiming::Clocked, true), "{name}");
+        assert_eq!(layered.needs(), [Need::Probes], "{name}");
+        assert_eq!((layered.needs_in(true), layered.needs_in(false)), (vec![], vec![Need::Probes]), "{name}");
     }
 }

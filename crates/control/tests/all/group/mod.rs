@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Given};
 use steadycast_control::{
-    Announcement, Arrival, Body, Departing, Due, FrameEdge, Mode, Notice, Overheard, ReceiverHalf, ReceiverId,
+    Announcement, Arrival, Body, Departing, Due, FrameEdge, Leave, Mode, Notice, Overheard, ReceiverHalf, ReceiverId,
     Reception, Reply, Report, SenderHalf, Sent, Setup, Slot,
 };
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Seed, Span, Time};
@@ -238,7 +238,7 @@ impl World {
         }
         self.members[index].alive = false;
         let id = self.members[index].id;
-        self.sender.on_bye(self.now, id);
+        self.sender.on_leave(self.now, id, Leave::Bye);
         self.check_sender();
     }
 

@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Given, Setup};
 use steadycast_control::{
-    Announcement, Arrival, Body, BufferLevel, Decision, Departing, Due, FrameEdge, Limit, Mode, Notice, Overheard,
-    Pictures, ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Slot,
+    Announcement, Arrival, Body, BufferLevel, Decision, Departing, Due, FrameEdge, Leave, Limit, Mode, Notice,
+    Overheard, Pictures, ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Slot,
 };
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 
@@ -577,7 +577,7 @@ impl World {
             };
             self.sender.on_report(&report);
         }
-        self.sender.on_bye(now + self.ahead, id);
+        self.sender.on_leave(now + self.ahead, id, Leave::Bye);
     }
 
     fn note(&mut self) {

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use std::fmt::Write;
 use steadycast_control::registry::{Chosen, Given, find};
 use steadycast_control::{
-    Announcement, Arrival, Body, Departing, Due, ExtraSent, FrameEdge, MediaQueue, Mode, PacketArrival, PacketReport,
-    ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Slot, Stream, Window,
+    Announcement, Arrival, Body, Departing, Due, ExtraSent, FrameEdge, Leave, MediaQueue, Mode, PacketArrival,
+    PacketReport, ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Slot, Stream, Window,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
 
@@ -194,7 +194,7 @@ pub fn sender_stands(
                 seq += 1;
             }
             Op::Timer => sender.on_timer(now),
-            Op::Leave => sender.on_leave(now, ReceiverId(9)),
+            Op::Leave => sender.on_leave(now, ReceiverId(9), Leave::Silent),
             Op::Report(bytes, subtype, rtt, lost) => {
                 let body = Body { subtype, bytes };
                 report(&mut *sender, now, Some(&body), rtt.map(Span::millis), lost);

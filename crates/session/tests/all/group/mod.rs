@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use steadycast_control::{
-    Arrival, Body, Decision, Departing, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Slot,
-    Why,
+    Arrival, Body, Decision, Departing, Leave, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf,
+    Sent, Slot, Why,
 };
 use steadycast_session::{
     Emit, Frame, FrameKind, Identity, Media, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
@@ -35,7 +35,7 @@ impl SenderHalf for NotingSender {
     fn on_report(&mut self, report: &Report<'_>) {
         self.told.lock().unwrap().reports.push((report.at, report.from, report.rtt));
     }
-    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId, _: Leave) {
         self.told.lock().unwrap().left.push((at, receiver));
     }
     fn decision(&self) -> Decision {
