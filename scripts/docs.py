@@ -142,6 +142,8 @@ def record() -> str:
         figures = [f for f in told.FIGURES if f.of == of]
         lines.append(f"\n## {heading}\n\n| key | unit | meaning |\n|---|---|---|\n")
         lines += [f"| `{_path(f)}` | {f.unit} | {_meaning(f)} |\n" for f in figures]
+        if of == "invariant":
+            lines += _promises()
     lines.append(
         "\n## Tables\n\nParquet files of a run folder, and `run.table(NAME)` in Python. "
         "Times are seconds from the start of the run.\n"
@@ -152,6 +154,18 @@ def record() -> str:
             pixels = " Null where no pictures were measured." if column.measured else ""
             lines.append(f"| `{column.name}` | {column.unit} | {column.about}{pixels} |\n")
     return "".join(lines)
+
+
+def _promises() -> list[str]:
+    """Promises of the session; those of the controllers stand beside their parameters."""
+    from steadycast.controllers import core
+
+    lines = [
+        "\nA promise that was broken is a warning of the run. Those of the controllers are listed with their",
+        " [parameters](reference/controllers.md); these are the session's, whichever controller runs in it:\n",
+        "\n| promise | what is promised |\n|---|---|\n",
+    ]
+    return lines + [f"| `{name}` | {about} |\n" for name, about in core().promises()]
 
 
 def _path(figure: record.Figure) -> str:

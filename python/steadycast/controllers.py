@@ -20,6 +20,9 @@ class Core(Protocol):
     def controllers(self) -> list[dict[str, Any]]:
         """All controllers, in the registry's order."""
 
+    def promises(self) -> list[tuple[str, str]]:
+        """List the promises of the session, whichever controller runs in it: name, and what is promised."""
+
     def schema(self) -> str:
         """Scenario format's JSON Schema."""
 
@@ -84,6 +87,8 @@ class Controller:
     colour: str
     dashes: tuple[float, ...]
     params: tuple[Parameter, ...]
+    promises: tuple[tuple[str, str], ...]
+    """What is checked as it runs, by name, and what that is."""
 
 
 def text(value: object) -> str:
@@ -147,6 +152,7 @@ def _controller(entry: dict[str, Any]) -> Controller:
         colour=entry["colour"],
         dashes=tuple(float(d) for d in entry["dashes"]),
         params=tuple(_parameter(p) for p in entry["params"]),
+        promises=tuple((name, about) for name, about in entry["promises"]),
     )
 
 

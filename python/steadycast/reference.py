@@ -187,6 +187,9 @@ def controllers_page() -> str:
         lines += ["", f"## {one.name}", "", f"{one.about[0].upper()}{one.about[1:]}. Source: {one.source}."]
         needs = "".join(f" Needs {need}: {about}" for need, about in one.needs)
         lines += ["", f"Serves {one.cast}; feedback: {one.feedback}.{needs}"]
+        if one.promises:
+            lines += ["", "Checked in every run ([promises](../record.md)):", ""]
+            lines += [f"- `{name}`: {about}" for name, about in one.promises]
         if not one.params:
             lines += ["", "It has no parameters."]
             continue

@@ -470,7 +470,7 @@ def _summary(
             },
         ],
         "fairness": {"jain": 0.97, "jain_1s": {"mean": 0.93, "p05": 0.8}},
-        "invariants": [{"id": "INV-1", "checked": 3400, "broken": 0}],
+        "invariants": [{"id": "rtcp.share", "about": "RTCP takes at most 6 %", "checked": 3400, "broken": 0}],
         "expect": [],
     }
 

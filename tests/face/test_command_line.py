@@ -118,6 +118,18 @@ def test_a_failed_expectation_is_exit_code_1_with_its_table(say: Say, scenario: 
     assert "fails" in said.out
 
 
+def test_a_promise_can_be_expected_by_the_name_under_which_it_is_described(say: Say, scenario: Path) -> None:
+    scenario.write_text(
+        HOME.replace("flows.tcp.share_of_fair", "invariants.asmp.least-counts.checked").replace("0.01", "1")
+    )
+    said = json.loads(say("run", scenario, "--json").out)
+    [judged] = said["expect"]
+    [promise] = [one for one in said["invariants"] if one["id"] == "asmp.least-counts"]
+    assert judged["ok"]
+    assert judged["value"] == promise["checked"] > 1
+    assert promise["about"] in " ".join(say("controllers", "asmp").out.split())
+
+
 def test_several_seeds_make_a_folder_with_a_report_for_each(say: Say, scenario: Path, tmp_path: Path) -> None:
     said = say("run", scenario, "--seeds", "1-2", "-o", tmp_path / "many")
     assert said.code == 0

@@ -199,6 +199,21 @@ def test_a_bare_summary_without_tables_still_makes_a_report(tmp_path: Path) -> N
     assert "each receiver" in text
 
 
+def test_a_broken_promise_is_said_with_its_name_and_what_was_promised(tmp_path: Path) -> None:
+    summary = make(tmp_path / "run", seconds=70)
+    kept, broken = (
+        summary["invariants"][0],
+        {"id": "a.b", "about": "it never <does>", "checked": 7, "broken": 2},
+    )
+    summary["invariants"] = [kept, broken]
+    (tmp_path / "run" / "summary.json").write_text(json.dumps(summary))
+    text = write_report(tmp_path / "run").read_text()
+    assert (
+        text.index("Broken promises") < text.index("it never &lt;does&gt;") < text.index("1 promise was kept")
+    )
+    assert kept["about"] in text
+
+
 def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
     make(tmp_path / "run", receivers=1, seconds=62, controller="<script>alert(1)</script>.py:Mine")
     text = write_report(tmp_path / "run").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 //! What a controller's entry in the registry is made of: its properties, its parameters and their values.
 
-use crate::{Need, Pictures, ReceiverHalf, ReceiverId, SenderHalf};
+use crate::{Need, Pictures, Promise, ReceiverHalf, ReceiverId, SenderHalf};
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -30,7 +30,8 @@ pub enum Receivers {
     OneOrMany,
 }
 
-/// What clocks a controller's feedback, and with it whether RTCP's 5 % bound holds (INV-2).
+/// What clocks a controller's feedback, and with it whether RTCP's 5 % bound holds
+/// ([`RTCP_SHARE`](crate::promise::RTCP_SHARE)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedbackTiming {
     /// RTCP's timer: bounded by 5 % of the session bandwidth.
@@ -473,6 +474,8 @@ pub struct Controller {
     pub dashes: Dashes,
     /// Its parameters.
     pub params: &'static [Param],
+    /// What its halves promise, and check as they run.
+    pub promises: &'static [&'static Promise],
     /// Builds its sender half.
     pub sender: BuildSender,
     /// Builds its receiver half.

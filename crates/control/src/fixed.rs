@@ -26,6 +26,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
         source: "-",
         kind: Kind::Rate { default: Rate::ZERO, paper: Rate::ZERO, min: Rate::bps(1), max: Rate::mbps(1_000_000) },
     }],
+    promises: &[],
     sender: |setup, values| {
         Box::new(Constant { rate: values.rate("rate").unwrap_or(setup.cap).min(setup.cap), rule: "constant rate" })
     },

@@ -1,4 +1,4 @@
-use crate::{Body, Notice, ReceiverId};
+use crate::{Body, Check, Notice, ReceiverId};
 use std::borrow::Cow;
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
 
@@ -234,43 +234,6 @@ pub struct Allowance {
     pub bytes: Bytes,
     /// Its end; another end is another allowance.
     pub until: Time,
-}
-
-/// A promise that a controller makes of itself, checked as it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Check {
-    /// Its name in `summary.json`, as "INV-1".
-    pub id: &'static str,
-    /// How often it was looked at.
-    pub checked: u64,
-    /// How often it did not hold.
-    pub broken: u64,
-}
-
-impl Check {
-    /// A promise that has not been looked at.
-    pub const fn new(id: &'static str) -> Self {
-        Self { id, checked: 0, broken: 0 }
-    }
-
-    /// Looks at it once.
-    pub fn see(&mut self, holds: bool) {
-        self.checked += 1;
-        self.broken += u64::from(!holds);
-    }
-
-    /// Adds what others have seen to `all`, by name.
-    pub fn gather(all: &mut Vec<Self>, more: &[Self]) {
-        for check in more {
-            match all.iter_mut().find(|known| known.id == check.id) {
-                Some(known) => {
-                    known.checked += check.checked;
-                    known.broken += check.broken;
-                }
-                None => all.push(*check),
-            }
-        }
-    }
 }
 
 /// How a receiver has gone, for [`SenderHalf::on_leave`].
@@ -582,22 +545,5 @@ pub trait ReceiverHalf: Send {
     /// Its own view, for the record: a pure getter.
     fn view(&self) -> View {
         View::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_broken_promise_is_counted_and_added_to_others_of_its_name() {
-        let (mut one, mut two) = (Check::new("INV-1"), Check::new("INV-3"));
-        one.see(true);
-        one.see(false);
-        two.see(true);
-        let mut all = vec![one];
-        Check::gather(&mut all, &[two, one]);
-        let told: Vec<_> = all.iter().map(|c| (c.id, c.checked, c.broken)).collect();
-        assert_eq!(told, [("INV-1", 4, 2), ("INV-3", 1, 0)]);
     }
 }

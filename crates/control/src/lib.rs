@@ -100,6 +100,7 @@ mod nada;
 mod needs;
 mod pgmcc;
 mod pictures;
+pub mod promise;
 mod queue;
 mod rbuf;
 pub mod registry;
@@ -115,13 +116,14 @@ pub use echo::{Echo, EchoReceiver};
 pub use entry::{Controller, Mode, ParamError, Setup, Values};
 pub use feedback::FeedbackFormat;
 pub use half::{
-    Allowance, Announcement, Arrival, BufferLevel, Check, Decision, Departing, Due, ExtraArrival, ExtraSent, FrameEdge,
-    Leave, Limit, MediaQueue, Overheard, PacketArrival, PacketReport, Probe, ReceiverHalf, Reception, Reply, Report,
+    Allowance, Announcement, Arrival, BufferLevel, Decision, Departing, Due, ExtraArrival, ExtraSent, FrameEdge, Leave,
+    Limit, MediaQueue, Overheard, PacketArrival, PacketReport, Probe, ReceiverHalf, Reception, Reply, Report,
     SenderHalf, Sent, Slot, Stream, View, Wake, Why, Window,
 };
 pub use message::{Body, Notice};
 pub use needs::Need;
 pub use pictures::{Pictures, Rung};
+pub use promise::{Check, Promise};
 
 /// The receiver that sent a report, by its SSRC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

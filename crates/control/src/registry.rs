@@ -1,8 +1,9 @@
 //! The one list of controllers. The scenario format, the command line, Python and the docs all read it.
 
+use crate::promise::SESSION;
 use crate::{
-    Need, ReceiverHalf, SenderHalf, asmp, fixed, gcc, lda_plus, multfrc, nada, pgmcc, rbuf, scream, steady, tfmcc,
-    tfrc, tfrcp,
+    Need, Promise, ReceiverHalf, SenderHalf, asmp, fixed, gcc, lda_plus, multfrc, nada, pgmcc, rbuf, scream, steady,
+    tfmcc, tfrc, tfrcp,
 };
 use std::sync::Arc;
 use steadycast_words::nearest;
@@ -64,6 +65,15 @@ pub fn find(name: &str) -> Result<&'static Controller, ParamError> {
             },
         }
     })
+}
+
+/// All promises, each once: the session's, and those of the controllers.
+pub fn promises() -> impl Iterator<Item = &'static Promise> {
+    let of_controllers = ALL.iter().enumerate().flat_map(|(n, controller)| {
+        let before = move |promise: &Promise| ALL[..n].iter().any(|other| other.promises.contains(&promise));
+        controller.promises.iter().filter(move |promise| !before(promise))
+    });
+    SESSION.iter().chain(of_controllers).copied()
 }
 
 /// Nothing, where a session offers all that the controller `name` needs.
@@ -215,6 +225,36 @@ mod tests {
                 assert_ne!((a.colour, a.dashes), (b.colour, b.dashes), "{} and {}", a.name, b.name);
             }
         }
+    }
+
+    #[test]
+    fn a_half_keeps_an_eye_on_the_promises_of_its_entry_and_on_no_others() {
+        for controller in ALL {
+            let values = Values::resolve(controller.params, Mode::Repaired, &[]).unwrap();
+            let groups: &[bool] = if controller.receivers == Receivers::One { &[false] } else { &[false, true] };
+            let mut kept = Vec::new();
+            for &group in groups {
+                let chance = steadycast_units::Seed(1).part("half");
+                let setup = Setup { group, ..Setup::unicast(Rate::kbps(50), Rate::mbps(5), chance) };
+                let (sender, receiver) = ((controller.sender)(&setup, &values), (controller.receiver)(&setup, &values));
+                kept.extend(sender.checks().iter().chain(receiver.checks()).map(|check| check.promise));
+            }
+            let name = controller.name;
+            assert!(kept.iter().all(|promise| controller.promises.contains(promise)), "{name}: {kept:?}");
+            assert!(controller.promises.iter().all(|promise| kept.contains(promise)), "{name}: {kept:?}");
+        }
+    }
+
+    #[test]
+    fn promises_are_described_once_under_names_that_a_path_can_hold() {
+        let all: Vec<&Promise> = promises().collect();
+        for (n, promise) in all.iter().enumerate() {
+            assert!(all[..n].iter().all(|other| other.id != promise.id), "{} is two promises", promise.id);
+            let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'-');
+            assert!(promise.id.bytes().all(letter) && promise.id.split('.').count() == 2, "{}", promise.id);
+            assert!(!promise.about.is_empty() && !promise.about.ends_with('.'), "{}", promise.about);
+        }
+        assert!(ALL.iter().all(|c| c.promises.iter().all(|promise| all.contains(promise))));
     }
 
     #[test]

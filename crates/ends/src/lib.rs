@@ -13,6 +13,7 @@ mod intake;
 mod make;
 mod patience;
 mod plan;
+mod promises;
 mod record;
 mod score;
 mod simulcast;

@@ -2,14 +2,13 @@
 
 use crate::activity::{throughout, within};
 use crate::agent::{About, Tell};
+use crate::promises::Kept;
 use crate::{Activity, AgentIx, FlowEnds, LinkRecord, Record};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
-use steadycast_control::Check;
-use steadycast_control::registry::{self, FeedbackTiming};
 use steadycast_link::Counts;
-use steadycast_record::{Claim, Figures, Of, Tree, fair, flow, invariant, jain, link, receiver, run, variation};
+use steadycast_record::{Claim, Figures, Of, Tree, fair, flow, jain, link, receiver, run, variation};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Spread, Time};
 
@@ -28,12 +27,13 @@ impl Record<'_> {
         into.put(&run::SCENARIO_SEED, self.scenario.seed.0);
         into.put(&run::WORLD, self.world);
         into.put(&run::COMPLETE, complete);
-        into.put(&run::WARNINGS, Vec::<Value>::new());
+        let kept = self.promises();
+        into.put(&run::WARNINGS, kept.iter().filter_map(Kept::warning).collect::<Vec<_>>());
         into.put(&run::FROM, self.scenario.warmup.as_secs_f64());
         into.put(&run::TO, self.now.as_secs_f64());
         into.put(&run::RECORD_SHA256, self.record_sha256());
         self.fairness(&mut into);
-        into.put_list(&run::INVARIANTS, self.invariants());
+        into.put_list(&run::INVARIANTS, kept.iter().map(Kept::figures));
         into.put(&run::EXPECT, Vec::<Value>::new());
         if !self.scenario.simulcasts.is_empty() {
             into.put_list(&run::SIMULCASTS, self.simulcasts());
@@ -341,33 +341,6 @@ impl Record<'_> {
         into.put(&run::JAIN, jain(&means));
         into.put(&run::JAIN_1S_MEAN, mean);
         into.put(&run::JAIN_1S_P05, seconds.get((seconds.len() as f64 * 0.05) as usize).copied());
-    }
-
-    /// INV-2: RTCP of controllers with periodic feedback stays within 5 % of the session bandwidth, with a point to spare over
-    /// half a minute. The others are promises of the controllers, which keep an eye on them.
-    fn invariants(&self) -> Vec<Figures> {
-        let mut all = Vec::new();
-        let mut shares = Check::new("INV-2");
-        for (spec, ends) in self.scenario.flows.iter().zip(self.flows) {
-            let FlowKind::Video(video) = &spec.kind else { continue };
-            let periodic = registry::find(&video.controller).is_ok_and(|c| c.feedback != FeedbackTiming::Clocked);
-            for agent in ends.sources.iter().chain(&ends.sinks) {
-                let agent = self.tell(*agent);
-                Check::gather(&mut all, &agent.promises());
-                agent.rtcp_shares().iter().filter(|_| periodic).for_each(|share| shares.see(*share <= 0.06));
-            }
-        }
-        all.push(shares);
-        all.retain(|check| check.checked > 0);
-        all.sort_by_key(|check| check.id);
-        let said = |check: &Check| {
-            let mut into = Figures::new(Of::Invariant);
-            into.put(&invariant::ID, check.id);
-            into.put(&invariant::CHECKED, check.checked);
-            into.put(&invariant::BROKEN, check.broken);
-            into
-        };
-        all.iter().map(said).collect()
     }
 
     /// SHA-256 over all times, packets, decisions and frame fates.

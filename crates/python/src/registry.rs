@@ -1,5 +1,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use steadycast_control::Promise;
+use steadycast_control::promise::SESSION;
 use steadycast_control::registry::{ALL, FeedbackTiming, Kind, Mode, Param, Receivers, Values};
 
 /// All controllers, in the registry's order.
@@ -42,9 +44,20 @@ pub(crate) fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
             params.append(param(py, p)?)?;
         }
         entry.set_item("params", params)?;
+        entry.set_item("promises", told(c.promises))?;
         list.append(entry)?;
     }
     Ok(list)
+}
+
+/// The promises of the session, whichever controller runs in it, each with what is promised.
+#[pyfunction]
+pub(crate) fn promises() -> Vec<(&'static str, &'static str)> {
+    told(SESSION)
+}
+
+fn told(promises: &[&'static Promise]) -> Vec<(&'static str, &'static str)> {
+    promises.iter().map(|promise| (promise.id, promise.about)).collect()
 }
 
 fn param<'py>(py: Python<'py>, p: &Param) -> PyResult<Bound<'py, PyDict>> {

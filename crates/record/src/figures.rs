@@ -305,7 +305,8 @@ figures! {
     }
     /// Figures of a promise that the run has checked.
     invariant = Invariant {
-        ID = figure("id", Text, "The promise's name.");
+        ID = figure("id", Text, "The promise's name: whose it is, and what is promised in a few words.");
+        ABOUT = figure("about", Text, "What is promised.");
         CHECKED = figure("checked", Count, "How often it was checked.");
         BROKEN = figure("broken", Count, "How often it was broken.").lower();
     }

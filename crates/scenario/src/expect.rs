@@ -1,6 +1,7 @@
 //! Expectations: whether the figure that one names will be in the summary.
 
 use crate::model::{Flow, FlowKind, Link, Media, Repair, Simulcast, Workload};
+use steadycast_control::registry::promises;
 use steadycast_record::{FIGURES, Figure, Of, When, find};
 use steadycast_words::tree::{Place, quoted};
 use steadycast_words::{Findings, nearest, remedy};
@@ -122,13 +123,16 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
                 figure(Owner::Viewer, rest, at, out);
             }
         }
-        // Which promises a run checks is known at its end.
+        // Which of the promises a run looks at is known at its end.
         INVARIANTS => match rest.rsplit_once('.') {
-            Some((_, rest)) => figure(Owner::Invariant, rest, at, out),
+            Some((id, rest)) => {
+                promise(id, at, out);
+                figure(Owner::Invariant, rest, at, out);
+            }
             None => out.problem(
                 at,
                 format!("{} is no path to a figure", quoted(path)),
-                "write for example \"invariants.INV-1.broken\"",
+                "write for example \"invariants.rtcp.share.broken\"",
             ),
         },
         _ if heads().contains(&head) => figure(Owner::Run, path, at, out),
@@ -173,6 +177,14 @@ fn named<'a, 'p>(
         out.unknown_name(at, what, &path[..end], &all[..all.len().min(2000)]);
     }
     found
+}
+
+/// Checks that a promise of this name is described anywhere.
+fn promise(id: &str, at: &Place, out: &mut Findings) {
+    let all: Vec<&str> = promises().map(|promise| promise.id).collect();
+    if !all.contains(&id) {
+        out.problem(at, format!("no promise is called {}", quoted(id)), remedy(nearest(id, &all), &all));
+    }
 }
 
 /// Checks that a thing has the figure, and that it is a number.

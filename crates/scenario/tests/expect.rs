@@ -47,7 +47,7 @@ fn path(figure: &Figure) -> Option<String> {
         Of::Flow => Some(format!("flows.{flow}.{key}")),
         Of::Receiver => Some(format!("flows.{flow}.receivers.r.1.{key}")),
         Of::Link => Some(format!("links.mid.dle.back.{key}")),
-        Of::Invariant => Some(format!("invariants.INV-1.{key}")),
+        Of::Invariant => Some(format!("invariants.steady.delay-never-rises.{key}")),
         Of::Simulcast | Of::Viewer | Of::Expectation | Of::Cost => None,
     }
 }
@@ -74,6 +74,11 @@ fn an_unknown_figure_is_an_error_with_its_line_and_a_remedy() {
     assert_eq!(
         said("flows.vi.deo.receivers.r.2.loss_frac"),
         "expect.toml:24: expect[1].that: no receiver is called \"r.2\"; did you mean \"r.1\"?"
+    );
+    assert_eq!(
+        said("invariants.steady.delay-never-rise.broken"),
+        "expect.toml:24: expect[1].that: no promise is called \"steady.delay-never-rise\"; \
+         did you mean \"steady.delay-never-rises\"?"
     );
     for that in ["flows.tcp.limited_by_frac.network", "flows.tcp.receivers.r.1.psnr_db.raw.y", "flows.vi.deo.timeouts"]
     {

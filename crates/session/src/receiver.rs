@@ -5,6 +5,7 @@ use crate::repair::{Asker, Group, Need, Requester, Solver};
 use crate::sender::{CLOCK_RATE, app};
 use crate::simulcast::PresenceTimer;
 use crate::{Identity, Output, ParitySettings, Protection, Recovered, RepairSettings, Requests, RtcpSettings};
+use steadycast_control::promise::REPAIR_NOT_COUNTED;
 use steadycast_control::{
     Announcement, Arrival, Body, BufferLevel, Check, Due, ExtraArrival, FeedbackFormat, FrameEdge, Overheard,
     ReceiverHalf, ReceiverId, Reply, Slot, Stream as Kind, View, Wake, simulcast,
@@ -197,7 +198,7 @@ impl Repairing {
             wished: false,
             held: Time::ZERO,
             shown: 0,
-            check: Check::new("repair-never-feeds-loss"),
+            check: Check::new(&REPAIR_NOT_COUNTED),
         }
     }
 }

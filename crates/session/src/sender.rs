@@ -13,6 +13,7 @@ use crate::{
     RepairSettings, Repairs, RtcpSettings, Siblings,
 };
 use std::collections::VecDeque;
+use steadycast_control::promise::REPAIR_WITHIN_RATE;
 use steadycast_control::{
     Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FeedbackFormat, FrameEdge, Leave, Limit, MediaQueue,
     Notice, ReceiverId, Reception, Report, SenderHalf, Sent, Stream, Wake, Window, simulcast,
@@ -350,7 +351,7 @@ impl Sender {
     /// sessions of two members.
     #[must_use]
     pub fn with_repair(self, settings: RepairSettings) -> Self {
-        let inside = Inside { check: Check::new("repair-inside"), level: 0.0, last: Time::ZERO, rate: Rate::ZERO };
+        let inside = Inside { check: Check::new(&REPAIR_WITHIN_RATE), level: 0.0, last: Time::ZERO, rate: Rate::ZERO };
         let (keeper, seq, share) = (Keeper::new(settings), u64::from(self.settings.first_seq), RepairShare::default());
         Self { repair: Some(Repairing { keeper, seq, share, inside }), ..self }
     }

@@ -46,6 +46,9 @@ def controllers(
     one = chosen[0]
     needs = "".join(f"\nIt needs {need}: {about}" for need, about in one.needs)
     console.print(f"{one.name}: {one.about}\n{one.source}; {one.cast}, feedback {one.feedback}{needs}\n")
+    if one.promises:
+        console.print(terminal.prose(list(one.promises), "promise", "what is checked in every run"))
+        console.print()
     if not one.params:
         console.print("It has no parameters.")
         return

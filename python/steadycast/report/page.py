@@ -338,6 +338,31 @@ def _links(summary: Json) -> str:
     return section("Links", content)
 
 
+def _promises(promises: list[dict[str, Any]]) -> str:
+    """Promises that were broken; the others are folded away."""
+
+    def shown(some: list[dict[str, Any]]) -> str:
+        rows = [
+            [
+                html.escape(one["id"]),
+                html.escape(one.get("about") or ""),
+                say.count(one.get("checked")),
+                f'<span class="bad">{say.count(one["broken"])}</span>' if number(one.get("broken")) else "0",
+            ]
+            for one in some
+        ]
+        return table([term("promise"), "what is promised", "checked", "broken"], rows)
+
+    broken = [one for one in promises if number(one.get("broken"))]
+    kept = [one for one in promises if one not in broken]
+    parts = [shown(broken)] if broken else []
+    if kept:
+        parts.append(
+            folded("1 promise was kept" if len(kept) == 1 else f"{len(kept)} promises were kept", shown(kept))
+        )
+    return section("Broken promises" if broken else "Promises", "".join(parts)) if parts else ""
+
+
 def _notes(folder: Folder) -> str:
     summary = folder.summary
     parts = []
@@ -357,17 +382,7 @@ def _notes(folder: Folder) -> str:
                 "Warnings", "<ul>" + "".join(f"<li>{html.escape(str(w))}</li>" for w in warnings) + "</ul>"
             )
         )
-    broken = [i for i in summary.get("invariants") or [] if number(i.get("broken"))]
-    if broken:
-        rows = [
-            [
-                html.escape(i["id"]),
-                say.count(i.get("checked")),
-                f'<span class="bad">{say.count(i["broken"])}</span>',
-            ]
-            for i in broken
-        ]
-        parts.append(section("Broken invariants", table([term("invariant"), "checked", "broken"], rows)))
+    parts.append(_promises(summary.get("invariants") or []))
     if folder.scenario_text:
         parts.append(
             section(

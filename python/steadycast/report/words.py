@@ -39,7 +39,7 @@ _WORDS: dict[str, str] = {
     "the paper's contradictions are decided and its gaps are filled.",
     "multicast": "One packet from the sender reaches many receivers; the network copies it where the ways "
     "part.",
-    "invariant": "A rule that must never break while the program runs.",
+    "promise": "A rule that a controller or the session keeps, and that is checked in every run.",
     "seed": "The number from which all chance of a run is drawn. Same scenario, same seed: same result.",
     "expectation": "A bound that the scenario file sets on a result.",
     "packet-hop": "One packet leaving one link: the unit of a simulation's work.",

@@ -12,6 +12,7 @@ mod rtt;
 mod sender;
 pub(crate) mod suppress;
 
+use crate::Promise;
 use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers, Values};
 use steadycast_units::{Rate, Span};
 
@@ -32,8 +33,18 @@ pub(crate) const CONTROLLER: Controller = Controller {
     colour: "#d62728",
     dashes: &[],
     params: PARAMS,
+    promises: &[&STEP, &LEAST],
     sender: |setup, values| Box::new(sender::Sender::new(setup, values)),
     receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),
+};
+
+const STEP: Promise = Promise {
+    id: "asmp.a-packet-per-report",
+    about: "outside the start phase a receiver's rate rises by at most one packet per round trip from report to report (eq. 13)",
+};
+const LEAST: Promise = Promise {
+    id: "asmp.least-counts",
+    about: "the sender's rate is the least of the rates of the receivers that are there, within floor and cap",
 };
 
 const PARAMS: &[Param] = &[

@@ -129,7 +129,7 @@ impl Receiver {
             claim: None,
             turn: Turn::Rtcp,
             rounds: Rounds::default(),
-            steps: Check::new("INV-1"),
+            steps: Check::new(&super::STEP),
             config,
         }
     }

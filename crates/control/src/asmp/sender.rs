@@ -84,7 +84,7 @@ impl Sender {
             highest: 0,
             sign_of_life: None,
             halve_at: None,
-            least: Check::new("INV-3"),
+            least: Check::new(&super::LEAST),
             unchecked: 0,
             config,
         }

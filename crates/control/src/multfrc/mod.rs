@@ -10,7 +10,7 @@ mod many;
 mod one;
 
 use crate::entry::{Controller, FeedbackTiming, Param, Receivers};
-use crate::tfrc;
+use crate::{Promise, tfrc};
 use steadycast_units::Span;
 
 const PAPER: &str = "Chen, Zakhor: EAIO-TFRC; RFC 5348";
@@ -53,6 +53,7 @@ pub(crate) const AIO_TFRC: Controller = Controller {
     params: &with_tfrc(&IIAD),
     sender: |setup, values| Box::new(one::Sender::new(setup, values)),
     receiver: one::receiver,
+    promises: &[&MARKED],
     ..MULTFRC
 };
 
@@ -64,6 +65,11 @@ pub(crate) const EAIO_TFRC: Controller = Controller {
     dashes: &[6.0, 2.0],
     params: &with_tfrc(&IIMD),
     ..AIO_TFRC
+};
+
+const MARKED: Promise = Promise {
+    id: "aio-tfrc.one-in-n-marked",
+    about: "as many packets are marked as the sum of 1/n over the packets sent, to one packet, and n is at least 1",
 };
 
 const LAW_PARAMS: usize = 10;

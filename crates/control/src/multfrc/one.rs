@@ -29,7 +29,7 @@ impl Sender {
         let mut tfrc = tfrc::Sender::new(setup, &Settings::read(values));
         tfrc.set_worth(law.n());
         // The first packet is a marked one.
-        Self { tfrc, law, credit: 1.0, vseq: u16::MAX, marked: (0, 0.0), honest: Check::new("INV-5") }
+        Self { tfrc, law, credit: 1.0, vseq: u16::MAX, marked: (0, 0.0), honest: Check::new(&super::MARKED) }
     }
 }
 

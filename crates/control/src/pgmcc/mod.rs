@@ -8,6 +8,7 @@ mod message;
 mod receiver;
 mod sender;
 
+use crate::Promise;
 use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers, Values};
 use steadycast_units::Span;
 
@@ -23,9 +24,15 @@ pub(crate) const CONTROLLER: Controller = Controller {
     app: *b"PGMC",
     colour: "#9467bd",
     params: PARAMS,
+    promises: &[&WITHIN],
     sender: |setup, values| Box::new(sender::Sender::new(setup, values)),
     receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),
     ..crate::fixed::CONTROLLER
+};
+
+const WITHIN: Promise = Promise {
+    id: "pgmcc.within-window",
+    about: "no packet leaves that the window has no room for, but for as many as may be lost without anybody knowing yet",
 };
 
 const DRAFT: &str = "draft-ietf-rmt-bb-pgmcc-03";

@@ -103,7 +103,7 @@ impl Sender {
             smoothed: setup.packet.per(FIRST_RTO),
             smoothed_at: Time::ZERO,
             lossy: false,
-            within: Check::new("INV-7"),
+            within: Check::new(&super::WITHIN),
             rule: "one packet until there is an acker",
         }
     }

@@ -74,7 +74,7 @@ impl Follower {
             set_at: None,
             frames: false,
             rule: "start: first packets",
-            heeded: Check::new("INV-3"),
+            heeded: Check::new(&super::HEEDED),
             config,
         }
     }

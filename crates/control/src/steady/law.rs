@@ -85,7 +85,7 @@ impl Law {
             mark_at: None,
             timetable: Timetable::default(),
             rule: "start: first packets",
-            checks: [Check::new("INV-1"), Check::new("INV-2")],
+            checks: [Check::new(&super::DELAY), Check::new(&super::TWICE)],
             config,
         }
     }

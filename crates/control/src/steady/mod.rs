@@ -29,8 +29,8 @@ mod tests;
 mod trains;
 mod verdict;
 
-use crate::Need;
 use crate::entry::{Controller, FeedbackTiming, Param, Receivers, Setup, Values};
+use crate::{Need, Promise};
 use steadycast_units::{Ecn, Span};
 
 /// The registry's entry.
@@ -46,6 +46,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     app: *b"STDY",
     colour: "#00798c",
     params: PARAMS,
+    promises: &[&DELAY, &TWICE, &HEEDED],
     sender: |setup, values| {
         let config = Config::new(setup, values);
         if decides_at_receivers(setup, values) {
@@ -63,6 +64,19 @@ pub(crate) const CONTROLLER: Controller = Controller {
         }
     },
     ..crate::fixed::CONTROLLER
+};
+
+const DELAY: Promise = Promise {
+    id: "steady.delay-never-rises",
+    about: "in DELAY the rate does not rise while the delay of the queue is above twice its target",
+};
+const TWICE: Promise = Promise {
+    id: "steady.at-most-twice",
+    about: "in COMPETE the rate is at most twice what arrives, or what a test gave away",
+};
+const HEEDED: Promise = Promise {
+    id: "steady.heeds-every-receiver",
+    about: "after a receiver of a group has asked for less, no more is sent",
 };
 
 /// Whether receivers run the law: many can't each report every packet.

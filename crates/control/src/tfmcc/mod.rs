@@ -11,6 +11,7 @@ mod rtt;
 mod sender;
 mod timer;
 
+use crate::Promise;
 use crate::entry::{Controller, FeedbackTiming, Param, Receivers, Values};
 use steadycast_units::Span;
 
@@ -28,6 +29,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     colour: "#1f77b4",
     dashes: &[6.0, 2.0],
     params: PARAMS,
+    promises: &[&RISE],
     sender: |setup, values| Box::new(sender::Sender::new(setup, values)),
     receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),
     ..crate::fixed::CONTROLLER
@@ -35,6 +37,11 @@ pub(crate) const CONTROLLER: Controller = Controller {
 
 /// Of the quick start: round trips in its first feedback round, so that the sender hears of somebody before long.
 const FIRST_ROUND: f64 = 2.0;
+
+const RISE: Promise = Promise {
+    id: "tfmcc.a-packet-per-round",
+    about: "outside slow start the rate rises by at most one packet per R_max in each R_max (RFC 4654, 2.2)",
+};
 
 const PARAMS: &[Param] = &[
     Param::choice(

@@ -123,7 +123,7 @@ impl Sender {
             halve_at: None,
             rule: "one packet per R_max",
             echoes: Echoes::default(),
-            rises: Check::new("INV-4"),
+            rises: Check::new(&super::RISE),
             risen: None,
             config,
         }

@@ -8,6 +8,7 @@ mod message;
 mod receiver;
 mod sender;
 
+use crate::Promise;
 use crate::entry::{Controller, FeedbackTiming, Param, Receivers, Values};
 use crate::loss::LossSettings;
 pub(crate) use message::{Finding, Mark, REPORT_BYTES, echo, read_rtt_notice, rtt_notice};
@@ -27,9 +28,15 @@ pub(crate) const CONTROLLER: Controller = Controller {
     app: *b"TFRC",
     colour: "#1f77b4",
     params: PARAMS,
+    promises: &[&TWICE],
     sender: |setup, values| Box::new(Sender::new(setup, &Settings::read(values))),
     receiver: |setup, values| Box::new(Receiver::new(setup, &Settings::read(values), Among::All)),
     ..crate::fixed::CONTROLLER
+};
+
+const TWICE: Promise = Promise {
+    id: "tfrc.at-most-twice",
+    about: "with losses the rate is at most twice what arrives, above the least rate (RFC 5348, 4.3)",
 };
 
 /// Its parameters, which controllers that are made of it have as well.

@@ -114,7 +114,7 @@ impl Sender {
             covered_to: None,
             rule: "one packet per second until the first report",
             by: None,
-            twice: Check::new("INV-6"),
+            twice: Check::new(&super::TWICE),
         }
     }
 

@@ -580,8 +580,8 @@ fn as_printed_a_drift_of_a_hundred_parts_per_million_decides_how_fast_the_rate_c
 /// The world's clocks start late; a receiver with this much less shows the sender's own time.
 const CLOCKS_START: i64 = 20_000;
 
-/// INV-1 (at most a packet per round trip more per report, outside the start phase) and INV-3 (the rate is the least live
-/// one), over every report of a run with losses, a bottleneck and a leave.
+/// `asmp.a-packet-per-report` (at most a packet per round trip more per report, outside the start phase) and `asmp.least-counts`
+/// (the rate is the least live one), over every report of a run with losses, a bottleneck and a leave.
 #[test]
 fn invariants_hold_at_every_report() {
     for seed in 1..=3 {

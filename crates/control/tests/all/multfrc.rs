@@ -121,7 +121,7 @@ fn with_one_and_a_half_connections_two_packets_in_three_are_marked_and_numbered(
             marked += u16::from(bytes[3] & 1);
             // Numbered among themselves; the others carry the newest number.
             assert_eq!(u16::from_be_bytes([bytes[4], bytes[5]]), marked - 1);
-            // INV-5: as many as the sum of 1/n, to one.
+            // As many as the sum of 1/n, to one.
             assert!((f64::from(marked) - (seq + 1) as f64 / n).abs() <= 1.0, "{n} {seq}");
             assert_within(f64::from(u16::from_be_bytes([bytes[6], bytes[7]])) / 256.0, n, 0.005);
         }

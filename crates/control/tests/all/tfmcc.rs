@@ -524,8 +524,8 @@ fn clocks_an_hour_apart_and_drifting_change_nothing_much() {
     }
 }
 
-/// INV-4: outside slow start the rate rises by at most a packet per R_max in each R_max, over every pair of reports of runs
-/// with losses, a bottleneck and a leave. In the first second after slow start what had come through in it is no rise.
+/// `tfmcc.a-packet-per-round`: outside slow start the rate rises by at most a packet per R_max in each R_max, over every pair of
+/// reports of runs with losses, a bottleneck and a leave. In the first second after slow start what had come through in it is no rise.
 #[test]
 fn the_increase_is_bounded_at_every_report() {
     for seed in 1..=3 {

@@ -830,7 +830,7 @@ proptest! {
                 // A halving puts its own half into X_recv_set.
                 most = most.max(decision.target.as_bytes_per_s() / 2.0);
             } else if accepted > 4 && decision.why.loss.is_some() && decision.why.rule != "least rate" {
-                // INV-6: X ≤ 2 · max X_recv where p > 0, once the initial "no limit" is out of the set.
+                // `tfrc.at-most-twice`: X ≤ 2 · max X_recv where p > 0, once the initial "no limit" is out of the set.
                 let bound = Rate::from_bytes_per_s(2.0 * most).max(Rate::kbps(10)) + Rate::bps(2);
                 prop_assert!(decision.target <= bound, "{:?} > {}", decision, bound);
             }

@@ -12,6 +12,7 @@ use crate::intake::{Digest, Intake};
 use crate::{AgentIx, Arriving, Body, Fields, Kept, Row, Rows, Skew};
 use player::Came;
 use std::sync::Arc;
+use steadycast_control::promise::LOSSES_COUNT;
 use steadycast_control::registry::Factory;
 use steadycast_control::{BufferLevel, Check, Decision, Limit, ReceiverId, Setup, Stream, View, Why, Window};
 use steadycast_link::Ecn;
@@ -160,7 +161,7 @@ pub struct VideoSource {
     pub rtcp_bytes: Bytes,
     /// Its series.
     pub samples: Rows<SourcePoint>,
-    /// RTCP's share of the session bandwidth, step by step (INV-2).
+    /// RTCP's share of the session bandwidth, step by step ([`RTCP_SHARE`](steadycast_control::promise::RTCP_SHARE)).
     pub rtcp_shares: Rows<f64>,
     /// Feedback and skipped frames of sessions before the present one.
     past_feedback: FeedbackCounts,
@@ -838,7 +839,7 @@ impl VideoSink {
         if let Some(receiver) = self.receiver.as_ref().filter(|_| self.repair) {
             Check::gather(&mut all, receiver.repair_check().as_slice());
             // What the session counts as received is what came of the media itself.
-            let mut losses = Check::new("losses-still-count");
+            let mut losses = Check::new(&LOSSES_COUNT);
             losses.see(receiver.received() == self.came);
             Check::gather(&mut all, &[losses]);
         }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 
 use std::sync::{Arc, Mutex};
+use steadycast_control::promise::RTCP_SHARE;
 use steadycast_control::registry::{Chosen, Factory, FeedbackTiming, Setup};
 use steadycast_control::{
     Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FrameEdge, Leave, Limit, MediaQueue, Mode, Need,
@@ -101,7 +102,7 @@ struct Makes(Told);
 #[deny(clippy::missing_trait_methods)]
 impl Factory for Makes {
     fn sender(&self, _: &Setup) -> Box<dyn SenderHalf> {
-        Box::new(Speaks { told: self.0.clone(), checks: [Check::new("INV-0")] })
+        Box::new(Speaks { told: self.0.clone(), checks: [Check::new(&RTCP_SHARE)] })
     }
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
         Chosen::shared("fixed", Mode::Repaired, &[]).unwrap().receiver(setup)

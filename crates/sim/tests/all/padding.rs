@@ -26,7 +26,7 @@ fn with_padding_gcc_finds_its_link_sooner_and_nothing_leaves_faster_than_it_deci
     assert!(without.flow("video").get("padding_packets").is_none());
     // Media, repairs and padding together stay within the pacing rate, or a probe's.
     let promises = with.summary["invariants"].as_array().cloned().unwrap_or_default();
-    let inside = promises.iter().find(|promise| promise["id"] == "repair-inside");
+    let inside = promises.iter().find(|promise| promise["id"] == "repair.within-rate");
     assert!(inside.is_some_and(|promise| num(&promise["checked"]) > 1_000.0 && promise["broken"] == 0), "{promises:?}");
     // To its receiver it is nothing: no loss, and no repair.
     let receiver = with.receiver("video", "video.dst1");

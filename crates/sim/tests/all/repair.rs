@@ -52,7 +52,7 @@ fn residual(seconds: u64, playout_ms: u64, formula: f64) {
     between(num(&receiver["loss_frac"]), 0.048, 0.052);
     let after = num(&receiver["loss_after_repair_frac"]);
     assert!(after > formula / 1.3 && after < formula * 1.3, "{after} instead of {formula}: {receiver}");
-    for id in ["repair-inside", "losses-still-count", "repair-never-feeds-loss"] {
+    for id in ["repair.within-rate", "repair.losses-still-count", "repair.never-feeds-loss"] {
         assert_eq!(broken(&run.summary, id), 0, "{id}");
     }
 }
@@ -179,7 +179,7 @@ fn parity_gives_each_receiver_of_a_group_its_own_losses_back() {
         let receivers = flow["receivers"].as_array().expect("a list");
         let asked: f64 = receivers.iter().map(|r| num(&r["nack_requests"])).sum();
         assert!(asked <= 60.0, "{asked}");
-        assert_eq!(broken(&with.summary, "losses-still-count"), 0);
+        assert_eq!(broken(&with.summary, "repair.losses-still-count"), 0);
         between(num(&with.receiver("video", "r1")["loss_frac"]), 0.005, 0.015);
     }
 }
@@ -259,7 +259,7 @@ send_jitter = "1ms"
     if repair == "rtx" {
         let receiver = run.receiver("video", "video.dst1");
         assert!(num(&receiver["repaired_packets"]) > 0.8 * num(&receiver["lost_packets"]), "{receiver}");
-        for id in ["repair-inside", "losses-still-count", "repair-never-feeds-loss"] {
+        for id in ["repair.within-rate", "repair.losses-still-count", "repair.never-feeds-loss"] {
             assert_eq!(broken(&run.summary, id), 0, "{id}");
         }
     }

@@ -22,13 +22,13 @@ fn invariant<'a>(summary: &'a Value, id: &str) -> Option<&'a Value> {
 #[test]
 fn controllers_keep_an_eye_on_their_promises_and_hold_them() {
     let promises = [
-        ("asmp", "INV-1"),
-        ("asmp", "INV-2"),
-        ("asmp", "INV-3"),
-        ("tfmcc", "INV-4"),
-        ("eaio-tfrc", "INV-5"),
-        ("tfrc", "INV-6"),
-        ("pgmcc", "INV-7"),
+        ("asmp", "asmp.a-packet-per-report"),
+        ("asmp", "asmp.least-counts"),
+        ("asmp", "rtcp.share"),
+        ("tfmcc", "tfmcc.a-packet-per-round"),
+        ("eaio-tfrc", "aio-tfrc.one-in-n-marked"),
+        ("tfrc", "tfrc.at-most-twice"),
+        ("pgmcc", "pgmcc.within-window"),
     ];
     for (controller, id) in promises {
         let run = run(&beside_tcp("").replace("CONTROLLER", controller));
@@ -40,11 +40,24 @@ fn controllers_keep_an_eye_on_their_promises_and_hold_them() {
 }
 
 #[test]
+fn controllers_in_one_run_keep_their_promises_apart() {
+    let text = beside_tcp("").replace("CONTROLLER", "steady");
+    let asmp = "[[flow]]\nname = \"other\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"asmp\"\n";
+    let run = run(&format!("{text}{asmp}"));
+    let all = run.summary["invariants"].as_array().cloned().unwrap_or_default();
+    let ids: Vec<&str> = all.iter().filter_map(|one| one["id"].as_str()).collect();
+    let least = ["asmp.a-packet-per-report", "asmp.least-counts", "rtcp.share", "steady.at-most-twice"];
+    assert!(least.iter().all(|id| ids.contains(id)), "{ids:?}");
+    assert!(ids.is_sorted() && ids.windows(2).all(|pair| pair[0] != pair[1]), "{ids:?}");
+    assert!(all.iter().all(|one| one["about"].as_str().is_some_and(|said| !said.is_empty())));
+}
+
+#[test]
 fn what_is_not_promised_is_not_checked() {
     let paper = beside_tcp("").replace("\"CONTROLLER\"", "\"asmp\"\nmode = \"paper\"");
-    assert_eq!(invariant(&run(&paper).summary, "INV-1"), None);
+    assert_eq!(invariant(&run(&paper).summary, "asmp.a-packet-per-report"), None);
     // Feedback once per round trip has no bound.
-    assert_eq!(invariant(&run(&beside_tcp("").replace("CONTROLLER", "tfrc")).summary, "INV-2"), None);
+    assert_eq!(invariant(&run(&beside_tcp("").replace("CONTROLLER", "tfrc")).summary, "rtcp.share"), None);
 }
 
 #[test]

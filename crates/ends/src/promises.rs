@@ -1,0 +1,106 @@
+//! How the promises of the controllers and of the session were kept: `invariants` of `summary.json`.
+
+use crate::Record;
+use steadycast_control::Check;
+use steadycast_control::promise::RTCP_SHARE;
+use steadycast_control::registry::{self, FeedbackTiming};
+use steadycast_record::{Figures, Of, invariant};
+use steadycast_scenario::{self as sc, FlowKind};
+
+/// The most that RTCP may take of the session bandwidth: the 5 % of RFC 3550, 6.2, with a point to spare over half a minute.
+const MOST_RTCP: f64 = 0.06;
+/// So many flows that broke a promise are named.
+const NAMED: usize = 3;
+
+/// A promise as it was kept in a run.
+pub(crate) struct Kept<'a> {
+    check: Check,
+    /// The flows in which it was broken.
+    broken_by: Vec<&'a str>,
+}
+
+impl<'a> Kept<'a> {
+    fn add(all: &mut Vec<Self>, check: &Check, flow: &'a str) {
+        let place = all.iter().position(|kept| kept.check.promise.id == check.promise.id).unwrap_or_else(|| {
+            all.push(Self { check: Check::new(check.promise), broken_by: Vec::new() });
+            all.len() - 1
+        });
+        let kept = &mut all[place];
+        kept.check.checked += check.checked;
+        kept.check.broken += check.broken;
+        if check.broken > 0 {
+            kept.broken_by.push(flow);
+        }
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
+        let mut into = Figures::new(Of::Invariant);
+        into.put(&invariant::ID, self.check.promise.id);
+        into.put(&invariant::ABOUT, self.check.promise.about);
+        into.put(&invariant::CHECKED, self.check.checked);
+        into.put(&invariant::BROKEN, self.check.broken);
+        into
+    }
+
+    /// What a run that broke it says of it.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let Check { promise, checked, broken } = self.check;
+        let flows = match self.broken_by.len().checked_sub(NAMED).filter(|more| *more > 0) {
+            Some(more) => format!("{} and {more} more", self.broken_by[..NAMED].join(", ")),
+            None => self.broken_by.join(", "),
+        };
+        (broken > 0).then(|| {
+            format!("the promise {} was broken {broken} of {checked} times ({flows}): {}", promise.id, promise.about)
+        })
+    }
+}
+
+impl Record<'_> {
+    /// The promises that were looked at, by name: those that the controllers and the session keep an eye on as they run, and, step by
+    /// step, RTCP's part of the session bandwidth.
+    pub(crate) fn promises(&self) -> Vec<Kept<'_>> {
+        let mut all = Vec::new();
+        for (spec, ends) in self.scenario.flows.iter().zip(self.flows) {
+            let FlowKind::Video(video) = &spec.kind else { continue };
+            let (mut seen, mut rtcp) = (Vec::new(), Check::new(&RTCP_SHARE));
+            let timed = has_timed_feedback(video);
+            for agent in ends.sources.iter().chain(&ends.sinks) {
+                let agent = self.tell(*agent);
+                Check::gather(&mut seen, &agent.promises());
+                agent.rtcp_shares().iter().filter(|_| timed).for_each(|share| rtcp.see(*share <= MOST_RTCP));
+            }
+            seen.push(rtcp);
+            seen.iter().filter(|check| check.checked > 0).for_each(|check| Kept::add(&mut all, check, &spec.name));
+        }
+        all.sort_by_key(|kept| kept.check.promise.id);
+        all
+    }
+}
+
+/// Whether the flow's feedback goes by RTCP's timer, which bounds it.
+fn has_timed_feedback(video: &sc::Video) -> bool {
+    registry::find(&video.controller).is_ok_and(|controller| controller.feedback != FeedbackTiming::Clocked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_promise_is_said_with_its_flows_and_a_kept_one_is_not() {
+        let (mut held, mut bad) = (Check::new(&RTCP_SHARE), Check::new(&RTCP_SHARE));
+        held.see(true);
+        bad.see(false);
+        let said = |flows: &[(&Check, &'static str)]| {
+            let mut all = Vec::new();
+            flows.iter().for_each(|(check, flow)| Kept::add(&mut all, check, flow));
+            assert_eq!(all.len(), 1);
+            all[0].warning()
+        };
+        assert_eq!(said(&[(&held, "a")]), None);
+        let one = said(&[(&held, "a"), (&bad, "b")]).unwrap_or_default();
+        assert!(one.starts_with("the promise rtcp.share was broken 1 of 2 times (b): RTCP"), "{one}");
+        let many = said(&[(&bad, "a"), (&bad, "b"), (&bad, "c"), (&bad, "d"), (&held, "e")]).unwrap_or_default();
+        assert!(many.contains("broken 4 of 5 times (a, b, c and 1 more): "), "{many}");
+    }
+}
