@@ -50,12 +50,13 @@ def steps(
 
     """
     from steadycast.media.clip import Clip
-    from steadycast.media.ladder import encode_ladder
+    from steadycast.media.ladder import as_options, encode_ladder
     from steadycast.media.quality import evaluate
     from steadycast.media.splice import Fates
 
     source = Clip.of(list(clips))
-    ladder = encode_ladder(source, codec, size, fps, gop, bframes, progress=progress)
+    with as_options():
+        ladder = encode_ladder(source, codec, size, fps, gop, bframes, progress=progress)
     table = ladder.table
     whole = Fates(np.ones(table.frames, dtype=np.bool_))
     psnr, ssim = [], []

@@ -18,7 +18,10 @@ class Exit(IntEnum):
         return member
 
     DONE = 0, "Done; also a live session that Ctrl-C, SIGTERM or SIGHUP ended."
-    FAILED = 1, "Done, and an expectation, a condition on a baseline or a run of a sweep failed."
+    FAILED = (
+        1,
+        "Done, and an expectation, a condition on a baseline, a run of a sweep or a live source failed.",
+    )
     MISUSED = 2, "Bad input or usage; stderr says where, what and the remedy."
     MISSING = 3, "A right or a tool is missing on this machine."
     UNWRITTEN = 4, "Something could not be written, for example to a full disk."

@@ -54,7 +54,7 @@ class Encoder:
     """
 
     def __init__(self, codec: Codec, shape: Shape, gop: int, *, keep_size: bool = False) -> None:
-        codec.need_size("--size", shape.width, shape.height)
+        codec.need_size("encode.size", shape.width, shape.height)
         self.codec, self.shape, self.gop = codec, shape, gop
         self.sizes = [(shape.width, shape.height)] if keep_size else sizes_of(codec, shape)
         self._context: Any = None
@@ -129,5 +129,5 @@ def codec_of(name: str) -> Codec:
 
     """
     if name not in CODECS:
-        raise UserError(f"--codec {name}", "there is no such codec", f"take one of {', '.join(CODECS)}")
+        raise UserError(f"encode.codec {name}", "there is no such codec", f"take one of {', '.join(CODECS)}")
     return CODECS[name]

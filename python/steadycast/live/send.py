@@ -170,6 +170,8 @@ def _begin(
         ),
         file=sys.stderr,
     )
+    for warning in planned.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     told.begun()
     return _follow(sender, planned, options, length, draft, told)
 

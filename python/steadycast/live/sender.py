@@ -47,6 +47,7 @@ class Inbox:
         self.over: Callable[[], bool] = lambda: False
         """Whether the session has ended by itself."""
         self.left_out = 0
+        self.warnings: list[str] = []
         self._passed = 0
 
     def __len__(self) -> int:
@@ -107,6 +108,10 @@ class Inbox:
         """As `source.Pictures.passed`."""
         passed, self._passed = self._passed, 0
         return passed
+
+    def close(self) -> UserError | None:
+        """As `source.Pictures.close`: a program that ends its pictures is no error."""
+        return None
 
     def end(self, *, now: bool = False) -> None:
         """Take no more pictures; what waits still goes, but for ``now``."""
@@ -360,6 +365,7 @@ def _plan(
     from steadycast.live.encoder import Encoder, Shape, codec_of
     from steadycast.live.source import encoded, plan
     from steadycast.media.clip import parse_fps, parse_size
+    from steadycast.media.ladder import as_options
 
     text = "x".join(map(str, size)) if isinstance(size, tuple) else size
     if source is not None:
@@ -380,7 +386,9 @@ def _plan(
     if text != "cif" and text != f"{width}x{height}":
         raise UserError(f"size {text}", "a side is odd", f"take {width}x{height}")
     shape = Shape(width, height, parse_fps(25 if fps is None else fps, Fraction(25), "fps"))
-    return encoded(take(shape), Encoder(codec_of(codec), shape, gop, keep_size=keep_size), None)
+    with as_options():
+        encoder = Encoder(codec_of(codec), shape, gop, keep_size=keep_size)
+    return encoded(take(shape), encoder, None)
 
 
 def _samples(picture: object, pixels: Pixels, shape: Shape) -> U8:

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from steadycast.errors import UserError
+from steadycast.exits import Exit
 
 if TYPE_CHECKING:
     from steadycast.live.encoder import Encoder, Shape
+    from steadycast.media.reader import Reader
     from steadycast.media.table import U8
     from steadycast.progress import Progress
 
@@ -23,6 +25,8 @@ class Pictures(Protocol):
     """Pictures of one size, asked for by their numbers, which rise."""
 
     shape: Shape
+    warnings: list[str]
+    """What was wrong with the source; they grow while it is read."""
     own_pace: bool
     """It has a clock of its own: pictures come when they come."""
 
@@ -31,6 +35,19 @@ class Pictures(Protocol):
 
     def passed(self) -> int:
         """Count the pictures since the last call that are gone: nobody gets them."""
+
+    def close(self) -> UserError | None:
+        """Take no more of them; the error for a source that ended before its end."""
+
+
+class SourceError(UserError):
+    """A source that was sent and then ended before its end: what came before is in the record."""
+
+    code = Exit.FAILED
+
+
+def _ended(failure: UserError | None) -> UserError | None:
+    return None if failure is None else SourceError(failure.place, failure.problem, failure.remedy)
 
 
 class Filed:
@@ -42,20 +59,22 @@ class Filed:
         from steadycast.live.encoder import Shape
 
         self._source, self._size, self._fps, self._loop = source, size, fps, loop
-        pictures = source.pictures(size, fps)
-        self.shape = Shape(pictures.width, pictures.height, pictures.fps)
-        self._frames: Iterator[U8] = pictures.frames
+        self._pictures = source.pictures(size, fps)
+        self.shape = Shape(self._pictures.width, self._pictures.height, self._pictures.fps)
+        self.warnings: list[str] = self._pictures.warnings
+        """What was wrong with the source; they grow while it is read."""
         self._next = self._passed = 0
 
     def picture(self, number: int) -> tuple[int, U8] | None:
         """As `Pictures.picture`."""
         fresh = False
         while True:
-            samples = next(self._frames, None)
+            samples = next(self._pictures.frames, None)
             if samples is None:
-                if not self._loop or fresh:
+                if not self._loop or fresh or self._pictures.failure is not None:
                     return None
-                self._frames, fresh = self._source.pictures(self._size, self._fps).frames, True
+                self._pictures, fresh = self._source.pictures(self._size, self._fps), True
+                self._pictures.warnings = self.warnings
                 continue
             fresh = False
             self._next += 1
@@ -67,6 +86,10 @@ class Filed:
         """As `Pictures.passed`."""
         passed, self._passed = self._passed, 0
         return passed
+
+    def close(self) -> UserError | None:
+        """As `Pictures.close`."""
+        return _ended(self._pictures.failure)
 
 
 @dataclass(frozen=True)
@@ -97,29 +120,16 @@ class Camera:
     own_pace = True
 
     def __init__(self, place: str, size: str, fps: str) -> None:
-        import av
-
         from steadycast.live.encoder import Shape
-        from steadycast.media.clip import parse_fps, parse_size
+        from steadycast.media.clip import own_rate, parse_size
 
-        name = "standard input" if place == "-" else place
-        try:
-            if place == "-":
-                self._container: Any = av.open(sys.stdin.buffer)
-            else:
-                self._container = av.open(place, format="v4l2")
-            stream = self._container.streams.video[0]
-        except (av.error.FFmpegError, OSError, ValueError, IndexError) as error:
-            remedy = (
-                "give a stream with headers, for example: ffmpeg … -f yuv4mpegpipe - | steadycast send - …"
-                if place == "-"
-                else "see `ls /dev/video*` for the cameras that are here, and who may read them"
-            )
-            raise UserError(name, f"no pictures that can be read ({error})", remedy) from error
-        own = (stream.codec_context.width, stream.codec_context.height)
-        width, height = parse_size(size, own)
-        rate = parse_fps(fps, Fraction(stream.average_rate or stream.guessed_rate or 25))
+        self._reader = _opened(place)
+        facts = self._reader.facts
+        width, height = parse_size(size, (facts.width, facts.height))
+        rate = Fraction(25) if fps == "clip" and facts.told_rate is None else own_rate(self._reader, fps)
         self.shape = Shape(width, height, rate)
+        self.warnings = self._reader.warnings
+        """What was wrong with the source; complete when it is over."""
         self._newest: tuple[float, U8] | None = None
         self._over = False
         self._passed = 0
@@ -129,28 +139,21 @@ class Camera:
         threading.Thread(target=self._read, daemon=True, name="camera").start()
 
     def _read(self) -> None:
-        import av
-
-        from steadycast.media.clip import scaled
-
         first: float | None = None
         try:
-            for frame in self._container.decode(self._container.streams.video[0]):
-                samples = scaled(frame, self.shape.width, self.shape.height)
+            for at, samples in self._reader.pictures(self.shape.width, self.shape.height):
                 now = time.monotonic()
-                if frame.time is not None:
-                    # A file on standard input is not read faster than it would be shown.
-                    first = now - frame.time if first is None else first
-                    time.sleep(max(0.0, min(first + frame.time - now, 5.0)))
+                # A file on standard input is not read faster than it would be shown.
+                first = now - float(at) if first is None else first
+                time.sleep(max(0.0, min(first + float(at) - now, 5.0)))
                 with self._change:
                     self._passed += self._newest is not None
                     self._newest = (time.monotonic(), samples)
                     self._change.notify()
-        except (av.error.FFmpegError, OSError, ValueError):
-            pass
-        with self._change:
-            self._over = True
-            self._change.notify()
+        finally:
+            with self._change:
+                self._over = True
+                self._change.notify()
 
     def picture(self, number: int) -> tuple[int, U8] | None:
         """As `Pictures.picture`: waits for one that is newer than the last."""
@@ -171,6 +174,34 @@ class Camera:
         with self._change:
             passed, self._passed = self._passed, 0
         return passed
+
+    def close(self) -> UserError | None:
+        """As `Pictures.close`."""
+        return _ended(self._reader.failure)
+
+
+_PATIENCE = 250
+"""Pictures in a row of a camera or a pipe that can't be decoded, after which it is damaged for good: ten seconds."""
+
+
+def _opened(place: str) -> Reader:
+    """Open standard input, or a camera."""
+    import av
+
+    from steadycast.media.reader import ClipError, Reader
+
+    name = "standard input" if place == "-" else place
+    try:
+        container: Any = av.open(sys.stdin.buffer) if place == "-" else av.open(place, format="v4l2")
+        return Reader(container, name, _PATIENCE)
+    except (ClipError, av.error.FFmpegError, OSError, ValueError, IndexError) as error:
+        why = error.problem if isinstance(error, ClipError) else error
+        remedy = (
+            "give a stream with headers, for example: ffmpeg … -f yuv4mpegpipe - | steadycast send - …"
+            if place == "-"
+            else "see `ls /dev/video*` for the cameras that are here, and who may read them"
+        )
+        raise UserError(name, f"no pictures that can be read ({why})", remedy) from error
 
 
 @dataclass
@@ -206,22 +237,25 @@ def plan(
     if source == "greedy":
         return Plan({"kind": "greedy"}, None)
     from steadycast.live.encoder import Encoder, codec_of
+    from steadycast.media.ladder import as_options
 
-    kind = codec_of(codec)
-    if ladder:
-        return _laddered(source, codec, size, fps, gop, loop, progress)
-    pictures: Pictures
-    clip = None
+    with as_options():
+        if ladder:
+            return _laddered(source, codec, size, fps, gop, loop, progress)
+        kind = codec_of(codec)
+        pictures, clip = _pictures(source, size, fps, loop=loop)
+        return encoded(pictures, Encoder(kind, pictures.shape, gop, keep_size=keep_size), clip)
+
+
+def _pictures(source: str, size: str, fps: str, *, loop: bool) -> tuple[Filed | Camera, str | None]:
+    """Open a source, and name its file."""
     if source == "testsrc":
-        pictures = Filed(Pattern(), size, fps, loop=True)
-    elif source == "-" or source.startswith("/dev/video"):
-        pictures = Camera(source, size, fps)
-    else:
-        from steadycast.media.clip import Clip
+        return Filed(Pattern(), size, fps, loop=True), None
+    if source == "-" or source.startswith("/dev/video"):
+        return Camera(source, size, fps), None
+    from steadycast.media.clip import Clip
 
-        pictures = Filed(Clip.of(Path(source)), size, fps, loop=loop)
-        clip = str(Path(source).resolve())
-    return encoded(pictures, Encoder(kind, pictures.shape, gop, keep_size=keep_size), clip)
+    return Filed(Clip.of(Path(source)), size, fps, loop=loop), str(Path(source).resolve())
 
 
 def encoded(pictures: Pictures, encoder: Encoder, clip: str | None) -> Plan:
@@ -238,7 +272,7 @@ def encoded(pictures: Pictures, encoder: Encoder, clip: str | None) -> Plan:
         "sizes": encoder.sizes,
         "own_pace": pictures.own_pace,
     }
-    return Plan(medium, clip, Work(encoder, pictures))
+    return Plan(medium, clip, Work(encoder, pictures), pictures.warnings)
 
 
 class Work:
@@ -262,6 +296,7 @@ class Work:
                 if passed := self._pictures.passed():
                     sender.passed(passed)
                 if taken is None:
+                    self.failed = self._pictures.close()
                     sender.end()
                     return
                 number, samples = taken

@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import Protocol
 
 import av
-import numpy as np
 
 from steadycast import files
 from steadycast.errors import UserError
+from steadycast.media.reader import RATES, Reader, said
+from steadycast.media.reader import ClipError as ClipError
+from steadycast.media.reader import scaled as scaled
 from steadycast.media.table import U8
 
 CIF = (352, 288)
 
-_LONGEST_PAUSE_S = 5
-"""A longer pause between two frames is taken for a damaged time stamp: it would be filled with copies."""
-
-
-class ClipError(UserError):
-    """A clip that cannot be used."""
+_READING = b"2"
+"""Which pictures are made of a file: another number where they are others."""
 
 
 @dataclass
@@ -35,6 +33,8 @@ class Pictures:
     """Samples of each picture, 4:2:0, plane after plane."""
     warnings: list[str] = field(default_factory=list)
     """What was wrong with the source; complete when `frames` has ended."""
+    failure: UserError | None = None
+    """Why `frames` ended before the source did."""
 
 
 class Source(Protocol):
@@ -79,9 +79,26 @@ def parse_fps(fps: str | int | float | Fraction, own: Fraction, place: str = "en
         raise UserError(
             place, f"{fps!r} is not a frame rate", 'write a number such as 25, or "clip"'
         ) from None
-    if not 1 <= rate <= 240:
-        raise UserError(place, f"{fps} frames per second are not supported", "rates go from 1 to 240")
+    if not RATES[0] <= rate <= RATES[1]:
+        what = f"{fps} frames per second are not supported"
+        raise UserError(place, what, f"rates go from {RATES[0]} to {RATES[1]}")
     return _tidy(rate)
+
+
+def own_rate(reader: Reader, fps: str | int | float | Fraction) -> Fraction:
+    """Frames per second that are asked for; ``clip`` is the source's own.
+
+    Raises:
+        ClipError: the source has none that can be sent.
+
+    """
+    rate = reader.facts.rate
+    if fps != "clip" or rate is not None:
+        return parse_fps(fps, Fraction(0) if rate is None else _tidy(rate))
+    told = reader.facts.told_rate
+    problem = "it names no frame rate" if told is None else f"its frame rate is {told}"
+    remedy = f"take encode.fps 25, or another rate from {RATES[0]} to {RATES[1]}"
+    raise ClipError(reader.name, problem, remedy)
 
 
 def _tidy(rate: Fraction) -> Fraction:
@@ -113,7 +130,7 @@ class Clip:
 
     def identity(self) -> str:
         """Hash of the files' bytes."""
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(_READING)
         for path in self.paths:
             try:
                 with path.open("rb") as file:
@@ -124,44 +141,52 @@ class Clip:
 
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
         """Pictures of all files; where ``clip`` stands for size or rate, the first file's count for all."""
-        width, height, own_rate = _facts(self.paths[0])
-        width, height = parse_size(size, (width, height))
-        rate = parse_fps(fps, own_rate)
+        with _open(self.paths[0]) as reader:
+            width, height = parse_size(size, (reader.facts.width, reader.facts.height))
+            rate = own_rate(reader, fps)
         result = Pictures(width, height, rate, iter(()))
-        result.frames = self._frames(result, keep=fps == "clip")
+        result.frames = self._frames(result)
         return result
 
-    def _frames(self, result: Pictures, *, keep: bool) -> Iterator[U8]:
+    def _frames(self, result: Pictures) -> Iterator[U8]:
         for path in self.paths:
-            timed = _decode(path, result)
-            # The first file's own rate keeps its frames one by one, whatever their time stamps say.
-            as_they_are = keep and (path == self.paths[0] or _facts(path)[2] == result.fps)
-            yield from (samples for _, samples in timed) if as_they_are else resampled(timed, result.fps)
+            with _open(path) as reader:
+                timed = reader.pictures(result.width, result.height)
+                yield from resampled(timed, result.fps, reader.length)
+                result.warnings += [said for said in reader.warnings if said not in result.warnings]
+                result.failure = reader.failure
 
 
-def resampled(timed: Iterator[tuple[Fraction, U8]], fps: Fraction) -> Iterator[U8]:
-    """For each instant of a constant frame rate, the picture whose time is nearest (of two, the earlier)."""
+def resampled(
+    timed: Iterator[tuple[Fraction, U8]], fps: Fraction, length: Fraction | None = None
+) -> Iterator[U8]:
+    """For each instant of a constant frame rate, the picture whose time is nearest (of two, the earlier).
+
+    Pictures at this rate stay one by one, also where their times are off by up to half an interval. The last one lasts
+    until ``length``, the seconds that the source tells, but no longer than any other did; without it as long as the
+    others in the mean.
+    """
     held: tuple[Fraction, U8] | None = None
-    interval = Fraction(0)
-    due = 0
+    first = longest = Fraction(0)
+    count = due = 0
     for time, samples in timed:
-        if held is not None:
-            interval = time - held[0]
+        count += 1
+        if held is None:
+            first = time
+        else:
+            longest = max(longest, time - held[0])
             while Fraction(due) / fps - held[0] <= time - Fraction(due) / fps:
                 yield held[1]
                 due += 1
         held = (time, samples)
     if held is not None:
-        # The last picture lasts as long as the one before it did; a clip of one picture is that picture.
-        while due == 0 or Fraction(due) / fps < held[0] + interval - Fraction(1, 2) / fps:
+        last = (held[0] - first) / max(1, count - 1)
+        if length is not None and length - held[0] > Fraction(1, 2) / fps:
+            last = min(length - held[0], longest)
+        # A clip of one picture is that picture.
+        while due == 0 or Fraction(due) / fps < held[0] + last - Fraction(1, 2) / fps:
             yield held[1]
             due += 1
-
-
-def scaled(frame: av.VideoFrame, width: int, height: int) -> U8:
-    """Scale a frame; samples in 4:2:0 at this size, plane after plane."""
-    same = frame.reformat(width=width, height=height, format="yuv420p", interpolation="BICUBIC")
-    return np.ascontiguousarray(same.to_ndarray(), dtype=np.uint8).reshape(-1)
 
 
 def _unreadable(path: Path, error: OSError) -> ClipError:
@@ -172,136 +197,18 @@ def _unreadable(path: Path, error: OSError) -> ClipError:
     )
 
 
-def _said(error: Exception) -> str:
-    """Take what FFmpeg says of an error, without its number and its log."""
-    return getattr(error, "strerror", None) or str(error)
-
-
-def _open(path: Path) -> av.container.InputContainer:
+def _open(path: Path) -> Reader:
     try:
         with path.open("rb"):
             pass
     except OSError as error:
         raise _unreadable(path, error) from error
     try:
-        container: av.container.InputContainer = files.media(path)
+        container = files.media(path)
     except (av.error.FFmpegError, OSError, ValueError) as error:
         raise ClipError(
             str(path),
-            f"not a video file, or damaged at its head ({_said(error)})",
+            f"not a video file, or damaged at its head ({said(error)})",
             "play it with another program to check",
         ) from error
-    if not container.streams.video:
-        container.close()
-        raise ClipError(str(path), "the file holds no video", "name a file with pictures")
-    return container
-
-
-def _facts(path: Path) -> tuple[int, int, Fraction]:
-    with _open(path) as container:
-        stream = container.streams.video[0]
-        width, height = stream.codec_context.width, stream.codec_context.height
-        rate = stream.average_rate or stream.guessed_rate or stream.base_rate
-    if not (16 <= width <= 8192 and 16 <= height <= 8192):
-        raise ClipError(str(path), f"its pictures are {width}x{height}", "sides go from 16 to 8192 samples")
-    if not rate or not 1 <= rate <= 240:
-        raise ClipError(str(path), f"its frame rate is {rate}", "give a rate in encode.fps, or another clip")
-    return width, height, _tidy(Fraction(rate))
-
-
-def _decode(path: Path, result: Pictures) -> Iterator[tuple[Fraction, U8]]:
-    """Time and samples of each picture; what is damaged is left out and said in the warnings."""
-    with _open(path) as container:
-        stream = container.streams.video[0]
-        stream.thread_type = "SLICE"
-        step = 1 / Fraction(stream.average_rate or stream.guessed_rate or result.fps)
-        expected = _duration(container, stream)
-        damage = _Damage()
-        start: Fraction | None = None
-        time = Fraction(0)
-        count = 0
-        for frame in _frames_of(container, stream, damage):
-            try:
-                samples = scaled(frame, result.width, result.height)
-            except (av.error.FFmpegError, ValueError) as error:
-                damage.note(_said(error))
-                continue
-            if frame.is_corrupt:
-                damage.note("pictures marked as corrupt")
-            shown = (
-                None
-                if frame.pts is None or frame.time_base is None
-                else Fraction(frame.pts) * frame.time_base
-            )
-            if shown is not None and start is None:
-                start = shown
-            if count:
-                since = step if shown is None or start is None else shown - start - time
-                if not 0 < since <= _LONGEST_PAUSE_S:
-                    damage.note("time stamps that jump")
-                    since = step
-                    start = None if shown is None else shown - time - step
-                time += since
-            count += 1
-            yield time, samples
-        if count == 0:
-            raise ClipError(str(path), "no picture could be decoded", "play it with another program to check")
-        if expected is not None and time + step < expected - step * 3 / 2:
-            damage.note(f"the pictures end at {float(time + step):.2f} s of {float(expected):.2f} s")
-        if damage.notes:
-            result.warnings.append(f"{path.name} is damaged: {'; '.join(damage.notes)}")
-
-
-def _duration(container: av.container.InputContainer, stream: av.VideoStream) -> Fraction | None:
-    """How long the pictures should last, in seconds; `None` where only a longer sound could be meant."""
-    if stream.duration and stream.time_base:
-        return stream.duration * Fraction(stream.time_base)
-    told = {name.upper(): value for name, value in stream.metadata.items()}.get("DURATION", "")  # Matroska
-    parts = told.split(":")
-    if len(parts) == 3 and all(part.replace(".", "", 1).isdecimal() for part in parts):
-        hours, minutes, seconds = map(Fraction, parts)
-        return (hours * 60 + minutes) * 60 + seconds
-    alone = len(container.streams) == 1
-    return Fraction(container.duration, 1_000_000) if alone and container.duration else None
-
-
-class _Damage:
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, what: str) -> None:
-        if what not in self.notes and len(self.notes) < 5:
-            self.notes.append(what)
-
-
-def _frames_of(
-    container: av.container.InputContainer, stream: av.VideoStream, damage: _Damage
-) -> Iterator[av.VideoFrame]:
-    packets = container.demux(stream)
-    level = av.logging.get_level()
-    av.logging.set_level(av.logging.ERROR)
-    try:
-        with av.logging.Capture(local=False) as log:
-            while True:
-                try:
-                    packet = next(packets, None)
-                except (av.error.FFmpegError, OSError) as error:
-                    damage.note(f"it ends in an error ({_said(error)})")
-                    packet = None
-                try:
-                    frames = stream.codec_context.decode(
-                        packet if packet is not None and packet.size else None
-                    )
-                except EOFError:
-                    frames = []
-                except (av.error.FFmpegError, ValueError) as error:
-                    damage.note(_said(error))
-                    frames = []
-                for _, _, message in log:
-                    damage.note(" ".join(message.split()))
-                log.clear()
-                yield from frames
-                if packet is None or not packet.size:
-                    break
-    finally:
-        av.logging.set_level(level)
+    return Reader(container, str(path))

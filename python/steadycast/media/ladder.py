@@ -2,15 +2,17 @@
 
 import json
 import os
+import re
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import IO, Any, Protocol, cast
@@ -56,6 +58,10 @@ class Codec:
     """Quantizers are logarithmic: this many steps double the step size. `None`: it is in proportion."""
     least: int = 16
     """Width and height at least."""
+    most: tuple[int, int] = (8192, 8192)
+    """Width and height at the most."""
+    most_ticks: int | None = None
+    """Ticks per second at the most of the clock in its headers."""
 
     def need_size(self, place: str, width: int, height: int) -> None:
         """Check that it can have pictures of this size, which the key or option ``place`` asks for.
@@ -69,18 +75,34 @@ class Codec:
             raise UserError(place, problem, f"both sides must be multiples of {self.multiple}")
         if min(width, height) < self.least:
             raise UserError(place, problem, f"both sides must be {self.least} at least")
+        if width > self.most[0] or height > self.most[1]:
+            most = "x".join(str(min(side, 4096)) for side in self.most)
+            remedy = f"take encode.size {most} or less, or encode.codec h264"
+            raise UserError(place, problem, remedy)
+
+    def rate(self, fps: Fraction) -> Fraction:
+        """Return the frame rate that its headers name for this one. It changes no picture."""
+        if self.rates is not None and fps not in self.rates:
+            return Fraction(25)
+        if self.most_ticks is not None and fps.numerator > self.most_ticks:
+            return fps.limit_denominator(self.most_ticks // ceil(fps))
+        return fps
 
 
 _FILM = tuple(map(Fraction, ("24000/1001", "24", "25", "30000/1001", "30", "50", "60000/1001", "60")))
+_H263 = (Fraction(25), Fraction(30000, 1001))
 _MPEG_QS = range(2, 32)
 _QPS = range(18, 48)
 _INDICES = range(10, 64)
 CODECS = {
     codec.name: codec
     for codec in (
-        Codec("mpeg4", "mpeg4", "mpeg4", _MPEG_QS, 2, 8, 2, None),
-        Codec("mpeg2", "mpeg2video", "mpeg2video", _MPEG_QS, 2, 8, 2, _FILM),
-        Codec("h263", "h263p", "h263", _MPEG_QS, 0, 0, 4, (Fraction(25), Fraction(30000, 1001))),
+        # Thirteen bits for a side, and sixteen for the clock (ISO/IEC 14496-2, section 6.2.3).
+        Codec("mpeg4", "mpeg4", "mpeg4", _MPEG_QS, 2, 8, 2, None, most=(8190, 8190), most_ticks=65_535),
+        # The lower twelve bits of a side, which stand in the sequence header, may not be 0 (ISO/IEC 13818-2, 6.3.3).
+        Codec("mpeg2", "mpeg2video", "mpeg2video", _MPEG_QS, 2, 8, 2, _FILM, most=(4094, 4094)),
+        # Custom pictures of ITU-T H.263, section 5.1.5.
+        Codec("h263", "h263p", "h263", _MPEG_QS, 0, 0, 4, _H263, most=(2048, 1152)),
         Codec("h264", "libx264", "h264", _QPS, 2, 8, 2, None, 6),
         Codec("h265", "libx265", "hevc", _QPS, 0, 0, 2, None, 6),
         # The step sizes of these double after 8 to 14 steps.
@@ -351,7 +373,7 @@ def open_encoder(codec: Codec, raw: Sized, bframes: int, gop: int, q: int) -> av
     os.environ.setdefault("SVT_LOG", "1")
     context = cast(av.VideoCodecContext, av.CodecContext.create(codec.encoder, "w"))
     context.width, context.height, context.pix_fmt = raw.width, raw.height, "yuv420p"
-    rate = raw.fps if codec.rates is None or raw.fps in codec.rates else Fraction(25)
+    rate = codec.rate(raw.fps)
     context.framerate, context.time_base = rate, 1 / rate
     context.thread_count = 1
     context.max_b_frames = bframes
@@ -371,6 +393,24 @@ def open_encoder(codec: Codec, raw: Sized, bframes: int, gop: int, q: int) -> av
     return context
 
 
+@contextmanager
+def as_options() -> Iterator[None]:
+    """Name options of the command line in errors that name the keys of a scenario.
+
+    Raises:
+        UserError: the one that came, with the other names.
+
+    """
+    try:
+        yield
+    except UserError as error:
+        words = (error.place, error.problem, error.remedy)
+        raise type(error)(*(_KEY.sub(r"--\1", text) for text in words)) from error.__cause__
+
+
+_KEY = re.compile(r"\bencode\.(size|fps|codec|gop|bframes)\b")
+
+
 def start(encoder: av.VideoCodecContext) -> None:
     """Open an encoder. SVT-AV1's threads take their turn as a batch job's do (SCHED_BATCH).
 
@@ -381,6 +421,16 @@ def start(encoder: av.VideoCodecContext) -> None:
     caller waits for ever: in one of some 50 short clips with four encoders on two cores. A batch job's threads
     interrupt nobody when they wake: of some thousands of clips one hung. `_encode_rung` begins such a one again.
     """
+    try:
+        _start(encoder)
+    except av.error.FFmpegError as error:
+        what = f"{encoder.width}x{encoder.height} at {encoder.framerate} pictures per second"
+        problem = f"this FFmpeg's {encoder.codec.name} refuses {what} ({error.strerror})"
+        remedy = "take another encode.size, encode.fps or encode.codec"
+        raise UserError("encode.codec", problem, remedy) from error
+
+
+def _start(encoder: av.VideoCodecContext) -> None:
     if encoder.codec.name != "libsvtav1" or not hasattr(os, "SCHED_BATCH"):
         return encoder.open()
     policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)

@@ -1,0 +1,433 @@
+"""Pictures of a file, a pipe or a camera, turned into what is sent: upright, with square samples, in video range.
+
+What a source says of its pictures is honoured here, for files and cameras alike, or a warning says that it is not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections import deque
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import av
+import numpy as np
+
+from steadycast.errors import UserError
+from steadycast.media.table import U8
+
+RATES = (1, 240)
+"""Least and most pictures per second."""
+_SIDES = (16, 8192)
+_LONGEST_PAUSE_S = 5
+"""A longer pause between two pictures is taken for a damaged time stamp where no length of the whole covers it."""
+_TRIES = 25
+"""Errors in a row, with no packet between them, after which a container is not read on."""
+_ATTACHED = 0x400
+"""FFmpeg's AV_DISPOSITION_ATTACHED_PIC: a cover, not a film."""
+_FULL = 2
+"""FFmpeg's AVCOL_RANGE_JPEG: samples from 0 to 255."""
+_MATRICES = {1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020", 10: "bt2020"}
+"""Coefficients of YCbCr by FFmpeg's number (ITU-T H.273, table 4), by the names of its scaler."""
+_UNSAID = (0, 2, 3)
+"""Those of RGB, and of sources that do not say which."""
+_NOTHING = 64
+"""What rounding leaves of a number of a display matrix that should be 0, of 65,536 that are 1."""
+_HDR = {16: "PQ", 18: "HLG"}
+"""Transfer functions of SMPTE ST 2084 and ARIB STD-B67, by the numbers of ITU-T H.273, table 3."""
+_TURNS = {
+    (1, 0, 0, 1): (),
+    (0, 1, -1, 0): (("transpose", "clock"),),
+    (0, -1, 1, 0): (("transpose", "cclock"),),
+    (-1, 0, 0, -1): (("hflip", ""), ("vflip", "")),
+    (-1, 0, 0, 1): (("hflip", ""),),
+    (1, 0, 0, -1): (("vflip", ""),),
+    (0, 1, 1, 0): (("transpose", "cclock_flip"),),
+    (0, -1, -1, 0): (("transpose", "clock_flip"),),
+}
+"""Filters that do what a display matrix (ISO/IEC 14496-12, section 6.2.2) asks for, by the signs of a, b, c and d."""
+
+Turn = tuple[tuple[str, str], ...]
+
+
+class ClipError(UserError):
+    """A clip that cannot be used."""
+
+
+def said(error: BaseException) -> str:
+    """Take what FFmpeg says of an error, without its number and its log."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def scaled(frame: av.VideoFrame, width: int, height: int) -> U8:
+    """Scale a frame; samples in 4:2:0 at this size, plane after plane."""
+    return _samples(frame.reformat(width=width, height=height, format="yuv420p", interpolation="BICUBIC"))
+
+
+def _samples(frame: av.VideoFrame) -> U8:
+    return np.ascontiguousarray(frame.to_ndarray(), dtype=np.uint8).reshape(-1)
+
+
+def assumed_matrix(width: int, height: int) -> str:
+    """Return the coefficients of YCbCr that players assume for pictures that do not say theirs."""
+    return "bt709" if width >= 1280 or height > 576 else "bt601"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a source says of its pictures, as they are meant to be seen."""
+
+    width: int
+    """Of an upright picture with square samples."""
+    height: int
+    rate: Fraction | None
+    """Pictures per second; `None` where the source names none that can be sent."""
+    told_rate: Fraction | None
+    """As the source names it."""
+    warnings: tuple[str, ...]
+    """What is not honoured."""
+
+    @staticmethod
+    def of(stream: av.VideoStream, first: av.VideoFrame, tracks: int) -> Facts:
+        """Look at a stream and its first picture."""
+        warnings = [*_untouched(stream, first)]
+        if tracks > 1:
+            warnings.append(f"it holds {tracks} films; the first one is taken")
+        width, height = first.width, first.height
+        aspect = Fraction(stream.sample_aspect_ratio or 1)
+        if not Fraction(1, 8) <= aspect <= 8:
+            warnings.append(f"its samples are said to be {aspect} as wide as high, and are taken for square")
+            aspect = Fraction(1)
+        # The longer side of a sample counts, so that none is lost; codecs want multiples of 4 at the most.
+        if aspect > 1:
+            width = round(width * aspect / 4) * 4
+        elif aspect < 1:
+            height = round(height / aspect / 4) * 4
+        if any(name == "transpose" for name, _ in _turn(first) or ()):
+            width, height = height, width
+        told = _told_rate(stream, first)
+        rate = told if told is not None and RATES[0] <= told <= RATES[1] else None
+        return Facts(width, height, rate, told, tuple(warnings))
+
+
+def _told_rate(stream: av.VideoStream, first: av.VideoFrame) -> Fraction | None:
+    average, guessed = stream.average_rate, stream.guessed_rate
+    if average and guessed and average < guessed <= 60 and not first.interlaced_frame:
+        # Time stamps that are not even: the mean of their rates is none at which any part of them goes.
+        average = guessed
+    rate = average or guessed or stream.base_rate
+    return Fraction(rate) if rate else None
+
+
+def _untouched(stream: av.VideoStream, first: av.VideoFrame) -> Iterator[str]:
+    """Say what the source asks for that is not done."""
+    context = stream.codec_context
+    if (kind := _HDR.get(int(context.color_trc))) is not None:
+        yield f"its pictures are HDR ({kind}) and leave as if they were not: they will look flat"
+    colours = int(first.colorspace)
+    if colours not in _MATRICES and colours not in _UNSAID:
+        yield f"its colours are coded in a way that is not converted (matrix {colours} of ITU-T H.273)"
+    if _turn(first) is None:
+        yield "its pictures are to be turned by less than a right angle, and are not"
+
+
+def _turn(frame: av.VideoFrame) -> Turn | None:
+    """Return the filters that put a picture upright; `None` where it is turned by no right angle."""
+    told: Any = frame.side_data
+    try:
+        data = bytes(told["DISPLAYMATRIX"])
+    except KeyError:
+        return ()
+    a, b, _, c, d = struct.unpack_from("=5i", data)
+    signs = [0 if abs(value) <= _NOTHING else 1 if value > 0 else -1 for value in (a, b, c, d)]
+    return _TURNS.get((signs[0], signs[1], signs[2], signs[3]))
+
+
+class Reader:
+    """Reads the pictures of an open container, its first film's.
+
+    A picture that can't be decoded costs that picture alone.
+
+    Args:
+        container: as `av.open` gives it.
+        name: what messages call it.
+        patience: after so many packets in a row that give no picture it is taken to be damaged for good; without it a
+            source is read to its end.
+
+    Raises:
+        ClipError: it holds no pictures that can be used.
+
+    """
+
+    def __init__(self, container: Any, name: str, patience: int | None = None) -> None:
+        self._container, self.name, self._patience = container, name, patience
+        films = [each for each in container.streams.video if not int(each.disposition) & _ATTACHED]
+        if not films:
+            what = "a cover, but no film" if container.streams.video else "no video"
+            raise ClipError(name, f"the file holds {what}", "name a file with pictures")
+        self._stream: Any = films[0]
+        self._stream.thread_type = "SLICE"
+        self._notes: list[str] = []
+        self.lost = 0
+        """Packets that gave an error instead of a picture."""
+        self.ended: BaseException | None = None
+        """What ended the reading before the source's end."""
+        self._decoded = self._decode()
+        first = next(self._decoded, None)
+        if first is None:
+            raise self._failure("no picture could be decoded")
+        if not all(_SIDES[0] <= side <= _SIDES[1] for side in (first.width, first.height)):
+            problem = f"its pictures are {first.width}x{first.height}"
+            raise ClipError(name, problem, f"sides go from {_SIDES[0]} to {_SIDES[1]} samples")
+        self._first = first
+        self.facts = Facts.of(self._stream, first, len(films))
+        self.length = _duration(container, self._stream)
+        """Seconds that the pictures should last, if it says so."""
+        self._label = name.rpartition("/")[2]
+        self.warnings = [f"{self._label}: {warning}" for warning in self.facts.warnings]
+        """What was wrong with the source; complete when `pictures` have ended."""
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the container."""
+        self._decoded.close()
+        self._container.close()
+
+    def _failure(self, problem: str) -> ClipError:
+        why = f" ({said(self.ended)})" if self.ended is not None else ""
+        return ClipError(self.name, f"{problem}{why}", "play it with another program to check")
+
+    @property
+    def failure(self) -> ClipError | None:
+        """The error for a source that ended before its end."""
+        return None if self.ended is None else self._failure("reading it ended in an error")
+
+    def _note(self, what: str) -> None:
+        if what not in self._notes and len(self._notes) < 5:
+            self._notes.append(what)
+
+    def pictures(self, width: int, height: int) -> Iterator[tuple[Fraction, U8]]:
+        """Give times and samples of all pictures, once; what is damaged is left out, and said in the warnings."""
+        stage = _Stage(width, height)
+        clock = _Clock(1 / (self.facts.told_rate or Fraction(25)), self.length)
+        for frame in itertools.chain((self._first,), self._decoded):
+            if frame.is_corrupt:
+                self._note("pictures marked as corrupt")
+            if (note := clock.tell(_shown(frame, self._stream))) is not None:
+                self._note(note)
+            try:
+                yield from stage.push(clock.time, frame)
+            except (av.error.FFmpegError, ValueError) as error:
+                self._note(said(error))
+        yield from stage.rest()
+        if (note := clock.early()) is not None:
+            self._note(note)
+        if self.lost:
+            self._notes.insert(0, f"{self.lost} of its parts could not be decoded")
+        if self._notes:
+            self.warnings.append(f"{self._label} is damaged: {'; '.join(self._notes)}")
+
+    def _packets(self) -> Iterator[Any]:
+        """All packets, and `None` at the end. One that can't be read is left out."""
+        errors = 0
+        while True:
+            try:
+                for packet in self._container.demux(self._stream):
+                    errors = 0
+                    if packet.size:
+                        yield packet
+                break
+            except av.error.InvalidDataError as error:
+                self._note(said(error))
+                errors += 1
+                if errors == _TRIES:
+                    self.ended = error
+                    break
+            except (av.error.FFmpegError, OSError) as error:
+                self._note(f"it ends in an error ({said(error)})")
+                self.ended = error
+                break
+        yield None
+
+    def _decode(self) -> Generator[av.VideoFrame, None, None]:
+        level = av.logging.get_level()
+        av.logging.set_level(av.logging.ERROR)
+        bad = 0
+        try:
+            with av.logging.Capture(local=False) as log:
+                for packet in self._packets():
+                    frames: list[av.VideoFrame] = []
+                    try:
+                        frames = self._stream.codec_context.decode(packet)
+                    except EOFError:
+                        pass
+                    except (av.error.FFmpegError, ValueError) as error:
+                        self.lost, bad = self.lost + 1, bad + 1
+                        self._note(said(error))
+                    for _, _, message in log:
+                        self._note(" ".join(message.split()))
+                    log.clear()
+                    bad = 0 if frames else bad
+                    yield from frames
+                    if bad == self._patience:
+                        self.ended = ValueError(f"{bad} pictures in a row can't be decoded")
+                        break
+        finally:
+            av.logging.set_level(level)
+
+
+def _shown(frame: av.VideoFrame, stream: av.VideoStream) -> Fraction | None:
+    base = frame.time_base or stream.time_base
+    return None if frame.pts is None or not base else frame.pts * Fraction(base)
+
+
+class _Clock:
+    """When pictures are shown, from 0 on; time stamps that can't be are replaced by even ones."""
+
+    def __init__(self, step: Fraction, length: Fraction | None) -> None:
+        self._step, self._length = step, length
+        self._start: Fraction | None = None
+        self._begun = False
+        self.time = Fraction(0)
+        """When the last picture is shown."""
+
+    def tell(self, shown: Fraction | None) -> str | None:
+        """Take the next picture's time stamp; return what is wrong with it."""
+        if not self._begun:
+            self._begun, self._start = True, shown
+            return None
+        if self._start is None and shown is not None:
+            self._start = shown - self.time - self._step
+        since = self._step if shown is None or self._start is None else shown - self._start - self.time
+        covered = self._length is not None and self.time + since <= self._length
+        if since <= 0 or (since > _LONGEST_PAUSE_S and not covered):
+            self.time += self._step
+            self._start = None if shown is None else shown - self.time
+            return "time stamps that jump"
+        self.time += since
+        return None
+
+    def early(self) -> str | None:
+        """Say whether the pictures ended earlier than the source had told."""
+        end = self.time + self._step
+        if self._length is None or end >= self._length - self._step * 3 / 2:
+            return None
+        return f"the pictures end at {float(end):.2f} s of {float(self._length):.2f} s"
+
+
+def _duration(container: Any, stream: av.VideoStream) -> Fraction | None:
+    """How long the pictures should last, in seconds; `None` where only a longer sound could be meant."""
+    if stream.duration and stream.time_base:
+        return stream.duration * Fraction(stream.time_base)
+    told = {name.upper(): value for name, value in stream.metadata.items()}.get("DURATION", "")  # Matroska
+    parts = told.split(":")
+    if len(parts) == 3 and all(part.replace(".", "", 1).isdecimal() for part in parts):
+        hours, minutes, seconds = map(Fraction, parts)
+        return (hours * 60 + minutes) * 60 + seconds
+    alone = len(container.streams) == 1
+    return Fraction(container.duration, 1_000_000) if alone and container.duration else None
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What of a picture decides by which filters it becomes one that is sent."""
+
+    pixels: str
+    width: int
+    height: int
+    full: bool
+    matrix: str | None
+    """Of its colours; `None` where it is not said, and `rgb` where there is none."""
+    turn: Turn
+    woven: bool
+    """Two fields in one picture."""
+
+    @staticmethod
+    def of(frame: av.VideoFrame, *, woven: bool) -> _Form:
+        name = frame.format.name
+        full = int(frame.color_range) == _FULL or name.startswith("yuvj")
+        rgb = frame.format.is_rgb or frame.format.has_palette
+        matrix = "rgb" if rgb else _MATRICES.get(int(frame.colorspace))
+        return _Form(name, frame.width, frame.height, full and not rgb, matrix, _turn(frame) or (), woven)
+
+    def filters(self, width: int, height: int) -> list[tuple[str, str]]:
+        """Return filters and their options; none where scaling is all there is to do."""
+        target = assumed_matrix(width, height)
+        # What does not say its colours keeps them, as do RGB pictures that the scaler takes to BT.601 by itself.
+        turned = self.matrix not in (None, target) and (self.matrix, target) != ("rgb", "bt601")
+        if not (self.turn or self.woven or self.full or turned):
+            return []
+        chain = [("bwdif", "mode=send_frame:deint=interlaced")] if self.woven else []
+        scale = f"{width}:{height}:flags=bicubic"
+        if self.full:
+            scale += ":in_range=full:out_range=limited"
+        if turned:
+            scale += f":out_color_matrix={target}"
+            scale += "" if self.matrix == "rgb" else f":in_color_matrix={self.matrix}"
+        return [*chain, *self.turn, ("scale", scale), ("format", "yuv420p")]
+
+
+class _Stage:
+    """Filters through which pictures go; made anew when the form of the source's pictures changes."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self._width, self._height = width, height
+        self._woven = False
+        self._form: _Form | None = None
+        self._ends: tuple[Any, Any] | None = None
+        self._graph: Any = None  # its filters do not keep it
+        self._times: deque[Fraction] = deque()
+
+    def push(self, time: Fraction, frame: av.VideoFrame) -> Iterator[tuple[Fraction, U8]]:
+        """Take a picture; give those that are ready. Deinterlacing holds one back."""
+        self._woven = self._woven or frame.interlaced_frame
+        form = _Form.of(frame, woven=self._woven)
+        if form != self._form:
+            yield from self.rest()
+            self._begin(form, frame)
+        if self._ends is None:
+            yield time, scaled(frame, self._width, self._height)
+            return
+        self._times.append(time)
+        frame.pts = len(self._times)
+        self._ends[0].push(frame)
+        yield from self._ready()
+
+    def rest(self) -> Iterator[tuple[Fraction, U8]]:
+        """Give what is still held."""
+        if self._ends is not None and self._times:
+            self._ends[0].push(None)
+            yield from self._ready()
+        self._form, self._ends, self._graph = None, None, None
+        self._times.clear()
+
+    def _begin(self, form: _Form, frame: av.VideoFrame) -> None:
+        self._form = form
+        filters = form.filters(self._width, self._height)
+        if not filters:
+            return
+        self._graph = av.filter.Graph()
+        size = f"video_size={form.width}x{form.height}:pix_fmt={form.pixels}:time_base=1/25:pixel_aspect=1/1"
+        source = last = self._graph.add("buffer", size)
+        for name, options in filters:
+            following = self._graph.add(name, options) if options else self._graph.add(name)
+            last.link_to(following)
+            last = following
+        sink = self._graph.add("buffersink")
+        last.link_to(sink)
+        self._graph.configure()
+        self._ends = source, sink
+
+    def _ready(self) -> Iterator[tuple[Fraction, U8]]:
+        assert self._ends is not None
+        while self._times:
+            try:
+                frame = self._ends[1].pull()
+            except (BlockingIOError, EOFError):
+                return
+            yield self._times.popleft(), _samples(frame)

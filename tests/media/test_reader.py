@@ -1,0 +1,305 @@
+"""What a source says of its pictures is honoured, or a warning says that it is not."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from steadycast.media.clip import Clip, ClipError
+from steadycast.media.reader import _TURNS, Reader
+
+SIDES = (96, 64)
+RATE = 25
+COLOURS = ((200, 60, 60), (60, 180, 80), (70, 80, 190), (225, 215, 60))
+"""Red, green and blue from 0 to 255 of the quarters: upper left, upper right, lower left, lower right."""
+PLACES = ((-1, -1), (1, -1), (-1, 1), (1, 1))
+"""Where the quarters are, from the middle, to the right and down."""
+LUMA = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
+"""Parts of red and blue in luma (ITU-T H.273, table 4)."""
+NUMBERS = {"bt601": 6, "bt709": 1, "bt2020": 9}
+
+
+def coded(colour: tuple[int, int, int], matrix: str, *, full: bool) -> tuple[float, float, float]:
+    """Luma and chroma of a colour, by ITU-T H.273, section 8.3."""
+    red, green, blue = (value / 255 for value in colour)
+    of_red, of_blue = LUMA[matrix]
+    luma = of_red * red + (1 - of_red - of_blue) * green + of_blue * blue
+    differences = (blue - luma) / (2 - 2 * of_blue), (red - luma) / (2 - 2 * of_red)
+    scale, base, span = (255, 0, 255) if full else (219, 16, 224)
+    first, second = (128 + span * value for value in differences)
+    return base + scale * luma, first, second
+
+
+def quarters(planes: tuple[np.ndarray, ...]) -> list[tuple[int, ...]]:
+    """The samples in the middle of each quarter."""
+    return [
+        tuple(
+            int(plane[plane.shape[0] * (2 + down) // 4, plane.shape[1] * (2 + right) // 4])
+            for plane in planes
+        )
+        for right, down in PLACES
+    ]
+
+
+def painted(number: int, matrix: str, *, full: bool) -> av.VideoFrame:
+    """A picture of four quarters; the lower right one is darker in each picture than in the one before."""
+    width, height = SIDES
+    planes = [np.zeros((height, width)), *(np.zeros((height // 2, width // 2)) for _ in range(2))]
+    for index, (right, down) in enumerate(PLACES):
+        colour = COLOURS[index] if index < 3 else tuple(value - 5 * number for value in COLOURS[3])
+        for plane, value in zip(planes, coded(colour, matrix, full=full), strict=True):
+            rows, columns = plane.shape[0] // 2, plane.shape[1] // 2
+            plane[
+                rows * (down > 0) : rows * (1 + (down > 0)),
+                columns * (right > 0) : columns * (1 + (right > 0)),
+            ] = value
+    flat = np.concatenate([plane.round().astype(np.uint8).reshape(-1) for plane in planes])
+    return av.VideoFrame.from_ndarray(flat.reshape(height * 3 // 2, width), format="yuv420p")
+
+
+def turned(content: bytes, turn: tuple[int, int, int, int]) -> bytes:
+    """The MP4 file with this display matrix in its track's header (ISO/IEC 14496-12, section 8.3.2)."""
+    at = content.index(b"tkhd") + 4 + 40
+    a, b, c, d = (value * 65536 for value in turn)
+    matrix = b"".join(n.to_bytes(4, "big", signed=True) for n in (a, b, 0, c, d, 0, 0, 0, 1 << 30))
+    return content[:at] + matrix + content[at + 36 :]
+
+
+def film(
+    path: Path,
+    times: list[int],
+    *,
+    matrix: str | None = None,
+    full: bool = False,
+    aspect: Fraction = Fraction(1),
+    turn: tuple[int, int, int, int] = (1, 0, 0, 1),
+    transfer: int = 2,
+) -> Path:
+    """A film in MP4 whose pictures are shown at these times, in intervals of the rate."""
+    with av.open(str(path), "w", format="mp4") as file:
+        stream = file.add_stream("libx264", rate=RATE, options={"qp": "1", "bf": "0", "preset": "ultrafast"})
+        stream.width, stream.height = SIDES
+        stream.pix_fmt = "yuv420p"
+        context = stream.codec_context
+        context.time_base = Fraction(1, RATE)
+        context.sample_aspect_ratio = aspect
+        context.color_range = 2 if full else 1
+        context.color_trc = transfer
+        if matrix is not None:
+            context.colorspace = NUMBERS[matrix]
+        for number, time in enumerate(times):
+            frame = painted(number, matrix or "bt601", full=full)
+            frame.pts, frame.time_base = time, Fraction(1, RATE)
+            frame.color_range = 2 if full else 1
+            file.mux(stream.encode(frame))
+        file.mux(stream.encode(None))
+    path.write_bytes(turned(path.read_bytes(), turn))
+    return path
+
+
+def planes_of(samples: np.ndarray, width: int, height: int) -> tuple[np.ndarray, ...]:
+    luma, chroma = width * height, width * height // 4
+    return (
+        samples[:luma].reshape(height, width),
+        samples[luma : luma + chroma].reshape(height // 2, width // 2),
+        samples[luma + chroma :].reshape(height // 2, width // 2),
+    )
+
+
+def upright(turn: tuple[int, int, int, int]) -> list[int]:
+    """Which quarter of the film stands in each quarter of the upright picture, by the matrix alone."""
+    a, b, c, d = turn
+    places = [(a * right + c * down, b * right + d * down) for right, down in PLACES]
+    return [places.index(place) for place in PLACES]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    turn=st.sampled_from(sorted(_TURNS)),
+    full=st.booleans(),
+    matrix=st.sampled_from([None, *LUMA]),
+    aspect=st.sampled_from([Fraction(1), Fraction(16, 11), Fraction(12, 11), Fraction(10, 11)]),
+    gaps=st.lists(st.integers(1, 7), min_size=2, max_size=6),
+)
+def test_any_film_is_sent_upright_in_video_range_in_square_samples_and_in_time(
+    tmp_path: Path,
+    turn: tuple[int, int, int, int],
+    full: bool,
+    matrix: str | None,
+    aspect: Fraction,
+    gaps: list[int],
+) -> None:
+    times = [0, *itertools.accumulate(gaps)]
+    path = film(tmp_path / "film.mp4", times, matrix=matrix, full=full, aspect=aspect, turn=turn)
+    pictures = Clip.of(path).pictures("clip", RATE)
+    frames = list(pictures.frames)
+    assert pictures.warnings == []
+
+    width, height = SIDES
+    wide = (round(width * aspect / 4) * 4, height) if aspect > 1 else (width, round(height / aspect / 4) * 4)
+    assert (pictures.width, pictures.height) == (wide if turn[0] else wide[::-1])
+
+    # Each picture stands for as long as its time stamps say; the last for as long as another one.
+    assert times[-1] + 1 <= len(frames) <= times[-1] + max(gaps)
+    order = upright(turn)
+    for number, time in enumerate(times):
+        found = quarters(planes_of(frames[time], pictures.width, pictures.height))
+        for place, quarter in enumerate(order):
+            colour = COLOURS[quarter] if quarter < 3 else tuple(value - 5 * number for value in COLOURS[3])
+            expected = coded(colour, "bt601", full=False)  # type: ignore[arg-type]
+            # The coder's, and three roundings.
+            assert np.abs(np.array(found[place]) - expected).max() <= 3, (number, place, found, expected)
+
+
+def test_a_film_at_its_own_rate_lasts_as_long_as_its_time_stamps_say(tmp_path: Path) -> None:
+    # One second at the full rate, then five pictures a second for two.
+    times = [*range(25), *range(25, 75, 5)]
+    pictures = Clip.of(film(tmp_path / "slower.mp4", times)).pictures("clip", "clip")
+    assert 2.8 <= len(list(pictures.frames)) / pictures.fps <= 3.0
+
+
+def test_time_stamps_that_are_off_by_less_than_half_an_interval_keep_pictures_one_by_one(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "shaky.mkv"
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("mpeg4", rate=RATE)
+        stream.width, stream.height = SIDES
+        stream.pix_fmt = "yuv420p"
+        stream.codec_context.time_base = Fraction(1, 1000)
+        for number in range(40):
+            frame = painted(0, "bt601", full=False)
+            frame.pts, frame.time_base = 40 * number + (0, 13, -16, 9)[number % 4], Fraction(1, 1000)
+            file.mux(stream.encode(frame))
+        file.mux(stream.encode(None))
+    assert len(list(Clip.of(path).pictures("clip", 25).frames)) == 40
+
+
+def test_long_pauses_that_the_films_length_covers_are_kept(tmp_path: Path) -> None:
+    pictures = Clip.of(film(tmp_path / "slides.mp4", [0, 200, 400, 401])).pictures("clip", RATE)
+    assert len(list(pictures.frames)) in range(401, 404)
+    assert pictures.warnings == []
+
+
+@pytest.mark.parametrize(("transfer", "name"), [(16, "PQ"), (18, "HLG")])
+def test_what_is_not_honoured_is_told(tmp_path: Path, transfer: int, name: str) -> None:
+    pictures = Clip.of(film(tmp_path / "hdr.mp4", [0, 1], transfer=transfer)).pictures("clip", "clip")
+    list(pictures.frames)
+    assert pictures.warnings == [
+        f"hdr.mp4: its pictures are HDR ({name}) and leave as if they were not: they will look flat"
+    ]
+
+
+def y4m(path: Path, head: str, pictures: list[np.ndarray]) -> Path:
+    body = b"".join(b"FRAME\n" + each.astype(np.uint8).tobytes() for each in pictures)
+    path.write_bytes(f"YUV4MPEG2 W{SIDES[0]} H{SIDES[1]} F25:1 {head}\n".encode() + body)
+    return path
+
+
+def test_two_fields_are_not_sent_in_one_picture(tmp_path: Path) -> None:
+    """A white bar that moves from field to field: woven, every second line of its edges is black."""
+    width, height = SIDES
+
+    def woven(number: int) -> np.ndarray:
+        luma = np.full((height, width), 16)
+        for field in (0, 1):
+            left = 8 + 4 * (2 * number + field)
+            luma[field::2, left : left + 24] = 235
+        return np.concatenate([luma.reshape(-1), np.full(width * height // 2, 128)])
+
+    def combs(samples: np.ndarray) -> int:
+        lines = samples[: width * height].reshape(height, width)[8:-8].astype(int)
+        return int((np.abs(lines[1:-1] - (lines[:-2] + lines[2:]) // 2) > 100).sum())
+
+    pictures = [woven(number) for number in range(6)]
+    even = Clip.of(y4m(tmp_path / "even.y4m", "Ip", pictures)).pictures("clip", "clip")
+    told = Clip.of(y4m(tmp_path / "told.y4m", "It", pictures)).pictures("clip", "clip")
+    as_it_is, without = ([combs(samples) for samples in each.frames] for each in (even, told))
+    assert len(as_it_is) == len(without) == 6
+    assert min(as_it_is) > 100
+    assert max(without) < min(as_it_is) / 4
+
+
+def test_a_cover_is_no_film_and_the_first_of_several_films_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "two.mkv"
+    with av.open(str(path), "w") as file:
+        streams = [file.add_stream("mpeg4", rate=RATE) for _ in range(2)]
+        for stream, sides in zip(streams, ((96, 64), (64, 48)), strict=True):
+            stream.width, stream.height = sides
+            stream.pix_fmt = "yuv420p"
+        for number in range(3):
+            for stream in streams:
+                frame = painted(0, "bt601", full=False).reformat(stream.width, stream.height)
+                frame.pts, frame.time_base = number, Fraction(1, RATE)
+                file.mux(stream.encode(frame))
+        for stream in streams:
+            file.mux(stream.encode(None))
+    pictures = Clip.of(path).pictures("clip", "clip")
+    list(pictures.frames)
+    assert (pictures.width, pictures.height) == (96, 64)
+    assert pictures.warnings == ["two.mkv: it holds 2 films; the first one is taken"]
+
+
+class Lossy:
+    """A container with packets that can't be read, and then an error for good."""
+
+    def __init__(self, inner: av.container.InputContainer, after: int, times: int, error: Exception) -> None:
+        self._inner, self._after, self._times, self._error = inner, after, times, error
+        self._packets = inner.demux(inner.streams.video[0])
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def demux(self, _: object) -> object:
+        for packet in self._packets:
+            if self._after == 0 and self._times > 0:
+                self._times -= 1
+                raise self._error
+            self._after -= 1
+            yield packet
+
+
+def test_packets_that_cannot_be_read_cost_themselves_alone(clip_path: Path) -> None:
+    error = av.error.InvalidDataError(1, "bad")
+    with Reader(Lossy(av.open(str(clip_path)), 10, 1, error), "lossy") as reader:
+        assert len(list(reader.pictures(*SIDES))) >= 38
+        assert reader.failure is None
+        assert reader.warnings
+
+
+def test_what_is_unplugged_is_told_as_the_end(clip_path: Path) -> None:
+    error = OSError(19, "No such device")
+    with Reader(Lossy(av.open(str(clip_path)), 10, 9, error), "/dev/video0") as reader:
+        assert 9 <= len(list(reader.pictures(*SIDES))) <= 11
+        assert reader.failure is not None
+        assert "No such device" in str(reader.failure)
+
+
+class Garbled(Lossy):
+    """A container whose packets are nonsense from one on, without an end."""
+
+    def demux(self, _: object) -> object:
+        yield from itertools.islice(self._packets, self._after)
+        for _ in range(1000):
+            yield av.Packet(b"nonsense")
+        raise AssertionError("nobody gave up")
+
+
+def test_a_stream_that_gives_no_picture_any_more_is_damaged_for_good(tmp_path: Path) -> None:
+    frames = [np.full(SIDES[0] * SIDES[1] * 3 // 2, 100)] * 10
+    container = Garbled(av.open(str(y4m(tmp_path / "film.y4m", "Ip", frames))), 10, 0, ValueError())
+    with Reader(container, "camera", patience=30) as reader:
+        assert len(list(reader.pictures(*SIDES))) == 10
+        assert reader.lost == 30
+        assert "30 pictures in a row" in str(reader.failure)
+
+
+def test_pictures_of_no_use_are_refused() -> None:
+    with pytest.raises(ClipError, match="8x8"):
+        Reader(av.open("color=size=8x8", format="lavfi"), "tiny")
