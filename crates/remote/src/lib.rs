@@ -22,15 +22,17 @@
 //! # What is promised
 //!
 //! [`Remote`], [`Bounds`], [`Packet`], [`PacketResult`] and what they are made of follow semantic versioning. [`History`],
-//! [`Joined`] and [`Replayed`] are parts that `steadycast-session` is built of, too; they may change in any version.
+//! [`Joined`], [`Replayed`], [`Departures`] and [`Shadow`] are parts that `steadycast-session` is built of, too; they may change in any version.
 
 mod history;
 mod remote;
 mod replay;
+mod shadow;
 
 pub use history::{History, Joined};
 pub use remote::{Bounds, Packet, PacketResult, Remote};
 pub use replay::Replayed;
+pub use shadow::{Departures, Left, SHADOWS, Shadow};
 
 /// The controllers' words that a product meets here.
 pub use steadycast_control::registry::{Factory, Given, ParamError};

@@ -10,12 +10,13 @@
 //! afterwards is that of this packet, as with RTCP it is the sender report's (RFC 3550, section 6.4.1): halves move it
 //! on by the delay since then.
 
+use crate::shadow::{Departures, Left, SHADOWS, Shadow};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use steadycast_control::registry::{Factory, FeedbackTiming};
 use steadycast_control::{
-    Announcement, Arrival, Body, Decision, Departing, Due, ExtraArrival, FrameEdge, Leave, Notice, PacketReport,
-    ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Setup, Slot, Stream,
+    Announcement, Arrival, Body, Decision, Departing, Due, ExtraArrival, Leave, Notice, PacketReport, ReceiverHalf,
+    ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Setup, Slot, Stream,
 };
 use steadycast_units::{Bytes, Ecn, Offset, OneWay, PeerTime, Span, Time};
 
@@ -50,10 +51,8 @@ impl Factory for Replayed {
             make: Arc::clone(&self.own),
             setup: setup.clone(),
             least: self.least,
-            shadows: BTreeMap::new(),
-            left: VecDeque::new(),
-            edge: FrameEdge::default(),
-            notice: Notice::NONE,
+            receivers: BTreeMap::new(),
+            left: Departures::new(REMEMBERED),
             arrivals: Vec::new(),
             said: Vec::new(),
             heard: None,
@@ -88,19 +87,8 @@ impl ReceiverHalf for Counting {
     }
 }
 
-/// A packet of the media, as it left.
-#[derive(Clone, Copy)]
-struct Left {
-    number: u64,
-    seq: u64,
-    edge: FrameEdge,
-    notice: Notice,
-}
-
 /// Packets that are remembered: as many as a sender's history holds.
 const REMEMBERED: usize = 1 << 14;
-/// Receivers that are stood in for.
-const SHADOWS: usize = 4_096;
 /// The least difference of the clocks is that of the last two to three such spans, so that clocks may drift.
 const OFFSETS: Span = Span::secs(10);
 
@@ -117,10 +105,8 @@ struct Replay {
     make: Arc<dyn Factory>,
     setup: Setup,
     least: Span,
-    shadows: BTreeMap<ReceiverId, Shadow>,
-    left: VecDeque<Left>,
-    edge: FrameEdge,
-    notice: Notice,
+    receivers: BTreeMap<ReceiverId, Receiver>,
+    left: Departures,
     /// Of the report that is played back: kept, so that a report takes no new memory.
     arrivals: Vec<(PeerTime, PacketReport)>,
     /// See above.
@@ -150,31 +136,24 @@ fn one_way(packet: &PacketReport) -> Option<OneWay> {
     packet.arrived?.at.map(|at| OneWay::to_peer(packet.sent, at))
 }
 
-/// The receiver half that stands in for a receiver.
-struct Shadow {
-    half: Box<dyn ReceiverHalf>,
+/// A receiver that reports single packets.
+struct Receiver {
+    shadow: Shadow,
     /// The least difference of the sender's clock to the receiver's in nanoseconds, of this span and the two before;
     /// and when this one began.
     offsets: ([Option<i64>; 3], Time),
-    /// How far its time has come.
-    until: Time,
     /// Sender reports that no later packet has overtaken yet: when each left, and what it announced.
     under_way: VecDeque<(Time, Option<Body>)>,
     /// The delay of the last one that has come, on both clocks.
     answers: Option<OneWay>,
-    /// First and highest sequence number, and packets that came.
-    seqs: Option<(u64, u64)>,
-    came: u64,
-    /// Packets expected and come at its last report, and when that was.
-    said: (u64, u64),
+    /// When its half reported last.
     said_at: Time,
 }
 
-impl Shadow {
+impl Receiver {
     fn new(half: Box<dyn ReceiverHalf>, now: Time) -> Self {
-        let (offsets, until) = (([None; 3], now), Time::ZERO);
-        let (under_way, answers, seqs) = (VecDeque::new(), None, None);
-        Self { half, offsets, until, under_way, answers, seqs, came: 0, said: (0, 0), said_at: now }
+        let shadow = Shadow::new(half);
+        Self { shadow, offsets: ([None; 3], now), under_way: VecDeque::new(), answers: None, said_at: now }
     }
 
     /// A sender report has left.
@@ -188,9 +167,9 @@ impl Shadow {
     /// Sender reports that left before this packet have come before it.
     fn hear(&mut self, at: Time, packet: &PacketReport) {
         while let Some((_, body)) = self.under_way.pop_front_if(|(left, _)| *left <= packet.sent) {
-            self.half.on_sender_report(at);
+            self.shadow.half.on_sender_report(at);
             if let Some(body) = &body {
-                self.half.on_announce(&Announcement { at, body });
+                self.shadow.half.on_announce(&Announcement { at, body });
             }
             self.answers = one_way(packet);
         }
@@ -216,38 +195,25 @@ impl Shadow {
     fn local(&self, now: Time, at: PeerTime) -> Time {
         let least = self.offsets.0.iter().flatten().min().copied().unwrap_or_default();
         let nanos = at.as_nanos().saturating_add(least).max(0);
-        Time::from_nanos(nanos.unsigned_abs()).max(self.until).min(now)
+        Time::from_nanos(nanos.unsigned_abs()).max(self.shadow.until).min(now)
     }
 
     /// Calls the half's timer, as often as it wants until `now`.
     fn timers(&mut self, now: Time) {
         // A half that never moves on would keep time from going on.
         for _ in 0..1_000 {
-            let Some(wake) = self.half.wake().filter(|wake| wake.at <= now) else { break };
-            self.until = wake.at.max(self.until);
-            self.half.on_timer(self.until);
+            let Some(wake) = self.shadow.half.wake().filter(|wake| wake.at <= now) else { break };
+            self.shadow.until = wake.at.max(self.shadow.until);
+            self.shadow.half.on_timer(self.shadow.until);
         }
-        self.until = now.max(self.until);
+        self.shadow.until = now.max(self.shadow.until);
     }
 
     fn arrive(&mut self, at: Time, packet: &PacketReport, left: &Left, ecn: Ecn) {
         self.timers(at);
         self.hear(at, packet);
-        let (first, highest) = self.seqs.unwrap_or((left.seq, left.seq));
-        self.seqs = Some((first.min(left.seq), highest.max(left.seq)));
-        self.came += 1;
-        let sent = PeerTime::from_nanos(packet.sent.as_nanos() as i64);
-        self.half.on_arrival(&Arrival {
-            at,
-            seq: left.seq,
-            size: packet.size,
-            sent,
-            sampled: sent,
-            edge: left.edge,
-            ecn,
-            notice: left.notice.bytes(),
-            buffer: None,
-        });
+        self.shadow.count(left.seq, true);
+        self.shadow.arrive(at, &Left { at: packet.sent, size: packet.size, ..*left }, ecn);
     }
 
     fn arrive_extra(&mut self, at: Time, packet: &PacketReport, ecn: Ecn) {
@@ -255,17 +221,12 @@ impl Shadow {
         self.hear(at, packet);
         let sent = PeerTime::from_nanos(packet.sent.as_nanos() as i64);
         let (stream, size) = (packet.stream, packet.size);
-        self.half.on_extra(&ExtraArrival { at, stream, size, sent, ecn, missing: 0 });
-    }
-
-    /// Whether its last report was on the packet before.
-    fn acknowledges(&self) -> bool {
-        self.came - self.said.1 <= 1
+        self.shadow.half.on_extra(&ExtraArrival { at, stream, size, sent, ecn, missing: 0 });
     }
 
     /// What the half says now, if it is time; `interval` is RTCP's.
     fn report(&mut self, now: Time, members: u32, interval: Span, regular: bool) -> Option<Said> {
-        let due = match self.half.due() {
+        let due = match self.shadow.half.due() {
             Due::Rtcp => regular && now.since(self.said_at) >= interval,
             Due::At(wake) => wake.at <= now,
             Due::Hold => false,
@@ -273,33 +234,25 @@ impl Shadow {
         if !due {
             return None;
         }
-        let (first, highest) = self.seqs.unwrap_or_default();
-        let expected = self.seqs.map_or(0, |_| highest - first + 1);
-        let since = (expected - self.said.0.min(expected), self.came - self.said.1);
-        let (expected_since, lost) = (since.0, since.0 as i64 - since.1 as i64);
-        let slot = Slot { now, expected: expected_since, lost, members, interval, rtcp_share: 0.05 };
-        let body = match self.half.report(&slot) {
+        let (Slot { expected, lost, .. }, reply) = self.shadow.report(now, members, interval);
+        let body = match reply {
             Reply::Suppress => return None,
             Reply::Plain => None,
             Reply::Body(body) => Some(body),
         };
-        (self.said, self.said_at) = ((expected, self.came), now);
+        self.said_at = now;
         // In 1/256, as a report block has it (RFC 3550, 6.4.1).
-        let share = (lost.max(0) as f64 / expected_since.max(1) as f64).min(1.0);
+        let share = (lost.max(0) as f64 / expected.max(1) as f64).min(1.0);
         let fraction = (share * 256.0).floor().min(255.0) / 256.0;
-        let jitter = Span::ZERO;
-        Some(Said {
-            body,
-            answers: self.answers,
-            reception: Reception { expected: expected_since, lost, fraction, highest, jitter },
-        })
+        let (highest, jitter) = (self.shadow.highest(), Span::ZERO);
+        Some(Said { body, answers: self.answers, reception: Reception { expected, lost, fraction, highest, jitter } })
     }
 }
 
 impl Replay {
     fn replay(&mut self, report: &Report<'_>) {
-        let Self { half, shadows, make, setup, least, left, arrivals, said, heard, gap, .. } = self;
-        if shadows.len() >= SHADOWS && !shadows.contains_key(&report.from) {
+        let Self { half, receivers, make, setup, least, left, arrivals, said, heard, gap, .. } = self;
+        if receivers.len() >= SHADOWS && !receivers.contains_key(&report.from) {
             return;
         }
         let now = report.at;
@@ -308,9 +261,9 @@ impl Replay {
         *gap = since.max(gap.scale(0.875)).min(RARE);
         half.on_feedback_interval(*gap);
         let interval = interval(setup, report.members).max(*least);
-        let shadow = shadows.entry(report.from).or_insert_with(|| {
+        let receiver = receivers.entry(report.from).or_insert_with(|| {
             let setup = Setup { id: report.from, ..setup.clone() };
-            Shadow::new(make.receiver(&setup), now)
+            Receiver::new(make.receiver(&setup), now)
         });
         let windowed = half.decision().window.is_some();
         let arrived = |packet: &PacketReport| Some((packet.arrived?.at?, *packet));
@@ -318,31 +271,31 @@ impl Replay {
         arrivals.extend(report.packets.iter().filter_map(arrived));
         arrivals.sort_unstable_by_key(|(at, packet)| (at.as_nanos(), packet.number));
         if let Some((newest, _)) = arrivals.last() {
-            shadow.learn(now, *newest);
+            receiver.learn(now, *newest);
         }
         for (n, (at, packet)) in arrivals.iter().enumerate() {
-            let (at, ecn) = (shadow.local(now, *at), packet.arrived.and_then(|a| a.ecn).unwrap_or_default());
+            let (at, ecn) = (receiver.local(now, *at), packet.arrived.and_then(|a| a.ecn).unwrap_or_default());
             if packet.stream != Stream::Media {
-                shadow.arrive_extra(at, packet, ecn);
-            } else if let Ok(place) = left.binary_search_by_key(&packet.number, |left| left.number) {
-                shadow.arrive(at, packet, &left[place], ecn);
+                receiver.arrive_extra(at, packet, ecn);
+            } else if let Some(left) = left.by_number(packet.number) {
+                receiver.arrive(at, packet, left, ecn);
             }
             // A half that is due with each packet, and whose sender has a window, acknowledges them one by one. Any
             // other reports once the report is here: what it says of the time for which it held a packet is then right,
             // and with it the round trip.
-            if windowed && n + 1 < arrivals.len() && shadow.acknowledges() {
-                said.extend(shadow.report(at, report.members, interval, false));
+            if windowed && n + 1 < arrivals.len() && receiver.shadow.news() <= 1 {
+                said.extend(receiver.report(at, report.members, interval, false));
             }
         }
-        shadow.timers(now);
-        said.extend(shadow.report(now, report.members, interval, true));
+        receiver.timers(now);
+        said.extend(receiver.report(now, report.members, interval, true));
         let newest = report.packets.iter().rev().find_map(one_way);
         let rtt = |answers: Option<OneWay>| {
             let since = answers.zip(newest).map_or(Offset::ZERO, |(answers, newest)| answers.variation_since(newest));
             report.rtt.map(|rtt| rtt.moved(since))
         };
         if said.is_empty() {
-            half.on_report(&Report { rtt: rtt(shadow.answers), packets: &[], ..*report });
+            half.on_report(&Report { rtt: rtt(receiver.answers), packets: &[], ..*report });
         }
         for Said { body, answers, reception } in said.drain(..) {
             // A report block that has come is the receiver's own count.
@@ -362,10 +315,7 @@ impl SenderHalf for Replay {
     }
 
     fn on_sent(&mut self, sent: &Sent) {
-        if self.left.len() == REMEMBERED {
-            self.left.pop_front();
-        }
-        self.left.push_back(Left { number: sent.number, seq: sent.seq, edge: self.edge, notice: self.notice });
+        self.left.sent(sent);
         self.half.on_sent(sent);
     }
 
@@ -374,7 +324,7 @@ impl SenderHalf for Replay {
     }
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
-        self.shadows.remove(&receiver);
+        self.receivers.remove(&receiver);
         self.half.on_leave(at, receiver, how);
     }
 
@@ -383,14 +333,15 @@ impl SenderHalf for Replay {
     }
 
     fn notice(&mut self, packet: &Departing) -> Notice {
-        (self.edge, self.notice) = (packet.edge, self.half.notice(packet));
-        self.notice
+        let notice = self.half.notice(packet);
+        self.left.noticed(packet, notice);
+        notice
     }
 
     fn announce(&mut self, now: Time) -> Option<Body> {
         let body = self.half.announce(now);
-        for shadow in self.shadows.values_mut() {
-            shadow.announce(now, body.clone());
+        for receiver in self.receivers.values_mut() {
+            receiver.announce(now, body.clone());
         }
         body
     }

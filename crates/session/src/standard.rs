@@ -24,14 +24,15 @@
 //! first such receiver on, [`FALLBACK`] takes its place for the whole session, and the decisions say so.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, FALLBACK, Factory, Layer};
 use steadycast_control::{
-    Announcement, Arrival, Body, Decision, Departing, FrameEdge, Leave, Limit, Mode, Notice, Probe, ReceiverHalf,
-    ReceiverId, Reply, Report, SenderHalf, Sent, Setup, Slot, Wake,
+    Announcement, Body, Decision, Departing, FrameEdge, Leave, Limit, Mode, Notice, Probe, ReceiverId, Reply, Report,
+    SenderHalf, Sent, Setup, Wake,
 };
-use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
+use steadycast_remote::{Departures, Left, SHADOWS, Shadow};
+use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
 /// Makes the halves of a controller, and lets it serve receivers that send standard reports alone.
 pub struct StandardReports {
@@ -65,25 +66,14 @@ impl Layer for StandardReports {
     }
 }
 
-/// A packet as it left.
-#[derive(Clone, Copy)]
-struct Left {
-    at: Time,
-    size: Bytes,
-    edge: FrameEdge,
-    notice: Notice,
-}
-
-/// The receiver half that stands in for a receiver.
-struct Shadow {
-    half: Box<dyn ReceiverHalf>,
+/// A receiver that sends standard reports alone.
+struct Receiver {
+    shadow: Shadow,
     highest: u64,
     heard: Time,
     rtt: Option<Span>,
     /// The least round trip.
     least: Option<Span>,
-    /// Where the arrivals that were played back end.
-    until: Time,
     /// What the half said last, and when it was said, or repeated, last.
     said: Option<(Body, Time)>,
     /// Nothing has been lost yet.
@@ -155,8 +145,6 @@ const REPEATED: Span = Span::secs(1);
 
 /// Packets of which it is remembered when they left: more than leave between two reports.
 const REMEMBERED: usize = 1 << 16;
-/// Receivers that are stood in for.
-const SHADOWS: usize = 4_096;
 /// In a group a receiver of our own may begin with reports that say nothing yet: no controller is given up for one or two.
 const BARE: u32 = 3;
 /// A receiver that reports within this time of the first packet has been there since then.
@@ -176,15 +164,11 @@ struct Standard {
     ours: BTreeSet<ReceiverId>,
     /// Those who have not, and how many reports of theirs came.
     bare: BTreeMap<ReceiverId, (u32, u64)>,
-    shadows: BTreeMap<ReceiverId, Shadow>,
-    /// When each shadow is to be called, or what it said to be repeated.
+    receivers: BTreeMap<ReceiverId, Receiver>,
+    /// When the half of each is to be called, or what it said to be repeated.
     calls: Ranked<Time>,
     ceilings: Ranked<Rate>,
-    left: VecDeque<Left>,
-    /// Extended sequence number of the first that is remembered.
-    first: u64,
-    edge: FrameEdge,
-    notice: Notice,
+    left: Departures,
 }
 
 impl Standard {
@@ -199,13 +183,10 @@ impl Standard {
             setup,
             ours: BTreeSet::new(),
             bare: BTreeMap::new(),
-            shadows: BTreeMap::new(),
+            receivers: BTreeMap::new(),
             calls: Ranked::new(),
             ceilings: Ranked::new(),
-            left: VecDeque::new(),
-            first: 0,
-            edge: FrameEdge::default(),
-            notice: Notice::NONE,
+            left: Departures::new(REMEMBERED),
         }
     }
 
@@ -216,42 +197,39 @@ impl Standard {
         self.half = self.factory.sender(&self.setup);
         self.begin = self.half.decision().pacing;
         self.fallen = true;
-        self.shadows.clear();
+        self.receivers.clear();
         (self.calls, self.ceilings) = (Ranked::new(), Ranked::new());
-        for packet in &mut self.left {
-            // Said in another controller's words.
-            packet.notice = Notice::NONE;
-        }
+        self.left.forget_notices();
     }
 
     /// By how much the start phase runs ahead of what the halves say: as much as suits all, and not at all once one has lost
     /// something or reports by itself.
     fn lead(&self) -> f64 {
-        let all = self.shadows.values().map(|s| if s.lossless { s.lead } else { 1.0 });
+        let all = self.receivers.values().map(|r| if r.lossless { r.lead } else { 1.0 });
         if self.ours.is_empty() { all.reduce(f64::min).unwrap_or(1.0) } else { 1.0 }
     }
 
-    /// Keeps in order who is next, after a shadow has changed or gone.
+    /// Keeps in order who is next, after a receiver's half has changed or gone.
     fn rank(&mut self, id: ReceiverId) {
-        let shadow = self.shadows.get(&id);
-        let call = shadow.and_then(|s| s.half.wake().map(|w| w.at).into_iter().chain(s.repeat(&self.factory)).min());
-        self.calls.set(id, call);
-        self.ceilings.set(id, shadow.and_then(|s| s.ceiling));
+        let receiver = self.receivers.get(&id);
+        let call = |r: &Receiver| r.shadow.half.wake().map(|w| w.at).into_iter().chain(r.repeat(&self.factory)).min();
+        self.calls.set(id, receiver.and_then(call));
+        self.ceilings.set(id, receiver.and_then(|r| r.ceiling));
     }
 
     fn forget(&mut self, id: ReceiverId) {
         self.bare.remove(&id);
-        if self.shadows.remove(&id).is_some() {
+        if self.receivers.remove(&id).is_some() {
             self.rank(id);
         }
     }
 
     fn announce_to_shadows(&mut self, now: Time) -> Option<Body> {
         let body = self.half.announce(now)?;
-        for shadow in self.shadows.values_mut() {
-            shadow.half.on_announce(&Announcement { at: now, body: &body });
+        for receiver in self.receivers.values_mut() {
+            receiver.shadow.half.on_announce(&Announcement { at: now, body: &body });
         }
-        for id in self.shadows.keys().copied().collect::<Vec<_>>() {
+        for id in self.receivers.keys().copied().collect::<Vec<_>>() {
             self.rank(id);
         }
         Some(body)
@@ -271,19 +249,18 @@ impl Standard {
             }
             self.fall_back();
         }
-        let early = self.left.front().is_some_and(|first| report.at.since(first.at) < EARLY);
-        let began = self.left.front().map_or(report.at, |first| first.at);
-        let highest = if count == 1 && early { self.first.saturating_sub(1) } else { highest };
+        let first = self.left.first().filter(|first| report.at.since(first.at) < EARLY);
+        let (early, heard) = (first.is_some(), first.map_or(report.at, |first| first.at));
+        let highest = first.filter(|_| count == 1).map_or(highest, |first| first.seq.saturating_sub(1));
         let (factory, setup) = (&self.factory, &self.setup);
-        self.shadows.entry(report.from).or_insert_with(|| {
+        self.receivers.entry(report.from).or_insert_with(|| {
             let setup = Setup { id: report.from, group: false, ..setup.clone() };
-            Shadow {
-                half: factory.receiver(&setup),
+            Receiver {
+                shadow: Shadow::new(factory.receiver(&setup)),
                 highest,
-                heard: if early { began } else { report.at },
+                heard,
                 rtt: report.rtt,
                 least: None,
-                until: Time::ZERO,
                 said: None,
                 lossless: true,
                 notice: None,
@@ -292,50 +269,50 @@ impl Standard {
                 lead: 1.0,
             }
         });
-        let Some(shadow) = self.shadows.get_mut(&report.from) else { return };
+        let Some(receiver) = self.receivers.get_mut(&report.from) else { return };
         if report.rtt.is_some() {
             // What a half says rests on the round trip that the sender announces: it has to know this one before.
             self.half.on_report(&Report { reception: None, ..*report });
         }
-        shadow.least = shadow.least.into_iter().chain(report.rtt).min();
-        let all = Interval::of(shadow, report, reception.highest, reception.lost.max(0) as u64);
+        receiver.least = receiver.least.into_iter().chain(report.rtt).min();
+        let all = Interval::of(receiver, report, reception.highest, reception.lost.max(0) as u64);
         let mut reply = Reply::Plain;
         for part in 0..all.parts {
-            let slot = shadow.replay(&all, part, report, &self.left, self.first);
+            let (now, interval) = (receiver.replay(&all, part, report, &self.left), all.lasted / all.parts);
             if part + 1 < all.parts {
                 // What it says of a part moves the sender half, whose next notice is what the next part's packets carry.
-                if let Reply::Body(body) = shadow.half.report(&slot) {
+                if let (_, Reply::Body(body)) = receiver.shadow.report(now, report.members + 1, interval) {
                     let partly = Report { body: Some(&body), rtt: None, reception: None, ..*report };
                     self.half.on_report(&partly);
                 }
                 let size = self.setup.packet;
                 let edge = FrameEdge { first: true, last: false };
-                shadow.notice =
+                receiver.notice =
                     Some(self.half.notice(&Departing { at: report.at, seq: reception.highest, size, edge }));
                 continue;
             }
             if let Some(body) = self.half.announce(report.at) {
                 // The round trip that this report brings was that of the interval's last packets: as on the air, an announcement has
                 // come with them, and the report answers it.
-                shadow.half.on_announce(&Announcement { at: report.at, body: &body });
+                receiver.shadow.half.on_announce(&Announcement { at: report.at, body: &body });
             }
-            reply = shadow.half.report(&slot);
+            reply = receiver.shadow.report(now, report.members + 1, interval).1;
         }
-        shadow.lossless &= all.lost == 0;
+        receiver.lossless &= all.lost == 0;
         // The interval after a cut began before it: what was lost then says nothing of the new rate.
         let too_much = all.too_much();
-        if too_much && !shadow.cut {
-            shadow.ceiling = Some(all.arrived(self.setup.packet).scale(BELOW));
+        if too_much && !receiver.cut {
+            receiver.ceiling = Some(all.arrived(self.setup.packet).scale(BELOW));
         } else if !too_much {
-            shadow.ceiling = shadow.ceiling.map(|rate| rate.scale(MORE));
+            receiver.ceiling = receiver.ceiling.map(|rate| rate.scale(MORE));
         }
-        shadow.cut = too_much && !shadow.cut;
-        (shadow.highest, shadow.heard) = (shadow.highest.max(reception.highest), report.at);
-        shadow.rtt = report.rtt.or(shadow.rtt);
+        receiver.cut = too_much && !receiver.cut;
+        (receiver.highest, receiver.heard) = (receiver.highest.max(reception.highest), report.at);
+        receiver.rtt = report.rtt.or(receiver.rtt);
         match reply {
             Reply::Body(body) => {
                 self.half.on_report(&Report { body: Some(&body), ..*report });
-                shadow.said = Some((body, report.at));
+                receiver.said = Some((body, report.at));
             }
             Reply::Plain => self.half.on_report(report),
             Reply::Suppress => {}
@@ -345,51 +322,34 @@ impl Standard {
             // Another controller's first rate may be far below the fallback's, which the first report would have doubled.
             let asked = self.half.decision().pacing;
             let most = asked.max(self.begin.scale(2.0)).scale(MOST_LEAD);
-            shadow.lead = start.min(most).ratio(asked).max(1.0);
+            receiver.lead = start.min(most).ratio(asked).max(1.0);
         }
         self.rank(report.from);
     }
 }
 
-impl Shadow {
+impl Receiver {
     /// When what was said is to be repeated.
     fn repeat(&self, factory: &Arc<dyn Factory>) -> Option<Time> {
         let (_, at) = self.said.as_ref().filter(|_| factory.repeats())?;
         Some(*at + REPEATED).filter(|at| at.since(self.heard) <= STANDS)
     }
 
-    /// Plays back the arrivals of one part of an interval; returns what the half is to report on.
-    fn replay(&mut self, all: &Interval, part: u64, report: &Report<'_>, left: &VecDeque<Left>, first: u64) -> Slot {
-        let share = |of: u64, parts: u64| of * parts / all.parts;
-        let (begin, end) = (share(all.expected, part), share(all.expected, part + 1));
-        let mut lost = 0;
+    /// Plays back the arrivals of one part of an interval; returns when it is over.
+    fn replay(&mut self, all: &Interval, part: u64, report: &Report<'_>, left: &Departures) -> Time {
+        let share = |parts: u64| all.expected * parts / all.parts;
         let instead = self.notice.take();
-        for n in begin..end {
-            if all.loses(n, self.lossless) {
-                lost += 1;
-                continue;
+        for n in share(part)..share(part + 1) {
+            let (seq, lost) = (self.highest + 1 + n, all.loses(n, self.lossless));
+            self.shadow.count(seq, !lost);
+            if let Some(packet) = left.by_seq(seq).filter(|_| !lost) {
+                let notice = instead.unwrap_or(packet.notice);
+                let at = (packet.at + all.delay(n)).min(report.at);
+                self.shadow.arrive(at, &Left { notice, ..*packet }, Ecn::NotEct);
             }
-            let seq = self.highest + 1 + n;
-            let Some(packet) = seq.checked_sub(first).and_then(|place| left.get(place as usize)) else { continue };
-            let at = (packet.at + all.delay(n)).min(report.at).max(self.until);
-            self.until = at;
-            let sent = PeerTime::from_nanos(i64::try_from(packet.at.as_nanos()).unwrap_or(i64::MAX));
-            self.half.on_arrival(&Arrival {
-                at,
-                seq,
-                size: packet.size,
-                sent,
-                sampled: sent,
-                edge: packet.edge,
-                ecn: Ecn::NotEct,
-                notice: instead.as_ref().unwrap_or(&packet.notice).bytes(),
-                buffer: None,
-            });
         }
         // A part is over with its last packet; parts are of packets, not of time, since the rate may have changed on the way.
-        let now = if part + 1 == all.parts { report.at } else { self.until.max(all.from) };
-        let interval = all.lasted / all.parts;
-        Slot { now, expected: end - begin, lost, members: report.members + 1, interval, rtcp_share: 0.0 }
+        if part + 1 == all.parts { report.at } else { self.shadow.until.max(all.from) }
     }
 }
 
@@ -407,16 +367,16 @@ struct Interval {
 }
 
 impl Interval {
-    fn of(shadow: &Shadow, report: &Report<'_>, highest: u64, lost: u64) -> Self {
-        let expected = highest.saturating_sub(shadow.highest);
-        let lasted = report.at.since(shadow.heard);
-        let parts = if shadow.lossless { 1 } else { (lasted.as_nanos() / REPEATED.as_nanos()).clamp(1, MOST_PARTS) };
-        let least = shadow.least.unwrap_or_default();
+    fn of(receiver: &Receiver, report: &Report<'_>, highest: u64, lost: u64) -> Self {
+        let expected = highest.saturating_sub(receiver.highest);
+        let lasted = report.at.since(receiver.heard);
+        let parts = if receiver.lossless { 1 } else { (lasted.as_nanos() / REPEATED.as_nanos()).clamp(1, MOST_PARTS) };
+        let least = receiver.least.unwrap_or_default();
         let rtt = |one: Option<Span>, other: Option<Span>| {
             one.or(other).map_or(least, |rtt| least.max(rtt.saturating_sub(UNSURE)))
         };
-        let rtt = (rtt(shadow.rtt, report.rtt), rtt(report.rtt, shadow.rtt));
-        Self { from: shadow.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
+        let rtt = (rtt(receiver.rtt, report.rtt), rtt(report.rtt, receiver.rtt));
+        Self { from: receiver.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
     }
 
     /// Whether its packet number `n` is one of those lost. They are spread evenly: loss `k` falls where its share of the
@@ -460,14 +420,7 @@ impl SenderHalf for Standard {
     }
 
     fn on_sent(&mut self, sent: &Sent) {
-        if self.left.is_empty() {
-            self.first = sent.seq;
-        }
-        self.left.push_back(Left { at: sent.at, size: sent.size, edge: self.edge, notice: self.notice });
-        if self.left.len() > REMEMBERED {
-            self.left.pop_front();
-            self.first += 1;
-        }
+        self.left.sent(sent);
         self.half.on_sent(sent);
     }
 
@@ -497,17 +450,17 @@ impl SenderHalf for Standard {
     fn on_timer(&mut self, now: Time) {
         let due = self.calls.up_to(now);
         for id in &due {
-            if let Some(shadow) = self.shadows.get_mut(id)
+            if let Some(Receiver { shadow, .. }) = self.receivers.get_mut(id)
                 && shadow.half.wake().is_some_and(|wake| wake.at <= now)
             {
                 shadow.half.on_timer(now);
             }
         }
-        let members = self.shadows.len() as u32;
+        let members = self.receivers.len() as u32;
         for id in due {
-            let Some(shadow) = self.shadows.get_mut(&id) else { continue };
-            if shadow.repeat(&self.factory).is_some_and(|at| at <= now)
-                && let Some((body, at)) = &mut shadow.said
+            let Some(receiver) = self.receivers.get_mut(&id) else { continue };
+            if receiver.repeat(&self.factory).is_some_and(|at| at <= now)
+                && let Some((body, at)) = &mut receiver.said
             {
                 *at = now;
                 let report =
@@ -523,7 +476,7 @@ impl SenderHalf for Standard {
 
     fn wake(&self) -> Option<Wake> {
         let shadow = self.calls.least().map(|(at, id)| {
-            let own = self.shadows.get(&id).and_then(|s| s.half.wake()).filter(|wake| wake.at == at);
+            let own = self.receivers.get(&id).and_then(|r| r.shadow.half.wake()).filter(|wake| wake.at == at);
             own.unwrap_or(Wake { at, why: "a slow receiver" })
         });
         self.half.wake().into_iter().chain(shadow).min_by_key(|wake| wake.at)
@@ -555,10 +508,10 @@ impl SenderHalf for Standard {
     }
 
     fn notice(&mut self, packet: &Departing) -> Notice {
-        self.edge = packet.edge;
-        self.notice = self.half.notice(packet);
+        let notice = self.half.notice(packet);
+        self.left.noticed(packet, notice);
         // Another controller's notice would be misread by receivers of the one that was announced.
-        if self.fallen { Notice::NONE } else { self.notice }
+        if self.fallen { Notice::NONE } else { notice }
     }
 
     fn announce(&mut self, now: Time) -> Option<Body> {
