@@ -1,4 +1,4 @@
-"""The tables and figures of docs/answers.md, from the runs behind them.
+"""The tables of the papers' open questions (docs/data/q-*.csv) and the figures of docs/answers.md.
 
 .venv/bin/python scripts/answers.py           # all of them: half an hour, unless the runs are kept
 .venv/bin/python scripts/answers.py Q-2 Q-7   # of these questions
@@ -14,13 +14,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steadycast.folder import Json
 from steadycast.progress import Terminal
 
+if TYPE_CHECKING:
+    from validation import page
+
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
-PAGE = ROOT / "docs" / "answers.md"
+COMMAND = ".venv/bin/python scripts/answers.py"
 ALL = ["Q"]
 
 # ---------------------------------------------------------------- numbers
@@ -69,9 +73,10 @@ Cell = tuple[str, Form] | str
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page, which has its name in marks."""
+    """A table: docs/data/NAME.csv."""
 
     name: str
+    title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[Cell | tuple[Cell, ...], ...], ...]
     """A cell of several is written with what stands between them."""
@@ -109,7 +114,12 @@ def _of_groups(what: str, form: Form, head: str) -> Table:
     lacking = frozenset(f"{name}-10000-{what}" for name in SMALLER)
     columns = [(f"{{}}-{size}-{what}", form) for size in GROUP_SIZES]
     heads = (head, *(f"{size:,}" for size in GROUP_SIZES))
-    return Table(f"q-1-{what}", heads, _crossed(list(GROUPS.items()), columns, lacking))
+    return Table(
+        f"q-1-{what}",
+        f"1. What do thousands of receivers do? {what.capitalize()}",
+        heads,
+        _crossed(list(GROUPS.items()), columns, lacking),
+    )
 
 
 STEERED = {
@@ -178,6 +188,7 @@ TABLES = (
     _of_groups("reaction", TENTH, "from the fall to at most 400 kb/s sent, s"),
     Table(
         "q-2",
+        "2. Who shows the better picture over wireless?",
         (
             "",
             "link",
@@ -195,6 +206,7 @@ TABLES = (
     ),
     Table(
         "q-3",
+        "3. Many sessions that come and go, and a varying round trip",
         (
             "",
             "20 ms: session / TCP, Mb/s",
@@ -229,6 +241,7 @@ TABLES = (
     ),
     Table(
         "q-4-plain",
+        "4. What more than one rate brings: four links of 0.5 to 4 Mb/s",
         (
             "links of 0.5 to 4 Mb/s: rate of each receiver, Mb/s",
             *("0.5", "1", "2", "4"),
@@ -250,6 +263,7 @@ TABLES = (
     ),
     Table(
         "q-4-b-h",
+        "4. What more than one rate brings: B-H's network",
         (
             "B-H's network",
             "mean of the receivers, Mb/s",
@@ -275,6 +289,7 @@ TABLES = (
     ),
     Table(
         "q-5-states",
+        "5. Does ASMP's indicator tell congestion from radio loss? Reports",
         ('reports that say "congested", %', "ASMP", "as printed"),
         tuple(
             (label, *((f"{how}-{air}-states", PERCENT) for how in ("repaired", "paper")))
@@ -283,6 +298,7 @@ TABLES = (
     ),
     Table(
         "q-5-rate",
+        "5. Does ASMP's indicator tell congestion from radio loss? Rates",
         ("rate, Mb/s (loss, %)", "ASMP", "loss-only", "as printed"),
         tuple(
             (
@@ -297,6 +313,7 @@ TABLES = (
     ),
     Table(
         "q-6",
+        "6. What smoothing does to others",
         ("beside", "loss", "γ", "ASMP, Mb/s", "CoV", "loss, %", "other, Mb/s", "CoV", "loss, %"),
         _crossed(
             [
@@ -317,6 +334,7 @@ TABLES = (
     ),
     Table(
         "q-6-web",
+        "6. What smoothing does to web transfers",
         (
             "beside 45 web transfers, loss",
             "γ",
@@ -339,6 +357,7 @@ TABLES = (
     ),
     Table(
         "q-7",
+        "7. Do many EAIO-TFRC on one link settle?",
         (
             "streams",
             "Jain",
@@ -375,6 +394,7 @@ TABLES = (
     ),
     Table(
         "q-7-mixed",
+        "7. EAIO-TFRC in company",
         ("two of each together", "rate of one, Mb/s", "n"),
         (
             ("EAIO-TFRC", ("mixed-eaio", RATE), ("mixed-n-eaio", NUMBER)),
@@ -385,8 +405,8 @@ TABLES = (
 )
 
 
-def written(table: Table, found: Mapping[str, Json | None]) -> str:
-    """Write a table.
+def written(table: Table, found: Mapping[str, Json | None]) -> page.Table:
+    """Fill a table.
 
     Raises:
         KeyError: a statement of this name was not measured.
@@ -411,7 +431,7 @@ def fill(question: str, found: Mapping[str, Json | None]) -> None:
 
     for table in TABLES:
         if table.name == question or table.name.startswith(f"{question}-"):
-            page.put(PAGE, table.name, written(table, found))
+            page.save(table.name, table.title, written(table, found), COMMAND)
 
 
 def main() -> None:
@@ -426,7 +446,6 @@ def main() -> None:
     sys.path.insert(0, str(ROOT))
     from papers.engine.draw import save
     from papers.engine.suite import reproduce
-    from validation import page
 
     if args.left is not None:
         told = json.loads(args.left.read_text(encoding="utf-8"))["statements"]
@@ -443,10 +462,6 @@ def main() -> None:
         for figure in part.experiment.figures:
             path = PICTURES / f"answers-{question}.svg"
             print(path if save(figure, part, path) else f"{figure.number}: nothing to draw")
-    if args.questions == ALL:
-        page.put(PAGE, "measured", page.stamp(".venv/bin/python scripts/answers.py"))
-    else:
-        print(f"{PAGE.name} keeps its commit: these are not all questions")
 
 
 if __name__ == "__main__":

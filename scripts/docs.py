@@ -1,10 +1,11 @@
-"""What in docs/ is made by a command.
+"""What in docs/ is made from the program.
 
-The glossary, the exit codes, the reference of keys, commands, controllers, figures and columns, the README's figure and
-table, a figure for each controller.
+The site is built with the glossary, the exit codes and the reference of keys, commands, controllers, figures and
+columns (`scripts/site_reference.py`); a checkout has stubs of these pages. The README's figure and table, the manual
+page and a figure for each controller are files of the checkout:
 
-    .venv/bin/python scripts/docs.py                 # all of it
-    .venv/bin/python scripts/docs.py glossary        # the glossary alone; the others are listed at the end of this file
+    .venv/bin/python scripts/docs.py                 # all of them
+    .venv/bin/python scripts/docs.py demo            # the README's alone; the others are listed at the end of this file
 
 The source of figures and columns is `crates/record`; the glossary has the headings of figures from there, and its other
 words from `python/steadycast/report/words.py`. The exit codes' source is `python/steadycast/exits.py`.
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from steadycast.folder import Folder
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "glossary.md"
-EXITS = ROOT / "docs" / "exit-codes.md"
-REFERENCE = ROOT / "docs" / "reference"
 MANUAL = ROOT / "packaging" / "wheel" / "data" / "share" / "man" / "man1" / "steadycast.1"
 PICTURES = ROOT / "docs" / "pictures"
 CONTROLLERS = PICTURES / "controllers"
@@ -38,7 +36,7 @@ README = ROOT / "README.md"
 ABOUT = "A video under asmp beside a TCP flow that starts after 5 s"
 HEAD = """# Glossary
 
-The words of reports and tables. Made by `make figures` from the lists that the reports themselves use: headings of
+The words of reports and tables. Made with the site from the lists that the reports themselves use: headings of
 figures from `crates/record/src/figures.rs`, other words from `python/steadycast/report/words.py`; change them there.
 
 | word | what it means |
@@ -48,7 +46,7 @@ figures from `crates/record/src/figures.rs`, other words from `python/steadycast
 
 EXITS_HEAD = """# Exit codes
 
-How each command ends, for scripts and pipelines. Made by `make figures` from the list that the commands themselves use
+How each command ends, for scripts and pipelines. Made with the site from the list that the commands themselves use
 (`python/steadycast/exits.py`); change it there.
 
 | code | what it means |
@@ -72,18 +70,46 @@ def exits() -> str:
     return EXITS_HEAD + "".join(f"| {code.value} | {code.about} |\n" for code in Exit) + EXITS_TAIL
 
 
-def reference() -> dict[str, str]:
-    """Return the pages of docs/reference by their names."""
+def pages() -> dict[str, str]:
+    """Return the pages that are made with the site, by their place below docs/ without `.md`."""
     from steadycast import reference as made
     from steadycast.reference_python import python_page
 
     return {
-        "scenario": made.scenario_page(),
-        "commands": made.commands_page(),
-        "controllers": made.controllers_page(),
-        "metrics": made.metrics_page(),
-        "python": python_page(),
+        "reference/scenario": made.scenario_page(),
+        "reference/commands": made.commands_page(),
+        "reference/controllers": made.controllers_page(),
+        "reference/metrics": made.metrics_page(),
+        "reference/python": python_page(),
+        "record": record(),
+        "exit-codes": exits(),
+        "glossary": glossary(),
     }
+
+
+STUB = """# {title}
+
+This page is made from the program when the site is built: `make docs`, then open `build/site/{name}.html`. {instead}
+"""
+INSTEAD = {
+    "reference/scenario": "In a terminal: `steadycast check --explain KEY`.",
+    "reference/commands": "In a terminal: `steadycast --help`, `steadycast COMMAND --help`, or `man steadycast`.",
+    "reference/controllers": "In a terminal: `steadycast controllers NAME`.",
+    "reference/metrics": "A live session with `--metrics` tells each metric with its help.",
+    "reference/python": "In Python: `help(steadycast)`.",
+    "record": "The lists are in `crates/record/src/figures.rs` and `column.rs`.",
+    "exit-codes": "In a terminal: `steadycast --help`; the list is in `python/steadycast/exits.py`.",
+    "glossary": "A report explains its words; the list is in `python/steadycast/report/words.py`.",
+}
+
+
+def stubs() -> None:
+    """Write what a checkout has in place of the made pages."""
+    for name, text in pages().items():
+        title = text.partition("\n")[0].removeprefix("# ")
+        place = ROOT / "docs" / f"{name}.md"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(STUB.format(title=title, name=name, instead=INSTEAD[name]), encoding="utf-8")
 
 
 def glossary() -> str:
@@ -94,10 +120,9 @@ def glossary() -> str:
     return HEAD + "".join(rows)
 
 
-RECORD = ROOT / "docs" / "record.md"
 RECORD_HEAD = """# Figures and columns of a run
 
-Every key of `summary.json` and every column of every table, with its unit and its meaning. Made by `make figures` from
+Every key of `summary.json` and every column of every table, with its unit and its meaning. Made with the site from
 the lists by which the program itself writes, checks and shows them (`crates/record/src/figures.rs` and `column.rs`);
 change them there.
 
@@ -250,24 +275,14 @@ def glance(folder: Folder) -> Figure:
     return figure
 
 
-def write_reference() -> None:
-    """Write the pages of docs/reference, and the manual page that the wheel installs."""
+def manual() -> None:
+    """Write the manual page that the wheel installs."""
     from steadycast.reference import man_page
 
-    REFERENCE.mkdir(exist_ok=True)
-    for name, text in reference().items():
-        (REFERENCE / f"{name}.md").write_text(text, encoding="utf-8")
     MANUAL.write_text(man_page(), encoding="utf-8")
 
 
-PARTS = {
-    "reference": write_reference,
-    "glossary": lambda: PAGE.write_text(glossary(), encoding="utf-8"),
-    "exits": lambda: EXITS.write_text(exits(), encoding="utf-8"),
-    "record": lambda: RECORD.write_text(record(), encoding="utf-8"),
-    "demo": demo,
-    "controllers": controllers,
-}
+PARTS = {"stubs": stubs, "manual": manual, "demo": demo, "controllers": controllers}
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or PARTS:

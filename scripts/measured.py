@@ -1,6 +1,7 @@
 """Which pages' tables are older than what they were measured from. `make docs` says so on such a page.
 
-A page with measured tables names their commit, and in a comment what their numbers depend on:
+A page with measured tables says in a comment what their numbers depend on. Their commit is that of the first table of
+docs/data that the page links to, or stands in the page:
 
     Measured at commit eb0f74c (2026-11-21).
     <!-- measured from: validation/validate.py crates/tcp/src records:validation/scenarios/tcp -->
@@ -17,6 +18,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = "crates/sim/tests/records.txt"
 COMMIT = re.compile(r"\bcommit ([0-9a-f]{7,40})\b", re.IGNORECASE)
+TABLE = re.compile(r"\(((?:\.\./)*data/[a-z0-9-]+)\.csv\)")
 SOURCES = re.compile(r"<!-- measured from: (.+?) -->", re.DOTALL)
 UNIT_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{.*", re.MULTILINE | re.DOTALL)
 COMMENT = {".rs": "//", ".py": "#", ".toml": "#", ".tcl": "#"}
@@ -46,8 +49,19 @@ class Measured:
 
 def measured(text: str) -> Measured | None:
     """Read a page; `None` when it names no sources, or, before its first measurement, no commit."""
-    sources, commit = SOURCES.search(text), COMMIT.search(text)
-    return Measured(commit[1], tuple(sources[1].split())) if sources and commit else None
+    sources, commit = SOURCES.search(text), commit_of(text)
+    return Measured(commit, tuple(sources[1].split())) if sources and commit else None
+
+
+def commit_of(text: str) -> str | None:
+    """Return the commit of a page's first table that has one, or the one that the page names."""
+    for found in TABLE.finditer(text):
+        beside = ROOT / "docs" / f"{found[1].rpartition('../')[2]}.toml"
+        told = tomllib.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {}
+        if "commit" in told:
+            return str(told["commit"])
+    named = COMMIT.search(text)
+    return named[1] if named else None
 
 
 def changed(what: Measured, root: Path = ROOT) -> list[str] | None:

@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/reproduction.py         # a quarter of an hour, unless the runs are kept
 
-The text of docs/reproduction.md is written by hand; what stands there between the marks is made.
+The tables are docs/data/reproduction*.csv; the text of docs/reproduction.md is written by hand, but for its headline.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ def main() -> None:
         with Terminal() as progress:
             result = reproduce(["all"], progress=progress)
         save(result, draft)
-    page.put(PAGE, "headline", write.headline(result))
-    page.put(PAGE, "tables", write.tables(result))
+    page.put(PAGE, "headline", write.answered(result))
+    for name, title, heads, rows in write.data(result):
+        page.save(name, title, page.table(heads, rows), result.command, write.note(result))
     print(f"{PAGE.relative_to(ROOT)}\n{(BUILD / 'reproduction.html').relative_to(ROOT)}")
 
 

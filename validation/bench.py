@@ -3,7 +3,7 @@
     python -m validation.bench                # the three workloads, then many receivers
     python -m validation.bench tcp --rounds 5
     python -m validation.bench --large        # ns-2 with 10,000 receivers too (a minute, 600 MB)
-    python -m validation.bench --write        # and into docs/bench.md
+    python -m validation.bench --write        # and into docs/data/bench*.csv
 
 A hop is one packet leaving one link. ns-2 runs in its best configuration: unused headers stripped, no traces,
 and the fastest of its schedulers on this machine, tried first. Both programs are measured twice: the *run*, from
@@ -30,7 +30,11 @@ from validation import ns2, page
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 SCHEDULERS = ("Calendar", "Heap", "Splay")
-PAGE = Path(__file__).parent.parent / "docs" / "bench.md"
+TITLES = {
+    "bench": "Packet-hops per CPU second, beside ns-2",
+    "bench-receivers": "Many receivers, 20 s, beside ns-2",
+    "bench-recording": "What a row for every packet sent and received costs",
+}
 HOPS_WITHIN = 0.01
 RECORDING_AT_MOST = 2
 
@@ -184,7 +188,7 @@ def _agreement(theirs: Theirs, costs: Sequence[Cost]) -> str:
     return f"{'within' if abs(off) <= HOPS_WITHIN else 'OUTSIDE'} ({100 * off:+.2f} %)"
 
 
-def workloads(names: Sequence[str], *, rounds: int, ns: bool, ours: bool) -> str:
+def workloads(names: Sequence[str], *, rounds: int, ns: bool, ours: bool) -> page.Table:
     """Run the three workloads; lay out their table."""
     rows = []
     for load in WORKLOADS:
@@ -222,10 +226,10 @@ def workloads(names: Sequence[str], *, rounds: int, ns: bool, ours: bool) -> str
     head = ["workload", "ns-2 hops", "scheduler", "CPU s (set-up)", "hops/s: process", "run"]
     head += ["our hops", "CPU s: run, process", "hops/s: run", "process"]
     head += ["ours / ns-2: run / run", "run / process", "process / process", "aim", "hop counts"]
-    return ns2.markdown(head, rows)
+    return page.table(head, rows)
 
 
-def recording(*, rounds: int) -> str:
+def recording(*, rounds: int) -> page.Table:
     """Run each workload without and with a row per packet sent and per packet that arrived."""
     rows = []
     for name in dict.fromkeys(load.scenario for load in WORKLOADS):
@@ -242,10 +246,10 @@ def recording(*, rounds: int) -> str:
         )
         print(f"  {name}, recorded", file=sys.stderr, flush=True)
     head = ["scenario", "CPU s", "with every packet recorded", "factor", "aim, below"]
-    return ns2.markdown([*head, "tables and Parquet, CPU s"], rows)
+    return page.table([*head, "tables and Parquet, CPU s"], rows)
 
 
-def many_receivers(*, ns: bool, ours: bool, large: bool) -> str:
+def many_receivers(*, ns: bool, ours: bool, large: bool) -> page.Table:
     """Run 100, 1,000 and 10,000 receivers for 20 s: cost per hop, and peak memory."""
     rows = []
     per_hop: list[float] = []
@@ -274,17 +278,12 @@ def many_receivers(*, ns: bool, ours: bool, large: bool) -> str:
         print(f"  {n:,} receivers", file=sys.stderr, flush=True)
     head = ["receivers", "ns-2 hops", "CPU s (set-up)", "hops/s without set-up", "MB"]
     head += ["our hops", "CPU s", "hops/s", "ns per hop", "MB", "hop counts"]
-    text = ns2.markdown(head, rows)
-    if per_hop:
-        text += (
-            f"\n\nOur cost per hop at 10,000 receivers is {per_hop[-1] / per_hop[0]:.2f} times that at 100."
-        )
-    return text
+    return page.table(head, rows)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    parser = page.options("validation.bench", __doc__, PAGE)
+    parser = page.options("validation.bench", __doc__, *TITLES)
     choices = ("cbr", "tcp", "multicast", "receivers", "recording")
     parser.add_argument("workload", nargs="*", help=f"of {', '.join(choices)} (default: all)")
     parser.add_argument("--rounds", type=int, default=3, help="alternations (default 3); the median counts")
@@ -305,19 +304,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 3
     names = args.workload or list(choices)
     try:
-        text = [page.stamp(page.command("validation.bench", argv), f"the median of {args.rounds} rounds")]
+        made = {}
         loads = [name for name in names if name not in ("receivers", "recording")]
         if loads:
-            text.append(workloads(loads, rounds=args.rounds, ns=ns, ours=ours))
+            made["bench"] = workloads(loads, rounds=args.rounds, ns=ns, ours=ours)
         if "receivers" in names:
-            text.append("Many receivers, 20 s:")
-            text.append(many_receivers(ns=ns, ours=ours, large=args.large))
+            made["bench-receivers"] = many_receivers(ns=ns, ours=ours, large=args.large)
         if "recording" in names and ours:
-            text.append("One row per packet sent and per packet that arrived at an end host:")
-            text.append(recording(rounds=args.rounds))
-        print("\n\n".join(text))
-        if args.write:
-            page.put(PAGE, "bench", "\n\n".join(text))
+            made["bench-recording"] = recording(rounds=args.rounds)
+        command, note = page.command("validation.bench", argv), f"the median of {args.rounds} rounds"
+        for name, table in made.items():
+            print(f"{TITLES[name]}:\n\n{table}\n")
+            if args.write:
+                page.save(name, TITLES[name], table, command, note)
     except (ns2.NsFailedError, OursFailedError) as why:
         print(why, file=sys.stderr)
         return 1

@@ -1,11 +1,11 @@
-"""RFC 8867's test cases with all controllers, as docs/test-cases.md has them.
+"""RFC 8867's test cases with all controllers, as docs/data/test-cases*.csv have them.
 
     python -m validation.cases            # prints the tables
-    python -m validation.cases --write    # writes them into docs/test-cases.md
+    python -m validation.cases --write    # writes them into docs/data
 
 With --keep DIR what each controller's runs came to stays there, and a second call runs only those that are missing.
 
-The same as `steadycast test-cases rfc8867 --seeds 1-5`, as Markdown.
+The same as `steadycast test-cases rfc8867 --seeds 1-5`.
 """
 
 from __future__ import annotations
@@ -23,27 +23,17 @@ if TYPE_CHECKING:
     from steadycast.cases import Suite
     from steadycast.cases.case import Case, Variant
 
-PAGE = page.DOCS / "test-cases.md"
+HELD, CASES, BOUNDS = "test-cases-held", "test-cases", "test-cases-bounds"
 
 
-def tables(suite: Suite) -> str:
-    """Return what the command found: how many bounds held, which ones did not, and the measures of each case."""
-    made = page.stamp("python -m validation.cases --write", f"seeds {suite.seeds[0]}-{suite.seeds[-1]}")
-    parts = [made, _held(suite), *(_case(suite, case) for case in suite.cases)]
-    return "\n\n".join(part for part in parts if part)
-
-
-def _held(suite: Suite) -> str:
-    lines = [page.head(["controller", *(case.id for case in suite.cases), "behind"])]
+def held(suite: Suite) -> page.Table:
+    """Return how many bounds of each case hold with every seed, of all, and in how many cases each is behind."""
+    rows = []
     for name in suite.controllers:
         cells = (suite.verdict(case, name) for case in suite.cases)
         told = [f"{held}/{all_}" if all_ else "–" for held, all_ in cells]
-        lines.append(page.row([f"`{name}`", *told, str(len(behind(suite, name)))]))
-    about = (
-        "**behind**: in how many of RFC 8867's cases fewer bounds hold than with the best of the others that answer "
-        "to the network."
-    )
-    return "\n".join(["### Bounds that hold with every seed", "", about, "", *lines])
+        rows.append([f"`{name}`", *told, str(len(behind(suite, name)))])
+    return page.table(["controller", *(case.id for case in suite.cases), "behind"], rows)
 
 
 def behind(suite: Suite, name: str) -> list[str]:
@@ -64,47 +54,47 @@ def behind(suite: Suite, name: str) -> list[str]:
     return found
 
 
-def _case(suite: Suite, case: Case) -> str:
-    from steadycast.cases import takes_part
-
-    names = [name for name in suite.controllers if takes_part(case, name)]
-    if not names:
-        return f"### {case.id} {case.title}\n\n{case.rfc}: {case.expects} No controller has a priority."
-    lines = [f"### {case.id} {case.title}", "", f"{case.rfc}: {case.expects}", "", *_bounds(case)]
-    variants = [variant for variant in case.variants if any(case.judges(b, variant) for b in case.bounds)]
-    for variant in variants:
-        lines += ["", *_measures(suite, case, variant, names)]
-    return "\n".join(lines)
-
-
-def _bounds(case: Case) -> list[str]:
-    """Say what is bounded, and by what."""
+def bounds(suite: Suite) -> page.Table:
+    """Return what each case expects, and the bounds that say so."""
     from steadycast.cases import Judged
     from steadycast.cases.show import described, ends
 
-    lines = []
-    for bound in case.bounds:
-        each = Judged(case, case.variants[0], bound, {})
-        source = f" ({bound.source})" if bound.source else ""
-        lines.append(f"- {bound.why}{source}: {described(each)} {ends(bound)}")
-    return lines
+    rows = []
+    for case in suite.cases:
+        for bound in case.bounds:
+            each = Judged(case, case.variants[0], bound, {})
+            source = f" ({bound.source})" if bound.source else ""
+            told = f"{bound.why}{source}: {described(each)} {ends(bound)}"
+            rows.append([case.id, case.title, case.rfc, case.expects, told])
+    return page.table(["case", "title", "source", "expected", "bound"], rows)
 
 
-def _measures(suite: Suite, case: Case, variant: Variant, names: Sequence[str]) -> list[str]:
+def measures(suite: Suite) -> page.Table:
+    """Return what each controller did in each variant of each case, and which bounds fail, with how many seeds."""
+    from steadycast.cases import takes_part
     from steadycast.cases.show import COLUMNS
 
-    heads = [variant.name or "controller", *(heading for heading, _, _ in COLUMNS), "bounds that fail"]
-    lines = [page.head(heads)]
-    for name in names:
-        cells = [how(suite.spread(case, variant, name, key)) for _, key, how in COLUMNS]
-        bad = [
-            each.bound.measure
-            + (f" ({len(each.values) - each.kept} of {len(each.values)})" if each.kept else "")
-            for each in suite.judged(case, name)
-            if each.variant is variant and not each.holds
-        ]
-        lines.append(page.row([f"`{name}`", *cells, ", ".join(dict.fromkeys(bad))]))
-    return lines
+    rows = []
+    for case in suite.cases:
+        for variant in case.variants:
+            if not any(case.judges(bound, variant) for bound in case.bounds):
+                continue
+            for name in suite.controllers:
+                if not takes_part(case, name):
+                    continue
+                cells = [how(suite.spread(case, variant, name, key)) for _, key, how in COLUMNS]
+                bad = ", ".join(dict.fromkeys(_failed(suite, case, variant, name)))
+                rows.append([case.id, case.title, variant.name, f"`{name}`", *cells, bad])
+    heads = ["case", "title", "variant", "controller", *(heading for heading, _, _ in COLUMNS)]
+    return page.table([*heads, "bounds that fail"], rows)
+
+
+def _failed(suite: Suite, case: Case, variant: Variant, name: str) -> list[str]:
+    return [
+        each.bound.measure + (f" ({len(each.values) - each.kept} of {len(each.values)})" if each.kept else "")
+        for each in suite.judged(case, name)
+        if each.variant is variant and not each.holds
+    ]
 
 
 def whole(seeds: Sequence[int], keep: Path) -> Suite:
@@ -128,14 +118,26 @@ def whole(seeds: Sequence[int], keep: Path) -> Suite:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print or write the tables."""
-    parser = page.options("validation.cases", __doc__, PAGE, seeds=5)
+    parser = page.options("validation.cases", __doc__, HELD, CASES, BOUNDS, seeds=5)
     parser.add_argument("--keep", type=Path, help="where what the runs came to stays, by controller")
     args = parser.parse_args(argv)
     with TemporaryDirectory(prefix="steadycast-") as scratch:
         suite = whole(range(1, args.seeds + 1), args.keep or Path(scratch))
     for error in suite.errors:
         print(error, file=sys.stderr)
-    page.publish(PAGE, "tables", tables(suite), write=args.write)
+    made = held(suite), measures(suite), bounds(suite)
+    print(*made, sep="\n\n")
+    if args.write:
+        command, seeds = "python -m validation.cases --write", f"seeds 1-{args.seeds}"
+        behind = (
+            "in how many of RFC 8867's cases fewer hold than with the best other that answers to the network"
+        )
+        title = "Bounds of each case that hold with every seed, of all"
+        page.save(HELD, title, made[0], command, f"{seeds}; behind: {behind}")
+        page.save(
+            CASES, "What each controller did in each case of RFC 8867 and RFC 8869", made[1], command, seeds
+        )
+        page.save(BOUNDS, "What each case expects, and the bounds that say so", made[2], command)
     return 1 if suite.errors else 0
 
 

@@ -2,7 +2,7 @@
 
     python -m validation.field                     # all controllers, five seeds; prints the tables
     python -m validation.field scream gcc nada     # these alone
-    python -m validation.field --write             # writes the tables into docs/field.md
+    python -m validation.field --write             # writes docs/data/field.csv and field-choice.csv
 
 Simulated, 60 s each, of which the first 10 count for nothing. 4 Mb/s and 40 ms there and back; the video is RFC 8593's
 codec, which asks for up to 8 Mb/s, so that the network alone limits it. With --keep DIR the runs stay there, and a
@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +25,7 @@ from validation import page
 HERE = Path(__file__).parent
 SCENARIO = HERE / "scenarios" / "field.toml"
 LTE = HERE.parent / "scenarios" / "lte.toml"
-PAGE = HERE.parent / "docs" / "field.md"
+CELLS, CHOICE = "field", "field-choice"
 
 LEAST_SHARE = 0.8
 """Of the fair share, that the video and its neighbour are to have in every run."""
@@ -48,7 +48,7 @@ TCPS = {"Reno": "newreno", "CUBIC": "cubic", "BBR": "bbr"}
 
 @dataclass(frozen=True)
 class Group:
-    """A table of docs/field.md: one neighbour, several networks."""
+    """One neighbour, several networks."""
 
     name: str
     neighbour: str
@@ -172,14 +172,28 @@ def _group(group: Group, controllers: Sequence[str], seeds: int, folder: Path) -
 # ---------------------------------------------------------------- tables
 
 
-def tables(found: Found, controllers: Sequence[str], seeds: int) -> str:
-    """Return all tables: which controller for whom, and a table of shares, delay and frames for each group."""
-    stamp = page.stamp("python -m validation.field --write", f"seeds 1-{seeds}")
-    groups = (*GROUPS, LTE_GROUP)
-    return "\n\n".join([stamp, choice(found, controllers), *(_table(g, found, controllers) for g in groups)])
+def table(found: Found, controllers: Sequence[str]) -> page.Table:
+    """Return what was seen, a line for each situation, network and controller."""
+    heads = [
+        "situation",
+        "network",
+        "controller",
+        "share, %",
+        "share of the other, %",
+        "delay p95, ms",
+        "loss, %",
+        "frames whole, %",
+    ]
+    rows = []
+    for group in (*GROUPS, LTE_GROUP):
+        for network in group.networks:
+            for name in controllers:
+                if runs := found.get((group.name, network, name), []):
+                    rows.append([group.name, network, f"`{name}`", *_cells(runs)])
+    return page.table(heads, rows)
 
 
-def choice(found: Found, controllers: Sequence[str]) -> str:
+def choice(found: Found, controllers: Sequence[str]) -> page.Table:
     """Name the controllers that keep the bounds in every run, the one with the least delay first.
 
     Those that do not answer to the network are never named.
@@ -203,7 +217,7 @@ def choice(found: Found, controllers: Sequence[str]) -> str:
             shares = {name: seen for name, seen in fair.items() if name not in good}
             rows.append([f"{group.name}, {network}", _named(good), _named(shares)])
     heads = ["situation", "keep all bounds in every run", "keep those of the shares"]
-    return f"### Which controller for whom\n\n{page.table(heads, rows)}"
+    return page.table(heads, rows)
 
 
 def _shares(seen: Seen, network: str) -> bool:
@@ -219,39 +233,16 @@ def _named(runs: Mapping[str, Sequence[Seen]]) -> str:
     return ", ".join(f"`{name}` ({delay:.0f} ms)" for delay, name in ordered) or "none"
 
 
-def _table(group: Group, found: Found, controllers: Sequence[str]) -> str:
-    parts = [f"### {group.name[0].upper()}{group.name[1:]}"]
-    shares = "the video / the other" if group.neighbour else "of the link"
-    for head, cell in (
-        (f"share, {shares}, %", _share_cell),
-        ("delay p95, ms · loss, % · frames whole, %", _cost_cell),
-    ):
-        rows = (
-            [f"`{name}`", *(cell(found.get((group.name, network, name), [])) for network in group.networks)]
-            for name in controllers
-        )
-        parts.append(page.table([head, *group.networks], rows))
-    return "\n\n".join(parts)
-
-
-def _share_cell(runs: Sequence[Seen]) -> str:
-    if not runs:
-        return "–"
-    own = spread([100 * seen.share for seen in runs])
+def _cells(runs: Sequence[Seen]) -> list[str]:
+    """Return the means of the runs, and from where to where the shares go."""
     others = [100 * seen.other for seen in runs if seen.other is not None]
-    return own + (f" / {spread(others)}" if others else "")
-
-
-def _cost_cell(runs: Sequence[Seen]) -> str:
-    if not runs:
-        return "–"
-    values: tuple[Callable[[Seen], float], ...] = (
-        lambda seen: seen.delay_ms,
-        lambda seen: 100 * seen.loss,
-        lambda seen: 100 * seen.whole,
-    )
-    delay, lost, whole = (mean([value(seen) for seen in runs]) for value in values)
-    return f"{delay:.0f} · {lost:.1f} · {whole:.0f}"
+    return [
+        spread([100 * seen.share for seen in runs]),
+        spread(others) if others else "",
+        f"{mean([seen.delay_ms for seen in runs]):.0f}",
+        f"{mean([100 * seen.loss for seen in runs]):.1f}",
+        f"{mean([100 * seen.whole for seen in runs]):.0f}",
+    ]
 
 
 def mean(values: Sequence[float]) -> float:
@@ -267,7 +258,7 @@ def spread(values: Sequence[float]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print or write the tables."""
-    parser = page.options("validation.field", __doc__, PAGE, seeds=5)
+    parser = page.options("validation.field", __doc__, CELLS, CHOICE, seeds=5)
     parser.add_argument("controllers", nargs="*", help="from the registry; all without any")
     parser.add_argument("--keep", type=Path, help="where the runs stay")
     args = parser.parse_args(argv)
@@ -276,7 +267,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = [find(name).name for name in args.controllers] or [entry.name for entry in registry()]
     with TemporaryDirectory(prefix="steadycast-") as scratch:
         found = measure(chosen, args.seeds, args.keep or Path(scratch))
-    page.publish(PAGE, "tables", tables(found, chosen, args.seeds), write=args.write)
+    choices, cells = choice(found, chosen), table(found, chosen)
+    print(choices, cells, sep="\n\n")
+    if args.write:
+        told = ("python -m validation.field --write", f"seeds 1-{args.seeds}")
+        title = "Who keeps the bounds of each situation in every run, the one with the least delay first"
+        page.save(CHOICE, title, choices, *told)
+        title = "Each controller alone, beside its own kind and beside TCP, at the queues of today"
+        page.save(CELLS, title, cells, *told)
     return 0
 
 

@@ -1,14 +1,21 @@
-"""What the commands that measure have in common: their options, their tables, and the pages of docs/ that take them.
+"""What the commands that measure have in common: their options, their tables, and where the tables go.
 
-What stands between two marks of a page, `<!-- NAME: begin -->` and `<!-- NAME: end -->`, is the command's.
+A measured table is a CSV file of docs/data with a file of its origin beside it, `NAME.toml`: title, day, commit and
+command. `polars.read_csv("docs/data/NAME.csv")` reads it, and the site shows it (`scripts/site_tables.py`). A sentence
+or a small table that a command writes into a page stands there between two marks, `<!-- NAME: begin -->` and
+`<!-- NAME: end -->`.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import datetime
+import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,24 +23,52 @@ from steadycast.errors import UserError
 from steadycast.run import commit
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+DATA = DOCS / "data"
+
+_NUMBER = r"[-−+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
+_UNITS = "%|ms|s|kb/s|Mb/s|dB|MB|GB|points"
+_UNIT = rf"(?: ?(?P<unit>{_UNITS}))?"
+_FORMS = (
+    (re.compile(rf"(?P<a>{_NUMBER}){_UNIT}"), ("",)),
+    (re.compile(rf"(?P<a>{_NUMBER}) ± (?P<b>{_NUMBER}){_UNIT}"), ("", " ±")),
+    (
+        re.compile(rf"(?P<a>{_NUMBER}){_UNIT}(?: \((?P<b>{_NUMBER})…(?P<c>{_NUMBER})\))?"),
+        ("", " least", " most"),
+    ),
+)
+"""How the cells of a column of numbers are written, and what its columns in a CSV file are called after its heading."""
+_BRACKETED = re.compile(r"\[([^\[\]]*)\]((?: \([^\[\]]*\))?)")
+"""A cell that misses its bound."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Headings and rows of text. As a string it is a table in Markdown."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __str__(self) -> str:
+        """Return the lines of the table in Markdown."""
+        return "\n".join([head(self.heads), *map(row, self.rows)])
 
 
 def options(
-    module: str, about: str | None, page: Path | None = None, *, seeds: int | None = None
+    module: str, about: str | None, *tables: str, seeds: int | None = None
 ) -> argparse.ArgumentParser:
-    """Return a command's options: `--write` where it has a page, `--seeds` where it has a number of them.
+    """Return a command's options: `--write` where it has tables, `--seeds` where it has a number of them.
 
     Args:
         module: as `validation.field`.
         about: the module's docstring, of which the first line is shown.
-        page: where `--write` puts the tables.
+        tables: names of the files below docs/data that `--write` writes.
         seeds: how many there are without `--seeds`.
 
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=(about or "").partition("\n")[0])
-    if page is not None:
-        where = page.relative_to(DOCS.parent)
-        parser.add_argument("--write", action="store_true", help=f"put the tables into {where}")
+    if tables:
+        where = ", ".join(f"docs/data/{name}.csv" for name in tables)
+        parser.add_argument("--write", action="store_true", help=f"write {where}".replace("%", "%%"))
     if seeds is not None:
         parser.add_argument("--seeds", type=int, default=seeds, help=f"how many (default {seeds})")
     return parser
@@ -58,25 +93,102 @@ def head(cells: Sequence[str]) -> str:
     return f"{row(cells)}\n{row(['---'] * len(cells))}"
 
 
-def table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+def table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> Table:
     """Return a table."""
-    return "\n".join([head(heads), *map(row, rows)])
+    return Table(tuple(heads), tuple(map(tuple, rows)))
 
 
-def publish(page: Path, name: str, text: str, *, write: bool) -> None:
-    """Put a text between a page's marks where that is asked for; otherwise print it.
+def save(name: str, title: str, made: Table, command: str, note: str = "", folder: Path = DATA) -> Path:
+    """Write a measured table as docs/data/NAME.csv, and its origin beside it.
 
-    Raises:
-        ValueError: the page lacks a mark.
+    Args:
+        name: the file's name.
+        title: what the table shows, a line.
+        made: the table; a column of numbers becomes numbers without their unit, which its heading tells.
+        command: the command that makes it.
+        note: what else a reader has to know, as the seeds.
+        folder: where it goes.
 
     """
-    if write:
-        put(page, name, text)
-    else:
-        print(text)
+    origin = {
+        "title": title,
+        "measured": datetime.date.today().isoformat(),
+        "commit": commit(),
+        "command": command,
+        "note": note,
+    }
+    return store(name, made, origin, folder)
 
 
-def put(page: Path, name: str, text: str) -> None:
+def store(name: str, made: Table, origin: dict[str, str], folder: Path = DATA) -> Path:
+    """Write a table and its origin."""
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / f"{name}.csv"
+    with place.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(plain(made))
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in origin.items() if value]
+    place.with_suffix(".toml").write_text("".join(lines), encoding="utf-8")
+    return place
+
+
+def plain(made: Table) -> list[list[str]]:
+    """Return a table's headings and rows as a CSV file has them: without Markdown, numbers as numbers."""
+    columns: list[list[str]] = []
+    names: dict[str, int] = {}
+    for n, heading in enumerate(made.heads):
+        cells = [_text(each[n]) if n < len(each) else "" for each in made.rows]
+        for name, values in _split(_text(heading) or "what", cells):
+            names[name] = names.get(name, 0) + 1
+            columns.append([name if names[name] == 1 else f"{name} ({names[name]})", *values])
+    return [list(each) for each in zip(*columns, strict=True)]
+
+
+def _text(cell: str) -> str:
+    """Take marks of Markdown from a cell; a dash is nothing."""
+    cell = re.sub(r"`([^`]*)`|\*\*(.*?)\*\*", lambda found: found[1] or found[2] or "", cell)
+    cell = cell.replace("\\|", "|").strip()
+    return "" if cell == "–" else cell
+
+
+def _split(heading: str, cells: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Split a column of numbers into a column for each of its numbers; return another column as it is.
+
+    A cell in brackets misses its bound: a column beside says which ones do.
+    """
+    found = [_BRACKETED.fullmatch(cell) for cell in cells]
+    bracketed = [one is not None for one in found]
+    cells = [cell if one is None else one[1] + one[2] for cell, one in zip(cells, found, strict=True)]
+    misses = [("yes" if yes else "no") if cell else "" for cell, yes in zip(cells, bracketed, strict=True)]
+    told = [(f"{heading.partition(',')[0]} misses", misses)] if any(bracketed) else []
+    return [*_numbers(heading, cells), *told]
+
+
+def _numbers(heading: str, cells: Sequence[str]) -> list[tuple[str, list[str]]]:
+    said = [cell for cell in cells if cell]
+    for form, parts in _FORMS:
+        found = [form.fullmatch(cell) for cell in said]
+        units = {one["unit"] for one in found if one}
+        if not said or None in found or len(units) > 1:
+            continue
+        unit = units.pop()
+        told = re.fullmatch(rf"(.*), ({_UNITS})", heading)
+        base, unit = (told[1], told[2]) if told and unit in (None, told[2]) else (heading, unit)
+        tail = f", {unit}" if unit else ""
+        split = []
+        for part, group in zip(parts, "abc", strict=False):
+            matches = (form.fullmatch(cell) for cell in cells)
+            # A range that is not told is the value itself.
+            values = [_number(one[group] or one["a"]) if one else "" for one in matches]
+            split.append((f"{base}{part}{tail}", values))
+        return split
+    return [(heading, list(cells))]
+
+
+def _number(text: str) -> str:
+    return text.replace(",", "").replace("−", "-").removeprefix("+")
+
+
+def put(page: Path, name: str, text: object) -> None:
     """Replace what stands between a page's marks.
 
     Raises:
@@ -88,16 +200,9 @@ def put(page: Path, name: str, text: str) -> None:
     _, closed, after = rest.partition(end)
     if not found or not closed:
         raise ValueError(f"{page} has no {begin} … {end}")
-    page.write_text(f"{before}{begin}\n{text.strip()}\n{end}{after}", encoding="utf-8")
+    page.write_text(f"{before}{begin}\n{str(text).strip()}\n{end}{after}", encoding="utf-8")
 
 
 def command(module: str, words: Sequence[str] | None) -> str:
     """Write the command that runs a module with these words; None are this process's own."""
     return " ".join(["python -m", module, *(sys.argv[1:] if words is None else words)])
-
-
-def stamp(command: str, more: str = "") -> str:
-    """Say when a table was measured, of which commit, and by which command."""
-    return (
-        f"Measured {datetime.date.today()} at commit {commit()} by `{command}`{f': {more}' if more else ''}."
-    )

@@ -1,7 +1,7 @@
-"""`gcc` beside other programs' estimators of its family, on the same arrivals: the table of docs/controllers/gcc.md.
+"""`gcc` beside other programs' estimators of its family, on the same arrivals: docs/data/estimators.csv.
 
     python -m validation.reference            # prints the table
-    python -m validation.reference --write    # writes it into docs/controllers/gcc.md
+    python -m validation.reference --write    # writes it there
 
 Packets of a video at a fixed rate, whatever the estimators say, cross a simulated link; each estimator is told when
 they left and arrived, and what each then allows is set side by side. webrtc-rs's estimator (`rtc-interceptor`, a port
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SCENARIO = ROOT / "validation" / "scenarios" / "reference.toml"
 INTEGRATION = ROOT / "integrations" / "webrtc"
 BUILD = ROOT / "build" / "reference"
-PAGE = ROOT / "docs" / "controllers" / "gcc.md"
+TABLE = "estimators"
 AIORTC = "aiortc==1.16.0"
 
 NAMES = {
@@ -113,7 +113,7 @@ def measured(case: Case, series: Series) -> list[str]:
     return [*cells, "never"]
 
 
-def table() -> str:
+def table() -> page.Table:
     """Run all cases, and return the table."""
     replay, aiortc = programs()
     head = ["packets", "estimator", "Mb/s, 5 … 20 s", "Mb/s, 25 … 40 s", "lowered after"]
@@ -121,15 +121,19 @@ def table() -> str:
     for case in CASES:
         packets = trace(case)
         found = {**told(replay, packets), **told(aiortc, packets)}
-        for n, (key, name) in enumerate(NAMES.items()):
-            rows.append([case.title if n == 0 else "", name, *measured(case, found[key])])
-    return f"{page.stamp('python -m validation.reference --write')}\n\n{page.table(head, rows)}"
+        for key, name in NAMES.items():
+            rows.append([case.title, name, *measured(case, found[key])])
+    return page.table(head, rows)
 
 
 def main() -> int:
     """Run, and print or write the table."""
-    args = page.options("validation.reference", __doc__, PAGE).parse_args()
-    page.publish(PAGE, "reference", table(), write=args.write)
+    args = page.options("validation.reference", __doc__, TABLE).parse_args()
+    made = table()
+    print(made)
+    if args.write:
+        title = "`gcc` beside other programs' estimators of its family"
+        page.save(TABLE, title, made, "python -m validation.reference --write")
     return 0
 
 

@@ -1,7 +1,7 @@
-"""What repair leaves of losses, and what viewers see of it: the tables of docs/repair.md.
+"""What repair leaves of losses, and what viewers see of it: docs/data/repair*.csv.
 
     python -m validation.repair                      # prints the simulated one
-    python -m validation.repair --write              # puts it into docs/repair.md
+    python -m validation.repair --write              # writes it into docs/data
     python -m validation.repair --emulated --write   # two of its rows over real sockets, in real time; needs root
     python -m validation.repair --parts --write      # what repair and `vbr = "frame"` each do to the video's rate
     python -m validation.repair --rooms --write      # three values of `room` beside each other, with seeds 6 to 45
@@ -28,7 +28,6 @@ from papers.engine.runs import processes
 from validation import page
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "repair.md"
 Json = Mapping[str, Any]
 
 HEAD = """
@@ -275,7 +274,7 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def line(row: Row, before: Sequence[Seen], now: Sequence[Seen]) -> str:
+def line(row: Row, before: Sequence[Seen], now: Sequence[Seen]) -> list[str]:
     """One line of the table."""
     value, worst = mean([s.value for s in now]), max(s.value for s in now)
     cell = f"{row.text(value)} (to {row.text(worst)})"
@@ -293,7 +292,7 @@ def line(row: Row, before: Sequence[Seen], now: Sequence[Seen]) -> str:
         score = f"{mean([s.score for s in before]):.2f} → {score}"
     wait = f"{mean(waits):.0f} ms" if waits else "–"
     freezes, extra = f"{mean([s.freezes for s in now]):.2f}", f"{100 * mean([s.extra for s in now]):.1f} %"
-    return page.row([row.name, old, cell, row.text(row.bound), wait, freezes, score, rates, tcp, extra])
+    return [row.name, old, cell, row.text(row.bound), wait, freezes, score, rates, tcp, extra]
 
 
 TABLE = [
@@ -324,7 +323,7 @@ WORLDS = [
 ]
 
 
-def side_by_side(row: Row, seed: int) -> str:
+def side_by_side(row: Row, seed: int) -> list[str]:
     """One line: a row simulated and emulated with the same seed."""
     import steadycast as sc
     from steadycast.progress import Silent
@@ -346,7 +345,7 @@ def side_by_side(row: Row, seed: int) -> str:
     busy = "" if emulated["emulation"]["trustworthy"] else " (the machine was too busy)"
     speeds = f"{rates[0]:.0f}, {rates[1]:.0f}"
     lost, late = (f"{one:.2f} %, {two:.2f} %" for one, two in ([100 * loss for loss in losses], missing))
-    return page.row([row.name + busy, str(seed), speeds, cells[0], lost, cells[1], late, shown])
+    return [row.name + busy, str(seed), speeds, cells[0], lost, cells[1], late, shown]
 
 
 PARTS = [
@@ -361,12 +360,12 @@ PARTS = [
 ]
 
 
-def factors(seeds: int) -> list[str]:
+def factors(seeds: int) -> page.Table:
     """Say what repair and the quantizer per frame do to the video's rate in home.toml, each alone and both."""
     import steadycast as sc
     from steadycast.progress import Silent
 
-    lines = [page.head(PARTS)]
+    rows = []
     for queue in ("codel", "fq-codel"):
         for controller in ("asmp", "tfrc"):
             for vbr, repair in (("bucket", "none"), ("bucket", "auto"), ("frame", "none"), ("frame", "auto")):
@@ -388,9 +387,9 @@ def factors(seeds: int) -> list[str]:
                 delay = mean([float(end["delay_ms"]["p95"]) for end in ends])
                 missing = 100 * mean([missed(end) for end in ends])
                 came = [f"{rate:.0f}", f"{loss:.1f} %", f"{delay:.0f} ms", f"{missing:.2f} %"]
-                lines.append(page.row([queue, controller, vbr, repair, *came]))
-                print(lines[-1], flush=True)
-    return lines
+                rows.append([queue, controller, vbr, repair, *came])
+                print(page.row(rows[-1]), flush=True)
+    return page.table(PARTS, rows)
 
 
 ONE_RECEIVER = ("lossy", "red", "home", "gilbert")
@@ -402,7 +401,7 @@ UNSEEN = range(6, 46)
 ROOMS_HEAD = ["set-up", "at most", *(f"`room = {room}`" for room in ROOMS)]
 
 
-def compared(row: Row, runs: Sequence[Sequence[Seen]]) -> str:
+def compared(row: Row, runs: Sequence[Sequence[Seen]]) -> list[str]:
     """One line of the table of rooms: what each value misses, how often it freezes, and its rate."""
     cells = []
     for seen in runs:
@@ -412,12 +411,12 @@ def compared(row: Row, runs: Sequence[Sequence[Seen]]) -> str:
         missing = missing if value <= row.bound else f"[{missing}]"
         often = f"{freezes:.2f}" if freezes <= 1 else f"[{freezes:.2f}]"
         cells.append(f"{missing}, {often}, {rate:.0f} kb/s")
-    return f"| {row.name} | {row.text(row.bound)} | {' | '.join(cells)} |"
+    return [row.name, row.text(row.bound), *cells]
 
 
-def rooms(chosen: Sequence[Row]) -> list[str]:
+def rooms(chosen: Sequence[Row]) -> page.Table:
     """Compare values of `room` over the rows with pictures towards one receiver, with seeds that have chosen none."""
-    lines = [page.head(ROOMS_HEAD)]
+    lines = []
     with processes(2) as pool:
         work = []
         for row in chosen:
@@ -425,13 +424,49 @@ def rooms(chosen: Sequence[Row]) -> list[str]:
             work.append([[pool.submit(measure, row, each, seed, []) for seed in UNSEEN] for each in sets])
         for row, parts in zip(chosen, work, strict=True):
             lines.append(compared(row, [[future.result() for future in part] for part in parts]))
-            print(lines[-1], flush=True)
-    return lines
+            print(page.row(lines[-1]), flush=True)
+    return page.table(ROOMS_HEAD, lines)
+
+
+def worlds(chosen: Sequence[Row], seeds: int) -> page.Table:
+    """Run the rows that both worlds have, each seed simulated and emulated."""
+    lines = []
+    for row in chosen:
+        for seed in range(1, seeds + 1) if row.key in ("lossy", "red") else ():
+            lines.append(side_by_side(row, seed))
+            print(page.row(lines[-1]), flush=True)
+    return page.table(WORLDS, lines)
+
+
+def with_and_without(chosen: Sequence[Row], seeds: int, clips: Sequence[str]) -> page.Table:
+    """Run the rows as they were before repair, and now."""
+    lines = []
+    with processes(2) as pool:
+        work = []
+        for row in chosen:
+            ran = range(1, 2) if row.key == "large" else range(1, seeds + 1)
+            sets = [row.before, row.now] if row.before is not None else [row.now]
+            work.append([[pool.submit(measure, row, s, seed, clips) for seed in ran] for s in sets])
+        for row, parts in zip(chosen, work, strict=True):
+            results = [[future.result() for future in part] for part in parts]
+            before, now = (results[0], results[1]) if len(results) > 1 else ([], results[0])
+            lines.append(line(row, before, now))
+            print(page.row(lines[-1]), flush=True)
+    return page.table(TABLE, lines)
+
+
+TITLES = {
+    "repair": "What repair leaves of losses",
+    "repair-clips": "The same with real clips",
+    "repair-emulated": "Repair simulated and in real time",
+    "repair-rooms": "Values of `room`, each: frames not whole (to the worst seed), freezes per minute, rate",
+    "repair-parts": "What repair and the quantizer per frame do to the rate of home.toml",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table, or write it into its page."""
-    parser = page.options("validation.repair", __doc__, PAGE, seeds=5)
+    """Run, print a line as soon as it is known, and write the table where it is asked for."""
+    parser = page.options("validation.repair", __doc__, *TITLES, seeds=5)
     parser.add_argument("--rows", nargs="*", default=[])
     parser.add_argument("--clips", nargs="*", default=[])
     parser.add_argument("--emulated", action="store_true")
@@ -439,46 +474,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rooms", action="store_true")
     options = parser.parse_args(arguments)
     chosen = [row for row in rows() if not options.rows or row.key in options.rows]
-    if options.parts:
-        found = factors(options.seeds)
-        if options.write:
-            told = page.stamp("python -m validation.repair --parts --write")
-            page.put(PAGE, "parts", "\n".join([told, "", *found]))
-        return 0
-    if options.rooms:
-        found = rooms([row for row in chosen if row.key in ONE_RECEIVER])
-        if options.write:
-            told = page.stamp("python -m validation.repair --rooms --write")
-            page.put(PAGE, "rooms", "\n".join([told, "", *found]))
-        return 0
-    if options.emulated:
-        lines = [page.head(WORLDS)]
-        for row in chosen:
-            for seed in range(1, options.seeds + 1) if row.key in ("lossy", "red") else ():
-                lines.append(side_by_side(row, seed))
-                print(lines[-1], flush=True)
-        if options.write:
-            told = page.stamp("python -m validation.repair --emulated --write")
-            page.put(PAGE, "emulated", "\n".join([told, "", *lines]))
-        return 0
     clips = [str(Path(clip).resolve()) for clip in options.clips]
-    chosen = [row for row in chosen if not clips or row.key in ONE_RECEIVER]
-    lines = [page.head(TABLE)]
-    with processes(2) as pool:
-        work = []
-        for row in chosen:
-            seeds = range(1, 2) if row.key == "large" else range(1, options.seeds + 1)
-            sets = [row.before, row.now] if row.before is not None else [row.now]
-            work.append([[pool.submit(measure, row, s, seed, clips) for seed in seeds] for s in sets])
-        for row, parts in zip(chosen, work, strict=True):
-            results = [[future.result() for future in part] for part in parts]
-            before, now = (results[0], results[1]) if len(results) > 1 else ([], results[0])
-            lines.append(line(row, before, now))
-            print(lines[-1], flush=True)
+    with_pictures = [row for row in chosen if row.key in ONE_RECEIVER]
+    words: Sequence[str] = ()
+    if options.parts:
+        name, words, made = "repair-parts", ("--parts",), factors(options.seeds)
+    elif options.rooms:
+        name, words, made = "repair-rooms", ("--rooms",), rooms(with_pictures)
+    elif options.emulated:
+        name, words, made = "repair-emulated", ("--emulated",), worlds(chosen, options.seeds)
+    elif clips:
+        name, words = "repair-clips", ("--clips", *(Path(clip).name for clip in clips))
+        made = with_and_without(with_pictures, options.seeds, clips)
+    else:
+        name, made = "repair", with_and_without(chosen, options.seeds, [])
     if options.write:
-        names = ["--clips", *(Path(clip).name for clip in clips)] if clips else []
-        told = page.stamp(" ".join(["python -m validation.repair", *names, "--write"]))
-        page.put(PAGE, "clips" if clips else "table", "\n".join([told, "", *lines]))
+        page.save(name, TITLES[name], made, " ".join(["python -m validation.repair", *words, "--write"]))
     return 0
 
 

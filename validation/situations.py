@@ -2,16 +2,19 @@
 
     python -m validation.situations            # seeds 1 to 3, all controllers
     python -m validation.situations tfrc asmp  # these alone
-    python -m validation.situations --write    # into docs/which-controller.md
+    python -m validation.situations --write    # docs/data/situations*.csv, and what docs/which-controller.md says
+    python -m validation.situations --told     # only what the page says, from docs/data/situations.csv
 
-Simulated, 60 s each, without decoding pictures. The first table names, for each situation, the controllers that keep
-its bounds, the one with the least delay first, and those that keep all but the loss. `fixed` and `no-control` do not
-answer to the network, so that it names neither. The other two tables have each controller's means over the seeds.
+Simulated, 60 s each, without decoding pictures. One table has each controller's means over the seeds. The other one
+names, for each situation, the controllers that keep its bounds, the one with the least delay first, and those that keep
+all but the loss. `fixed` and `no-control` do not answer to the network, so that it names neither. The sentences with
+numbers in docs/which-controller.md are made from the same table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import csv
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 PAGE = page.DOCS / "which-controller.md"
+CELLS, CHOICE = "situations", "situations-choice"
 FAIR = HERE / "scenarios" / "fair.toml"
 GROUP = HERE / "scenarios" / "group.toml"
 HOME = HERE.parent / "scenarios" / "home.toml"
@@ -130,56 +134,153 @@ def mean(runs: Sequence[Seen]) -> Seen:
 Found = Mapping[tuple[str, str], Seen]
 
 
-def choice(found: Found, chosen: Sequence[Controller]) -> str:
+def kept(found: Found, chosen: Sequence[Controller], situation: Situation) -> tuple[list[str], list[str]]:
+    """Return who keeps all bounds, and who loses up to a hundredth more, the one with the least delay first."""
+    known = [(found[c.name, situation.name], c) for c in chosen if (c.name, situation.name) in found]
+    good = [(seen, c.name) for seen, c in known if c.feedback != "none" and seen.shares(situation)]
+    some, more = (
+        sorted(
+            (seen.delay_ms, name)
+            for seen, name in good
+            if situation.chance + low < seen.loss <= situation.chance + high
+        )
+        for low, high in ((-1.0, MOST_LOSS), (MOST_LOSS, SOME_LOSS))
+    )
+    return [name for _, name in some], [name for _, name in more]
+
+
+def choice(found: Found, chosen: Sequence[Controller]) -> page.Table:
     """Name, for each situation, the controllers that keep its bounds."""
     rows = []
     for situation in SITUATIONS:
-        known = [(found[c.name, situation.name], c) for c in chosen if (c.name, situation.name) in found]
-        good = [(seen, c.name) for seen, c in known if c.feedback != "none" and seen.shares(situation)]
-        kept = [_named(good, situation.chance + low, situation.chance + high) for low, high in _CLASSES]
-        rows.append([situation.name, *kept])
+        each = (_named(found, situation, names) for names in kept(found, chosen, situation))
+        rows.append([situation.name, *each])
     return page.table(["situation", "keep its bounds", "keep all but the loss"], rows)
 
 
-def table(found: Found, chosen: Sequence[Controller], cell: Callable[[Seen | None], str]) -> str:
-    """Write a line for each controller; a cell is empty where it does not serve the situation."""
-    rows = [
-        [
-            f"`{controller.name}`",
-            *(cell(found.get((controller.name, situation.name))) for situation in SITUATIONS),
-        ]
-        for controller in chosen
+def table(found: Found, chosen: Sequence[Controller]) -> page.Table:
+    """Return a line for each situation and each controller that serves it."""
+    heads = ["situation", "controller", "share, %", "least share of a TCP, %", "loss, %", "delay p95, ms"]
+    rows = []
+    for situation in SITUATIONS:
+        for controller in chosen:
+            if seen := found.get((controller.name, situation.name)):
+                others = "" if seen.others is None else f"{100 * seen.others:.0f}"
+                share, loss = f"{100 * seen.share:.0f}", f"{100 * seen.loss:.2f}"
+                name = f"`{controller.name}`"
+                rows.append([situation.name, name, share, others, loss, f"{seen.delay_ms:.0f}"])
+    return page.table(heads, rows)
+
+
+def read(place: Path) -> dict[tuple[str, str], Seen]:
+    """Read what an earlier run has written."""
+    found = {}
+    with place.open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            numbers = [float(line[name]) if line[name] else None for name in list(line)[2:]]
+            share, others, loss, delay = numbers
+            assert share is not None
+            assert loss is not None
+            assert delay is not None
+            least = None if others is None else others / 100
+            found[line["controller"], line["situation"]] = Seen(share / 100, least, loss / 100, delay)
+    return found
+
+
+FIRST = "steady"
+"""The controller that the page sets beside the others."""
+NAMED = 3
+"""Names of others that a sentence has."""
+
+
+def answer(found: Found) -> str:
+    """Say in which situations `steady` keeps the shares, and what it gains."""
+    missed = [
+        f"{s.name} ({100 * min(seen.share, 9.0 if seen.others is None else seen.others):.0f} %)"
+        for s in SITUATIONS
+        if not (seen := found[FIRST, s.name]).shares(s)
     ]
-    return page.table(["controller", *(situation.name for situation in SITUATIONS)], rows)
+    waits = {
+        name: [found[name, place].delay_ms for place in ("alone", "FQ-CoDel")]
+        for name in (FIRST, "tfrc", "asmp")
+    }
+    told = "; ".join(f"`{name}` {a:.0f} and {b:.0f} ms" for name, (a, b) in waits.items())
+    but = f" but {', '.join(missed)}" if missed else ""
+    return (
+        f"With `{FIRST}` both sides keep the bound of the shares in all of {len(SITUATIONS)} situations{but}. "
+        f"Delay of packets (95th percentile) alone and at FQ-CoDel: {told}."
+    )
 
 
-_CLASSES = ((-1.0, MOST_LOSS), (MOST_LOSS, SOME_LOSS))
+Choices = Mapping[str, tuple[Sequence[str], Sequence[str]]]
+"""For each situation who keeps all bounds, and who all but the loss, each with its delay."""
 
 
-def _named(good: Sequence[tuple[Seen, str]], low: float, high: float) -> str:
-    some = sorted((seen.delay_ms, name) for seen, name in good if low < seen.loss <= high)
-    return ", ".join(f"`{name}` ({delay:.0f} ms)" for delay, name in some) or "none"
+def read_choices(place: Path) -> dict[str, tuple[list[str], list[str]]]:
+    """Read who keeps the bounds, as an earlier run has written it."""
+    with place.open(encoding="utf-8", newline="") as file:
+        return {
+            situation: (_listed(good), _listed(more)) for situation, good, more in list(csv.reader(file))[1:]
+        }
 
 
-def _shares(seen: Seen | None) -> str:
-    if seen is None:
-        return ""
-    return f"{100 * seen.share:.0f}" + ("" if seen.others is None else f" / {100 * seen.others:.0f}")
+def _listed(cell: str) -> list[str]:
+    return [] if cell == "none" else cell.split(", ")
 
 
-def _cost(seen: Seen | None) -> str:
-    return "" if seen is None else f"{100 * seen.loss:.1f} / {seen.delay_ms:.0f}"
+def told(found: Found, choices: Choices) -> str:
+    """Say in a line for each situation what `steady` has there, and who else keeps the bounds."""
+    lines = []
+    for situation, (good, more) in choices.items():
+        seen = found[FIRST, situation]
+        does = "misses a share"
+        for text, names in (("keeps the shares", more), ("keeps all bounds", good)):
+            does = text if any(name.startswith(f"{FIRST} ") for name in names) else does
+        beside = "" if seen.others is None else f", the TCP {100 * seen.others:.0f} %"
+        others = [f"`{name.replace(' ', '` ', 1)}" for name in good if not name.startswith(f"{FIRST} ")]
+        rest = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
+        best = (
+            f"Others that do: {', '.join(others[:NAMED])}{rest}." if others else "No other keeps all bounds."
+        )
+        best = (
+            best if does == "keeps all bounds" else best.replace("Others that do:", "All bounds are kept by")
+        )
+        lines.append(
+            f"- **{situation}**: `{FIRST}` {does}. It has {100 * seen.share:.0f} %{beside}; "
+            f"{100 * seen.loss:.1f} % is lost, the delay is {seen.delay_ms:.0f} ms. {best}"
+        )
+    return "\n".join(lines)
+
+
+def _named(found: Found, situation: Situation, names: Sequence[str]) -> str:
+    return ", ".join(f"`{n}` ({found[n, situation.name].delay_ms:.0f} ms)" for n in names) or "none"
+
+
+def said() -> dict[str, str]:
+    """Return the sentences of the page by their marks, from what an earlier run has written."""
+    found = read(page.DATA / f"{CELLS}.csv")
+    return {"answer": answer(found), "told": told(found, read_choices(page.DATA / f"{CHOICE}.csv"))}
+
+
+def say() -> None:
+    """Put the sentences into the page."""
+    for mark, text in said().items():
+        page.put(PAGE, mark, text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print the tables."""
-    parser = page.options("validation.situations", __doc__, PAGE, seeds=3)
+    parser = page.options("validation.situations", __doc__, CELLS, CHOICE, seeds=3)
+    parser.add_argument("--told", action="store_true", help="only put the page's sentences anew")
     parser.add_argument("controllers", nargs="*", help="from the registry; all without any")
     args = parser.parse_args(argv)
     from steadycast.controllers import find, registry
     from steadycast.progress import shown
 
     chosen = [find(name) for name in args.controllers] or list(registry())
+    if args.told:
+        say()
+        return 0
     work = [(c, s) for c in chosen for s in SITUATIONS if not s.group or c.cast != "unicast"]
     found = {}
     with shown() as progress:
@@ -188,18 +289,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             runs = [see(controller.name, situation, seed) for seed in range(1, args.seeds + 1)]
             found[controller.name, situation.name] = mean(runs)
         progress("situations", len(work), len(work))
-    made = {
-        "choice": choice(found, chosen),
-        "shares": table(found, chosen, _shares),
-        "cost": table(found, chosen, _cost),
-    }
-    print("\n\n".join(made.values()))
+    choices, cells = choice(found, chosen), table(found, chosen)
+    print(choices, cells, sep="\n\n")
     if args.write:
-        told = page.stamp(
-            "python -m validation.situations --write", f"seeds 1-{args.seeds}, means, 60 s each"
-        )
-        for mark, text in {"stamp": told, **made}.items():
-            page.put(PAGE, mark, text)
+        origin = ("python -m validation.situations --write", f"seeds 1-{args.seeds}, means, 60 s each")
+        page.save(CHOICE, "Who keeps the bounds of each situation, by delay", choices, *origin)
+        page.save(CELLS, "Each controller in each situation that it serves", cells, *origin)
+        say()
     return 0
 
 

@@ -3,7 +3,7 @@
     python -m validation.steady                                 # steady, five seeds, all cells
     python -m validation.steady --cells A1 B1 --controllers steady tfrc --seeds 2
     python -m validation.steady --group seen                    # the cells that constants were chosen with
-    python -m validation.steady --write                         # docs/steady.md's tables and figure
+    python -m validation.steady --write                         # docs/data/steady-*.csv and a figure
 
 Simulated on all processors; pictures are not decoded. A run lasts 90 s and is measured from 20 s on, where a cell says
 nothing else. Every third cell is *unseen*: constants were chosen without it. A cell holds when every seed's run
@@ -887,18 +887,20 @@ def _known() -> Mapping[str, Cell]:
 
 def figures(runs: Sequence[Seen], names: Sequence[str]) -> str:
     """Means over the seeds, and the extremes of shares."""
-    texts = []
-    for name in names:
-        values = [run[name] for run in runs if run.get(name) is not None]
-        if not values:
-            continue
-        mean = sum(values) / len(values)
-        scale, digits, unit = STYLE.get(name, (1.0, 2, ""))
-        text = f"{mean * scale:.{digits}f}{unit}"
-        if len(values) > 1 and name in ("video", "tcp", "jain", "used"):
-            text += f" ({min(values) * scale:.{digits}f}…{max(values) * scale:.{digits}f})"
-        texts.append(f"{LABELS.get(name, name)} {text}")
-    return ", ".join(texts)
+    found = ((LABELS.get(name, name), figure(runs, name)) for name in names)
+    return ", ".join(f"{label} {text}" for label, text in found if text is not None)
+
+
+def figure(runs: Sequence[Seen], name: str) -> str | None:
+    """Mean over the seeds, and the extremes of a share; None where no run has it."""
+    values = [run[name] for run in runs if run.get(name) is not None]
+    if not values:
+        return None
+    scale, digits, unit = STYLE.get(name, (1.0, 2, ""))
+    text = f"{sum(values) / len(values) * scale:.{digits}f}{unit}"
+    if len(values) > 1 and name in ("video", "tcp", "jain", "used"):
+        text += f" ({min(values) * scale:.{digits}f}…{max(values) * scale:.{digits}f})"
+    return text
 
 
 STYLE: Mapping[str, tuple[float, int, str]] = {
@@ -939,7 +941,7 @@ SHOWN: Mapping[str, Sequence[str]] = {
 }
 
 
-def report(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> str:
+def report(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> page.Table:
     """Write a line per cell: what was seen of each controller, in brackets where it misses its bound."""
     others = [c for c in plan if any((c, cell.key, s) in found.runs for cell in chosen for s in plan[c])]
     hidden = unseen(cells())
@@ -955,51 +957,65 @@ def report(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int
     return page.table(["cell", *(f"`{c}`" for c in others)], rows)
 
 
-def counts(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> str:
-    """Write how many cells of each row hold, of those that are judged: all, and the unseen ones alone.
+@dataclass(frozen=True)
+class Tally:
+    """How many cells of a row hold with a controller."""
 
-    A row of stricter bounds stands behind its cells' row. It is no part of the sum, nor are the rows `APART`.
+    row: str
+    controller: str
+    judged: int
+    held: int
+    """With each seed."""
+    unseen: int
+    """Of the judged, those with which nothing was chosen."""
+    unseen_held: int
+    means: int
+    """Cells that hold in the mean of their seeds."""
+    runs: float | None
+    """Share of all runs that hold; None without a run that is judged."""
+
+
+def tallies(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> list[Tally]:
+    """Count the cells of each row that hold, of those that are judged.
+
+    A row of stricter bounds stands behind its cells' row. It is no part of the sum, nor are the rows `APART`. A TCP in
+    the video's place is counted in the rows where it says something, and not in the sum.
     """
-    who = [c for c in plan if c != CUBIC]
     hidden = unseen(cells())
-    lines = []
+    told = []
     for row, bounds in _rows(chosen).items():
-        texts = []
-        for controller in who:
-            marks = []
-            for some in (None, hidden):
-                judged = [
-                    held
-                    for c, by in bounds
-                    if (some is None or c.key in some)
-                    and found.of(c, controller, plan[controller])
-                    and (held := found.holds(c, controller, plan[controller], by)) is not None
-                ]
-                marks.append(f"{sum(judged)}/{len(judged)}")
-            texts.append(f"{marks[0]} ({marks[1]})")
-        lines.append([row, *texts])
-    return page.table(["row", *(f"`{c}`" for c in who)], lines)
+        for who, seeds in plan.items():
+            shown = [(c, by) for c, by in bounds if who != CUBIC or (c.row in CUBIC_ROWS and row != "all")]
+            ran = [(c, by) for c, by in shown if found.of(c, who, seeds)]
+            judged = [(c, h) for c, by in ran if (h := found.holds(c, who, seeds, by)) is not None]
+            means = [m for c, by in shown if (m := found.mean_holds(c, who, seeds, by)) is not None]
+            runs = [verdict for c, by in shown for verdict in found.verdicts(c, who, seeds, by)]
+            blind = [held for cell, held in judged if cell.key in hidden]
+            share = sum(runs) / len(runs) if runs else None
+            held = sum(held for _, held in judged)
+            told.append(Tally(row, who, len(judged), held, len(blind), sum(blind), sum(means), share))
+    return told
 
 
-def spread(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> str:
-    """Write how many cells of each row hold in the mean of their seeds, and in brackets the share of the runs that do.
-
-    A TCP in the video's place has a column here, for the rows where it says something.
-    """
-    lines = []
-    for row, bounds in _rows(chosen).items():
-        texts = []
-        for controller in plan:
-            seeds = plan[controller]
-            shown = [(c, by) for c, by in bounds if controller != CUBIC or c.row in CUBIC_ROWS]
-            means = [m for c, by in shown if (m := found.mean_holds(c, controller, seeds, by)) is not None]
-            runs = [verdict for c, by in shown for verdict in found.verdicts(c, controller, seeds, by)]
-            whole = controller != CUBIC or row != "all"
-            texts.append(
-                f"{sum(means)}/{len(means)} ({100 * sum(runs) / len(runs):.1f} %)" if runs and whole else ""
-            )
-        lines.append([row, *texts])
-    return page.table(["row", *(f"`{c}`" for c in plan)], lines)
+def counts(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> page.Table:
+    """Say of each row and controller how many cells hold with each seed and in the mean, and how many runs do."""
+    heads = (
+        "row",
+        "controller",
+        "cells",
+        "hold with each seed",
+        "unseen cells",
+        "unseen hold with each seed",
+        "hold in the mean",
+        "runs that hold, %",
+    )
+    rows = []
+    for t in tallies(found, chosen, plan):
+        numbers = [str(n) for n in (t.judged, t.held, t.unseen, t.unseen_held, t.means)]
+        if t.runs is not None or t.controller != CUBIC:
+            share = "" if t.runs is None else f"{100 * t.runs:.1f}"
+            rows.append([t.row, f"`{t.controller}`", *numbers, share])
+    return page.table(heads, rows)
 
 
 def _rows(chosen: Sequence[Cell]) -> dict[str, list[tuple[Cell, Stricter | None]]]:
@@ -1013,27 +1029,37 @@ def _rows(chosen: Sequence[Cell]) -> dict[str, list[tuple[Cell, Stricter | None]
     return rows
 
 
-PAGE = ROOT / "docs" / "steady.md"
+ROWS, CELLS = "steady-rows", "steady-cells"
 FIGURE = ROOT / "docs" / "pictures" / "steady.svg"
 
 
+def seen_of(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> page.Table:
+    """Return a line for each cell and controller, with a column for each figure."""
+    hidden = unseen(cells())
+    names = list(dict.fromkeys(name for cell in chosen for name in SHOWN[cell.read]))
+    rows = []
+    for cell in chosen:
+        for who, seeds in plan.items():
+            runs = found.of(cell, who, seeds)
+            if not runs:
+                continue
+            held = found.holds(cell, who, seeds) if who != CUBIC else None
+            holds = "" if held is None else "yes" if held else "no"
+            told = [figure(runs, name) or "" if name in SHOWN[cell.read] else "" for name in names]
+            rows.append([cell.row, cell.key, "yes" if cell.key in hidden else "no", f"`{who}`", holds, *told])
+    labels = (LABELS.get(name, name) for name in names)
+    return page.table(["row", "cell", "unseen", "controller", "holds", *labels], rows)
+
+
 def write(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> None:
-    """Put the tables between the page's marks."""
-    told = ", ".join(f"`{who}` {len(seeds)}" for who, seeds in plan.items())
-    lines = [
-        page.stamp("python -m validation.steady --write", f"seeds, from 1 on: {told}"),
-        "",
-        counts(found, chosen, plan),
-        "",
-        "Cells that hold in the mean of their seeds, and the share of all runs that hold:",
-        "",
-        spread(found, chosen, plan),
-        "",
-        "### Each cell of `steady`",
-        "",
-        report(found, chosen, {who: plan[who] for who in ("steady", CUBIC) if who in plan}),
-    ]
-    page.put(PAGE, "table", "\n".join(lines))
+    """Write the tables."""
+    note = "seeds, from 1 on: " + ", ".join(f"{who} {len(seeds)}" for who, seeds in plan.items())
+    command = "python -m validation.steady --write"
+    title = "Cells of each row that keep their bound, by controller"
+    page.save(ROWS, title, counts(found, chosen, plan), command, note)
+    own = {who: plan[who] for who in ("steady", CUBIC) if who in plan}
+    title = "What was seen of `steady`, and of a CUBIC in its place, in each cell"
+    page.save(CELLS, title, seen_of(found, chosen, own), command, note)
 
 
 def draw(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> None:
@@ -1072,7 +1098,7 @@ def draw(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print the tables."""
-    parser = page.options("validation.steady", __doc__, PAGE, seeds=5)
+    parser = page.options("validation.steady", __doc__, ROWS, CELLS, seeds=5)
     parser.add_argument("--cells", nargs="+", default=[], help="rows or cells, as A1 or 'A1 4 Mb/s'")
     parser.add_argument("--group", choices=("all", "seen", "unseen"), default="all")
     parser.add_argument("--controllers", nargs="+", default=["steady"])
@@ -1107,8 +1133,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(report(found, listed, plan))
     print()
     print(counts(found, chosen, plan))
-    print()
-    print(spread(found, chosen, plan))
     if args.write:
         draw(found, chosen, plan)
         write(found, chosen, plan)

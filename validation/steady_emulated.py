@@ -2,7 +2,7 @@
 
     python -m validation.steady_emulated                      # five runs in both worlds: half an hour, as root
     python -m validation.steady_emulated --runs 1 --cells E1
-    python -m validation.steady_emulated --write              # docs/steady.md's table
+    python -m validation.steady_emulated --write              # docs/data/steady-emulated.csv
 
 The cells are those of validation/steady.py: A1, the middle of B1 beside CUBIC, Reno and BBR, B3, C1 with two, and E1. A
 run that says of itself that it is not trustworthy is printed and counted as such, and left out of the means.
@@ -19,8 +19,21 @@ from tempfile import TemporaryDirectory
 
 from papers.engine.runs import processes
 from validation import page
-from validation.steady import PAGE, READERS, SHOWN, Cell, Seen, cells, dumbbell, figures, scenario, tcp, video
+from validation.steady import (
+    LABELS,
+    READERS,
+    SHOWN,
+    Cell,
+    Seen,
+    cells,
+    dumbbell,
+    figure,
+    scenario,
+    tcp,
+    video,
+)
 
+TABLE = "steady-emulated"
 MIDDLE = "B1 4 Mb/s 40 ms 2 BDP"
 NEAR = 0.1
 """Rates of the two worlds within 10 % are near."""
@@ -71,24 +84,26 @@ def one(folder: Path, key: str, seed: int, *, emulated: bool) -> Came:
     return Came(key, True, READERS[cell.read](done, cell), bool(done.summary["emulation"]["trustworthy"]))
 
 
-def table(came: Sequence[Came], listed: Sequence[Cell]) -> str:
-    """Write a line for each cell: both worlds' means, the video's rate of one in that of the other."""
+def table(came: Sequence[Came], listed: Sequence[Cell]) -> page.Table:
+    """Write a line for each cell and world; the video's emulated rate in its simulated one, in brackets if not near."""
+    names = list(dict.fromkeys(name for cell in listed for name in SHOWN[cell.read]))
     rows = []
     for cell in listed:
         worlds = {
             world: [c.seen for c in came if c.cell == cell.key and c.emulated == world and c.trusted]
             for world in (False, True)
         }
-        if not worlds[True]:
-            rows.append([cell.key, figures(worlds[False], SHOWN[cell.read]), "none to be trusted", ""])
-            continue
-        ratio = fmean(s["bps"] for s in worlds[True]) / fmean(s["bps"] for s in worlds[False])
-        told = f"{ratio:.2f}" if abs(ratio - 1) <= NEAR else f"[{ratio:.2f}]"
         left_out = sum(c.emulated and not c.trusted for c in came if c.cell == cell.key)
-        more = f" ({left_out} left out)" if left_out else ""
-        simulated, emulated = (figures(worlds[world], SHOWN[cell.read]) for world in (False, True))
-        rows.append([cell.key, simulated, emulated + more, told])
-    return page.table(["cell", "simulated", "emulated", "rate, emulated in simulated"], rows)
+        for emulated, seen in worlds.items():
+            told = ""
+            if emulated and seen:
+                ratio = fmean(s["bps"] for s in seen) / fmean(s["bps"] for s in worlds[False])
+                told = f"{ratio:.2f}" if abs(ratio - 1) <= NEAR else f"[{ratio:.2f}]"
+            figures = (figure(seen, name) or "" if name in SHOWN[cell.read] else "" for name in names)
+            world = "emulated" if emulated else "simulated"
+            rows.append([cell.key, world, str(left_out) if emulated else "", told, *figures])
+    labels = (LABELS.get(name, name) for name in names)
+    return page.table(["cell", "world", "runs left out", "rate, emulated in simulated", *labels], rows)
 
 
 def run_all(listed: Sequence[Cell], runs: int, at_once: int) -> list[Came]:
@@ -115,7 +130,7 @@ def run_all(listed: Sequence[Cell], runs: int, at_once: int) -> list[Came]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print the table."""
-    parser = page.options("validation.steady_emulated", __doc__, PAGE)
+    parser = page.options("validation.steady_emulated", __doc__, TABLE)
     parser.add_argument("--cells", nargs="+", default=[], help="rows or cells, as A1 or 'A1 4 Mb/s'")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--at-once", type=int, default=AT_ONCE)
@@ -124,10 +139,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = table(run_all(listed, args.runs, args.at_once), listed)
     print(text)
     if args.write:
-        told = page.stamp(
-            "python -m validation.steady_emulated --write", f"{args.runs} runs of each cell in each world"
-        )
-        page.put(PAGE, "emulated", f"{told}\n\n{text}")
+        note = f"{args.runs} runs of each cell in each world"
+        title = "The same cells simulated and in real time"
+        page.save(TABLE, title, text, "python -m validation.steady_emulated --write", note)
     return 0
 
 

@@ -1,7 +1,7 @@
 """A live session of `steady` over 4 Mb/s, while a download of the kernel's CUBIC comes and goes: rates, queue, film.
 
     python -m validation.steady_live             # 75 s of real time, as root
-    python -m validation.steady_live --write     # docs/steady.md's lines and its picture
+    python -m validation.steady_live --write     # docs/data/steady-live.csv and its picture
     python -m validation.steady_live --keep DIR  # the film, and the records of both ends
 
 `send` and `receive` are the programs that users have; they and the download share the two hosts at the ends of a link.
@@ -22,9 +22,9 @@ from steadycast.errors import UserError
 from steadycast.folder import Folder
 
 from validation import page
-from validation.steady import PAGE
 
-FIGURE = PAGE.parent / "pictures" / "steady-live.png"
+TABLE = "steady-live"
+FIGURE = page.DOCS / "pictures" / "steady-live.png"
 BEGIN, END, LAST = 22, 52, 76
 """Seconds of the network's time: the download runs between the first two, the network to the third."""
 SESSION = 70
@@ -114,7 +114,7 @@ def phases(series: Sequence[tuple[float, float, float, float]]) -> list[Seen]:
     return found
 
 
-def told(folder: Path) -> str:
+def told(folder: Path) -> tuple[page.Table, str]:
     """Write what the session came to."""
     lines = [
         [seen.name, f"{seen.video:.2f} Mb/s", f"{seen.download:.2f} Mb/s", f"{seen.queue:.0f} ms"]
@@ -126,7 +126,7 @@ def told(folder: Path) -> str:
     repair = (
         f"{sent['repair_packets']} packets were sent again, and {sent['parity_packets']} of parity were sent"
     )
-    return f"{table}\n\nOf {sent['coded_frames']} frames {frames['ok']} were whole; {repair}."
+    return table, f"Of {sent['coded_frames']} frames {frames['ok']} were whole; {repair}"
 
 
 def draw(folder: Path, to: Path) -> None:
@@ -169,18 +169,19 @@ def draw(folder: Path, to: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print what came of it."""
-    parser = page.options("validation.steady_live", __doc__, PAGE)
+    parser = page.options("validation.steady_live", __doc__, TABLE)
     parser.add_argument("--keep", type=Path, help="a folder for the film and the records")
     args = parser.parse_args(argv)
     with TemporaryDirectory() as temporary:
         folder = args.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         session(folder)
-        text = told(folder)
-        print(text)
+        table, note = told(folder)
+        print(table, note, sep="\n\n")
         if args.write:
             draw(folder, FIGURE)
-            page.put(PAGE, "live", f"{page.stamp('python -m validation.steady_live --write')}\n\n{text}")
+            title = "A session of `steady`, and a download that comes and goes"
+            page.save(TABLE, title, table, "python -m validation.steady_live --write", note)
         elif args.keep:
             draw(folder, folder / "steady-live.png")
     return 0

@@ -2,7 +2,7 @@
 
     python -m validation.sweep_bench                # 1,000 runs of scenarios/home.toml, 30 s each, without pictures
     python -m validation.sweep_bench --runs 2000
-    python -m validation.sweep_bench --write        # and into docs/sweep.md
+    python -m validation.sweep_bench --write        # and into docs/data/sweep-bench.csv
 
 The overhead is the CPU time of all processes beside that of the simulations alone (`cpu_s` of each row, the thread's
 time in the simulator), so that what else the machine does counts little. What a sweep costs once (starts, page) is told
@@ -24,7 +24,7 @@ import polars as pl
 from validation import page
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "sweep.md"
+TABLE = "sweep-bench"
 
 
 def cost(runs: int, folder: Path) -> tuple[float, float, float]:
@@ -47,7 +47,7 @@ def cost(runs: int, folder: Path) -> tuple[float, float, float]:
     return cpu, simulated, float(said[1])
 
 
-def measure(runs: int, folder: Path) -> str:
+def measure(runs: int, folder: Path) -> page.Table:
     """Sweep few runs and many, and say what a sweep costs at all, and what each run costs."""
     load, few = os.getloadavg()[0], max(runs // 10, 2)
     less, more = cost(few, folder), cost(runs, folder)
@@ -67,7 +67,7 @@ def measure(runs: int, folder: Path) -> str:
 
 def main() -> None:
     """Measure, print, and write when asked."""
-    parser = page.options("validation.sweep_bench", __doc__, PAGE)
+    parser = page.options("validation.sweep_bench", __doc__, TABLE)
     parser.add_argument("--runs", type=int, default=1000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ def main() -> None:
     print(table)
     if options.write:
         command = f"python -m validation.sweep_bench --runs {options.runs} --write"
-        page.put(PAGE, "bench", f"{page.stamp(command)}\n\n{table}")
+        page.save(TABLE, "What a sweep costs", table, command)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What FFmpeg's transports and ours leave of a TCP, and what they show: the tables of docs/transports.md, emulated.
+"""What FFmpeg's transports and ours leave of a TCP, and what they show: docs/data/transports-*.csv, emulated.
 
     python -m validation.transports                   # prints them; needs root, ffmpeg and gst-launch-1.0
-    python -m validation.transports --write           # and puts them into docs/transports.md
+    python -m validation.transports --write           # and writes them into docs/data
     python -m validation.transports --runs 1 --ways srt,rist --tables beside
 
 A film of 30 s goes over one emulated link, to a decoder whose pictures are hashed as they come out. A picture is whole
@@ -32,7 +32,10 @@ from steadycast.media.cache import folder as cache_folder
 from validation import page
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "transports.md"
+TITLES = {
+    "beside": "FFmpeg's transports and ours beside one TCP",
+    "lossy": "FFmpeg's transports and ours over a link that loses 1 % each way",
+}
 WIDTH, HEIGHT, FPS, FRAMES = 352, 288, 25, 750
 GOP = 12
 FILM_BPS = 3_000_000
@@ -323,11 +326,11 @@ def _cell(values: Sequence[float], form: str, factor: float = 1.0) -> str:
     return mean if low == high else f"{mean} ({low}…{high})"
 
 
-def rows(name: str, seen: Mapping[str, Sequence[Seen]]) -> str:
+def rows(name: str, seen: Mapping[str, Sequence[Seen]]) -> page.Table:
     """Lay out a table."""
     tcp = ["TCP, Mb/s"] if TABLES[name].beside else []
     heads = [
-        "",
+        "transport",
         "video, Mb/s",
         *tcp,
         "frames whole, %",
@@ -355,7 +358,7 @@ def rows(name: str, seen: Mapping[str, Sequence[Seen]]) -> str:
 
 def main() -> int:
     """Print the tables, and write them where it is asked for."""
-    parser = page.options("validation.transports", __doc__, PAGE)
+    parser = page.options("validation.transports", __doc__, *(f"transports-{name}" for name in TITLES))
     parser.add_argument("--hash", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--ways", default="")
@@ -381,7 +384,7 @@ def main() -> int:
         made = rows(name, seen)
         print(made)
         if given.write:
-            page.put(PAGE, name, made)
+            page.save(f"transports-{name}", TITLES[name], made, "python -m validation.transports --write")
     return 0
 
 

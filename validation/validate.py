@@ -2,7 +2,7 @@
 
     python -m validation.validate                      # everything, to the terminal
     python -m validation.validate tcp-lossy --seeds 1-2
-    python -m validation.validate --write              # and into docs/validation.md
+    python -m validation.validate --write              # and into docs/data/validation*.csv
 
 Means must agree within 8 %; ratios within the larger of 0.1 and two standard errors of the difference; waits
 in a queue within the larger of 8 % and half a packet's time on the link. Exit codes: 0 all within, 1 something
@@ -18,14 +18,14 @@ import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from validation import ns2, page
 
 SCENARIOS = Path(__file__).parent / "scenarios"
-PAGE = Path(__file__).parent.parent / "docs" / "validation.md"
+COMPARED, EQUATION, SIDES = "validation", "validation-equation", "validation-sides"
 MEANS_WITHIN = 0.08
 RATIOS_WITHIN = 0.1
 WAITS_WITHIN_PACKETS = 0.5
@@ -266,9 +266,11 @@ def verdict(kind: str, theirs: ns2.Spread, ours: ns2.Spread, packet_ms: float = 
 
 @dataclass
 class Report:
-    """Tables as they grow, and whether anything was outside."""
+    """Rows as they grow, and whether anything was outside."""
 
-    text: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+    equation: list[list[str]] = field(default_factory=list)
+    sides: list[list[str]] = field(default_factory=list)
     compared: int = 0
     outside: int = 0
 
@@ -276,13 +278,13 @@ class Report:
 def compare(
     chosen: Sequence[Cell], seeds: Sequence[int] | None, ours: Runner | None, *, jobs: int, report: Report
 ) -> None:
-    """Fill the tables of one group of cells."""
-    rows: list[list[str]] = []
-    equation: list[list[str]] = []
-    facts: list[str] = []
+    """Add the rows of one group of cells."""
+    group = chosen[0].group
     for cell in chosen:
         numbers = list(seeds) if seeds is not None else list(range(1, cell.seeds + 1))
         answers = ns2.run_grid(cell.script, [cell.params], numbers, jobs=jobs)[0]
+        if cell is chosen[0]:
+            report.sides += _sides(cell, answers[0])
         summaries: list[Summary] = []
         if ours is not None:
             summaries = _run_ours(ours, cell, numbers, jobs)
@@ -290,7 +292,7 @@ def compare(
             values = [a.number(quantity.theirs) for a in answers if quantity.theirs in a.results]
             theirs = ns2.Spread.of(values) if values else None
             mine = [v for v in (quantity.ours(s) for s in summaries) if v is not None]
-            row = [ns2.label(cell.params), quantity.name, str(theirs) if theirs else "–"]
+            row = [group, ns2.label(cell.params), quantity.name, str(theirs) if theirs else "–"]
             if theirs is not None and mine:
                 spread = ns2.Spread.of(mine)
                 words, good = verdict(quantity.kind, theirs, spread, _packet_ms(answers[0]))
@@ -300,17 +302,9 @@ def compare(
                 row += [str(spread), ratio, words]
             else:
                 row += ["–", "–", ""]
-            rows.append(row)
-        equation += _equation_rows(cell, answers, summaries)
-        if not facts:
-            facts.append(_sides(cell, answers[0]))
+            report.rows.append(row)
+        report.equation += ([group, *line] for line in _equation_rows(cell, answers, summaries))
         print(f"  {cell.group}: {ns2.label(cell.params)}, {len(numbers)} seeds", file=sys.stderr, flush=True)
-    report.text += ["", f"### {chosen[0].group}: {ns2.SCENARIOS[chosen[0].group].about}", "", *facts, ""]
-    report.text.append(ns2.markdown(["cell", "quantity", "ns-2", "ours", "ours / ns-2", "verdict"], rows))
-    if equation:
-        report.text += ["", "Against the equation:", ""]
-        head = ["cell", "p", "R ms", "t_RTO ms", "equation", "ns-2", "ns-2 / eq.", "ours", "ours / eq."]
-        report.text.append(ns2.markdown(head, equation))
 
 
 def _packet_ms(answer: ns2.Answer) -> float:
@@ -379,16 +373,18 @@ def _equation_rows(
     return rows
 
 
-def _sides(cell: Cell, answer: ns2.Answer) -> str:
+def _sides(cell: Cell, answer: ns2.Answer) -> list[list[str]]:
     """Windows, delayed acknowledgments, jitter and wire sizes: what both sides were told."""
     told = {**answer.params, "wire_bytes": answer.results["wire_bytes"]}
     skip = ("headers", "seed", *cell.params)
-    theirs = " ".join(f"{k}={v}" for k, v in told.items() if k not in skip)
-    lines = [f"ns-2, besides the cell: `{theirs}`."]
+    about = [cell.group, ns2.SCENARIOS[cell.group].about]
+    rows = [
+        [*about, "ns-2, besides the cell", " ".join(f"{k}={v}" for k, v in told.items() if k not in skip)]
+    ]
     for flow in tomllib.loads((SCENARIOS / cell.scenario).read_text())["flow"]:
         keys = " ".join(f"{k}={_said(v)}" for k, v in flow.items() if k not in ("name", "from", "to"))
-        lines.append(f"Ours, flow {flow['name']} of `validation/scenarios/{cell.scenario}`: `{keys}`.")
-    return "  \n".join(lines)
+        rows.append([*about, f"Ours, flow {flow['name']} of validation/scenarios/{cell.scenario}", keys])
+    return rows
 
 
 def _said(value: object) -> str:
@@ -401,7 +397,7 @@ def _said(value: object) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    parser = page.options("validation.validate", __doc__, PAGE)
+    parser = page.options("validation.validate", __doc__, COMPARED, EQUATION, SIDES)
     groups = list(dict.fromkeys(cell.group for cell in cells()))
     parser.add_argument("group", nargs="*", help=f"of {', '.join(groups)} (default: all)")
     parser.add_argument("--seeds", type=ns2.parse_seeds, help="N or A-B (default 1-5; 1-20 for drop-tail)")
@@ -418,17 +414,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     if why:
         print(why, file=sys.stderr)
     command = page.command("validation.validate", argv)
-    report = Report([page.stamp(command, "mean ± 95 % interval over seeds")])
-    if why:
-        report.text.append(f"\n{why[0].upper()}{why[1:]}.")
+    report = Report()
     for group in args.group or groups:
         compare([c for c in cells() if c.group == group], args.seeds, ours, jobs=args.jobs, report=report)
-    within = report.compared - report.outside
-    report.text[0] += f" {within} of {report.compared} comparisons lie within."
-    text = "\n".join(report.text)
-    print(text)
+    within = f"{report.compared - report.outside} of {report.compared} comparisons lie within"
+    heads = ["group", "cell", "quantity", "ns-2", "ours", "ours / ns-2", "verdict"]
+    compared = page.table(heads, report.rows)
+    heads = ["group", "cell", "p", "R ms", "t_RTO ms", "equation", "ns-2", "ns-2 / eq.", "ours", "ours / eq."]
+    equation = page.table(heads, report.equation)
+    sides = page.table(["group", "scenario", "side", "parameters"], report.sides)
+    print(compared, equation, sides, f"{within}.", sep="\n\n")
     if args.write:
-        page.put(PAGE, "validate", text)
+        note = f"mean ± 95 % interval over seeds; {within}"
+        page.save(COMPARED, "ns-2 and ours in the same scenarios", compared, command, note)
+        page.save(EQUATION, "ns-2 and ours beside the equation that they follow", equation, command, note)
+        page.save(SIDES, "What both sides were told", sides, command)
     if ours is None:
         return 3  # nothing was compared: that must not look like agreement
     return 1 if report.outside else 0

@@ -1,7 +1,7 @@
 """What a user waits for: commands in processes of their own, by the clock.
 
     python -m validation.waits                # prints the table
-    python -m validation.waits --write        # and into docs/bench.md
+    python -m validation.waits --write        # and into docs/data/waits.csv
 
 The cache holds what an earlier run has encoded; no result is kept between runs. The least and the median of several
 times are told: on a machine that does other work the least is nearer to what the program itself takes.
@@ -20,7 +20,7 @@ from pathlib import Path
 from validation import page
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "bench.md"
+TABLE = "waits"
 HOME = ("run", "scenarios/home.toml", "--set", "duration=30s")
 
 
@@ -36,7 +36,7 @@ def times(words: tuple[str, ...], rounds: int) -> list[float]:
     return found[1:]
 
 
-def table(rounds: int) -> str:
+def table(rounds: int) -> page.Table:
     """Measure, and lay out the rows."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +54,7 @@ def table(rounds: int) -> str:
 
 def main() -> int:
     """Print the table, and write it where it is asked for."""
-    parser = page.options("validation.waits", __doc__, PAGE)
+    parser = page.options("validation.waits", __doc__, TABLE)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     load = os.getloadavg()[0]
@@ -62,8 +62,7 @@ def main() -> int:
     print(found)
     if given.write:
         told = f"{given.rounds} rounds at a load of {load:.1f}"
-        head = page.stamp("python -m validation.waits --write", told)
-        page.put(PAGE, "waits", f"{head}\n\n{found}")
+        page.save(TABLE, "What a user waits for", found, "python -m validation.waits --write", told)
     return 0
 
 

@@ -228,6 +228,40 @@ def headline(result: Result) -> str:
     return "\n".join([*lines, note(result), ""])
 
 
+def answered(result: Result) -> str:
+    """Say of which commit it is, and what came out."""
+    return f"Commit {commit()}, `{result.command}`. {answer(result)}\n\n{expected(result)}"
+
+
+def data(result: Result) -> list[tuple[str, str, list[str], list[list[str]]]]:
+    """Return three tables with names, titles and headings: the statements, the families, the papers' numbers."""
+    verdicts = [v for v in Verdict if v is not Verdict.REPORTED]
+    families = [[name, *(str(c[v]) for v in verdicts)] for name, c in _families(result).items()]
+    statements = []
+    for part in result.parts:
+        e = part.experiment
+        title = heading(part).partition(", ")[2]
+        about = [e.paper, e.id, title, e.section, _short(part), " ".join(remarks(part))]
+        statements += [[*about, *cells(r)] for r in part.rows]
+    told = ["paper", "experiment", "title", "section", "scenario", "remark", *heads(result)]
+    places = [list(place) for place in _places(result)]
+    return [
+        ("reproduction", "The papers' statements, published and measured", told, statements),
+        (
+            "reproduction-families",
+            "The verdicts, by family",
+            ["family", *(v.value for v in verdicts)],
+            families,
+        ),
+        (
+            "reproduction-numbers",
+            "The papers' figures and tables by their numbers",
+            ["paper", "number", "where"],
+            places,
+        ),
+    ]
+
+
 def _families(result: Result) -> dict[str, Counter[Verdict]]:
     """Count verdicts, a family a line."""
     found: dict[str, Counter[Verdict]] = {}

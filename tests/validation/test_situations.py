@@ -7,19 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from validation import situations
+from validation import page, situations
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "which-controller.md"
 
 
 def test_a_unicast_controller_has_no_cell_for_a_group(capsys: pytest.CaptureFixture[str]) -> None:
     assert situations.main(["tfrc", "fixed", "--seeds", "1"]) == 0
-    rows = re.findall(r"^\| `(tfrc|fixed)` \| (.*) \|$", capsys.readouterr().out, re.MULTILINE)
-    cells = [[cell.strip() for cell in row.split("|")] for _, row in rows]
-    assert [name for name, _ in rows] == ["tfrc", "fixed", "tfrc", "fixed"]
-    groups = [n for n, situation in enumerate(situations.SITUATIONS) if situation.group]
-    for (name, _), row in zip(rows, cells, strict=True):
-        assert [n for n, cell in enumerate(row) if not cell] == (groups if name == "tfrc" else [])
+    rows = re.findall(r"^\| ([^|]+) \| `(tfrc|fixed)` \|", capsys.readouterr().out, re.MULTILINE)
+    every = [situation.name for situation in situations.SITUATIONS]
+    single = [situation.name for situation in situations.SITUATIONS if not situation.group]
+    assert [where for where, name in rows if name == "fixed"] == every
+    assert [where for where, name in rows if name == "tfrc"] == single
 
 
 @pytest.mark.parametrize(
@@ -36,6 +35,15 @@ def test_no_fixed_rate_is_recommended(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out.count("| none | none |") == len(situations.SITUATIONS)
 
 
-def test_the_page_has_a_column_for_each_situation() -> None:
-    heads = re.findall(r"^\| controller \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert heads == [" | ".join(situation.name for situation in situations.SITUATIONS)] * 2
+def test_the_page_says_what_its_tables_have() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for mark, said in situations.said().items():
+        told = text.partition(f"<!-- {mark}: begin -->\n")[2].partition(f"\n<!-- {mark}: end -->")[0]
+        assert told == said, "python -m validation.situations --told"
+
+
+def test_the_table_has_each_situation() -> None:
+    found = situations.read(page.DATA / f"{situations.CELLS}.csv")
+    assert {where for _, where in found} == {situation.name for situation in situations.SITUATIONS}
+    choices = situations.read_choices(page.DATA / f"{situations.CHOICE}.csv")
+    assert list(choices) == [situation.name for situation in situations.SITUATIONS]

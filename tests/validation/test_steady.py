@@ -15,7 +15,9 @@ def test_b3_is_judged_by_the_videos_share_and_counted_again_with_the_tcps() -> N
     def held(tcp: float, video: float = 0.95, loss: float = 0.003) -> list[str]:
         seen: Seen = {"video": video, "tcp": tcp, "loss": loss}
         runs = {("steady", NAME, 1): seen, (CUBIC, NAME, 1): {"video": 1.0, "tcp": 0.9, "loss": 0.0}}
-        return [line.split("|")[2].split()[0] for line in counts(Found(runs), [cell], plan).splitlines()[2:]]
+        return [
+            f"{row[3]}/{row[2]}" for row in counts(Found(runs), [cell], plan).rows if row[1] == "`steady`"
+        ]
 
     # B3, B3 t and the sum, in which a cell counts once.
     assert held(0.86) == ["1/1", "1/1", "1/1"]

@@ -1,0 +1,26 @@
+"""What `make docs` makes of the program's own lists: the reference, the figures and columns, exit codes, the glossary.
+
+A checkout has a stub for each of these pages, so that links lead somewhere on a forge; the site has the page.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import docs
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Put the made pages in place of their stubs."""
+    from mkdocs.structure.files import File
+
+    for name, text in docs.pages().items():
+        old = files.get_file_from_path(f"{name}.md")
+        if old is not None:
+            files.remove(old)
+        files.append(File.generated(config, f"{name}.md", content=text))
+    return files
