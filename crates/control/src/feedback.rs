@@ -1,6 +1,5 @@
 use crate::Need;
 use crate::registry::Factory;
-use steadycast_units::Ecn;
 use steadycast_words::words;
 
 /// The format in which receivers report single packets.
@@ -32,35 +31,8 @@ impl FeedbackFormat {
     pub fn is_replayed_for(self, own: Self) -> bool {
         self != Self::Own && own == Self::Own
     }
-
-    /// What a session offers its controller, whose receivers report in this format and whose packets leave as `ecn`, with `frames`
-    /// that wait at the sender or without.
-    pub fn offered(self, ecn: Ecn, frames: bool) -> Vec<Need> {
-        let has = |need: &Need| match need {
-            Need::PacketReports => self != Self::Own,
-            Need::Ecn => ecn != Ecn::NotEct,
-            Need::Queue => frames,
-            Need::Probes => true,
-        };
-        Need::ALL.into_iter().filter(has).collect()
-    }
 }
 
 words! {
     FeedbackFormat { "own" => Self::Own, "rfc8888" => Self::Rfc8888, "twcc" => Self::TransportWide, }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_session_offers_what_its_format_its_packets_and_its_source_have() {
-        assert_eq!(FeedbackFormat::Own.offered(Ecn::NotEct, false), [Need::Probes]);
-        let marked = FeedbackFormat::Own.offered(Ecn::Ect1, true);
-        assert_eq!(marked, [Need::Ecn, Need::Queue, Need::Probes]);
-        for format in [FeedbackFormat::Rfc8888, FeedbackFormat::TransportWide] {
-            assert_eq!(format.offered(Ecn::Ect0, true), Need::ALL);
-        }
-    }
 }

@@ -41,7 +41,7 @@ pub struct Departing {
     pub at: Time,
     /// Extended sequence number.
     pub seq: u64,
-    /// IP size.
+    /// IP size, with a notice as long as that of the packet before.
     pub size: Bytes,
     /// Where it stands in its frame.
     pub edge: FrameEdge,

@@ -286,7 +286,7 @@ mod tests {
     fn what_a_session_lacks_is_an_error_that_says_what_it_is_and_who_works_without() {
         let scream = Chosen::new("scream", Mode::Repaired, &[]).unwrap();
         assert_eq!(check_needs("scream", scream.needs(), &[Need::PacketReports]), Ok(()));
-        let error = check_needs("scream", scream.needs(), &[Need::Queue]).unwrap_err();
+        let error = check_needs("scream", scream.needs(), &[Need::Probes]).unwrap_err();
         assert_eq!(error.problem, "it needs packet reports, which this session does not have");
         assert!(error.remedy.contains("tfrc") && !error.remedy.contains("scream"), "{}", error.remedy);
         for controller in ALL.iter().filter(|c| c.standard_reports) {

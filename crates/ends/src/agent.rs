@@ -169,14 +169,11 @@ impl Agent {
         if let Self::VideoSink(sink) = self { Some(sink) } else { None }
     }
 
-    /// A packet has arrived; what it can't make sense of, an agent ignores.
+    /// A packet has arrived; what it can't make sense of, an agent ignores. TCP's ends are told by who moves packets: see
+    /// [`TcpSource::take`] and [`TcpSink::take`].
     pub fn on_packet(&mut self, now: Time, packet: &Arriving<'_>, out: &mut Out<'_>) {
         match (self, packet.body) {
             (Self::PlainSink(sink), Body::Plain(n)) => sink.on_packet(now, *n, packet.size, packet.sent),
-            (Self::TcpSink(sink), Body::Tcp(transfer, segment)) => {
-                sink.on_segment(now, packet, *transfer, segment, out);
-            }
-            (Self::TcpSource(source), Body::TcpAck(transfer, ack)) => source.on_ack(now, *transfer, ack, out),
             (Self::VideoSink(sink), Body::Rtp(media)) => {
                 sink.on_media(now, packet, media, out);
             }

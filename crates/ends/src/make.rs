@@ -6,7 +6,7 @@ use crate::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use steadycast_control::registry::{Chosen, Factory, check_needs};
+use steadycast_control::registry::{Chosen, Factory};
 use steadycast_control::{FeedbackFormat, ParamError, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{
     Bounds, CodecModel, CodecSettings, Consume, Encoder, Feed, Ladder, LadderError, PerFrame, PlayBuffer,
@@ -240,8 +240,6 @@ impl<'a> AgentFactory<'a> {
             sc::Media::Greedy { bytes } => (true, bytes),
             _ => (false, None),
         };
-        check_needs(&video.controller, &factory.needs_in(group), &feedback.offered(video.ecn, !greedy))
-            .map_err(wrong)?;
         // A class in Python is told of packets where there are such reports, whatever it makes of them.
         let replayed = feedback.is_replayed_for(own) && !self.inputs.factories.contains_key(&flow.name);
         let factory = if replayed { Replayed::around(factory, Span::ZERO) } else { factory };
@@ -466,7 +464,6 @@ fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, MakeError>
 mod tests {
     use super::*;
     use std::path::Path;
-    use steadycast_control::Need;
 
     fn config(keys: &str) -> tcp::Config {
         let text = format!(
@@ -492,52 +489,5 @@ mod tests {
         let ns2 = "preset = \"ns2\"\ncongestion = \"newreno\"\n";
         assert_eq!(config(ns2).recovery_burst, 2);
         assert_eq!(config(&format!("{ns2}send_jitter = \"1ms\"")).recovery_burst, 0);
-    }
-
-    /// A lone factory whose controller cannot do without ECN.
-    struct Picky(Arc<dyn Factory>);
-
-    impl Factory for Picky {
-        fn sender(&self, setup: &Setup) -> Box<dyn steadycast_control::SenderHalf> {
-            self.0.sender(setup)
-        }
-        fn receiver(&self, setup: &Setup) -> Box<dyn steadycast_control::ReceiverHalf> {
-            self.0.receiver(setup)
-        }
-        fn extension(&self) -> u8 {
-            self.0.extension()
-        }
-        fn app(&self) -> [u8; 4] {
-            self.0.app()
-        }
-        fn feedback(&self) -> steadycast_control::registry::FeedbackTiming {
-            self.0.feedback()
-        }
-        fn needs(&self) -> &'static [Need] {
-            &[Need::Ecn]
-        }
-    }
-
-    #[test]
-    fn a_controller_that_needs_what_the_flow_lacks_is_refused_with_its_place() {
-        let made = |ecn: &str| {
-            let text = format!(
-                "duration = \"1s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"1Mbps\", delay = \"1ms\" }}\n\
-                 [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"fixed\"\nmedia = \"greedy\"\necn = \"{ecn}\"\n"
-            );
-            let loaded = sc::Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
-            let fixed =
-                Chosen::shared("fixed", steadycast_control::Mode::Repaired, &[]).unwrap_or_else(|e| panic!("{e}"));
-            let factory: Arc<dyn Factory> = Arc::new(Picky(fixed));
-            let inputs = Inputs { factories: [("video".to_owned(), factory)].into(), ..Inputs::default() };
-            let cast = AgentFactory::new(&loaded.scenario, &inputs);
-            cast.makers(0, &cast.ends(0)).map(|_| ()).map_err(|e| e.to_string())
-        };
-        let error = made("off").expect_err("nothing is ECN-capable");
-        assert!(
-            error.starts_with("flow.video.controller: fixed: it needs ecn, which this session does not have"),
-            "{error}"
-        );
-        assert_eq!(made("ect0"), Ok(()));
     }
 }

@@ -14,8 +14,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
-use steadycast_control::registry::{Chosen, Factory, Given, Setup, check_needs};
-use steadycast_control::{FeedbackFormat, Limit, Mode, Need, ParamError, ReceiverId};
+use steadycast_control::registry::{Chosen, Factory, Given, Setup};
+use steadycast_control::{FeedbackFormat, Limit, Mode, ParamError, ReceiverId};
 use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Bucket, Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_record::{flow, receiver};
@@ -224,11 +224,6 @@ impl Sending {
             Repair::Auto => (!group && pictures_repaired, pictures_repaired),
             Repair::None => (false, false),
         };
-        // Many receivers can't each report every packet.
-        let mut offered = vec![Need::Queue, Need::Probes];
-        offered.extend((!group).then_some(Need::PacketReports));
-        offered.extend(options.ecn.is_capable().then_some(Need::Ecn));
-        check_needs(&options.controller, &chosen.needs_in(group), &offered)?;
         let factory: Arc<dyn Factory> = Arc::new(chosen);
         let own_format = FeedbackFormat::own_of(&*factory, group);
         let feedback = options.feedback.or(own_format);

@@ -20,8 +20,7 @@ pub struct Bounds {
     pub packet: Bytes,
     /// The ECN field with which packets are sent.
     pub ecn: Ecn,
-    /// What the product offers beside reports of single packets: [`Need::Queue`] where it calls [`Remote::queued`],
-    /// [`Need::Probes`] where it sends what [`Remote::probe`] asks for.
+    /// What the product offers beside reports of single packets: [`Need::Probes`] where it sends what [`Remote::probe`] asks for.
     pub offers: Vec<Need>,
     /// The seed of the random numbers that the halves draw.
     pub seed: Seed,
@@ -114,9 +113,7 @@ impl Remote {
     /// ```
     pub fn new(controller: &str, params: &[(String, Given)], bounds: &Bounds) -> Result<Self, ParamError> {
         let chosen = Chosen::new(controller, Mode::Repaired, params)?;
-        let ecn = (bounds.ecn != Ecn::NotEct).then_some(Need::Ecn);
-        let offered: Vec<_> =
-            [Need::PacketReports].into_iter().chain(ecn).chain(bounds.offers.iter().copied()).collect();
+        let offered: Vec<_> = [Need::PacketReports].into_iter().chain(bounds.offers.iter().copied()).collect();
         check_needs(controller, chosen.needs(), &offered)?;
         Self::around(Arc::new(chosen), bounds)
     }

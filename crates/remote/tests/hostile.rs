@@ -45,7 +45,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn remote(name: &str) -> (Remote, Bounds) {
     let mut bounds = Bounds::new(Rate::kbps(50), Rate::mbps(20));
-    bounds.offers = vec![Need::Queue, Need::Probes];
+    bounds.offers = vec![Need::Probes];
     (Remote::new(name, &[], &bounds).unwrap(), bounds)
 }
 

@@ -1000,17 +1000,17 @@ impl Sender {
         let limit = self.settings.packet.saturating_sub(self.number_of_original());
         let room = |cost: Bytes| limit.saturating_sub(cost).max(Bytes::new(1));
         let ready = self.pacer.head().map_or(now, |head| head.since);
+        let cost = overhead(&header, &Notice::NONE, self.numbered()).max(self.notice_cost);
         let (frame, offset, rest, part) = match self.pacer.head() {
             Some(head) => (head.frame, head.offset, head.rest(), head.parts.front().copied()),
             None => {
-                let cost = overhead(&header, &Notice::NONE, self.numbered()).max(self.notice_cost);
                 let frame = Frame { index: self.greedy_frame, kind: FrameKind::P, size: room(cost), sampled: now };
                 (frame, Bytes::ZERO, frame.size, None)
             }
         };
         let most = part.map_or(room(self.notice_cost), |p| Bytes::new(u64::from(p.len)));
         let mut edge = FrameEdge { first: offset == Bytes::ZERO, last: rest <= most };
-        let size = self.settings.packet;
+        let size = cost + part.map_or(rest.min(room(cost)), |p| Bytes::new(u64::from(p.payload)));
         let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
         let cost = overhead(&header, &notice, self.numbered());
         self.notice_cost = cost;

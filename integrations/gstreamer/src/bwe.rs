@@ -7,7 +7,7 @@ use gstreamer::glib;
 use gstreamer::prelude::*;
 use gstreamer::subclass::prelude::*;
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
-use steadycast_remote::{Bounds, Bytes, Decision, FrameEdge, Given, MediaQueue, Need, Rate, Remote, Span, Time};
+use steadycast_remote::{Bounds, Bytes, Decision, FrameEdge, Given, MediaQueue, Rate, Remote, Span, Time};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("rtpsteadycastbwe", gst::DebugColorFlags::empty(), Some("Steadycast's bandwidth estimator"))
@@ -58,8 +58,7 @@ impl Settings {
     }
 
     fn remote(&self) -> Result<Remote, String> {
-        let mut bounds = Bounds::new(Rate::bps(self.min.into()), Rate::bps(self.max.into()));
-        bounds.offers = vec![Need::Queue];
+        let bounds = Bounds::new(Rate::bps(self.min.into()), Rate::bps(self.max.into()));
         let mut params: Vec<(String, Given)> = Vec::new();
         for (name, value) in self.params.iter().flat_map(|params| params.iter()) {
             let number = value.transform::<f64>().ok().and_then(|value| value.get::<f64>().ok());

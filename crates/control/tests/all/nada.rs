@@ -251,7 +251,7 @@ fn without_packet_reports_a_signal_at_the_sender_is_refused_and_one_at_the_recei
         check_needs("nada", chosen.needs(), offered)
     };
     assert_eq!(check("receiver", &[]), Ok(()));
-    let error = check("sender", &[Need::Queue]).unwrap_err();
+    let error = check("sender", &[Need::Probes]).unwrap_err();
     assert_eq!(
         error.to_string().split(';').next(),
         Some("nada: it needs packet reports, which this session does not have")

@@ -164,7 +164,7 @@ fn single_packets_are_needed_towards_one_receiver_alone_and_not_where_that_one_d
     assert_eq!(chosen("sender").needs_in(false), [Need::PacketReports]);
     assert_eq!(chosen("sender").needs_in(true), []);
     assert_eq!(chosen(AT_RECEIVER.1).needs_in(false), []);
-    assert!(check_needs("steady", &chosen("sender").needs_in(false), &[Need::Queue]).is_err());
+    assert!(check_needs("steady", &chosen("sender").needs_in(false), &[Need::Probes]).is_err());
 }
 
 proptest! {

@@ -211,13 +211,6 @@ impl TcpSource {
         true
     }
 
-    /// As [`TcpSource::take`], and lets go what there is.
-    pub fn on_ack(&mut self, now: Time, transfer: u32, ack: &Ack, out: &mut Out<'_>) {
-        if self.take(now, transfer, ack) {
-            self.drain(now, out);
-        }
-    }
-
     /// A timer has run out, or the application writes.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if !self.running {
@@ -405,20 +398,6 @@ impl TcpSink {
         }
         self.distinct = distinct;
         ack.map(|ack| (self.config.len_of(&ack), ack))
-    }
-
-    /// As [`TcpSink::take`], and lets the answer go.
-    pub fn on_segment(
-        &mut self,
-        now: Time,
-        packet: &Arriving<'_>,
-        transfer: u32,
-        segment: &Segment,
-        out: &mut Out<'_>,
-    ) {
-        if let Some((size, ack)) = self.take(now, packet, transfer, segment) {
-            out.send(size, Ecn::NotEct, Body::TcpAck(transfer, ack));
-        }
     }
 
     /// The delayed acknowledgement is due.

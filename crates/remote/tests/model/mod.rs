@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use steadycast_control::registry::{Chosen, Setup};
 use steadycast_control::{
-    Announcement, Arrival, Body, Departing, Due, FrameEdge, MediaQueue, Mode, Need, PacketArrival, PacketReport,
+    Announcement, Arrival, Body, Departing, Due, FrameEdge, MediaQueue, Mode, PacketArrival, PacketReport,
     ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Slot, Stream,
 };
 use steadycast_remote::{
@@ -115,7 +115,7 @@ pub(crate) fn run(controller: &str, side: Side, path: &Path, seed: u64) -> Outco
         }
         Side::Remote => {
             let mut bounds = Bounds::new(floor, cap);
-            (bounds.packet, bounds.seed, bounds.offers) = (SIZE, Seed(seed), vec![Need::Queue]);
+            (bounds.packet, bounds.seed) = (SIZE, Seed(seed));
             Driven::Remote(Remote::new(controller, params, &bounds).unwrap(), start + FEEDBACK)
         }
     };

@@ -4,7 +4,10 @@
 use crate::group;
 
 use group::{at, rtcp, settings};
-use steadycast_control::{Allowance, Body, Decision, Due, Limit, Report, SenderHalf, Sent, Wake, Why};
+use std::sync::{Arc, Mutex};
+use steadycast_control::{
+    Allowance, Body, Decision, Departing, Due, Limit, Notice, Report, SenderHalf, Sent, Wake, Why,
+};
 use steadycast_session::{Emit, Frame, FrameKind, Output, Profile, Sender};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
@@ -14,10 +17,19 @@ struct Miser {
     bytes: Option<Bytes>,
     now: Time,
     next: Time,
+    /// The size that the packet was to have.
+    told: Bytes,
+    sizes: Arc<Mutex<Vec<(Bytes, Bytes)>>>,
 }
 
 impl SenderHalf for Miser {
-    fn on_sent(&mut self, _: &Sent) {}
+    fn notice(&mut self, packet: &Departing) -> Notice {
+        self.told = packet.size;
+        Notice::new(5, b"note")
+    }
+    fn on_sent(&mut self, sent: &Sent) {
+        self.sizes.lock().unwrap().push((self.told, sent.size));
+    }
     fn on_report(&mut self, _: &Report<'_>) {}
     fn on_timer(&mut self, now: Time) {
         self.now = now;
@@ -41,9 +53,13 @@ impl SenderHalf for Miser {
     }
 }
 
+fn miser(bytes: Option<u64>) -> Miser {
+    let (now, told, sizes) = (Time::ZERO, Bytes::ZERO, Arc::default());
+    Miser { bytes: bytes.map(Bytes::new), now, next: at(200), told, sizes }
+}
+
 /// Ten frames of 1000 bytes in each second, groups of five. Returns which were taken, packets sent and times of reports.
-fn run(bytes: Option<u64>) -> (Vec<bool>, Sender, Vec<Time>) {
-    let half = Miser { bytes: bytes.map(Bytes::new), now: Time::ZERO, next: at(200) };
+fn run(half: Miser) -> (Vec<bool>, Sender, Vec<Time>) {
     let settings = settings(rtcp(Profile::Rfc3550, Rate::mbps(2), false), Emit::Paced);
     let mut sender = Sender::new(settings, Box::new(half), Seed(1).part("rtcp"), Time::ZERO);
     let (mut taken, mut reports) = (Vec::new(), Vec::new());
@@ -71,8 +87,8 @@ fn run(bytes: Option<u64>) -> (Vec<bool>, Sender, Vec<Time>) {
 
 #[test]
 fn frames_beyond_an_allowance_are_skipped_until_the_next_one() {
-    // Each frame is two packets, with 52 bytes of headers each: four of them fit into 4500.
-    let (taken, sender, _) = run(Some(4_500));
+    // Each frame is two packets, with 56 bytes of headers and notice each: four of them fit into 4500.
+    let (taken, sender, _) = run(miser(Some(4_500)));
     let second: Vec<bool> = (0..10).map(|n| n < 4).collect();
     assert_eq!(taken, second.repeat(3));
     assert_eq!((sender.packets(), sender.backlog().skipped), (24, 18));
@@ -80,17 +96,26 @@ fn frames_beyond_an_allowance_are_skipped_until_the_next_one() {
 
 #[test]
 fn without_an_allowance_everything_is_sent_and_one_of_nothing_sends_nothing() {
-    let (taken, sender, _) = run(None);
+    let (taken, sender, _) = run(miser(None));
     assert!(taken.iter().all(|t| *t));
     assert_eq!((sender.packets(), sender.backlog().skipped), (60, 0));
-    let (taken, sender, _) = run(Some(0));
+    let (taken, sender, _) = run(miser(Some(0)));
     assert!(taken.iter().all(|t| !*t));
     assert_eq!((sender.packets(), sender.backlog().skipped), (0, 30));
 }
 
 #[test]
 fn a_half_s_sender_reports_leave_when_it_says_and_not_by_rtcp_s_timer() {
-    let (_, _, reports) = run(None);
+    let (_, _, reports) = run(miser(None));
     let wanted: Vec<Time> = (1..15).map(|n| at(200 * n)).collect();
     assert_eq!(reports, wanted);
+}
+
+#[test]
+fn a_half_is_told_the_size_that_its_packet_will_have_once_its_notices_have_one_length() {
+    let half = miser(None);
+    let sizes = Arc::clone(&half.sizes);
+    run(half);
+    let sizes = sizes.lock().unwrap();
+    assert!(sizes.len() == 60 && sizes[1..].iter().all(|(told, was)| told == was), "{sizes:?}");
 }
