@@ -214,8 +214,15 @@ pub struct Unpacker {
     /// Between two frames, the least that was seen.
     period: Option<i64>,
     last_ticks: Option<i64>,
-    /// The frame before ended with its marker, and nothing is missing since.
-    clean: bool,
+    /// Something is missing before the next packet: so many others, as far as is known.
+    gap: Option<u64>,
+    markers: Markers,
+    /// Where runs of the stream begin that have not been reached.
+    runs: VecDeque<u64>,
+    /// The next packet begins a run.
+    anew: bool,
+    /// The sequence number that goes on from the last packet, at its source.
+    raw: Option<u16>,
     /// A key frame is needed, and whether none has come so far.
     lacks: Option<bool>,
     /// None has come so far.
@@ -227,24 +234,75 @@ pub struct Unpacker {
 /// A key frame that comes by itself within this many ticks is not asked for: 100 ms.
 const SOON: i64 = 9_000;
 
-/// What the next frame's time counts from: the time stamps of one source do not go with those of another.
+/// What the next frame's time counts from: the time stamps of one run do not go with those of another.
 #[derive(Clone, Copy)]
 struct Before {
-    ssrc: u32,
     timestamp: u32,
     ticks: i64,
     first: Time,
 }
 
 struct Open {
-    ssrc: u32,
     timestamp: u32,
     first: Time,
     last: Time,
     damaged: bool,
     /// Something is missing before its first packet.
     after_gap: bool,
+    /// Its latest packet carries the marker.
+    marked: bool,
+    /// It begins a run: another source's, or that of one that began again.
+    anew: bool,
 }
+
+/// Whether a sender's markers say where frames end: some set none, some one on each NAL unit or slice, and no receiver is to rely on them
+/// (RFC 6184, section 5.1). A frame ends where the next time stamp begins; a marker ends it before that when one has proved right for its
+/// kind, since a sender that marks each slice looks right as long as its frames have one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Markers {
+    /// Of intra, predicted and disposable pictures.
+    proved: [bool; 3],
+    /// One stood in the midst of a frame.
+    wrong: bool,
+    /// The frame that was given out last, if that was at its marker: its time stamp, and the kind of its picture.
+    early: Option<(u32, Option<PictureKind>)>,
+}
+
+impl Markers {
+    /// Whether the marker at the end of what came of a frame ends it. Of a damaged frame the head may be missing, and its kind with it.
+    fn end(&self, kind: Option<PictureKind>, damaged: bool) -> bool {
+        let proved = kind.map_or(damaged && self.proved.contains(&true), |kind| self.proved[kind as usize]);
+        proved && !self.wrong
+    }
+
+    /// Whether none of this sender's frames can have ended without its marker.
+    fn needed(&self) -> bool {
+        self.proved.contains(&true) && !self.wrong
+    }
+
+    fn prove(&mut self, kind: Option<PictureKind>) {
+        if let Some(kind) = kind {
+            self.proved[kind as usize] = true;
+        }
+    }
+
+    /// The first packet of a frame has come, with this time stamp; `next`: nothing is missing before it.
+    fn on_frame(&mut self, timestamp: u32, next: bool) {
+        if let Some((before, kind)) = self.early.take() {
+            if before == timestamp {
+                self.wrong = true;
+            } else if next {
+                self.prove(kind);
+            }
+        }
+    }
+}
+
+/// A time stamp of another run goes on from those before it when it is this near to what the arrival says: 1 s.
+const NEAR: i64 = 90_000;
+/// Within a run time stamps are at most this far ahead of the arrival, and behind the one before: 60 s and 10 s.
+const AHEAD: i64 = 60 * 90_000;
+const BEHIND: i64 = 10 * 90_000;
 
 impl Unpacker {
     /// Of packets of this payload type and format.
@@ -266,7 +324,11 @@ impl Unpacker {
             before: None,
             period: None,
             last_ticks: None,
-            clean: true,
+            gap: None,
+            markers: Markers::default(),
+            runs: VecDeque::new(),
+            anew: false,
+            raw: None,
             lacks: None,
             fresh: true,
             group: (None, None),
@@ -296,24 +358,24 @@ impl Unpacker {
     /// Takes the next packet that is held: those before it are lost.
     fn go_on(&mut self, seq: u64, (at, header, payload): Held) {
         if let Some(next) = self.next.filter(|next| seq > *next) {
-            self.gap();
-            self.lost += seq - next;
+            self.give_up(seq - next);
         } else {
             self.progress = self.progress.max(at);
         }
-        self.next = Some(seq + 1);
+        while self.runs.front().is_some_and(|from| *from <= seq) {
+            self.runs.pop_front();
+            // Numbers that go on are those of one stream, whatever its source is called now.
+            self.anew = self.gap.is_some() || self.raw != Some(header.seq);
+        }
+        (self.next, self.raw) = (Some(seq + 1), Some(header.seq.wrapping_add(1)));
         self.since_gap += 1;
         if !payload.is_empty() {
             self.packet(at, &header, &payload);
         }
     }
 
-    fn gap(&mut self) {
-        self.depacketiser.gap();
-        if let Some(open) = &mut self.open {
-            open.damaged = true;
-        }
-        self.clean = false;
+    fn give_up(&mut self, lost: u64) {
+        self.gap = Some(self.gap.unwrap_or(0) + lost);
         self.since_gap = 0;
         self.late.1.clear();
     }
@@ -331,44 +393,101 @@ impl Unpacker {
         let far = self.next.is_some_and(|next| first + u64::from(MAX_MISORDER) <= next);
         if votes >= u64::from(MIN_SEQUENTIAL) && (far || votes > self.since_gap) {
             let run = std::mem::take(&mut self.late.1);
-            self.gap();
+            self.give_up(0);
             self.next = Some(first);
             self.held.extend((first..).zip(run));
         }
     }
 
     fn packet(&mut self, at: Time, header: &RtpHeader, payload: &[u8]) {
-        if self.open.as_ref().is_some_and(|open| (open.ssrc, open.timestamp) != (header.ssrc, header.timestamp)) {
-            // The marker was lost; and of which of the two frames more is missing nobody knows.
-            self.finish();
+        let RtpHeader { timestamp, marker, .. } = *header;
+        let (lost, anew) = (self.gap.take(), std::mem::take(&mut self.anew));
+        let gap = lost.is_some();
+        match &mut self.open {
+            Some(open) if open.timestamp == timestamp && !anew => {
+                self.markers.wrong |= open.marked;
+                if gap {
+                    self.depacketiser.gap();
+                    open.damaged = true;
+                }
+            }
+            Some(_) => self.next_frame(gap, anew),
+            None => self.markers.on_frame(timestamp, !gap && !anew),
+        }
+        self.lost += lost.unwrap_or(0);
+        if anew {
+            self.markers = Markers::default();
+        }
+        if self.open.is_none() && gap {
             self.depacketiser.gap();
         }
-        let clean = self.clean;
-        let RtpHeader { ssrc, timestamp, .. } = *header;
-        let open =
-            self.open.get_or_insert(Open { ssrc, timestamp, first: at, last: at, damaged: !clean, after_gap: !clean });
+        let fresh = Open { timestamp, first: at, last: at, damaged: gap, after_gap: gap, marked: false, anew };
+        let open = self.open.get_or_insert(fresh);
         open.last = open.last.max(at);
         open.damaged |= self.depacketiser.push(payload).is_err();
-        if header.marker {
-            self.clean = true;
-            self.finish();
+        open.marked = marker;
+        if marker && !self.markers.wrong && self.markers.end(self.kind(), self.is_damaged()) {
+            self.finish_early();
         }
+    }
+
+    /// The open frame is over, since the next packet is of another one.
+    fn next_frame(&mut self, gap: bool, anew: bool) {
+        let kind = self.kind();
+        let Some(open) = &mut self.open else { return };
+        let marked = open.marked && !self.markers.wrong;
+        if marked && !gap && !anew {
+            self.markers.prove(kind);
+        } else if gap && !marked || anew && self.markers.needed() && !marked {
+            // Of which of the two frames more is missing nobody knows.
+            self.depacketiser.gap();
+            open.damaged = true;
+        }
+        self.finish();
+    }
+
+    /// The open frame is over, since its marker says so.
+    fn finish_early(&mut self) {
+        let kind = self.kind();
+        self.markers.early = self.open.as_ref().map(|open| (open.timestamp, kind));
+        self.finish();
+    }
+
+    /// The kind of the open frame's picture, as far as it has come.
+    fn kind(&self) -> Option<PictureKind> {
+        picture_kind(self.format, self.depacketiser.so_far())
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.damaged)
+    }
+
+    /// Until when an open frame waits for more behind its marker: a packet that is out of order may come until then.
+    fn ends_at(&self) -> Option<Time> {
+        let open = self.open.as_ref().filter(|open| open.marked && !self.markers.wrong)?;
+        (self.held.is_empty() && self.kind().is_some()).then_some(open.last + REORDERED)
+    }
+
+    /// When a frame is shown, in ticks from the first one: by its time stamp, or by its arrival where its time stamp does not go with the one
+    /// before.
+    fn ticks(&self, open: &Open) -> i64 {
+        let Some(before) = self.before else { return 0 };
+        let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
+        let step = i64::from(open.timestamp.wrapping_sub(before.timestamp) as i32);
+        let (by_stamp, last) = (before.ticks + step, self.last_ticks.unwrap_or(before.ticks));
+        let right = match open.anew {
+            true => by_stamp > last && (step - waited).abs() <= NEAR,
+            false => (-BEHIND..=waited + AHEAD).contains(&step),
+        };
+        if right { by_stamp } else { last + waited.max(self.period.unwrap_or(1)) }
     }
 
     fn finish(&mut self) {
         let frame = self.depacketiser.finish();
         let Some(open) = self.open.take() else { return };
-        let same = self.before.is_none_or(|before| before.ssrc == open.ssrc);
-        let ticks = match self.before {
-            Some(before) if same => before.ticks + i64::from(open.timestamp.wrapping_sub(before.timestamp) as i32),
-            // Another source's first frame comes as long after the last one as it arrived after it.
-            Some(before) => {
-                let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
-                self.last_ticks.unwrap_or(before.ticks) + waited.max(self.period.unwrap_or(1))
-            }
-            None => 0,
-        };
-        self.before = Some(Before { ssrc: open.ssrc, timestamp: open.timestamp, ticks, first: open.first });
+        let same = !open.anew;
+        let ticks = self.ticks(&open);
+        self.before = Some(Before { timestamp: open.timestamp, ticks, first: open.first });
         let step = self.last_ticks.filter(|_| same).map(|last| ticks - last).filter(|step| *step > 0);
         let mut missing = 0;
         if let Some(step) = step {
@@ -447,12 +566,29 @@ impl Consumer for Unpacker {
         }
     }
 
+    fn restart(&mut self, seq: u64) {
+        self.runs.push_back(seq);
+    }
+
+    fn wake(&self) -> Time {
+        let waits = self.held.first_key_value().map(|(_, (at, ..))| (*at).max(self.progress) + self.patience.0);
+        waits.into_iter().chain(self.ends_at()).min().map_or(Time::NEVER, |at| at + Span::nanos(1))
+    }
+
+    fn on_wake(&mut self, now: Time) {
+        self.release(now);
+        if self.ends_at().is_some_and(|at| now > at) {
+            self.finish_early();
+        }
+    }
+
     fn end(&mut self) {
         while let Some((seq, packet)) = self.held.pop_first() {
             self.go_on(seq, packet);
         }
         // A sender that ends in the midst of a frame has lost nothing.
-        if self.open.as_ref().is_some_and(|open| open.damaged) {
+        let ended = |open: &Open| open.damaged || open.marked || !self.markers.needed();
+        if self.open.as_ref().is_some_and(ended) {
             self.finish();
         }
     }
@@ -579,12 +715,15 @@ mod tests {
 
     #[test]
     fn a_frame_without_its_marker_at_the_end_counts_where_a_packet_of_it_is_missing() {
-        for (second, frames) in [(1, vec![]), (2, vec![(0, vec![0, 0, 0, 2], true)])] {
+        for (second, frames) in [(3, 2), (4, 3)] {
             let (mut unpacker, shelf) = fresh();
-            packet(&mut unpacker, 0, 0, 0, false);
-            packet(&mut unpacker, 1, second, 0, false);
+            for (n, marker) in [(0, true), (1, true), (2, false)] {
+                packet(&mut unpacker, n, n, n as u32, marker);
+            }
+            packet(&mut unpacker, 3, second, 2, false);
             unpacker.end();
-            assert_eq!(taken(&shelf), frames);
+            let damaged: Vec<bool> = taken(&shelf).into_iter().map(|f| f.2).collect();
+            assert_eq!(damaged, [false, false, true][..frames]);
         }
     }
 
@@ -605,7 +744,10 @@ mod tests {
                     packet(unpacker, 1_001, n + ahead, 7, false);
                 }
             });
-            assert_eq!(counted(&shelf), (500 - damaged, damaged, 0), "{ahead} ahead");
+            let (whole, seen, missing) = counted(&shelf);
+            // By the numbers alone, what stands in the place of another frame's only packet is whole.
+            assert_eq!((whole + seen, missing), (500, 0), "{ahead} ahead");
+            assert!(seen <= damaged, "{ahead} ahead: {seen}");
         }
     }
 
@@ -630,7 +772,7 @@ mod tests {
         stream(&mut unpacker, 0..50, |unpacker, n| {
             if n == 20 {
                 unpacker.next = Some(23);
-                unpacker.gap();
+                unpacker.give_up(0);
             }
             if n == 40 {
                 packet(unpacker, 401, 21, 21, true);
@@ -657,6 +799,7 @@ mod tests {
         let (mut unpacker, shelf) = fresh();
         stream(&mut unpacker, 0..100, |_, _| {});
         // Another source, 4 s later, with time stamps hours away and its first packet missing.
+        unpacker.restart(100);
         for n in 101..200u64 {
             let header = RtpHeader {
                 payload_type: 96,

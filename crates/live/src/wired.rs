@@ -48,6 +48,17 @@ pub trait Consumer: Send {
         self.take(now, seq, header, payload);
     }
 
+    /// From this number on packets are of another run of the stream: of another source, or of one that was started again.
+    fn restart(&mut self, _seq: u64) {}
+
+    /// When it wants [`Consumer::on_wake`].
+    fn wake(&self) -> Time {
+        Time::NEVER
+    }
+
+    /// The time of [`Consumer::wake`] has come.
+    fn on_wake(&mut self, _now: Time) {}
+
     /// Nothing more will come.
     fn end(&mut self) {}
 }
@@ -733,10 +744,14 @@ impl WiredSink {
 
 impl End for WiredSink {
     fn wake(&self) -> Time {
-        self.sink.wake()
+        self.sink.wake().min(self.consumer.wake())
     }
 
     fn on_wake(&mut self, now: Time, out: &mut Outbox) {
+        if self.consumer.wake() <= now {
+            self.consumer.on_wake(now);
+            self.look(now, out);
+        }
         self.with(out, |sink, o| sink.on_wake(now, o));
     }
 

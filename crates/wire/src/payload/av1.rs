@@ -217,6 +217,19 @@ pub(super) fn is_key(frame: &[u8]) -> bool {
     false
 }
 
+/// Whether a temporal unit has any of a picture.
+pub(super) fn holds_picture(frame: &[u8]) -> bool {
+    let mut rest = frame;
+    while !rest.is_empty() {
+        let obu = Obu::first(rest);
+        if matches!(obu.kind, FRAME | FRAME_HEADER) {
+            return true;
+        }
+        rest = &rest[obu.len()..];
+    }
+    false
+}
+
 /// Whether a payload begins a coded video sequence: N, and a sequence header to prove it.
 pub(super) fn opens_key(payload: &[u8]) -> bool {
     let says = payload.first().is_some_and(|flags| flags & 0x08 != 0);

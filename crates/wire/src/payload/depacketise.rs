@@ -77,6 +77,11 @@ impl Depacketiser {
         pushed
     }
 
+    /// What came of the frame, as it is now.
+    pub fn so_far(&self) -> &[u8] {
+        &self.frame.bytes
+    }
+
     /// The frame is over: gives it out and begins the next.
     pub fn finish(&mut self) -> Reassembled {
         self.give_up();

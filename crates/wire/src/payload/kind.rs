@@ -1,7 +1,7 @@
 //! What a frame depends on, from its own header.
 
-use super::units::PICTURE;
-use super::{PayloadFormat, is_key_frame};
+use super::units::{PICTURE, start_codes};
+use super::{PayloadFormat, av1, h265, is_key_frame};
 
 /// What a frame needs, and what needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +34,18 @@ pub fn picture_kind(format: PayloadFormat, frame: &[u8]) -> Option<PictureKind> 
         PayloadFormat::H264 => h264(frame),
         // Encoders of ours send these without frames that nothing needs.
         PayloadFormat::H265 | PayloadFormat::Vp8 | PayloadFormat::Vp9 | PayloadFormat::Av1 => {
-            Some(if is_key_frame(format, frame) { PictureKind::Intra } else { PictureKind::Predicted })
+            let kind = if is_key_frame(format, frame) { PictureKind::Intra } else { PictureKind::Predicted };
+            holds_picture(format, frame).then_some(kind)
         }
+    }
+}
+
+/// Whether anything of a picture is there, beside what describes the stream.
+fn holds_picture(format: PayloadFormat, frame: &[u8]) -> bool {
+    match format {
+        PayloadFormat::H265 => start_codes(frame).any(|(_, first)| h265::kind([first, 0]) < h265::FIRST_OTHER),
+        PayloadFormat::Av1 => av1::holds_picture(frame),
+        _ => !frame.is_empty(),
     }
 }
 
