@@ -249,50 +249,57 @@ struct Open {
     damaged: bool,
     /// Something is missing before its first packet.
     after_gap: bool,
-    /// Its latest packet carries the marker.
+    /// Its packets so far; the latest carries the marker.
+    packets: u32,
     marked: bool,
     /// It begins a run: another source's, or that of one that began again.
     anew: bool,
 }
 
-/// Whether a sender's markers say where frames end: some set none, some one on each NAL unit or slice, and no receiver is to rely on them
-/// (RFC 6184, section 5.1). A frame ends where the next time stamp begins; a marker ends it before that when one has proved right for its
-/// kind, since a sender that marks each slice looks right as long as its frames have one.
+/// Whether a sender's markers say where frames end: some set none, some one on each packet, NAL unit or slice, and no receiver is to rely
+/// on them (RFC 6184, section 5.1). A frame ends where the next time stamp begins. A marker ends it before that when one has proved right for
+/// its kind, and a packet without one has stood within a frame: a sender that marks each packet or slice looks right as long as its frames
+/// have one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Markers {
     /// Of intra, predicted and disposable pictures.
     proved: [bool; 3],
+    /// A frame of several packets had one at its end alone.
+    sparing: bool,
     /// One stood in the midst of a frame.
     wrong: bool,
-    /// The frame that was given out last, if that was at its marker: its time stamp, and the kind of its picture.
-    early: Option<(u32, Option<PictureKind>)>,
+    /// The frame that was given out last, if that was at its marker: its time stamp, and what its marker proves.
+    early: Option<(u32, Proof)>,
 }
+
+/// What a marker proves when the next packet is of another frame: the kind of its picture, and whether packets stood before it.
+type Proof = (Option<PictureKind>, bool);
 
 impl Markers {
     /// Whether the marker at the end of what came of a frame ends it. Of a damaged frame the head may be missing, and its kind with it.
     fn end(&self, kind: Option<PictureKind>, damaged: bool) -> bool {
-        let proved = kind.map_or(damaged && self.proved.contains(&true), |kind| self.proved[kind as usize]);
-        proved && !self.wrong
+        self.needed(kind) && self.sparing && (kind.is_some() || damaged)
     }
 
-    /// Whether none of this sender's frames can have ended without its marker.
-    fn needed(&self) -> bool {
-        self.proved.contains(&true) && !self.wrong
+    /// Whether no frame of this kind has ended without its marker.
+    fn needed(&self, kind: Option<PictureKind>) -> bool {
+        !self.wrong && kind.map_or(self.proved.contains(&true), |kind| self.proved[kind as usize])
     }
 
-    fn prove(&mut self, kind: Option<PictureKind>) {
+    fn prove(&mut self, (kind, sparing): Proof) {
         if let Some(kind) = kind {
             self.proved[kind as usize] = true;
+            self.sparing |= sparing;
         }
     }
 
     /// The first packet of a frame has come, with this time stamp; `next`: nothing is missing before it.
     fn on_frame(&mut self, timestamp: u32, next: bool) {
-        if let Some((before, kind)) = self.early.take() {
+        if let Some((before, proof)) = self.early.take() {
             if before == timestamp {
                 self.wrong = true;
             } else if next {
-                self.prove(kind);
+                self.prove(proof);
             }
         }
     }
@@ -421,24 +428,29 @@ impl Unpacker {
         if self.open.is_none() && gap {
             self.depacketiser.gap();
         }
-        let fresh = Open { timestamp, first: at, last: at, damaged: gap, after_gap: gap, marked: false, anew };
+        let fresh =
+            Open { timestamp, first: at, last: at, damaged: gap, after_gap: gap, packets: 0, marked: false, anew };
         let open = self.open.get_or_insert(fresh);
         open.last = open.last.max(at);
         open.damaged |= self.depacketiser.push(payload).is_err();
-        open.marked = marker;
-        if marker && !self.markers.wrong && self.markers.end(self.kind(), self.is_damaged()) {
+        // A unit that goes on in the next packet is no end.
+        let within = self.depacketiser.is_within_unit();
+        open.marked = marker && !within;
+        self.markers.wrong |= marker && within && !open.damaged;
+        open.packets += 1;
+        if open.marked && !self.markers.wrong && self.markers.end(self.kind(), self.is_damaged()) {
             self.finish_early();
         }
     }
 
     /// The open frame is over, since the next packet is of another one.
     fn next_frame(&mut self, gap: bool, anew: bool) {
-        let kind = self.kind();
+        let proof = self.proof();
         let Some(open) = &mut self.open else { return };
         let marked = open.marked && !self.markers.wrong;
         if marked && !gap && !anew {
-            self.markers.prove(kind);
-        } else if gap && !marked || anew && self.markers.needed() && !marked {
+            self.markers.prove(proof);
+        } else if gap && !marked || anew && self.markers.needed(proof.0) && !marked {
             // Of which of the two frames more is missing nobody knows.
             self.depacketiser.gap();
             open.damaged = true;
@@ -448,9 +460,13 @@ impl Unpacker {
 
     /// The open frame is over, since its marker says so.
     fn finish_early(&mut self) {
-        let kind = self.kind();
-        self.markers.early = self.open.as_ref().map(|open| (open.timestamp, kind));
+        let proof = self.proof();
+        self.markers.early = self.open.as_ref().map(|open| (open.timestamp, proof));
         self.finish();
+    }
+
+    fn proof(&self) -> Proof {
+        (self.kind(), self.open.as_ref().is_some_and(|open| open.packets > 1 && !open.damaged))
     }
 
     /// The kind of the open frame's picture, as far as it has come.
@@ -587,7 +603,7 @@ impl Consumer for Unpacker {
             self.go_on(seq, packet);
         }
         // A sender that ends in the midst of a frame has lost nothing.
-        let ended = |open: &Open| open.damaged || open.marked || !self.markers.needed();
+        let ended = |open: &Open| open.damaged || open.marked || !self.markers.needed(self.kind());
         if self.open.as_ref().is_some_and(ended) {
             self.finish();
         }
@@ -627,7 +643,10 @@ mod tests {
     fn fresh() -> (Unpacker, FrameShelf) {
         let shelf = FrameShelf::default();
         shelf.want();
-        (Unpacker::new(PayloadFormat::Mpeg4, 96, shelf.clone()), shelf)
+        let mut unpacker = Unpacker::new(PayloadFormat::Mpeg4, 96, shelf.clone());
+        // Of a sender whose markers have proved right.
+        unpacker.markers = Markers { proved: [true; 3], sparing: true, ..Markers::default() };
+        (unpacker, shelf)
     }
 
     /// Whole, damaged and missing frames.

@@ -1,14 +1,16 @@
 //! An end of a video flow on sockets: what the simulator moves as values travels here as bytes.
 
 use crate::net::origin;
-use crate::{CameSymbols, Datagram, End, Outbox, Peers, SentSymbols, Srtp, Which};
+use crate::unpack::REORDERED;
+use crate::{CameSymbols, Datagram, End, Meta, Outbox, Peers, SentSymbols, Srtp, Which};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_control::{Notice, Stream};
 use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
 use steadycast_link::Ecn;
 use steadycast_session::{
-    Fragment, Media, Origin, Protected, Protection, Received, Receiver, Sender, TRANSPORT_NUMBER_ID,
+    Fragment, Media, Origin, Protected, Protection, Received, Receiver, Sender, TRANSPORT_NUMBER_ID, Waiting,
 };
 use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -293,23 +295,67 @@ pub struct WiredSink {
     last: Option<Time>,
     from: Option<SocketAddr>,
     ended_by: Option<SocketAddr>,
+    /// Packets that may turn out to be the first of another run, and which run it is.
+    held: Held,
+    run: u32,
+    /// Where a source sends from that is not followed.
+    stranger: Option<SocketAddr>,
+}
+
+/// A datagram that was taken for another stream's, and when it came.
+type Refused = (Time, Meta, RtpHeader, Vec<u8>);
+
+/// Packets that may turn out to be the first of another run.
+#[derive(Default)]
+struct Held(VecDeque<Refused>);
+
+impl Held {
+    /// So many wait at the most: 5 s of 10 Mb/s in packets of 1200 bytes; each for so long.
+    const MOST: usize = 5_000;
+    const LONGEST: Span = Span::secs(5);
+
+    fn keep(&mut self, packet: Refused) {
+        let now = packet.0;
+        while self.0.front().is_some_and(|first| self.0.len() >= Self::MOST || now.since(first.0) > Self::LONGEST) {
+            self.0.pop_front();
+        }
+        self.0.push_back(packet);
+    }
+
+    /// The stream goes on: what came beside it was not its next run.
+    fn forget(&mut self, now: Time) {
+        while self.0.front().is_some_and(|first| now.since(first.0) > REORDERED) {
+            self.0.pop_front();
+        }
+    }
+
+    /// Those of this packet's source, in the order of their numbers.
+    fn of_run(&mut self, header: &RtpHeader) -> Vec<Refused> {
+        let ahead = |it: &RtpHeader| it.seq.wrapping_sub(header.seq) as i16;
+        let near = |it: &RtpHeader| it.ssrc == header.ssrc && usize::from(ahead(it).unsigned_abs()) <= Self::MOST;
+        let mut run: Vec<Refused> = self.0.drain(..).filter(|(_, _, it, _)| near(it)).collect();
+        run.sort_by_key(|(_, _, it, _)| ahead(it));
+        run
+    }
 }
 
 /// What the times in a source's packets are compared with: times of its own, since another source has another clock.
 #[derive(Clone, Copy, Default)]
 struct Clocks {
     ssrc: Option<u32>,
+    /// See [`Receiver::run`].
+    run: u32,
     least: Option<OneWay>,
     sent: Option<PeerTime>,
     media: Option<MediaClock>,
 }
 
 impl Clocks {
-    /// Those of this source.
-    fn of(mut self, ssrc: u32) -> Self {
-        if self.ssrc != Some(ssrc) {
+    /// Those of this source in this run.
+    fn of(mut self, ssrc: u32, run: u32) -> Self {
+        if (self.ssrc, self.run) != (Some(ssrc), run) {
             let media = self.media.map(MediaClock::restarted);
-            self = Self { ssrc: Some(ssrc), media, ..Self::default() };
+            self = Self { ssrc: Some(ssrc), run, media, ..Self::default() };
         }
         self
     }
@@ -375,6 +421,16 @@ struct Retransmitted<'a> {
     notice: Notice,
     transport: Option<u16>,
     apt: u8,
+}
+
+/// A packet of media, taken apart, and when it came.
+#[derive(Clone, Copy)]
+struct Came<'a> {
+    at: Time,
+    header: RtpHeader,
+    notice: Notice,
+    transport: Option<u16>,
+    payload: &'a [u8],
 }
 
 /// Where a receiver's reports go.
@@ -443,6 +499,9 @@ impl WiredSink {
             last: None,
             from: None,
             ended_by: None,
+            held: Held::default(),
+            run: 0,
+            stranger: None,
         }
     }
 
@@ -527,6 +586,11 @@ impl WiredSink {
         self.from
     }
 
+    /// A source that sends here and is not followed, and where it sends from.
+    pub fn waiting(&self, now: Time) -> Option<(Waiting, SocketAddr)> {
+        self.sink.session()?.waiting(now).zip(self.stranger)
+    }
+
     /// Where the BYE came from with which its source has ended.
     pub fn ended_by(&self) -> Option<SocketAddr> {
         self.ended_by.filter(|_| self.source_ended())
@@ -583,12 +647,9 @@ impl WiredSink {
         }
     }
 
-    fn on_rtp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
-        let Ok((header, extensions, payload)) = RtpHeader::parse(datagram.bytes) else {
-            self.unreadable += 1;
-            return;
-        };
-        let from = datagram.meta.from;
+    /// Takes an RTP packet apart that came at this time.
+    fn read<'a>(&self, at: Time, bytes: &'a [u8]) -> Option<Came<'a>> {
+        let (header, extensions, payload) = RtpHeader::parse(bytes).ok()?;
         let fits = |(id, bytes): &(u8, &[u8])| (1..=14).contains(id) && bytes.len() <= Notice::MOST;
         let (mut notice, mut transport) = (Notice::NONE, None);
         for (id, bytes) in extensions {
@@ -598,6 +659,15 @@ impl WiredSink {
                 None => {}
             }
         }
+        Some(Came { at, header, notice, transport, payload })
+    }
+
+    fn on_rtp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
+        let Some(came) = self.read(now, datagram.bytes) else {
+            self.unreadable += 1;
+            return;
+        };
+        let Came { header, notice, transport, payload, .. } = came;
         if let Some((_, apt)) = self.rtx.filter(|(rtx, _)| *rtx == header.payload_type) {
             let again = Retransmitted { header, payload, notice, transport, apt };
             return self.on_repair(now, datagram, &again, out);
@@ -605,8 +675,53 @@ impl WiredSink {
         if self.parity.as_ref().is_some_and(|(parity, _)| *parity == header.payload_type) {
             return self.on_parity(now, datagram, &header, transport, payload, out);
         }
+        let from = datagram.meta.from;
+        let origin = Origin(address(from).0.into());
+        let begins = |session: &Receiver| session.begins_run(now, origin, &header);
+        if !self.held.0.is_empty() && self.sink.session().is_some_and(begins) {
+            self.take_held(now, &header, out);
+        }
+        if self.take_media(now, datagram, &came, out) == Some(Received::Stray) {
+            self.refuse(now, datagram, &header);
+        }
+    }
+
+    /// A packet was taken for another stream's.
+    fn refuse(&mut self, now: Time, datagram: &Datagram<'_>, header: &RtpHeader) {
+        let from = datagram.meta.from;
+        let Some(session) = self.sink.session() else { return };
+        if session.may_follow(Origin(address(from).0.into()), header) {
+            self.held.keep((now, datagram.meta, *header, datagram.bytes.to_vec()));
+        }
+        if session.waiting(now).is_some_and(|other| other.ssrc == header.ssrc) {
+            self.stranger = Some(from);
+        }
+    }
+
+    /// Another run begins with the packets that were kept of it, or with this one.
+    fn take_held(&mut self, now: Time, header: &RtpHeader, out: &mut Outbox) {
+        let held = self.held.of_run(header);
+        let Some((_, meta, first, _)) = held.first() else { return };
+        self.sink.begin_run(now, address(meta.from), first);
+        for (at, meta, _, bytes) in held {
+            let datagram = Datagram { which: Which::Rtp, bytes: &bytes, meta };
+            if let Some(came) = self.read(at, &bytes) {
+                self.take_media(now, &datagram, &came, out);
+            }
+        }
+    }
+
+    /// Takes a packet of media; nothing where a trail does not know it.
+    fn take_media(
+        &mut self,
+        now: Time,
+        datagram: &Datagram<'_>,
+        came: &Came<'_>,
+        out: &mut Outbox,
+    ) -> Option<Received> {
+        let (from, Came { at, header, notice, transport, payload }) = (datagram.meta.from, *came);
         // Only what is followed counts.
-        let mut clocks = self.clocks.of(header.ssrc);
+        let mut clocks = self.clocks.of(header.ssrc, self.run);
         let (seq, fragment) = match &self.trail {
             None => {
                 let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
@@ -614,7 +729,7 @@ impl WiredSink {
             }
             Some((trail, first)) => match trail.find(*first, header.seq) {
                 Some((place, fragment)) => (u64::from(*first) + place, fragment),
-                None => return,
+                None => return None,
             },
         };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
@@ -630,16 +745,22 @@ impl WiredSink {
         }
         self.send(out);
         if let Received::New(seq) = received {
-            self.clocks = clocks;
+            let (run, first) = self.sink.session().map_or((self.run, 0), Receiver::run);
+            if std::mem::replace(&mut self.run, run) != run {
+                self.consumer.restart(first);
+            }
+            self.held.forget(now);
+            self.clocks = Clocks { run, ..clocks };
             self.first.get_or_insert(now);
             (self.last, self.from) = (Some(now), Some(from));
-            self.consumer.take(now, seq, &header, payload);
+            self.consumer.take(at, seq, &header, payload);
             if let Some((_, came)) = &mut self.parity {
                 came.on_packet(header.ssrc, header.seq, datagram.bytes);
             }
             self.compute(now);
             self.look(now, out);
         }
+        Some(received)
     }
 
     /// A packet of parity: what is lost may be computed from it.
@@ -891,7 +1012,7 @@ mod tests {
             (2, 10_080, 1_080, 4_000_000),
             (2, 10_120, 1_150, 4_003_600),
         ] {
-            clocks = clocks.of(ssrc);
+            clocks = clocks.of(ssrc, ssrc);
             let left = clocks.left(at(came), &header(ssrc, sent, stamp), Departure::AboveLeast);
             // Stamps are rounded down to 4 µs.
             delays.push(at(came).since(left).as_millis_f64().round());

@@ -38,7 +38,7 @@ pub use pacer::{Backlog, Emit};
 pub use participant::{Identity, RtcpSettings};
 pub use patience::{Patience, Routine};
 pub use probe::Probes;
-pub use receiver::{MediaPacket, Received, Receiver};
+pub use receiver::{MediaPacket, Received, Receiver, Waiting};
 pub use repair::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered, RepairSettings, Repairs, Requests};
 pub use sender::{FeedbackCounts, Sender, SenderSettings};
 pub use simulcast::Siblings;

@@ -1,3 +1,7 @@
+mod succession;
+
+pub use succession::Waiting;
+
 use crate::feedback::{Reporter, TRANSPORT_NUMBER_ID};
 use crate::participant::{Farewell, Participant, Standing};
 use crate::patience::Patience;
@@ -16,6 +20,7 @@ use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx;
+use succession::Other;
 
 /// What a datagram on the RTP port turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +70,24 @@ impl Totals {
     }
 }
 
+impl std::ops::AddAssign for Totals {
+    fn add_assign(&mut self, more: Self) {
+        self.expected += more.expected;
+        self.received += more.received;
+        self.duplicates += more.duplicates;
+    }
+}
+
 /// The receiving end of a session.
 pub struct Receiver {
     half: Box<dyn ReceiverHalf>,
     participant: Participant,
     app: [u8; 4],
     stream: Option<Stream>,
+    /// Another source that sends media.
+    other: Option<Other>,
+    /// See [`Receiver::run`].
+    run: (u32, u64),
     /// The media's payload type and its source, where a description says so.
     payload_type: Option<u8>,
     named: Option<u32>,
@@ -205,8 +222,6 @@ impl Repairing {
 
 /// After so long without another packet a receiver that answers does so, also when its half has nothing to say yet.
 const ANSWER: Span = Span::millis(500);
-/// A source whose media pauses for this time is followed to another SSRC that it uses, its BYE heard or not.
-const RENAMED: Span = Span::millis(500);
 /// The subtype of an APP packet that says no more than that a receiver of the controller's own is there.
 const PRESENT: u8 = 31;
 
@@ -225,6 +240,9 @@ struct Stream {
     /// The SSRC under which its source goes on, by its BYE.
     heir: Option<u32>,
     sent: Option<PeerTime>,
+    /// The newest frame's time stamp, when it began to come, and the longest time between two that came lately.
+    frame: (u32, Time),
+    pace: Option<Span>,
     timestamp: u32,
     ticks: i64,
     after_marker: bool,
@@ -248,6 +266,8 @@ impl Receiver {
             participant,
             app,
             stream,
+            other: None,
+            run: (0, 0),
             payload_type: None,
             named: None,
             past,
@@ -512,13 +532,6 @@ impl Receiver {
         self.stream.as_ref().is_some_and(|s| s.ended && !s.heir.is_some_and(goes_on))
     }
 
-    /// For how long neither media nor RTCP of the source that it follows has come, once that is five reporting intervals and `least`: it has
-    /// left, and its BYE was lost or never sent (RFC 3550, sections 6.2.1 and 6.3.5).
-    pub fn source_left(&self, now: Time, least: Span) -> Option<Span> {
-        let silence = now.since(self.stream.as_ref()?.spoke);
-        (silence >= least.max(self.participant.member_timeout())).then_some(silence)
-    }
-
     /// Datagrams that could not be read.
     pub const fn unreadable(&self) -> u64 {
         self.unreadable
@@ -621,34 +634,15 @@ impl Receiver {
             self.hear_media(now, header.ssrc, from);
             return Received::Stray;
         }
-        if self.stream.as_ref().is_none_or(|s| s.ssrc != header.ssrc) && !self.follow(now, from, header) {
+        if !self.goes_on(now, header) && !self.follow(now, from, header) {
             return Received::Stray;
         }
         if !self.hear_media(now, header.ssrc, from) {
             return Received::Stray;
         }
         let Some(stream) = &mut self.stream else { return Received::Stray };
-        let (before, highest) = (Totals::of(&stream.reception), stream.reception.highest());
         let seq = match stream.reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => seq,
-            Arrived::Restarted(seq) => {
-                // Report blocks count anew. The session's own counts go on: what a jump ahead leaves out was lost.
-                let lost = highest.map_or(0, |highest| (seq - highest - 1).max(0).unsigned_abs());
-                self.past.expected += before.expected + lost;
-                self.past.received += before.received;
-                self.past.duplicates += before.duplicates;
-                self.prior = self.past;
-                if let Some(repair) = &mut self.repair {
-                    repair.requester.restart();
-                }
-                if let Some(parity) = &mut self.parity {
-                    parity.restart();
-                }
-                if let Some(reporter) = &mut self.reporter {
-                    reporter.restart();
-                }
-                seq
-            }
             Arrived::Duplicate(_) => {
                 // A mark on any copy of a packet is one on the packet (RFC 8888, 3.1).
                 if let Some(reporter) = &mut self.reporter {
@@ -656,11 +650,12 @@ impl Receiver {
                 }
                 return Received::Duplicate;
             }
-            Arrived::Probation | Arrived::Stray => return Received::Stray,
+            Arrived::Probation | Arrived::Stray | Arrived::Restarted(_) => return Received::Stray,
         };
         if let Some(reporter) = &mut self.reporter {
             reporter.on_packet(now, header.ssrc, header.seq, transport, ecn, header.marker);
         }
+        stream.keep_pace(now, header.timestamp);
         (stream.heard, stream.spoke, stream.from) = (now, now, from);
         // Whoever asks for packets goes by the numbers that they have at their source.
         let (number, seq) = (u64::try_from(seq).unwrap_or(0), u64::try_from(seq + stream.ahead).unwrap_or(0));
@@ -701,49 +696,6 @@ impl Receiver {
     fn renew(&mut self) {
         self.participant.renew();
         self.half.on_renamed(ReceiverId(self.participant.identity.ssrc));
-    }
-
-    /// Whether the packet's source is the one to follow from now on: the first that is heard, and another one when that one has
-    /// said BYE, is silent, goes on as this one, or never came to a second packet; and the one that the description names.
-    fn follow(&mut self, now: Time, from: Origin, header: &RtpHeader) -> bool {
-        if self.payload_type.is_some_and(|described| described != header.payload_type) {
-            return false;
-        }
-        let mut ahead = 0;
-        if let Some(old) = &self.stream {
-            let silent = |span: Span| now.since(old.heard) > span;
-            // A BYE may be lost; and a source may have two streams, of which we follow one.
-            let renamed =
-                || silent(RENAMED) && old.from == from && self.participant.members.same_source(old.ssrc, header.ssrc);
-            let ended = old.ended && (old.heir.is_none_or(|heir| heir == header.ssrc) || self.source_ended());
-            let [old_named, new_named] = [old.ssrc, header.ssrc].map(|ssrc| self.named == Some(ssrc));
-            let fleeting = old.reception.received() < 2 && !old_named;
-            if !(new_named || ended || fleeting || renamed() || silent(self.participant.member_timeout())) {
-                return false;
-            }
-            if old_named {
-                self.named = None;
-            }
-            self.past.expected += old.reception.expected();
-            self.past.received += old.reception.received();
-            self.past.duplicates += old.reception.duplicates();
-            // To the controller it is one stream: a sender with another SSRC is no loss.
-            ahead = old.reception.highest().map_or(0, |highest| highest + old.ahead + 1 - i64::from(header.seq));
-        }
-        self.stream = Some(Stream::new(now, from, header, ahead));
-        if let Some(repair) = &mut self.repair {
-            repair.requester.restart();
-            repair.associated = !repair.of_any;
-        }
-        if let Some(parity) = &mut self.parity {
-            parity.restart();
-            parity.associated = !parity.of_any;
-        }
-        if let Some(reporter) = &mut self.reporter {
-            reporter.restart();
-        }
-        self.participant.on_source(now, true);
-        true
     }
 
     /// A datagram has arrived on the RTCP port. Poll afterwards.
@@ -1181,10 +1133,27 @@ impl Stream {
             ended: false,
             heir: None,
             sent: None,
+            frame: (header.timestamp, now),
+            pace: None,
             timestamp: header.timestamp,
             ticks: 0,
             after_marker: true,
         }
+    }
+
+    /// A packet of media has come. How long the source is silent between two frames is forgotten by an eighth with each.
+    fn keep_pace(&mut self, now: Time, timestamp: u32) {
+        let (frame, began) = self.frame;
+        if frame != timestamp {
+            let step = now.since(began);
+            self.pace = Some(self.pace.map_or(step, |pace| step.max(pace * 7 / 8)));
+            self.frame = (timestamp, now);
+        }
+    }
+
+    /// The number that comes next, as it is counted to others.
+    fn next(&self) -> i64 {
+        self.reception.highest().map_or(self.ahead, |highest| highest + self.ahead + 1)
     }
 
     /// A number at the source, extended, as it is counted to others.

@@ -25,6 +25,7 @@ use steadycast_session::{
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{Compound, Packet};
+use steadycast_wire::rtp::RtpHeader;
 
 /// A decision, and from when on it held.
 #[derive(Clone, Debug, PartialEq)]
@@ -882,6 +883,13 @@ impl VideoSink {
         let received = self.take_media(now, packet, media);
         self.drain(now, out);
         received
+    }
+
+    /// See [`Receiver::begin_run`].
+    pub fn begin_run(&mut self, now: Time, from: AgentIx, header: &RtpHeader) {
+        if let Some(receiver) = &mut self.receiver {
+            receiver.begin_run(self.skew.own(now), Origin(u64::from(from.0)), header);
+        }
     }
 
     fn take_media(&mut self, now: Time, packet: &Arriving<'_>, media: &Media) -> Received {

@@ -381,9 +381,9 @@ fn a_source_that_takes_another_ssrc_goes_on_and_has_not_ended_whether_its_bye_co
         let before = group.at(n).received();
         group.run_to(at(20_000));
         assert!(!group.at(n).source_ended());
-        // 75 packets a second; without a BYE some are lost until a report names the new SSRC.
+        // 75 packets a second. Without a BYE the old SSRC has to be silent for two frames' time, 50 ms at the least, and a third is under way.
         let came = group.at(n).received() - before;
-        let bounds = if comes { 745..=755 } else { 300..=720 };
+        let bounds = if comes { 745..=755 } else { 738..=750 };
         assert!(bounds.contains(&came), "{came}");
         group.sender.stop();
         group.run_to(at(21_000));
@@ -391,26 +391,52 @@ fn a_source_that_takes_another_ssrc_goes_on_and_has_not_ended_whether_its_bye_co
     }
 }
 
+/// A packet of this source in the session of a sender that has another SSRC.
+fn other_source(seq: u16, timestamp: u32, ssrc: u32) -> Vec<u8> {
+    let header = RtpHeader { payload_type: 96, marker: true, seq, timestamp, ssrc, send_time: None, payload_len: 10 };
+    let mut datagram = Vec::new();
+    header.encode(&[], &[0; 10], &mut datagram);
+    datagram
+}
+
 #[test]
-fn a_stream_that_pauses_is_not_left_for_one_of_another_name_or_place() {
-    for (name, place) in [("other@test", SENDERS), ("1@test", Origin(77))] {
+fn a_stream_that_pauses_is_left_for_one_of_the_same_place_and_for_none_of_another() {
+    for (place, follows) in [(SENDERS, true), (Origin(77), false)] {
         let mut group = asmp();
         let n = group.join();
         group.run_to(at(10_000));
-        let (mut other, _) = sender(settings(group.rtcp, Emit::Paced), Rate::mbps(1), &[]);
-        other.push_frame(Time::ZERO, &group::frame(0, steadycast_session::FrameKind::I, 5_000, 0));
-        let named = Packet::Sdes { chunks: vec![(55, name.to_owned())] };
-        group.at(n).on_rtcp(at(11_000), place, &bytes([rr(55), named].to_vec()));
-        let before = group.at(n).received();
-        for (_, packet) in media(&mut other, at(0), at(500)) {
-            let mut datagram = Vec::new();
-            let mut packet = packet;
-            packet.header.ssrc = 55;
-            packet.encode(&vec![0; usize::from(packet.header.payload_len)], &mut datagram);
-            group.at(n).on_rtp(at(11_000), place, &datagram, Ecn::NotEct, None);
+        let named = Packet::Sdes { chunks: vec![(55, "1@test".to_owned())] };
+        group.at(n).on_rtcp(at(10_900), place, &bytes([rr(55), named].to_vec()));
+        let mut came = Vec::new();
+        for k in 0..5u16 {
+            let datagram = other_source(700 + k, 9_000 + 3_600 * u32::from(k), 55);
+            let now = at(11_000 + 40 * u64::from(k));
+            let (received, ..) = group.at(n).on_rtp(now, place, &datagram, Ecn::NotEct, None).unwrap();
+            came.push(matches!(received, Received::New(_)));
+            let waiting = group.at(n).waiting(now).map(|other| (other.ssrc, other.from));
+            assert_eq!(waiting, (!came[usize::from(k)]).then_some((55, place)), "packet {k}");
         }
-        assert_eq!(group.at(n).received(), before);
+        assert_eq!(came, [false, follows, follows, follows, follows], "its second packet proves that it is a stream");
+        let left = group.at(n).source_left(at(42_000), Span::secs(1));
+        assert!(left.is_some_and(|silence| silence <= Span::millis(42_000 - 11_160)), "{left:?}: something came");
     }
+}
+
+#[test]
+fn two_sources_of_one_place_that_both_send_do_not_take_turns() {
+    let mut group = asmp();
+    let n = group.join();
+    group.run_to(at(1_000));
+    // As it sends itself, 75 packets a second.
+    let mut followed = 0;
+    for k in 0..200u16 {
+        let now = at(1_000 + 10 * u64::from(k));
+        group.run_to(now);
+        let datagram = other_source(700 + k, 900 * u32::from(k), 55);
+        let (received, ..) = group.at(n).on_rtp(now, SENDERS, &datagram, Ecn::NotEct, None).unwrap();
+        followed += u32::from(received != Received::Stray);
+    }
+    assert_eq!((followed, group.at(n).source()), (0, Some(SENDER)));
 }
 
 #[test]

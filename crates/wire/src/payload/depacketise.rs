@@ -82,6 +82,11 @@ impl Depacketiser {
         &self.frame.bytes
     }
 
+    /// Whether the latest payload says that its unit goes on in the next one, as far as its format says so.
+    pub const fn is_within_unit(&self) -> bool {
+        self.open
+    }
+
     /// The frame is over: gives it out and begins the next.
     pub fn finish(&mut self) -> Reassembled {
         self.give_up();

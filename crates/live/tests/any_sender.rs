@@ -1,0 +1,272 @@
+//! Whatever a sender does that the documents allow, its frames come out as they were: any payload format, any packetisation, markers as a hint or as
+//! none, packets that overtake each other or come twice, another SSRC, or the same one that starts again.
+#![allow(clippy::unwrap_used, reason = "a test may stop")]
+
+use proptest::prelude::*;
+use std::net::SocketAddr;
+use std::time::Duration;
+use steadycast_control::registry::{Chosen, Given, Setup};
+use steadycast_control::{Mode, ReceiverId};
+use steadycast_ends::{Intake, VideoSink};
+use steadycast_live::{
+    Datagram, Departure, End, FrameShelf, Meta, Outbox, ReceivedFrame, Reports, Unpacker, Which, WiredSink,
+};
+use steadycast_session::{Identity, Profile, Receiver, RtcpSettings};
+use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
+use steadycast_wire::payload::{PayloadFormat, payloads};
+use steadycast_wire::rtp::RtpHeader;
+
+const TYPE: u8 = 96;
+/// A frame every 40 ms.
+const FRAME: Span = Span::millis(40);
+const TICKS: i64 = 3_600;
+
+/// What a sender makes of the marker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Markers {
+    Right,
+    Never,
+    EachPacket,
+    EachUnit,
+    KeyFramesOnly,
+}
+
+/// What changes at a key frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Change {
+    Nothing,
+    /// Another SSRC, and numbers and time stamps go on.
+    Name,
+    /// Another SSRC, with numbers and time stamps of its own.
+    Source,
+    /// The same SSRC, with numbers and time stamps of its own.
+    Restart,
+}
+
+#[derive(Clone, Debug)]
+struct Sending {
+    format: PayloadFormat,
+    markers: Markers,
+    change: Change,
+    /// Slices of a frame, where its format has any.
+    slices: usize,
+    /// Frames from key frame to key frame.
+    group: usize,
+    frames: usize,
+    most: usize,
+    /// A packet is late by this many milliseconds at the most, and one in so many comes twice.
+    late_ms: u64,
+    twice: u64,
+    seed: u64,
+}
+
+fn sending() -> impl Strategy<Value = Sending> {
+    let markers = prop_oneof![
+        Just(Markers::Right),
+        Just(Markers::Never),
+        Just(Markers::EachPacket),
+        Just(Markers::EachUnit),
+        Just(Markers::KeyFramesOnly)
+    ];
+    let change = prop_oneof![Just(Change::Nothing), Just(Change::Name), Just(Change::Source), Just(Change::Restart)];
+    let shape = (1..=5usize, 4..=12usize, 13..=40usize, 40..=400usize);
+    (0..PayloadFormat::ALL.len(), markers, change, shape, 0..=30u64, 2..=20u64, any::<u64>()).prop_map(
+        |(format, markers, change, (slices, group, frames, most), late_ms, twice, seed)| {
+            let format = PayloadFormat::ALL[format];
+            Sending { format, markers, change, slices, group, frames, most, late_ms, twice, seed }
+        },
+    )
+}
+
+/// A frame as its depacketiser gives it out.
+fn frame(format: PayloadFormat, key: bool, slices: usize, n: usize) -> Vec<u8> {
+    let body = |salt: usize| (0..130 + 37 * ((n + salt) % 9)).map(move |at| 0x11 + ((at * 7 + n + salt) % 0xe0) as u8);
+    let nal =
+        |head: &[u8], salt: usize| [&[0, 0, 0, 1], head].concat().into_iter().chain(body(salt)).collect::<Vec<u8>>();
+    let nals = |sets: &[&[u8]], slice: &[u8]| {
+        let sets = sets.iter().map(|set| [&[0, 0, 0, 1], *set].concat());
+        sets.chain((0..slices).map(|salt| nal(slice, salt))).flatten().collect::<Vec<u8>>()
+    };
+    match format {
+        PayloadFormat::Mpeg4 => [0, 0, 1, 0xb6, if key { 0x11 } else { 0x51 }].into_iter().chain(body(0)).collect(),
+        PayloadFormat::Mpeg2 => {
+            let mut all = vec![0, 0, 1, 0, 0x11, if key { 0x4f } else { 0x57 }, 0xff, 0xf8, 0x80];
+            for slice in 0..slices {
+                all.extend([0, 0, 1, 1 + slice as u8].into_iter().chain(body(slice)));
+            }
+            all
+        }
+        PayloadFormat::H263p => {
+            let mut all = vec![0, 0, 0x80, 0x02, if key { 0x0d } else { 0x0f }];
+            all.extend(body(0));
+            for slice in 1..slices {
+                all.extend([0, 0, 0x80 | (slice as u8) << 2 | 1].into_iter().chain(body(slice)));
+            }
+            all
+        }
+        PayloadFormat::H264 if key => nals(&[&[9, 0x10], &[0x67, 1, 2], &[0x68, 3]], &[0x65, 0x88]),
+        PayloadFormat::H264 => nals(&[&[9, 0x30]], &[0x61, 0x9a]),
+        PayloadFormat::H265 if key => nals(&[&[0x40, 1, 7], &[0x42, 1, 8], &[0x44, 1, 9]], &[0x26, 1]),
+        PayloadFormat::H265 => nals(&[], &[0x02, 1]),
+        PayloadFormat::Vp8 => [if key { 0x10 } else { 0x11 }].into_iter().chain(body(0)).collect(),
+        PayloadFormat::Vp9 => [if key { 0x82 } else { 0x86 }].into_iter().chain(body(0)).collect(),
+        PayloadFormat::Av1 => {
+            let obu = |kind: u8, first: u8, salt: usize| {
+                let bytes: Vec<u8> = std::iter::once(first).chain(body(salt)).collect();
+                let len = [bytes.len() as u8 | 0x80, (bytes.len() >> 7) as u8];
+                [&[kind << 3 | 2][..], &len, &bytes].concat()
+            };
+            let sequence = if key { vec![1 << 3 | 2, 3, 0x00, 1, 2] } else { Vec::new() };
+            let tiles = (1..slices).flat_map(|salt| obu(4, 0x20, salt));
+            let head = obu(if slices > 1 { 3 } else { 6 }, if key { 0x10 } else { 0x30 }, 0);
+            [vec![2 << 3 | 2, 0], sequence, head].concat().into_iter().chain(tiles).collect()
+        }
+    }
+}
+
+impl Sending {
+    fn is_key(&self, n: usize) -> bool {
+        n.is_multiple_of(self.group)
+    }
+
+    fn frame(&self, n: usize) -> Vec<u8> {
+        frame(self.format, self.is_key(n), self.slices, n)
+    }
+
+    /// Datagrams in the order in which they arrive.
+    fn packets(&self) -> Vec<(Time, Vec<u8>)> {
+        let (mut chance, mut all) = (Seed(self.seed).part("packets"), Vec::new());
+        let (mut ssrc, mut seq, mut stamp) = (0x1000, chance.bits32() as u16, chance.bits32());
+        for n in 0..self.frames {
+            // What comes for less than two frames' time is not followed.
+            if n > 0 && self.is_key(n) && n + 5 < self.frames {
+                if matches!(self.change, Change::Name | Change::Source) {
+                    ssrc += 1;
+                }
+                if matches!(self.change, Change::Source | Change::Restart) {
+                    // As far away as no loss is.
+                    seq = seq.wrapping_add(5_000 + chance.bits32() as u16 % 50_000);
+                    stamp = stamp.wrapping_add(1 << 30).wrapping_add(chance.bits32() >> 1);
+                }
+            }
+            let unit = self.frame(n);
+            for (k, payload) in payloads(self.format, &unit, n as u32, self.most).enumerate() {
+                let marker = match self.markers {
+                    Markers::Right => payload.fragment.last,
+                    Markers::Never => false,
+                    Markers::EachPacket => true,
+                    Markers::EachUnit => payload.fragment.ends_unit,
+                    Markers::KeyFramesOnly => payload.fragment.last && self.is_key(n),
+                };
+                let mut body = Vec::new();
+                payload.write(&mut body);
+                let payload_len = body.len() as u16;
+                let header =
+                    RtpHeader { payload_type: TYPE, marker, seq, timestamp: stamp, ssrc, send_time: None, payload_len };
+                let mut bytes = Vec::new();
+                header.encode(&[], &body, &mut bytes);
+                let sent = Time::ZERO + Span::secs(1) + FRAME * n as u64 + Span::micros(100) * k as u64;
+                // Where a stream begins nobody knows, so its first packet comes first.
+                let late = if all.is_empty() { 0 } else { chance.bits64() % (1 + self.late_ms * 1_000) };
+                all.push((sent + Span::micros(late), bytes.clone()));
+                if chance.bits64().is_multiple_of(self.twice) {
+                    all.push((sent + Span::micros(late + chance.bits64() % 5_000), bytes));
+                }
+                seq = seq.wrapping_add(1);
+            }
+            stamp = stamp.wrapping_add(TICKS as u32);
+        }
+        all.sort_by_key(|(at, _)| *at);
+        all
+    }
+}
+
+/// A receiver of standard senders, and where its frames wait.
+fn receiver(format: PayloadFormat) -> (WiredSink, FrameShelf) {
+    let given: &[(String, Given)] = &[];
+    let factory = Chosen::shared("fixed", Mode::Repaired, given).unwrap();
+    let setup = Setup {
+        packet: Bytes::new(1_000),
+        mode: Mode::Repaired,
+        floor: Rate::ZERO,
+        cap: Rate::MAX,
+        session_bandwidth: Rate::mbps(2),
+        group: false,
+        id: ReceiverId(9),
+        chance: Seed(1).part("half"),
+        pictures: None,
+        ecn: Ecn::NotEct,
+    };
+    let make = Box::new(move |now, _| {
+        let rtcp = RtcpSettings { group: true, ..RtcpSettings::new(Profile::Rfc3550, Rate::mbps(2)) };
+        let identity = Identity { ssrc: 9, cname: "receiver".into() };
+        Receiver::new(identity, rtcp, factory.app(), factory.receiver(&setup), Seed(1).part("rtcp"), now)
+            .described(Some(TYPE), None)
+    });
+    let shelf = FrameShelf::default();
+    shelf.want();
+    let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);
+    let reports = Reports::Sender { known: None, mux: false, heard: false };
+    let unpacker = Box::new(Unpacker::new(format, TYPE, shelf.clone()));
+    (WiredSink::new(sink, unpacker, None, Departure::AboveLeast, reports), shelf)
+}
+
+/// All frames that come of these datagrams, and when each was there to be taken.
+fn received(format: PayloadFormat, packets: &[(Time, Vec<u8>)]) -> Vec<(Time, ReceivedFrame)> {
+    let (mut sink, shelf) = receiver(format);
+    let (mut out, mut frames) = (Outbox::default(), Vec::new());
+    let from: SocketAddr = "192.0.2.1:5004".parse().unwrap();
+    let take = |at, frames: &mut Vec<_>| {
+        frames.extend(shelf.take(Duration::ZERO).unwrap().into_iter().map(|frame| (at, frame)));
+    };
+    sink.join(Time::ZERO);
+    for (at, bytes) in packets {
+        while sink.wake() <= *at {
+            let now = sink.wake();
+            sink.on_wake(now, &mut out);
+            take(now, &mut frames);
+        }
+        let meta = Meta { from, to: None, ecn: Ecn::NotEct, at: *at };
+        sink.on_datagram(*at, &Datagram { which: Which::Rtp, bytes, meta }, &mut out);
+        take(*at, &mut frames);
+    }
+    sink.close();
+    take(packets.last().unwrap().0, &mut frames);
+    frames
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_any_sender_sends_comes_out_as_it_was_and_at_its_time(sending in sending()) {
+        let frames = received(sending.format, &sending.packets());
+        let expected: Vec<Vec<u8>> = (0..sending.frames).map(|n| sending.frame(n)).collect();
+        let got: Vec<&Vec<u8>> = frames.iter().map(|(_, frame)| &frame.bytes).collect();
+        prop_assert_eq!(got.len(), expected.len(), "frames");
+        prop_assert!(got.iter().zip(&expected).all(|(got, sent)| *got == sent), "bytes");
+        prop_assert!(frames.iter().all(|(_, frame)| frame.whole && !frame.damaged), "whole");
+        for (n, (_, frame)) in frames.iter().enumerate() {
+            let off = (frame.ticks - TICKS * n as i64).abs();
+            // Times of another run are those of its arrival, each of which may be late; and runs follow each other.
+            let runs = match sending.change {
+                Change::Nothing | Change::Name => 0,
+                Change::Source | Change::Restart => (n / sending.group) as i64,
+            };
+            prop_assert!(off <= runs * 90 * (sending.late_ms as i64 + 1), "frame {n} is {off} ticks off");
+        }
+    }
+
+    #[test]
+    fn a_frame_is_there_with_its_marker_and_without_one_when_the_next_begins(sending in sending(), right: bool) {
+        let markers = if right { Markers::Right } else { Markers::Never };
+        let sending = Sending { change: Change::Nothing, markers, late_ms: 0, most: sending.most.min(120), ..sending };
+        let frames = received(sending.format, &sending.packets());
+        for (n, (at, frame)) in frames.iter().enumerate() {
+            let waited = at.since(frame.last);
+            // The first key frame and the first other one show what the markers are worth.
+            let most = if right && n > 1 { Span::ZERO } else { FRAME };
+            prop_assert!(waited <= most, "frame {n} of {} came after {waited:?}", sending.frames);
+        }
+    }
+}
