@@ -286,13 +286,6 @@ impl Members {
         known.is_none_or(|known| known == from)
     }
 
-    /// Whether `other` is another SSRC of the member `ssrc`: both have one name, and their RTCP comes from one address.
-    pub fn same_source(&self, ssrc: u32, other: u32) -> bool {
-        let (Some(one), Some(other)) = (self.table.get(&ssrc), self.table.get(&other)) else { return false };
-        let told = one.cname.is_some() && one.rtcp_from.is_some() && other.state == State::Proven;
-        told && one.cname == other.cname && one.rtcp_from == other.rtcp_from
-    }
-
     /// A source said BYE. True when it was counted until now, and spoke itself ([`Members::speaks_from`]): [`Timer::on_bye`](crate::Timer::on_bye) wants to know.
     /// Stragglers of it are ignored until it would have timed out.
     pub fn on_bye(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {

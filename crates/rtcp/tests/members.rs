@@ -93,20 +93,6 @@ fn a_bye_is_not_believed_either_from_where_neither_reports_nor_media_come() {
 }
 
 #[test]
-fn two_ssrcs_are_one_source_when_name_and_address_agree() {
-    let mut members = Members::new(1);
-    for (ssrc, from, name) in [(5, A, "a"), (6, A, "a"), (7, B, "a"), (8, A, "b")] {
-        members.on_cname(at(0), ssrc, from, name);
-    }
-    members.on_rtcp(at(0), 9, A);
-    assert_eq!([6, 7, 8, 9, 10].map(|other| members.same_source(5, other)), [true, false, false, false, false]);
-    members.on_bye(at(1), 5, A);
-    assert!(members.same_source(5, 6), "the one that has left is known for a while");
-    members.on_bye(at(1), 6, A);
-    assert!(!members.same_source(5, 6));
-}
-
-#[test]
 fn our_ssrc_from_elsewhere_is_a_collision_once_and_a_loop_after() {
     let mut members = Members::new(1);
     assert_eq!(members.on_rtp(at(0), 1, A, true), Heard::Conflict(Conflict::WithUs));
