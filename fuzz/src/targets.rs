@@ -385,6 +385,7 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
         t_min: None,
         group: true,
         summary: which >= 128,
+        mtu: Bytes::new(1_500),
     };
     let setup = |id: u32| Setup {
         packet: Bytes::new(1_200),

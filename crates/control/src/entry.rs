@@ -464,6 +464,8 @@ pub struct Controller {
     pub fallback: bool,
     /// Whether its receivers know a rate of their own ([`ReceiverHalf::acceptable`]), by which one can choose between groups.
     pub own_rate: bool,
+    /// Whether it answers congestion marks (RFC 3168), as whoever sends ECN-capable packets has to.
+    pub answers_marks: bool,
     /// Its RTP header extension element's id (0: none) and its APP packets' name.
     pub extension: u8,
     /// The four letters of its RTCP APP packets.

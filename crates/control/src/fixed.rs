@@ -16,6 +16,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     repeats: false,
     fallback: false,
     own_rate: false,
+    answers_marks: false,
     extension: 0,
     app: *b"NONE",
     colour: "#7f7f7f",

@@ -31,9 +31,14 @@ pub const LOSSES_COUNT: Promise = Promise {
     id: "repair.losses-still-count",
     about: "what the session counts as received is what came of the media itself, without what was repaired",
 };
+/// What leaves fits through the path.
+pub const WITHIN_MTU: Promise = Promise {
+    id: "packets.within-mtu",
+    about: "no packet of a session's ends, of RTP or of RTCP, is larger than the MTU of its path",
+};
 
 /// The promises of the session, whichever controller runs in it.
-pub const SESSION: &[&Promise] = &[&RTCP_SHARE, &REPAIR_WITHIN_RATE, &REPAIR_NOT_COUNTED, &LOSSES_COUNT];
+pub const SESSION: &[&Promise] = &[&RTCP_SHARE, &REPAIR_WITHIN_RATE, &REPAIR_NOT_COUNTED, &LOSSES_COUNT, &WITHIN_MTU];
 
 /// A promise, and how it was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

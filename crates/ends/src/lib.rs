@@ -21,6 +21,7 @@ mod skew;
 mod summary;
 mod tables;
 mod viewer;
+mod warnings;
 
 pub use activity::Activity;
 pub use agent::{

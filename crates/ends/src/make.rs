@@ -293,6 +293,7 @@ impl<'a> AgentFactory<'a> {
             t_min: video.rtcp.t_min,
             group: flow.cast == sc::Cast::Multicast,
             summary: flow.cast == sc::Cast::Multicast && video.rtcp.reports == sc::Reports::Source,
+            mtu: self.scenario.mtu(flow),
         };
         let seed = self.seed;
         let setup = move |name: &str, ssrc: u32| Setup {

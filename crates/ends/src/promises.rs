@@ -1,9 +1,9 @@
 //! How the promises of the controllers and of the session were kept: `invariants` of `summary.json`.
 
 use crate::Record;
-use steadycast_control::Check;
 use steadycast_control::promise::RTCP_SHARE;
 use steadycast_control::registry::{self, FeedbackTiming};
+use steadycast_control::{Check, FeedbackFormat};
 use steadycast_record::{Figures, Of, invariant};
 use steadycast_scenario::{self as sc, FlowKind};
 
@@ -77,9 +77,11 @@ impl Record<'_> {
     }
 }
 
-/// Whether the flow's feedback goes by RTCP's timer, which bounds it.
+/// Whether the flow's feedback goes by RTCP's timer, which bounds it. Reports of single packets have a share of their own: that of what
+/// arrives.
 fn has_timed_feedback(video: &sc::Video) -> bool {
-    registry::find(&video.controller).is_ok_and(|controller| controller.feedback != FeedbackTiming::Clocked)
+    video.feedback == FeedbackFormat::Own
+        && registry::find(&video.controller).is_ok_and(|controller| controller.feedback != FeedbackTiming::Clocked)
 }
 
 #[cfg(test)]

@@ -28,7 +28,8 @@ impl Record<'_> {
         into.put(&run::WORLD, self.world);
         into.put(&run::COMPLETE, complete);
         let kept = self.promises();
-        into.put(&run::WARNINGS, kept.iter().filter_map(Kept::warning).collect::<Vec<_>>());
+        let warnings = kept.iter().filter_map(Kept::warning).chain(self.feedback_warnings());
+        into.put(&run::WARNINGS, warnings.collect::<Vec<_>>());
         into.put(&run::FROM, self.scenario.warmup.as_secs_f64());
         into.put(&run::TO, self.now.as_secs_f64());
         into.put(&run::RECORD_SHA256, self.record_sha256());

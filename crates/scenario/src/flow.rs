@@ -454,6 +454,18 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     {
         out.problem(&said.at, format!("the cap {cap} is below the floor {floor}"), "make the cap larger");
     }
+    let ecn = table.ecn.as_ref().map_or(Ecn::NotEct, |said| said.0);
+    if let (Some(name), Some(said)) = (&controller, &table.ecn)
+        && ecn.is_capable()
+        && registry::find(name).is_ok_and(|controller| !controller.answers_marks)
+    {
+        let what = format!(
+            "{} answers no congestion marks, as senders of ECN-capable packets have to (RFC 3168)",
+            quoted(name)
+        );
+        let able: Vec<_> = registry::ALL.iter().filter(|c| c.answers_marks).map(|c| c.name).collect();
+        out.warn(&said.at, what, format!("write ecn = \"off\", or take one that does: {}", able.join(", ")));
+    }
     Some(Video {
         controller: controller?,
         mode,
@@ -471,7 +483,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         rtcp: rtcp?,
         floor,
         cap,
-        ecn: table.ecn.as_ref().map_or(Ecn::NotEct, |said| said.0),
+        ecn,
         feedback: table.feedback.as_ref().map(|said| said.value).unwrap_or_default(),
         clock: table.clock.as_ref().map(|said| clock(said, out)).unwrap_or_default(),
         first: table.rtp.as_ref().map(|said| said.value).unwrap_or_default(),

@@ -4,8 +4,8 @@ use crate::expect::{self, Scene};
 use crate::file::{EventTable, ExpectTable, FORMAT, File, Shape, SimulcastTable};
 use crate::flow::{Group, flows, groups, hosts};
 use crate::model::{
-    Change, Directions, Event, Expect, Flow, FlowIx, FlowKind, LinkIx, NodeIx, RateSpec, Recording, Scenario, Start,
-    What,
+    Change, Directions, Event, Expect, Flow, FlowIx, FlowKind, Link, LinkIx, NodeIx, RateSpec, Recording, Scenario,
+    Start, What,
 };
 use crate::name::Pattern;
 use crate::network::{Files, Layout, Network, probability, rate};
@@ -188,7 +188,12 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
             }
         }
         if least.is_some_and(|mtu| mtu < packet)
-            && let Some(link) = narrow(flow, packet, network, around.get_or_insert_with(|| neighbours(network)))
+            && let Some(link) = narrow(
+                flow,
+                packet,
+                &network.links,
+                around.get_or_insert_with(|| neighbours(network.nodes.len(), &network.links)),
+            )
         {
             let what = format!(
                 "a packet of {packet} does not fit through link {}, whose mtu is {}",
@@ -202,9 +207,9 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
     }
 }
 
-fn neighbours(network: &Network) -> Vec<Vec<(u32, usize)>> {
-    let mut all = vec![Vec::new(); network.nodes.len()];
-    for (i, link) in network.links.iter().enumerate() {
+fn neighbours(nodes: usize, links: &[Link]) -> Vec<Vec<(u32, usize)>> {
+    let mut all = vec![Vec::new(); nodes];
+    for (i, link) in links.iter().enumerate() {
         all[link.a.0 as usize].push((link.b.0, i));
         all[link.b.0 as usize].push((link.a.0, i));
     }
@@ -242,8 +247,8 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
         if said || least.is_none_or(|least| least >= video.rtcp.session_bw) {
             continue;
         }
-        let links = around.get_or_insert_with(|| neighbours(network));
-        let narrowest = ways(flow, network, links).filter_map(|(_, direction)| constant(direction)).min();
+        let links = around.get_or_insert_with(|| neighbours(network.nodes.len(), &network.links));
+        let narrowest = ways(flow, &network.links, links).filter_map(|(_, direction)| constant(direction)).min();
         if let (Some(rate), FlowKind::Video(video)) = (narrowest, &mut flow.kind) {
             video.rtcp.session_bw = video.rtcp.session_bw.min(rate);
         }
@@ -251,27 +256,22 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
 }
 
 /// A link on a flow's ways that its packets don't fit through.
-fn narrow<'a>(
-    flow: &Flow,
-    packet: Bytes,
-    network: &'a Network,
-    links: &[Vec<(u32, usize)>],
-) -> Option<&'a crate::Link> {
-    ways(flow, network, links).find(|(_, direction)| direction.mtu < packet).map(|(link, _)| link)
+fn narrow<'a>(flow: &Flow, packet: Bytes, links: &'a [Link], around: &[Vec<(u32, usize)>]) -> Option<&'a Link> {
+    ways(flow, links, around).find(|(_, direction)| direction.mtu < packet).map(|(link, _)| link)
 }
 
 /// The links on a flow's ways (fewest hops), each once, in the direction of its data.
 fn ways<'a>(
     flow: &Flow,
-    network: &'a Network,
-    links: &[Vec<(u32, usize)>],
-) -> impl Iterator<Item = (&'a crate::Link, &'a crate::Direction)> {
-    let mut came: Vec<Option<(u32, usize)>> = vec![None; links.len()];
+    links: &'a [Link],
+    around: &[Vec<(u32, usize)>],
+) -> impl Iterator<Item = (&'a Link, &'a crate::Direction)> {
+    let mut came: Vec<Option<(u32, usize)>> = vec![None; around.len()];
     let mut queue = std::collections::VecDeque::from([flow.from.0]);
-    let mut seen = vec![false; links.len()];
+    let mut seen = vec![false; around.len()];
     seen[flow.from.0 as usize] = true;
     while let Some(node) = queue.pop_front() {
-        for (next, link) in &links[node as usize] {
+        for (next, link) in &around[node as usize] {
             if !std::mem::replace(&mut seen[*next as usize], true) {
                 came[*next as usize] = Some((node, *link));
                 queue.push_back(*next);
@@ -283,12 +283,26 @@ fn ways<'a>(
         let mut node = to.0;
         // Ways to several receivers share their beginning.
         while let Some((before, i)) = came[node as usize].take() {
-            let link = &network.links[i];
+            let link = &links[i];
             found.push((link, if link.a.0 == before { &*link.forward } else { &*link.back }));
             node = before;
         }
     }
     found.into_iter()
+}
+
+impl Scenario {
+    /// The largest packet that fits through all links on a flow's ways, there and back. Links of 1500 bytes where it crosses none.
+    pub fn mtu(&self, flow: &Flow) -> Bytes {
+        let of = |link: &Link| link.forward.mtu.min(link.back.mtu);
+        let all = self.links.iter().map(of);
+        let (Some(least), Some(most)) = (all.clone().min(), all.max()) else { return Bytes::new(1500) };
+        if least == most {
+            return least;
+        }
+        let around = neighbours(self.nodes.len(), &self.links);
+        ways(flow, &self.links, &around).map(|(link, _)| of(link)).min().unwrap_or(most)
+    }
 }
 
 /// Finds flows, receivers and links by their names.

@@ -309,6 +309,16 @@ fn what_is_allowed_but_hardly_meant_is_a_warning() {
         ["bad.toml:39: expect[1].that: only emulated runs have \"emulation.late_frac\"; it fails in others"]
     );
     assert_eq!(warned("min = 0.8", "min = 0.8").len(), 0);
+    for (controller, warns) in [("gcc", 1), ("lda-plus", 1), ("tfrc", 0), ("steady", 0)] {
+        let text = format!(
+            "duration = \"9s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"1Mbps\" }}\n\
+             [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"{controller}\"\necn = \"ect0\"\n"
+        );
+        let loaded = Scenario::parse(&text, Path::new("ecn.toml")).unwrap_or_else(|p| panic!("{p}"));
+        let said: Vec<_> = loaded.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), warns, "{controller}: {said:?}");
+        assert!(said.iter().all(|warning| warning.starts_with("ecn.toml:9: flow.video.ecn")), "{said:?}");
+    }
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! What a sender and a receiver of a session have in common: an identity, and RTCP's timing and members.
 
-use steadycast_control::Wake;
+use std::collections::VecDeque;
+use steadycast_control::promise::WITHIN_MTU;
+use steadycast_control::{Check, Wake};
 use steadycast_rtcp::{Census, Conflict, Early, Expiry, Heard, Leave, Members, Origin, Profile, Timer, TimerConfig};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
-use steadycast_wire::rtcp::{Compound, GroupSize, Packet};
+use steadycast_wire::rtcp::{Compound, GroupSize, Packet, ReportBlock};
 
 /// The names of a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,14 +31,34 @@ pub struct RtcpSettings {
     /// Whether a group's receivers report to the sender alone, which tells them how many they are (RFC 5760, section 7):
     /// what source-specific multicast needs, and very large groups.
     pub summary: bool,
+    /// The largest IP packet that the path carries.
+    pub mtu: Bytes,
 }
 
 impl RtcpSettings {
-    /// Settings for one receiver, with the profile's own least interval.
+    /// Settings for one receiver on a path of Ethernet's MTU, with the profile's own least interval.
     pub const fn new(profile: Profile, session_bandwidth: Rate) -> Self {
-        Self { profile, session_bandwidth, t_min: None, group: false, summary: false }
+        let mtu = Bytes::new(1500);
+        Self { profile, session_bandwidth, t_min: None, group: false, summary: false, mtu }
+    }
+
+    /// The most bytes of a compound, without IP and UDP.
+    fn largest_compound(&self) -> usize {
+        (self.mtu.min(LARGEST_DATAGRAM).get() as usize).saturating_sub(IP_UDP_OVERHEAD)
     }
 }
+
+/// What a datagram has room for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Its largest IP size.
+    pub(crate) datagram: Bytes,
+    /// Bytes of a compound's packets, without those that each compound begins with.
+    pub(crate) packets: usize,
+}
+
+/// No RTCP datagram is larger: every path of IPv6 carries it (RFC 8200, section 5), and so do nearly all of IPv4.
+const LARGEST_DATAGRAM: Bytes = Bytes::new(1280);
 
 /// Members that are known one by one; of larger groups a sample is kept (RFC 2762), so that many receivers fit one machine.
 const MEMBERS: usize = 256;
@@ -107,6 +129,12 @@ pub(crate) struct Participant {
     /// The second that `heard` was last brought up to.
     second: u64,
     started: Time,
+    /// Compounds that are to leave before anything else: what did not fit into the one before them.
+    outbox: VecDeque<Vec<u8>>,
+    /// Packets of compounds that did not leave, since they fit into no datagram.
+    refused: u64,
+    /// The promise that what leaves is no larger than the path's MTU.
+    mtu: Check,
 }
 
 impl Participant {
@@ -137,6 +165,9 @@ impl Participant {
             heard: [0; SHARE_WINDOW as usize],
             second: whole_seconds(now),
             started: now,
+            outbox: VecDeque::new(),
+            refused: 0,
+            mtu: Check::new(&WITHIN_MTU),
         }
     }
 
@@ -292,8 +323,12 @@ impl Participant {
         }
     }
 
-    /// The BYE for an SSRC that was given up, once. It names the new one beside the old, so that all know who goes on.
-    pub(crate) fn given_up(&mut self, now: Time) -> Option<Vec<u8>> {
+    /// What leaves before anything else: the rest of a compound that fit into no single datagram, or the BYE for an SSRC that was given up,
+    /// which names the new one beside the old, so that all know who goes on.
+    pub(crate) fn first_of_all(&mut self, now: Time) -> Option<Vec<u8>> {
+        if let Some(rest) = self.outbox.pop_front() {
+            return Some(rest);
+        }
         let ssrc = self.given_up.take()?;
         let chunks = [ssrc, self.identity.ssrc].map(|of| (of, self.identity.cname.clone()));
         let packets = vec![
@@ -301,7 +336,7 @@ impl Participant {
             Packet::Sdes { chunks: chunks.into() },
             Packet::Bye { ssrcs: vec![ssrc], reason: String::new() },
         ];
-        Some(self.encode(now, &Compound { packets }))
+        Some(self.encode(now, packets))
     }
 
     /// Wants to leave.
@@ -385,12 +420,76 @@ impl Participant {
         Packet::Sdes { chunks: vec![(self.identity.ssrc, self.identity.cname.clone())] }
     }
 
-    pub(crate) fn encode(&mut self, now: Time, compound: &Compound) -> Vec<u8> {
+    /// What a datagram has room for beside a report with one block and the SDES.
+    pub(crate) fn room(&self) -> Room {
+        let block = ReportBlock::default();
+        let report = Packet::ReceiverReport { ssrc: self.identity.ssrc, blocks: vec![block] };
+        let most = self.settings.largest_compound();
+        let packets = most.saturating_sub(report.encoded_len() + self.sdes().encoded_len());
+        Room { datagram: Bytes::new((most + IP_UDP_OVERHEAD) as u64), packets }
+    }
+
+    /// The packets, which begin with a report and the SDES, as a compound. What does not fit into one datagram follows in others, as
+    /// [`Participant::first_of_all`] gives them; each of them begins with a report without blocks and the SDES (RFC 3550, section 6.1).
+    pub(crate) fn encode(&mut self, now: Time, packets: Vec<Packet>) -> Vec<u8> {
+        let most = self.settings.largest_compound();
+        let mut compound = Compound { packets };
+        if compound.encoded_len() <= most {
+            return self.written(now, &compound);
+        }
+        let report = Packet::ReceiverReport { ssrc: self.identity.ssrc, blocks: Vec::new() };
+        let head = [report, self.sdes()];
+        let rest = compound.packets.split_off(head.len().min(compound.packets.len()));
+        let mut first = None;
+        for packet in rest {
+            let fits = |compound: &Compound| compound.encoded_len() + packet.encoded_len() <= most;
+            if !fits(&compound) {
+                let next = Compound { packets: head.to_vec() };
+                if !fits(&next) {
+                    self.refused += 1;
+                    continue;
+                }
+                let full = self.written(now, &std::mem::replace(&mut compound, next));
+                match first {
+                    None => first = Some(full),
+                    Some(_) => self.outbox.push_back(full),
+                }
+            }
+            compound.packets.push(packet);
+        }
+        let last = self.written(now, &compound);
+        let Some(first) = first else { return last };
+        self.outbox.push_back(last);
+        first
+    }
+
+    fn written(&mut self, now: Time, compound: &Compound) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(compound.encoded_len());
         compound.encode(&mut bytes);
         self.spoke = true;
         self.count(now, bytes.len());
+        self.see_size(Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64));
         bytes
+    }
+
+    /// IP bytes of the datagrams that wait behind the one that was just encoded.
+    pub(crate) fn waiting(&self) -> Bytes {
+        self.outbox.iter().map(|bytes| Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64)).sum()
+    }
+
+    /// Packets of compounds that did not leave, since they fit into no datagram.
+    pub(crate) const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// A packet of this IP size leaves.
+    pub(crate) fn see_size(&mut self, size: Bytes) {
+        self.mtu.see(size <= self.settings.mtu);
+    }
+
+    /// The promise that no packet, of RTP or RTCP, is larger than the path's MTU.
+    pub(crate) const fn mtu_check(&self) -> Check {
+        self.mtu
     }
 }
 

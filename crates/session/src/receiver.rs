@@ -16,6 +16,7 @@ use steadycast_control::{
 };
 use steadycast_rtcp::{Arrived, Expiry, Heard, Origin, Reception};
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Time};
+use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
@@ -246,6 +247,8 @@ struct Stream {
     timestamp: u32,
     ticks: i64,
     after_marker: bool,
+    /// Whether any packet had a marker: in a stream without them another timestamp begins another frame.
+    marks: bool,
 }
 
 impl Receiver {
@@ -383,7 +386,7 @@ impl Receiver {
         packet: &MediaPacket<'_>,
         protection: &Protection,
     ) -> Received {
-        let MediaPacket { header, transport, size, ecn, .. } = *packet;
+        let MediaPacket { header, size, ecn, .. } = *packet;
         let gone = self.participant.farewell != Farewell::Stays;
         let (Some(parity), Some(stream)) = (&mut self.parity, &mut self.stream) else { return Received::Stray };
         if gone || stream.from != from || stream.ended || header.payload_type != parity.settings.payload_type {
@@ -404,7 +407,7 @@ impl Receiver {
             Arrived::Probation | Arrived::Stray => return Received::Stray,
         };
         if let Some(reporter) = &mut self.reporter {
-            reporter.on_packet(now, header.ssrc, header.seq, transport, ecn, false);
+            reporter.on_packet(now, packet, false);
         }
         let sent = header.send_time.map(|stamp| stamp.peer(parity.sent.or(stream.sent)));
         parity.sent = sent.or(parity.sent);
@@ -490,6 +493,16 @@ impl Receiver {
         self.half.acceptable()
     }
 
+    /// The promise that no datagram of its own is larger than the path's MTU.
+    pub fn mtu_check(&self) -> Check {
+        self.participant.mtu_check()
+    }
+
+    /// Packets that arrived and of which no report told, since reports have 5 % of the bandwidth; and messages that fit into no datagram.
+    pub fn untold(&self) -> (u64, u64) {
+        (self.reporter.as_ref().map_or(0, |reporter| reporter.untold()), self.participant.refused())
+    }
+
     /// Its synchronisation source, which changes after a collision.
     pub fn ssrc(&self) -> u32 {
         self.participant.identity.ssrc
@@ -553,7 +566,7 @@ impl Receiver {
             self.unreadable += 1;
             return None;
         };
-        let size = Bytes::new((datagram.len() + steadycast_wire::IP_UDP_OVERHEAD) as u64);
+        let size = Bytes::new((datagram.len() + IP_UDP_OVERHEAD) as u64);
         let (mut notice, mut transport) = (None, None);
         for (id, bytes) in extensions {
             match TransportNumber::read(bytes).filter(|_| id == TRANSPORT_NUMBER_ID) {
@@ -583,7 +596,7 @@ impl Receiver {
 
     /// A packet of the stream of retransmissions. Its bytes count as received; what it repairs stays lost, to the half as in reports.
     fn on_repair(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
-        let MediaPacket { header, transport, size, ecn, .. } = *packet;
+        let MediaPacket { header, size, ecn, .. } = *packet;
         let (Some(repair), Some(stream)) = (&mut self.repair, &mut self.stream) else { return Received::Stray };
         if stream.from != from || stream.ended {
             return Received::Stray;
@@ -600,7 +613,7 @@ impl Receiver {
         let arrived = repair.reception.on_rtp(now, header.seq, header.timestamp);
         let fresh = !matches!(arrived, Arrived::Stray | Arrived::Probation);
         if let Some(reporter) = self.reporter.as_mut().filter(|_| fresh) {
-            reporter.on_packet(now, header.ssrc, header.seq, transport, ecn, false);
+            reporter.on_packet(now, packet, false);
         }
         let missing = match arrived {
             Arrived::New(seq) => before.map_or(0, |before| (seq - before - 1).max(0).unsigned_abs()),
@@ -623,7 +636,7 @@ impl Receiver {
 
     /// An RTP packet has arrived, already taken apart. Poll afterwards.
     pub fn on_media(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
-        let MediaPacket { header, notice, transport, size, ecn, buffer, .. } = *packet;
+        let MediaPacket { header, notice, size, ecn, buffer, .. } = *packet;
         if self.participant.farewell != Farewell::Stays {
             return Received::Stray;
         }
@@ -646,25 +659,27 @@ impl Receiver {
             Arrived::Duplicate(_) => {
                 // A mark on any copy of a packet is one on the packet (RFC 8888, 3.1).
                 if let Some(reporter) = &mut self.reporter {
-                    reporter.on_packet(now, header.ssrc, header.seq, transport, ecn, false);
+                    reporter.on_packet(now, packet, false);
                 }
                 return Received::Duplicate;
             }
             Arrived::Probation | Arrived::Stray | Arrived::Restarted(_) => return Received::Stray,
         };
         if let Some(reporter) = &mut self.reporter {
-            reporter.on_packet(now, header.ssrc, header.seq, transport, ecn, header.marker);
+            reporter.on_packet(now, packet, header.marker);
         }
         stream.keep_pace(now, header.timestamp);
         (stream.heard, stream.spoke, stream.from) = (now, now, from);
         // Whoever asks for packets goes by the numbers that they have at their source.
         let (number, seq) = (u64::try_from(seq).unwrap_or(0), u64::try_from(seq + stream.ahead).unwrap_or(0));
         // Without a send-time extension (a standard sender) the media clock is the next best.
+        let anew = !stream.marks && header.timestamp != stream.timestamp;
         let sampled = stream.sampled(header.timestamp);
         let sent = header.send_time.map_or(sampled, |stamp| stamp.peer(stream.sent));
         stream.sent = Some(sent);
-        let edge = FrameEdge { first: stream.after_marker, last: header.marker };
+        let edge = FrameEdge { first: stream.after_marker || anew, last: header.marker };
         stream.after_marker = header.marker;
+        stream.marks |= header.marker;
         self.half.on_arrival(&Arrival { at: now, seq, size, sent, sampled, edge, ecn, notice, buffer });
         let need = self.parity.as_mut().and_then(|parity| parity.solver.on_packet(number));
         if let Some(repair) = &mut self.repair {
@@ -808,7 +823,7 @@ impl Receiver {
 
     /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come.
     pub fn poll(&mut self, now: Time) -> Output {
-        if let Some(bytes) = self.participant.given_up(now) {
+        if let Some(bytes) = self.participant.first_of_all(now) {
             return Output::Rtcp(bytes);
         }
         if self.participant.farewell != Farewell::Stays {
@@ -1060,13 +1075,14 @@ impl Receiver {
         let ssrc = self.participant.identity.ssrc;
         // Only differences count: any epoch will do for the receiver's clock.
         let ntp = NtpEpoch::default().middle(now);
-        self.reporter.as_mut().map_or_else(Vec::new, |reporter| reporter.write(now, ntp, ssrc))
+        let room = self.participant.room();
+        self.reporter.as_mut().map_or_else(Vec::new, |reporter| reporter.write(now, ntp, ssrc, room))
     }
 
     fn encode(&mut self, now: Time, packets: Vec<Packet>) -> Vec<u8> {
-        let bytes = self.participant.encode(now, &Compound { packets });
+        let bytes = self.participant.encode(now, packets);
         if let Some(reporter) = &mut self.reporter {
-            reporter.sent(bytes.len());
+            reporter.sent(Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64) + self.participant.waiting());
         }
         bytes
     }
@@ -1080,7 +1096,7 @@ impl Receiver {
             knock.knocked(now);
         }
         let packets = vec![self.receiver_report(now), self.participant.sdes()];
-        self.participant.encode(now, &Compound { packets })
+        self.participant.encode(now, packets)
     }
 
     /// When it says no more than that it is there: some time after a packet that nothing followed, neither packet nor report.
@@ -1094,7 +1110,7 @@ impl Receiver {
         self.said = Some(now);
         let present = app(self.participant.identity.ssrc, self.app, Body { subtype: PRESENT, bytes: Vec::new() });
         let packets = vec![self.receiver_report(now), self.participant.sdes(), present];
-        self.participant.encode(now, &Compound { packets })
+        self.participant.encode(now, packets)
     }
 
     fn receiver_report(&mut self, now: Time) -> Packet {
@@ -1109,7 +1125,7 @@ impl Receiver {
             packets.push(app(ssrc, self.app, body));
         }
         packets.push(Packet::Bye { ssrcs: vec![ssrc], reason: String::new() });
-        self.participant.encode(now, &Compound { packets })
+        self.participant.encode(now, packets)
     }
 }
 
@@ -1138,6 +1154,7 @@ impl Stream {
             timestamp: header.timestamp,
             ticks: 0,
             after_marker: true,
+            marks: false,
         }
     }
 

@@ -41,7 +41,8 @@ pub struct SenderSettings {
     pub emit: Emit,
     /// The delay that a driver which wakes late may make up for.
     pub credit: Span,
-    /// Whether the source always has data: frames of one packet each, as fast as the pacer lets them go.
+    /// Whether the source always has data: packets as fast as the pacer lets them go, each with a timestamp of its own and none with a
+    /// marker, since there are no frames that could end.
     pub greedy: bool,
     /// Whether reports are limited: an address that reports more often than a whole group would has the rest counted and not read.
     pub gated: bool,
@@ -371,7 +372,9 @@ impl Sender {
     /// The sender with parity, from which receivers compute lost packets; its amount follows their losses.
     #[must_use]
     pub fn with_parity(self, settings: ParitySettings) -> Self {
-        let (blocks, seq, share) = (Blocks::new(settings), u64::from(self.settings.first_seq), RepairShare::default());
+        let (seq, share) = (u64::from(self.settings.first_seq), RepairShare::default());
+        let mut blocks = Blocks::new(settings);
+        blocks.anywhere = self.settings.greedy;
         let (newest, packets, bytes, looked, until) = (None, 0, Bytes::ZERO, Time::ZERO, Time::NEVER);
         let words = Words::default();
         Self { parity: Some(Protecting { blocks, seq, share, newest, packets, bytes, looked, until, words }), ..self }
@@ -512,6 +515,11 @@ impl Sender {
     /// The promise of repair: with it, too, no more leaves than the controller allows.
     pub fn repair_check(&self) -> Option<Check> {
         Some(self.repair.as_ref()?.inside.check)
+    }
+
+    /// The promise that no packet of its own, of RTP or RTCP, is larger than the path's MTU.
+    pub fn mtu_check(&self) -> Check {
+        self.participant.mtu_check()
     }
 
     /// RTCP's share of the session bandwidth over the last half minute, as heard here.
@@ -916,7 +924,7 @@ impl Sender {
     /// # Ok::<(), steadycast_control::ParamError>(())
     /// ```
     pub fn poll(&mut self, now: Time) -> Output {
-        if let Some(bytes) = self.participant.given_up(now) {
+        if let Some(bytes) = self.participant.first_of_all(now) {
             return Output::Rtcp(bytes);
         }
         if self.stopped() {
@@ -950,6 +958,7 @@ impl Sender {
             let extra = extra.or_else(|| if waits { None } else { self.pad(now) });
             let media = extra.unwrap_or_else(|| self.media(now));
             self.ecn.on_sent(now, media.number);
+            self.participant.see_size(media.size);
             return Output::Media(media);
         }
         self.wait(now)
@@ -1009,7 +1018,8 @@ impl Sender {
             }
         };
         let most = part.map_or(room(self.notice_cost), |p| Bytes::new(u64::from(p.len)));
-        let mut edge = FrameEdge { first: offset == Bytes::ZERO, last: rest <= most };
+        let last = !self.settings.greedy && rest <= most;
+        let mut edge = FrameEdge { first: offset == Bytes::ZERO, last };
         let size = cost + part.map_or(rest.min(room(cost)), |p| Bytes::new(u64::from(p.payload)));
         let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
         let cost = overhead(&header, &notice, self.numbered());
@@ -1020,7 +1030,8 @@ impl Sender {
             None if self.settings.greedy => (fits, fits),
             None => (rest.min(fits), rest.min(fits)),
         };
-        edge.last = self.settings.greedy || len == rest;
+        // What has no frames ends none.
+        edge.last = !self.settings.greedy && len == rest;
         header.marker = edge.last;
         header.timestamp = self.timestamp(frame.sampled);
         header.payload_len = payload.get() as u16;
@@ -1231,13 +1242,13 @@ impl Sender {
         if let Some(siblings) = &self.siblings {
             packets.push(app(ssrc, simulcast::APP, siblings.body()));
         }
-        self.participant.encode(now, &Compound { packets })
+        self.participant.encode(now, packets)
     }
 
     fn last_words(&mut self, now: Time) -> Vec<u8> {
         let bye = Packet::Bye { ssrcs: vec![self.participant.identity.ssrc], reason: String::new() };
         let packets = vec![self.first_report(now), self.participant.sdes(), bye];
-        self.participant.encode(now, &Compound { packets })
+        self.participant.encode(now, packets)
     }
 
     fn first_report(&self, now: Time) -> Packet {

@@ -29,6 +29,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     fallback: true,
     own_rate: true,
     extension: message::RATE_ID,
+    answers_marks: true,
     app: *b"ASMP",
     colour: "#d62728",
     dashes: &[],

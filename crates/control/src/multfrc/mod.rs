@@ -24,6 +24,7 @@ pub(crate) const MULTFRC: Controller = Controller {
     feedback: FeedbackTiming::Clocked,
     standard_reports: false,
     extension: many::EXTENSION,
+    answers_marks: true,
     app: *b"MULT",
     colour: "#17becf",
     params: &with_tfrc(&IIAD),

@@ -23,6 +23,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     feedback: FeedbackTiming::Clocked,
     needs: |values| if values.choice("at") == "sender" { &[Need::PacketReports] } else { &[] },
     standard_reports: false,
+    answers_marks: true,
     app: *b"NADA",
     colour: "#bc5090",
     params: PARAMS,

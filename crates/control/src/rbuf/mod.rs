@@ -26,6 +26,7 @@ pub(crate) const TYPE1: Controller = Controller {
     feedback: FeedbackTiming::Clocked,
     standard_reports: false,
     extension: EXTENSION,
+    answers_marks: true,
     app: *b"RBUF",
     colour: COLOUR,
     params: &[

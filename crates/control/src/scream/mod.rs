@@ -24,6 +24,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     feedback: FeedbackTiming::Clocked,
     needs: |_| &[Need::PacketReports],
     standard_reports: false,
+    answers_marks: true,
     app: *b"SCRM",
     colour: "#003f5c",
     params: PARAMS,

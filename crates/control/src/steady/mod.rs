@@ -43,6 +43,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     needs: |values| if values.choice("at") == "sender" { &[Need::PacketReports] } else { &[] },
     standard_reports: false,
     extension: message::NOTICE_ID,
+    answers_marks: true,
     app: *b"STDY",
     colour: "#00798c",
     params: PARAMS,

@@ -25,6 +25,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     standard_reports: false,
     own_rate: true,
     extension: message::NOTICE_ID,
+    answers_marks: true,
     app: *b"TFMC",
     colour: "#1f77b4",
     dashes: &[6.0, 2.0],

@@ -25,6 +25,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     feedback: FeedbackTiming::Clocked,
     standard_reports: false,
     extension: message::EXTENSION,
+    answers_marks: true,
     app: *b"TFRC",
     colour: "#1f77b4",
     params: PARAMS,

@@ -593,7 +593,9 @@ impl VideoSource {
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.sender.as_ref().map_or(&[][..], Sender::checks));
-        Check::gather(&mut all, self.sender.as_ref().and_then(Sender::repair_check).as_slice());
+        let sender = self.sender.as_ref();
+        Check::gather(&mut all, sender.and_then(Sender::repair_check).as_slice());
+        Check::gather(&mut all, sender.map(Sender::mtu_check).as_slice());
         all
     }
 
@@ -678,6 +680,7 @@ pub struct VideoSink {
     past_expected: u64,
     past_checks: Vec<Check>,
     past_requests: Requests,
+    past_untold: (u64, u64),
     /// Packets of the media that came in the present session, of which none was repaired.
     came: u64,
     repair: bool,
@@ -726,6 +729,7 @@ impl VideoSink {
             past_expected: 0,
             past_checks: Vec::new(),
             past_requests: Requests::default(),
+            past_untold: (0, 0),
             came: 0,
             repair: false,
             repaired: Repaired::default(),
@@ -788,6 +792,7 @@ impl VideoSink {
         self.past_expected = self.expected();
         self.past_checks = self.checks();
         self.past_requests = self.requests().unwrap_or_default();
+        self.past_untold = self.untold();
         self.came = 0;
         self.repaired.restart();
         self.player.restart();
@@ -829,6 +834,12 @@ impl VideoSink {
         self.receiver.as_ref().is_some_and(Receiver::leaving)
     }
 
+    /// Packets that arrived and of which no report told; and messages to the sender that fit into no datagram.
+    pub(crate) fn untold(&self) -> (u64, u64) {
+        let (packets, messages) = self.receiver.as_ref().map_or((0, 0), Receiver::untold);
+        (self.past_untold.0 + packets, self.past_untold.1 + messages)
+    }
+
     fn expected(&self) -> u64 {
         self.past_expected + self.receiver.as_ref().map_or(0, Receiver::expected)
     }
@@ -837,6 +848,7 @@ impl VideoSink {
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.receiver.as_ref().map_or(&[][..], Receiver::checks));
+        Check::gather(&mut all, self.receiver.as_ref().map(Receiver::mtu_check).as_slice());
         if let Some(receiver) = self.receiver.as_ref().filter(|_| self.repair) {
             Check::gather(&mut all, receiver.repair_check().as_slice());
             // What the session counts as received is what came of the media itself.

@@ -140,6 +140,8 @@ struct Loss {
 #[derive(Debug)]
 pub(crate) struct Blocks {
     pub(crate) settings: ParitySettings,
+    /// Whether a block may end behind any packet, as in a stream without frames.
+    pub(crate) anywhere: bool,
     open: Vec<Protected>,
     longest: u16,
     began: Time,
@@ -156,7 +158,8 @@ impl Blocks {
     pub(crate) fn new(settings: ParitySettings) -> Self {
         let (open, longest, began, budget) = (Vec::new(), 0, Time::ZERO, Budget::default());
         let (waiting, recent) = (VecDeque::new(), VecDeque::new());
-        Self { settings, open, longest, began, loss: Loss::default(), waiting, recent, budget, refused: 0 }
+        let (anywhere, loss) = (false, Loss::default());
+        Self { settings, anywhere, open, longest, began, loss, waiting, recent, budget, refused: 0 }
     }
 
     /// This share of packets is lost on the way to the receivers that are to be served.
@@ -183,7 +186,7 @@ impl Blocks {
         self.open.push(packet);
         self.longest = self.longest.max(payload);
         let long = now.since(self.began) >= self.settings.block();
-        if self.open.len() >= MOST || packet.marker && (long || self.open.len() >= ENOUGH) {
+        if self.open.len() >= MOST || (packet.marker || self.anywhere) && (long || self.open.len() >= ENOUGH) {
             self.close(now, residual);
         }
     }

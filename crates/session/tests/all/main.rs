@@ -3,6 +3,7 @@
 
 mod around;
 mod asking;
+mod compounds;
 mod embed;
 mod feedback;
 mod group;

@@ -60,3 +60,87 @@ fn asmps_rate_is_that_of_its_own_reports() {
         }
     }
 }
+
+/// A video whose source never runs dry, alone on 40 ms each way, in packets of this size; `more` of the link.
+fn alone(controller: &str, format: &str, rate: &str, packet: u32, seconds: u32, more: &str) -> lab::Run {
+    run(&format!(
+        "duration = \"{seconds}s\"\nwarmup = \"{}s\"\n[topology]\nshape = \"dumbbell\"\n\
+         bottleneck = {{ rate = \"{rate}\", delay = \"40ms\", queue = {{ limit = \"200ms\" }}{more} }}\n\
+         access = {{ rate = \"none\", delay = \"0ms\" }}\n\
+         [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"greedy\"\npacket = \"{packet}B\"\n\
+         controller = \"{controller}\"\nfeedback = \"{format}\"\n",
+        seconds / 2
+    ))
+}
+
+/// The warnings of a run.
+fn warnings(run: &lab::Run) -> Vec<&str> {
+    run.summary["warnings"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str).collect()
+}
+
+/// How often the promise that packets fit through the path was looked at, and broken.
+fn within_mtu(run: &lab::Run) -> (f64, f64) {
+    let all = run.summary["invariants"].as_array().into_iter().flatten();
+    let of = |one: &serde_json::Value| (num(&one["checked"]), num(&one["broken"]));
+    all.filter(|one| one["id"] == "packets.within-mtu").map(of).next().unwrap_or_default()
+}
+
+/// `rate` is filled for 95 %, nothing of the way back is dropped, and reports take at most 5 % of what they tell of: or what one datagram
+/// of at most 200 bytes takes for every 16 packets, as SCReAM asks for it.
+fn fills(controller: &str, format: &str, rate: &str, packet: u32, seconds: u32) {
+    let run = alone(controller, format, rate, packet, seconds, "");
+    let case = format!("{controller}, {format}, {packet} B at {rate}");
+    let used = num(&run.link("bottleneck", "forward").expect("it carried media")["utilisation_frac"]);
+    assert!((0.95..=1.0).contains(&used), "{case}: {used}");
+    let back = run.link("bottleneck", "back").expect("it carried reports");
+    assert_eq!(num(&back["drop_frac"]), 0.0, "{case}");
+    let flow = run.flow("video");
+    let share = num(&flow["feedback_bps"]) / num(&flow["throughput_bps"]);
+    let most = if controller == "scream" { 200.0 / (16.0 * f64::from(packet)) } else { 0.05 };
+    assert!((0.001..=most.max(0.05)).contains(&share), "{case}: reports take {share}");
+    let (checked, broken) = within_mtu(&run);
+    assert!(checked > 10_000.0 && broken == 0.0, "{case}: {broken} of {checked} packets exceed the MTU");
+    assert_eq!(warnings(&run), [""; 0], "{case}");
+}
+
+#[test]
+fn a_fast_link_is_filled_where_a_report_needs_several_datagrams() {
+    // Three reports of 25 ms at 87 packets in a millisecond take 13 kB.
+    fills("steady", "rfc8888", "1Gbps", 1_200, 6);
+    fills("steady", "twcc", "1Gbps", 1_200, 6);
+}
+
+#[test]
+#[ignore = "claim: 200 s of fast links"]
+fn fast_links_and_small_packets_are_used_by_controllers_on_reports_of_single_packets() {
+    for format in ["rfc8888", "twcc"] {
+        for controller in ["steady", "scream"] {
+            fills(controller, format, "100Mbps", 1_200, 20);
+            fills(controller, format, "20Mbps", 200, 20);
+        }
+    }
+}
+
+#[test]
+fn reports_fit_through_a_narrow_mtu() {
+    let run = alone("steady", "rfc8888", "20Mbps", 300, 8, ", mtu = \"400B\"");
+    let (checked, broken) = within_mtu(&run);
+    assert!(checked > 1_000.0 && broken == 0.0, "{broken} of {checked}");
+    assert_eq!(num(&run.link("bottleneck", "back").expect("it carried reports")["drop_frac"]), 0.0);
+}
+
+#[test]
+fn reports_that_fill_the_way_back_are_a_warning_and_others_are_none() {
+    let narrow = alone("scream", "rfc8888", "10Mbps", 1_200, 8, ", back = { rate = \"50kbps\" }");
+    let said = warnings(&narrow);
+    assert!(said.iter().any(|text| text.contains("% of the way back over link \"bottleneck\"")), "{said:?}");
+    assert_eq!(warnings(&alone("scream", "rfc8888", "10Mbps", 1_200, 8, "")), [""; 0]);
+}
+
+#[test]
+fn a_source_without_frames_ends_none_so_that_scream_reports_every_sixteen_packets() {
+    let run = alone("scream", "rfc8888", "10Mbps", 1_200, 8, "");
+    let (packets, reports) = (num(&run.flow("video")["sent_packets"]), num(&run.flow("video")["feedback_packets"]));
+    // And where sixteen packets take longer, 25 in each of the eight seconds.
+    assert!((packets / 17.0..=packets / 16.0 + 200.0).contains(&reports), "{reports} for {packets} packets");
+}

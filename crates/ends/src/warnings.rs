@@ -1,0 +1,66 @@
+//! What a reader has to know of a run's feedback before using its numbers: `warnings` of `summary.json`.
+
+use crate::{FlowEnds, Record};
+use steadycast_scenario::{self as sc, FlowKind};
+use steadycast_units::{Bytes, Time};
+
+/// Reports that take more than this share of a link back are in the way of others, and of themselves.
+const MOST_OF_THE_WAY_BACK: f64 = 0.5;
+
+impl Record<'_> {
+    /// The warnings of all flows, in the scenario's order.
+    pub(crate) fn feedback_warnings(&self) -> Vec<String> {
+        let videos = self.scenario.flows.iter().enumerate().filter_map(|(n, flow)| match &flow.kind {
+            FlowKind::Video(_) => Some((n, flow)),
+            _ => None,
+        });
+        let each = videos.flat_map(|(n, flow)| {
+            let ends = &self.flows[n];
+            let filled = self.way_back_is_full(n, flow, ends);
+            self.untold(flow, ends).into_iter().chain(filled)
+        });
+        each.collect()
+    }
+
+    /// What receivers could not tell the flow's sender.
+    fn untold(&self, flow: &sc::Flow, ends: &FlowEnds) -> Vec<String> {
+        let sinks = ends.sinks.iter().filter_map(|sink| self.agents[sink.0 as usize].video_sink());
+        let (packets, messages) = sinks.map(|sink| sink.untold()).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        let name = &flow.name;
+        let untold = (packets > 0).then(|| {
+            format!(
+                "flow.{name}: of {packets} packets that arrived no report told, since reports have 5 % of the bandwidth; \
+                 make flow.{name}.packet larger, or flow.{name}.rtcp.session_bw higher"
+            )
+        });
+        let refused = (messages > 0).then(|| {
+            format!(
+                "flow.{name}: {messages} messages of its receivers fit into no datagram and were not sent; make the \
+                 controller's reports shorter, or the links' mtu larger"
+            )
+        });
+        untold.into_iter().chain(refused).collect()
+    }
+
+    /// A flow with one receiver whose reports take most of a link on its way back.
+    fn way_back_is_full(&self, n: usize, flow: &sc::Flow, ends: &FlowEnds) -> Option<String> {
+        let [sink] = ends.sinks[..] else { return None };
+        let said = self.agents[sink.0 as usize].video_sink()?.rtcp_bytes;
+        let share = |way: &u32| {
+            let back = way ^ 1;
+            let link = self.links.get(back as usize)?.link;
+            let could = link.capacity(Time::ZERO, self.now).filter(|could| *could > Bytes::ZERO)?;
+            Some((said.as_f64() / could.as_f64(), back))
+        };
+        let (most, back) = self.ways.get(n)?.iter().filter_map(share).max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let link = &self.scenario.links[back as usize / 2].name;
+        (most > MOST_OF_THE_WAY_BACK).then(|| {
+            format!(
+                "flow.{}: its reports want {:.0} % of the way back over link \"{link}\", and wait there for each other; give that \
+                 direction a higher rate (link.back.rate), or take a controller that reports less",
+                flow.name,
+                most * 100.0
+            )
+        })
+    }
+}
