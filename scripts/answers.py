@@ -11,8 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from validation import page
 
 ROOT = Path(__file__).resolve().parent.parent
+# The laboratory is a package of the checkout, not an installed one.
+sys.path.insert(0, str(ROOT))
+
+from papers.engine.matrix import Value  # noqa: E402
+
 PICTURES = ROOT / "docs" / "pictures"
 COMMAND = ".venv/bin/python scripts/answers.py"
 ALL = ["Q"]
@@ -68,7 +75,7 @@ PERCENT_2 = Form(100.0)
 # ---------------------------------------------------------------- tables
 
 Cell = tuple[str, Form] | str
-"""A statement's name and how it is written, or a text."""
+"""A statement's name and how it is written, or a text; both may name values of the table's axes."""
 
 
 @dataclass(frozen=True)
@@ -78,48 +85,34 @@ class Table:
     name: str
     title: str
     heads: tuple[str, ...]
-    rows: tuple[tuple[Cell | tuple[Cell, ...], ...], ...]
+    over: tuple[Sequence[Value], ...]
+    """Axes; the table has a row for each combination of their values."""
+    cells: tuple[Cell | tuple[Cell, ...], ...]
     """A cell of several is written with what stands between them."""
+    more: tuple[tuple[Cell, ...], ...] = ()
+    """Rows behind these."""
 
 
-def _crossed(
-    rows: Sequence[tuple[str, ...]],
-    columns: Sequence[tuple[str, Form]],
-    lacking: frozenset[str] = frozenset(),
-) -> tuple[tuple[Cell, ...], ...]:
-    """Cross rows with columns: a row's first word in a column's name ("{}-rate"), after its other words."""
-    content = []
-    for each in rows:
-        names = [(column.format(each[0]), form) for column, form in columns]
-        content.append((*each[1:], *("" if name in lacking else (name, form) for name, form in names)))
-    return tuple(content)
+def axis(question: str, name: str) -> list[Value]:
+    """Return the values of an axis of an experiment, as its file has them."""
+    told = tomllib.loads((ROOT / "papers" / "q" / f"{question}.toml").read_text(encoding="utf-8"))
+    values = next(each["values"] for each in told["axis"] if each["name"] == name)
+    return [Value({"axis": name, **value}) for value in values]
 
 
-GROUP_SIZES = (10, 100, 1_000, 10_000)
-GROUPS = {
-    "asmp": "ASMP",
-    "tfmcc": "TFMCC",
-    "pgmcc-off": "PGMCC, no suppression",
-    "pgmcc": "PGMCC, suppression",
-    "quantile": 'ASMP without the lowest 2 % (`agg = "quantile"`)',
-    "fraction": 'ASMP, loss over eight reports (`loss_mode = "fraction"`)',
-    "hear": "ASMP, all hear all, suppression",
-    "hear-off": "ASMP, all hear all, no suppression",
-}
-SMALLER = ("pgmcc-off", "hear", "hear-off")
-"""Those that 10,000 receivers were not tried with."""
+def given(name: str, values: Mapping[str, str]) -> list[Value]:
+    """Return an axis that no file has: names and titles."""
+    return [Value({"axis": name, "name": value, "title": title}) for value, title in values.items()]
+
+
+SIZES = axis("q-1", "size")
 
 
 def _of_groups(what: str, form: Form, head: str) -> Table:
-    lacking = frozenset(f"{name}-10000-{what}" for name in SMALLER)
-    columns = [(f"{{}}-{size}-{what}", form) for size in GROUP_SIZES]
-    heads = (head, *(f"{size:,}" for size in GROUP_SIZES))
-    return Table(
-        f"q-1-{what}",
-        f"1. What do thousands of receivers do? {what.capitalize()}",
-        heads,
-        _crossed(list(GROUPS.items()), columns, lacking),
-    )
+    cells = tuple((f"{{who}}-{size}-{what}", form) for size in SIZES)
+    heads = (head, *(f"{int(size['name']):,}" for size in SIZES))
+    title = f"1. What do thousands of receivers do? {what.capitalize()}"
+    return Table(f"q-1-{what}", title, heads, (axis("q-1", "who"),), ("{who.title}", *cells))
 
 
 STEERED = {
@@ -130,45 +123,8 @@ STEERED = {
     "eaio-tfrc": "EAIO-TFRC",
     "no-control": "no control",
 }
-AIR = {"radio": "radio loss", "arq": "link-layer retransmission"}
-PICTURE = (
-    ("{}-rate", RATE),
-    ("{}-psnr", TENTH),
-    ("{}-ssim", THIRD),
-    ("{}-freezes", WHOLE),
-    ("{}-frozen", PERCENT),
-    ("{}-lost", PERCENT_2),
-)
-
-WHEN = ("before", "long", "after")
 SESSIONS = {"tfrcp-qai-cl": "TFRCP-QAI-CL", "tfrcp-qai": "TFRCP-QAI", "tfrc": "TFRC"}
-
-CASTS = {
-    "1": "single rate",
-    "2": "2 groups",
-    "3": "3 groups",
-    "4": "4 groups",
-    "at once": "4 groups, leaves at once",
-    "own": "a session for each",
-}
-
-
-def _casts(network: str, columns: Sequence[tuple[str, Form]]) -> tuple[tuple[Cell, ...], ...]:
-    rows = [
-        (f"{network} {law}-{cast}", f"{law.upper()}, {label}" if cast == "1" else label)
-        for law in ("asmp", "tfmcc")
-        for cast, label in CASTS.items()
-    ]
-    lacking = frozenset(
-        column.format(f"{network} {law}-{cast}")
-        for law in ("asmp", "tfmcc")
-        for cast in ("1", "own")
-        for column, _ in columns
-        if column.rpartition("-")[2] in ("moves", "unused", "most", "least")
-    )
-    return _crossed(rows, columns, lacking)
-
-
+WHEN = ("before", "long", "after")
 AIRS = {
     "radio 1": "1 % of radio loss, never full",
     "radio 3": "3 % of radio loss, never full",
@@ -176,11 +132,16 @@ AIRS = {
     "congestion": "congestion alone",
     "both": "congestion and 1 % of radio loss",
 }
-INDICATORS = ("repaired", "loss", "paper")
 
-BESIDE = {"cubic": "CUBIC", "cbr": "CBR 2 Mb/s", "onoff": "on/off 3 Mb/s"}
-LOSSES = {"bernoulli": "independent", "run": "run-length", "gilbert": "Gilbert–Elliott"}
-GAMMAS = ("0.2", "0.6", "1")
+
+def _casts(network: str, title: str, columns: Mapping[str, tuple[str, Form]]) -> Table:
+    cells = tuple((f"{network} {{law}}-{{{network}}}-{of}", form) for of, form in columns.values())
+    over = (axis("q-4", "law"), axis("q-4", network))
+    heads = ("groups", *columns)
+    label = f"{{law.title}}, {{{network}.title}}"
+    name = f"4. What more than one rate brings: {title}"
+    return Table(f"q-4-{network}", name, heads, over, (label, *cells))
+
 
 TABLES = (
     _of_groups("rate", RATE, "rate from 60 to 120 s, Mb/s"),
@@ -190,204 +151,144 @@ TABLES = (
         "q-2",
         "2. Who shows the better picture over wireless?",
         (
-            "",
-            "link",
-            "rate, Mb/s",
-            "luma PSNR, dB",
-            "SSIM",
-            "freezes",
-            "frozen, % of time",
-            "packets lost, %",
+            *("controller", "link", "rate, Mb/s", "luma PSNR, dB", "SSIM"),
+            *("freezes", "frozen, % of time", "packets lost, %"),
         ),
-        _crossed(
-            [(f"{name}-{air}", label, link) for air, link in AIR.items() for name, label in STEERED.items()],
-            PICTURE,
+        (given("air", {"radio": "radio loss", "arq": "link-layer retransmission"}), given("who", STEERED)),
+        (
+            "{who.title}",
+            "{air.title}",
+            ("{who}-{air}-rate", RATE),
+            ("{who}-{air}-psnr", TENTH),
+            ("{who}-{air}-ssim", THIRD),
+            ("{who}-{air}-freezes", WHOLE),
+            ("{who}-{air}-frozen", PERCENT),
+            ("{who}-{air}-lost", PERCENT_2),
         ),
     ),
     Table(
         "q-3",
         "3. Many sessions that come and go, and a varying round trip",
         (
-            "",
-            "20 ms: session / TCP, Mb/s",
-            "ratio",
-            "120 ms",
-            "ratio",
-            "20 ms again",
-            "ratio",
-            "loss, %",
-            "Jain of the sessions",
+            *("controller", "20 ms: session / TCP, Mb/s", "ratio", "120 ms", "ratio"),
+            *("20 ms again", "ratio", "loss, %", "Jain of the sessions"),
         ),
-        tuple(
-            (
-                label,
-                *(
-                    cell
-                    for when in WHEN
-                    for cell in (
-                        (
-                            (f"{name}-{when}", RATE_ALONE),
-                            " / ",
-                            (f"{name}-{when}-tcp", RATE_ALONE),
-                        ),
-                        (f"{name}-{when}-ratio", NUMBER),
-                    )
-                ),
-                (f"{name}-lost", PERCENT_1_ALONE),
-                (f"{name}-jain", NUMBER),
-            )
-            for name, label in SESSIONS.items()
+        (given("who", SESSIONS),),
+        (
+            "{who.title}",
+            *(
+                cell
+                for when in WHEN
+                for cell in (
+                    ((f"{{who}}-{when}", RATE_ALONE), " / ", (f"{{who}}-{when}-tcp", RATE_ALONE)),
+                    (f"{{who}}-{when}-ratio", NUMBER),
+                )
+            ),
+            ("{who}-lost", PERCENT_1_ALONE),
+            ("{who}-jain", NUMBER),
         ),
     ),
-    Table(
-        "q-4-plain",
-        "4. What more than one rate brings: four links of 0.5 to 4 Mb/s",
-        (
-            "links of 0.5 to 4 Mb/s: rate of each receiver, Mb/s",
-            *("0.5", "1", "2", "4"),
-            "of what the links carry, %",
-            "source's link, Mb/s",
-            "moves of a receiver in a minute",
-            "left over on the links, %",
-        ),
-        _casts(
-            "plain",
-            [
-                *((f"{{}}-r{place}", RATE) for place in (1, 2, 3, 4)),
-                ("{}-used", PERCENT),
-                ("{}-first", RATE),
-                ("{}-moves", TENTH),
-                ("{}-unused", PERCENT_1),
-            ],
-        ),
+    _casts(
+        "plain",
+        "four links of 0.5 to 4 Mb/s",
+        {
+            **{
+                f"behind {rate} Mb/s, Mb/s": (f"r{n}", RATE)
+                for n, rate in enumerate(("0.5", "1", "2", "4"), 1)
+            },
+            "of what the links carry, %": ("used", PERCENT),
+            "source's link, Mb/s": ("first", RATE),
+            "moves of a receiver in a minute": ("moves", TENTH),
+            "left over on the links, %": ("unused", PERCENT_1),
+        },
     ),
-    Table(
-        "q-4-b-h",
-        "4. What more than one rate brings: B-H's network",
-        (
-            "B-H's network",
-            "mean of the receivers, Mb/s",
-            "who gains most, over single rate",
-            "who gains least",
-            "the far one, Mb/s",
-            "a TCP, Mb/s",
-            "source's link, Mb/s",
-            "moves of a receiver in a minute",
-        ),
-        _casts(
-            "b-h",
-            [
-                ("{}-mean", RATE),
-                ("{}-most", NUMBER),
-                ("{}-least", NUMBER),
-                ("{}-far", RATE),
-                ("{}-tcp", RATE),
-                ("{}-first", RATE),
-                ("{}-moves", TENTH),
-            ],
-        ),
+    _casts(
+        "b-h",
+        "B-H's network",
+        {
+            "mean of the receivers, Mb/s": ("mean", RATE),
+            "who gains most, over single rate": ("most", NUMBER),
+            "who gains least": ("least", NUMBER),
+            "the far one, Mb/s": ("far", RATE),
+            "a TCP, Mb/s": ("tcp", RATE),
+            "source's link, Mb/s": ("first", RATE),
+            "moves of a receiver in a minute": ("moves", TENTH),
+        },
     ),
     Table(
         "q-5-states",
         "5. Does ASMP's indicator tell congestion from radio loss? Reports",
         ('reports that say "congested", %', "ASMP", "as printed"),
-        tuple(
-            (label, *((f"{how}-{air}-states", PERCENT) for how in ("repaired", "paper")))
-            for air, label in AIRS.items()
-        ),
+        (given("air", AIRS),),
+        ("{air.title}", ("repaired-{air}-states", PERCENT), ("paper-{air}-states", PERCENT)),
     ),
     Table(
         "q-5-rate",
         "5. Does ASMP's indicator tell congestion from radio loss? Rates",
         ("rate, Mb/s (loss, %)", "ASMP", "loss-only", "as printed"),
-        tuple(
-            (
-                label,
-                *(
-                    ((f"{how}-{air}-rate", RATE), " (", (f"{how}-{air}-lost", PERCENT_1_ALONE), ")")
-                    for how in INDICATORS
-                ),
-            )
-            for air, label in AIRS.items()
+        (given("air", AIRS),),
+        (
+            "{air.title}",
+            *(
+                ((f"{how}-{{air}}-rate", RATE), " (", (f"{how}-{{air}}-lost", PERCENT_1_ALONE), ")")
+                for how in ("repaired", "loss", "paper")
+            ),
         ),
     ),
     Table(
         "q-6",
         "6. What smoothing does to others",
         ("beside", "loss", "γ", "ASMP, Mb/s", "CoV", "loss, %", "other, Mb/s", "CoV", "loss, %"),
-        _crossed(
-            [
-                (f"{other}-{loss}-{gamma}", label, kind, gamma)
-                for other, label in BESIDE.items()
-                for loss, kind in LOSSES.items()
-                for gamma in GAMMAS
-            ],
-            [
-                ("{}-rate", RATE),
-                ("{}-cov", NUMBER),
-                ("{}-lost", PERCENT_2),
-                ("{}-other", RATE),
-                ("{}-other-cov", NUMBER),
-                ("{}-other-lost", PERCENT_2),
-            ],
+        (axis("q-6", "other"), axis("q-6", "loss"), axis("q-6", "gamma")),
+        (
+            *("{other.title}", "{loss.title}", "{gamma}"),
+            ("{other}-{loss}-{gamma}-rate", RATE),
+            ("{other}-{loss}-{gamma}-cov", NUMBER),
+            ("{other}-{loss}-{gamma}-lost", PERCENT_2),
+            ("{other}-{loss}-{gamma}-other", RATE),
+            ("{other}-{loss}-{gamma}-other-cov", NUMBER),
+            ("{other}-{loss}-{gamma}-other-lost", PERCENT_2),
         ),
     ),
     Table(
         "q-6-web",
         "6. What smoothing does to web transfers",
         (
-            "beside 45 web transfers, loss",
-            "γ",
-            "ASMP, Mb/s",
-            "CoV",
-            "loss, %",
-            "median transfer, s",
-            "95th percentile, s",
+            *("beside 45 web transfers, loss", "γ", "ASMP, Mb/s", "CoV", "loss, %"),
+            *("median transfer, s", "95th percentile, s"),
         ),
-        _crossed(
-            [(f"web-{loss}-{gamma}", kind, gamma) for loss, kind in LOSSES.items() for gamma in GAMMAS],
-            [
-                ("{}-rate", RATE),
-                ("{}-cov", NUMBER),
-                ("{}-lost", PERCENT_2),
-                ("{}-time", NUMBER),
-                ("{}-slow", NUMBER),
-            ],
+        (axis("q-6", "loss"), axis("q-6", "gamma")),
+        (
+            *("{loss.title}", "{gamma}"),
+            ("web-{loss}-{gamma}-rate", RATE),
+            ("web-{loss}-{gamma}-cov", NUMBER),
+            ("web-{loss}-{gamma}-lost", PERCENT_2),
+            ("web-{loss}-{gamma}-time", NUMBER),
+            ("web-{loss}-{gamma}-slow", NUMBER),
         ),
     ),
     Table(
         "q-7",
         "7. Do many EAIO-TFRC on one link settle?",
         (
-            "streams",
-            "Jain",
-            "link used, %",
-            "n",
-            "CoV of n",
-            "RTT, ms",
-            "without radio loss: n",
-            "RTT, ms",
-            "Jain",
+            *("streams", "Jain", "link used, %", "n", "CoV of n", "RTT, ms"),
+            *("without radio loss: n", "RTT, ms", "Jain"),
+        ),
+        (given("count", {"2": "2", "8": "8", "16": "16"}),),
+        (
+            "{count}",
+            ("jain-{count}", NUMBER),
+            ("used-{count}", PERCENT),
+            ("n-{count}", NUMBER),
+            ("wander-{count}", NUMBER_ALONE),
+            ("rtt-{count}", WHOLE),
+            ("clean-n-{count}", NUMBER),
+            ("clean-rtt-{count}", WHOLE_ALONE),
+            ("clean-jain-{count}", NUMBER),
         ),
         (
-            *_crossed(
-                [(count, count) for count in ("2", "8", "16")],
-                [
-                    ("jain-{}", NUMBER),
-                    ("used-{}", PERCENT),
-                    ("n-{}", NUMBER),
-                    ("wander-{}", NUMBER_ALONE),
-                    ("rtt-{}", WHOLE),
-                    ("clean-n-{}", NUMBER),
-                    ("clean-rtt-{}", WHOLE_ALONE),
-                    ("clean-jain-{}", NUMBER),
-                ],
-            ),
             (
-                "16, all from 0 s on",
-                ("together-jain", NUMBER),
-                "",
-                ("together-n", NUMBER),
+                *("16, all from 0 s on", ("together-jain", NUMBER), "", ("together-n", NUMBER)),
                 *("" for _ in range(5)),
             ),
         ),
@@ -396,8 +297,9 @@ TABLES = (
         "q-7-mixed",
         "7. EAIO-TFRC in company",
         ("two of each together", "rate of one, Mb/s", "n"),
+        (),
+        ("EAIO-TFRC", ("mixed-eaio", RATE), ("mixed-n-eaio", NUMBER)),
         (
-            ("EAIO-TFRC", ("mixed-eaio", RATE), ("mixed-n-eaio", NUMBER)),
             ("MULTFRC (n adapts, from 2)", ("mixed-multfrc", RATE), ("mixed-n-multfrc", NUMBER)),
             ("TFRC", ("mixed-tfrc", RATE), "1"),
         ),
@@ -406,23 +308,24 @@ TABLES = (
 
 
 def written(table: Table, found: Mapping[str, Json | None]) -> page.Table:
-    """Fill a table.
-
-    Raises:
-        KeyError: a statement of this name was not measured.
-
-    """
+    """Fill a table; a cell whose statement the experiment does not have is empty."""
     from validation import page
 
-    def cell(content: object) -> str:
+    def cell(content: object, values: Mapping[str, Value]) -> str:
         if isinstance(content, str):
-            return content
+            return content.format(**values)
         assert isinstance(content, tuple)
         if len(content) == 2 and isinstance(content[1], Form):
-            return content[1].write(found[content[0]])
-        return "".join(cell(part) for part in content)
+            name = content[0].format(**values)
+            return content[1].write(found[name]) if name in found else ""
+        return "".join(cell(part, values) for part in content)
 
-    return page.table(table.heads, (map(cell, row) for row in table.rows))
+    rows = [
+        [cell(content, {value["axis"]: value for value in values}) for content in table.cells]
+        for values in product(*table.over)
+    ]
+    rows += [[cell(content, {}) for content in row] for row in table.more]
+    return page.table(table.heads, rows)
 
 
 def fill(question: str, found: Mapping[str, Json | None]) -> None:
@@ -442,8 +345,6 @@ def main() -> None:
         "--from", dest="left", type=Path, help="a reproduction.json: make the tables alone, from it"
     )
     args = parser.parse_args()
-    # The laboratory is a package of the checkout, not an installed one.
-    sys.path.insert(0, str(ROOT))
     from papers.engine.draw import save
     from papers.engine.suite import reproduce
 

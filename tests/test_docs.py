@@ -18,8 +18,10 @@ from steadycast import cli, record, reference
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "papers" / "README.md"])
-MOST_WORDS = 5_000
+MOST_WORDS = 2_500
 """Of a page that is committed; the reference is made with the site."""
+LISTS = {"deviations.md"}
+"""Pages on which things are looked up, a line each."""
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
 
 
@@ -42,10 +44,16 @@ def test_pages_that_are_made_with_the_site_have_a_stub_that_says_how_to_read_the
         assert len(stub.split()) < 60, "what the program tells is not committed"
 
 
+def _words(page: Path) -> int:
+    """Count what is read: words and numbers, without blocks of code."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return len(re.findall(r"\S*[A-Za-z0-9]\S*", text))
+
+
 def test_no_page_is_longer_than_a_reader_reads_and_all_are_fewer_words_than_a_book() -> None:
-    words = {page: len(page.read_text(encoding="utf-8").split()) for page in (ROOT / "docs").rglob("*.md")}
-    assert [str(page) for page, count in words.items() if count > MOST_WORDS] == []
-    assert 20_000 < sum(words.values()) <= 90_000
+    words = {str(page.relative_to(ROOT / "docs")): _words(page) for page in (ROOT / "docs").rglob("*.md")}
+    assert [name for name, count in words.items() if count > MOST_WORDS and name not in LISTS] == []
+    assert 20_000 < sum(words.values()) <= 75_000
 
 
 def test_the_reference_names_all_figures_and_tables() -> None:

@@ -29,6 +29,7 @@ from papers.engine.experiment import (
     Unit,
     Variant,
 )
+from papers.engine.matrix import crossed
 from papers.engine.quantity import Term, quantity, term
 from papers.engine.sets import spread
 from papers.engine.take import Take
@@ -293,7 +294,7 @@ class _Reader:
     def __init__(self, path: Path, shared: _Shared) -> None:
         self.path = path
         self.shared = shared
-        self.table = _toml(path)
+        self.table = crossed(_toml(path), lambda problem, remedy: UserError(_short(path), problem, remedy))
         self.key = _Keys(path, "", self.table, *_EXPERIMENT)
 
     def experiment(self) -> Experiment:
