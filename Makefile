@@ -48,14 +48,15 @@ bench-live: setup-dev ## what sending costs beside a bare loop and FFmpeg, and w
 papers-live: setup ## the papers' testbeds in real time: half an hour, as root; CLIPS="a.mkv b.mkv" adds pictures and ten minutes
 	@.venv/bin/steadycast reproduce M H-L C-F --emulated $(addprefix --clip ,$(CLIPS)) -o runs/papers-live --force
 
-reproduction: setup ## the papers' experiments: build/reproduction, and the tables of docs/reproduction.md
+reproduction: setup ## the papers' experiments: build/reproduction, and docs/data/reproduction*.csv
 	@$(RUN) scripts/reproduction.py
 
 validate: setup-dev ## TCP and TFRC beside ns-2 and their equations
 	@$(RUN) -m validation.validate
 
-figures: setup ## make the figures and the word list of docs/ again
+figures: setup ## make the figures of docs/, the README's table and the manual page again
 	@$(RUN) scripts/docs.py
+	@$(RUN) scripts/grids.py
 
 docs: setup-dev ## build the site of docs/ into build/site; it works offline, search included
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build -q

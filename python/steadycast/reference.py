@@ -142,7 +142,7 @@ def scenario_page() -> str:
     lines = [
         "# Keys of a scenario file",
         "",
-        "Each key with what may stand there and what it does. Made by `make figures` from the format's own declaration",
+        "Each key with what may stand there and what it does. Made with the site from the format's own declaration",
         "(`steadycast schema`); `steadycast check --explain KEY` prints an entry in the terminal.",
         "",
         "Rates are written `4Mbps` (kbps, Mbps, Gbps; powers of ten, bits of IP packets), spans `10ms` (us, ms, s,",
@@ -178,7 +178,7 @@ def controllers_page() -> str:
     lines = [
         "# Controllers and their parameters",
         "",
-        "Made by `make figures` from the registry that scenario files, commands and Python read;",
+        "Made with the site from the registry that scenario files, commands and Python read;",
         "`steadycast controllers NAME` prints the same. A parameter is set by `params.NAME = { key = value }` in a",
         "flow, or by `--param key=value` of `send`. Where a column *in paper mode* has a value, it is the default with",
         '`mode = "paper"` or `--mode paper` ([mode](../glossary.md)).',
@@ -212,7 +212,7 @@ def commands_page() -> str:
     lines = [
         "# Commands and their options",
         "",
-        "Made by `make figures` from the commands themselves; `steadycast COMMAND --help` prints the same, with",
+        "Made with the site from the commands themselves; `steadycast COMMAND --help` prints the same, with",
         "examples. How each ends is in [exit codes](../exit-codes.md).",
     ]
     for one in _commands():
@@ -231,7 +231,7 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
-        "What `send --metrics` and `receive --metrics` tell Prometheus. Made by `make figures` from the list that",
+        "What `send --metrics` and `receive --metrics` tell Prometheus. Made with the site from the list that",
         "they themselves use (`python/steadycast/live/outlets.py`). Each has the label `session`: the address that is",
         f"sent to, or the receiver's name. At most {PEERS} receivers have metrics of their own, those first that set",
         "the rate or lose most. [How to use them](../operating.md).",

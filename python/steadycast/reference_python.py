@@ -46,7 +46,7 @@ def python_page() -> str:
     lines = [
         "# Python",
         "",
-        "What `import steadycast as sc` has. Made by `make figures` from signatures and docstrings; `help(sc.run)`",
+        "What `import steadycast as sc` has. Made with the site from signatures and docstrings; `help(sc.run)`",
         "prints the same. [How to use it](../python.md). The classes of a scenario (`sc.Scenario`, `sc.Flow`, …) have",
         "the [keys of scenario files](scenario.md); what a controller is told stands in",
         "[a controller in Python](../python-controller.md).",
