@@ -106,15 +106,14 @@ def code(text: str, name: str) -> list[str]:
 
 
 def mark(text: str, what: Measured, since: list[str]) -> str:
-    """Put a sentence below the title of a page whose sources have changed."""
+    """Put a sentence in place of the comment of a page whose sources have changed: beside the links to its tables."""
     names = ", ".join(f"`{name}`" for name in since[:SHOWN])
     more = f" and {len(since) - SHOWN} more" if len(since) > SHOWN else ""
     says = (
         f"**These tables are older than what they were measured from.** Since commit {what.commit} there are "
         f"changes in {names}{more}; today's numbers may be others."
     )
-    title, end, rest = text.partition("\n")
-    return f"{title}{end}\n{says}\n{rest}"
+    return SOURCES.sub(lambda comment: f"\n{says}\n", text, count=1)
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
