@@ -136,9 +136,8 @@ impl Receiving {
         // An address alone, without a codec, says nothing of the payload type.
         let described = description.format.is_some() || !description.ours.is_empty();
         let payload_type = described.then_some(description.payload_type);
-        let (again, covered) = (description.repair.as_ref(), description.parity.as_ref());
-        let of_repair = again.and_then(|repair| repair.sources.as_ref());
-        let named = of_repair.or(covered.and_then(|parity| parity.sources.as_ref())).map(|sources| sources.media);
+        let (sources, each) = description.sources();
+        let named = sources.first().copied();
         let reports =
             if group && source.is_none() { Reports::Group } else { Reports::Sender { known: None, mux, heard: false } };
         let settings = if description.of_ours("controller").is_some() {
@@ -199,7 +198,7 @@ impl Receiving {
             Some(format) => Box::new(Unpacker::new(format, description.payload_type, shelf.clone()).waiting(latency)),
             None => Box::new(Nobody),
         };
-        let srtp = options.key.as_ref().map(Srtp::new);
+        let srtp = options.key.as_ref().map(|key| Srtp::new(key).of_sources(if each { sources } else { Vec::new() }));
         let wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports).with_srtp(srtp).timing(TICK);
         let wired = match description.feedback {
             Some(PacketFeedback::Transport(id)) => wired.numbered_by(id),

@@ -55,6 +55,8 @@ pub struct Description {
     pub repair: Option<Retransmissions>,
     /// From which stream lost packets can be computed; `None`: from none.
     pub parity: Option<ParityStream>,
+    /// The SSRC and the canonical name of the media's source (RFC 5576), where no stream beside it names them.
+    pub media: Option<(u32, String)>,
     /// Key frames are made on request: by picture loss indications (RFC 4585) and full intra requests (RFC 5104).
     pub key_frames: bool,
     /// What only our own receivers understand.
@@ -143,6 +145,16 @@ const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transpor
 const OURS: &str = "x-steadycast";
 
 impl Description {
+    /// The SSRCs of the media and of the streams beside it, as far as it names them, the media's first; and whether it names each.
+    pub fn sources(&self) -> (Vec<u32>, bool) {
+        let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref());
+        let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref());
+        let each = again.is_some() == self.repair.is_some() && covered.is_some() == self.parity.is_some();
+        let mut all: Vec<u32> = [again, covered].into_iter().flatten().flat_map(|of| [of.media, of.repair]).collect();
+        all.extend(self.media.iter().map(|(ssrc, _)| *ssrc));
+        (all, each)
+    }
+
     /// A value of the attribute that is ours.
     pub fn of_ours(&self, key: &str) -> Option<&str> {
         self.ours.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
@@ -211,8 +223,12 @@ impl Description {
         let mut named = Vec::new();
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref()).map(|of| ("FID", of));
         let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref()).map(|of| ("FEC-FR", of));
+        let alone = self.media.as_ref().filter(|_| again.is_none() && covered.is_none());
         for (semantics, sources) in again.into_iter().chain(covered) {
             sources.lines(semantics, &mut named).into_iter().for_each(|(name, value)| put(name, value));
+        }
+        if let Some((ssrc, cname)) = alone {
+            put("ssrc", format!("{ssrc} cname:{cname}"));
         }
         if !self.ours.is_empty() {
             let ours: Vec<String> = self.ours.iter().map(|(k, v)| format!("{k}={v}")).collect();
@@ -319,6 +335,7 @@ impl Description {
             repair,
             ecn: ecn(media),
             parity,
+            media: lone_source(media),
             key_frames: asked(media, payload_type).any(|words| words == ["nack", "pli"]),
             ours,
         })
@@ -376,6 +393,15 @@ fn sources(media: &Media, semantics: &str) -> Option<Sources> {
     let own = format!("{media_source} cname:");
     let cname = media.get_attribute_values("ssrc").flatten().find_map(|said| said.strip_prefix(&own));
     Some(Sources { media: media_source, repair, cname: cname.unwrap_or_default().to_owned() })
+}
+
+/// The first source that has a name, where none are grouped.
+fn lone_source(media: &Media) -> Option<(u32, String)> {
+    if media.has_attribute("ssrc-group") {
+        return None;
+    }
+    let (ssrc, cname) = media.get_attribute_values("ssrc").flatten().find_map(|said| said.split_once(" cname:"))?;
+    Some((ssrc.parse().ok()?, cname.to_owned()))
 }
 
 /// The value of a parameter in a line of them.
@@ -499,6 +525,7 @@ mod tests {
             ecn: Ecn::NotEct,
             repair: None,
             parity: None,
+            media: None,
             key_frames: false,
             ours: vec![("controller".into(), "asmp".into()), ("mode".into(), "repaired".into())],
         }

@@ -242,6 +242,7 @@ impl Sending {
             credit: CREDIT,
             greedy,
             gated: options.mode != Mode::Paper,
+            peer: (!group).then(|| crate::wired::host(options.to)),
             feedback,
             first_seq,
             first_timestamp: seed.part("timestamp").bits32(),
@@ -341,6 +342,8 @@ impl Sending {
             }),
             parity: parity
                 .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
+            // Nothing of another session passes for this one's.
+            media: options.key.is_some().then(|| (identity.ssrc, options.cname.clone())),
             ours: ours(&options, shown),
         };
         let sdp = description.write(own, clock.epoch().0 >> 32);
@@ -567,7 +570,8 @@ impl Session {
             .filter(|(ssrc, p)| source.session().is_none_or(|session| session.counts(now, *ssrc, p.last)))
             .map(|(ssrc, p)| {
                 json!({
-                    "ssrc": ssrc, "name": p.cname, "address": p.address.to_string(), "ours": p.ours, "left": p.left, "aside": aside.get(&ssrc),
+                    "ssrc": ssrc, "name": p.cname, "address": p.address.to_string(), "ours": p.ours, "left": p.left,
+                    "aside": aside.get(&ssrc).copied().or_else(|| source.session()?.doubt(ssrc)),
                     "silent_s": now.since(p.last).as_secs_f64(), "reports": p.reports, "packets": p.packets,
                     "rtt_ms": p.rtt.map(|r| r.as_millis_f64()),
                     "loss_frac": p.block.map(|b| f64::from(b.fraction) / 256.0),

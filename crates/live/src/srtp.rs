@@ -161,6 +161,8 @@ pub struct Srtp {
     rtp: Keys,
     rtcp: Keys,
     sources: BTreeMap<u32, Source>,
+    /// The sources whose media is opened; empty: all.
+    described: Vec<u32>,
     /// Of what leaves, by SSRC: the extended number of the newest packet, and the next index of RTCP.
     sent: BTreeMap<u32, (u64, u32)>,
     scratch: Vec<u8>,
@@ -193,8 +195,16 @@ impl Srtp {
     /// With this key.
     pub fn new(master: &MasterKey) -> Self {
         let (sources, sent) = (BTreeMap::new(), BTreeMap::new());
-        let (scratch, guessed) = (Vec::new(), Guessed::default());
-        Self { rtp: Keys::new(master, 0), rtcp: Keys::new(master, 3), sources, sent, scratch, guessed, refused: 0 }
+        let (scratch, guessed, described) = (Vec::new(), Guessed::default(), Vec::new());
+        let (rtp, rtcp) = (Keys::new(master, 0), Keys::new(master, 3));
+        Self { rtp, rtcp, sources, described, sent, scratch, guessed, refused: 0 }
+    }
+
+    /// Opens media of these sources alone, unless there are none: each session has SSRCs of its own, and whoever recorded another one with
+    /// this key need not know it to send all of that again.
+    #[must_use]
+    pub fn of_sources(self, described: Vec<u32>) -> Self {
+        Self { described, ..self }
     }
 
     /// Datagrams that were not opened: of another key, changed on the way, or come for the second time.
@@ -238,6 +248,9 @@ impl Srtp {
     fn try_rtp(&mut self, now: Time, datagram: &[u8]) -> Option<()> {
         let (packet, tag) = datagram.split_at_checked(datagram.len().checked_sub(TAG)?)?;
         let (at, ssrc) = (payload_at(packet)?, word(packet, 8)?);
+        if !self.described.is_empty() && !self.described.contains(&ssrc) {
+            return None;
+        }
         let seq = u16::from_be_bytes([packet[2], packet[3]]);
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         let right = |index: &u64| {

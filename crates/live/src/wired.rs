@@ -852,7 +852,7 @@ impl WiredSink {
         let (from, len) = (address(datagram.meta.from), datagram.bytes.len());
         // A compound that names nobody is of no source, whether one is followed or not.
         if let Some(ssrc) = compound.sender() {
-            let told = self.sink.session().and_then(|session| session.is_source(ssrc, Origin(from.0.into())));
+            let told = self.sink.session().and_then(|session| session.is_source(ssrc, host(datagram.meta.from)));
             self.reports.on_report(datagram.meta.from, told);
         }
         let ended = self.source_ended();
@@ -949,6 +949,11 @@ fn protected(compound: &[u8], srtp: &mut Option<Srtp>, out: &mut Vec<u8>) {
     if let Some(srtp) = srtp {
         srtp.protect_rtcp(out, start);
     }
+}
+
+/// The host of an address, as a session knows it.
+pub(crate) fn host(of: SocketAddr) -> Origin {
+    Origin(address(of).0.into())
 }
 
 /// The session's table of members wants numbers: equal for equal addresses.

@@ -334,6 +334,7 @@ impl PyReceiver {
                     ecn: Ecn::NotEct,
                     repair: None,
                     parity: None,
+                    media: None,
                     key_frames: false,
                     ours: Vec::new(),
                 }

@@ -21,7 +21,7 @@ impl Census {
     }
 }
 
-/// A transport address as a number that the owner of the sockets gives out: equal for equal addresses.
+/// A host's address as a number that the owner of the sockets gives out: equal for equal addresses, whatever the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(pub u64);
 
@@ -58,13 +58,13 @@ pub enum Heard {
 
 #[derive(Clone, Debug)]
 struct Member {
-    /// First heard from there.
+    /// Where its media comes from; of one that sends none, where it was first heard from.
     from: Origin,
+    /// Media has come from there.
+    plays: bool,
     /// Last heard; of the uncounted, since when they are.
     heard: Time,
     sent: Option<Time>,
-    rtp_from: Option<Origin>,
-    rtcp_from: Option<Origin>,
     cname: Option<Box<str>>,
     state: State,
 }
@@ -88,7 +88,7 @@ pub struct Members {
     capacity: usize,
     /// Boxed, since a map makes room for eleven, and most members of a large group know one.
     table: BTreeMap<u32, Box<Member>>,
-    /// Entries of the table by the address that they were first heard from.
+    /// Entries of the table by the address that they speak from.
     addresses: BTreeMap<Origin, u32>,
     /// Members that are not counted, earliest first: the unproven and the gone.
     uncounted: BTreeSet<(Time, u32)>,
@@ -280,10 +280,9 @@ impl Members {
         heard
     }
 
-    /// Whether packets of `ssrc` may come from there, as far as is known: from where its RTCP comes, or else its media.
+    /// Whether packets of `ssrc` may come from there, as far as is known: from where its media comes, or else its RTCP.
     pub fn speaks_from(&self, ssrc: u32, from: Origin) -> bool {
-        let known = self.table.get(&ssrc).and_then(|member| member.rtcp_from.or(member.rtp_from));
-        known.is_none_or(|known| known == from)
+        self.table.get(&ssrc).is_none_or(|member| member.from == from)
     }
 
     /// A source said BYE. True when it was counted until now, and spoke itself ([`Members::speaks_from`]): [`Timer::on_bye`](crate::Timer::on_bye) wants to know.
@@ -414,13 +413,22 @@ impl Members {
         let Some(member) = self.table.get_mut(&ssrc) else {
             return self.admit(now, ssrc, from, by, proves);
         };
-        let known = match by {
-            By::Rtp => &mut member.rtp_from,
-            By::Rtcp => &mut member.rtcp_from,
-        };
-        if *known.get_or_insert(from) != from {
-            return Heard::Conflict(Conflict::WithMember);
+        let media = matches!(by, By::Rtp);
+        if member.from != from {
+            if !media || member.plays {
+                return Heard::Conflict(Conflict::WithMember);
+            }
+            // Its media tells where it is: whoever spoke in its name before was another one, and nothing of that counts.
+            if member.state != State::Proven {
+                self.uncounted.remove(&(member.heard, ssrc));
+                member.state = State::Proven;
+                self.proven += 1;
+            }
+            leave(&mut self.addresses, member.from);
+            *self.addresses.entry(from).or_default() += 1;
+            (member.from, member.cname) = (from, None);
         }
+        member.plays |= media;
         let heard = match member.state {
             State::Gone => return Heard::Gone,
             State::Proven => Heard::Member,
@@ -432,7 +440,7 @@ impl Members {
             }
         };
         member.heard = now;
-        if matches!(by, By::Rtp) {
+        if media {
             self.senders += u32::from(member.sent.is_none());
             member.sent = Some(now);
         }
@@ -459,18 +467,15 @@ impl Members {
                 return Heard::Refused;
             }
         }
-        let (rtp_from, rtcp_from) = match by {
-            By::Rtp => (Some(from), None),
-            By::Rtcp => (None, Some(from)),
-        };
+        let plays = matches!(by, By::Rtp);
         let state = if proven { State::Proven } else { State::Unproven };
-        let sent = rtp_from.filter(|_| proven).map(|_| now);
+        let sent = (plays && proven).then_some(now);
         self.senders += u32::from(sent.is_some());
         if self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
             self.strays.push(ssrc);
         }
         *self.addresses.entry(from).or_default() += 1;
-        let member = Member { from, heard: now, sent, rtp_from, rtcp_from, cname: None, state };
+        let member = Member { from, plays, heard: now, sent, cname: None, state };
         self.table.insert(ssrc, Box::new(member));
         if proven {
             self.proven += 1;

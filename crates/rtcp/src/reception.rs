@@ -3,7 +3,7 @@
 use steadycast_units::{Span, Time};
 use steadycast_wire::ntp;
 use steadycast_wire::rtcp::ReportBlock;
-use steadycast_wire::seq::{ExtendedSeq, Verdict};
+use steadycast_wire::seq::{ExtendedSeq, MAX_DROPOUT, Verdict};
 
 /// What a packet turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,14 @@ pub struct Interval {
     pub fraction: f64,
 }
 
-/// A stream of which nothing came for so long pauses: the packet that ends the pause may have any number.
+/// A stream of which nothing came for so long pauses: what ends the pause may be less than [`MAX_DROPOUT`] ahead, at any rate.
 const PAUSE: Span = Span::millis(500);
+/// In the time since the packet before, a stream may have lost so many times as many packets as at its mean spacing.
+const FASTER: u64 = 4;
+/// Over how many packets that spacing is a mean.
+const SPACED: u64 = 64;
+/// It is known after so many.
+const KNOWN: u64 = 16;
 
 /// One source's packets as one receiver sees them.
 #[derive(Clone, Debug)]
@@ -48,6 +54,9 @@ pub struct Reception {
     seen: u128,
     /// When a packet of the stream came last.
     heard: Time,
+    /// The mean time between two numbers, and of how many it is known.
+    spacing: Span,
+    spaced: u64,
     transit: Option<u32>,
     jitter: f64,
     expected_prior: u64,
@@ -67,6 +76,8 @@ impl Reception {
             duplicates: 0,
             seen: 0,
             heard: Time::ZERO,
+            spacing: Span::ZERO,
+            spaced: 0,
             transit: None,
             jitter: 0.0,
             expected_prior: 0,
@@ -84,8 +95,7 @@ impl Reception {
     /// A packet of the source has arrived.
     pub fn on_rtp(&mut self, arrival: Time, seq: u16, timestamp: u32) -> Arrived {
         let before = self.seq.newest();
-        let runs = arrival.since(self.heard) < PAUSE;
-        let arrived = match self.seq.on_packet_of(seq, runs) {
+        let arrived = match self.seq.on_packet_within(seq, self.reach(arrival)) {
             Verdict::Probation => Arrived::Probation,
             Verdict::Stray => return Arrived::Stray,
             Verdict::Started(extended) => {
@@ -95,14 +105,15 @@ impl Reception {
                 Arrived::New(extended)
             }
             Verdict::Restarted(extended) => {
-                *self =
-                    Self { seq: self.seq, sender_report: self.sender_report, ..Self::new(self.ssrc, self.clock_rate) };
+                let Self { seq, sender_report, spacing, spaced, .. } = *self;
+                *self = Self { seq, sender_report, spacing, spaced, ..Self::new(self.ssrc, self.clock_rate) };
                 (self.received, self.seen) = (1, 1);
                 Arrived::Restarted(extended)
             }
             Verdict::Newer(extended) => {
                 self.received += 1;
                 let ahead = before.map_or(0, |before| extended - before);
+                self.space(arrival, ahead.unsigned_abs());
                 let shifted = u32::try_from(ahead).ok().and_then(|ahead| self.seen.checked_shl(ahead));
                 self.seen = shifted.unwrap_or(0) | 1;
                 Arrived::New(extended)
@@ -121,6 +132,28 @@ impl Reception {
         self.heard = arrival;
         self.on_transit(arrival, timestamp);
         arrived
+    }
+
+    /// How far ahead of the newest number a loss may have put the next one. A socket's buffer or a link that drops a burst takes time for
+    /// it, of which the stream's own spacing tells how many packets it was; a made-up number comes between two packets of the stream.
+    fn reach(&self, arrival: Time) -> u16 {
+        let gap = arrival.since(self.heard);
+        let paused = if gap >= PAUSE { MAX_DROPOUT } else { 0 };
+        if self.spaced < KNOWN {
+            return paused;
+        }
+        let lost = gap.as_nanos().saturating_mul(FASTER) / self.spacing.as_nanos().max(1);
+        u16::try_from(lost).unwrap_or(u16::MAX).max(paused)
+    }
+
+    /// A packet has come that is `ahead` of the newest before it.
+    fn space(&mut self, arrival: Time, ahead: u64) {
+        let gap = arrival.since(self.heard);
+        if gap < PAUSE && self.received > 2 {
+            self.spaced = (self.spaced + 1).min(SPACED);
+            let (mean, each) = (self.spacing.as_nanos(), gap.as_nanos() / ahead.max(1));
+            self.spacing = Span::nanos(mean - mean / self.spaced + each / self.spaced);
+        }
     }
 
     /// A sender report of the source, with this NTP time, has arrived.

@@ -104,12 +104,39 @@ fn our_ssrc_from_elsewhere_is_a_collision_once_and_a_loop_after() {
 }
 
 #[test]
-fn another_members_ssrc_from_elsewhere_is_ignored_and_its_two_ports_are_not() {
+fn another_members_ssrc_from_elsewhere_is_ignored() {
     let mut members = Members::new(1);
     members.on_rtp(at(0), 5, A, true);
-    assert_eq!(members.on_rtcp(at(0), 5, B), Heard::Member, "RTCP comes from a port of its own");
+    assert_eq!(members.on_rtcp(at(0), 5, B), Heard::Conflict(Conflict::WithMember));
     assert_eq!(members.on_rtp(at(1), 5, B, true), Heard::Conflict(Conflict::WithMember));
     assert_eq!(members.on_rtp(at(1), 5, A, true), Heard::Member);
+    assert_eq!(members.on_rtcp(at(1), 5, A), Heard::Member);
+}
+
+#[test]
+fn who_spoke_in_a_sources_name_before_its_media_came_is_forgotten_when_it_comes() {
+    // By two reports, a report and a name, or a name and a BYE.
+    for said in 0..3 {
+        let mut members = Members::new(1);
+        members.on_rtcp(at(0), 5, B);
+        match said {
+            0 => drop(members.on_rtcp(at(0), 5, B)),
+            _ => drop(members.on_cname(at(0), 5, B, "stranger")),
+        }
+        if said == 2 {
+            members.on_bye(at(0), 5, B);
+        }
+        assert_eq!(members.on_rtp(at(1), 5, A, true), Heard::Member, "{said}");
+        assert!(members.speaks_from(5, A) && !members.speaks_from(5, B), "{said}");
+        assert_eq!((members.cname(5), census(&members)), (None, (2, 1)), "{said}");
+        assert_eq!(members.on_cname(at(2), 5, A, "source"), Heard::Member, "{said}");
+        assert_eq!(members.on_rtcp(at(2), 5, B), Heard::Conflict(Conflict::WithMember), "{said}");
+        assert!(!members.on_bye(at(3), 5, B) && members.on_bye(at(3), 5, A), "{said}");
+        // The stranger's address has all its room again.
+        for n in 0..Members::PER_ADDRESS {
+            assert_eq!(members.on_cname(at(4), 1_000 + n, B, "other"), Heard::Joined, "{said}");
+        }
+    }
 }
 
 #[test]

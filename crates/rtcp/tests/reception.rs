@@ -50,24 +50,44 @@ fn an_interval_without_packets_has_no_loss() {
 fn an_interval_in_which_nearly_all_is_lost_saturates_below_256() {
     let mut reception = fed(&[1, 2]);
     reception.report_block(Time::ZERO);
-    reception.on_rtp(Time::ZERO, 2000, 0);
-    reception.on_rtp(Time::ZERO, 2001, 0);
+    reception.on_rtp(at(600_000), 2000, 0);
     assert_eq!(reception.report_block(Time::ZERO).unwrap().fraction, 255);
 }
 
 #[test]
-fn one_packet_with_a_made_up_number_costs_a_running_stream_nothing_and_one_after_a_pause_counts() {
+fn packets_with_made_up_numbers_cost_a_running_stream_nothing_and_one_after_a_pause_counts() {
     let mut reception = fed(&[1, 2]);
     for (n, seq) in (3..200).enumerate() {
-        // One with a number up to 3,000 ahead after each of the stream's own.
-        assert_eq!(reception.on_rtp(at(n as u64 * 8_000), seq, 0), Arrived::New(i64::from(seq)));
-        let made_up = seq + 100 + (seq * 37) % 2_900;
-        assert_eq!(reception.on_rtp(at(n as u64 * 8_000), made_up, 0), Arrived::Stray);
+        let now = at(n as u64 * 8_000);
+        assert_eq!(reception.on_rtp(now, seq, 0), Arrived::New(i64::from(seq)));
+        // Three in sequence, up to 3,000 ahead, after each of the stream's own.
+        for more in 0..3 {
+            let made_up = seq + 100 + (seq * 37) % 2_800 + more;
+            assert_eq!(reception.on_rtp(now + Span::millis(7), made_up, 0), Arrived::Stray);
+        }
     }
     assert_eq!((reception.expected(), reception.received()), (199, 199));
+    // 8 ms apart, four times as many may have been lost as that tells.
     let last = at(196 * 8_000);
-    assert_eq!(reception.on_rtp(last + Span::millis(499), 800, 0), Arrived::Stray);
-    assert_eq!(reception.on_rtp(last + Span::millis(500), 900, 0), Arrived::New(900));
+    assert_eq!(reception.clone().on_rtp(last + Span::millis(499), 199 + 248, 0), Arrived::New(447));
+    assert_eq!(reception.clone().on_rtp(last + Span::millis(499), 199 + 249, 0), Arrived::Stray);
+    assert_eq!(reception.on_rtp(last + Span::millis(500), 199 + 2_999, 0), Arrived::New(3_198));
+}
+
+#[test]
+fn at_a_gigabit_a_burst_of_losses_makes_no_stray_of_the_packet_behind_it() {
+    let mut reception = Reception::trusting(7, CLOCK);
+    // 100,000 packets a second, in pairs; every half second as many are lost as come in 1 to 60 ms.
+    let (mut n, mut strays) = (0_u64, 0);
+    for burst in 0..60 {
+        for _ in 0..50_000 {
+            strays += u32::from(reception.on_rtp(at(n / 2 * 20), n as u16, 0) == Arrived::Stray);
+            n += 1;
+        }
+        n += 100 * (burst + 1);
+    }
+    assert_eq!(strays, 0);
+    assert_eq!(reception.expected() - reception.received(), (1..60).map(|burst| 100 * burst).sum::<u64>());
 }
 
 #[test]

@@ -27,7 +27,8 @@ pub(crate) fn tells(format: FeedbackFormat, packet: &Packet) -> bool {
 /// receiver of ours tells of at the most. A message of a few bytes can tell of 16,384.
 const READ: usize = 1 << 15;
 
-/// Reads the per-packet feedback in a compound, in the format that was agreed on, and joins it with what was sent; `None` without any.
+/// Reads the per-packet feedback in a compound, in the format that was agreed on, and joins it with what was sent; `None` where it tells of
+/// no packet that was.
 /// `stream_of` names the stream of an SSRC that is ours. Also returns how many messages were not read, beyond [`READ`] packets.
 pub(crate) fn join(
     history: &mut History,
@@ -43,21 +44,21 @@ pub(crate) fn join(
         if read >= READ {
             unread += 1;
         } else if let Ok(Some(feedback)) = CongestionFeedback::from_packet(packet) {
-            any = true;
             let reported = feedback.reported_at(history.near());
             for (ssrc, Acknowledged { seq, arrival }) in feedback.acknowledged(history.near()) {
                 read += 1;
                 let number = stream_of(ssrc).and_then(|stream| history.by_seq(stream, seq));
                 if let Some(number) = number {
+                    any = true;
                     history.join(number, told(arrival), &mut joined);
                 }
             }
             joined.measure_from(first, now, reported);
         } else if let Ok(Some(feedback)) = TransportFeedback::from_packet(packet) {
-            any = true;
             for Acknowledged { seq, arrival } in feedback.acknowledged(history.near()) {
                 read += 1;
                 if let Some(number) = history.by_low_bits(seq) {
+                    any = true;
                     history.join(number, told(arrival), &mut joined);
                 }
             }

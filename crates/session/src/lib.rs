@@ -11,6 +11,7 @@
 //! sender half ◀─ Sender::on_rtcp ◀═ the world ◀═ Output::Rtcp ◀─ report block, body ◀─ Receiver::poll ◀┘
 //! ```
 
+mod belief;
 mod breaker;
 mod defence;
 mod ecn;

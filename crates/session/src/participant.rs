@@ -64,8 +64,11 @@ const LARGEST_DATAGRAM: Bytes = Bytes::new(1280);
 const MEMBERS: usize = 256;
 /// Where receivers report to the sender alone, it is the one who has to know them. Receivers believe in no larger group.
 const ALL_MEMBERS: usize = 1 << 17;
-/// The largest mean size of a group's compounds that is believed: what a datagram carries on Ethernet.
+/// The largest size of a compound, and mean size of a group's, that counts: what a datagram carries on Ethernet.
 const LARGEST: u16 = 1_472;
+/// So many that were not known before become members by one compound: its author, and another SSRC of the same host. What a mixer names
+/// takes no bandwidth of its own.
+const NEWCOMERS: usize = 2;
 
 /// Over how many seconds RTCP's share is taken.
 const SHARE_WINDOW: u64 = 30;
@@ -258,17 +261,16 @@ impl Participant {
         Wake { at: self.timer.next(), why: "RTCP interval" }
     }
 
-    /// A compound was sent or heard: it counts for the mean size and for RTCP's share.
-    pub(crate) fn count(&mut self, now: Time, len: usize) {
-        let size = (len + IP_UDP_OVERHEAD) as u64;
-        self.timer.on_rtcp(Bytes::new(size));
+    /// A compound was sent, or heard of a member: it counts for the mean size and for RTCP's share.
+    fn count(&mut self, now: Time, len: usize) {
+        self.timer.on_rtcp(Bytes::new((len.min(LARGEST.into()) + IP_UDP_OVERHEAD) as u64));
         let second = whole_seconds(now);
         for past in self.second + 1..=second.min(self.second + SHARE_WINDOW) {
             self.heard[(past % SHARE_WINDOW) as usize] = 0;
         }
         self.second = self.second.max(second);
         let bin = &mut self.heard[(self.second % SHARE_WINDOW) as usize];
-        *bin = bin.saturating_add(size as u32);
+        *bin = bin.saturating_add((len + IP_UDP_OVERHEAD) as u32);
     }
 
     /// RTCP's share of the session bandwidth over the last half minute.
@@ -281,17 +283,24 @@ impl Participant {
         Bytes::new(bytes).per(window).ratio(self.settings.session_bandwidth)
     }
 
-    /// Members learn of each other from what they send. Returns whether the compound is to be used.
-    pub(crate) fn learn(&mut self, now: Time, from: Origin, compound: &Compound) -> Standing {
+    /// Members learn of each other from what they send, of `len` bytes. Returns whether the compound is to be used.
+    pub(crate) fn learn(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Standing {
         let mut standing = Standing::Good;
-        let mut last = None;
+        let (mut last, mut new, mut known) = (None, 0, false);
         let mut hear = |ssrc: u32, heard: &mut dyn FnMut(&mut Members) -> Heard| {
             // A compound's packets are mostly of one source; what is left out of a sample stays so.
-            if last != Some((ssrc, Heard::Unsampled)) {
-                let heard = heard(&mut self.members);
-                standing = standing.and(Standing::of(heard));
-                last = Some((ssrc, heard));
+            if last == Some((ssrc, Heard::Unsampled)) {
+                return;
             }
+            let again = last.is_some_and(|(before, _)| before == ssrc);
+            if !again && new >= NEWCOMERS && !self.members.contains(ssrc) {
+                return;
+            }
+            let heard = heard(&mut self.members);
+            new += usize::from(!again && heard != Heard::Member);
+            known |= matches!(heard, Heard::Member | Heard::Joined | Heard::Unsampled);
+            standing = standing.and(Standing::of(heard));
+            last = Some((ssrc, heard));
         };
         for packet in &compound.packets {
             match packet {
@@ -305,6 +314,10 @@ impl Participant {
                 }
                 _ => {}
             }
+        }
+        // Who is no member must not set the pace of those who are.
+        if known && standing == Standing::Good {
+            self.count(now, len);
         }
         standing
     }

@@ -10,6 +10,9 @@ pub(crate) struct Peer {
     pub(crate) from: Origin,
     /// It has sent a report of the controller's own.
     ours: bool,
+    /// Which sender report it echoed last, and that it has echoed two: it receives the stream.
+    echo: Option<u32>,
+    pub(crate) receives: bool,
     /// When it was heard last; of whoever sends nothing but standard reports, later by [`PATIENCE`].
     aged: Time,
     /// What is added to the numbers in its blocks, whole cycles of 2^16: it counts cycles from the first packet that it got. Known from its
@@ -76,6 +79,8 @@ const KNOWN: f64 = 100.0;
 pub(crate) struct Peers {
     table: BTreeMap<u32, Peer>,
     by_age: BTreeSet<(Time, u32)>,
+    /// How many have shown that they receive the stream.
+    receiving: usize,
 }
 
 impl Peers {
@@ -84,6 +89,21 @@ impl Peers {
 
     pub(crate) fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// How many have shown that they receive the stream.
+    pub(crate) const fn receiving(&self) -> usize {
+        self.receiving
+    }
+
+    /// One has echoed the sender report of this time.
+    pub(crate) fn echo(&mut self, ssrc: u32, lsr: u32) {
+        let Some(peer) = self.table.get_mut(&ssrc) else { return };
+        let before = peer.echo.replace(lsr);
+        if !peer.receives && before.is_some_and(|before| before != lsr) {
+            peer.receives = true;
+            self.receiving += 1;
+        }
     }
 
     /// Whom a newcomer displaces, if anybody.
@@ -95,9 +115,20 @@ impl Peers {
     }
 
     /// A report has arrived; `ours` says that it was one of the controller's own.
-    pub(crate) fn hear(&mut self, now: Time, from: Origin, ssrc: u32, ours: bool) -> &mut Peer {
+    pub(crate) fn hear(&mut self, now: Time, from: Origin, ssrc: u32, ours: bool) {
         let (highest, cumulative) = (None, 0);
-        let fresh = Peer { from, ours, aged: Time::NEVER, cycles: None, highest, cumulative, loss: 0.0, counted: 0.0 };
+        let fresh = Peer {
+            from,
+            ours,
+            echo: None,
+            receives: false,
+            aged: Time::NEVER,
+            cycles: None,
+            highest,
+            cumulative,
+            loss: 0.0,
+            counted: 0.0,
+        };
         let peer = self.table.entry(ssrc).or_insert(fresh);
         peer.ours |= ours;
         let aged = if peer.ours { now } else { now + PATIENCE };
@@ -106,7 +137,6 @@ impl Peers {
             peer.aged = aged;
         }
         self.by_age.insert((aged, ssrc));
-        peer
     }
 
     /// The loss that all but a share of the receivers keep to, of those of which enough is known.
@@ -122,9 +152,14 @@ impl Peers {
         self.table.get(&ssrc)
     }
 
+    pub(crate) fn get_mut(&mut self, ssrc: u32) -> Option<&mut Peer> {
+        self.table.get_mut(&ssrc)
+    }
+
     pub(crate) fn remove(&mut self, ssrc: u32) {
         if let Some(peer) = self.table.remove(&ssrc) {
             self.by_age.remove(&(peer.aged, ssrc));
+            self.receiving -= usize::from(peer.receives);
         }
     }
 
@@ -135,8 +170,8 @@ impl Peers {
     }
 
     fn pop_oldest(&mut self) -> Option<u32> {
-        let (_, ssrc) = self.by_age.pop_first()?;
-        self.table.remove(&ssrc);
+        let (_, ssrc) = *self.by_age.first()?;
+        self.remove(ssrc);
         Some(ssrc)
     }
 }

@@ -726,8 +726,7 @@ impl Receiver {
         if self.gone() {
             return;
         }
-        self.participant.count(now, len);
-        match self.participant.learn(now, from, compound) {
+        match self.participant.learn(now, from, compound, len) {
             Standing::Good => {}
             Standing::Ignored => return,
             Standing::Collision => return self.renew(),

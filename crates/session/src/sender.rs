@@ -1,3 +1,4 @@
+use crate::belief::SentReports;
 use crate::ecn::{EcnCheck, EcnCounts, EcnPath};
 use crate::feedback;
 use crate::gate::ReportLimiter;
@@ -44,8 +45,12 @@ pub struct SenderSettings {
     /// Whether the source always has data: packets as fast as the pacer lets them go, each with a timestamp of its own and none with a
     /// marker, since there are no frames that could end.
     pub greedy: bool,
-    /// Whether reports are limited: an address that reports more often than a whole group would has the rest counted and not read.
+    /// Whether reports are limited: an address that reports more often than a whole group would has the rest counted and not read; and of a
+    /// group only who echoes its sender reports is believed.
     pub gated: bool,
+    /// Where its one receiver is, if that is known. From elsewhere a report is believed as long as nothing has come from there, and if it
+    /// echoes the sender's own: the receiver's host may have several addresses.
+    pub peer: Option<Origin>,
     /// The format in which receivers report single packets. The sender reads no other, and sends what this one needs.
     pub feedback: FeedbackFormat,
     /// The name of the controller's APP packets.
@@ -70,6 +75,7 @@ impl SenderSettings {
             credit: Span::ZERO,
             greedy: false,
             gated: false,
+            peer: None,
             feedback: FeedbackFormat::Own,
             app,
             first_seq: 0,
@@ -97,6 +103,10 @@ pub struct Sender {
     peers: Peers,
     /// Who is listened to where there is one receiver.
     only: Option<Only>,
+    /// Who has echoed which sender report from elsewhere than where that is.
+    elsewhere: Option<(Origin, u32)>,
+    /// What shows who receives the stream.
+    sent_reports: SentReports,
     seq: u64,
     /// Packets of all streams sent so far.
     number: u64,
@@ -129,9 +139,8 @@ pub struct Sender {
     key_frame: (bool, Option<Time>),
 }
 
-/// The receiver of a session that is no group: the first whose report is believed. Nobody else's RTCP is read until it has said BYE, or has
-/// reported nothing for as long as its kind of reports may take. Then another may take its place: the receiver itself from another address,
-/// or the true one behind a stranger that came first.
+/// The receiver of a session that is no group: at [`SenderSettings::peer`], or else the first whose report is believed. Nobody else's RTCP is
+/// read until it has said BYE, or, if it is not the one that was described, has reported nothing for as long as its kind of reports may take.
 #[derive(Clone, Copy, Debug)]
 struct Only {
     from: Origin,
@@ -304,6 +313,8 @@ impl Sender {
             participant,
             peers: Peers::default(),
             only: None,
+            elsewhere: None,
+            sent_reports: SentReports::default(),
             seq: u64::from(settings.first_seq),
             number: 0,
             history: (settings.feedback != FeedbackFormat::Own).then(History::default),
@@ -619,8 +630,9 @@ impl Sender {
         if self.participant.farewell == Farewell::Gone {
             return;
         }
-        let other = self.only.is_some_and(|only| only.from != from && now < only.until);
-        if other || self.gate.as_mut().is_some_and(|gate| !gate.admits(now, from, self.packets)) {
+        let shut =
+            self.is_shut_to(now, from) || self.gate.as_mut().is_some_and(|gate| !gate.admits(now, from, self.packets));
+        if shut {
             self.feedback.refused += 1;
             return;
         }
@@ -628,8 +640,11 @@ impl Sender {
             self.feedback.unreadable += 1;
             return;
         };
-        self.participant.count(now, datagram.len());
-        match self.participant.learn(now, from, &compound) {
+        if !self.is_receivers_host(from, &compound) {
+            self.feedback.refused += 1;
+            return;
+        }
+        match self.participant.learn(now, from, &compound, datagram.len()) {
             Standing::Good => self.heard = now,
             Standing::Ignored => return,
             Standing::Collision => return self.participant.renew(),
@@ -644,7 +659,8 @@ impl Sender {
                     if *ssrc != mine =>
                 {
                     let block = blocks.iter().find(|b| b.ssrc == mine);
-                    let body = self.body_of(&compound, *ssrc);
+                    // What is said of no stream of ours may have been said in another session.
+                    let body = block.and_then(|_| self.body_of(&compound, *ssrc));
                     let packets = joined.take();
                     if block.is_some() || body.is_some() || packets.is_some() {
                         let told = Told { block, body: body.as_ref(), packets: packets.unwrap_or_default() };
@@ -676,6 +692,44 @@ impl Sender {
             self.feedback.bytes += Bytes::new((datagram.len() + steadycast_wire::IP_UDP_OVERHEAD) as u64);
         }
         self.read_decision();
+    }
+
+    /// Whether another one than who is there is the one receiver.
+    fn is_shut_to(&self, now: Time, from: Origin) -> bool {
+        let described = self.settings.peer;
+        let stays = |only: &Only| described == Some(only.from) || now < only.until;
+        described != Some(from) && self.only.is_some_and(|only| only.from != from && stays(&only))
+    }
+
+    /// Whether a compound is of the one receiver's host: from where that is, or, as long as nothing has come from there, from where two of
+    /// the sender's own reports were echoed.
+    fn is_receivers_host(&mut self, from: Origin, compound: &Compound) -> bool {
+        let Some(described) = self.settings.peer.filter(|_| !self.settings.rtcp.group) else { return true };
+        if described == from || self.only.is_some_and(|only| only.from == from) {
+            return true;
+        }
+        let mine = self.participant.identity.ssrc;
+        let blocks = compound.packets.iter().flat_map(|packet| match packet {
+            Packet::ReceiverReport { blocks, .. } | Packet::SenderReport { blocks, .. } => &blocks[..],
+            _ => &[],
+        });
+        let echo = |block: &&ReportBlock| block.ssrc == mine && self.sent_reports.echoed_by(block, self.seq);
+        let Some(lsr) = blocks.clone().find(echo).map(|block| block.lsr) else { return false };
+        let before = self.elsewhere.replace((from, lsr));
+        before.is_some_and(|(place, earlier)| place == from && earlier != lsr)
+    }
+
+    /// Whether the controller hears what this one says: who receives the stream, and towards one receiver anybody as long as nobody there
+    /// has shown that.
+    fn believes(&self, ssrc: u32) -> bool {
+        let open = if self.settings.rtcp.group { !self.settings.gated } else { self.peers.receiving() == 0 };
+        open || self.peers.get(ssrc).is_some_and(|peer| peer.receives)
+    }
+
+    /// Why the controller does not hear this one, if it has been heard of.
+    pub fn doubt(&self, ssrc: u32) -> Option<&'static str> {
+        (self.peers.get(ssrc).is_some() && !self.believes(ssrc))
+            .then_some("it does not show that it receives the stream")
     }
 
     /// Somebody asks for packets or a key frame: a member, from where it is one. In the same compound it has mostly said who it is, but
@@ -729,6 +783,8 @@ impl Sender {
     fn is_from_member(&self, from: Origin, sender: u32, media: u32) -> bool {
         let members = &self.participant.members;
         let known = members.contains(sender) && members.speaks_from(sender, from);
+        // In a group requests have a share of their own, and a newcomer's first one is for what it can't begin without.
+        let known = known && (self.settings.rtcp.group || self.believes(sender));
         known && media == self.participant.identity.ssrc && self.participant.farewell == Farewell::Stays
     }
 
@@ -778,7 +834,7 @@ impl Sender {
                 who
             }
         };
-        (members.contains(who) && members.speaks_from(who, from)).then_some(who)
+        (members.contains(who) && members.speaks_from(who, from) && self.believes(who)).then_some(who)
     }
 
     /// The per-packet feedback in a compound, joined with what was sent; `None` without any.
@@ -824,7 +880,18 @@ impl Sender {
         if let Some(gone) = self.peers.make_room_for(from) {
             self.half.on_leave(now, ReceiverId(gone), Leave::Silent);
         }
-        let peer = self.peers.hear(now, origin, from, body.is_some());
+        self.peers.hear(now, origin, from, body.is_some());
+        let echoes = block.is_some_and(|block| self.sent_reports.echoed_by(block, self.seq));
+        if let Some(block) = block.filter(|_| echoes) {
+            self.peers.echo(from, block.lsr);
+        }
+        // In a group, one whose report echoes no report of late receives nothing now: no rate would suit it.
+        let stale = self.settings.rtcp.group && self.settings.gated && block.is_some() && !echoes;
+        if stale || !self.believes(from) {
+            return true;
+        }
+        let members = if self.settings.gated { self.peers.receiving().max(1) } else { self.peers.len() } as u32;
+        let Some(peer) = self.peers.get_mut(from) else { return true };
         let (mut reception, mut rtt) = (None, None);
         if let Some(block) = block {
             rtt = ntp::round_trip(self.settings.epoch.middle(now), block.lsr, block.dlsr);
@@ -844,7 +911,6 @@ impl Sender {
         // What a packet's own feedback measures is newer than what a report block does.
         let rtt = joined.rtt.or(rtt);
         self.ecn.on_report(&joined.packets, self.number);
-        let members = self.peers.len() as u32;
         self.half.on_report(&Report {
             at: now,
             from: ReceiverId(from),
@@ -1251,9 +1317,10 @@ impl Sender {
         self.participant.encode(now, packets)
     }
 
-    fn first_report(&self, now: Time) -> Packet {
+    fn first_report(&mut self, now: Time) -> Packet {
         let ssrc = self.participant.identity.ssrc;
         if self.packets > 0 {
+            self.sent_reports.push(now, self.settings.epoch.middle(now), self.seq);
             Packet::SenderReport {
                 ssrc,
                 ntp: self.settings.epoch.ntp(now),

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, FALLBACK, Factory, Layer};
 use steadycast_control::{
     Announcement, Body, Decision, Departing, FrameEdge, Leave, Limit, Mode, Notice, Probe, ReceiverId, Reply, Report,
-    SenderHalf, Sent, Setup, Wake,
+    SenderHalf, Sent, Setup, Wake, Why,
 };
 use steadycast_remote::{Departures, Left, SHADOWS, Shadow};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
@@ -489,12 +489,13 @@ impl SenderHalf for Standard {
             decision.target = decision.target.scale(lead).min(self.setup.cap);
             decision.pacing = decision.pacing.scale(lead).min(self.setup.cap);
         }
-        let ceiling = self.ceilings.least();
-        if let Some(most) = ceiling.map(|(c, _)| c.max(self.setup.floor)).filter(|most| *most < decision.pacing) {
+        if let Some((ceiling, by)) = self.ceilings.least().filter(|(ceiling, _)| *ceiling < decision.pacing) {
+            let most = ceiling.max(self.setup.floor).min(decision.pacing);
             decision.target = decision.target.min(most);
             decision.pacing = most;
-            decision.limit = Limit::Network;
-            decision.why.rule = Cow::Borrowed("below what was too much a report ago");
+            decision.limit = if ceiling <= self.setup.floor { Limit::Floor } else { Limit::Network };
+            // Who has lowered the rate answers for it.
+            decision.why = Why { by: Some(by), ..Why::rule("below what was too much a report ago") };
         }
         if self.fallen {
             let rule = format!("standard reports alone, so {}: {}", FALLBACK.name, decision.why.rule);

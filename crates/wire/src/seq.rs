@@ -1,9 +1,9 @@
 //! Sequence numbers of 16 bits, unwrapped (RFC 3550, appendix A.1).
 
-/// A confirmed jump ahead of this many or more is not a loss but another stream.
+/// A jump ahead of this many or more that nothing explains is not a loss but another stream, once its successor confirms it.
 pub const MAX_DROPOUT: u16 = 3000;
-/// A packet this far behind the newest, or further, isn't a late one. A jump ahead of as many is on probation, since it would make
-/// strays of the packets that it leaves behind.
+/// A packet this far behind the newest, or further, isn't a late one. A jump ahead of as many counts where something explains it
+/// ([`ExtendedSeq::on_packet_within`]), since it would make strays of the packets that it leaves behind.
 pub const MAX_MISORDER: u16 = 100;
 /// Packets in sequence before a source is believed.
 pub const MIN_SEQUENTIAL: u8 = 2;
@@ -19,9 +19,10 @@ pub enum Verdict {
     Newer(i64),
     /// As new as, or older than, the newest: out of order, or a duplicate.
     Late(i64),
-    /// Two packets in sequence far from the others: the source started again, and all counts with it.
+    /// Two packets in sequence far from the others, or one that goes on where a restart had left the stream: the source started again, and
+    /// all counts with it.
     Restarted(i64),
-    /// Far from all others and alone so far: not of this stream.
+    /// Far from all others, and nothing explains it so far: not of this stream.
     Stray,
 }
 
@@ -39,9 +40,10 @@ impl Verdict {
 /// one from before it is negative).
 ///
 /// Differs from the sample code of A.1 in three places. The packets of the probation count as expected and received, since
-/// they were both; A.1 begins counting with the last of them. A jump ahead of [`MAX_MISORDER`] or more counts when the next packet
-/// goes on from there, as A.1 has it from [`MAX_DROPOUT`] on: one packet with a made-up number must not put the true ones
-/// behind. And a restart keeps to the cycle that is nearest, so that a stream that comes back has the numbers that it had.
+/// they were both; A.1 begins counting with the last of them. A jump ahead of [`MAX_MISORDER`] or more counts as a loss only where its
+/// caller can explain it, however many follow it; A.1 believes any below [`MAX_DROPOUT`]: whoever makes numbers up must neither put the
+/// true ones behind nor make losses of nothing. And a restart keeps to the cycle that is nearest, and knows where it has left the
+/// stream: a single packet that goes on there brings it back, with the numbers that it had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtendedSeq {
     newest: i64,
@@ -49,6 +51,10 @@ pub struct ExtendedSeq {
     probation: u8,
     needed: u8,
     stray: Option<u16>,
+    /// Numbers since the last restart.
+    ran: u64,
+    /// The newest number of the stream that the last restart has left, and how many it had.
+    left: Option<(i64, u64)>,
 }
 
 impl ExtendedSeq {
@@ -59,7 +65,7 @@ impl ExtendedSeq {
     /// Believes a source after `needed` packets in sequence; 0 and 1 believe the first one.
     pub const fn believing_after(needed: u8) -> Self {
         let needed = if needed == 0 { 1 } else { needed };
-        Self { newest: 0, base: 0, probation: needed, needed, stray: None }
+        Self { newest: 0, base: 0, probation: needed, needed, stray: None, ran: 0, left: None }
     }
     /// Whether the source is believed.
     pub const fn is_valid(&self) -> bool {
@@ -83,34 +89,51 @@ impl ExtendedSeq {
     }
     /// Takes the sequence number of a packet that has arrived.
     pub fn on_packet(&mut self, seq: u16) -> Verdict {
-        self.on_packet_of(seq, true)
+        self.on_packet_within(seq, MAX_MISORDER)
     }
-    /// As [`ExtendedSeq::on_packet`] of a stream that runs or pauses: of one that pauses no packets speak against a jump, and it
-    /// needs no second one.
-    pub fn on_packet_of(&mut self, seq: u16, runs: bool) -> Verdict {
+    /// As [`ExtendedSeq::on_packet`] where something explains a jump ahead of less than `reach`: the time since the packet before, in which
+    /// as many may have been lost.
+    pub fn on_packet_within(&mut self, seq: u16, reach: u16) -> Verdict {
         if !self.is_valid() {
             return self.on_probation(seq);
         }
         let ahead = seq.wrapping_sub(self.newest as u16);
-        let confirmed = !runs || self.stray == Some(seq);
-        if ahead != 0 && (ahead < MAX_MISORDER || ahead < MAX_DROPOUT && confirmed) {
-            self.stray = None;
-            self.newest += i64::from(ahead);
-            return Verdict::Newer(self.newest);
-        }
         let behind = ahead.wrapping_neg();
         if behind < MAX_MISORDER {
             return Verdict::Late(self.newest - i64::from(behind));
         }
-        if self.stray == Some(seq) {
+        if ahead < reach.max(MAX_MISORDER) {
+            self.stray = None;
+            self.newest += i64::from(ahead);
+            self.ran += u64::from(ahead);
+            return Verdict::Newer(self.newest);
+        }
+        let confirmed = self.stray == Some(seq);
+        let near_left = 1..if confirmed { MAX_DROPOUT } else { MAX_MISORDER };
+        if let Some((left, ran)) = self.left
+            && let ahead = seq.wrapping_sub(left as u16)
+            && near_left.contains(&ahead)
+        {
+            // What it had left for was another stream.
+            (self.left, self.ran) = (None, ran);
+            return self.restart(left + i64::from(ahead));
+        }
+        if confirmed && ahead >= MAX_DROPOUT {
             let nearest = self.newest + i64::from(ahead as i16);
-            self.start(seq, 0);
-            self.newest = if nearest < 0 { i64::from(seq) } else { nearest };
-            self.base = self.newest;
-            return Verdict::Restarted(self.newest);
+            // What has hardly run is nothing to come back to.
+            if self.ran >= self.left.map_or(0, |(_, ran)| ran.min(MAX_DROPOUT.into())) {
+                self.left = Some((self.newest, self.ran));
+            }
+            self.ran = 0;
+            return self.restart(if nearest < 0 { i64::from(seq) } else { nearest });
         }
         self.stray = Some(seq.wrapping_add(1));
         Verdict::Stray
+    }
+
+    fn restart(&mut self, to: i64) -> Verdict {
+        (self.newest, self.base, self.stray) = (to, to, None);
+        Verdict::Restarted(to)
     }
 
     fn on_probation(&mut self, seq: u16) -> Verdict {

@@ -126,26 +126,29 @@ fn a_probation_across_the_wrap_begins_below_zero() {
 }
 
 #[test]
-fn a_jump_beyond_what_can_be_late_counts_when_the_next_packet_confirms_it_or_after_a_pause() {
+fn a_jump_beyond_what_can_be_late_is_a_loss_where_something_explains_it_and_else_no_packet_of_the_stream() {
     let mut started = ExtendedSeq::new();
     started.on_packet(999);
     started.on_packet(1000);
-    let verdict = |seq| started.clone().on_packet(seq);
-    let confirmed = |seq| {
-        let mut twice = started;
-        assert_eq!(twice.on_packet(seq), Verdict::Stray);
-        twice.on_packet(seq + 1)
+    let verdict = |seq: u16, reach| started.clone().on_packet_within(seq, reach);
+    // However many follow it.
+    let confirmed = |seq: u16| {
+        let mut many = started;
+        (0..9).map(|n| many.on_packet(seq.wrapping_add(n))).last().unwrap()
     };
-    assert_eq!(verdict(1000 + 99), Verdict::Newer(1099));
-    assert_eq!(verdict(1000 + 100), Verdict::Stray);
-    assert_eq!(confirmed(1000 + 100), Verdict::Newer(1101));
-    assert_eq!(confirmed(1000 + 2998), Verdict::Newer(3999));
-    assert_eq!(confirmed(1000 + 2999), Verdict::Restarted(4000));
-    assert_eq!(verdict(1000 - 99), Verdict::Late(901));
-    assert_eq!(verdict(1000 - 100), Verdict::Stray);
-    assert_eq!(verdict(1000), Verdict::Late(1000));
-    assert_eq!(started.clone().on_packet_of(1000 + 2999, false), Verdict::Newer(3999));
-    assert_eq!(started.clone().on_packet_of(1000 + 3000, false), Verdict::Stray);
+    assert_eq!(verdict(1000 + 99, 0), Verdict::Newer(1099));
+    assert_eq!(verdict(1000 + 100, 0), Verdict::Stray);
+    assert_eq!(confirmed(1000 + 100), Verdict::Stray);
+    assert_eq!(confirmed(1000 + 2990), Verdict::Stray);
+    assert_eq!(confirmed(1000 + 3000), Verdict::Newer(4008));
+    assert_eq!(verdict(1000 + 499, 500), Verdict::Newer(1499));
+    assert_eq!(verdict(1000 + 500, 500), Verdict::Stray);
+    assert_eq!(verdict(1000 + 40_000, u16::MAX), Verdict::Newer(41_000), "a long outage");
+    for reach in [0, 3000, u16::MAX] {
+        assert_eq!(verdict(1000 - 99, reach), Verdict::Late(901));
+        assert_eq!(verdict(1000, reach), Verdict::Late(1000));
+    }
+    assert_eq!(verdict(1000 - 100, 3000), Verdict::Stray);
 }
 
 #[test]
@@ -168,8 +171,8 @@ fn a_stream_that_comes_back_after_a_made_up_restart_has_the_numbers_that_it_had(
     }
     seq.on_packet(30_000);
     assert_eq!(seq.on_packet(30_001), Verdict::Restarted(65_536 + 30_001));
-    assert_eq!(seq.on_packet((70_000u32 % 65_536) as u16), Verdict::Stray);
-    assert_eq!(seq.on_packet((70_001u32 % 65_536) as u16), Verdict::Restarted(70_001));
+    assert_eq!(seq.on_packet((70_000u32 % 65_536) as u16), Verdict::Restarted(70_000));
+    assert_eq!(seq.on_packet((70_001u32 % 65_536) as u16), Verdict::Newer(70_001));
 }
 
 #[test]
@@ -214,6 +217,29 @@ proptest! {
         prop_assert_eq!(back, header);
         prop_assert_eq!(read.collect::<Vec<_>>(), elements);
         prop_assert_eq!(rest, &payload[..]);
+    }
+
+    #[test]
+    fn after_made_up_jumps_of_any_size_each_packet_of_the_stream_has_its_own_number_at_once(
+        first: u16, packets in 100u32..200_000, jumps in prop::collection::vec((any::<u16>(), 1u16..200), 1..6),
+    ) {
+        let mut seq = ExtendedSeq::believing_after(1);
+        let mut next = i64::from(first);
+        for _ in 0..packets {
+            prop_assert_eq!(seq.on_packet(next as u16), if next == i64::from(first) { Verdict::Started(next) } else { Verdict::Newer(next) });
+            next += 1;
+        }
+        for (ahead, run) in jumps {
+            // What is near could be the stream's own.
+            let ahead = 400 + ahead % (u16::MAX - 800);
+            for n in 0..run {
+                seq.on_packet((next as u16).wrapping_add(ahead).wrapping_add(n));
+            }
+            for _ in 0..3 {
+                prop_assert_eq!(seq.on_packet(next as u16).extended(), Some(next));
+                next += 1;
+            }
+        }
     }
 
     #[test]
