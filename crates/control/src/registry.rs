@@ -39,6 +39,9 @@ pub const ALL: &[&Controller] = &[
     &steady::CONTROLLER,
 ];
 
+/// What an entry need not say: `Controller { name: "…", …, ..TEMPLATE }`. It is that of `fixed`.
+pub const TEMPLATE: Controller = fixed::CONTROLLER;
+
 /// The controller that takes over where receivers send standard reports alone and the chosen one needs its own
 /// ([`Controller::fallback`]).
 pub const FALLBACK: &Controller = {
@@ -49,31 +52,66 @@ pub const FALLBACK: &Controller = {
     ALL[n]
 };
 
-/// Finds a controller by its name.
-///
-/// # Errors
-/// The name is unknown; the error says which is nearest.
-pub fn find(name: &str) -> Result<&'static Controller, ParamError> {
-    ALL.iter().find(|c| c.name == name).copied().ok_or_else(|| {
-        let names: Vec<_> = ALL.iter().map(|c| c.name).collect();
-        ParamError {
-            name: name.to_owned(),
-            problem: "no such controller".into(),
-            remedy: match nearest(name, &names) {
-                Some(near) => format!("did you mean \"{near}\"?"),
-                None => format!("there are: {}, or \"file.py:Class\"", names.join(", ")),
-            },
-        }
-    })
+/// The controllers that a scenario may name: those of [`ALL`], and a program's own.
+#[derive(Clone, Debug)]
+pub struct Registry(Vec<&'static Controller>);
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self(ALL.to_vec())
+    }
 }
 
-/// All promises, each once: the session's, and those of the controllers.
-pub fn promises() -> impl Iterator<Item = &'static Promise> {
-    let of_controllers = ALL.iter().enumerate().flat_map(|(n, controller)| {
-        let before = move |promise: &Promise| ALL[..n].iter().any(|other| other.promises.contains(&promise));
-        controller.promises.iter().filter(move |promise| !before(promise))
-    });
-    SESSION.iter().chain(of_controllers).copied()
+impl Registry {
+    /// With a controller of the program's own as well, in place of one of the same name.
+    #[must_use]
+    pub fn with(mut self, controller: &'static Controller) -> Self {
+        self.0.retain(|known| known.name != controller.name);
+        self.0.push(controller);
+        self
+    }
+
+    /// The names of those that `are`, in the list's order.
+    pub fn names(&self, are: impl Fn(&Controller) -> bool) -> Vec<&'static str> {
+        self.0.iter().filter(|controller| are(controller)).map(|controller| controller.name).collect()
+    }
+
+    /// Finds a controller by its name.
+    ///
+    /// # Errors
+    /// The name is unknown; the error says which is nearest.
+    pub fn find(&self, name: &str) -> Result<&'static Controller, ParamError> {
+        self.0.iter().find(|c| c.name == name).copied().ok_or_else(|| {
+            let names = self.names(|_| true);
+            ParamError {
+                name: name.to_owned(),
+                problem: "no such controller".into(),
+                remedy: match nearest(name, &names) {
+                    Some(near) => format!("did you mean \"{near}\"?"),
+                    None => format!("there are: {}, or \"file.py:Class\"", names.join(", ")),
+                },
+            }
+        })
+    }
+
+    /// All promises, each once: the session's, and those of the controllers.
+    pub fn promises(&self) -> Vec<&'static Promise> {
+        let mut all: Vec<&Promise> = SESSION.to_vec();
+        for promise in self.0.iter().flat_map(|controller| controller.promises) {
+            if !all.contains(promise) {
+                all.push(promise);
+            }
+        }
+        all
+    }
+}
+
+/// Finds one of [`ALL`] by its name.
+///
+/// # Errors
+/// As [`Registry::find`].
+pub fn find(name: &str) -> Result<&'static Controller, ParamError> {
+    Registry::default().find(name)
 }
 
 /// Nothing, where a session offers all that the controller `name` needs.
@@ -171,7 +209,14 @@ impl Chosen {
     /// # Errors
     /// As [`Chosen::shared`].
     pub fn new(name: &str, mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
-        let controller = find(name)?;
+        Self::of(find(name)?, mode, given)
+    }
+
+    /// This entry with `given` over its defaults in `mode`.
+    ///
+    /// # Errors
+    /// A parameter can't be taken.
+    pub fn of(controller: &'static Controller, mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
         Ok(Self { controller, values: Values::resolve(controller.params, mode, given)? })
     }
 
@@ -247,7 +292,7 @@ mod tests {
 
     #[test]
     fn promises_are_described_once_under_names_that_a_path_can_hold() {
-        let all: Vec<&Promise> = promises().collect();
+        let all = Registry::default().promises();
         for (n, promise) in all.iter().enumerate() {
             assert!(all[..n].iter().all(|other| other.id != promise.id), "{} is two promises", promise.id);
             let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'-');
@@ -293,6 +338,18 @@ mod tests {
             let values = Values::resolve(controller.params, Mode::Repaired, &[]).unwrap();
             assert_eq!(controller.missing(&values, &[]), None, "{}", controller.name);
         }
+    }
+
+    #[test]
+    fn a_controller_of_ones_own_is_found_beside_the_others_or_in_the_place_of_its_namesake() {
+        static OWN: Controller = Controller { name: "own", ..fixed::CONTROLLER };
+        static NAMESAKE: Controller = Controller { about: "another", ..fixed::CONTROLLER };
+        let registry = Registry::default().with(&OWN).with(&NAMESAKE);
+        assert_eq!(registry.names(|_| true).len(), ALL.len() + 1);
+        assert_eq!(registry.find("own").map(|c| c.name), Ok("own"));
+        assert_eq!(registry.find("fixed").map(|c| c.about), Ok("another"));
+        assert_eq!(registry.find("owm").unwrap_err().remedy, "did you mean \"own\"?");
+        assert!(find("own").is_err());
     }
 
     #[test]

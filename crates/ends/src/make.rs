@@ -6,7 +6,7 @@ use crate::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use steadycast_control::registry::{Chosen, Factory};
+use steadycast_control::registry::Factory;
 use steadycast_control::{FeedbackFormat, ParamError, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{
     Bounds, CodecModel, CodecSettings, Consume, Encoder, Feed, Ladder, LadderError, PerFrame, PlayBuffer,
@@ -231,7 +231,7 @@ impl<'a> AgentFactory<'a> {
         let wrong = |error| MakeError::Controller { flow: flow.name.clone(), error };
         let factory = match self.inputs.factories.get(&flow.name) {
             Some(factory) => Arc::clone(factory),
-            None => Chosen::shared(&video.controller, video.mode, video.given()).map_err(wrong)?,
+            None => Arc::new(video.chosen().map_err(wrong)?),
         };
         let group = flow.cast == sc::Cast::Multicast;
         let own = FeedbackFormat::own_of(&*factory, group);

@@ -2,7 +2,7 @@
 
 use crate::Record;
 use steadycast_control::promise::RTCP_SHARE;
-use steadycast_control::registry::{self, FeedbackTiming};
+use steadycast_control::registry::FeedbackTiming;
 use steadycast_control::{Check, FeedbackFormat};
 use steadycast_record::{Figures, Of, invariant};
 use steadycast_scenario::{self as sc, FlowKind};
@@ -81,7 +81,7 @@ impl Record<'_> {
 /// arrives.
 fn has_timed_feedback(video: &sc::Video) -> bool {
     video.feedback == FeedbackFormat::Own
-        && registry::find(&video.controller).is_ok_and(|controller| controller.feedback != FeedbackTiming::Clocked)
+        && video.controller.entry().is_some_and(|controller| controller.feedback != FeedbackTiming::Clocked)
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ impl Record<'_> {
             }
             FlowKind::Video(video) => {
                 into.put(&flow::KIND, "video");
-                into.put(&flow::CONTROLLER, video.controller.as_str());
+                into.put(&flow::CONTROLLER, video.controller.name());
                 let paper = video.mode == steadycast_control::Mode::Paper;
                 into.put(&flow::MODE, if paper { "paper" } else { "repaired" });
             }

@@ -209,7 +209,7 @@ impl Sending {
         let seed = entropy::seed()?;
         let chosen = Chosen::new(&options.controller, options.mode, &options.params)?;
         let group = options.to.ip().is_multicast();
-        let entry = steadycast_control::registry::find(&options.controller)?;
+        let entry = chosen.controller;
         if group && entry.receivers == steadycast_control::registry::Receivers::One {
             return Err(LiveError::OneReceiver(options.controller));
         }

@@ -1,7 +1,7 @@
 //! Expectations: whether the figure that one names will be in the summary.
 
 use crate::model::{Flow, FlowKind, Link, Media, Repair, Simulcast, Workload};
-use steadycast_control::registry::promises;
+use steadycast_control::registry::Registry;
 use steadycast_record::{FIGURES, Figure, Of, When, find};
 use steadycast_words::tree::{Place, quoted};
 use steadycast_words::{Findings, nearest, remedy};
@@ -12,6 +12,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) links: &'a [Link],
     pub(crate) simulcasts: &'a [Simulcast],
     pub(crate) nodes: &'a [String],
+    pub(crate) registry: &'a Registry,
     /// Whether everything before was in order; otherwise a name may be missing by somebody else's fault.
     pub(crate) whole: bool,
 }
@@ -126,7 +127,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
         // Which of the promises a run looks at is known at its end.
         INVARIANTS => match rest.rsplit_once('.') {
             Some((id, rest)) => {
-                promise(id, at, out);
+                promise(id, at, scene.registry, out);
                 figure(Owner::Invariant, rest, at, out);
             }
             None => out.problem(
@@ -180,8 +181,8 @@ fn named<'a, 'p>(
 }
 
 /// Checks that a promise of this name is described anywhere.
-fn promise(id: &str, at: &Place, out: &mut Findings) {
-    let all: Vec<&str> = promises().map(|promise| promise.id).collect();
+fn promise(id: &str, at: &Place, registry: &Registry, out: &mut Findings) {
+    let all: Vec<&str> = registry.promises().into_iter().map(|promise| promise.id).collect();
     if !all.contains(&id) {
         out.problem(at, format!("no promise is called {}", quoted(id)), remedy(nearest(id, &all), &all));
     }

@@ -4,13 +4,13 @@ use crate::clock::clock;
 use crate::encode::{Codec, Encode};
 use crate::file::{CastWord, FlowTable, FlowWord, MediaWord, StartSaid};
 use crate::model::{
-    Cast, Cbr, Emit, Flow, FlowKind, Map001, Media, OnOff, PacketSize, Periods, Playout, Repair, Rtcp, RtcpProfile,
-    Start, Tcp, Video, Workload,
+    Cast, Cbr, ControllerRef, Emit, Flow, FlowKind, Map001, Media, OnOff, PacketSize, Periods, Playout, Repair, Rtcp,
+    RtcpProfile, Start, Tcp, Video, Workload,
 };
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
 use std::collections::BTreeSet;
-use steadycast_control::registry;
+use steadycast_control::registry::{Receivers, Registry};
 use steadycast_control::{FeedbackFormat, Mode, Values};
 use steadycast_media::{CodecModel, CodecSettings, Vbr};
 use steadycast_tcp::Config;
@@ -143,7 +143,7 @@ pub(crate) fn flows(
     for (i, name) in group.names.iter().enumerate() {
         let Some(from) = source(group, i, net, dumbbell, out) else { return all };
         let Some(to) = receivers(group, i, net, dumbbell, out) else { return all };
-        let Some(cast) = cast(table, &kind, to.len(), out) else { return all };
+        let Some(cast) = cast(table, &kind, to.len(), &files.registry, out) else { return all };
         let mut kind = kind.clone();
         if let FlowKind::Video(video) = &mut kind {
             let Some(repair) = repair(table, video, cast, out) else { return all };
@@ -267,7 +267,13 @@ fn receivers(
     Some(all)
 }
 
-fn cast(table: &Spanned<FlowTable>, kind: &FlowKind, receivers: usize, out: &mut Findings) -> Option<Cast> {
+fn cast(
+    table: &Spanned<FlowTable>,
+    kind: &FlowKind,
+    receivers: usize,
+    registry: &Registry,
+    out: &mut Findings,
+) -> Option<Cast> {
     let said = table.cast.as_ref();
     let at = said
         .map(|c| &c.at)
@@ -285,14 +291,13 @@ fn cast(table: &Spanned<FlowTable>, kind: &FlowKind, receivers: usize, out: &mut
     }
     if let FlowKind::Video(video) = kind
         && cast == Cast::Multicast
-        && let Ok(controller) = registry::find(&video.controller)
-        && controller.receivers == registry::Receivers::One
+        && let Some(controller) = video.controller.entry()
+        && controller.receivers == Receivers::One
     {
-        let able: Vec<_> =
-            registry::ALL.iter().filter(|c| c.receivers == registry::Receivers::OneOrMany).map(|c| c.name).collect();
+        let able = registry.names(|c| c.receivers == Receivers::OneOrMany);
         out.problem(
             at,
-            format!("{} serves one receiver, not a group", quoted(&video.controller)),
+            format!("{} serves one receiver, not a group", quoted(controller.name)),
             format!("write cast = \"unicast\" for a session each, or take one of: {}", able.join(", ")),
         );
         return None;
@@ -397,13 +402,13 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     let mode = table.mode.as_ref().map_or(Mode::Repaired, |m| m.value);
     let controller = match &table.controller {
         None => {
-            let names: Vec<_> = registry::ALL.iter().map(|c| c.name).collect();
+            let names = files.registry.names(|_| true);
             out.missing(&table.at, "controller", &format!("choose from: {}, or \"file.py:Class\"", names.join(", ")));
             None
         }
-        Some(name) if is_class(name) => Some(name.value.clone()),
-        Some(name) => match registry::find(name) {
-            Ok(_) => Some(name.value.clone()),
+        Some(name) if is_class(name) => Some(ControllerRef::Class(name.value.clone())),
+        Some(name) => match files.registry.find(name) {
+            Ok(controller) => Some(ControllerRef::Entry(controller)),
             Err(error) => {
                 out.problem(&name.at, error.problem, error.remedy);
                 None
@@ -413,7 +418,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     let mut params = Vec::new();
     for (name, given) in table.params.as_ref().map_or(&[][..], |p| &p.0) {
         if !is_class(name) {
-            match registry::find(name) {
+            match files.registry.find(name) {
                 Err(error) => out.problem(&name.at, error.problem, error.remedy),
                 Ok(controller) => {
                     for one in given {
@@ -455,15 +460,15 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         out.problem(&said.at, format!("the cap {cap} is below the floor {floor}"), "make the cap larger");
     }
     let ecn = table.ecn.as_ref().map_or(Ecn::NotEct, |said| said.0);
-    if let (Some(name), Some(said)) = (&controller, &table.ecn)
+    if let (Some(controller), Some(said)) = (controller.as_ref().and_then(ControllerRef::entry), &table.ecn)
         && ecn.is_capable()
-        && registry::find(name).is_ok_and(|controller| !controller.answers_marks)
+        && !controller.answers_marks
     {
         let what = format!(
             "{} answers no congestion marks, as senders of ECN-capable packets have to (RFC 3168)",
-            quoted(name)
+            quoted(controller.name)
         );
-        let able: Vec<_> = registry::ALL.iter().filter(|c| c.answers_marks).map(|c| c.name).collect();
+        let able = files.registry.names(|c| c.answers_marks);
         out.warn(&said.at, what, format!("write ecn = \"off\", or take one that does: {}", able.join(", ")));
     }
     Some(Video {

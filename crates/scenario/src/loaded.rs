@@ -7,6 +7,7 @@ use crate::tree::{self, give_paths};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use steadycast_control::registry::Registry;
 use steadycast_words::tree::{Item, MAX_TEXT, Value, from_json, from_toml};
 use steadycast_words::{Findings, FromToml, Problem, Problems};
 
@@ -142,10 +143,18 @@ impl Document {
     ///
     /// # Errors
     /// Everything that is wrong with it, not only the first thing.
-    pub fn check(mut self) -> Result<Loaded, Problems> {
+    pub fn check(self) -> Result<Loaded, Problems> {
+        self.check_with(Registry::default())
+    }
+
+    /// As [`Document::check`], where flows may name the controllers of this registry.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, not only the first thing.
+    pub fn check_with(mut self, registry: Registry) -> Result<Loaded, Problems> {
         let mut out = Findings::new(&self.file);
         give_paths(&mut self.root, "");
-        let mut files = Files::new(&self.folder);
+        let mut files = Files::new(&self.folder, registry);
         let tables = File::read(&self.root, &mut out);
         let Some(tables) = tables else { return Err(Problems(out.problems)) };
         let (scenario, layout) = crate::resolve::resolve(&tables, &self.title, &mut files, &mut out);

@@ -1,9 +1,10 @@
 //! A scenario as the worlds take it: checked, with every default filled in and every shape and range written out.
 
 use crate::encode::Encode;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use steadycast_control::registry::Given;
+use steadycast_control::registry::{Chosen, Controller, Given, ParamError};
 use steadycast_control::{FeedbackFormat, Mode};
 use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
 use steadycast_media::{CodecSettings, Vbr};
@@ -272,11 +273,47 @@ impl FlowKind {
     }
 }
 
+/// A flow's controller, as the check of its scenario has found it.
+#[derive(Clone)]
+pub enum ControllerRef {
+    /// An entry of the registry.
+    Entry(&'static Controller),
+    /// A class of the user's own, `file.py:Class`: whoever runs the scenario gives its factory.
+    Class(String),
+}
+
+impl ControllerRef {
+    /// Its name in the scenario.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Entry(controller) => controller.name,
+            Self::Class(name) => name,
+        }
+    }
+
+    /// Its entry, if the registry has it.
+    pub fn entry(&self) -> Option<&'static Controller> {
+        if let Self::Entry(controller) = self { Some(controller) } else { None }
+    }
+}
+
+impl PartialEq for ControllerRef {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl fmt::Debug for ControllerRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.name())
+    }
+}
+
 /// A video flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Video {
-    /// A registry name, or `file.py:Class`.
-    pub controller: String,
+    /// What decides its rate.
+    pub controller: ControllerRef,
     /// What the paper means, or what it prints.
     pub mode: Mode,
     /// Parameters as given, per controller; all are checked, those of the chosen one count.
@@ -395,7 +432,18 @@ settings! {
 impl Video {
     /// What was given for the chosen controller.
     pub fn given(&self) -> &[(String, Given)] {
-        self.params.iter().find(|(name, _)| *name == self.controller).map_or(&[], |(_, given)| given)
+        self.params.iter().find(|(name, _)| name == self.controller.name()).map_or(&[], |(_, given)| given)
+    }
+
+    /// Its controller's entry with these values.
+    ///
+    /// # Errors
+    /// The registry has no such entry: it is a class.
+    pub fn chosen(&self) -> Result<Chosen, ParamError> {
+        match self.controller.entry() {
+            Some(controller) => Chosen::of(controller, self.mode, self.given()),
+            None => Chosen::new(self.controller.name(), self.mode, self.given()),
+        }
     }
 }
 

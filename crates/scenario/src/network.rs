@@ -8,6 +8,7 @@ use crate::tree::merge;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use steadycast_control::registry::Registry;
 use steadycast_link::{self as link, Limit, Line, Loss, Policer, Queue};
 use steadycast_units::{Bytes, Rate, Span};
 use steadycast_words::tree::{Item, Place, Value, quoted};
@@ -58,14 +59,15 @@ pub(crate) struct Network {
 /// Reads files that a scenario names; each once.
 pub(crate) struct Files {
     pub(crate) folder: PathBuf,
+    pub(crate) registry: Registry,
     traces: BTreeMap<PathBuf, Result<Arc<[Span]>, String>>,
 }
 
 const MAX_TRACE: u64 = 64 << 20;
 
 impl Files {
-    pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), traces: BTreeMap::new() }
+    pub(crate) fn new(folder: &Path, registry: Registry) -> Self {
+        Self { folder: folder.to_owned(), registry, traces: BTreeMap::new() }
     }
     /// The absolute path of what a scenario calls `name`.
     pub(crate) fn path(&self, name: &str) -> PathBuf {

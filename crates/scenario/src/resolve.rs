@@ -119,11 +119,12 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     scenario.events = names.events(events, &scenario, files, out);
     let tables = file.simulcast.as_ref().map_or(&[][..], |s| &s.value);
     let find = |table: &SimulcastTable, out: &mut Findings| names.groups_of(table, out);
-    scenario.simulcasts = simulcasts(tables, &scenario.flows, &scenario.events, find, out);
+    scenario.simulcasts = simulcasts(tables, &scenario.flows, &scenario.events, find, &files.registry, out);
     scenario.record = names.record(file, &scenario.flows, out);
     for table in file.expect.as_ref().map_or(&[][..], |e| &e.value) {
         let Scenario { flows, simulcasts, .. } = &scenario;
-        let scene = Scene { flows, links: &network.links, simulcasts, nodes: &network.nodes, whole };
+        let scene =
+            Scene { flows, links: &network.links, simulcasts, nodes: &network.nodes, registry: &files.registry, whole };
         let expect = names.expect(table, &scene, out);
         scenario.expect.extend(expect);
     }

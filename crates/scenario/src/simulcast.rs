@@ -4,7 +4,7 @@ use crate::file::SimulcastTable;
 use crate::model::{Cast, Event, Flow, FlowIx, FlowKind, Simulcast, What};
 use crate::name::Pattern;
 use std::collections::BTreeSet;
-use steadycast_control::registry;
+use steadycast_control::registry::Registry;
 use steadycast_control::simulcast::MOST_GROUPS;
 use steadycast_units::{Rate, Span};
 use steadycast_words::tree::{Place, quoted};
@@ -19,6 +19,7 @@ pub(crate) fn simulcasts(
     flows: &[Flow],
     events: &[Event],
     find: impl Fn(&SimulcastTable, &mut Findings) -> Option<Vec<FlowIx>>,
+    registry: &Registry,
     out: &mut Findings,
 ) -> Vec<Simulcast> {
     let (mut all, mut names, mut taken) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
@@ -58,7 +59,7 @@ pub(crate) fn simulcasts(
             }
         }
         let groups: Vec<&Flow> = found.iter().map(|flow| &flows[flow.0 as usize]).collect();
-        check(&groups, at, out);
+        check(&groups, at, registry, out);
         // One that names no flows is left out, as a flow that is counted down to none.
         if !found.is_empty() {
             all.push(Simulcast { name: name.value.clone(), flows: found, up, hold });
@@ -76,7 +77,7 @@ fn concerns(event: &Event, flow: FlowIx) -> bool {
 }
 
 /// That receivers can choose between these groups: told of the first thing that is wrong.
-fn check(groups: &[&Flow], at: &Place, out: &mut Findings) {
+fn check(groups: &[&Flow], at: &Place, registry: &Registry, out: &mut Findings) {
     let [lowest, ..] = groups else { return };
     if !(2..=MOST_GROUPS).contains(&groups.len()) {
         let what = format!("{} groups", groups.len());
@@ -99,9 +100,10 @@ fn check(groups: &[&Flow], at: &Place, out: &mut Findings) {
             let what = format!("{name} and {} do not start and stop together", quoted(&lowest.name));
             return out.problem(at, what, "write the same start and stop in both");
         }
-        if !registry::find(&video.controller).is_ok_and(|c| c.own_rate) {
-            let able: Vec<_> = registry::ALL.iter().filter(|c| c.own_rate).map(|c| c.name).collect();
-            let what = format!("receivers of {} know no rate of their own to choose by", quoted(&video.controller));
+        if !video.controller.entry().is_some_and(|controller| controller.own_rate) {
+            let able = registry.names(|controller| controller.own_rate);
+            let name = quoted(video.controller.name());
+            let what = format!("receivers of {name} know no rate of their own to choose by");
             return out.problem(at, what, format!("take one of: {}", able.join(", ")));
         }
         if place > 0 && video.floor.is_none() {

@@ -291,7 +291,7 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
 }
 
 fn video_text(video: &Video, text: &mut Text) {
-    text.key("controller", quote(&video.controller));
+    text.key("controller", quote(video.controller.name()));
     text.key("mode", quote(video.mode.word()));
     for (controller, given) in &video.params {
         let keys = given.iter().map(|(key, value)| {

@@ -8,6 +8,7 @@ mod faults;
 mod feedback;
 mod groups;
 mod lab;
+mod own;
 mod padding;
 mod pauses;
 mod record;
