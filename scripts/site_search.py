@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 PAGES = re.compile(r"reference/.*|record\.md|glossary\.md|exit-codes\.md")
 """Pages on which things are looked up."""
+FIRST = {"which-controller.md": 6, "tutorial.md": 4}
+"""Pages that a newcomer looks for, and how much more they weigh."""
 PART = re.compile(
     r'<h[1-6] id="(?P<id>[^"]+)">(?P<heading>.*?)<a |<tr>\n<td>(?P<name>.*?)</td>(?P<rest>.*?)</tr>',
     re.DOTALL,
@@ -41,6 +43,13 @@ class Section:
 def on_pre_build(config: MkDocsConfig) -> None:
     """Begin with no entries."""
     _entries.clear()
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let the pages that a newcomer looks for come first."""
+    if page.file.src_uri in FIRST:
+        page.meta["search"] = {"boost": FIRST[page.file.src_uri]}
+    return markdown
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
