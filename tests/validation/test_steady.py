@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from validation.steady import CUBIC, SHOWN, Found, Seen, cells, counts, figures
+from validation import page, steady_emulated
+from validation.steady import CUBIC, SHOWN, Found, Seen, cells, counts, figures, seen_of
 
 NAME = "B3 newreno 4 Mb/s 120 ms 100p"
 
@@ -29,3 +30,33 @@ def test_b3_is_judged_by_the_videos_share_and_counted_again_with_the_tcps() -> N
 def test_a_share_that_is_not_known_is_not_printed() -> None:
     seen: Seen = {"bps": 3.96e6, "loss": 0.0, "queue_ms": 26.0}
     assert figures([seen], SHOWN["rates"]) == "rate 3.96 Mb/s, loss 0.00 %, queue p95 26 ms"
+
+
+def test_each_cell_has_a_line_with_a_column_for_each_figure() -> None:
+    every = {cell.key: cell for cell in cells()}
+    chosen = [every["A1 1 Mb/s 20 ms"], every[NAME]]
+    runs = {
+        ("steady", chosen[0].key, 1): {"used": 0.98, "loss": 0.0, "queue_ms": 17.0},
+        ("steady", NAME, 1): {"video": 0.95, "tcp": 0.86, "loss": 0.003, "queue_ms": 20.0},
+    }
+    heads, alone, beside = page.plain(seen_of(Found(runs), chosen, {"steady": range(1, 2)}))
+    assert heads[:5] == ["row", "cell", "unseen", "controller", "holds"]
+    told = dict(zip(heads, alone, strict=True))
+    assert (told["used"], told["loss, %"], told["queue p95, ms"], told["video"]) == ("0.98", "0.00", "17", "")
+    told = dict(zip(heads, beside, strict=True))
+    assert (told["video"], told["beside"], told["used"]) == ("0.95", "0.86", "")
+
+
+def test_a_cell_in_both_worlds_has_two_lines_and_says_where_they_are_apart() -> None:
+    cell = next(c for c in cells() if c.key == "A1 1 Mb/s 20 ms")
+    seen: Seen = {"bps": 1e6, "used": 0.98, "loss": 0.0, "queue_ms": 17.0}
+    came = [
+        steady_emulated.Came(cell.key, False, seen, True),
+        steady_emulated.Came(cell.key, True, {**seen, "bps": 0.85e6}, True),
+        steady_emulated.Came(cell.key, True, {**seen, "bps": 9e6}, False),
+    ]
+    heads, simulated, emulated = page.plain(steady_emulated.table(came, [cell]))
+    assert dict(zip(heads, simulated, strict=True))["rate, emulated in simulated"] == ""
+    told = dict(zip(heads, emulated, strict=True))
+    assert (told["rate, emulated in simulated"], told["rate misses"]) == ("0.85", "yes")
+    assert told["runs left out"] == "1", "a run that is not to be trusted is no part of the mean"
