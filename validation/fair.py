@@ -2,6 +2,7 @@
 
     python -m validation.fair                                        # asmp, tfmcc, tfrc; five seeds
     python -m validation.fair asmp --rates 1 4 --rtts 20 40 --seeds 3
+    python -m validation.fair --write                                # docs/data/sharing-simulated.csv
     python -m validation.fair --emulated --clips sign-*.mkv          # in real time, beside the kernel's TCP (as root)
 
 Alone on 4 Mb/s: when the first second above 3.6 Mb/s was over, and the loss up to then (bounds: 3 s, 1 %). Beside one
@@ -150,20 +151,23 @@ class Table:
     heads: tuple[str, ...]
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    what: str = ""
+    """Which of the world's runs these are."""
 
-    def show(self, found: Mapping[Work, Future[Seen]]) -> list[str]:
+    def show(self, found: Mapping[Work, Future[Seen]]) -> list[list[str]]:
         """Print a row as soon as it is known, and how often a run was made again; return the rows."""
         heads = [*self.heads, *(column.name for column in self.columns)]
         print(page.head(heads), flush=True)
-        again, lines = 0, []
+        again = 0
+        lines: list[list[str]] = []
         for each in self.rows:
             runs = [found[work].result() for work in each.work]
             again += sum(seen.tries - 1 for seen in runs)
             trusted = all(seen.trusted for seen in runs)
             cells = [column.cell(runs) for column in self.columns]
             name = each.cells[0] + ("" if trusted else " (not trustworthy)")
-            lines.append(page.row([name, *each.cells[1:], *cells]))
-            print(lines[-1], flush=True)
+            lines.append([name, *each.cells[1:], *cells])
+            print(page.row(lines[-1]), flush=True)
         if again:
             print(f"\nMade again, because they were not trustworthy: {again}.")
         print(flush=True)
@@ -187,7 +191,7 @@ class Plan:
         for controller in controllers:
             sets = [f"flow.video.controller={controller}", "duration=30s", "flow.tcp.start=29.9s"]
             rows.append(Row((controller,), self._work(sets, self.seeds)))
-        return Table(("alone on 4 Mb/s",), ALONE, tuple(rows))
+        return Table(("alone on 4 Mb/s",), ALONE, tuple(rows), f"{self.seeds} runs")
 
     def beside(
         self,
@@ -216,7 +220,9 @@ class Plan:
                         work = self._work(sets, seeds or self.seeds, film, clips)
                         rows.append(Row((controller, f"{rate:g}", f"{rtt:g}", queue, tcp), work))
         heads = ("with clips" if clips else "beside one TCP", "Mb/s", "RTT, ms", "queue", "TCP")
-        return Table(heads, BESIDE + PICTURES if clips else BESIDE, tuple(rows))
+        count = seeds or self.seeds
+        what = f"{count} run{'s' * (count > 1)}" + (", with pictures" if clips else "")
+        return Table(heads, BESIDE + PICTURES if clips else BESIDE, tuple(rows), what)
 
     def _video(self, controller: str, rate: float, clips: bool) -> list[str]:
         if controller == PLAIN:
@@ -274,7 +280,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     from steadycast.media.ladder import cores
 
-    parser = page.options("validation.fair", __doc__, seeds=5)
+    parser = page.options("validation.fair", __doc__, *TABLES, seeds=5)
     parser.add_argument("controllers", nargs="*", help=f"emulated also {PLAIN}: plain RTP at 3.8 Mb/s")
     parser.add_argument("--emulated", action="store_true", help="in real time, beside the kernel's TCP")
     parser.add_argument("--clips", nargs="+", type=Path, default=[], help="emulated: real clips, end to end")
@@ -308,9 +314,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         work = [work for table in todo for row in table.rows for work in row.work]
         prepare((each.job for each in work), progress)
         with results(work, args.at_once, progress) as found:
-            for table in todo:
-                table.show(found)
+            made = [(table, table.show(found)) for table in todo]
+    if args.write:
+        write(args, made, page.command("validation.fair", argv))
     return 0
+
+
+TABLES = ("sharing-simulated", "sharing-emulated", "sharing-alone-simulated", "sharing-alone-emulated")
+
+
+def write(
+    args: argparse.Namespace, made: Sequence[tuple[Table, Sequence[Sequence[str]]]], command: str
+) -> None:
+    """Write what a world's runs came to: beside one TCP, and alone."""
+    world = "emulated" if args.emulated else "simulated"
+    told: dict[bool, list[list[str]]] = {True: [], False: []}
+    for table, rows in made:
+        told[table.columns is ALONE] += [[table.what, *row] for row in rows]
+    heads = ["runs", "controller", "Mb/s", "RTT, ms", "queue", "TCP", *(c.name for c in BESIDE + PICTURES)]
+    beside = [[*row, *[""] * (len(heads) - len(row))] for row in told[False]]
+    title = f"A source that always has data beside one TCP, {world}"
+    page.save(f"sharing-{world}", title, page.table(heads, beside), command)
+    if told[True]:
+        heads = ["runs", "controller", *(c.name for c in ALONE)]
+        title = f"A source that always has data, alone on 4 Mb/s, {world}"
+        page.save(f"sharing-alone-{world}", title, page.table(heads, told[True]), command)
 
 
 if __name__ == "__main__":

@@ -157,8 +157,8 @@ def _split(heading: str, cells: Sequence[str]) -> list[tuple[str, list[str]]]:
     """
     found = [_BRACKETED.fullmatch(cell) for cell in cells]
     bracketed = [one is not None for one in found]
-    cells = [cell if one is None else one[1] + one[2] for cell, one in zip(cells, found, strict=True)]
-    misses = [("yes" if yes else "no") if cell else "" for cell, yes in zip(cells, bracketed, strict=True)]
+    cells = [cell if one is None else _text(one[1] + one[2]) for cell, one in zip(cells, found, strict=True)]
+    misses = ["yes" if yes else "no" if cell else "" for cell, yes in zip(cells, bracketed, strict=True)]
     told = [(f"{heading.partition(',')[0]} misses", misses)] if any(bracketed) else []
     return [*_numbers(heading, cells), *told]
 

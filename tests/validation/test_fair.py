@@ -91,7 +91,7 @@ def test_a_run_that_is_not_to_be_trusted_is_made_again_and_never_kept(
     known: Future[Seen] = Future()
     known.set_result(replace(SEEN, trusted=False, tries=worlds.TRIES))
     table = fair.Table(("with",), fair.BESIDE, (fair.Row(("asmp",), (work,)),))
-    assert "(not trustworthy)" in table.show({work: known})[0]
+    assert "(not trustworthy)" in table.show({work: known})[0][0]
 
 
 @pytest.mark.claim
@@ -114,3 +114,21 @@ def test_beside_the_kernels_tcp_each_side_has_its_share(queue: str) -> None:
             fair.mean([of(seen) for seen in runs]) for of in (lambda s: s.loss, lambda s: s.tcp_again)
         )
         assert 0 < lost < max(1.25 * again, 0.01)
+
+
+def test_what_a_world_came_to_is_written_with_a_column_for_each_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fair.page, "save", lambda name, title, made, command: saved.update({name: made}))
+    saved: dict[str, fair.page.Table] = {}
+    beside = fair.Table(("x", "Mb/s", "RTT, ms", "queue", "TCP"), fair.BESIDE, (), "1 run")
+    alone = fair.Table(("x",), fair.ALONE, (), "1 run")
+    told = [column.cell([SEEN]) for column in fair.BESIDE]
+    row = ["asmp", "4", "40", "red", "cubic", *told]
+    args = fair.arguments(["--emulated"])
+    fair.write(args, [(beside, [row]), (alone, [["asmp", "3.0", "0.77", "3.90"]])], "the command")
+    assert set(saved) == {"sharing-emulated", "sharing-alone-emulated"} <= set(fair.TABLES)
+    made = saved["sharing-emulated"]
+    assert dict(zip(made.heads, made.rows[0], strict=True))["Jain"] == told[0]
+    assert made.rows[0][:2] == ("1 run", "asmp")
+    assert saved["sharing-alone-emulated"].heads[2:] == tuple(column.name for column in fair.ALONE)
