@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import av
 import numpy as np
+
+from steadycast.errors import MissingError
 
 if TYPE_CHECKING:
     from steadycast.folder import Json
@@ -74,7 +77,7 @@ def film(
     factor = min(1.0, (cut.width or ladder.width) / ladder.width)
     width, height = (max(2, round(side * factor / 2) * 2) for side in (ladder.width, ladder.height))
     buffer = io.BytesIO()
-    with av.open(buffer, "w", format=kind, options={"fflags": "+bitexact"}) as out:
+    with _encoding(kind), av.open(buffer, "w", format=kind, options={"fflags": "+bitexact"}) as out:
         stream: Any = out.add_stream(FORMATS[kind][0], rate=ladder.table.fps, options=options)
         stream.width, stream.height = width * columns, height
         stream.pix_fmt = "yuv420p"
@@ -195,6 +198,16 @@ def _worst_slots(record: Record, viewer: Viewer) -> range:
     # The last key counts most; of equal stretches the sort leaves the first one first.
     at = first + int(np.lexsort((over(psnr), -over(missed)))[0])
     return range(at, at + length)
+
+
+@contextmanager
+def _encoding(kind: str) -> Iterator[None]:
+    """Say what the encoder of a film lacks: a part of FFmpeg, or memory."""
+    try:
+        yield
+    except av.error.FFmpegError as error:
+        problem = f"FFmpeg's {FORMATS[kind][0]} can't encode it ({error.strerror})"
+        raise MissingError("the film", problem, "make room in memory, or leave it out: --no-film") from error
 
 
 def _facts(record: Record, viewer: Viewer, flow: str, receiver: str, slots: range) -> Json:

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -370,3 +371,16 @@ def test_the_board_keeps_its_places_apart(tmp_path: Path) -> None:
     assert seen.told(3) == ("", 0, 0)
     board.tell(Board.PLACES - 1, 0, "x" * 500, 2**40, -1 + 2)
     assert seen.told(Board.PLACES - 1) == ("x" * 64, 2**31, 1)
+
+
+def test_connections_without_a_request_are_closed_in_time(lab: Lab) -> None:
+    """Forty that say nothing, or half a head; a page is served beside them, and one that has asked stays."""
+    host, port = lab.address.removeprefix("http://").split(":")
+    half = [socket.create_connection((host, int(port)), timeout=30) for _ in range(40)]
+    for each in half[::2]:
+        each.sendall(b"GET / HTTP/1.1\r\nHost: ")
+    assert lab.ask("/").code == 200
+    for each in half:
+        with suppress(ConnectionResetError):
+            assert each.recv(1000) == b""
+        each.close()

@@ -35,6 +35,37 @@ def get(port: int, path: str) -> str:
         return str(answer.read().decode())
 
 
+@pytest.mark.parametrize(
+    ("host", "asked", "meant"),
+    [
+        ("127.0.0.1", "127.0.0.1:9464", True),
+        ("127.0.0.1", "localhost:9464", True),
+        ("127.0.0.1", "[::1]:9464", True),
+        ("::1", "[::1]:9464", True),
+        ("127.0.0.1", "", True),
+        ("127.0.0.1", "evil.example:9464", False),
+        ("127.0.0.1", "10.0.0.1:9464", False),
+        ("localhost", "evil.example", False),
+        ("0.0.0.0", "sender.example:9464", True),  # whom the operator lets in asks by any name
+    ],
+)
+def test_a_page_of_another_name_reads_nothing_of_this_machine(host: str, asked: str, meant: bool) -> None:
+    assert outlets._meant(asked, host) is meant
+
+
+def test_the_first_page_leads_to_the_others_and_another_name_is_refused() -> None:
+    (port,) = ports(1)
+    with Outlets(Options(str(port), None, None), "send", "x"):
+        assert '<a href="/metrics">' in get(port, "/")
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/status.json", headers={"Host": "evil.example"}
+        )
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=10)
+        refused.value.close()
+        assert refused.value.code == 421
+
+
 def samples(text: str) -> dict[str, dict[tuple[str, ...], float]]:
     """Values by the metrics' names and the labels beside the session's."""
     found: dict[str, dict[tuple[str, ...], float]] = {}

@@ -67,6 +67,8 @@ pub struct PairOptions {
     pub mux: bool,
     /// A sender's own port for RTP; RTCP is the next. Any free pair without it.
     pub local: Option<u16>,
+    /// Where RTCP goes and comes to, if not to the port after that of RTP (RFC 3605).
+    pub reports: Option<u16>,
 }
 
 /// One UDP socket, which never blocks.
@@ -336,6 +338,8 @@ pub struct Pair {
     rtcp: Option<Port>,
     /// Where media goes, or came to.
     pub(crate) address: SocketAddr,
+    /// Where reports of a group go, and a sender's own.
+    reports: SocketAddr,
 }
 
 impl Pair {
@@ -344,7 +348,7 @@ impl Pair {
     /// # Errors
     /// The addresses can't be had; the error says what to do.
     pub fn sender(to: SocketAddr, options: &PairOptions) -> Result<Self, NetError> {
-        rtcp_port(to, options.mux)?;
+        let reports = rtcp_port(to, options)?;
         let own = match &options.interface {
             Some(Interface::Address(ip)) if ip.is_ipv4() == to.is_ipv4() => *ip,
             Some(Interface::Address(ip)) => {
@@ -364,7 +368,6 @@ impl Pair {
             };
             (port, None)
         } else if group_port {
-            let reports = rtcp_port(to, options.mux)?;
             (Port::open(local(own, options, 0), options, false)?, Some(Port::group(reports, options)?))
         } else {
             let (rtp, rtcp) = neighbours(own, options)?;
@@ -376,7 +379,7 @@ impl Pair {
             rtp.connected = true;
             rtp.local = rtp.socket.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(rtp.local);
         }
-        Ok(Self { rtp, rtcp, address: to })
+        Ok(Self { rtp, rtcp, address: to, reports })
     }
 
     /// A receiver's sockets at `at`: an address of this machine (or the unspecified one) or a group that is joined.
@@ -384,13 +387,13 @@ impl Pair {
     /// # Errors
     /// As [`Pair::sender`].
     pub fn receiver(at: SocketAddr, options: &PairOptions) -> Result<Self, NetError> {
-        let reports = rtcp_port(at, options.mux)?;
+        let reports = rtcp_port(at, options)?;
         let open = |at: SocketAddr| {
             if at.ip().is_multicast() { Port::group(at, options) } else { Port::open(at, options, false) }
         };
         let rtp = open(at)?;
         let rtcp = if options.mux { None } else { Some(open(reports)?) };
-        Ok(Self { rtp, rtcp, address: at })
+        Ok(Self { rtp, rtcp, address: at, reports })
     }
 
     /// The socket for media.
@@ -410,11 +413,7 @@ impl Pair {
 
     /// Where a sender's datagrams go, and a group's reports.
     pub(crate) fn peer(&self, which: Which) -> SocketAddr {
-        let mut to = self.address;
-        if which == Which::Rtcp && !self.muxed() {
-            to.set_port(to.port() + 1);
-        }
-        to
+        if which == Which::Rtcp { self.reports } else { self.address }
     }
 
     pub(crate) fn port_mut(&mut self, which: Which) -> &mut Port {
@@ -458,8 +457,8 @@ fn local(own: IpAddr, options: &PairOptions, plus: u16) -> SocketAddr {
     SocketAddr::new(own, options.local.map_or(0, |p| p.saturating_add(plus)))
 }
 
-fn rtcp_port(rtp: SocketAddr, mux: bool) -> Result<SocketAddr, NetError> {
-    let port = if mux { Some(rtp.port()) } else { rtp.port().checked_add(1) };
+fn rtcp_port(rtp: SocketAddr, options: &PairOptions) -> Result<SocketAddr, NetError> {
+    let port = if options.mux { Some(rtp.port()) } else { options.reports.or(rtp.port().checked_add(1)) };
     match port.filter(|_| rtp.port() > 0) {
         Some(port) => {
             // An IPv6 address keeps its zone.

@@ -79,7 +79,7 @@ impl Announced {
             (_, "false") => Given::Switch(false),
             _ => Given::Text(text.to_owned()),
         };
-        let session_bandwidth = number("session-bw").unwrap_or(2_000_000);
+        let session_bandwidth = number("session-bw").or(of_reports(description)).unwrap_or(2_000_000);
         if !SESSION_BANDWIDTHS.contains(&session_bandwidth) {
             return Err(LiveError::SessionBandwidth(session_bandwidth));
         }
@@ -94,6 +94,13 @@ impl Announced {
             consume: number("consume").filter(|rate| *rate > 0).map(Rate::bps),
         })
     }
+}
+
+/// The bandwidth of a session whose receivers may take so much for RTCP as its description says: three quarters of a twentieth
+/// (RFC 3550, section 6.2; RFC 3556).
+fn of_reports(description: &Description) -> Option<u64> {
+    let bandwidth = description.reports.filter(|rate| *rate > Rate::ZERO)?.as_bps().saturating_mul(80) / 3;
+    Some(bandwidth.clamp(*SESSION_BANDWIDTHS.start(), *SESSION_BANDWIDTHS.end()))
 }
 
 /// A receiver that runs.
@@ -120,7 +127,7 @@ impl Receiving {
         let factory = if replayed { Replayed::around(factory, Span::ZERO) } else { factory };
         let source = options.pair.source.or(description.source);
         let mux = options.pair.mux || description.mux;
-        let pair_options = PairOptions { source, mux, ..options.pair.clone() };
+        let pair_options = PairOptions { source, mux, reports: description.rtcp_port, ..options.pair.clone() };
         let pair = Pair::receiver(description.address, &pair_options)?;
         let repaired = description.repair.as_ref().filter(|_| !group);
         let protected = description.parity.as_ref().map(|parity| parity.payload_type);
@@ -138,8 +145,11 @@ impl Receiving {
         let payload_type = described.then_some(description.payload_type);
         let (sources, each) = description.sources();
         let named = sources.first().copied();
-        let reports =
-            if group && source.is_none() { Reports::Group } else { Reports::Sender { known: None, mux, heard: false } };
+        let reports = match description.reports {
+            Some(Rate::ZERO) => Reports::Nowhere,
+            _ if group && source.is_none() => Reports::Group,
+            _ => Reports::Sender { known: None, mux, heard: false },
+        };
         let settings = if description.of_ours("controller").is_some() {
             rtcp(announced.session_bandwidth, group, group && source.is_some())
         } else {
@@ -212,7 +222,7 @@ impl Receiving {
             Some(payload_type) => wired.protected_by(payload_type),
             None => wired,
         };
-        let wired = wired.pleading(description.key_frames);
+        let wired = wired.pleading(description.key_frames).without(description.excluded.clone());
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());

@@ -45,8 +45,14 @@ pub struct Description {
     /// What a decoder must be told before the first frame: the configuration of MPEG-4, or the parameter sets of H.264 and
     /// H.265, each behind a start code.
     pub config: Vec<u8>,
+    /// Where RTCP comes to, if not to the port after that of RTP (RFC 3605).
+    pub rtcp_port: Option<u16>,
+    /// Sources that are not wanted (RFC 4570).
+    pub excluded: Vec<IpAddr>,
     /// Upper limit of the rate.
     pub bandwidth: Option<Rate>,
+    /// What receivers may take for RTCP (`b=RR`, RFC 3556): nothing at all where it is 0.
+    pub reports: Option<Rate>,
     /// How receivers are to report single packets; `None`: not, or as the controller that is named asks its own.
     pub feedback: Option<PacketFeedback>,
     /// As which packets leave (RFC 6679, section 6.1).
@@ -182,15 +188,24 @@ impl Description {
         if let Some(rate) = self.bandwidth {
             media.add_bandwidth(Bandwidth::new(BandwidthType::As, rate.as_bps().div_ceil(1_000)));
         }
+        if let Some(rate) = self.reports {
+            media.add_bandwidth(Bandwidth::new(BandwidthType::Rr, rate.as_bps()));
+        }
         let (name, fmtp) = self.encoding();
         let mut put = |name: &str, value: String| media.add_attribute(Attribute::with_value(name, value));
         put("rtpmap", format!("{} {name}/90000", self.payload_type));
         if let Some(fmtp) = fmtp {
             put("fmtp", format!("{} {fmtp}", self.payload_type));
         }
+        let kind = |source: &IpAddr| if source.is_ipv4() { "IP4" } else { "IP6" };
         if let Some(source) = self.source {
-            let kind = if source.is_ipv4() { "IP4" } else { "IP6" };
-            put("source-filter", format!(" incl IN {kind} {} {source}", self.address.ip()));
+            put("source-filter", format!(" incl IN {} {} {source}", kind(&source), self.address.ip()));
+        }
+        for source in &self.excluded {
+            put("source-filter", format!(" excl IN {} {} {source}", kind(source), self.address.ip()));
+        }
+        if let Some(port) = self.rtcp_port {
+            put("rtcp", port.to_string());
         }
         put("extmap", "1 urn:x-steadycast:send-time".into());
         match self.feedback {
@@ -292,23 +307,8 @@ impl Description {
         let address = connection
             .try_address()
             .map_err(|_| wrong(format!("\"{told}\" is not an address"), "write an IPv4 or IPv6 address, not a name"))?;
-        let payload_type: u8 = media
-            .fmt
-            .split_whitespace()
-            .next()
-            .and_then(|word| word.parse().ok())
-            .filter(|pt| *pt < 128)
-            .ok_or_else(|| wrong("its m= line has no payload type", "add a number from 0 to 127"))?;
-        let of_type = |name: &str| {
-            let prefix = format!("{payload_type} ");
-            let find = |value: &str| value.strip_prefix(&prefix).map(|rest| rest.trim().to_owned());
-            media.get_attribute_values(name).flatten().find_map(find)
-        };
-        let format = match of_type("rtpmap") {
-            Some(map) => PayloadFormat::of_encoding(map.split('/').next().unwrap_or_default()),
-            None => PayloadFormat::ALL.into_iter().find(|format| format.static_type() == Some(payload_type)),
-        };
-        let fmtp = of_type("fmtp").unwrap_or_default();
+        let lines = Lines { session: &session, media };
+        let Offer { payload_type, format, fmtp, .. } = chosen(offers(media))?;
         let config = match format {
             Some(PayloadFormat::Mpeg4) => parameter(&fmtp, "config").and_then(|text| unhex(&text)).unwrap_or_default(),
             Some(PayloadFormat::H264) => described(&fmtp, &["sprop-parameter-sets"]),
@@ -318,22 +318,26 @@ impl Description {
         };
         let ours = media.get_first_attribute_value(OURS).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
-        let (feedback, repair) = (feedback(media, payload_type), retransmissions(media, payload_type));
+        let (feedback, repair) = (feedback(lines, payload_type), retransmissions(media, payload_type));
         let parity = parity_stream(media, payload_type);
-        let bandwidth = media.bandwidths.iter().find(|b| b.bwtype == "AS");
+        let (wanted, excluded) = sources_of(lines, address.ip);
         Ok(Self {
             address: SocketAddr::new(address.ip, media.port),
-            source: source(media),
+            source: wanted.first().copied(),
+            excluded,
+            rtcp_port: rtcp_port(media),
             ttl: address.ttl,
             mux: media.has_attribute("rtcp-mux"),
             secure,
             payload_type,
             format,
             config,
-            bandwidth: bandwidth.map(|b| Rate::bps(b.bandwidth.saturating_mul(1_000))),
+            // That of the session is of all its media together.
+            bandwidth: bandwidth(&media.bandwidths, "AS").map(|kbps| Rate::bps(kbps.saturating_mul(1_000))),
+            reports: bandwidth(&media.bandwidths, "RR").or(bandwidth(&session.bandwidths, "RR")).map(Rate::bps),
             feedback,
             repair,
-            ecn: ecn(media),
+            ecn: ecn(lines),
             parity,
             media: lone_source(media),
             key_frames: asked(media, payload_type).any(|words| words == ["nack", "pli"]),
@@ -342,11 +346,132 @@ impl Description {
     }
 }
 
-/// The source of `a=source-filter: incl IN IP4 GROUP SOURCE` (RFC 4570).
-fn source(media: &Media) -> Option<IpAddr> {
-    let filter = media.get_first_attribute_value("source-filter").flatten()?;
-    let words: Vec<&str> = filter.split_whitespace().collect();
-    if words.first() == Some(&"incl") { words.get(4)?.parse().ok() } else { None }
+/// The lines of a media section, and those above all sections, which hold for each of them (RFC 8866, section 5.13).
+#[derive(Clone, Copy)]
+struct Lines<'a> {
+    session: &'a Session,
+    media: &'a Media,
+}
+
+impl<'a> Lines<'a> {
+    /// Values of an attribute that may stand at both levels; the section's own replace those of the session.
+    fn values(self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let own = self.media.get_attribute_values(name).flatten();
+        let common = self.session.get_attribute_values(name).flatten();
+        let replaced = self.media.has_attribute(name);
+        own.chain(common.filter(move |_| !replaced))
+    }
+}
+
+/// One payload type of the m= line.
+struct Offer {
+    payload_type: u8,
+    /// Its encoding, as the description has it.
+    name: String,
+    /// As this program takes it apart; `None` where it does not.
+    format: Option<PayloadFormat>,
+    fmtp: String,
+}
+
+/// Encodings that carry no video of their own: they repeat another type's, or protect it.
+const BESIDE: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY];
+
+/// Encodings of payload types that need no `a=rtpmap` (RFC 3551, table 5), beside those of [`PayloadFormat`].
+const STATIC: [(u8, &str); 5] = [(25, "CelB"), (26, "JPEG"), (28, "nv"), (31, "H261"), (33, "MP2T")];
+
+/// The payload types of a section, in its order (RFC 8866, section 5.14).
+fn offers(media: &Media) -> Vec<Offer> {
+    let of_type = |name: &str, payload_type: u8| {
+        let find = |value: &str| {
+            let (word, rest) = value.split_once(' ')?;
+            (word.parse() == Ok(payload_type)).then(|| rest.trim().to_owned())
+        };
+        media.get_attribute_values(name).flatten().find_map(find)
+    };
+    let offer = |payload_type: u8| {
+        let own = PayloadFormat::ALL.into_iter().find(|format| format.static_type() == Some(payload_type));
+        let named = STATIC.iter().find(|(number, _)| *number == payload_type).map(|(_, name)| (*name).to_owned());
+        let map = of_type("rtpmap", payload_type).map(|map| map.split('/').next().unwrap_or_default().to_owned());
+        let format = map.as_deref().map_or(own, PayloadFormat::of_encoding);
+        let name = map.or(named).or(own.map(|format| format.encoding().to_owned()));
+        let fmtp = of_type("fmtp", payload_type).unwrap_or_default();
+        Offer { payload_type, name: name.unwrap_or_else(|| payload_type.to_string()), format, fmtp }
+    };
+    media.fmt.split_whitespace().filter_map(|word| word.parse().ok()).filter(|pt| *pt < 128).map(offer).collect()
+}
+
+impl Offer {
+    /// Why its packets can't be put in order, although its format is known: they are interleaved by numbers of their own.
+    fn interleaved(&self) -> bool {
+        let above = |key: &str, least: u32| {
+            parameter(&self.fmtp, key).and_then(|text| text.trim().parse().ok()).is_some_and(|n: u32| n > least)
+        };
+        match self.format {
+            // RFC 6184, section 8.1.
+            Some(PayloadFormat::H264) => above("packetization-mode", 1),
+            // RFC 7798, section 7.1.
+            Some(PayloadFormat::H265) => above("sprop-max-don-diff", 0),
+            _ => false,
+        }
+    }
+}
+
+/// The first type that this program takes apart, or else the first video.
+fn chosen(mut offers: Vec<Offer>) -> Result<Offer, SdpError> {
+    let beside = |offer: &Offer| BESIDE.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
+    let best = offers
+        .iter()
+        .position(|offer| offer.format.is_some() && !offer.interleaved())
+        .or_else(|| offers.iter().position(|offer| offer.format.is_some()))
+        .or_else(|| offers.iter().position(|offer| !beside(offer)))
+        .or(if offers.is_empty() { None } else { Some(0) });
+    let Some(best) = best else {
+        return Err(wrong("its m= line has no payload type", "add a number from 0 to 127"));
+    };
+    let best = offers.swap_remove(best);
+    if best.interleaved() {
+        let problem = format!("the {} packets of type {} are interleaved", best.name, best.payload_type);
+        return Err(wrong(problem, "have the sender send them in decoding order (packetization-mode 0 or 1)"));
+    }
+    Ok(best)
+}
+
+/// The payload types that the first video stream of a description offers, each with its encoding.
+pub fn offered(text: &[u8]) -> Vec<String> {
+    let session = Session::parse(plain_text(text).as_bytes()).ok();
+    let media = session.as_ref().and_then(|session| session.medias.iter().find(|m| m.media == "video"));
+    let said = |offer: &Offer| format!("{} ({})", offer.name, offer.payload_type);
+    media.map(|media| offers(media).iter().map(said).collect()).unwrap_or_default()
+}
+
+/// Sources that are wanted, and those that are not, of what goes to this address (RFC 4570, section 3).
+fn sources_of(lines: Lines<'_>, to: IpAddr) -> (Vec<IpAddr>, Vec<IpAddr>) {
+    let (mut wanted, mut excluded) = (Vec::new(), Vec::new());
+    for filter in lines.values("source-filter") {
+        let mut words = filter.split_whitespace();
+        let list = match words.next() {
+            Some("incl") => &mut wanted,
+            Some("excl") => &mut excluded,
+            _ => continue,
+        };
+        // The kinds of network and of address say nothing that the addresses do not say.
+        let destination = words.nth(2);
+        if destination.is_some_and(|word| word == "*" || word.parse() == Ok(to)) {
+            list.extend(words.filter_map(|word| word.parse::<IpAddr>().ok()));
+        }
+    }
+    (wanted, excluded)
+}
+
+/// The port of `a=rtcp` (RFC 3605, section 2.1).
+fn rtcp_port(media: &Media) -> Option<u16> {
+    let said = media.get_first_attribute_value("rtcp").flatten()?;
+    said.split_whitespace().next()?.parse().ok().filter(|port| *port > 0)
+}
+
+/// The bandwidth of this kind, in the unit of its kind.
+fn bandwidth(lines: &[Bandwidth], kind: &str) -> Option<u64> {
+    lines.iter().find(|line| line.bwtype == kind).map(|line| line.bandwidth)
 }
 
 /// What `a=rtcp-fb` says of this payload type, or of all of them (RFC 4585, section 4.2), in single words.
@@ -424,12 +549,12 @@ fn described(line: &str, keys: &[&str]) -> Vec<u8> {
 }
 
 /// How single packets are to be reported: by RFC 8888 where both ways are offered, since it tells of ECN, too.
-fn feedback(media: &Media, payload_type: u8) -> Option<PacketFeedback> {
-    let asks = |what: &[&str]| asked(media, payload_type).any(|words| words == what);
+fn feedback(lines: Lines<'_>, payload_type: u8) -> Option<PacketFeedback> {
+    let asks = |what: &[&str]| asked(lines.media, payload_type).any(|words| words == what);
     if asks(&["ack", "ccfb"]) {
         return Some(PacketFeedback::Congestion);
     }
-    let element = media.get_attribute_values("extmap").flatten().find_map(|said| {
+    let element = lines.values("extmap").find_map(|said| {
         let (id, uri) = said.split_once(' ')?;
         // A direction may stand behind the number (RFC 8285, section 5).
         let id = id.split('/').next()?.parse().ok().filter(|id| (1..=14).contains(id))?;
@@ -439,8 +564,8 @@ fn feedback(media: &Media, payload_type: u8) -> Option<PacketFeedback> {
 }
 
 /// As which packets leave, by `a=ecn-capable-rtp` (RFC 6679, section 6.1): ECT(0) where it does not say.
-fn ecn(media: &Media) -> Ecn {
-    let Some(said) = media.get_first_attribute_value("ecn-capable-rtp").flatten() else { return Ecn::NotEct };
+fn ecn(lines: Lines<'_>) -> Ecn {
+    let Some(said) = lines.values("ecn-capable-rtp").next() else { return Ecn::NotEct };
     let words = || said.split([' ', ';']).filter(|word| !word.is_empty());
     match words().find_map(|word| word.strip_prefix("ect=")) {
         _ if words().any(|word| word == "mode=readonly") => Ecn::NotEct,
@@ -520,7 +645,10 @@ mod tests {
             payload_type: 96,
             format,
             config: config.to_vec(),
+            rtcp_port: None,
+            excluded: Vec::new(),
             bandwidth: Some(Rate::kbps(2_000)),
+            reports: None,
             feedback: None,
             ecn: Ecn::NotEct,
             repair: None,
@@ -549,6 +677,9 @@ mod tests {
             description(Some(PayloadFormat::Mpeg4), &[0, 0, 1, 0xb0, 0xf5]),
             Description { payload_type: 32, mux: true, ..description(Some(PayloadFormat::Mpeg2), &[]) },
             Description { source: Some(own), ..description(Some(PayloadFormat::H263p), &[]) },
+            Description { excluded: vec![own], rtcp_port: Some(9_099), ..description(Some(PayloadFormat::Mpeg4), &[]) },
+            Description { reports: Some(Rate::bps(500)), ..description(Some(PayloadFormat::Mpeg4), &[]) },
+            Description { reports: Some(Rate::ZERO), ..description(Some(PayloadFormat::Mpeg4), &[]) },
             Description { secure: true, bandwidth: None, ..description(Some(PayloadFormat::H264), &sets) },
             Description { address: "[2001:db8::2]:6000".parse().unwrap(), ttl: None, ..description(None, &[]) },
             Description { feedback: Some(PacketFeedback::Congestion), secure: true, ..description(None, &[]) },
@@ -656,7 +787,7 @@ mod tests {
     #[test]
     fn retransmissions_are_read_where_they_are_asked_for_and_are_of_the_videos_type() {
         let read = |lines: &str| {
-            let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVPF 96 97 98 99\r\n";
+            let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVPF 96 97 98 99\r\na=rtpmap:96 H264/90000\r\n";
             Description::read(format!("{head}{lines}").as_bytes()).unwrap().repair
         };
         let of_two = "a=rtpmap:98 H265/90000\r\na=rtpmap:99 rtx/90000\r\na=fmtp:99 apt=98\r\na=rtpmap:97 RTX/90000\r\na=fmtp:97 rtx-time=300; apt=96\r\n";
@@ -697,6 +828,92 @@ mod tests {
         ] {
             assert_eq!(read(none), None, "{none}");
         }
+    }
+
+    /// A description of one section of video.
+    fn read(above: &str, formats: &str, lines: &str) -> Result<Description, SdpError> {
+        let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 232.9.9.1/16\r\n";
+        let text = format!("{head}{above}m=video 5004 RTP/AVPF {formats}\r\n{lines}");
+        Description::read(text.as_bytes())
+    }
+
+    #[test]
+    fn lines_above_the_sections_hold_for_the_video_unless_it_has_its_own() {
+        let ip = |text: &str| Some(text.parse::<IpAddr>().unwrap());
+        let of = |above: &str, lines: &str| {
+            let read = read(&format!("t=0 0\r\n{above}"), "32", lines).unwrap();
+            (read.source, read.excluded)
+        };
+        for (above, lines, source) in [
+            ("a=source-filter: incl IN IP4 * 10.0.0.7\r\n", "", ip("10.0.0.7")),
+            ("a=source-filter: incl IN IP4 232.9.9.1 10.0.0.7 10.0.0.8\r\n", "", ip("10.0.0.7")),
+            ("a=source-filter:incl IN * * 10.0.0.7\r\n", "", ip("10.0.0.7")),
+            ("", "a=source-filter: incl IN IP4 * 10.0.0.7\r\n", ip("10.0.0.7")),
+            (
+                "a=source-filter: incl IN IP4 * 10.0.0.7\r\n",
+                "a=source-filter: incl IN IP4 232.9.9.1 10.0.0.9\r\n",
+                ip("10.0.0.9"),
+            ),
+            ("a=source-filter: incl IN IP4 232.9.9.2 10.0.0.7\r\n", "", None),
+            ("a=source-filter: incl IN IP4\r\n", "", None),
+            ("a=source-filter: incl IN IP4 * not-an-address\r\n", "", None),
+        ] {
+            assert_eq!(of(above, lines), (source, Vec::new()), "{above}{lines}");
+        }
+        let without = vec!["10.0.0.7".parse().unwrap(), "10.0.0.8".parse().unwrap()];
+        assert_eq!(of("a=source-filter: excl IN IP4 * 10.0.0.7 10.0.0.8\r\n", ""), (None, without));
+        let above = format!("t=0 0\r\na=extmap:5 {TRANSPORT_WIDE}\r\na=ecn-capable-rtp: rtp ect=1\r\n");
+        let common = read(&above, "32", "a=rtcp-fb:32 transport-cc\r\n").unwrap();
+        assert_eq!((common.feedback, common.ecn), (Some(PacketFeedback::Transport(5)), Ecn::Ect1));
+    }
+
+    #[test]
+    fn the_first_type_that_can_be_taken_apart_is_taken_wherever_it_stands() {
+        let maps = "a=rtpmap:96 H264/90000\r\na=rtpmap:97 rtx/90000\r\na=fmtp:97 apt=96\r\na=rtpmap:116 red/90000\r\n\
+                    a=rtpmap:117 ulpfec/90000\r\na=rtpmap:98 H264/90000\r\na=fmtp:98 packetization-mode=2\r\n\
+                    a=rtcp-fb:* nack\r\n";
+        for formats in ["97 96", "96 97", "116 117 97 96", "33 26 97 96", "98 97 96", "26 96 97 98"] {
+            let read = read("t=0 0\r\n", formats, maps).unwrap();
+            assert_eq!((read.payload_type, read.format), (96, Some(PayloadFormat::H264)), "{formats}");
+            assert_eq!(read.repair.is_some(), formats.contains("97"), "{formats}");
+        }
+        for (formats, payload_type) in [("33", 33), ("97 33", 33), ("97 116", 97), ("26 33", 26)] {
+            let read = read("t=0 0\r\n", formats, maps).unwrap();
+            assert_eq!((read.payload_type, read.format), (payload_type, None), "{formats}");
+        }
+        let text = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nt=0 0\r\nm=video 5 RTP/AVP 33 26 97 99\r\na=rtpmap:97 rtx/90000\r\n";
+        assert_eq!(offered(text.as_bytes()), ["MP2T (33)", "JPEG (26)", "rtx (97)", "99 (99)"]);
+    }
+
+    #[test]
+    fn interleaved_packets_are_refused_with_the_reason() {
+        for (name, fmtp, taken) in [
+            ("H264", "packetization-mode=2; sprop-interleaving-depth=4", false),
+            ("H264", "packetization-mode=1", true),
+            ("H264", "packetization-mode=0;sprop-max-don-diff=0", true),
+            ("H265", "sprop-max-don-diff=3", false),
+            ("H265", "sprop-max-don-diff=0", true),
+            ("MP4V-ES", "packetization-mode=2", true),
+        ] {
+            let lines = format!("a=rtpmap:96 {name}/90000\r\na=fmtp:96 {fmtp}\r\n");
+            match read("t=0 0\r\n", "96", &lines) {
+                Ok(_) => assert!(taken, "{fmtp}"),
+                Err(error) => assert!(!taken && error.problem.contains("interleaved"), "{fmtp}: {error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_port_and_the_bandwidth_of_reports_are_those_that_are_said() {
+        let of = |above: &str, lines: &str| {
+            let read = read(above, "32", lines).unwrap();
+            (read.rtcp_port, read.reports.map(Rate::as_bps))
+        };
+        assert_eq!(of("t=0 0\r\n", "a=rtcp:6499 IN IP4 1.2.3.4\r\n"), (Some(6_499), None));
+        assert_eq!(of("t=0 0\r\n", "a=rtcp:0\r\n"), (None, None));
+        assert_eq!(of("t=0 0\r\n", "b=AS:100\r\nb=RS:0\r\nb=RR:0\r\n"), (None, Some(0)));
+        assert_eq!(of("b=RR:800\r\nt=0 0\r\n", ""), (None, Some(800)));
+        assert_eq!(of("b=RR:0\r\nt=0 0\r\n", "b=RR:900\r\n"), (None, Some(900)));
     }
 
     #[test]

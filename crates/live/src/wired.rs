@@ -4,7 +4,7 @@ use crate::net::origin;
 use crate::unpack::REORDERED;
 use crate::{CameSymbols, Datagram, End, Meta, Outbox, Peers, SentSymbols, Srtp, Which};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_control::{Notice, Stream};
 use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
@@ -285,8 +285,10 @@ pub struct WiredSink {
     /// Key frames are asked for, and whether one is needed, as it was told last.
     pleads: bool,
     lacks: Option<bool>,
-    /// Where reports go; `None`: to the group.
+    /// Where reports go.
     reports: Reports,
+    /// Whose datagrams are not wanted.
+    excluded: Vec<IpAddr>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
     /// Datagrams that could not be read.
@@ -438,6 +440,8 @@ struct Came<'a> {
 pub enum Reports {
     /// To all members of the group.
     Group,
+    /// Nowhere: the session has no room for them (RFC 3556, section 2).
+    Nowhere,
     /// To the sender: where its reports come from, or else the port after the one that its media comes from.
     Sender {
         /// As far as it is known.
@@ -492,6 +496,7 @@ impl WiredSink {
             pleads: false,
             lacks: None,
             reports,
+            excluded: Vec::new(),
             outgoing: Vec::new(),
             ended: false,
             unreadable: 0,
@@ -542,6 +547,12 @@ impl WiredSink {
     #[must_use]
     pub fn protected_by(self, parity: u8) -> Self {
         Self { parity: Some((parity, CameSymbols::default())), ..self }
+    }
+
+    /// It hears nothing of these sources (RFC 4570).
+    #[must_use]
+    pub fn without(self, excluded: Vec<IpAddr>) -> Self {
+        Self { excluded, ..self }
     }
 
     /// It asks for key frames, where its source makes some on request.
@@ -604,7 +615,7 @@ impl WiredSink {
     pub const fn reports_to(&self) -> Option<SocketAddr> {
         match self.reports {
             Reports::Sender { known, .. } => known,
-            Reports::Group => None,
+            Reports::Group | Reports::Nowhere => None,
         }
     }
 
@@ -637,7 +648,7 @@ impl WiredSink {
             let to = match self.reports {
                 Reports::Group => None,
                 // Whoever was never heard can't be told anything.
-                Reports::Sender { known: None, .. } => {
+                Reports::Nowhere | Reports::Sender { known: None, .. } => {
                     self.sink.rtcp_packets -= 1;
                     continue;
                 }
@@ -877,6 +888,9 @@ impl End for WiredSink {
     }
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
+        if self.excluded.contains(&datagram.meta.from.ip().to_canonical()) {
+            return;
+        }
         let opened;
         let datagram = match &mut self.srtp {
             None => datagram,

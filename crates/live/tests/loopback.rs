@@ -187,6 +187,55 @@ fn all_that_leaves_at_a_fixed_rate_arrives_in_order_over_ipv4_and_ipv6() {
 }
 
 #[test]
+fn reports_come_to_the_port_that_the_description_names() {
+    let session = Session { rate: Rate::mbps(1), controller: "fixed", group: false, ecn: Ecn::NotEct };
+    let at = free("127.0.0.1");
+    let options = PairOptions { reports: Some(free("127.0.0.1").port()), ..PairOptions::default() };
+    let done = run(&session, &[at], &options, TO_SENDER, at);
+    // Its BYE was heard, and what its receiver says came back.
+    assert!(done.sinks[0].0.ended_by().is_some());
+    assert!(done.source.source().feedback().packets > 0);
+}
+
+#[test]
+fn nothing_is_reported_where_a_session_has_no_room_for_it() {
+    let session = Session { rate: Rate::mbps(1), controller: "fixed", group: false, ecn: Ecn::NotEct };
+    let at = free("127.0.0.1");
+    let done = run(&session, &[at], &PairOptions::default(), Reports::Nowhere, at);
+    let (sink, seqs, _) = &done.sinks[0];
+    assert!(seqs.len() > 50 && in_order(seqs));
+    assert_eq!((sink.sink().rtcp_packets, done.source.source().feedback().packets), (0, 0));
+}
+
+#[test]
+fn a_source_that_is_excluded_is_not_heard() {
+    let session = Session { rate: Rate::mbps(1), controller: "fixed", group: false, ecn: Ecn::NotEct };
+    let (clock, at) = (Clock::start(), free("127.0.0.1"));
+    let mut driver = Loop::new(clock).unwrap();
+    let taken = [Taken::default(), Taken::default()];
+    let other = free("127.0.0.1");
+    for (mine, (at, excluded)) in taken.iter().zip([(at, "127.0.0.1"), (other, "127.0.0.2")]) {
+        let sink = session.sink(100, mine, TO_SENDER).without(vec![excluded.parse().unwrap()]);
+        let ix = driver.add(Wired::Sink(Box::new(sink)), Pair::receiver(at, &PairOptions::default()).unwrap()).unwrap();
+        driver.tell(ix, |end, now, _| {
+            if let Wired::Sink(sink) = end {
+                sink.join(now)
+            }
+        });
+        let pair = Pair::sender(at, &PairOptions::default()).unwrap();
+        let source = driver.add(Wired::Source(Box::new(session.source(&clock))), pair).unwrap();
+        driver.tell(source, |end, now, out| {
+            if let Wired::Source(source) = end {
+                source.start(now, out)
+            }
+        });
+    }
+    driver.run(clock.now() + Span::millis(500), |_| true).unwrap();
+    let counts = taken.map(|mine| mine.0.lock().unwrap().0.len());
+    assert!(counts[0] == 0 && counts[1] > 10, "{counts:?}");
+}
+
+#[test]
 fn a_controllers_own_reports_come_back_and_raise_the_rate() {
     let session = Session { rate: Rate::mbps(4), controller: "tfrc", group: false, ecn: Ecn::NotEct };
     let at = free("127.0.0.1");

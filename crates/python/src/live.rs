@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use steadycast_control::Mode;
 use steadycast_control::registry::Given;
-use steadycast_live::sdp::Description;
+use steadycast_live::sdp::{self, Description};
 use steadycast_live::{
     EncoderDesk, FrameShelf, Handle, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions,
     ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering, Unit,
@@ -40,6 +40,7 @@ fn pair(from: &Bound<'_, PyDict>) -> PyResult<PairOptions> {
         source: source.map(|text| address(&text)).transpose()?,
         mux: want(from, "mux")?,
         local: want(from, "local")?,
+        reports: None,
     })
 }
 
@@ -306,6 +307,7 @@ const SIDES: std::ops::RangeInclusive<u32> = 16..=16_384;
 pub(crate) struct PyReceiver {
     shelf: FrameShelf,
     description: Description,
+    offered: Option<String>,
     _receiving: Receiving,
 }
 
@@ -315,8 +317,13 @@ impl PyReceiver {
     #[new]
     fn new(options: &Bound<'_, PyDict>) -> PyResult<PyClassInitializer<Self>> {
         let text: Option<String> = want(options, "sdp")?;
+        let offered = text.as_ref().map(|text| sdp::offered(text.as_bytes()).join(", "));
         let description = match text {
-            Some(text) => Description::read(text.as_bytes()).map_err(|e| PyValueError::new_err(e.to_string()))?,
+            Some(text) => {
+                let place: String = want(options, "at")?;
+                let wrong = |e| PyValueError::new_err(format!("{place}: {e}"));
+                Description::read(text.as_bytes()).map_err(wrong)?
+            }
             None => {
                 let codec: Option<String> = want(options, "codec")?;
                 let format = codec.map(|c| format(&c)).transpose()?;
@@ -325,6 +332,9 @@ impl PyReceiver {
                     source: None,
                     ttl: None,
                     mux: false,
+                    rtcp_port: None,
+                    excluded: Vec::new(),
+                    reports: None,
                     secure: false,
                     payload_type: format.and_then(PayloadFormat::static_type).unwrap_or(96),
                     format,
@@ -356,7 +366,7 @@ impl PyReceiver {
         }
         let receiving = Receiving::start(options).map_err(|e| wrong(&e))?;
         let session = PySession { kind: "Receiver", handle: receiving.handle() };
-        let own = Self { shelf: receiving.shelf(), description, _receiving: receiving };
+        let own = Self { shelf: receiving.shelf(), description, offered, _receiving: receiving };
         Ok(PyClassInitializer::from(session).add_subclass(own))
     }
 
@@ -364,6 +374,12 @@ impl PyReceiver {
     #[getter]
     fn codec(&self) -> Option<&'static str> {
         self.description.format.map(PayloadFormat::codec)
+    }
+
+    /// The payload types that its description offers, or `None` without one.
+    #[getter]
+    fn offered(&self) -> Option<&str> {
+        self.offered.as_deref()
     }
 
     /// What a decoder must be told first.

@@ -6,6 +6,8 @@ import errno
 import os
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -120,13 +122,30 @@ def main() -> None:
         except UserError as error:
             tell(error)
             code = error.code
-        except OSError as error:
+        except (OSError, MemoryError, ImportError, RuntimeError) as error:
             code = _refused(error)
         try:
             sys.stdout.flush()
         except OSError as error:
             code = _refused(error)
+        _leave_threads(code)
     raise SystemExit(code)
+
+
+_THREADS_S = 5.0
+"""How long threads that are still at work at a command's end are waited for."""
+
+
+def _leave_threads(code: int) -> None:
+    """End the process without threads that do not end, such as a controller may have started."""
+    until = time.monotonic() + _THREADS_S
+    others = [each for each in threading.enumerate() if each is not threading.current_thread()]
+    for each in others:
+        if not each.daemon:
+            each.join(max(0.0, until - time.monotonic()))
+    if endless := [each.name for each in others if each.is_alive() and not each.daemon]:
+        tell(f"left behind: the thread {', '.join(endless)}, which did not end in {_THREADS_S:g} s")
+        os._exit(code)
 
 
 def _run() -> int:
@@ -156,13 +175,29 @@ _REMEDIES = {
 """What a system refuses a file for that is named, and what would mend it."""
 
 
-def _refused(error: OSError) -> Exit:
-    """Tell which file could not be written or looked at. A reader that closed its pipe needs no line.
+def _refused(error: Exception) -> Exit:
+    """Tell what the machine lacks, or which file could not be written or looked at.
+
+    A reader that closed its pipe needs no line.
 
     Raises:
-        OSError: it is neither.
+        Exception: it is none of these.
 
     """
+    if (
+        isinstance(error, MemoryError)
+        or str(error) == "can't start new thread"
+        or _errno(error) == errno.ENOMEM
+    ):
+        cure = "end other programs, raise its limit (see ulimit -v), or take smaller pictures"
+        tell(MissingError("memory", "there is not enough of it for this", cure))
+        return Exit.MISSING
+    if isinstance(error, ImportError) and not (error.name or "steadycast").startswith("steadycast"):
+        cure = "install it again; `steadycast doctor` says what is there"
+        tell(MissingError(str(error.name), f"can't be loaded ({error})", cure))
+        return Exit.MISSING
+    if not isinstance(error, OSError):
+        raise error
     if error.filename is not None and (remedy := _REMEDIES.get(error.errno or 0)) is not None:
         tell(UserError(str(error.filename), reason(error), remedy))
         return Exit.MISUSED
@@ -176,6 +211,10 @@ def _refused(error: OSError) -> Exit:
     if not closed:
         tell(UnwrittenError.of(error.filename or "standard output", error, "make room, or send it elsewhere"))
     return Exit.UNWRITTEN
+
+
+def _errno(error: Exception) -> int | None:
+    return error.errno if isinstance(error, OSError) else None
 
 
 def tell(what: object) -> None:

@@ -48,6 +48,7 @@ try:
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
     raise scenario_text.missing((error.name or "starlette").partition(".")[0]) from None
 
@@ -537,6 +538,34 @@ def _ready(address: str, opens: bool, told: Callable[[str], None]) -> None:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
+_HEAD_S = 10.0
+"""How long a client may take for a request's head."""
+
+
+class _Timed(H11Protocol):
+    """HTTP whose connections are closed when no whole head of a request comes in time."""
+
+    _limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._limit = self.loop.call_later(_HEAD_S, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        before = self.cycle
+        super().data_received(data)
+        if self._limit is not None and self.cycle is not before:
+            self._limit.cancel()
+            self._limit = None
+        elif self._limit is None and self.cycle is before and (before is None or before.response_complete):
+            self._limit = self.loop.call_later(_HEAD_S, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._limit is not None:
+            self._limit.cancel()
+
+
 class _Server(uvicorn.Server):
     """A server that leaves signals to the loop."""
 
@@ -555,6 +584,7 @@ async def _serve(lab: Lab, listener: socket.socket, stack: ExitStack, ready: Cal
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=2,
+        http=_Timed,
     )
     server = _Server(config)
     if sys.platform != "win32":

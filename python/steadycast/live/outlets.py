@@ -6,6 +6,7 @@ written is told once, and the session goes on.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import socket
@@ -469,6 +470,29 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
+def _index() -> str:
+    """Return a page that leads to what is served."""
+    links = (f'<p><a href="{path}">{path}</a></p>' for path in ("/metrics", "/status.json", "/healthz"))
+    return f"<!doctype html><title>Steadycast</title>{''.join(links)}\n"
+
+
+def _meant(asked: str, host: str) -> bool:
+    """Whether a request that asks for this host is meant for a server at ``host``.
+
+    Where this machine alone is served, a page of another name that leads here (DNS rebinding) reads nothing.
+    """
+    name = asked.rpartition("]")[0].strip("[") or asked.partition(":")[0]
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not loopback or name in ("", host, "localhost"):
+        return True
+    with suppress(ValueError):
+        return ipaddress.ip_address(name).is_loopback
+    return False
+
+
 def _serve(text: str, outlets: Outlets) -> Any:
     """Serve /metrics, /status.json and /healthz in a thread of its own."""
     host, port = _address(text)
@@ -498,9 +522,13 @@ def _serve(text: str, outlets: Outlets) -> Any:
 
     def app(environ: Any, start: Any) -> Any:
         path = environ.get("PATH_INFO", "/")
+        if not _meant(environ.get("HTTP_HOST", ""), host):
+            start("421 Misdirected Request", [("Content-Type", "text/plain; charset=utf-8")])
+            return [f"ask for {host}:{port}\n".encode()]
         if path == "/metrics":
             return metrics(environ, start)
         texts = {
+            "/": ("text/html", _index),
             "/status.json": ("application/json", outlets.json),
             "/healthz": ("text/plain", lambda: "ok\n"),
         }

@@ -395,9 +395,9 @@ def settings_of(options: Options, *, tell: bool = True) -> Json:
     """
     path = Path(options.what)
     text, at, interface = None, options.what, options.interface
-    if options.what.startswith("v=0"):
-        text = options.what
-    elif path.suffix == ".sdp" or path.is_file():
+    if "\n" in options.what or options.what.startswith("v="):
+        text, at = options.what, "the description"
+    elif path.suffix == ".sdp" or _is_file(path):
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
@@ -425,6 +425,13 @@ def settings_of(options: Options, *, tell: bool = True) -> Json:
     }
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
 def need_pictures(receiver: Any, what: str) -> None:
     """Stop a core `Receiver` whose pictures can't be had.
 
@@ -434,7 +441,13 @@ def need_pictures(receiver: Any, what: str) -> None:
     """
     if receiver.codec is not None:
         return
+    offered = receiver.offered
     receiver.stop()
+    if offered is not None:
+        from steadycast.media.ladder import CODECS
+
+        remedy = f"have the sender send one of {', '.join(CODECS)}"
+        raise UserError(what, f"it offers {offered or 'nothing'}, of which no pictures can be had", remedy)
     raise UserError(
         what,
         "the payload format is not known, so no pictures can be had of it",

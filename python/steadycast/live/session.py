@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import re
 import secrets
 import socket
@@ -102,13 +103,22 @@ def read_key(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        if path.stat().st_mode & 0o077:
+        if path.stat().st_mode & 0o077 and not _is_credential(path):
             raise UserError(str(path), "others may read this key", f"take that away: chmod 600 {path}")
         return path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
             str(path), f"can't be read ({error})", "make one with: openssl rand -base64 30 > key"
         ) from error
+
+
+def _is_credential(path: Path) -> bool:
+    """Whether systemd has put it there for this service alone (LoadCredential=, systemd.exec(5)).
+
+    An access control list lets it do so, whose mask stands in the place of the group's rights.
+    """
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    return bool(folder) and path.resolve().parent == Path(str(folder)).resolve()
 
 
 _ADDRESS = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\d+)")
