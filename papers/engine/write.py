@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from rich.text import Text
 from steadycast.folder import Json
+from steadycast.report.markup import Html, element, joined
 
 from papers.engine.experiment import Verdict
 from papers.engine.read import ROOT
@@ -353,25 +354,26 @@ def page(result: Result) -> str:
 
     from papers.engine.draw import draw
 
+    command = element("code", result.command)
     body = [
-        "<h1>Published, and measured here</h1>",
-        f'<p class="answer">{html.escape(_summary(result))}</p>',
-        f'<p class="small">Commit {commit()}. {html.escape(note(result))} '
-        f"<code>{html.escape(result.command)}</code></p>",
+        element("h1", "Published, and measured here"),
+        element("p", _summary(result), class_="answer"),
+        element("p", f"Commit {commit()}. {note(result)} ", command, class_="small"),
         _overview(result),
     ]
     for number, part in enumerate(result.parts):
         e = part.experiment
+        scenario = element("code", _short(part))
+        times = _times(result, part)
         content = [
-            f'<p class="small">{html.escape(e.paper)}, section {html.escape(e.section)}; '
-            f"<code>{html.escape(_short(part))}</code>{_times(result, part)}</p>",
+            element("p", f"{e.paper}, section {e.section}; ", scenario, times, class_="small"),
             pages.table(
                 heads(result),
                 [_cells(r) for r in part.rows],
-                text=(0, 1, len(heads(result)) - 2, len(heads(result)) - 1),
+                prose=(0, 1, len(heads(result)) - 2, len(heads(result)) - 1),
             ),
         ]
-        content[1:1] = [f'<p class="nothing">{html.escape(remark)}</p>' for remark in remarks(part)]
+        content[1:1] = [element("p", remark, class_="nothing") for remark in remarks(part)]
         for figure in e.figures:
             if figure.pixels and not part.medium.pixels:
                 continue
@@ -387,58 +389,59 @@ def page(result: Result) -> str:
                     "ranks": ranges,
                     "mos": "mean of the seeds",
                 }.get(figure.kind, f"seed {part.seeds[0]}")
-                caption = html.escape(f"{figure.number} of the paper, {part.medium.label}; {spread}")
+                caption = f"{figure.number} of the paper, {part.medium.label}; {spread}"
                 content.append(
                     pages.figure(drawing, caption, f"steadycast reproduce {e.id}", f"{e.id}-{figure.number}")
                 )
         if part.changed:
             content.append(pages.folded("What each open parameter changes", _sensitivity(part)))
-        listed = "".join(f"<li>{html.escape(each)}</li>" for each in _settings(part))
-        content.append(pages.folded("What each run sets", f"<ul>{listed}</ul>"))
-        body.append(pages.section(heading(part), "\n".join(content)))
+        content.append(pages.folded("What each run sets", _listed(_settings(part))))
+        body.append(pages.section(heading(part), joined(content, "\n")))
     if aside := left_aside(result):
-        texts = "".join(f"<li>{html.escape(each)}</li>" for each in aside)
-        body.append(pages.section("Left aside, since a kernel can't do it", f"<ul>{texts}</ul>"))
+        body.append(pages.section("Left aside, since a kernel can't do it", _listed(aside)))
     if _whole(result):
-        rows = [[html.escape(cell) for cell in place] for place in _places(result)]
-        table = pages.table(("paper", "number", "where"), rows, text=(0, 1, 2))
+        table = pages.table(("paper", "number", "where"), _places(result), prose=(0, 1, 2))
         body.append(pages.section(_BY_NUMBER, table))
-    return pages.wrap("Published, and measured here · Steadycast", "\n".join(body))
+    return pages.wrap("Published, and measured here · Steadycast", joined(body, "\n"))
+
+
+def _listed(lines: Iterable[str]) -> Html:
+    return element("ul", *(element("li", line) for line in lines))
 
 
 def _cells(r: Row) -> list[str]:
     kind = _CLASS.get(r.verdict, "small")
-    *plain, verdict, why = (html.escape(cell) for cell in cells(r))
-    return [*plain, f'<span class="{kind}">{verdict}</span>', why]
+    *plain, verdict, why = cells(r)
+    return [*plain, element("span", verdict, class_=kind), why]
 
 
-def _overview(result: Result) -> str:
+def _overview(result: Result) -> Html:
     """Verdicts counted, an experiment a line."""
     from steadycast.report import page as pages
 
     rows = []
     for part in result.parts:
         counts = [sum(r.verdict is v for r in part.rows) for v in Verdict]
-        rows.append([html.escape(heading(part)), *(str(c) if c else "" for c in counts)])
-    return pages.table(("experiment", *(v.value for v in Verdict)), rows, text=(0,))
+        rows.append([heading(part), *(str(c) if c else "" for c in counts)])
+    return pages.table(("experiment", *(v.value for v in Verdict)), rows, prose=(0,))
 
 
-def _sensitivity(part: Part) -> str:
+def _sensitivity(part: Part) -> Html:
     """Statement by change: the number, and whether it keeps the bound."""
     from steadycast.report import page as pages
 
     judged = [r for r in part.rows if r.measured is not None]
-    head = ("change", *(html.escape(r.statement.text) for r in judged))
-    rows = [["none", *(html.escape(r.said()) for r in judged)]]
+    head = ("change", *(r.statement.text for r in judged))
+    rows = [["none", *(r.said() for r in judged)]]
     for name in part.changed:
         cells = []
         for r in judged:
             m = r.changed.get(name)
-            said = html.escape(r.said(m)) if m is not None else "–"
+            said = r.said(m) if m is not None else "–"
             bad = m is not None and r.statement.kind.judged and not m.holds
-            cells.append(f'<span class="bad">{said}</span>' if bad else said)
-        rows.append([html.escape(name), *cells])
-    return pages.table(head, rows, text=(0,))
+            cells.append(element("span", said, class_="bad") if bad else said)
+        rows.append([name, *cells])
+    return pages.table(head, rows, prose=(0,))
 
 
 # ---------------------------------------------------------------- numbers

@@ -5,7 +5,6 @@ And whether a change made it worse.
 
 from __future__ import annotations
 
-import html
 import math
 import re
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from steadycast.folder import Json, find, number, write_text
 from steadycast.record import of_flow
 from steadycast.report import film, page, say, several
 from steadycast.report.answer import uncompared
+from steadycast.report.markup import Html, element, joined
 from steadycast.report.several import Run, quantities, sections
 from steadycast.report.words import glossary, term
 
@@ -249,23 +249,22 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
     )
     notes = [f"{run.name}: {note}" for run in every for note in uncompared(run.summary)]
     doubted = [f"{doubt}." for doubt in doubts(runs, base)]
-    rows = [[row.head, *(html.escape(c) for c in _cells(row, base))] for row in quantities(every)]
-    content = (
-        f"<h1>{html.escape(' · '.join(run.name for run in every))}</h1>"
-        + "".join(f'<p class="nothing">{html.escape(note)}</p>' for note in (*doubted, *notes))
-        + f'<p class="answer">{html.escape(answer(every))}</p>'
-        + _line_table(every)
-        + _verdict_table(verdicts)
-        + page.table(["", *(html.escape(run.name) for run in every)], rows)
-        + f'<p class="small">Loss, delay and quality are the {term("median")} receiver\'s.'
-        + (
-            " ± is half of the 95 % confidence interval of the mean."
-            if any(len(r.folders) > 1 for r in every)
-            else ""
+    rows = [[row.head, *_cells(row, base)] for row in quantities(every)]
+    several = any(len(r.folders) > 1 for r in every)
+    spread = " ± is half of the 95 % confidence interval of the mean." if several else ""
+    median = ("Loss, delay and quality are the ", term("median"), " receiver's.")
+    content = joined(
+        (
+            element("h1", " · ".join(run.name for run in every)),
+            *(element("p", note, class_="nothing") for note in (*doubted, *notes)),
+            element("p", answer(every), class_="answer"),
+            _line_table(every),
+            _verdict_table(verdicts),
+            page.table(["", *(run.name for run in every)], rows),
+            element("p", *median, spread, class_="small"),
+            page.section(*film.shown([run.folders[0] for run in every if len(run.folders) == 1])),
+            sections(every, command),
         )
-        + "</p>"
-        + page.section(*film.shown([run.folders[0] for run in every if len(run.folders) == 1]))
-        + sections(every, command)
     )
     whole = page.wrap("Comparison · Steadycast", content + page.section("Words", glossary(content)))
     write_text(path, whole, "give another -o FILE")
@@ -369,37 +368,39 @@ def _missed(summary: Json) -> float | None:
     return max(shares) if shares else None
 
 
-def _line_table(runs: Sequence[Run]) -> str:
+def _line_table(runs: Sequence[Run]) -> Html:
     """Line per run, best and worst marked, on a page."""
     if len(runs) < 2:
-        return ""
+        return Html()
     classes = {"best": ("ok", "▲"), "worst": ("bad", "▼")}
 
     def cell(column: several.Measure, n: int) -> str:
-        said = html.escape(column.how(column.values[n]))
+        said = str(column.how(column.values[n]))
         colour, sign = classes.get(column.marks()[n], ("", ""))
-        return f'<span class="{colour}">{said} {sign}</span>' if sign else said
+        return element("span", f"{said} {sign}", class_=colour) if sign else said
 
     columns = several.measures(runs)
-    rows = [[html.escape(run.name), *(cell(c, n) for c in columns)] for n, run in enumerate(runs)]
+    rows = [[run.name, *(cell(c, n) for c in columns)] for n, run in enumerate(runs)]
     note = (
         "Of each run the flow that is worst off, and of several receivers the one in the middle. "
         "▲ best, ▼ worst; unmarked where the values, or their 95 % intervals, do not tell runs apart."
     )
-    return page.table(["run", *(column.head for column in columns)], rows) + f'<p class="small">{note}</p>'
+    return page.table(["run", *(column.head for column in columns)], rows) + element(
+        "p", note, class_="small"
+    )
 
 
-def _verdict_table(verdicts: Sequence[Verdict]) -> str:
+def _verdict_table(verdicts: Sequence[Verdict]) -> Html:
     if not verdicts:
-        return ""
+        return Html()
     rows = [
         [
-            f"<code>{html.escape(v.condition.text)}</code>",
-            html.escape(v.run),
+            element("code", v.condition.text),
+            v.run,
             say.by_unit(v.condition.path)(v.was),
             say.by_unit(v.condition.path)(v.now),
             _change(v),
-            '<span class="bad">✗ fails</span>' if v.fails else '<span class="ok">✓ holds</span>',
+            page.verdict(holds=not v.fails),
         ]
         for v in verdicts
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -65,7 +64,9 @@ class Notebook:
         if now - self._began < _PATIENCE_S or now - self._drawn < 0.2:
             return
         self._drawn = now
-        self._show(f'{html.escape(what)} <progress value="{done}" max="{of}"></progress>')
+        from steadycast.report.markup import element, text
+
+        self._show(text(what) + " " + element("progress", value=done, max=of))
 
     def _show(self, text: str) -> None:
         from IPython.display import HTML, display

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from steadycast.files import write_text
 from steadycast.progress import Progress, Silent
 from steadycast.report import canvas, page, say, terminal
 from steadycast.report.canvas import Label
+from steadycast.report.markup import Html, element, joined
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -131,61 +131,61 @@ def write_report(suite: Suite, progress: Progress | None = None) -> Path:
     parts = [_head(suite), page.section("Bounds that held", _overview(suite))]
     for number, case in enumerate(suite.cases):
         told("figures", number, len(suite.cases))
-        parts.append(
-            f'<div id="case-{case.id}">{page.section(f"{case.id} {case.title}", _case(suite, case))}</div>'
-        )
+        content = page.section(f"{case.id} {case.title}", _case(suite, case))
+        parts.append(element("div", content, id=f"case-{case.id}"))
     told("figures", len(suite.cases), len(suite.cases))
     path = suite.folder / "report.html"
-    write_text(path, page.wrap("RFC 8867's test cases · Steadycast", "\n".join(parts)))
+    write_text(path, page.wrap("RFC 8867's test cases · Steadycast", joined(parts, "\n")))
     return path
 
 
-def _head(suite: Suite) -> str:
+def _head(suite: Suite) -> Html:
     verdicts = [suite.verdict(case, name) for case in suite.cases for name in suite.controllers]
     held, bounds = sum(v[0] for v in verdicts), sum(v[1] for v in verdicts)
     program = suite.json()["program"]
     seeds = f"seed {suite.seeds[0]}" if len(suite.seeds) == 1 else f"{len(suite.seeds)} seeds"
     commit = f" · commit {program['commit']}" if program["commit"] else ""
-    words = [
-        "<h1>RFC 8867's test cases, and RFC 8869's cellular ones · simulated</h1>",
-        f'<p class="answer">{held} of {bounds} bounds hold with every seed.</p>',
-        f'<p class="more">{len(suite.controllers)} controllers, {seeds}, Steadycast {program["version"]}{commit}. '
+    more = (
+        f"{len(suite.controllers)} controllers, {seeds}, Steadycast {program['version']}{commit}. "
         "The RFCs say in words what they expect; the bounds are ours, written before the first run. "
         "Sources are RFC 8593's synthetic codec from 150 kb/s to 1.5 Mb/s. Figures show the first variant with the "
-        "first seed; tables have means with half of their 95 % interval.</p>",
+        "first seed; tables have means with half of their 95 % interval."
+    )
+    words = [
+        element("h1", "RFC 8867's test cases, and RFC 8869's cellular ones · simulated"),
+        element("p", f"{held} of {bounds} bounds hold with every seed.", class_="answer"),
+        element("p", more, class_="more"),
+        *(element("p", error, class_="nothing") for error in suite.errors[:5]),
     ]
-    words += [f'<p class="nothing">{html.escape(error)}</p>' for error in suite.errors[:5]]
-    return "\n".join(words)
+    return joined(words, "\n")
 
 
-def _overview(suite: Suite) -> str:
+def _overview(suite: Suite) -> Html:
     rows = []
     for name in suite.controllers:
         cells = [_verdict(*suite.verdict(case, name)) for case in suite.cases]
-        rows.append([_key(name) + html.escape(_short(name)), *cells])
-    heads = [f'<a href="#case-{case.id}">{case.id}</a>' for case in suite.cases]
+        rows.append([_key(name) + _short(name), *cells])
+    heads = [element("a", case.id, href=f"#case-{case.id}") for case in suite.cases]
     return page.table(["controller", *heads], rows)
 
 
 def _verdict(held: int, bounds: int) -> str:
     if not bounds:
         return say.NOTHING
-    return f'<span class="{"ok" if held == bounds else "bad"}">{held}/{bounds}</span>'
+    return element("span", f"{held}/{bounds}", class_="ok" if held == bounds else "bad")
 
 
-def _key(name: str) -> str:
+def _key(name: str) -> Html:
     return page.key({"kind": "video", "controller": name})
 
 
-def _case(suite: Suite, case: Case) -> str:
-    parts = [f'<p class="more">{html.escape(case.rfc)}: {html.escape(case.expects)}</p>']
+def _case(suite: Suite, case: Case) -> Html:
+    parts = [element("p", f"{case.rfc}: {case.expects}", class_="more")]
     names = [name for name in suite.controllers if takes_part(case, name)]
     if not names:
-        return "\n".join(
-            [*parts, f"<p>No controller has a parameter {html.escape(str(case.parameter))}.</p>"]
-        )
+        return joined([*parts, element("p", f"No controller has a parameter {case.parameter}.")], "\n")
     parts.append(_measured(suite, case, names))
-    parts.append(f'<p class="small">{html.escape(ABOUT)}</p>')
+    parts.append(element("p", ABOUT, class_="small"))
     parts.append(page.folded("bounds and values", _bounds(suite, case, names)))
     several = len(names) > 3
     for name in names:
@@ -193,10 +193,10 @@ def _case(suite: Suite, case: Case) -> str:
         if drawing:
             figure = _figure(suite, case, name, drawing)
             parts.append(page.folded(f"{name}: rate and delay", figure) if several else figure)
-    return "\n".join(parts)
+    return joined(parts, "\n")
 
 
-def _measured(suite: Suite, case: Case, names: Sequence[str]) -> str:
+def _measured(suite: Suite, case: Case, names: Sequence[str]) -> Html:
     several = any(variant.name for variant in case.variants)
     rows = []
     for variant in case.variants:
@@ -204,24 +204,24 @@ def _measured(suite: Suite, case: Case, names: Sequence[str]) -> str:
             judged = [each for each in suite.judged(case, name) if each.variant is variant]
             held = sum(each.holds for each in judged)
             cells = [how_(suite.spread(case, variant, name, key)) for _, key, how_ in COLUMNS]
-            first = [html.escape(variant.name)] if several else []
-            rows.append([*first, _key(name) + html.escape(_short(name)), *cells, _verdict(held, len(judged))])
+            first = [variant.name] if several else []
+            rows.append([*first, _key(name) + _short(name), *cells, _verdict(held, len(judged))])
     heads = [
         *(["variant"] if several else []),
         "controller",
         *(heading for heading, _, _ in COLUMNS),
         "bounds",
     ]
-    return page.table(heads, rows, text=[1] if several else [])
+    return page.table(heads, rows, prose=[1] if several else [])
 
 
-def _bounds(suite: Suite, case: Case, names: Sequence[str]) -> str:
+def _bounds(suite: Suite, case: Case, names: Sequence[str]) -> Html:
     rows = []
     for name in names:
         for each in suite.judged(case, name):
-            rows.append([html.escape(_short(name)), html.escape(each.variant.name), *bound_cells(each)])
+            rows.append([_short(name), each.variant.name, *bound_cells(each)])
     return page.table(
-        ["controller", "variant", "expected", "measure", "bound", "least", "most", ""], rows, text=[2, 3]
+        ["controller", "variant", "expected", "measure", "bound", "least", "most", ""], rows, prose=[2, 3]
     )
 
 
@@ -230,15 +230,11 @@ def bound_cells(each: Judged) -> list[str]:
     said = _said(each.bound)
     known = [value for value in each.values.values() if value is not None]
     source = f" ({each.bound.source})" if each.bound.source else ""
-    mark = (
-        '<span class="ok">✓ holds</span>'
-        if each.holds
-        else f'<span class="bad">✗ {each.kept} of {len(each.values)} seeds</span>'
-    )
+    mark = page.verdict(holds=each.holds, fails=f"{each.kept} of {len(each.values)} seeds")
     return [
-        html.escape(each.bound.why + source),
-        html.escape(described(each)),
-        html.escape(ends(each.bound)),
+        each.bound.why + source,
+        described(each),
+        ends(each.bound),
         said(min(known)) if len(known) == len(each.values) else said(None),
         said(max(known)) if known else said(None),
         mark,
@@ -271,7 +267,7 @@ def described(each: Judged) -> str:
     return " ".join(words)
 
 
-def _figure(suite: Suite, case: Case, name: str, drawing: dict[str, Any]) -> str:
+def _figure(suite: Suite, case: Case, name: str, drawing: dict[str, Any]) -> Html:
     variant = case.variants[0]
     label = f"case-{case.id.replace('.', '-')}-{_short(name)}"
     drawn = canvas.in_style(lambda: draw(drawing), label)
@@ -281,7 +277,7 @@ def _figure(suite: Suite, case: Case, name: str, drawing: dict[str, Any]) -> str
     words = ["steadycast", "run", f"scenarios/{variant.scenario}.toml"]
     for change in [*sets(variant, name), f"seed={suite.seeds[0]}"]:
         words += ["--set", change]
-    title = f"{case.id}{f', {variant.name}' if variant.name else ''}: {html.escape(name)}"
+    title = f"{case.id}{f', {variant.name}' if variant.name else ''}: {name}"
     return page.figure(drawn, title, shlex.join(words), label)
 
 

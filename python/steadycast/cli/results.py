@@ -82,7 +82,7 @@ def report(
 
         with Terminal() as progress:
             add(folder, progress)
-    shown = ""
+    shown = None
     if pictures is not None:
         from steadycast.report.pictures import side_by_side
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, add_film
 from steadycast.report import say
+from steadycast.report.markup import Html, element, joined
 
 if TYPE_CHECKING:
     from steadycast.progress import Progress
@@ -38,7 +38,7 @@ def add(folder: Folder, progress: Progress) -> None:
     add_film(folder, *made)
 
 
-def shown(folders: Sequence[Folder]) -> tuple[str, str]:
+def shown(folders: Sequence[Folder]) -> tuple[str, Html]:
     """Return a heading, and the films of these runs under it; nothing where there are none.
 
     Films are part of the page as long as they are two million bytes together; of the others it says where they are.
@@ -52,35 +52,29 @@ def shown(folders: Sequence[Folder]) -> tuple[str, str]:
         room -= len(code)
         name = folder.name if len(folders) > 1 else ""
         if room < 0:
-            path = html.escape(str(folder.path / "film.webm"))
-            parts.append(
-                f'<p class="small"><b>{html.escape(name)}</b>: {_ELSEWHERE} <code>{path}</code>.</p>'
-            )
+            path = element("code", folder.path / "film.webm")
+            parts.append(element("p", element("b", name), f": {_ELSEWHERE} ", path, ".", class_="small"))
             continue
         parts.append(_figure(folder, name, facts, code))
-    return "The worst ten seconds", "".join(parts)
+    return "The worst ten seconds", joined(parts)
 
 
-def _figure(folder: Folder, name: str, facts: Json, code: str) -> str:
-    lead = f"<b>{html.escape(name)}</b>: " if name else ""
-    viewer = html.escape(str(facts["receiver"]))
+def _figure(folder: Folder, name: str, facts: Json, code: str) -> Html:
+    lead = element("b", name) + ": " if name else ""
+    viewer = facts["receiver"]
     span = f"seconds {float(facts['from_s']):.1f} to {float(facts['to_s']):.1f}"
-    label = (
-        html.escape(f"{name} ".lstrip() + "film: the original, and beside it what ")
-        + f"{viewer} saw in {span}"
-    )
-    video = (
-        f'<video controls muted playsinline preload="metadata" aria-label="{label}" '
-        f'src="data:video/webm;base64,{code}"></video>'
+    label = f"{name} ".lstrip() + f"film: the original, and beside it what {viewer} saw in {span}"
+    source = f"data:video/webm;base64,{code}"
+    video = element(
+        "video", controls=True, muted=True, playsinline=True, preload="metadata", aria_label=label, src=source
     )
     words = (
-        f"{lead}Left the original, right what {viewer} saw in {span}: {_fates(facts)}. "
+        f"Left the original, right what {viewer} saw in {span}: {_fates(facts)}. "
         "A red frame stands around a picture that belongs to another moment."
     )
-    command = f"steadycast report --film {folder.path}"
-    return (
-        f'<figure class="film">{video}<figcaption><span>{words}</span><code>{html.escape(command)}</code>'
-        "</figcaption></figure>"
+    command = element("code", f"steadycast report --film {folder.path}")
+    return element(
+        "figure", video, element("figcaption", element("span", lead, words), command), class_="film"
     )
 
 

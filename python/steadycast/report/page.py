@@ -5,7 +5,6 @@ The answer, a table per flow, figures, a table per receiver, and everything that
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -18,6 +17,7 @@ from steadycast.record import reach
 from steadycast.report import canvas, figures, film, say
 from steadycast.report.answer import answer, title, uncompared
 from steadycast.report.figures import PLOTS
+from steadycast.report.markup import Html, element, joined, text
 from steadycast.report.rank import alike, ranked_receivers
 from steadycast.report.series import banded
 from steadycast.report.words import glossary, heading, term
@@ -36,7 +36,7 @@ Drawings = Mapping[str, str | None]
 
 
 def write_report(
-    folder: Folder | Path | str, *, pictures: str = "", drawings: Drawings | None = None
+    folder: Folder | Path | str, *, pictures: Html | None = None, drawings: Drawings | None = None
 ) -> Path:
     """Write DIR/report.html and return its path.
 
@@ -52,7 +52,7 @@ def write_report(
     return path
 
 
-def page(folder: Folder, *, pictures: str = "", drawings: Drawings | None = None) -> str:
+def page(folder: Folder, *, pictures: Html | None = None, drawings: Drawings | None = None) -> str:
     """Report as HTML."""
     summary = folder.summary
     name = str(reach(summary, "scenario", "name") or folder.name)
@@ -68,11 +68,11 @@ def page(folder: Folder, *, pictures: str = "", drawings: Drawings | None = None
         _links(summary),
         _notes(folder),
     ]
-    content = "\n".join(part for part in body if part)
+    content = joined((part for part in body if part), "\n")
     return wrap(f"{name} · Steadycast", content + section("Words", glossary(content)))
 
 
-def wrap(heading: str, content: str) -> str:
+def wrap(heading: str, content: Html) -> str:
     """Whole page around its content."""
     used = canvas.colours(content)
     light = "".join(f"--c-{c}:#{c};" for c in used)
@@ -80,68 +80,66 @@ def wrap(heading: str, content: str) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{html.escape(heading)}</title>"
+        f"{element('title', heading)}"
         f"<style>{_CSS.replace('LIGHT', light).replace('DARK', dark)}</style></head>\n"
-        f"<body><main>\n{content}\n</main><script>{_SCRIPT}</script></body></html>\n"
+        f"<body><main>\n{text(content)}\n</main><script>{_SCRIPT}</script></body></html>\n"
     )
 
 
-def prose(sentence: str) -> str:
+def prose(sentence: str) -> Html:
     """Sentence as HTML in which no line ends between a number and its unit."""
-    return re.sub(r"(?<=\d) (?=%|[kMG]?b/s|m?s\b|dB\b)", "\N{NO-BREAK SPACE}", html.escape(sentence))
+    return text(re.sub(r"(?<=\d) (?=%|[kMG]?b/s|m?s\b|dB\b)", "\N{NO-BREAK SPACE}", sentence))
 
 
-def section(heading: str, content: str) -> str:
+def section(heading: str, content: Html) -> Html:
     """Heading and what stands under it."""
-    return f"<h2>{html.escape(heading)}</h2>\n{content}" if content else ""
+    return element("h2", heading) + "\n" + content if content else Html()
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, text: Sequence[int] = ()) -> str:
-    """Table of cells that are HTML already; columns in `text` are prose."""
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, prose: Sequence[int] = ()) -> Html:
+    """Table of cells, which are text or HTML; columns in `prose` are sentences."""
 
-    def cell(tag: str, i: int, value: str) -> str:
-        return f'<{tag} class="text">{value}</{tag}>' if i in text else f"<{tag}>{value}</{tag}>"
+    def cells(tag: str, row: Sequence[str]) -> Html:
+        of = (element(tag, cell, class_="text" if i in prose else None) for i, cell in enumerate(row))
+        return element("tr", *of)
 
-    top = "".join(cell("th", i, h) for i, h in enumerate(head))
-    lines = "".join("<tr>" + "".join(cell("td", i, c) for i, c in enumerate(row)) + "</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table></div>'
+    body = (element("thead", cells("th", head)), element("tbody", *(cells("td", row) for row in rows)))
+    return element("div", element("table", *body), class_="wide")
 
 
-def folded(words: str, content: str) -> str:
+def folded(words: str, content: Html) -> Html:
     """Fold content away behind a line of words."""
-    return f"<details><summary>{html.escape(words)}</summary>{content}</details>"
+    return element("details", element("summary", words), content)
 
 
-def figure(drawing: str, caption: str, command: str, name: str) -> str:
-    """Drawing with its caption and the command that makes it."""
-    words = f"<span>{caption}</span><code>{html.escape(command)}</code>"
-    button = f'<button type="button" data-name="{name}" onclick="png(this)">save as PNG</button>'
-    return f'<figure><div class="wide">{drawing}</div><figcaption>{words}{button}</figcaption></figure>'
+def figure(drawing: str, caption: str, command: str, name: str) -> Html:
+    """Drawing, which is SVG, with its caption and the command that makes it."""
+    button = element("button", "save as PNG", type="button", data_name=name, onclick="png(this)")
+    words = element("figcaption", element("span", caption), element("code", command), button)
+    return element("figure", element("div", Html(drawing), class_="wide"), words)
 
 
-def key(flow: Json) -> str:
+def key(flow: Json) -> Html:
     """Show a flow's line, as a legend does."""
     shape = look(flow)
     line = "dashed" if shape.dashes else "solid"
-    return f'<span class="key" style="border-color:{_css(shape.colour)};border-style:{line}"></span>'
+    return element("span", class_="key", style=f"border-color:{_css(shape.colour)};border-style:{line}")
 
 
 def _css(colour: str) -> str:
     return "var(--ink)" if colour == INK else f"var(--c-{colour[1:]}, {colour})"
 
 
-def _head(summary: Json, name: str) -> str:
+def _head(summary: Json, name: str) -> Html:
     first, *rest = answer(summary) or ["There is nothing to tell: no flow received anything."]
     warned = first in uncompared(summary) or summary.get("complete") is False
-    parts = [
-        f"<h1>{html.escape(name)} · {html.escape(str(summary.get('world', '')))} · {_when(summary)}</h1>"
-    ]
+    parts = [element("h1", f"{name} · {summary.get('world', '')} · {_when(summary)}")]
     if warned:
-        parts.append(f'<p class="nothing">{prose(first)}</p>')
+        parts.append(element("p", prose(first), class_="nothing"))
         first, *rest = rest or [""]
-    parts.append(f'<p class="answer">{prose(first)}</p>')
-    parts += [f'<p class="more">{prose(s)}</p>' for s in rest]
-    return "\n".join(parts)
+    parts.append(element("p", prose(first), class_="answer"))
+    parts += [element("p", prose(s), class_="more") for s in rest]
+    return joined(parts, "\n")
 
 
 def _when(summary: Json) -> str:
@@ -151,25 +149,30 @@ def _when(summary: Json) -> str:
     return span if summary.get("world") == "live" else f"{span} · seed {reach(summary, 'scenario', 'seed')}"
 
 
-def expectations(summary: Json) -> str:
+def expectations(summary: Json) -> Html:
     """Scenario's expectations as a table; nothing where there are none."""
     entries = summary.get("expect") or []
     if not entries:
-        return ""
+        return Html()
     rows = [
         [
-            f"<code>{html.escape(e['that'])}</code>",
+            element("code", e["that"]),
             say.by_unit(e["that"])(e.get("min")),
             say.by_unit(e["that"])(e.get("max")),
             say.by_unit(e["that"])(e.get("value")),
-            '<span class="ok">✓ holds</span>' if e.get("ok") else '<span class="bad">✗ fails</span>',
+            verdict(holds=bool(e.get("ok"))),
         ]
         for e in entries
     ]
     return table([term("expectation"), "at least", "at most", "measured", ""], rows)
 
 
-def _flows(summary: Json) -> str:
+def verdict(*, holds: bool, fails: str = "fails") -> Html:
+    """Show whether a bound holds."""
+    return element("span", "✓ holds" if holds else f"✗ {fails}", class_="ok" if holds else "bad")
+
+
+def _flows(summary: Json) -> Html:
     columns = record.table("flows")
     rows = []
     for f in summary["flows"]:
@@ -182,29 +185,30 @@ def _flows(summary: Json) -> str:
         )
         rows.append(
             [
-                key(f) + html.escape(title(f)) + (f" → {len(receivers)}" if len(receivers) > 1 else ""),
+                key(f) + title(f) + (f" → {len(receivers)}" if len(receivers) > 1 else ""),
                 *(say.how(column.figure)(column.of_flow(f)) for column in columns),
-                html.escape(held) or say.NOTHING,
+                held or say.NOTHING,
             ]
         )
     head = [term("flow"), *map(heading, columns), term("limited by")]
     several = any(len(f.get("receivers") or []) > 1 for f in summary["flows"])
-    note = (
-        f'<p class="small">Loss, delay and quality of several receivers are their {term("median")}.</p>'
-        if several
-        else ""
-    )
+    note = Html()
+    if several:
+        note += element(
+            "p",
+            "Loss, delay and quality of several receivers are their ",
+            term("median"),
+            ".",
+            class_="small",
+        )
     if number(summary.get("from_s")):
         begin = say.seconds(summary["from_s"])
-        note += f'<p class="small">Means count from {begin} on, after the {term("warm-up")}.</p>'
+        note += element("p", f"Means count from {begin} on, after the ", term("warm-up"), ".", class_="small")
     fairness = summary.get("fairness") or {}
-    jain = (
-        f'<p class="small">{term("Jain index")} {say.plain(fairness.get("jain"))} over the run, '
-        f"{say.plain(reach(fairness, 'jain_1s', 'mean'))} in the mean second.</p>"
-        if number(fairness.get("jain")) is not None
-        else ""
-    )
-    return table(head, rows, text=[len(head) - 1]) + note + jain
+    if number(fairness.get("jain")) is not None:
+        means = f" {say.plain(fairness.get('jain'))} over the run, {say.plain(reach(fairness, 'jain_1s', 'mean'))}"
+        note += element("p", term("Jain index"), means, " in the mean second.", class_="small")
+    return table(head, rows, prose=[len(head) - 1]) + note
 
 
 def drawings(folder: Folder) -> Drawings:
@@ -217,13 +221,13 @@ def drawings(folder: Folder) -> Drawings:
     return {plot.name: figures.drawn(plot, folder) for plot in PLOTS if _needs(plot.name, folder)}
 
 
-def _figures(folder: Folder, drawn: Drawings | None) -> list[str]:
+def _figures(folder: Folder, drawn: Drawings | None) -> list[Html]:
     parts = []
     drawn = drawings(folder) if drawn is None else drawn
     for plot in PLOTS:
         drawing = drawn.get(plot.name)
         if drawing is not None:
-            note = html.escape(plot.note) if not plot.ranges or banded(folder.summary["flows"]) else ""
+            note = plot.note if not plot.ranges or banded(folder.summary["flows"]) else ""
             command = f"steadycast report {folder.path} --figure {plot.name}"
             parts.append(section(plot.title, figure(drawing, note, command, f"{folder.name}-{plot.name}")))
     return parts
@@ -233,7 +237,7 @@ def _needs(name: str, folder: Folder) -> bool:
     return name not in ("rates", "delay") or folder.has("rates")
 
 
-def _reasons(folder: Folder) -> list[str]:
+def _reasons(folder: Folder) -> list[Html]:
     import polars as pl
 
     if not folder.has("decisions"):
@@ -257,8 +261,8 @@ def _reasons(folder: Folder) -> list[str]:
         )
         rows = [
             [
-                html.escape(str(r["rule"])),
-                html.escape(str(r["limit"])),
+                str(r["rule"]),
+                str(r["limit"]),
                 say.frac(r["held"] / total),
                 say.count(r["len"]),
                 ("+" if (r["step"] or 0) > 0 else "") + say.rate(r["step"]),
@@ -271,10 +275,10 @@ def _reasons(folder: Folder) -> list[str]:
                 term("limited by"),
                 "share of time",
                 "decisions",
-                f"mean change of {term('target')}",
+                "mean change of " + term("target"),
             ],
             rows,
-            text=[1],
+            prose=[1],
         )
         by = (
             held.filter(pl.col("by").is_not_null())
@@ -284,13 +288,11 @@ def _reasons(folder: Folder) -> list[str]:
         )
         if by.height and len(flow.get("receivers") or []) > 1:
             who = ", ".join(
-                f"{html.escape(str(r['by']))} {say.frac(r['held'] / total)}"
-                for r in by.head(5).iter_rows(named=True)
+                f"{r['by']} {say.frac(r['held'] / total)}" for r in by.head(5).iter_rows(named=True)
             )
             more = f" and {by.height - 5} others" if by.height > 5 else ""
-            content += (
-                f'<p class="small">Decided {term("by")} the reports of: {who}{more} (share of time).</p>'
-            )
+            said = f" the reports of: {who}{more} (share of time)."
+            content += element("p", "Decided ", term("by"), said, class_="small")
         parts.append(section(f"{title(flow)}: its reasons", content))
     return parts
 
@@ -299,14 +301,14 @@ def _cells(columns: Sequence[record.Shown], thing: Json) -> list[str]:
     return [say.how(column.figure)(column.of(thing)) for column in columns]
 
 
-def _receivers(summary: Json) -> list[str]:
+def _receivers(summary: Json) -> list[Html]:
     columns = record.table("receivers")
     parts = []
     for flow in summary["flows"]:
         order = ranked_receivers(flow)
         if flow.get("kind") != "video" or not order:
             continue
-        rows = [[html.escape(r["name"]), *_cells(columns, r)] for r in order]
+        rows = [[r["name"], *_cells(columns, r)] for r in order]
         head = [term("receiver"), *map(heading, columns)]
         content = table(head, rows)
         same = len(order) > 1 and alike(order)
@@ -318,19 +320,18 @@ def _receivers(summary: Json) -> list[str]:
     return parts
 
 
-def _links(summary: Json) -> str:
+def _links(summary: Json) -> Html:
     links = summary.get("links") or []
     columns = record.table("links")
     rows = [
         [
-            html.escape(link["name"])
-            + ("" if link.get("direction") == "forward" else f", {html.escape(str(link.get('direction')))}"),
+            link["name"] + ("" if link.get("direction") == "forward" else f", {link.get('direction')}"),
             *_cells(columns, link),
         ]
         for link in sorted(links, key=lambda x: -(number(x.get("utilisation_frac")) or 0.0))
     ]
     if not rows:
-        return ""
+        return Html()
     head = ["link", *map(heading, columns)]
     content = table(head, rows)
     if len(rows) > _COLLAPSE_ABOVE:
@@ -338,16 +339,16 @@ def _links(summary: Json) -> str:
     return section("Links", content)
 
 
-def _promises(promises: list[dict[str, Any]]) -> str:
+def _promises(promises: list[dict[str, Any]]) -> Html:
     """Promises that were broken; the others are folded away."""
 
-    def shown(some: list[dict[str, Any]]) -> str:
+    def shown(some: list[dict[str, Any]]) -> Html:
         rows = [
             [
-                html.escape(one["id"]),
-                html.escape(one.get("about") or ""),
+                one["id"],
+                one.get("about") or "",
                 say.count(one.get("checked")),
-                f'<span class="bad">{say.count(one["broken"])}</span>' if number(one.get("broken")) else "0",
+                element("span", say.count(one["broken"]), class_="bad") if number(one.get("broken")) else "0",
             ]
             for one in some
         ]
@@ -360,10 +361,10 @@ def _promises(promises: list[dict[str, Any]]) -> str:
         parts.append(
             folded("1 promise was kept" if len(kept) == 1 else f"{len(kept)} promises were kept", shown(kept))
         )
-    return section("Broken promises" if broken else "Promises", "".join(parts)) if parts else ""
+    return section("Broken promises" if broken else "Promises", joined(parts))
 
 
-def _notes(folder: Folder) -> str:
+def _notes(folder: Folder) -> Html:
     summary = folder.summary
     parts = []
     tcp = [f for f in summary["flows"] if f.get("kind") == "tcp"]
@@ -377,11 +378,7 @@ def _notes(folder: Folder) -> str:
         parts.append(section("Sessions", _of_flows("session", sessions)))
     warnings = summary.get("warnings") or []
     if warnings:
-        parts.append(
-            section(
-                "Warnings", "<ul>" + "".join(f"<li>{html.escape(str(w))}</li>" for w in warnings) + "</ul>"
-            )
-        )
+        parts.append(section("Warnings", element("ul", *(element("li", w) for w in warnings))))
     parts.append(_promises(summary.get("invariants") or []))
     if folder.scenario_text:
         parts.append(
@@ -389,42 +386,38 @@ def _notes(folder: Folder) -> str:
                 "The scenario",
                 folded(
                     f"as it was run ({len(folder.scenario_text.splitlines())} lines)",
-                    f"<pre>{html.escape(folder.scenario_text)}</pre>",
+                    element("pre", folder.scenario_text),
                 ),
             )
         )
     parts.append(_provenance(folder))
-    return "\n".join(parts)
+    return joined(parts, "\n")
 
 
-def _of_flows(what: str, flows: Sequence[Json]) -> str:
+def _of_flows(what: str, flows: Sequence[Json]) -> Html:
     columns = record.table({"TCP": "tcp", "source": "pauses", "session": "sessions"}[what])
-    rows = [[key(f) + html.escape(title(f)), *_cells(columns, f)] for f in flows]
+    rows = [[key(f) + title(f), *_cells(columns, f)] for f in flows]
     return table([what, *map(heading, columns)], rows)
 
 
-def _provenance(folder: Folder) -> str:
+def _provenance(folder: Folder) -> Html:
     summary: Json = folder.summary
     commit = reach(summary, "program", "commit")
     program = f"steadycast {reach(summary, 'program', 'version')}" + (f" ({commit})" if commit else "")
     hashes = {"scenario": reach(summary, "scenario", "sha256"), "record": summary.get("record_sha256")}
-    rows = [["program", html.escape(program)]]
-    rows += [[what, f"<code>{html.escape(str(found))}</code>"] for what, found in hashes.items() if found]
+    rows = [["program", program]]
+    rows += [[what, element("code", found)] for what, found in hashes.items() if found]
     rows += [
-        [html.escape(_cost_word(k)), _cost(k, v)]
+        [_cost_word(k), _cost(k, v)]
         for k, v in folder.cost.items()
         if number(v) is not None and k != "format"
     ]
-    return section(
-        "How to get this again, and what it cost",
-        f'<div class="wide"><table class="left">{_plain_rows(rows)}</table></div>',
+    lines = (
+        element("tr", element("td", a), element("td", b, class_="text", style="overflow-wrap:anywhere"))
+        for a, b in rows
     )
-
-
-def _plain_rows(rows: Sequence[Sequence[str]]) -> str:
-    return "".join(
-        f'<tr><td>{a}</td><td class="text" style="overflow-wrap:anywhere">{b}</td></tr>' for a, b in rows
-    )
+    plain = element("div", element("table", *lines, class_="left"), class_="wide")
+    return section("How to get this again, and what it cost", plain)
 
 
 def _cost_word(name: str) -> str:

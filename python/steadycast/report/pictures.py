@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import io
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from steadycast.errors import UserError
 from steadycast.folder import Folder
 from steadycast.report import page
+from steadycast.report.markup import Html, element, joined
 from steadycast.report.rank import ranked_receivers
 from steadycast.viewing import Record
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from steadycast.media.metrics import Picture
 
 
-def side_by_side(folder: Folder, frame: int) -> str:
+def side_by_side(folder: Folder, frame: int) -> Html:
     """Show a frame of each video as it was recorded, sent, and seen by the median and the worst receiver.
 
     Raises:
@@ -33,7 +33,7 @@ def side_by_side(folder: Folder, frame: int) -> str:
         if not order:
             continue
         chosen = list(dict.fromkeys((order[len(order) // 2], order[0])))
-        cells: list[str] = []
+        cells: list[Html] = []
         for receiver in chosen:
             view = record.viewer(flow["name"], receiver)
             if view is None:
@@ -53,17 +53,16 @@ def side_by_side(folder: Folder, frame: int) -> str:
         if not cells:
             continue
         heading = f"Frame {frame} of {flow['name']}"
-        parts.append(page.section(heading, f'<div class="pair">{"".join(cells)}</div>'))
+        parts.append(page.section(heading, element("div", *cells, class_="pair")))
     if not parts:
         raise UserError(str(folder.path), "there is no video in this run", "pictures need one")
-    return "\n".join(parts)
+    return joined(parts, "\n")
 
 
-def _cell(picture: Picture, caption: str) -> str:
+def _cell(picture: Picture, caption: str) -> Html:
     data = base64.b64encode(png(picture)).decode("ascii")
-    text = html.escape(caption)
-    image = f'<img alt="{text}" src="data:image/png;base64,{data}">'
-    return f"<figure>{image}<figcaption>{text}</figcaption></figure>"
+    image = element("img", alt=caption, src=f"data:image/png;base64,{data}")
+    return element("figure", image, element("figcaption", caption))
 
 
 def png(picture: Picture) -> bytes:

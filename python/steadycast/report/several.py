@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from steadycast import record
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, is_seeds, is_spread, number, read_json, write_text
 from steadycast.report import canvas, figures, page, say, series
 from steadycast.report.answer import title, uncompared
+from steadycast.report.markup import Html, element, joined
 from steadycast.report.words import glossary, heading, term
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def quantities(runs: Sequence[Run]) -> list[Row]:
             rows.append(
                 Row(
                     f"{name}: controller",
-                    f"{html.escape(name)}: controller",
+                    f"{name}: controller",
                     tuple(steered),
                     lambda v: str(v or say.NOTHING),
                 )
@@ -167,7 +168,7 @@ def quantities(runs: Sequence[Run]) -> list[Row]:
         for column in record.table("compare"):
             if column.figure.of in ("flow", "receiver"):
                 values = tuple(column.of_flow(f) for f in flows)
-                add(column, f"{name}: ", f"{html.escape(name)}: ", values)
+                add(column, f"{name}: ", f"{name}: ", values)
     for column in record.table("compare"):
         if column.figure.of == "run":
             add(column, "", "", tuple(column.of(run.summary) for run in runs))
@@ -241,7 +242,7 @@ def _busiest(summary: Json) -> Json:
     return max(links, key=lambda link: number(link.get("utilisation_frac")) or 0.0, default={})
 
 
-def sections(runs: Sequence[Run], command: str) -> str:
+def sections(runs: Sequence[Run], command: str) -> Html:
     """Figures of a page that compares `runs`."""
     parts = []
     for name, above, column, title_ in (
@@ -270,7 +271,7 @@ def sections(runs: Sequence[Run], command: str) -> str:
                 ),
             )
         )
-    return "\n".join(parts)
+    return joined(parts, "\n")
 
 
 def write_seeds_report(path: Path) -> Path:
@@ -279,9 +280,9 @@ def write_seeds_report(path: Path) -> Path:
     Means with their spread, and a link to each seed's own report.
     """
     run = read(path)
-    warned = [html.escape(note) for note in uncompared(run.summary)]
     rows = [[row.head, row.how(row.values[0])] for row in quantities([run])]
-    links = ", ".join(f'<a href="{f.path.name}/report.html">{f.path.name}</a>' for f in run.folders)
+    names = [each.path.name for each in run.folders]
+    links = joined((element("a", name, href=f"{quote(name)}/report.html") for name in names), ", ")
     got = "; ".join(
         f"{title(f)} got {say.rate(f.get('throughput_bps'))}"
         + (
@@ -292,15 +293,17 @@ def write_seeds_report(path: Path) -> Path:
         for f in run.summary["flows"]
         if f.get("kind") in ("video", "tcp")
     )
-    content = (
-        f"<h1>{html.escape(run.name)} · {len(run.folders)} {term('seed', 'seeds')}</h1>"
-        + "".join(f'<p class="nothing">{note}</p>' for note in warned)
-        + f'<p class="answer">{html.escape(got)}.</p>'
-        + '<p class="more">Mean ± half of the 95 % confidence interval of the mean.</p>'
-        + page.expectations(run.summary)
-        + page.table(["", "mean ± 95 %"], rows)
-        + f"<p>Each seed: {links}</p>"
-        + sections([run], f"steadycast report {path}")
+    content = joined(
+        (
+            element("h1", f"{run.name} · {len(run.folders)} ", term("seed", "seeds")),
+            *(element("p", note, class_="nothing") for note in uncompared(run.summary)),
+            element("p", f"{got}.", class_="answer"),
+            element("p", "Mean ± half of the 95 % confidence interval of the mean.", class_="more"),
+            page.expectations(run.summary),
+            page.table(["", "mean ± 95 %"], rows),
+            element("p", "Each seed: ", links),
+            sections([run], f"steadycast report {path}"),
+        )
     )
     target = path / "report.html"
     write_text(

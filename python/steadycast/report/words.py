@@ -5,10 +5,10 @@ A heading can only be written through `term`.
 
 from __future__ import annotations
 
-import html
 import re
 
 from steadycast import record
+from steadycast.report.markup import Html, element, joined
 
 _WORDS: dict[str, str] = {
     "flow": "One sender and its receivers: a video, a TCP transfer, or background traffic.",
@@ -55,7 +55,7 @@ GLOSSARY: dict[str, str] = {
 """Words that are no figures, and the headings of figures; what a flow and its receivers share is the flow's."""
 
 
-def term(word: str, shown: str | None = None) -> str:
+def term(word: str, shown: str | None = None) -> Html:
     """Word as a link to its entry in the glossary.
 
     Raises:
@@ -63,27 +63,23 @@ def term(word: str, shown: str | None = None) -> str:
 
     """
     GLOSSARY[word]
-    return f'<a class="w" href="#w-{_slug(word)}">{html.escape(shown or word)}</a>'
+    return element("a", shown or word, class_="w", href=f"#w-{_slug(word)}")
 
 
-def heading(shown: record.Shown) -> str:
+def heading(shown: record.Shown) -> Html:
     """Heading of a figure in a table, as a link to its entry."""
     return term(shown.figure.short or "", shown.heading)
 
 
-def glossary(used: str) -> str:
+def glossary(used: str) -> Html:
     """Entries that the page `used` links to, and those that these entries are about, as a list."""
     entries = [
-        (w, text)
-        for w, text in sorted(GLOSSARY.items(), key=lambda e: e[0].lower())
+        (w, about)
+        for w, about in sorted(GLOSSARY.items(), key=lambda e: e[0].lower())
         if f'href="#w-{_slug(w)}"' in used
     ]
-    return (
-        "<dl>"
-        + "".join(
-            f'<dt id="w-{_slug(w)}">{html.escape(w)}</dt><dd>{html.escape(text)}</dd>' for w, text in entries
-        )
-        + "</dl>"
+    return element(
+        "dl", joined(element("dt", w, id=f"w-{_slug(w)}") + element("dd", about) for w, about in entries)
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import html
 import itertools
 import math
 import re
@@ -16,6 +15,7 @@ from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import write_text
 from steadycast.folder import Json, spread
 from steadycast.report import canvas, page, say
+from steadycast.report.markup import Html, element, joined
 from steadycast.sweep.plan import RESERVED
 
 if TYPE_CHECKING:
@@ -326,32 +326,30 @@ def write_report(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> 
     path = sweep.folder / "sweep.html"
     write_text(
         path,
-        page.wrap(f"Sweep of {sweep.plan.name}", "\n".join([*content, _commands(sweep), _failed(sweep)])),
+        page.wrap(f"Sweep of {sweep.plan.name}", joined([*content, _commands(sweep), _failed(sweep)], "\n")),
     )
     return path
 
 
-def _top(sweep: Sweep) -> str:
+def _top(sweep: Sweep) -> Html:
     axes = ", ".join(sweep.plan.axes) or "nothing"
-    text = f"{sweep.results.height} runs of {sweep.plan.name} over {axes}."
+    told = f"{sweep.results.height} runs of {sweep.plan.name} over {axes}."
     more = [
         f"{sweep.failed} failed." if sweep.failed else "",
         f"{sweep.missing} are missing." if sweep.missing else "",
     ]
-    bad = "".join(f'<p class="nothing">{each}</p>' for each in more if each)
+    bad = [element("p", each, class_="nothing") for each in more if each]
     seeds = {len(point.seeds) for point in sweep.plan.points}
     rough = " With fewer than five seeds an interval is rough." if min(seeds, default=0) < 5 else ""
     note = (
         "Means over the seeds with their 95 % interval by Student's t; a metric with * is the mean of what fits. "
         f"Of many intervals one in twenty misses.{rough}"
     )
-    return (
-        f'<h1>Sweep</h1><p class="answer">{html.escape(text)}</p>{bad}'
-        f'<p class="small">{html.escape(note)} {html.escape(sweep.plan.program)}.</p>'
-    )
+    last = element("p", f"{note} {sweep.plan.program}.", class_="small")
+    return joined([element("h1", "Sweep"), element("p", told, class_="answer"), *bad, last])
 
 
-def _section(sweep: Sweep, metric: str, baseline: str | None, number: int, place: Path) -> str:
+def _section(sweep: Sweep, metric: str, baseline: str | None, number: int, place: Path) -> Html:
     drawn = []
     count = itertools.count()
     for heading, draw in _drawings(sweep, metric):
@@ -359,12 +357,10 @@ def _section(sweep: Sweep, metric: str, baseline: str | None, number: int, place
         for ending in ("png", "svg"):
             canvas.save_drawing(draw, place / f"{name}.{ending}")
         picture = canvas.in_style(draw, f"m{number}-{name}")
-        more = html.escape(heading) if heading != metric else ""  # the section is called so
-        drawn.append(
-            f'<figure><div class="wide">{picture}</div><figcaption><span>{more}</span>'
-            f"<code>figures/{name}.png</code></figcaption></figure>"
-        )
-    return page.section(metric, "\n".join([*drawn, _table_html(sweep, metric, baseline)]))
+        more = element("span", heading if heading != metric else "")  # the section is called so
+        words = element("figcaption", more, element("code", f"figures/{name}.png"))
+        drawn.append(element("figure", element("div", Html(picture), class_="wide"), words))
+    return page.section(metric, joined([*drawn, _table_html(sweep, metric, baseline)], "\n"))
 
 
 def _drawings(sweep: Sweep, metric: str) -> list[tuple[str, Any]]:
@@ -374,42 +370,39 @@ def _drawings(sweep: Sweep, metric: str) -> list[tuple[str, Any]]:
     return [(heading, at(i)) for i, (heading, _) in enumerate(figures(sweep, metric))]
 
 
-def _table_html(sweep: Sweep, metric: str, baseline: str | None) -> str:
-    heads, lines = _lines(sweep, metric, baseline)
-    return page.table(
-        [html.escape(h) for h in heads], [[html.escape(cell) for cell in line] for line in lines]
-    )
+def _table_html(sweep: Sweep, metric: str, baseline: str | None) -> Html:
+    return page.table(*_lines(sweep, metric, baseline))
 
 
 def tables_html(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> str:
     """Tables alone, for a notebook."""
-    each = (f"<p>{html.escape(m)}</p>{_table_html(sweep, m, baseline)}" for m in metrics)
-    return f"<p>{html.escape(repr(sweep))}</p>{''.join(each)}"
+    each = (element("p", metric) + _table_html(sweep, metric, baseline) for metric in metrics)
+    return element("p", repr(sweep)) + joined(each)
 
 
-def _commands(sweep: Sweep) -> str:
+def _commands(sweep: Sweep) -> Html:
     rows = [
         [
-            html.escape(", ".join(point.values) or sweep.plan.name),
-            "<br>".join(
-                f"<code>{html.escape(shlex.join(words))}</code>" for words in sweep.plan.commands(point)
+            ", ".join(point.values) or sweep.plan.name,
+            joined(
+                (element("code", shlex.join(words)) for words in sweep.plan.commands(point)), element("br")
             ),
         ]
         for point in sweep.plan.points
     ]
     return page.section(
         "Commands",
-        "<p>What runs a point again, with all its tables and its report:</p>"
-        + page.table(["point", "command"], rows, text=(0, 1)),
+        element("p", "What runs a point again, with all its tables and its report:")
+        + page.table(["point", "command"], rows, prose=(0, 1)),
     )
 
 
-def _failed(sweep: Sweep) -> str:
+def _failed(sweep: Sweep) -> Html:
     wrong = sweep.results.filter(sweep.results["complete"].not_())
     if not wrong.height:
-        return ""
+        return Html()
     rows = [
-        [html.escape(", ".join(values)), str(seed), html.escape(error or "")]
+        [", ".join(values), str(seed), error or ""]
         for *values, seed, error in wrong.select(*sweep.plan.axes, "seed", "error").head(200).iter_rows()
     ]
-    return page.section("Failed runs", page.table(["point", "seed", "error"], rows, text=(0, 2)))
+    return page.section("Failed runs", page.table(["point", "seed", "error"], rows, prose=(0, 2)))
