@@ -8,6 +8,8 @@ import pytest
 import steadycast as sc
 from steadycast.errors import UserError
 
+from tests.live.conftest import ports
+
 HEAD = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
 
 
@@ -39,7 +41,7 @@ def test_any_text_that_is_no_description_is_a_users_error(text: str) -> None:
 )
 def test_a_description_of_no_use_is_told_by_what_it_offers(formats: str, lines: str, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        sc.Receiver(f"{HEAD}m=video 6400 RTP/AVP {formats}\r\n{lines}")
+        sc.Receiver(f"{HEAD}m=video {ports(1)[0]} RTP/AVP {formats}\r\n{lines}")
     assert re.search(said, str(caught.value)), str(caught.value)
     # What was given is not asked for.
     assert ".sdp" not in caught.value.remedy
