@@ -242,7 +242,7 @@ impl Link {
         let roomy = queue.is_plain() && managed.is_none() && queue.limit.takes(0, 0, config.mtu);
         let steady = match &config.service {
             Service::Unlimited => true,
-            Service::Rate(steps) => steps.as_constant().is_some(),
+            Service::Rate(steps) => steps.as_constant().is_some_and(|rate| *rate > Rate::ZERO),
             Service::Trace(_) => false,
         };
         let disorder = Disorder::new(&config.reorder, &config.duplicate, part("disorder"));

@@ -38,11 +38,13 @@ impl Limit {
 }
 
 impl Service {
-    /// The rate by which a queue is measured: that of the run's start, a trace's mean; `None`: unlimited.
+    /// The rate by which a queue is measured: the first above 0, a trace's mean; `None`: unlimited.
     pub(crate) fn nominal(&self) -> Option<Rate> {
         match self {
             Self::Unlimited => None,
-            Self::Rate(steps) => Some(*steps.at(steadycast_units::Time::ZERO)),
+            Self::Rate(steps) => {
+                Some(steps.iter().map(|(_, rate)| *rate).find(|rate| *rate > Rate::ZERO).unwrap_or_default())
+            }
             Self::Trace(trace) => trace.mean_rate(),
         }
     }

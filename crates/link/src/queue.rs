@@ -192,9 +192,9 @@ impl QueueState {
         }
     }
 
-    /// Departure of each packet that has not left before `now`, and what the transmitter spends on it.
+    /// Departure of each packet that has not left at `now`, and what the transmitter spends on it.
     pub(crate) fn unsent(&self, now: Time) -> impl Iterator<Item = (Time, Bytes)> {
-        let waiting = self.waiting.iter().skip_while(move |packet| packet.departure < now);
+        let waiting = self.waiting.iter().skip_while(move |packet| packet.departure <= now);
         waiting.map(|packet| (packet.departure, Bytes::new(u64::from(packet.spent))))
     }
 

@@ -51,10 +51,16 @@ impl Opportunities {
 pub enum Service {
     /// At once: only the delay counts.
     Unlimited,
-    /// At a rate, constant or with steps.
+    /// At a rate, constant or with steps. At a rate of 0 nothing leaves and the queue holds what it has; [`Service::UNLIMITED`] is no
+    /// limit.
     Rate(Steps<Rate>),
     /// The opportunities of a recorded trace.
     Trace(Opportunities),
+}
+
+impl Service {
+    /// The rate of a link that sends at once for a part of the run.
+    pub const UNLIMITED: Rate = Rate::mbps(1_000_000);
 }
 
 #[derive(Debug)]
@@ -133,7 +139,14 @@ impl Transmitter {
                 let spent = n == self.opportunity && self.left == 0;
                 trace.time(n + u64::from(spent)).unwrap_or(Time::NEVER)
             }
-            _ => now,
+            Service::Rate(steps) => {
+                let mut at = now;
+                while *steps.at(at) == Rate::ZERO && at < Time::NEVER {
+                    at = steps.next_change(at);
+                }
+                at
+            }
+            Service::Unlimited => now,
         }
     }
 
@@ -146,7 +159,7 @@ impl Transmitter {
     pub(crate) fn rest(&self, now: Time, done: Time, size: Bytes) -> Bytes {
         match &self.service {
             Service::Unlimited => Bytes::ZERO,
-            _ if done < now => Bytes::ZERO,
+            _ if done <= now => Bytes::ZERO,
             Service::Rate(_) if done < Time::NEVER => self.capacity(now, done).unwrap_or(size).min(size),
             // A trace sends a packet at once, when its opportunity comes.
             Service::Rate(_) | Service::Trace(_) => size,
@@ -160,25 +173,22 @@ impl Transmitter {
         }
     }
 
+    /// What can be sent after `from` and until `until`, both times included where `from` is the beginning; `None` where there is no limit for
+    /// a part of that time.
     pub(crate) fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
         match &self.service {
             Service::Unlimited => None,
-            Service::Rate(steps) => Some(
-                steps
-                    .iter()
-                    .map(|(at, rate)| {
-                        let end = steps.next_change(at).min(until);
-                        rate.over(end.since(at.max(from)))
-                    })
-                    .sum(),
-            ),
+            Service::Rate(steps) => {
+                let parts = steps.iter().map(|(at, rate)| {
+                    let span = steps.next_change(at).min(until).since(at.max(from));
+                    (span.is_zero() || *rate < Service::UNLIMITED).then(|| rate.over(span))
+                });
+                parts.sum()
+            }
             Service::Trace(trace) => {
-                let mut n = trace.first_from(from, 0);
-                let first = n;
-                while trace.time(n).is_some_and(|t| t < until) {
-                    n += 1;
-                }
-                Some(Bytes::new((n - first) * Opportunities::BYTES))
+                let until_and_at = |at: Time| trace.first_from(at + Span::nanos(1), 0);
+                let before = if from == Time::ZERO { 0 } else { until_and_at(from) };
+                Some(Bytes::new(until_and_at(until).saturating_sub(before) * Opportunities::BYTES))
             }
         }
     }

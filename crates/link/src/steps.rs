@@ -16,10 +16,14 @@ impl<T> Steps<T> {
     pub fn as_constant(&self) -> Option<&T> {
         self.later.is_empty().then_some(&self.first)
     }
-    /// From `at` on, `value`; steps are added in the order of time.
+    /// From `at` on, `value`; steps are added in the order of time. Of several at one time the last holds.
     pub fn then(&mut self, at: Time, value: T) {
-        let place = self.later.partition_point(|(t, _)| *t <= at);
-        self.later.insert(place, (at, value));
+        let place = self.later.partition_point(|(t, _)| *t < at);
+        match self.later.get_mut(place).filter(|(t, _)| *t == at) {
+            Some((_, old)) => *old = value,
+            None if at == Time::ZERO => self.first = value,
+            None => self.later.insert(place, (at, value)),
+        }
     }
     /// The value at `now`.
     pub fn at(&self, now: Time) -> &T {

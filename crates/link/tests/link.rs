@@ -109,7 +109,9 @@ fn a_trace_delivers_1500_bytes_at_each_of_its_times_and_starts_over() {
     // 1500 B at 10 ms hold the first packet and half of the second, which leaves with the next 1500 B at 20 ms.
     assert_eq!(arrivals(&mut link, [at(0), at(0), at(0)]), [Some(at(10)), Some(at(20)), Some(at(20))]);
     assert_eq!(arrivals(&mut link, [at(25)]), [Some(at(30))]);
-    assert_eq!(link.capacity(Time::ZERO, at(40)), Some(Bytes::new(4500)));
+    let could = |from, until| link.capacity(at(from), at(until));
+    assert_eq!((could(0, 39), could(0, 40)), (Some(Bytes::new(4500)), Some(Bytes::new(6000))));
+    assert_eq!(could(10, 40), Some(Bytes::new(4500)), "what left before a time is not among what leaves after it");
 }
 
 #[test]

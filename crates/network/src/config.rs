@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use steadycast_link::{self as link, Steps};
 use steadycast_scenario::{self as sc, DirIx};
-use steadycast_units::Rate;
 
 /// Why a scenario's network can't be.
 #[derive(Debug, thiserror::Error)]
@@ -54,9 +53,9 @@ pub(crate) fn link_config(
         if change.rate.as_ref().is_some_and(|new| traced(new) || traced(&direction.rate)) {
             return Err(BuildError::TraceEvent { link: scenario.links[way.link().0 as usize].name.clone() });
         }
-        if let Some(sc::RateSpec::Constant(rate)) = &change.rate {
-            // A link without a rate gets one: until then it is as fast as can be told.
-            rates.get_or_insert(Steps::constant(Rate::bps(1_000_000_000_000))).then(event.at, *rate);
+        let rate = change.rate.as_ref().map(|new| new.mean().unwrap_or(link::Service::UNLIMITED));
+        if let Some(rate) = rate {
+            rates.get_or_insert(Steps::constant(link::Service::UNLIMITED)).then(event.at, rate);
         }
         if let Some(new) = change.delay {
             delay.then(event.at, new);

@@ -90,7 +90,7 @@ tables! {
     }
     /// A link's behaviour, in both directions unless "back" says otherwise.
     Spec {
-        /// For example "4Mbps", or "none": packets never wait. Default "none".
+        /// For example "4Mbps"; "none": packets never wait; "0bps": none leaves, and the queue holds what it has. Default "none".
         rate: OrNone<Rate>,
         /// Instead of a rate: a Mahimahi trace, one line for each 1500 bytes that may leave, in milliseconds; relative to this file.
         trace: String,
@@ -252,7 +252,7 @@ tables! {
         link: OneOrMany<String>,
         /// forward, back or both (default).
         direction: Directions,
-        /// A new rate.
+        /// A new rate; "none": from then on no limit; "0bps": an outage, in which nothing leaves.
         rate: OrNone<Rate>,
         /// A trace in its place.
         trace: String,
@@ -261,7 +261,7 @@ tables! {
         /// A new delay.
         delay: Span,
         /// A new loss; { kind = "none" } ends one.
-        loss: Directed<Loss>,
+        loss: Loss,
         /// A new reordering; { p = 0 } ends one.
         reorder: Reorder,
         /// A new probability that a packet comes twice.

@@ -129,7 +129,7 @@ pub struct Direction {
 pub enum RateSpec {
     /// At once: packets never wait.
     Unlimited,
-    /// At a constant rate, above zero and at most 1 Tb/s.
+    /// At a constant rate of at most 1 Tb/s. At 0 nothing leaves, and the queue holds what it has.
     Constant(Rate),
     /// When a trace says so.
     Trace(Trace),

@@ -78,7 +78,11 @@ impl Files {
         let path = self.path(name);
         let trouble = match std::fs::metadata(&path) {
             _ if name.is_empty() => "has an empty name".to_owned(),
-            Ok(meta) if meta.is_file() && meta.len() == 0 => "is empty".to_owned(),
+            Ok(meta) if meta.is_file() && meta.len() == 0 => {
+                let what = format!("{what} {} is empty", quoted(name));
+                out.problem(&name.at, what, "write it anew, or name another file");
+                return None;
+            }
             Ok(meta) if meta.is_file() => return Some(path),
             Ok(_) => "is not a file".to_owned(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is not there".to_owned(),
@@ -110,6 +114,7 @@ fn read_trace(path: &Path) -> Result<Arc<[Span]>, String> {
         return Err(format!("{shown} has {size} bytes; at most 64 MiB are read"));
     }
     let bytes = std::fs::read(path).map_err(|e| format!("{shown} can't be read ({})", e.kind()))?;
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     let mut all = Vec::new();
     let mut last = 0u64;
     for (i, line) in bytes.split(|b| *b == b'\n').enumerate() {
@@ -628,7 +633,7 @@ fn direction(spec: &Spec, lossy: bool, files: &mut Files, out: &mut Findings) ->
     let jitter = spec.jitter.as_ref().map(|jitter| jitter.value).filter(|jitter| !jitter.mean.is_zero());
     let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);
     // A rate that could not be read has had its say.
-    let steady = rate.as_ref().map_or(Some(Rate::mbps(1)), RateSpec::mean);
+    let steady = rate.as_ref().map_or(Some(Rate::mbps(1)), RateSpec::mean).filter(|rate| *rate > Rate::ZERO);
     let line = Line { rate: steady, delay };
     let queue = match &spec.queue {
         Some(said) => Queue::read(&said.item, &line, out),
@@ -686,14 +691,10 @@ pub(crate) fn rate(
             if let Some(looped) = looped {
                 out.problem(&looped.at, "there is no trace to loop", "write trace = \"FILE\", or leave it out");
             }
-            match rate.map(|r| (r.value, &r.at)) {
-                None | Some((OrNone::None, _)) => Some(RateSpec::Unlimited),
-                Some((OrNone::Some(Rate::ZERO), at)) => {
-                    out.problem(at, "nothing passes at a rate of 0", "write a rate above 0, or \"none\" for no limit");
-                    None
-                }
-                Some((OrNone::Some(rate), _)) => Some(RateSpec::Constant(rate)),
-            }
+            Some(match rate.map(|rate| rate.value) {
+                None | Some(OrNone::None) => RateSpec::Unlimited,
+                Some(OrNone::Some(rate)) => RateSpec::Constant(rate),
+            })
         }
     }
 }

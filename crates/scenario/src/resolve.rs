@@ -11,7 +11,8 @@ use crate::name::Pattern;
 use crate::network::{Files, Layout, Network, probability, rate};
 use crate::simulcast::simulcasts;
 use std::collections::{BTreeMap, BTreeSet};
-use steadycast_units::{Bytes, Seed, Span, Time};
+use steadycast_link::Limit;
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_words::tree::quoted;
 use steadycast_words::{Findings, OneOrMany, Spanned};
 
@@ -161,7 +162,8 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
     let table = group.table;
     let at = table.to.as_ref().map(|t| &t.at).or(table.from.as_ref().map(|f| &f.at)).unwrap_or(&table.at);
     let parts = parts(network);
-    let least = network.links.iter().map(|l| l.forward.mtu.min(l.back.mtu)).min();
+    let room = |direction: &crate::Direction| queue_room(direction).unwrap_or(direction.mtu).min(direction.mtu);
+    let least = network.links.iter().map(|l| room(&l.forward).min(room(&l.back))).min();
     let mut around = None;
     for flow in flows {
         let (packet, said) = match &flow.kind {
@@ -189,20 +191,17 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
             }
         }
         if least.is_some_and(|mtu| mtu < packet)
-            && let Some(link) = narrow(
+            && let Some(where_not) = narrow(
                 flow,
                 packet,
                 &network.links,
                 around.get_or_insert_with(|| neighbours(network.nodes.len(), &network.links)),
             )
         {
-            let what = format!(
-                "a packet of {packet} does not fit through link {}, whose mtu is {}",
-                quoted(&link.name),
-                link.forward.mtu
-            );
+            let what = format!("a packet of {packet} does not fit {where_not}");
             let at = said.map_or_else(|| table.at.below("packet"), |s| s.at.clone());
-            out.problem(&at, what, "make the packet smaller or the mtu larger");
+            let larger = if where_not.starts_with("into") { "limit" } else { "mtu" };
+            out.problem(&at, what, format!("make the packet smaller or the {larger} larger"));
             return;
         }
     }
@@ -238,7 +237,7 @@ fn parts(network: &Network) -> Vec<u32> {
 fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     let said = group.table.rtcp.as_ref().is_some_and(|r| r.item.get("session_bw").is_some());
     let constant = |direction: &crate::Direction| match direction.rate {
-        RateSpec::Constant(rate) => Some(rate),
+        RateSpec::Constant(rate) => Some(rate).filter(|rate| *rate > Rate::ZERO),
         _ => None,
     };
     let least = network.links.iter().flat_map(|l| [constant(&l.forward), constant(&l.back)]).flatten().min();
@@ -256,9 +255,25 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     }
 }
 
-/// A link on a flow's ways that its packets don't fit through.
-fn narrow<'a>(flow: &Flow, packet: Bytes, links: &'a [Link], around: &[Vec<(u32, usize)>]) -> Option<&'a Link> {
-    ways(flow, links, around).find(|(_, direction)| direction.mtu < packet).map(|(link, _)| link)
+/// What is too small on a flow's ways for its packets: the link's name, and what it has no room in.
+fn narrow(flow: &Flow, packet: Bytes, links: &[Link], around: &[Vec<(u32, usize)>]) -> Option<String> {
+    let too_small = |(link, direction): (&Link, &crate::Direction)| {
+        let name = quoted(&link.name);
+        if direction.mtu < packet {
+            return Some(format!("through link {name}, whose mtu is {}", direction.mtu));
+        }
+        let room = queue_room(direction).filter(|room| *room < packet)?;
+        Some(format!("into the queue of link {name}, whose limit is {room}"))
+    };
+    ways(flow, links, around).find_map(too_small)
+}
+
+/// How many bytes a queue holds that is limited in bytes.
+fn queue_room(direction: &crate::Direction) -> Option<Bytes> {
+    match direction.queue.limit() {
+        Limit::Bytes(most) => Some(most),
+        _ => None,
+    }
 }
 
 /// The links on a flow's ways (fewest hops), each once, in the direction of its data.
@@ -493,15 +508,7 @@ impl Names<'_> {
                 } else {
                     None
                 };
-                let loss_said = set.loss.as_ref();
-                if let Some(direction) = loss_said.and_then(|l| l.direction.as_ref()) {
-                    out.problem(
-                        &direction.at,
-                        "not a key here",
-                        "write direction beside link: it holds for the whole change",
-                    );
-                }
-                let loss = loss_said.and_then(|l| l.what.clone());
+                let loss = set.loss.as_ref().map(|loss| loss.value.clone());
                 let reorder = set.reorder.as_ref().map(|r| r.value);
                 let duplicate = set.duplicate.as_ref().and_then(|d| probability(d, out));
                 let direction = set.direction.as_ref().map_or(Directions::Both, |d| d.value);

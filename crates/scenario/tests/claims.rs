@@ -494,7 +494,7 @@ fn a_class_of_ones_own_is_left_to_those_who_can_load_it() {
 #[test]
 fn all_problems_are_found_at_once_and_by_line() {
     let said = fail(
-        "duration = \"0s\"\nwramup = \"1s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"c\"]\nrate = \"0kbps\"\n\
+        "duration = \"0s\"\nwramup = \"1s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"c\"]\nrate = \"fast\"\n\
          [[flow]]\nname = \"tcp\"\nkind = \"tcp\"\nfrom = \"a\"\nto = \"b\"\nwindow = 20\n",
     );
     let lines: Vec<_> = said.lines().map(|l| l.split(": ").take(2).collect::<Vec<_>>().join(": ")).collect();

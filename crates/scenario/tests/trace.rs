@@ -37,3 +37,22 @@ fn the_synthetic_trace_is_what_its_recipe_makes() {
     let mbps = made.lines().count() as f64 * 12_000.0 / 30.0 / 1e6;
     assert!((4.0..5.0).contains(&mbps), "{mbps} Mb/s on average");
 }
+
+#[test]
+fn a_trace_may_begin_with_a_byte_order_mark_and_an_empty_one_is_said_to_be() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("traces");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("bom.mahi"), b"\xef\xbb\xbf10\n20\n").unwrap();
+    std::fs::write(folder.join("empty.mahi"), b"").unwrap();
+    let of = |trace: &str| {
+        let text = format!(
+            "duration = \"9s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ trace = \"{trace}\" }}\n\
+             [[flow]]\nname = \"c\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n"
+        );
+        steadycast_scenario::Scenario::parse(&text, &folder.join("it.toml")).map(|loaded| loaded.scenario)
+    };
+    let rate = of("bom.mahi").unwrap().links.iter().filter_map(|link| link.forward.rate.mean()).min();
+    assert_eq!(rate, Some(steadycast_units::Rate::bps(1_200_000)));
+    let said = of("empty.mahi").unwrap_err().to_string();
+    assert!(said.contains("the trace \"empty.mahi\" is empty; write it anew, or name another file"), "{said}");
+}

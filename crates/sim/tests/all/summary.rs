@@ -81,3 +81,45 @@ fn a_link_s_means_leave_the_warm_up_out_and_its_counts_do_not() {
     assert_eq!(num(&warm["drop_frac"]), 0.0);
     between(num(&whole["drop_frac"]), 1e-4, 0.05);
 }
+
+/// What a link of 10 Mb/s with 20 Mb/s offered used, and what came through, with these events.
+fn overloaded(events: &[(&str, &str)]) -> (Option<f64>, f64) {
+    let each = events.iter().map(|(at, rate)| {
+        format!(
+            "[[event]]\nat = \"{at}\"\nset = {{ link = \"bottleneck\", direction = \"forward\", rate = \"{rate}\" }}\n"
+        )
+    });
+    let run = run(&format!(
+        "duration = \"20s\"\nwarmup = \"2s\"\n[topology]\nshape = \"dumbbell\"\n\
+         bottleneck = {{ rate = \"10Mbps\", delay = \"10ms\", queue = {{ limit = \"100p\" }} }}\n\
+         [[flow]]\nname = \"c\"\nkind = \"cbr\"\nrate = \"20Mbps\"\n{}",
+        each.collect::<String>()
+    ));
+    let used = run.link("bottleneck", "forward").expect("it carried the flow")["utilisation_frac"].as_f64();
+    (used, num(&run.flow("c")["throughput_bps"]) / 1e6)
+}
+
+#[test]
+fn a_link_that_is_always_busy_used_all_it_could_whatever_events_change_its_rate() {
+    let near = |got: (Option<f64>, f64), mbps: f64| {
+        let (used, through) = got;
+        assert!(used.is_some_and(|used| (0.999..=1.0001).contains(&used)), "{got:?}");
+        assert!((through / mbps - 1.0).abs() < 0.01, "{got:?}, and not {mbps}");
+    };
+    near(overloaded(&[]), 10.0);
+    near(overloaded(&[("0s", "2Mbps")]), 2.0);
+    near(overloaded(&[("0s", "10Mbps")]), 10.0);
+    // Eight seconds of ten, then ten of four.
+    near(overloaded(&[("10s", "2Mbps"), ("10s", "4Mbps")]), 120.0 / 18.0);
+    near(overloaded(&[("5s", "1Mbps"), ("5s", "2Mbps"), ("5s", "10Mbps")]), 10.0);
+    // An outage of six seconds.
+    near(overloaded(&[("6s", "0bps"), ("12s", "10Mbps")]), 120.0 / 18.0);
+}
+
+#[test]
+fn an_event_takes_a_link_s_limit_away() {
+    let (used, through) = overloaded(&[("11s", "none")]);
+    assert_eq!(used, None, "nobody knows what it could have carried");
+    // Nine seconds of ten, then nine of all that is offered.
+    assert!((through / 15.0 - 1.0).abs() < 0.01, "{through}");
+}
