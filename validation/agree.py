@@ -63,19 +63,19 @@ def cells(found: Agreement, shown: Shown) -> list[str]:
     for _, of, path, unit in shown:
         row = rows[of, path]
         both = f"{said(row.simulated, unit)} / {said(row.emulated, unit)}"
-        all_of_them.append(f"({both})" if row.near is False else both)
+        all_of_them.append(f"[{both}]" if row.near is False else both)
     return all_of_them
 
 
-def table(shown: Shown, found: dict[str, Agreement]) -> None:
-    """Print a table in Markdown, a line for each agreement."""
-    heads = ["simulated / emulated", *(head for head, *_ in shown)]
-    print(page.table(heads, ([name, *cells(each, shown)] for name, each in found.items())), flush=True)
+def table(shown: Shown, found: dict[str, Agreement]) -> page.Table:
+    """Return a table with a line for each agreement."""
+    heads = ["queue, TCP", *(head for head, *_ in shown)]
+    return page.table(heads, ([name, *cells(each, shown)] for name, each in found.items()))
 
 
 def main() -> None:
     """Run all, and print the tables."""
-    parser = page.options("validation.agree", __doc__, seeds=1)
+    parser = page.options("validation.agree", __doc__, "agree", "agree-seconds", seeds=1)
     parser.add_argument("--out", type=Path, help="keep all runs, tables and figures in this folder")
     parser.add_argument("--queue", choices=QUEUES, help="with this queue alone")
     parser.add_argument("--congestion", choices=("reno", "cubic"), help="with this TCP alone")
@@ -95,9 +95,16 @@ def main() -> None:
             )
             trusted = all(r.summary["emulation"]["trustworthy"] for r in found.runs["emulated"])
             all_of_them[f"{queue}, {congestion}{'' if trusted else ' (not trustworthy)'}"] = found
-    table(MEANS, all_of_them)
-    print("\nThe seconds:\n")
-    table(SECONDS, all_of_them)
+    means, seconds = table(MEANS, all_of_them), table(SECONDS, all_of_them)
+    print(means, "The seconds:", seconds, sep="\n\n")
+    if args.write:
+        told = (
+            f"python -m validation.agree --seeds {args.seeds} --write",
+            "in brackets where they are not near",
+        )
+        page.save("agree", "Both worlds beside each other: means (simulated / emulated)", means, *told)
+        title = "Both worlds beside each other: single seconds (simulated / emulated)"
+        page.save("agree-seconds", title, seconds, *told)
 
 
 if __name__ == "__main__":

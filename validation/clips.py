@@ -1,4 +1,4 @@
-"""docs/clips.md's table: real clips, each with every controller, over several seeds.
+"""Real clips, each with every controller, over several seeds.
 
     python -m validation.clips --signs a.mkv b.mkv … --cars cars.mp4
     python -m validation.clips --cars cars.mp4 --seeds 3 -o runs/clips      # and keep the run folders
@@ -91,7 +91,7 @@ def said(values: Sequence[float | None], digits: int) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print a row as soon as it is known."""
-    parser = page.options("validation.clips", __doc__, seeds=3)
+    parser = page.options("validation.clips", __doc__, "clips", seeds=3)
     parser.add_argument("--signs", nargs="+", type=Path, default=[], help="clips of people signing")
     parser.add_argument("--cars", nargs="+", type=Path, default=[], help="a clip of a road")
     parser.add_argument("--controllers", nargs="+", default=CONTROLLERS)
@@ -102,6 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from steadycast.report.page import write_report
 
     print(page.head(HEAD), flush=True)
+    lines = []
     for case in CASES:
         clips = args.signs if case.clip == "signs" else args.cars
         for controller in args.controllers if clips else ():
@@ -123,7 +124,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                 rows.append(numbers(run.summary))
             digits = (2, 2, 2, 2, 1, 2, 2, 0)
             cells = [said([row[i] for row in rows], digits[i]) for i in range(len(digits))]
-            print(page.row([case.name, controller, *cells]), flush=True)
+            lines.append([case.name, controller, *cells])
+            print(page.row(lines[-1]), flush=True)
+    if args.write:
+        command, note = page.command("validation.clips", argv), f"seeds 1-{args.seeds}"
+        page.save(
+            "clips", "Real clips, each with several controllers", page.table(HEAD, lines), command, note
+        )
     return 0
 
 
