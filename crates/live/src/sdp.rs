@@ -680,6 +680,7 @@ mod tests {
             Description { excluded: vec![own], rtcp_port: Some(9_099), ..description(Some(PayloadFormat::Mpeg4), &[]) },
             Description { reports: Some(Rate::bps(500)), ..description(Some(PayloadFormat::Mpeg4), &[]) },
             Description { reports: Some(Rate::ZERO), ..description(Some(PayloadFormat::Mpeg4), &[]) },
+            Description { secure: true, media: Some((7, "a b@c".into())), ..description(None, &[]) },
             Description { secure: true, bandwidth: None, ..description(Some(PayloadFormat::H264), &sets) },
             Description { address: "[2001:db8::2]:6000".parse().unwrap(), ttl: None, ..description(None, &[]) },
             Description { feedback: Some(PacketFeedback::Congestion), secure: true, ..description(None, &[]) },

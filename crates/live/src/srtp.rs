@@ -373,6 +373,14 @@ mod tests {
     }
 
     #[test]
+    fn media_of_a_source_that_is_not_described_is_not_opened_though_its_key_is_right() {
+        let mut packet = rtp(9);
+        Srtp::new(&master()).protect_rtp(&mut packet, 0);
+        let opens = |described| Srtp::new(&master()).of_sources(described).open_rtp(Time::ZERO, &packet).is_some();
+        assert_eq!([vec![], vec![7, 0x0102_0304], vec![7]].map(opens), [true, true, false]);
+    }
+
+    #[test]
     fn whoever_joins_after_the_numbers_have_wrapped_opens_what_comes() {
         let mut sender = Srtp::new(&master());
         let mut last = Vec::new();

@@ -88,8 +88,7 @@ pub struct Members {
     capacity: usize,
     /// Boxed, since a map makes room for eleven, and most members of a large group know one.
     table: BTreeMap<u32, Box<Member>>,
-    /// Entries of the table by the address that they speak from.
-    addresses: BTreeMap<Origin, u32>,
+    addresses: Addresses,
     /// Members that are not counted, earliest first: the unproven and the gone.
     uncounted: BTreeSet<(Time, u32)>,
     /// Nobody in the table was heard last before the first of these, and no sender sent last before the second: as long as neither is
@@ -169,6 +168,9 @@ impl Members {
     /// allowance of reports of one address.
     pub const PER_ADDRESS: u32 = 64;
 
+    /// As so many members one address counts at the most.
+    pub const COUNTED: u32 = 16;
+
     /// Only oneself, as `own`.
     pub fn new(own: u32) -> Self {
         Self::with_capacity(own, Self::CAPACITY)
@@ -181,7 +183,7 @@ impl Members {
             own_sent: None,
             capacity,
             table: BTreeMap::new(),
-            addresses: BTreeMap::new(),
+            addresses: Addresses::default(),
             uncounted: BTreeSet::new(),
             earliest: (Time::ZERO, Time::ZERO),
             proven: 0,
@@ -343,7 +345,7 @@ impl Members {
                     }
                 }
                 if !keep {
-                    leave(addresses, it.from);
+                    addresses.leave(it.from);
                 }
                 keep
             });
@@ -364,7 +366,8 @@ impl Members {
     pub fn census(&self) -> Census {
         let we_sent = self.own_sent.is_some();
         let bits = self.sample.map_or(0, |sample| sample.bits);
-        let others = self.senders + ((self.proven - self.senders) << bits);
+        let counted = (self.proven - self.senders).saturating_sub(self.addresses.beyond);
+        let others = self.senders + (counted << bits);
         let held = self.sample.and_then(|sample| sample.held).map_or(0, |(members, _)| members);
         let told = self.told.map_or(0, |receivers| receivers.saturating_add(self.senders));
         Census { members: (others + 1).max(held).max(told), senders: self.senders + u32::from(we_sent), we_sent }
@@ -424,8 +427,8 @@ impl Members {
                 member.state = State::Proven;
                 self.proven += 1;
             }
-            leave(&mut self.addresses, member.from);
-            *self.addresses.entry(from).or_default() += 1;
+            self.addresses.leave(member.from);
+            self.addresses.enter(from);
             (member.from, member.cname) = (from, None);
         }
         member.plays |= media;
@@ -448,7 +451,7 @@ impl Members {
     }
 
     fn admit(&mut self, now: Time, ssrc: u32, from: Origin, by: By, proven: bool) -> Heard {
-        if self.addresses.get(&from).is_some_and(|&n| n >= Self::PER_ADDRESS) {
+        if self.addresses.of(from) >= Self::PER_ADDRESS {
             self.refused += 1;
             return Heard::Refused;
         }
@@ -474,7 +477,7 @@ impl Members {
         if self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
             self.strays.push(ssrc);
         }
-        *self.addresses.entry(from).or_default() += 1;
+        self.addresses.enter(from);
         let member = Member { from, plays, heard: now, sent, cname: None, state };
         self.table.insert(ssrc, Box::new(member));
         if proven {
@@ -502,7 +505,7 @@ impl Members {
             let keep = sample.keeps(ssrc) || member.sent.is_some();
             left_out += u32::from(!keep && member.state == State::Proven);
             if !keep {
-                leave(addresses, member.from);
+                addresses.leave(member.from);
             }
             keep
         });
@@ -547,7 +550,7 @@ impl Members {
             let keep = sample.keeps(ssrc) || member.sent.is_some() || member.state != State::Proven;
             left_out += u32::from(!keep);
             if !keep {
-                leave(addresses, member.from);
+                addresses.leave(member.from);
             }
             keep
         });
@@ -587,17 +590,36 @@ impl Members {
     /// Takes an entry out of the table.
     fn remove(&mut self, ssrc: u32) -> Option<Box<Member>> {
         let member = self.table.remove(&ssrc)?;
-        leave(&mut self.addresses, member.from);
+        self.addresses.leave(member.from);
         Some(member)
     }
 }
 
-/// One entry of this address is gone.
-fn leave(addresses: &mut BTreeMap<Origin, u32>, from: Origin) {
-    if let Some(n) = addresses.get_mut(&from) {
+/// Entries of the table by the address that they speak from.
+#[derive(Clone, Debug, Default)]
+struct Addresses {
+    entries: BTreeMap<Origin, u32>,
+    /// How many there are beyond [`Members::COUNTED`] of their address.
+    beyond: u32,
+}
+
+impl Addresses {
+    fn of(&self, from: Origin) -> u32 {
+        self.entries.get(&from).copied().unwrap_or(0)
+    }
+
+    fn enter(&mut self, from: Origin) {
+        let n = self.entries.entry(from).or_default();
+        *n += 1;
+        self.beyond += u32::from(*n > Members::COUNTED);
+    }
+
+    fn leave(&mut self, from: Origin) {
+        let Some(n) = self.entries.get_mut(&from) else { return };
+        self.beyond -= u32::from(*n > Members::COUNTED);
         *n -= 1;
         if *n == 0 {
-            addresses.remove(&from);
+            self.entries.remove(&from);
         }
     }
 }

@@ -169,7 +169,7 @@ fn forged_sources_that_say_bye_take_no_room_for_long_either() {
 }
 
 #[test]
-fn one_address_counts_as_sixty_four_members_however_many_names_it_makes_up() {
+fn one_address_counts_as_sixteen_members_however_many_names_it_makes_up() {
     let mut members = Members::new(1);
     for ssrc in 2..17 {
         members.on_cname(at(0), ssrc, place(ssrc), "member");
@@ -177,7 +177,7 @@ fn one_address_counts_as_sixty_four_members_however_many_names_it_makes_up() {
     for forged in 0..10_000u32 {
         members.on_cname(at(1), 1_000 + forged, B, "forged");
     }
-    assert_eq!((census(&members), members.refused()), ((16 + Members::PER_ADDRESS, 0), 10_000 - 64));
+    assert_eq!((census(&members), members.refused()), ((16 + Members::COUNTED, 0), 10_000 - 64));
     assert_eq!(members.on_cname(at(2), 600, A, "newcomer"), Heard::Joined, "another address has room of its own");
     members.expire(at(30), Span::secs(25), Span::secs(10));
     assert_eq!(

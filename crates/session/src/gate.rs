@@ -8,15 +8,18 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 const SHORTEST: Bytes = Bytes::new(64);
 /// Reports that may come at once: as many as in this time.
 const BURST: Span = Span::secs(3);
-/// Addresses that are remembered; of more, those that were heard latest.
+/// Addresses and receivers that are remembered; of more, those that were heard latest.
 const ADDRESSES: usize = 4_096;
 
-/// A token bucket for each address. It fills with time, at what RTCP's 5 % of the session bandwidth allow a whole group, and with each
+/// Whose reports they are: those of a receiver that has shown that it is one, or all others of an address, whose name may be made up.
+type Whose = (Origin, Option<u32>);
+
+/// A token bucket for each address, and for each receiver. It fills with time, at what RTCP's 5 % of the session bandwidth allow a whole group, and with each
 /// packet of media, since an acknowledgment may answer it.
 pub(crate) struct ReportLimiter {
     per_second: f64,
-    buckets: BTreeMap<Origin, Bucket>,
-    by_age: BTreeSet<(Time, Origin)>,
+    buckets: BTreeMap<Whose, Bucket>,
+    by_age: BTreeSet<(Time, Whose)>,
 }
 
 struct Bucket {
@@ -36,7 +39,7 @@ impl ReportLimiter {
     }
 
     /// Whether a report from there is heard now, after so many packets of media.
-    pub(crate) fn admits(&mut self, now: Time, from: Origin, packets: u32) -> bool {
+    pub(crate) fn admits(&mut self, now: Time, from: Whose, packets: u32) -> bool {
         if self.buckets.len() >= ADDRESSES && !self.buckets.contains_key(&from) {
             let oldest = self.by_age.pop_first();
             oldest.and_then(|(_, oldest)| self.buckets.remove(&oldest));
@@ -68,7 +71,7 @@ mod tests {
         let all = (0..10 * per_second).filter(|n| {
             let at = Time::ZERO + Span::nanos(n * 1_000_000_000 / per_second);
             let sent = (n * u64::from(packets) / per_second) as u32;
-            gate.admits(at, Origin(7), sent) && n / per_second >= 5
+            gate.admits(at, (Origin(7), None), sent) && n / per_second >= 5
         });
         all.count() as u64
     }
@@ -91,9 +94,9 @@ mod tests {
         let (mut now, mut good) = (Time::ZERO, 0);
         for n in 0..200_000_u32 {
             now += Span::micros(u64::from(chance.bits32() % 200));
-            gate.admits(now, Origin(u64::from(chance.bits32() % 100_000) + 10), n);
+            gate.admits(now, (Origin(u64::from(chance.bits32() % 100_000) + 10), None), n);
             if n % 100 == 0 {
-                good += u32::from(gate.admits(now, Origin(1), n));
+                good += u32::from(gate.admits(now, (Origin(1), Some(5)), n));
             }
             assert!(gate.buckets.len() <= ADDRESSES && gate.by_age.len() == gate.buckets.len());
         }

@@ -66,9 +66,14 @@ const MEMBERS: usize = 256;
 const ALL_MEMBERS: usize = 1 << 17;
 /// The largest size of a compound, and mean size of a group's, that counts: what a datagram carries on Ethernet.
 const LARGEST: u16 = 1_472;
+/// In a group, whose members say much the same, another's compound counts as so many times as large as our own at the most.
+const LARGER: usize = 4;
 /// So many that were not known before become members by one compound: its author, and another SSRC of the same host. What a mixer names
 /// takes no bandwidth of its own.
 const NEWCOMERS: usize = 2;
+
+/// What a compound has of a report, a name and some words of a controller's own.
+const FIRST: usize = 84;
 
 /// Over how many seconds RTCP's share is taken.
 const SHARE_WINDOW: u64 = 30;
@@ -127,6 +132,8 @@ pub(crate) struct Participant {
     given_up: Option<u32>,
     /// Whether any compound was sent: a member that never sent has nothing to take back.
     spoke: bool,
+    /// Our longest compound, or what a first one is taken to have.
+    longest: usize,
     /// RTCP bytes heard and sent, second by second.
     heard: [u32; SHARE_WINDOW as usize],
     /// The second that `heard` was last brought up to.
@@ -164,6 +171,7 @@ impl Participant {
             farewell: Farewell::Stays,
             given_up: None,
             spoke: false,
+            longest: FIRST,
             settings,
             heard: [0; SHARE_WINDOW as usize],
             second: whole_seconds(now),
@@ -263,7 +271,8 @@ impl Participant {
 
     /// A compound was sent, or heard of a member: it counts for the mean size and for RTCP's share.
     fn count(&mut self, now: Time, len: usize) {
-        self.timer.on_rtcp(Bytes::new((len.min(LARGEST.into()) + IP_UDP_OVERHEAD) as u64));
+        let most = if self.settings.group { self.longest * LARGER } else { LARGEST.into() };
+        self.timer.on_rtcp(Bytes::new((len.min(most) + IP_UDP_OVERHEAD) as u64));
         let second = whole_seconds(now);
         for past in self.second + 1..=second.min(self.second + SHARE_WINDOW) {
             self.heard[(past % SHARE_WINDOW) as usize] = 0;
@@ -480,6 +489,7 @@ impl Participant {
         let mut bytes = Vec::with_capacity(compound.encoded_len());
         compound.encode(&mut bytes);
         self.spoke = true;
+        self.longest = self.longest.max(bytes.len().min(LARGEST.into()));
         self.count(now, bytes.len());
         self.see_size(Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64));
         bytes

@@ -630,8 +630,10 @@ impl Sender {
         if self.participant.farewell == Farewell::Gone {
             return;
         }
+        let receives = |ssrc: &u32| self.peers.get(*ssrc).is_some_and(|peer| peer.receives && peer.from == from);
+        let whose = (from, first_ssrc(datagram).filter(receives));
         let shut =
-            self.is_shut_to(now, from) || self.gate.as_mut().is_some_and(|gate| !gate.admits(now, from, self.packets));
+            self.is_shut_to(now, from) || self.gate.as_mut().is_some_and(|gate| !gate.admits(now, whose, self.packets));
         if shut {
             self.feedback.refused += 1;
             return;
@@ -1358,6 +1360,11 @@ impl Sender {
             }
         }
     }
+}
+
+/// The SSRC with which a compound begins.
+fn first_ssrc(datagram: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(*datagram.get(4..)?.first_chunk()?))
 }
 
 /// Who sent the first feedback message in a compound, unless that was the source `mine` itself.

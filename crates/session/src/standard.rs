@@ -556,6 +556,27 @@ mod tests {
     }
 
     #[test]
+    fn who_has_shown_that_a_rate_was_too_much_is_named_as_who_limits_it() {
+        let asmp = Chosen::shared("asmp", Mode::Repaired, &[]).unwrap_or_else(|e| panic!("{e}"));
+        let setup = Setup { group: true, ..Setup::unicast(Rate::kbps(50), Rate::mbps(2), Seed(1).part("half")) };
+        let mut half = StandardReports::new(asmp, true).sender(&setup);
+        let at = |ms: u64| Time::ZERO + Span::millis(ms);
+        for n in 0..100 {
+            half.on_sent(&Sent { at: at(10 * n), number: n, seq: n, size: setup.packet, data_limited: false });
+        }
+        // One of two loses most of it: by the other the rate would be another one's affair.
+        for (from, lost) in [(7, 95), (8, 0)] {
+            let fraction = lost as f64 / 100.0;
+            let reception = Some(Reception { expected: 100, lost, fraction, highest: 99, jitter: Span::ZERO });
+            let (from, rtt) = (ReceiverId(from), Some(Span::millis(40)));
+            half.on_report(&Report { at: at(1_000), from, rtt, reception, body: None, members: 2, packets: &[] });
+        }
+        let decision = half.decision();
+        assert_eq!(decision.why.by, Some(ReceiverId(7)), "{decision:?}");
+        assert_eq!((decision.pacing, decision.limit), (Rate::kbps(50), Limit::Floor), "{decision:?}");
+    }
+
+    #[test]
     fn who_was_asked_for_packet_reports_may_begin_with_two_bare_ones() {
         let tfrc = || Chosen::shared("tfrc", Mode::Repaired, &[]).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(bare_reports(&StandardReports::new(tfrc(), false)), 1);

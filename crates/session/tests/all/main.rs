@@ -16,4 +16,5 @@ mod parity;
 mod probe;
 mod simulcast;
 mod standard;
+mod trust;
 mod worlds;
