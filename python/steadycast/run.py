@@ -71,8 +71,9 @@ class Columns:
             elif kind == "absent":
                 rows, dtype = content
                 series.append(pl.Series(name, [], dtype=getattr(pl, dtype)).extend_constant(None, rows))
-            elif kind == "i64":
-                series.append(pl.Series(name, np.frombuffer(content, dtype="<i8")))
+            elif kind in ("i64", "i64 or none"):
+                whole = pl.Series(name, np.frombuffer(content, dtype="<i8"))
+                series.append(whole if kind == "i64" else whole.replace(-1, None))
             else:
                 real = pl.Series(name, np.frombuffer(content, dtype="<f8")).fill_nan(None)
                 series.append(real if kind == "f64" else real.cast(getattr(pl, kind)))
@@ -781,7 +782,9 @@ def scores() -> list[tuple[str, str]]:
 
 
 def unscored(columns: Sequence[tuple[str, str, Any]]) -> Columns:
-    """Add the columns of what has not been measured: nulls."""
+    """Add the columns of what has not been measured, and leave out what a live receiver can't know: nulls."""
+    unknown = ("q", "clip_frame")
+    columns = [(name, "i64 or none" if name in unknown else kind, content) for name, kind, content in columns]
     rows = len(next(content for name, _, content in columns if name == "frame")) // 8
     return Columns([*columns, *((name, "absent", (rows, dtype)) for name, dtype in scores())])
 

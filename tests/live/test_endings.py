@@ -351,6 +351,12 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def cut(raw: Path, codec: str, ticks: list[int]) -> list[tuple[int, int]]:
+    """When each frame of a stream is shown, and its bytes."""
+    with av.open(str(raw), format=stream.DEMUXERS[codec]) as source:
+        return list(zip(ticks, [packet.size for packet in source.demux(video=0) if packet.size], strict=True))
+
+
 TAKEN = {
     "mpeg4": (".mkv", ".mp4", ".avi", ".mov", ".ts"),
     "mpeg2": (".mkv", ".mp4", ".avi", ".mov", ".ts"),
@@ -373,7 +379,7 @@ def test_a_container_that_is_accepted_at_the_start_takes_the_stream_at_the_end(
     container = receive.container_of(out, codec)
     assert container is not None
     assert not out.exists()
-    receive.contain(streams / codec, out, container, codec, TICKS)
+    receive.contain(streams / codec, out, container, codec, cut(streams / codec, codec, TICKS), b"")
     with av.open(str(out)) as film:
         assert sum(1 for packet in film.demux(video=0) if packet.size) == 20
 
@@ -407,6 +413,43 @@ def test_a_container_can_be_read_while_it_is_written(
     assert [n for n, packet in enumerate(packets) if packet.is_keyframe] == [0, 12, 20, 32]
     spans = {round(float((b.pts - a.pts) * b.time_base), 3) for a, b in itertools.pairwise(packets)}  # type: ignore[operator]
     assert spans == {0.08}
+
+
+@pytest.mark.parametrize("ending", [".mkv", ".mp4"])
+@pytest.mark.parametrize("codec", ["mpeg4", "h264"])
+def test_a_frame_that_falls_apart_changes_no_other_ones_time(
+    codec: str, ending: str, streams: Path, tmp_path: Path
+) -> None:
+    frames = cut(streams / codec, codec, TICKS)
+    # To FFmpeg's reader of the raw stream the fourth one is two.
+    both = [*frames[:3], (frames[3][0], frames[3][1] + frames[4][1]), *frames[5:]]
+    out = tmp_path / f"film{ending}"
+    receive.contain(streams / codec, out, str(receive.container_of(out, codec)), codec, both, b"")
+    with av.open(str(out)) as film:
+        shown = sorted(
+            float(p.pts * p.time_base) for p in film.demux(video=0) if p.size and p.pts is not None
+        )
+    assert [round((time - shown[0]) * 90_000) for time in shown] == pytest.approx(
+        [t for t, _ in both], abs=90
+    )
+
+
+@pytest.mark.parametrize("ending", [".mkv", ".mp4"])
+def test_a_stream_that_is_joined_before_its_first_key_frame_lasts_as_long_as_its_frames(
+    ending: str, streams: Path, tmp_path: Path
+) -> None:
+    with av.open(str(streams / "h264"), format="h264") as source:
+        units = [bytes(packet) for packet in source.demux(video=0) if packet.size]
+    out = tmp_path / f"film{ending}"
+    growing = container.Growing(out, str(receive.container_of(out, "h264")), "h264", b"")
+    for n, unit in enumerate(units[5:]):
+        growing.add(3600 * n, unit)
+    growing.close()
+    with av.open(str(out)) as film:
+        assert film.duration is not None
+        lasts = film.duration / 1e6
+    # Fifteen frames, of which the first seven can't be decoded.
+    assert 0.55 <= lasts <= 0.65
 
 
 @pytest.fixture(scope="module")
@@ -443,7 +486,8 @@ def test_frames_that_are_shown_in_another_order_than_they_come_keep_their_times(
     else:
         raw = tmp_path / "film.h264"
         raw.write_bytes(b"".join(unit for _, unit in bidirectional))
-        receive.contain(raw, out, name, "h264", shown)
+        sizes = [len(unit) for _, unit in bidirectional]
+        receive.contain(raw, out, name, "h264", list(zip(shown, sizes, strict=True)), b"")
     with av.open(str(out)) as film:
         packets = [packet for packet in film.demux(video=0) if packet.size]
     times = [float(packet.pts * packet.time_base) for packet in packets if packet.pts is not None]

@@ -135,12 +135,13 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
     with av.open(str(clip)) as source, av.open(str(raw), "w", format="m4v") as target:
         stream = target.add_stream("mpeg4", rate=25)
         stream.width, stream.height, stream.pix_fmt = 352, 288, "yuv420p"
-        for frame in itertools.islice(source.decode(video=0), 20):
-            target.mux(stream.encode(frame))
-        target.mux(stream.encode(None))
+        pictures = [*itertools.islice(source.decode(video=0), 20), None]
+        packets = [packet for picture in pictures for packet in stream.encode(picture)]  # type: ignore[arg-type]
+        sizes = [packet.size for packet in packets]
+        target.mux(packets)
     # A frame of 25 in a second, and one that was left out.
     ticks = [3600 * n for n in range(21) if n != 7]
-    receive.contain(raw, out, "matroska", "mpeg4", ticks)
+    receive.contain(raw, out, "matroska", "mpeg4", list(zip(ticks, sizes, strict=True)), b"")
     with av.open(str(out)) as film:
         times = [float(packet.pts * packet.time_base) for packet in film.demux(video=0) if packet.size]
     assert times == pytest.approx([tick / 90_000 for tick in ticks], abs=0.001)
@@ -362,6 +363,8 @@ HEARD: dict[str, Any] = {
     "still_s": 0.1,
     "overrun": 0,
     "unreadable": 0,
+    "foreign": [],
+    "other": None,
 }
 
 
@@ -373,11 +376,20 @@ HEARD: dict[str, Any] = {
         ({"still_s": 12.0}, ["the picture has stood still for 12 s: no frame came whole"]),
         ({"still_s": 12.0, "silent_s": 12.0}, ["nothing has come for 12 s"]),
         ({"still_s": None}, []),
-        ({"ended_by": "BYE of 10.0.0.1"}, ["ended by BYE of 10.0.0.1"]),
-        ({"ended_by": "silence: nothing came for 30 s"}, ["ended by silence: nothing came for 30 s"]),
+        (
+            {"other": {"ssrc": 7, "from": "10.0.0.3:9", "after_s": 22.6}, "silent_s": 2.4, "still_s": 12.0},
+            ["another source (SSRC 7, address 10.0.0.3:9) sends here; followed in 23 s"],
+        ),
+        (
+            {"other": {"ssrc": 7, "from": "10.0.0.3:9", "after_s": 25.0}},
+            [
+                "another source (SSRC 7, address 10.0.0.3:9) sends here, and is not followed while 10.0.0.1:5004 sends"
+            ],
+        ),
+        ({"foreign": ["3 keep-alives came"]}, ["3 keep-alives came"]),
     ],
 )
-def test_a_receivers_view_says_that_the_picture_stands_still_and_how_the_source_ended(
+def test_a_receivers_view_says_that_the_picture_stands_still_and_who_else_sends(
     more: dict[str, Any], told: list[str]
 ) -> None:
     assert view.receive_hints({**HEARD, **more}, "10.0.0.9:5004") == told

@@ -34,4 +34,4 @@ pub use send::{LiveError, Medium, SendOptions, Sending};
 pub use spool::Spool;
 pub use srtp::{MasterKey, RTP_TAG, Srtp};
 pub use unpack::{FrameCounts, FrameRow, FrameShelf, ReceivedFrame, Unpacker};
-pub use wired::{Consumer, Departure, Nobody, Payloads, Reports, Trail, Wired, WiredSink, WiredSource, Zeros};
+pub use wired::{Consumer, Departure, Foreign, Nobody, Payloads, Reports, Trail, Wired, WiredSink, WiredSource, Zeros};

@@ -349,7 +349,9 @@ impl Session {
             "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing,
                         "undecodable": counts.undecodable },
             "ecn": ecn(sink.by_ecn),
-            "overrun": self.shelf.overrun(), "unreadable": end.unreadable(),
+            "overrun": self.shelf.overrun(), "unreadable": end.unreadable(), "foreign": end.foreign().told(),
+            "other": end.waiting(now).map(|(other, from)| json!({
+                "ssrc": other.ssrc, "from": from.to_string(), "after_s": other.after.as_secs_f64() })),
         })
     }
 
@@ -369,6 +371,15 @@ impl Session {
         if unreadable > 0 {
             let why = if keyed { "the key may be wrong" } else { "is the stream encrypted?" };
             warnings.push(format!("{unreadable} datagrams could not be read: {why}"));
+        }
+        warnings.extend(wired.foreign().told());
+        let (refused, runs) = wired.others();
+        if refused > 0 {
+            warnings.push(format!("{refused} packets of sources came that were not followed: another one was sending"));
+        }
+        if runs > 0 {
+            let again = if runs == 1 { "once" } else { &format!("{runs} times") };
+            warnings.push(format!("another source took over, or the same one began again, {again}"));
         }
         if wired.sink().rtcp_packets == 0 {
             warnings.push("no report was sent: no sender's address was known".into());

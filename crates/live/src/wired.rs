@@ -291,8 +291,9 @@ pub struct WiredSink {
     excluded: Vec<IpAddr>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
-    /// Datagrams that could not be read.
+    /// Datagrams that could not be read, and those of other protocols.
     unreadable: u64,
+    foreign: Foreign,
     first: Option<Time>,
     last: Option<Time>,
     from: Option<SocketAddr>,
@@ -300,8 +301,50 @@ pub struct WiredSink {
     /// Packets that may turn out to be the first of another run, and which run it is.
     held: Held,
     run: u32,
-    /// Where a source sends from that is not followed.
+    /// Where a source sends from that is not followed, and how much came of such sources.
     stranger: Option<SocketAddr>,
+    refused: u64,
+}
+
+/// Datagrams of protocols that share a port with RTP, by their first byte (RFC 7983, section 7), and such as only keep a way open (RFC 6263,
+/// sections 4.1 and 4.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Foreign {
+    /// STUN messages.
+    pub stun: u64,
+    /// Records of DTLS.
+    pub dtls: u64,
+    /// Empty datagrams, and those of less than a header.
+    pub keep_alives: u64,
+}
+
+impl Foreign {
+    /// Counts a datagram that is of one of them.
+    fn count(&mut self, bytes: &[u8]) -> bool {
+        let of = match bytes {
+            [] | [_] | [_, _] | [_, _, _] => &mut self.keep_alives,
+            [0..=3, ..] => &mut self.stun,
+            [20..=63, ..] => &mut self.dtls,
+            _ => return false,
+        };
+        *of += 1;
+        true
+    }
+
+    /// What came of each, in words, where anything did.
+    pub fn told(&self) -> Vec<String> {
+        let told = [
+            (self.stun, "STUN messages", "the sender looks for a way by ICE, which is not spoken here"),
+            (
+                self.dtls,
+                "DTLS records",
+                "the sender wants to agree on keys, which is not spoken here: share a key file",
+            ),
+            (self.keep_alives, "keep-alives", "they hold a way open, and carry nothing"),
+        ];
+        let some = told.iter().filter(|(n, ..)| *n > 0);
+        some.map(|(n, what, why)| format!("{n} {what} came: {why}")).collect()
+    }
 }
 
 /// A datagram that was taken for another stream's, and when it came.
@@ -500,6 +543,7 @@ impl WiredSink {
             outgoing: Vec::new(),
             ended: false,
             unreadable: 0,
+            foreign: Foreign::default(),
             first: None,
             last: None,
             from: None,
@@ -507,6 +551,7 @@ impl WiredSink {
             held: Held::default(),
             run: 0,
             stranger: None,
+            refused: 0,
         }
     }
 
@@ -580,6 +625,16 @@ impl WiredSink {
     /// Datagrams that could not be read.
     pub const fn unreadable(&self) -> u64 {
         self.unreadable
+    }
+
+    /// Datagrams of other protocols.
+    pub const fn foreign(&self) -> &Foreign {
+        &self.foreign
+    }
+
+    /// Packets of sources that were not followed, and how often another source took over, or the same one began again.
+    pub fn others(&self) -> (u64, u32) {
+        (self.refused, self.sink.session().map_or(0, |session| session.run().0.saturating_sub(1)))
     }
 
     /// When the last packet of media came.
@@ -706,6 +761,7 @@ impl WiredSink {
         }
         if session.waiting(now).is_some_and(|other| other.ssrc == header.ssrc) {
             self.stranger = Some(from);
+            self.refused += 1;
         }
     }
 
@@ -713,6 +769,9 @@ impl WiredSink {
     fn take_held(&mut self, now: Time, header: &RtpHeader, out: &mut Outbox) {
         let held = self.held.of_run(header);
         let Some((_, meta, first, _)) = held.first() else { return };
+        if self.clocks.ssrc != Some(header.ssrc) {
+            self.refused = self.refused.saturating_sub(held.len() as u64);
+        }
         self.sink.begin_run(now, address(meta.from), first);
         for (at, meta, _, bytes) in held {
             let datagram = Datagram { which: Which::Rtp, bytes: &bytes, meta };
@@ -888,7 +947,8 @@ impl End for WiredSink {
     }
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
-        if self.excluded.contains(&datagram.meta.from.ip().to_canonical()) {
+        let excluded = self.excluded.contains(&datagram.meta.from.ip().to_canonical());
+        if excluded || self.foreign.count(datagram.bytes) {
             return;
         }
         let opened;

@@ -6,7 +6,7 @@ import heapq
 import io
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import av
 
@@ -64,6 +64,8 @@ class Growing:
         self._stream: Any = None
         self._times: Any = None
         self._next_try = 1
+        self._latest: int | None = None
+        self._step = 0
 
     @property
     def begun(self) -> bool:
@@ -91,16 +93,17 @@ class Growing:
             self._mux(ticks, data)
             return
         self.waiting.append((ticks, data))
-        if len(self.waiting) >= self._next_try and self._begin():
+        if len(self.waiting) >= self._next_try and self.begin(io.BytesIO(self.plain())):
             for each in self.waiting:
                 self._mux(*each)
             self.waiting.clear()
         self._next_try = max(self._next_try, 2 * len(self.waiting))
 
-    def _begin(self) -> bool:
+    def begin(self, source: BinaryIO) -> bool:
+        """Begin the file, where what stands in ``source``, the stream itself, says what it is."""
         try:
-            with av.open(io.BytesIO(self.plain()), format=stream.DEMUXERS[self._codec]) as source:
-                found = source.streams.video[0]
+            with av.open(source, format=stream.DEMUXERS[self._codec]) as known:
+                found = known.streams.video[0]
                 if not found.codec_context.width:
                     return False
                 options = {"flush_packets": "1", **_OPTIONS.get(self._container, {})}
@@ -110,13 +113,19 @@ class Growing:
         except (av.error.InvalidDataError, av.error.EOFError, ValueError, IndexError):
             return False
         self._stream.time_base = _CLOCK
+        # A few frames without times tell no rate, and FFmpeg would guess one.
+        self._stream.codec_context.framerate = 0
         self._file = file
         return True
 
     def _mux(self, ticks: int, data: bytes) -> None:
+        if self._latest is not None and ticks > self._latest:
+            self._step = min(ticks - self._latest, self._step or ticks)
+        self._latest = max(ticks, self._latest or ticks)
         packet = av.Packet(data)
         packet.stream, packet.time_base = self._stream, _CLOCK
         packet.pts, packet.dts = self._times.of(ticks)
+        packet.duration = self._step
         packet.is_keyframe = session.core().is_key_frame(self._codec, data)
         self._file.mux(packet)
 

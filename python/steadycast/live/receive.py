@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import queue
 import shlex
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from steadycast import files, signals
 from steadycast.errors import MissingError, UnwrittenError, UserError, reason
 from steadycast.folder import Draft
 from steadycast.live import outlets, session, view
-from steadycast.live.container import Growing, Times
+from steadycast.live.container import Growing
 from steadycast.media import stream
 
 Json = dict[str, Any]
@@ -153,6 +154,7 @@ class Sink:
         self._receiver = receiver
         self.codec: str = receiver.codec
         self.ticks: list[int] = []
+        self._sizes: list[int] = []
         self.units: list[bytes] = []
         self.damaged = 0
         self._keep = options.reference is not None
@@ -206,6 +208,7 @@ class Sink:
                 for ticks, damaged, _, _, data in frames:
                     self.damaged += damaged
                     self.ticks.append(ticks)
+                    self._sizes.append(len(data))
                     if self._keep:
                         self.units.append(data)
                     if self._growing is not None:
@@ -285,7 +288,8 @@ class Sink:
             self._take_away()
             return
         if self._container is not None and self._growing is None:
-            contain(self._place, self._out, self._container, self.codec, self.ticks)
+            frames = list(zip(self.ticks, self._sizes, strict=True))
+            contain(self._place, self._out, self._container, self.codec, frames, self._head)
             self._take_away()
             return
         try:
@@ -333,38 +337,53 @@ def _offered(out: Path, codec: str) -> tuple[str | None, str]:
         return None, "no container has this ending"
 
 
-def contain(raw: Path, out: Path, container: str, codec: str, ticks: list[int]) -> None:
-    """Copy a raw stream into a container, with the times of its frames. The raw stream stays.
+def _units(
+    source: BinaryIO, codec: str, frames: Sequence[tuple[int, int]], head: bytes
+) -> Iterator[tuple[int, tuple[int, bytes]]]:
+    """Yield the number of each frame of a raw stream, when it is shown, and its bytes."""
+    source.seek(len(stream.head(codec, head)))
+    before = len(stream.framed(codec, 0, b""))
+    for n, (ticks, size) in enumerate(frames):
+        source.seek(before, io.SEEK_CUR)
+        yield n, (ticks, source.read(size))
+
+
+def contain(
+    raw: Path, out: Path, container: str, codec: str, frames: Sequence[tuple[int, int]], head: bytes
+) -> None:
+    """Copy a raw stream into a container. The raw stream stays.
+
+    Args:
+        raw: its file.
+        out: the container's file.
+        container: as FFmpeg calls it.
+        codec: of the stream.
+        frames: when each is shown, in ticks of 90 kHz, and its bytes, in the order in which they stand in the stream.
+        head: what a decoder must be told first.
 
     Raises:
         UnwrittenError: that can't be done; nothing stands under the file's name.
 
     """
-    from fractions import Fraction
-
     import av
 
     remedy = f"the stream as it came stands in {raw} ({codec})"
     try:
-        with (
-            files.whole(out, remedy) as new,
-            files.media(raw, form=stream.DEMUXERS[codec]) as source,
-            files.media(new, "w", form=container) as target,
-        ):
-            video = source.streams.video[0]
-            copied = target.add_stream_from_template(video, opaque=True)
-            copied.time_base = clock = Fraction(1, 90_000)
-            units = [packet for packet in source.demux(video) if packet.size]
-            # A damaged frame may fall apart into two, or vanish: then the frames follow each other evenly.
-            even = ticks[-1] // max(len(ticks) - 1, 1) if ticks else 3600
-            exact = len(units) == len(ticks)
-            times = Times(video.codec_context)
-            for number, packet in enumerate(units):
-                packet.stream = copied
-                packet.time_base = clock  # not the stream's, which the container changes with its header
-                shown = ticks[number] if exact else number * even
-                packet.pts, packet.dts = times.of(shown)
-                target.mux(packet)
+        with files.whole(out, remedy) as new, raw.open("rb") as source:
+            growing = Growing(new, container, codec, head)
+            if not growing.begin(source):
+                raise ValueError("no frame says what the stream is")
+            # No decoder makes anything of what came before the first key frame, if there is one.
+            keys = (
+                n
+                for n, (_, data) in _units(source, codec, frames, head)
+                if session.core().is_key_frame(codec, data)
+            )
+            first = next(keys, 0)
+            for n, (ticks, data) in _units(source, codec, frames, head):
+                if n >= first:
+                    growing.add(ticks, data)
+            growing.close()
     except (av.error.FFmpegError, ValueError, IndexError) as error:
         problem = f"the stream can't be put into this container ({reason(error)})"
         raise UnwrittenError(str(out), problem, remedy) from error

@@ -263,9 +263,9 @@ def ordered(status: Json) -> list[Json]:
 def receive_hints(status: Json, address: str) -> list[str]:
     """Say what is missing at a receiver."""
     found = []
-    if status["ended_by"]:
-        found.append(f"ended by {status['ended_by']}")
-    if status["silent_s"] is None and status["at_s"] > 3:
+    if other := status["other"]:
+        found.append(_waiting(other, status))
+    elif status["silent_s"] is None and status["at_s"] > 3:
         found.append(f"nothing has come to {address} for {status['at_s']:.0f} s: does the sender send here?")
     elif status["silent_s"] is not None and status["silent_s"] > 2:
         found.append(f"nothing has come for {status['silent_s']:.0f} s")
@@ -276,7 +276,15 @@ def receive_hints(status: Json, address: str) -> list[str]:
     if status["unreadable"]:
         why = "the key may be wrong" if status.get("keyed") else "is the stream encrypted?"
         found.append(f"{status['unreadable']} datagrams could not be read: {why}")
-    return found
+    return [*found, *status["foreign"]]
+
+
+def _waiting(other: Json, status: Json) -> str:
+    """Say of a source that is not followed when it will be."""
+    who = f"another source (SSRC {other['ssrc']}, address {other['from']}) sends here"
+    if status["silent_s"] is not None and status["silent_s"] < 1:
+        return f"{who}, and is not followed while {status['from']} sends"
+    return f"{who}; followed in {other['after_s']:.0f} s"
 
 
 def _not_whole(frames: Json) -> int:
@@ -405,13 +413,12 @@ class Watch:
         if self._live is not None:
             self._live.update(self._view(status), refresh=True)
             return
-        if time.monotonic() < self._next:
-            return
-        self._next += self.EVERY_S
-        print(self._line(status), file=sys.stderr)
+        if time.monotonic() >= self._next:
+            self._next += self.EVERY_S
+            print(self._line(status), file=sys.stderr)
         for hint in self._missing(status):
             # Neither how long nor how many makes it another hint.
-            key = hint.partition(" for ")[0].lstrip("0123456789")
+            key = hint.partition(" for ")[0].partition("; followed")[0].lstrip("0123456789")
             if key not in self._told:
                 self._told.add(key)
                 print(f"         {hint}", file=sys.stderr)

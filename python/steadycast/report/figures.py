@@ -356,8 +356,9 @@ def draw_quality(folder: Folder) -> Figure | None:
     if not flows:
         return None
     pixels = [f for f in flows if frames.filter(pl.col("flow") == f["name"])["psnr_y_db"].is_not_null().any()]
-    per_flow = [[1.0, 0.13, 0.45] if f in pixels else [0.13, 0.45] for f in flows]
-    ratios = [r for part in per_flow for r in part]
+    # A live receiver does not know quantizers, and a picture's quality only beside the original.
+    coded = [f for f in flows if frames.filter(pl.col("flow") == f["name"])["q"].is_not_null().any()]
+    ratios = [r for f in flows for r in [*[1.0] * (f in pixels), 0.13, *[0.45] * (f in coded)]]
     figure, panels = canvas(len(ratios), height=0.55 + 2.4 * sum(ratios), ratios=ratios)
     figure.subplots_adjust(hspace=0.35)
     free = iter(panels)
@@ -427,12 +428,13 @@ def draw_quality(folder: Folder) -> Figure | None:
             place += 9
         who = "nobody saw" if len(order) > 1 and alike(order) else f"{worst} did not see"
         axes.set_title(f"Frames that {who} in time and whole", fontsize=8.5)
+        if flow not in coded:
+            continue
         axes = next(free)
         steps = mine.filter(pl.col("node") == middle)
-        if steps["q"].is_not_null().any():
-            axes.step(
-                steps["pts_s"].to_list(), steps["q"].to_list(), where="post", color=look.colour, linewidth=1.1
-            )
+        axes.step(
+            steps["pts_s"].to_list(), steps["q"].to_list(), where="post", color=look.colour, linewidth=1.1
+        )
         time_axis(axes, folder)
         axes.set_xlabel("")
         axes.set_title("Quantizer (smaller is finer)", fontsize=8.5)
@@ -558,7 +560,7 @@ PLOTS: tuple[Plot, ...] = (
     Plot(
         "quality",
         "Frame by frame",
-        "The dotted levels are the classes of the mean opinion score.",
+        "Levels that are dotted are the classes of the mean opinion score.",
         draw_quality,
     ),
     Plot("why", "Why the rate was what it was", "Tinted by what held the rate.", draw_why),
