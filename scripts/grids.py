@@ -93,13 +93,13 @@ def draw(grid: Grid) -> Figure:
     from matplotlib.figure import Figure
 
     with (DATA / f"{grid.table}.csv").open(encoding="utf-8", newline="") as file:
+        lines = csv.DictReader(file)
+        order = list(lines.fieldnames or ())
         found = {
-            (row, column): value
-            for line in csv.DictReader(file)
-            for row, column, value in grid.cells(line)
-            if row in SHOWN
+            (row, column): value for line in lines for row, column, value in grid.cells(line) if row in SHOWN
         }
     columns = list(dict.fromkeys(column for _, column in found))
+    columns.sort(key=lambda column: order.index(column) if column in order else 0)
     figure = Figure(figsize=(WIDTH, 0.27 * len(SHOWN) + 1.1), layout="constrained")
     axes = figure.subplots()
     values = [[found.get((row, column), float("nan")) for column in columns] for row in SHOWN]
