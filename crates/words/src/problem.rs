@@ -53,6 +53,20 @@ impl std::error::Error for Problems {}
 /// More than this says nothing that the first ones don't.
 const MAX_PROBLEMS: usize = 100;
 
+/// Characters of a text of which only both ends are told when it is longer: it quotes what somebody wrote.
+const LONGEST: usize = 400;
+
+/// The text, or its two ends.
+fn shortened(text: String) -> String {
+    let count = text.chars().count();
+    if count <= LONGEST {
+        return text;
+    }
+    let first: String = text.chars().take(LONGEST / 2).collect();
+    let last: String = text.chars().skip(count - LONGEST / 4).collect();
+    format!("{first} … {last}")
+}
+
 /// Where a reading collects what it finds.
 pub struct Findings {
     file: String,
@@ -72,7 +86,7 @@ impl Findings {
 
     fn make(&self, at: &Place, what: String, remedy: String) -> Problem {
         let file = if at.set { "--set".to_owned() } else { self.file.clone() };
-        Problem { file, line: at.line, key: at.key.to_string(), what, remedy }
+        Problem { file, line: at.line, key: at.key.to_string(), what: shortened(what), remedy }
     }
     fn push(&mut self, problem: Problem) {
         // Links that share a text are read more than once.
@@ -83,6 +97,7 @@ impl Findings {
 
     /// A problem with its place in figures and letters.
     pub fn raw(&mut self, line: Option<u32>, key: &str, what: String, remedy: String) {
+        let what = shortened(what);
         let problem = Problem { file: self.file.clone(), line, key: key.to_owned(), what, remedy };
         self.push(problem);
     }
@@ -140,5 +155,24 @@ pub fn remedy(near: Option<&str>, known: &[&str]) -> String {
             let more = if known.len() > 30 { ", …" } else { "" };
             format!("there are: {}{more}", known.iter().take(30).copied().collect::<Vec<_>>().join(", "))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_wrote_is_quoted_to_a_bound_with_both_its_ends() {
+        let mut findings = Findings::new("a.toml");
+        for length in [0, LONGEST - 3, LONGEST - 2, LONGEST - 1, 5_000] {
+            findings.raw(None, &length.to_string(), format!("<{}>", "ü".repeat(length)), String::new());
+        }
+        for (problem, whole) in findings.problems.iter().zip([true, true, true, false, false]) {
+            let count = problem.what.chars().count();
+            assert!(count <= LONGEST && problem.what.starts_with('<') && problem.what.ends_with('>'));
+            assert_eq!(!problem.what.contains('…'), whole, "{count}");
+        }
+        assert_eq!(findings.problems.len(), 5);
     }
 }
