@@ -58,9 +58,11 @@ pub struct TcpHeader {
     pub window: u16,
     /// RFC 7323's value and echo; written where `room` allows.
     pub stamps: Option<(u32, u32)>,
-    /// RFC 2018's blocks of bytes, first and one past the last; empty ones are left out, and all where `room` is too small.
+    /// RFC 2018's blocks of bytes, first and one past the last; empty ones are left out, and all where `room` is too
+    /// small.
     pub sacks: [(u32, u32); 3],
-    /// Bytes of options to write, rounded down to a multiple of four and at most 40: what has no content is filled with no-ops.
+    /// Bytes of options to write, rounded down to a multiple of four and at most 40: what has no content is filled with
+    /// no-ops.
     pub room: usize,
 }
 

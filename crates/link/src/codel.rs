@@ -20,11 +20,12 @@ settings! {
         interval: Span where (|span: &Span| takes_time(span, "100ms")) = Span::millis(100),
         /// Mark packets that can be marked, instead of dropping them.
         ecn: bool = false,
-        /// Mark each ECT(1) packet that has waited longer, whatever `ecn` says (as Linux's `ce_threshold` does); L4S senders want "1ms".
+        /// Mark each ECT(1) packet that has waited longer, whatever `ecn` says (as Linux's `ce_threshold` does); L4S
+        /// senders want "1ms".
         ce_threshold: OrNone<Span> = OrNone::None,
     }
-    /// CoDel for each of many queues, which take turns (RFC 8290, with the constants of its section 5.2). The limit is for all of
-    /// them together, and what is beyond it is taken from the longest.
+    /// CoDel for each of many queues, which take turns (RFC 8290, with the constants of its section 5.2). The limit is
+    /// for all of them together, and what is beyond it is taken from the longest.
     #[derive(Copy)]
     FqCoDel {
         /// For each queue.
@@ -236,7 +237,8 @@ impl Departure for State {
                 return Some(head);
             }
             self.next(fresh);
-            // A new flow that has nothing more waits behind the old ones: else it would be new again with its next packet.
+            // A new flow that has nothing more waits behind the old ones: else it would be new again with its next
+            // packet.
             if fresh && !self.old.is_empty() {
                 self.old.push_back(n);
             } else if let Some(queue) = self.queues.get_mut(&n) {

@@ -11,8 +11,8 @@ pub enum JitterDist {
     Uniform,
     /// Around the mean with a standard deviation of a third of it, cut at zero and at twice the mean.
     Normal,
-    /// The absolute value of a normal distribution around zero, cut at three of its standard deviations, each 1.25 times the mean:
-    /// NR-BPDV of RFC 8868, 4.5.
+    /// The absolute value of a normal distribution around zero, cut at three of its standard deviations, each 1.25
+    /// times the mean: NR-BPDV of RFC 8868, 4.5.
     HalfNormal,
 }
 
@@ -26,7 +26,8 @@ settings! {
     Jitter {
         /// Its mean.
         mean: Span => "write for example mean = \"2ms\"",
-        /// Its distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of it, half-normal is a normal distribution's absolute value (RFC 8868, 4.5).
+        /// Its distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of it,
+        /// half-normal is a normal distribution's absolute value (RFC 8868, 4.5).
         dist: JitterDist = JitterDist::Exponential,
         /// Whether a packet may overtake another; otherwise it waits for the one before.
         reorder: bool = false,

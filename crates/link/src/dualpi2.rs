@@ -1,5 +1,6 @@
-//! Dual-queue coupled AQM with the PI² controller, DualPI2 (RFC 9332, appendix A): L4S packets have a queue of their own with little delay,
-//! and are marked as often as it takes for their senders and those of the Classic queue to get about the same rate.
+//! Dual-queue coupled AQM with the PI² controller, DualPI2 (RFC 9332, appendix A): L4S packets have a queue of their
+//! own with little delay, and are marked as often as it takes for their senders and those of the Classic queue to get
+//! about the same rate.
 
 use crate::managed::{Departure, GivenUp, Managed, Waiting};
 use crate::queue::Discipline;
@@ -9,8 +10,8 @@ use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_words::{Kind, Within, settings};
 
 settings! {
-    /// DualPI2 (RFC 9332, with the constants of its appendix A.1). Packets with ECT(1) or CE wait in the L4S queue, all others in the
-    /// Classic queue; Classic packets that can't be marked are dropped. The limit is for both together.
+    /// DualPI2 (RFC 9332, with the constants of its appendix A.1). Packets with ECT(1) or CE wait in the L4S queue, all
+    /// others in the Classic queue; Classic packets that can't be marked are dropped. The limit is for both together.
     #[derive(Copy)]
     DualPi2 {
         /// How much the queue holds.

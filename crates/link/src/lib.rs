@@ -1,12 +1,12 @@
 //! One direction of a link: a queue, a transmitter, loss, and a propagation delay.
 //!
-//! A link is told when a packet is offered and answers at once with its fate: dropped, or the time at which it arrives at the
-//! other end. This is possible because all that will happen to the link (rate steps, trace, delay steps) is known
-//! when it is built, and a first-in-first-out queue owes nothing to packets that come later. So a hop costs one event in the
-//! simulator, and in real time the packet waits in one timer until its arrival; the code is the same.
+//! A link is told when a packet is offered and answers at once with its fate: dropped, or the time at which it arrives
+//! at the other end. This is possible because all that will happen to the link (rate steps, trace, delay steps) is
+//! known when it is built, and a first-in-first-out queue owes nothing to packets that come later. So a hop costs one
+//! event in the simulator, and in real time the packet waits in one timer until its arrival; the code is the same.
 //!
-//! Queues that decide when a packet *leaves* (CoDel, FQ-CoDel, DualPI2) answer that it is [`Fate::Held`]. Its driver keeps it, and asks
-//! [`Link::take`] for fates: right after each offer, and when [`Link::due`] says.
+//! Queues that decide when a packet *leaves* (CoDel, FQ-CoDel, DualPI2) answer that it is [`Fate::Held`]. Its driver
+//! keeps it, and asks [`Link::take`] for fates: right after each offer, and when [`Link::due`] says.
 //!
 //! ```text
 //! offer ─▶ mtu ─▶ policer ─▶ queue (drop-tail | RED | PIE | CoDel | FQ-CoDel | DualPI2) ─▶ transmitter (rate | steps | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter, late or twice ─▶ arrival
@@ -52,7 +52,8 @@ use steadycast_units::{Bytes, Rate, Seed, Span, Spread, Time};
 use steadycast_words::{Within, settings};
 
 settings! {
-    /// Link-layer retransmission: a frame that the radio loses is sent again, and what follows waits (papers 002 and 003).
+    /// Link-layer retransmission: a frame that the radio loses is sent again, and what follows waits (papers 002 and
+    /// 003).
     #[derive(Copy, Eq)]
     Arq {
         /// How often a packet is sent at most, the first time included.
@@ -129,8 +130,8 @@ pub enum Drop {
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The packet reaches the other end at `at`, with `ecn` in its header. Arrivals are in order unless the link reorders.
-    /// When a packet arrives twice, [`Link::copy`] tells the other arrival.
+    /// The packet reaches the other end at `at`, with `ecn` in its header. Arrivals are in order unless the link
+    /// reorders. When a packet arrives twice, [`Link::copy`] tells the other arrival.
     Arrives {
         /// When.
         at: Time,
@@ -148,7 +149,8 @@ pub enum Fate {
 pub struct Counts {
     /// Packets offered.
     pub offered: u64,
-    /// Bytes that the transmitter has sent, those the medium lost and repetitions included. Inside of a link what it has taken to send.
+    /// Bytes that the transmitter has sent, those the medium lost and repetitions included. Inside of a link what it
+    /// has taken to send.
     pub sent: Bytes,
     /// Dropped because the queue was full.
     pub full: u64,
@@ -184,8 +186,8 @@ pub struct Link {
     rest: Box<Rest>,
 }
 
-/// All that a packet needs which finds a plain link idle: one cache line instead of ten. Ten thousand receivers have ten thousand
-/// such links.
+/// All that a packet needs which finds a plain link idle: one cache line instead of ten. Ten thousand receivers have
+/// ten thousand such links.
 #[derive(Debug)]
 struct Idle {
     /// When the transmitter has sent all it has taken. Of plain links only.
@@ -201,8 +203,8 @@ struct Idle {
     plain: Plain,
 }
 
-/// Whether a link has constant rate and delay, a drop-tail queue, and nothing lost or varied: then all there is to know is when it
-/// becomes free.
+/// Whether a link has constant rate and delay, a drop-tail queue, and nothing lost or varied: then all there is to know
+/// is when it becomes free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Yes { delay: Span },
@@ -342,7 +344,8 @@ impl Link {
         self.rest.disorder.is_some()
     }
 
-    /// When the packet of which it was just told that it arrives, by [`Link::offer`] or [`Link::take`], arrives again; told once.
+    /// When the packet of which it was just told that it arrives, by [`Link::offer`] or [`Link::take`], arrives again;
+    /// told once.
     pub fn copy(&mut self) -> Option<Time> {
         self.rest.copy.take()
     }
@@ -352,8 +355,8 @@ impl Link {
         self.rest.managed.as_ref().map(|managed| managed.asks()).filter(|at| *at < Time::NEVER)
     }
 
-    /// What becomes of the next held packet of which that is known at `now`. To be asked until there is none: after each offer, and
-    /// at [`Link::due`].
+    /// What becomes of the next held packet of which that is known at `now`. To be asked until there is none: after
+    /// each offer, and at [`Link::due`].
     pub fn take(&mut self, now: Time) -> Option<(Token, Fate)> {
         loop {
             let managed = self.rest.managed.as_mut()?;
@@ -450,13 +453,14 @@ impl Link {
         self.rest.counts.dropped()
     }
 
-    /// How long the packet of the last [`Link::offer`] waits for the transmitter; where packets are held, the last that left waited.
+    /// How long the packet of the last [`Link::offer`] waits for the transmitter; where packets are held, the last that
+    /// left waited.
     pub const fn waited(&self) -> Span {
         if self.idle.passed > 0 { Span::ZERO } else { self.rest.waited }
     }
 
-    /// Whether the last packet that was taken found this link idle, and everything about the link constant: then how long it is under
-    /// way depends on its size alone.
+    /// Whether the last packet that was taken found this link idle, and everything about the link constant: then how
+    /// long it is under way depends on its size alone.
     #[inline]
     pub const fn was_idle(&self) -> bool {
         self.idle.passed > 0
@@ -567,7 +571,8 @@ impl Rest {
         Fate::Arrives { at: self.deliver(done), ecn }
     }
 
-    /// Sends a packet, as often as it takes; tells when the last bit has left, and whether the medium has lost it all the same.
+    /// Sends a packet, as often as it takes; tells when the last bit has left, and whether the medium has lost it all
+    /// the same.
     #[inline]
     fn transmit(&mut self, start: Time, size: Bytes) -> (Time, bool) {
         let mut done = self.transmitter.send(start, size);

@@ -11,13 +11,14 @@ pub enum Limit {
     Packets(u32),
     /// In bytes.
     Bytes(Bytes),
-    /// In bytes that the link sends in this time, at its rate when the run starts; at the mean rate of a trace. At least one MTU.
+    /// In bytes that the link sends in this time, at its rate when the run starts; at the mean rate of a trace. At
+    /// least one MTU.
     Time(Span),
 }
 
 impl Limit {
-    /// The limit on a link of this rate and MTU, in packets or in bytes. Where the rate is unlimited, nothing ever waits, and a time
-    /// is as good as no limit.
+    /// The limit on a link of this rate and MTU, in packets or in bytes. Where the rate is unlimited, nothing ever
+    /// waits, and a time is as good as no limit.
     pub(crate) fn on(self, rate: Option<Rate>, mtu: Bytes) -> Self {
         match (self, rate) {
             (Self::Time(span), Some(rate)) => Self::Bytes(rate.over(span).max(mtu)),

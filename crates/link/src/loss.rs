@@ -10,8 +10,8 @@ kinds! {
     Loss for () {
         /// Each packet with the same probability, independently.
         "bernoulli" => Bernoulli(BernoulliLoss), "bernoulli loss";
-        /// Runs of packets that arrive, of exponentially distributed length, one loss between two runs: ns-2's "exponential error
-        /// model".
+        /// Runs of packets that arrive, of exponentially distributed length, one loss between two runs: ns-2's
+        /// "exponential error model".
         "run" => Run(RunLoss), "run loss";
         /// Gilbert–Elliott: two states, each with its own loss.
         "gilbert" => Gilbert(GilbertLoss), "gilbert loss";
@@ -179,7 +179,8 @@ impl LossState {
             Loss::Run(RunLoss { mean: Packets(mean) }) => {
                 let lost = self.packets as f64 >= self.next;
                 if lost {
-                    // The line goes on from the drawn place, not from the packet it was rounded to: the mean stays exact.
+                    // The line goes on from the drawn place, not from the packet it was rounded to: the mean stays
+                    // exact.
                     self.next = (self.next + self.chance.exponential(*mean)).max(self.packets as f64);
                 }
                 lost

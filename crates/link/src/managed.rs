@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use steadycast_units::{Bytes, Time};
 
-/// A packet that a link holds: the number under which its driver keeps it. Numbers are used again, so that they are fewer than the
-/// most packets that were ever held at once.
+/// A packet that a link holds: the number under which its driver keeps it. Numbers are used again, so that they are
+/// fewer than the most packets that were ever held at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(pub u32);
 
@@ -32,7 +32,8 @@ pub(crate) trait Departure: Debug + Send + Sync {
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool);
     /// The next packet that the transmitter, free at `now`, sends; those that it gives up instead go to `out`.
     fn dequeue(&mut self, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting>;
-    /// Whether it takes in a packet beyond the limit and gives up others by [`Departure::shorten`], instead of refusing the packet.
+    /// Whether it takes in a packet beyond the limit and gives up others by [`Departure::shorten`], instead of refusing
+    /// the packet.
     fn sheds(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! Proportional integral controller enhanced, PIE (RFC 8033): packets are dropped as they come, at a probability that follows the queueing
-//! delay.
+//! Proportional integral controller enhanced, PIE (RFC 8033): packets are dropped as they come, at a probability that
+//! follows the queueing delay.
 
 use crate::queue::{Admission, Arrival, Discipline};
 use crate::{Drop, Ecn, Limit, Line};
@@ -68,8 +68,8 @@ impl State {
         Self { pie, drop_prob: 0.0, accu_prob: 0.0, qdelay_old, burst_allowance, update: Time::ZERO + pie.t_update }
     }
 
-    /// Makes up for the updates until `now`. Since the packet before nothing was added to the queue, so that the delay of each of those
-    /// moments is known: what was left of the time until `free`.
+    /// Makes up for the updates until `now`. Since the packet before nothing was added to the queue, so that the delay
+    /// of each of those moments is known: what was left of the time until `free`.
     fn catch_up(&mut self, now: Time, free: Time) {
         while self.update <= now {
             let qdelay = free.since(self.update);
@@ -83,7 +83,8 @@ impl State {
         }
     }
 
-    /// Section 4.2, with the scaling of section 4.2's table, the bound of section 5.5 and the burst allowance of section 4.4.
+    /// Section 4.2, with the scaling of section 4.2's table, the bound of section 5.5 and the burst allowance of
+    /// section 4.4.
     fn update(&mut self, qdelay: Span) {
         let Pie { target, alpha, beta, .. } = self.pie;
         let seconds = |span: Span| span.as_secs_f64();
@@ -115,7 +116,8 @@ impl State {
         self.qdelay_old = qdelay;
     }
 
-    /// Whether a packet is to be dropped that finds so many bytes waiting (section 4.1, derandomized as in section 5.4).
+    /// Whether a packet is to be dropped that finds so many bytes waiting (section 4.1, derandomized as in section
+    /// 5.4).
     fn early(&mut self, waiting: u64, chance: &mut Chance) -> bool {
         let calm = self.qdelay_old < self.pie.target / 2 && self.drop_prob < 0.2;
         if !self.burst_allowance.is_zero() || calm || waiting <= 2 * self.pie.mean_packet.get() {

@@ -1,5 +1,5 @@
-//! A policer: packets beyond a rate are dropped as they come, and none waits. A packet passes if the bucket holds as many tokens as the
-//! packet has bytes.
+//! A policer: packets beyond a rate are dropped as they come, and none waits. A packet passes if the bucket holds as
+//! many tokens as the packet has bytes.
 
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_words::{Within, settings};

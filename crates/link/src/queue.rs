@@ -82,7 +82,8 @@ pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &Line, out:
     fine
 }
 
-/// What a queue's settings tell the link that is made with them. A discipline decides as packets come, or as they leave, or neither.
+/// What a queue's settings tell the link that is made with them. A discipline decides as packets come, or as they
+/// leave, or neither.
 pub(crate) trait Discipline {
     /// How much the queue holds.
     fn limit(&self) -> Limit;

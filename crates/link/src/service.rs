@@ -2,7 +2,8 @@ use crate::Steps;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Delivery opportunities of a recorded link, as Mahimahi's trace files have them: at each of these times up to 1500 bytes leave.
+/// Delivery opportunities of a recorded link, as Mahimahi's trace files have them: at each of these times up to 1500
+/// bytes leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
     /// Times from the trace's start, not decreasing, at least one.
@@ -51,8 +52,8 @@ impl Opportunities {
 pub enum Service {
     /// At once: only the delay counts.
     Unlimited,
-    /// At a rate, constant or with steps. At a rate of 0 nothing leaves and the queue holds what it has; [`Service::UNLIMITED`] is no
-    /// limit.
+    /// At a rate, constant or with steps. At a rate of 0 nothing leaves and the queue holds what it has;
+    /// [`Service::UNLIMITED`] is no limit.
     Rate(Steps<Rate>),
     /// The opportunities of a recorded trace.
     Trace(Opportunities),
@@ -173,8 +174,8 @@ impl Transmitter {
         }
     }
 
-    /// What can be sent after `from` and until `until`, both times included where `from` is the beginning; `None` where there is no limit for
-    /// a part of that time.
+    /// What can be sent after `from` and until `until`, both times included where `from` is the beginning; `None` where
+    /// there is no limit for a part of that time.
     pub(crate) fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
         match &self.service {
             Service::Unlimited => None,

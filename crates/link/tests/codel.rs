@@ -157,7 +157,8 @@ fn codel_drops_what_does_not_fit_and_fq_codel_from_the_longest_queue() {
     (0..8).for_each(|n| driver.offer(ms(0), n, PACKET, Ecn::NotEct, 1));
     (8..12).for_each(|n| driver.offer(ms(0), n, PACKET, Ecn::NotEct, 2));
     driver.go(ms(20));
-    // Packet 0 is on the transmitter; 1 … 7 are the longest queue when the eleventh comes: half of it goes, from its head.
+    // Packet 0 is on the transmitter; 1 … 7 are the longest queue when the eleventh comes: half of it goes, from its
+    // head.
     assert_eq!(driver.link.counts(Time::NEVER).full, 4);
     let mut arrived = driver.arrived();
     arrived.sort_unstable();

@@ -74,7 +74,8 @@ impl Driver {
         self.go(until);
     }
 
-    /// Of those that left with this field from `from` on: arrived unmarked, arrived marked, dropped early, and the mean time under way.
+    /// Of those that left with this field from `from` on: arrived unmarked, arrived marked, dropped early, and the mean
+    /// time under way.
     fn share(&self, ecn: Ecn, from: Time) -> (f64, f64, f64, f64) {
         let all: Vec<_> = self.told.iter().filter(|t| t.sent_as == ecn && t.came >= from).collect();
         let count = |fits: &dyn Fn(Fate) -> bool| all.iter().filter(|t| fits(t.fate)).count() as f64;
@@ -145,7 +146,8 @@ fn a_classic_overload_is_dropped_until_the_delay_is_its_target_and_marked_only_b
 #[test]
 fn the_ramp_marks_l4s_packets_that_wait_though_the_classic_queue_is_empty() {
     let mut driver = Driver::new("");
-    // Ten at once: they wait 0, 1, … 9 ms. The second finds nothing before it in the queue but the packet on the transmitter.
+    // Ten at once: they wait 0, 1, … 9 ms. The second finds nothing before it in the queue but the packet on the
+    // transmitter.
     (0..10).for_each(|_| driver.offer(at(0), PACKET, Ecn::Ect1));
     driver.go(at(50));
     let marked: Vec<_> =
@@ -195,7 +197,8 @@ fn it_drops_what_does_not_fit_into_both_queues_together() {
     assert_eq!(dual.limit, steadycast_link::Limit::Time(Span::millis(250)));
 }
 
-/// Packets in the transmitter's time: with nothing dropped, all leave as fast as those of a queue without any discipline.
+/// Packets in the transmitter's time: with nothing dropped, all leave as fast as those of a queue without any
+/// discipline.
 fn ends(link: &mut Link, packets: &[(u64, u64, u8)]) -> (Counts, Time) {
     let (mut now, mut last) = (Time::ZERO, Time::ZERO);
     let mut see = |fate: Fate| {
@@ -245,7 +248,8 @@ proptest! {
         }
         for told in &driver.told {
             let Fate::Arrives { ecn, .. } = told.fate else { continue };
-            prop_assert!(ecn == told.sent_as || ecn == Ecn::Ce && told.sent_as.is_capable(), "{:?} became {:?}", told.sent_as, ecn);
+            prop_assert!(ecn == told.sent_as || ecn == Ecn::Ce && told.sent_as.is_capable(), "{:?} became \
+                {:?}", told.sent_as, ecn);
         }
     }
 

@@ -8,7 +8,8 @@ const END: Time = Time::NEVER;
 const PACKET: Bytes = Bytes::new(1000);
 const ALL: [Ecn; 4] = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
 
-/// What arrived, by the field that it left with and the one that it came with, and what was given up before the queue was full.
+/// What arrived, by the field that it left with and the one that it came with, and what was given up before the queue
+/// was full.
 #[derive(Default)]
 struct Seen {
     arrived: BTreeMap<(Ecn, Ecn), u64>,

@@ -15,7 +15,8 @@ fn link(keys: &str) -> Link {
     Link::new(&Config { service, queue, ..Config::default() }, "test", Seed(1))
 }
 
-/// A packet each `gap` from `from` to `until`: when it came, what became of it, and how long it waited for the transmitter.
+/// A packet each `gap` from `from` to `until`: when it came, what became of it, and how long it waited for the
+/// transmitter.
 fn offer(link: &mut Link, gap: Span, from: Time, until: Time, ecn: Ecn) -> Vec<(Time, Fate, Span)> {
     let times = std::iter::successors(Some(from), |at| Some(*at + gap)).take_while(|at| *at < until);
     times.map(|at| (at, link.offer(at, PACKET, ecn), link.waited())).collect()
@@ -67,7 +68,8 @@ fn what_can_be_marked_is_marked_until_the_probability_is_too_large() {
         let counts = link.counts(Time::NEVER);
         (counts.marked, counts.early)
     };
-    // 2 % too much that marks don't take away: the delay grows, the probability rises past 0.1, and then packets are dropped.
+    // 2 % too much that marks don't take away: the delay grows, the probability rises past 0.1, and then packets are
+    // dropped.
     let (marked, early) = marks("ecn = true", Ecn::Ect0);
     assert!(marked > 50 && early > 500, "{marked} marked, {early} dropped");
     let (all, none) = marks("ecn = true\nmark_ecnth = 1", Ecn::Ect0);

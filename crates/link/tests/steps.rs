@@ -132,8 +132,8 @@ fn in_an_outage_nothing_leaves_whatever_the_discipline_and_the_queue_holds_and_o
         let in_outage = arrivals.iter().filter(|t| **t > at(101) && **t <= at(400)).count();
         let after = arrivals.iter().filter(|t| **t > at(400) && **t <= at(420)).count();
         assert_eq!(in_outage, 0, "{queue:?}");
-        // 60 packets come in the outage, for ten of which there is room beside the one on the transmitter. Those ten, and four that come
-        // while they leave, may be dropped for having waited.
+        // 60 packets come in the outage, for ten of which there is room beside the one on the transmitter. Those ten,
+        // and four that come while they leave, may be dropped for having waited.
         assert!((49..=74).contains(&dropped), "{queue:?}: {dropped} dropped");
         // Ten, the one on the transmitter and the four that come, but for what a discipline drops.
         assert!((1..=15).contains(&after), "{queue:?}: {after} leave within 20 ms after it");

@@ -28,8 +28,8 @@ impl FrameFate {
     }
 }
 
-/// Which frames of a stream can be decoded. Groups of pictures are closed: one reference that is missing, and nothing behind it in
-/// its group can be.
+/// Which frames of a stream can be decoded. Groups of pictures are closed: one reference that is missing, and nothing
+/// behind it in its group can be.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chain {
     /// All since the latest I frame came.
@@ -93,7 +93,8 @@ impl SentFrames {
         self.frames.push(SentFrame { coded, ready: now, first_packet: self.packets.len() as u32, packets: 0 });
     }
 
-    /// The flow starts again after a pause, with frame number `index`: the numbers before it that no frame has are gaps.
+    /// The flow starts again after a pause, with frame number `index`: the numbers before it that no frame has are
+    /// gaps.
     pub fn skip_to(&mut self, index: u32) {
         for index in self.frames.len() as u32..index {
             let (kind, size) = (FrameKind::B, Bytes::ZERO);

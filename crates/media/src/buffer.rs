@@ -17,7 +17,8 @@ const BEGIN: u64 = 5;
 
 /// A play-out buffer, in IP bytes.
 ///
-/// It stands behind the RTP receiver: a packet that does not fit has arrived for RTP and its reports, and is lost for the player.
+/// It stands behind the RTP receiver: a packet that does not fit has arrived for RTP and its reports, and is lost for
+/// the player.
 #[derive(Clone, Debug)]
 pub struct PlayBuffer {
     size: Bytes,

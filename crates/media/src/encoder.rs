@@ -14,8 +14,8 @@ kinds! {
         "bucket" => Bucket(Bucket), "vbr = \"bucket\"";
         /// a quantizer once per group of pictures, the best one whose next group fits the rate.
         "ladder" => Ladder, "vbr = \"ladder\"";
-        /// a quantizer per frame, the best one with which the rest of the group fits the rate and each frame of it leaves within "wait"; within a
-        /// group it only becomes coarser.
+        /// a quantizer per frame, the best one with which the rest of the group fits the rate and each frame of it
+        /// leaves within "wait"; within a group it only becomes coarser.
         "frame" => Frame(PerFrame), "vbr = \"frame\"";
     }
 }
@@ -32,7 +32,8 @@ settings! {
     PerFrame {
         /// The time from a frame's being ready to its last byte's leaving.
         wait: Span where (WAIT) = Span::millis(100),
-        /// How many times as fast as the target packets may leave, for a frame that is larger than others; the mean stays the target's.
+        /// How many times as fast as the target packets may leave, for a frame that is larger than others; the mean
+        /// stays the target's.
         room: f64 where (Within { least: 1.0, most: 10.0, remedy: "from 1 to 10" }) = 2.5,
     }
 }
@@ -48,8 +49,8 @@ pub enum Waiting {
     /// The next GoP makes room for them, as far as half of what it may have: they have left when it ends.
     #[default]
     Drained,
-    /// The rate is scaled by e^(−k/1000) for k packets, as in Evalvid-RA: at 20 packets per second a second of backlog takes
-    /// 2 % off it, and stays.
+    /// The rate is scaled by e^(−k/1000) for k packets, as in Evalvid-RA: at 20 packets per second a second of backlog
+    /// takes 2 % off it, and stays.
     Damped,
 }
 
@@ -121,7 +122,8 @@ impl Encoder {
         self.ladder.time(u64::from(display))
     }
 
-    /// Starts again after a pause, at the next group of pictures and with an empty memory; returns the number of its first frame.
+    /// Starts again after a pause, at the next group of pictures and with an empty memory; returns the number of its
+    /// first frame.
     pub fn resume(&mut self) -> u32 {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
         let within = self.next % frames;
@@ -265,9 +267,9 @@ impl Encoder {
     }
 }
 
-/// One step of the leaky bucket: from its fill as a share of the bucket (`share`), the bucket's size in GoPs (`factor`), the bytes
-/// that a GoP may have (`r`), had (`sent`) and would have at the present quantizer (`open`), the new fill and the bytes
-/// that the next GoP should have.
+/// One step of the leaky bucket: from its fill as a share of the bucket (`share`), the bucket's size in GoPs
+/// (`factor`), the bytes that a GoP may have (`r`), had (`sent`) and would have at the present quantizer (`open`), the
+/// new fill and the bytes that the next GoP should have.
 ///
 /// ```text
 ///   X ← min(b, max(0, X − r) + R),  x = X/b        e₁ = 1 − (1−x)⁵,  e₂ = x⁵
@@ -292,7 +294,8 @@ mod tests {
     use super::*;
     use crate::FrameKind;
 
-    /// The bytes of the GoP that follows a steady one, while `backlog` waits, at 80 kb/s: a thousand bytes per frame of 0.1 s.
+    /// The bytes of the GoP that follows a steady one, while `backlog` waits, at 80 kb/s: a thousand bytes per frame of
+    /// 0.1 s.
     fn next_gop(waiting: Waiting, backlog: Bytes) -> u64 {
         let quantizers: Vec<u8> = (2..=31).collect();
         let ladder = Ladder {

@@ -8,8 +8,8 @@ pub trait Feed: Send {
     /// When the next frame is ready, from the flow's start; [`Span::MAX`] when that is not known yet.
     fn due(&self) -> Span;
 
-    /// The next frame, once it is due; `None` when it is not there in spite of that: [`Feed::due`] then says when to ask again.
-    /// `rate` is the present target, `backlog` what waits in the pacer.
+    /// The next frame, once it is due; `None` when it is not there in spite of that: [`Feed::due`] then says when to
+    /// ask again. `rate` is the present target, `backlog` what waits in the pacer.
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded>;
 
     /// How the frame that was last delivered is cut into packets; empty where only its size counts.
@@ -28,8 +28,8 @@ pub trait Feed: Send {
     /// Starts again after a pause, at the next group of pictures; returns the number of its first frame.
     fn resume(&mut self) -> u32;
 
-    /// A receiver needs a frame that needs no other: the next one that is not coded yet is to be one. Frames that were made before
-    /// stay as they are.
+    /// A receiver needs a frame that needs no other: the next one that is not coded yet is to be one. Frames that were
+    /// made before stay as they are.
     fn key_frame(&mut self) {}
 
     /// The controller has decided on a new rate, as a rate of IP packets.

@@ -11,7 +11,8 @@ pub enum Scale {
     Logarithmic(u8),
 }
 
-/// The sizes of all frames of a clip at all quantizers. GoPs have one length and begin at the same frames in every rung.
+/// The sizes of all frames of a clip at all quantizers. GoPs have one length and begin at the same frames in every
+/// rung.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ladder {
     /// Frames per second, as a fraction.
@@ -129,7 +130,8 @@ impl Ladder {
         (mean, peak)
     }
 
-    /// The range of rates that the ladder can serve, with packet overhead: the lowest mean of a rung, and the highest GoP of any.
+    /// The range of rates that the ladder can serve, with packet overhead: the lowest mean of a rung, and the highest
+    /// GoP of any.
     pub fn range(&self, payload: u64, overhead: u64) -> (Rate, Rate) {
         let all: Vec<_> = (0..self.quantizers.len()).map(|r| self.rates(r, payload, overhead)).collect();
         let low = all.iter().map(|r| r.0).min().unwrap_or(Rate::ZERO);

@@ -1,6 +1,6 @@
-//! Frames, known by their sizes. No codec is linked here: a [`Ladder`] says how large each frame is at each quantizer, an
-//! [`Encoder`] chooses a quantizer per group of pictures, a [`SyntheticCodec`] draws frames as RFC 8593 has it, and an [`Assembly`]
-//! tells what became of each frame at a receiver.
+//! Frames, known by their sizes. No codec is linked here: a [`Ladder`] says how large each frame is at each quantizer,
+//! an [`Encoder`] chooses a quantizer per group of pictures, a [`SyntheticCodec`] draws frames as RFC 8593 has it, and
+//! an [`Assembly`] tells what became of each frame at a receiver.
 
 mod assembly;
 mod buffer;

@@ -1,4 +1,5 @@
-//! How long a player waits with a frame from its being ready to showing it, and how this follows what the path and its repair take.
+//! How long a player waits with a frame from its being ready to showing it, and how this follows what the path and its
+//! repair take.
 
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
@@ -23,8 +24,9 @@ pub struct Bounds {
     pub most: Span,
 }
 
-/// A play-out delay that adapts: the 95th percentile of what frames took in the last ten seconds, what a lost packet's repair takes, and a
-/// margin. It grows at once, also to what a frame took that came too late, and shrinks by 10 ms per second.
+/// A play-out delay that adapts: the 95th percentile of what frames took in the last ten seconds, what a lost packet's
+/// repair takes, and a margin. It grows at once, also to what a frame took that came too late, and shrinks by 10 ms per
+/// second.
 #[derive(Clone, Debug)]
 pub struct Playout {
     bounds: Bounds,
@@ -54,8 +56,8 @@ impl Playout {
         self.repair = takes;
     }
 
-    /// A frame has become whole, this long after it was ready; `repaired`: with a packet that had been lost. Returns the delay when it has
-    /// changed.
+    /// A frame has become whole, this long after it was ready; `repaired`: with a packet that had been lost. Returns
+    /// the delay when it has changed.
     pub fn on_whole(&mut self, now: Time, took: Span, repaired: bool) -> Option<Span> {
         while self.recent.front().is_some_and(|(at, _)| now.since(*at) > WINDOW) {
             if let Some((_, old)) = self.recent.pop_front() {

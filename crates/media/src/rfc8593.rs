@@ -10,7 +10,8 @@ use steadycast_words::{Findings, Within, positive, settings, words};
 const SMALLEST: f64 = 10.0;
 /// The largest frame (RFC 8593, 6.2.1).
 const LARGEST: f64 = 1e6;
-/// The shortest time between two frames, as a share of the reference interval. The Laplace distribution has no lower end.
+/// The shortest time between two frames, as a share of the reference interval. The Laplace distribution has no lower
+/// end.
 const SHORTEST: f64 = 0.1;
 
 /// Which of the RFC's models makes the frames.
@@ -30,9 +31,11 @@ words! {
 }
 
 settings! {
-    /// RFC 8593's synthetic codec, by the RFC's names (figure 2 and section 6.2). Its rates are those of IP packets, as all rates here.
+    /// RFC 8593's synthetic codec, by the RFC's names (figure 2 and section 6.2). Its rates are those of IP packets, as
+    /// all rates here.
     CodecSettings checked by rates {
-        /// statistical (section 5), trace (section 6) or hybrid (section 7). The last two take the frame sizes of "trace", "clip", or the synthetic clip.
+        /// statistical (section 5), trace (section 6) or hybrid (section 7). The last two take the frame sizes of
+        /// "trace", "clip", or the synthetic clip.
         model: CodecModel = RFC.model,
         /// The reference interval between frames t0, which is 1/FPS.
         [inner] t0: Span = RFC.t0,
@@ -119,7 +122,8 @@ impl Traces {
         Self { rungs, ladder }
     }
 
-    /// Frame `at` when `rate` is asked for: interpolated between two rungs, or in proportion beyond them (6.2.1, a to c).
+    /// Frame `at` when `rate` is asked for: interpolated between two rungs, or in proportion beyond them (6.2.1, a to
+    /// c).
     fn size(&self, at: u64, rate: f64) -> f64 {
         let size = |row: usize| f64::from(self.ladder.sizes[row][at as usize]);
         let above = self.rungs.partition_point(|rung| rung.0 <= rate);
@@ -143,8 +147,9 @@ impl Traces {
     }
 }
 
-/// The frames that follow make room for what waits at the pacer within this time, as far as half of what they may have: where
-/// the pacer lets no more go than is asked of the codec, what a burst leaves behind would wait for ever (RFC 8593 has no pacer).
+/// The frames that follow make room for what waits at the pacer within this time, as far as half of what they may have:
+/// where the pacer lets no more go than is asked of the codec, what a burst leaves behind would wait for ever (RFC 8593
+/// has no pacer).
 const DRAINED: f64 = 0.4;
 
 /// A source of frames that have a size and nothing else. Each stands alone: the models do not say what depends on what.
@@ -169,8 +174,8 @@ pub struct SyntheticCodec {
 }
 
 impl SyntheticCodec {
-    /// Frames go into packets of up to `payload` bytes that cost `overhead` bytes each. The ladder has the sequence's frame sizes, which
-    /// [`CodecModel::Statistical`] does without: its rows are the encodings, each as its mean rate.
+    /// Frames go into packets of up to `payload` bytes that cost `overhead` bytes each. The ladder has the sequence's
+    /// frame sizes, which [`CodecModel::Statistical`] does without: its rows are the encodings, each as its mean rate.
     pub fn new(
         settings: CodecSettings,
         ladder: Option<Arc<Ladder>>,
@@ -194,7 +199,8 @@ impl SyntheticCodec {
         }
     }
 
-    /// Takes the request `rate` at `now`, unless it comes too soon after the one before, and returns the one that holds.
+    /// Takes the request `rate` at `now`, unless it comes too soon after the one before, and returns the one that
+    /// holds.
     fn request(&mut self, now: Span, rate: Rate) -> f64 {
         let of = &self.settings;
         self.limited = rate > of.r_max;
@@ -221,8 +227,8 @@ impl SyntheticCodec {
         size + libm::ceil(size / self.payload) * self.overhead
     }
 
-    /// A burst's frame: the first is K_B, the others share what the burst has left of its K_d frames at the rate (5.2). Where K_B is
-    /// more than all of that, the first is as large as the others, at their smallest, leave room for.
+    /// A burst's frame: the first is K_B, the others share what the burst has left of its K_d frames at the rate (5.2).
+    /// Where K_B is more than all of that, the first is as large as the others, at their smallest, leave room for.
     fn burst_size(&self, mean: f64) -> f64 {
         let frames = f64::from(self.settings.k_d);
         let others = (frames - 1.0) * self.cost(SMALLEST);

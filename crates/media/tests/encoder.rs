@@ -159,13 +159,15 @@ fn what_waits_takes_room_from_the_next_group() {
         let mut encoder = Encoder::new(ladder(), Vbr::Ladder, waiting, 1_000_000, 0);
         encoder.next(Rate::mbps(1), Bytes::new(backlog)).quantizer
     };
-    // 1 Mb/s are 60 kB per GoP: all of it q 4 (929), less 15 kB is 750 kb/s, q 5 (651), never less than half, q 6 (453).
+    // 1 Mb/s are 60 kB per GoP: all of it q 4 (929), less 15 kB is 750 kb/s, q 5 (651), never less than half, q 6
+    // (453).
     assert_eq!([0, 15_000, 30_000, 600_000].map(|b| after(Waiting::Drained, b)), [4, 5, 6, 6]);
     // e^(−15/1000) takes 1.5 % off, e^(−0.6) leaves 549 kb/s.
     assert_eq!([0, 15_000, 600_000].map(|b| after(Waiting::Damped, b)), [4, 4, 6]);
 }
 
-/// Groups of twelve whose I frame is as large as ten others, at 30 quantizers of which each is a tenth smaller than the one before.
+/// Groups of twelve whose I frame is as large as ten others, at 30 quantizers of which each is a tenth smaller than the
+/// one before.
 fn peaked() -> Arc<Ladder> {
     let size = |rung: i32, n: u32| {
         (20_000.0 * libm::pow(0.9, f64::from(rung)) * if n.is_multiple_of(12) { 1.0 } else { 0.1 }) as u32
@@ -181,8 +183,8 @@ fn peaked() -> Arc<Ladder> {
     })
 }
 
-/// Plays `frames` at the rates of `rate`, drained `room` times as fast: the longest time from a frame to its last byte's leaving, and all
-/// bytes.
+/// Plays `frames` at the rates of `rate`, drained `room` times as fast: the longest time from a frame to its last
+/// byte's leaving, and all bytes.
 fn played(room: f64, wait: Span, frames: u32, rate: impl Fn(u32) -> Rate) -> (Span, u64) {
     let mut encoder = Encoder::new(peaked(), Vbr::Frame(PerFrame { wait, room }), Waiting::Drained, 1_000, 0);
     let (mut level, mut longest, mut all, mut last) = (0.0, Span::ZERO, 0, 2);

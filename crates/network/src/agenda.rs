@@ -24,8 +24,8 @@ pub(crate) enum Due {
 /// Bits of an index: links are at most 2²⁸, of two directions each.
 const INDEX: u32 = 29;
 
-/// When something is due, and what: time (56 bits: 834 days) · turn (40 bits) · kind and index (32 bits). The turn is the order among
-/// equal times: who was scheduled first.
+/// When something is due, and what: time (56 bits: 834 days) · turn (40 bits) · kind and index (32 bits). The turn is
+/// the order among equal times: who was scheduled first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key {
     high: u64,
@@ -82,8 +82,8 @@ impl PartialOrd for Key {
 pub(crate) struct Agenda {
     keys: BinaryHeap<Reverse<Key>>,
     turns: u64,
-    /// The first key has been handed out. Whatever is put in next takes its place: half the work of taking one away and putting
-    /// one in, and most events put in another.
+    /// The first key has been handed out. Whatever is put in next takes its place: half the work of taking one away and
+    /// putting one in, and most events put in another.
     taken: bool,
 }
 
@@ -106,7 +106,8 @@ impl Agenda {
         self.keys.push(Reverse(key));
     }
 
-    /// When the next key is due; NEVER without any. To be asked when [`Agenda::take`] has answered that nothing more is due.
+    /// When the next key is due; NEVER without any. To be asked when [`Agenda::take`] has answered that nothing more is
+    /// due.
     pub(crate) fn next(&self) -> Time {
         debug_assert!(!self.taken, "the first key is still the one that was handed out");
         self.keys.peek().map_or(Time::NEVER, |key| key.0.at())

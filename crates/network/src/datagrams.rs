@@ -1,8 +1,8 @@
 //! The network for hosts that are not ours: datagrams as bytes over the same links, trees and events.
 //!
-//! Its driver offers what a host sends ([`Datagrams::offer`]), comes back at [`Datagrams::next`] and takes what has arrived from
-//! [`Datagrams::advance`]. Every hop inside happens at the time at which it is due: only the coming back is late, and
-//! lateness does not add up.
+//! Its driver offers what a host sends ([`Datagrams::offer`]), comes back at [`Datagrams::next`] and takes what has
+//! arrived from [`Datagrams::advance`]. Every hop inside happens at the time at which it is due: only the coming back
+//! is late, and lateness does not add up.
 
 use crate::config::BuildError;
 use crate::net::Delivery;
@@ -32,7 +32,8 @@ pub struct Datagrams {
 pub enum Target {
     /// A host.
     Host(NodeIx),
-    /// A group, by its number: those of the scenario's multicast flows in their order, then those of [`Datagrams::add_group`].
+    /// A group, by its number: those of the scenario's multicast flows in their order, then those of
+    /// [`Datagrams::add_group`].
     Group(u32),
 }
 
@@ -54,8 +55,8 @@ pub struct DatagramArrival<'a> {
 }
 
 impl Datagrams {
-    /// The network of a scenario between `hosts`, with a group for each multicast flow. Receivers that no event brings in are
-    /// in their groups.
+    /// The network of a scenario between `hosts`, with a group for each multicast flow. Receivers that no event brings
+    /// in are in their groups.
     ///
     /// # Errors
     /// A link that can't be, or no way from a flow's source to a receiver.
@@ -129,7 +130,8 @@ impl Datagrams {
         self.network.next()
     }
 
-    /// Goes on to `now`, which is included; `arrived` is told each datagram that has arrived at a host, in the order of time.
+    /// Goes on to `now`, which is included; `arrived` is told each datagram that has arrived at a host, in the order of
+    /// time.
     pub fn advance(&mut self, now: Time, mut arrived: impl FnMut(&DatagramArrival<'_>)) {
         // What a host sent to itself.
         self.deliver(now, &mut arrived);

@@ -1,7 +1,7 @@
 //! The network of every world: links, ways and trees, and how packets get from one agent to others.
 //!
-//! [`Network`] is built from a scenario and driven event by event; the simulated world stands on it. [`Datagrams`] is the same
-//! network for hosts that are not ours: it carries bytes between them, driven by a clock.
+//! [`Network`] is built from a scenario and driven event by event; the simulated world stands on it. [`Datagrams`] is
+//! the same network for hosts that are not ours: it carries bytes between them, driven by a clock.
 
 mod agenda;
 mod capture;

@@ -1,16 +1,16 @@
 //! Nodes and links: how a packet gets from one agent to others.
 //!
-//! A link tells a packet's arrival when it is offered, so a hop is one event: the packet waits in a lane, a list in the order of
-//! arrival, and only the first of each lane stands in the agenda. Each link has a lane of its own. What takes equally long
-//! on whatever link arrives in the order in which it was offered, so idle links share a lane per latency: the agenda then holds a
-//! few keys instead of one per link. Copies that a branching node sends on at once mostly arrive at once, too: they are one event
-//! together, a [`Fan`].
+//! A link tells a packet's arrival when it is offered, so a hop is one event: the packet waits in a lane, a list in the
+//! order of arrival, and only the first of each lane stands in the agenda. Each link has a lane of its own. What takes
+//! equally long on whatever link arrives in the order in which it was offered, so idle links share a lane per latency:
+//! the agenda then holds a few keys instead of one per link. Copies that a branching node sends on at once mostly
+//! arrive at once, too: they are one event together, a [`Fan`].
 //!
-//! A link whose queue decides when packets leave answers that it holds a packet: that waits under the link's token until the link tells
-//! its fate, and the agenda has a key for when the link is to be asked.
+//! A link whose queue decides when packets leave answers that it holds a packet: that waits under the link's token
+//! until the link tells its fate, and the agenda has a key for when the link is to be asked.
 //!
-//! What is in flight knows all that the next link asks, and where it goes from there; the packet itself is looked at only at its
-//! destination.
+//! What is in flight knows all that the next link asks, and where it goes from there; the packet itself is looked at
+//! only at its destination.
 
 use crate::agenda::{Agenda, Due};
 use crate::lane::{InFlight, Lane};
@@ -248,7 +248,8 @@ impl Fan {
         &self.legs
     }
 
-    /// Leaves those of which `keep` says so. The others are the caller's, who gives them back by [`crate::Network::release_all`].
+    /// Leaves those of which `keep` says so. The others are the caller's, who gives them back by
+    /// [`crate::Network::release_all`].
     pub fn keep(&mut self, keep: impl FnMut(&Leg) -> bool) {
         self.legs.retain(keep);
     }
@@ -289,8 +290,8 @@ impl Fans {
 }
 
 impl Net {
-    /// A packet leaves the agent on `node`. Deliveries to agents on the node itself are put into `out`; each holds one copy,
-    /// which the caller releases.
+    /// A packet leaves the agent on `node`. Deliveries to agents on the node itself are put into `out`; each holds one
+    /// copy, which the caller releases.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -363,7 +364,8 @@ impl Net {
         }
     }
 
-    /// Sends as many copies of a group's packet on from `node` as there are branches, and delivers it to the members there.
+    /// Sends as many copies of a group's packet on from `node` as there are branches, and delivers it to the members
+    /// there.
     #[allow(clippy::too_many_arguments, reason = "an inner call: a struct would be built and taken apart per hop")]
     fn spread(
         &mut self,
@@ -422,8 +424,8 @@ impl Net {
         }
     }
 
-    /// When a packet that takes link `l` to `place` arrives, and with which mark; `None`: it does not, or the link holds it, with a
-    /// copy of its own.
+    /// When a packet that takes link `l` to `place` arrives, and with which mark; `None`: it does not, or the link
+    /// holds it, with a copy of its own.
     #[inline(always)]
     fn offer(&mut self, now: Time, l: u32, place: u32, packet: PacketIx, size: u32, ecn: Ecn) -> Option<(Time, Ecn)> {
         let hop = &mut self.links[l as usize];
@@ -520,7 +522,8 @@ impl Net {
                 self.agenda.put(key);
             }
         } else if in_flight.insert(key, packet, size, place, ecn) {
-            // A jitter that reorders has let it overtake all others. The agenda still has the key of the one that was first.
+            // A jitter that reorders has let it overtake all others. The agenda still has the key of the one that was
+            // first.
             self.agenda.put(key);
         }
     }

@@ -33,8 +33,8 @@ pub enum Event {
     Moved,
     /// A packet has reached an agent.
     Arrived(Delivery),
-    /// Copies of one packet arrive together. They wait until the driver says what becomes of them: [`Network::spread`] or
-    /// [`Network::absorb`].
+    /// Copies of one packet arrive together. They wait until the driver says what becomes of them: [`Network::spread`]
+    /// or [`Network::absorb`].
     Together(Fan),
     /// An alarm of the driver is due.
     Alarm(Alarm),
@@ -279,7 +279,8 @@ impl Network {
         self.net.send(now, node.0, head, body, &mut self.deliveries);
     }
 
-    /// Has [`Network::step`] return an alarm at `at`. Among equal times, alarms and packets come in the order of their making.
+    /// Has [`Network::step`] return an alarm at `at`. Among equal times, alarms and packets come in the order of their
+    /// making.
     #[inline]
     pub fn set_alarm(&mut self, at: Time, alarm: Alarm) {
         let due = match alarm {
@@ -290,8 +291,8 @@ impl Network {
         self.net.agenda.put(key);
     }
 
-    /// When something is due next; `Time::ZERO` when something waits to be taken from [`Network::delivered`]. To be asked when
-    /// [`Network::step`] has returned nothing.
+    /// When something is due next; `Time::ZERO` when something waits to be taken from [`Network::delivered`]. To be
+    /// asked when [`Network::step`] has returned nothing.
     pub fn next(&self) -> Time {
         if self.deliveries.is_empty() { self.net.agenda.next() } else { Time::ZERO }
     }
@@ -322,8 +323,8 @@ impl Network {
         Some((at, event))
     }
 
-    /// Copies that have arrived together are delivered and go on, each where it is: to be called until it returns `false`. What
-    /// each has brought is taken from [`Network::delivered`] in between.
+    /// Copies that have arrived together are delivered and go on, each where it is: to be called until it returns
+    /// `false`. What each has brought is taken from [`Network::delivered`] in between.
     pub fn spread(&mut self, now: Time, fan: Option<Fan>) -> bool {
         if let Some(fan) = fan {
             self.spreading = Some((fan, 0));
@@ -406,9 +407,10 @@ impl Network {
         self.ended = self.net.links.iter().map(|hop| hop.link.sent(now)).collect();
     }
 
-    /// Has what is offered to the links that the scenario captures written as pcapng: one stream per link, both directions in it.
-    /// `open` is told a link's name; `who` is told of each agent in order. Packets stand in it at the time at which they come to
-    /// the link's entry, or, where its queue decides when they leave, at which they do; those that it drops with a comment.
+    /// Has what is offered to the links that the scenario captures written as pcapng: one stream per link, both
+    /// directions in it. `open` is told a link's name; `who` is told of each agent in order. Packets stand in it at the
+    /// time at which they come to the link's entry, or, where its queue decides when they leave, at which they do;
+    /// those that it drops with a comment.
     ///
     /// # Errors
     /// The streams', with the link's name.

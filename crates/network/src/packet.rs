@@ -60,7 +60,8 @@ impl Packet {
     }
 }
 
-/// Addresses, protocol and ports of an IPv4 datagram, mixed (FNV-1a). Fragments beyond the first show no ports: none has any here.
+/// Addresses, protocol and ports of an IPv4 datagram, mixed (FNV-1a). Fragments beyond the first show no ports: none
+/// has any here.
 fn datagram_flow(bytes: &[u8]) -> u64 {
     let header = 4 * usize::from(bytes.first().map_or(0, |b| b & 15));
     let protocol = bytes.get(9).copied().unwrap_or_default();
@@ -76,8 +77,8 @@ fn datagram_flow(bytes: &[u8]) -> u64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketIx(u32);
 
-/// Packets that are on their way, each with the number of its copies. Places are used again, so that the pool is as large as
-/// the most packets that were ever under way at once.
+/// Packets that are on their way, each with the number of its copies. Places are used again, so that the pool is as
+/// large as the most packets that were ever under way at once.
 #[derive(Default)]
 pub(crate) struct Pool {
     packets: Vec<(u32, Packet)>,
@@ -87,7 +88,8 @@ pub(crate) struct Pool {
 impl Pool {
     /// Takes a packet in, with one copy.
     ///
-    /// The body is made where it is to stand: made before, it would be put together in memory, read back at once and written again.
+    /// The body is made where it is to stand: made before, it would be put together in memory, read back at once and
+    /// written again.
     #[inline(always)]
     pub(crate) fn put(&mut self, head: Head, body: impl FnOnce() -> Body) -> PacketIx {
         let Some(ix) = self.free.pop() else {

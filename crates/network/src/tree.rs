@@ -16,8 +16,8 @@ impl Graph {
         Self { out }
     }
 
-    /// For each node the link to take towards `target` by the fewest hops, ties by the first link; `None` at the target itself
-    /// and where no way leads there. `reverse[l]` is the link opposite to `l`.
+    /// For each node the link to take towards `target` by the fewest hops, ties by the first link; `None` at the target
+    /// itself and where no way leads there. `reverse[l]` is the link opposite to `l`.
     pub(crate) fn ways_to(&self, target: u32, reverse: impl Fn(u32) -> u32) -> Vec<Option<u32>> {
         let mut ways = vec![None; self.out.len()];
         let mut seen = vec![false; self.out.len()];
@@ -38,7 +38,8 @@ impl Graph {
 
 /// The links along which a group's packets go, grown and cut hop by hop from the members' side.
 ///
-/// Packets of the source go down; what a member sends goes up and down all other branches, so that a group's RTCP reaches all.
+/// Packets of the source go down; what a member sends goes up and down all other branches, so that a group's RTCP
+/// reaches all.
 pub(crate) struct Tree {
     /// For each node the link towards the source.
     up: Vec<Option<u32>>,

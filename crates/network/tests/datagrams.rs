@@ -24,7 +24,8 @@ fn datagram(port: u16, size: usize) -> Vec<u8> {
 fn datagrams_of_other_hosts_are_told_apart_by_their_ports() {
     let slowest = |kind: &str| {
         let text = format!(
-            "duration = \"4s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nname = \"path\"\nbetween = [\"a\", \"b\"]\nrate = \"8Mbps\"\n\
+            "duration = \"4s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nname = \"path\"\nbetween = [\"a\", \"b\"]\nrate = \
+                \"8Mbps\"\n\
              delay = \"10ms\"\nqueue = {{ kind = \"{kind}\", limit = \"200p\" }}\n\
              [[flow]]\nname = \"any\"\nkind = \"cbr\"\nrate = \"1Mbps\"\nfrom = \"a\"\nto = [\"b\"]\n"
         );
@@ -82,7 +83,8 @@ impl Write for Seen {
 fn a_capture_shows_what_the_links_before_it_have_made_of_a_datagrams_ecn_field() {
     // The first link marks whatever waits, the second clears everything.
     let text = "duration = '1s'\nnodes = ['a', 'b', 'c', 'd']\n\
-                [[link]]\nname = 'first'\nbetween = ['a', 'b']\nrate = '8Mbps'\nqueue = { kind = 'codel', ce_threshold = '0ms' }\n\
+                [[link]]\nname = 'first'\nbetween = ['a', 'b']\nrate = '8Mbps'\nqueue = { kind = 'codel', \
+                ce_threshold = '0ms' }\n\
                 [[link]]\nname = 'second'\nbetween = ['b', 'c']\nbleach = true\n\
                 [[link]]\nname = 'third'\nbetween = ['c', 'd']\n\
                 [[flow]]\nname = 'any'\nkind = 'cbr'\nrate = '1Mbps'\nfrom = 'a'\nto = ['d']\n\

@@ -54,18 +54,23 @@ macro_rules! columns {
 }
 
 columns! {
-    /// Columns of `rates`: per interval of the record, for each flow's source what it sent, and for each receiver what arrived.
+    /// Columns of `rates`: per interval of the record, for each flow's source what it sent, and for each receiver what
+    /// arrived.
     rates {
         T: Real = "t_s", Seconds, "The interval's begin.";
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The source's or the receiver's node.";
-        THROUGHPUT: Real = "throughput_bps", Rate, "Sent by the source, or arrived at the receiver, in bits of IP packets per second.";
-        LOSS: Real = "loss_frac", Share, "The share of the packets expected that did not arrive; null at sources and for TCP.";
+        THROUGHPUT: Real = "throughput_bps", Rate, "Sent by the source, or arrived at the receiver, in bits of IP \
+            packets per second.";
+        LOSS: Real = "loss_frac", Share, "The share of the packets expected that did not arrive; null at sources and \
+            for TCP.";
         DELAY: Real = "delay_ms", Millis, "Mean one-way delay of what arrived; null at sources.";
         TARGET: Real = "target_bps", Rate, "The controller's target at the interval's end; at sources of videos.";
         PACING: Real = "pacing_bps", Rate, "The pacing rate at the interval's end; at sources of videos.";
-        BUFFER: Real = "buffer_bytes", Bytes, "What is in the play-out buffer at the interval's end, where there is one.";
-        PLAYOUT: Real = "playout_ms", Millis, "The play-out delay at the interval's end; null where frames are waited for.";
+        BUFFER: Real = "buffer_bytes", Bytes, "What is in the play-out buffer at the interval's end, where there is \
+            one.";
+        PLAYOUT: Real = "playout_ms", Millis, "The play-out delay at the interval's end; null where frames are \
+            waited for.";
     }
     /// Columns of `decisions`: what each controller decided and each receiver's half reported, and why.
     decisions {
@@ -96,7 +101,8 @@ columns! {
         FIRST: Real = "first_s", Seconds, "When its first packet arrived.";
         ARRIVED: Real = "arrived_s", Seconds, "When its last packet arrived.";
         DELAY: Real = "delay_ms", Millis, "From being encoded to the arrival of its last packet.";
-        DUE: Real = "due_s", Seconds, "When it had to be whole, by the play-out delay of that time; null where frames are waited for.";
+        DUE: Real = "due_s", Seconds, "When it had to be whole, by the play-out delay of that time; null where \
+            frames are waited for.";
         FATE: Text = "fate", Text, "ok, lost, late or undecodable.";
     }
     /// Columns of `missing`: which bytes of damaged frames did not arrive.
@@ -113,7 +119,8 @@ columns! {
         LINK: Text = "link", Text, "The link's name.";
         DIRECTION: Text = "direction", Text, "forward or back.";
         THROUGHPUT: Real = "throughput_bps", Rate, "What the transmitter sent, in bits of IP packets per second.";
-        UTILISATION: Real = "utilisation_frac", Share, "The same as a share of what it could have sent; null without a rate.";
+        UTILISATION: Real = "utilisation_frac", Share, "The same as a share of what it could have sent; null without \
+            a rate.";
         WAIT: Real = "queue_ms", Millis, "How long the packet offered last has to wait.";
         QUEUED: Whole = "queue_packets", Count, "Packets that wait at the interval's end.";
         DROPPED: Whole = "dropped_packets", Count, "Packets dropped in the interval.";

@@ -8,8 +8,9 @@ const NO_FIGURES: [&str; 7] = ["format", "scenario", "program", "world", "comple
 const NAMES: [&str; 3] = ["name", "id", "that"];
 const DIRECTION: &str = "direction";
 
-/// Each number of a summary under its path: `flows.video.receivers.video.dst1.delay_ms.p95`, `links.bottleneck.back.drop_frac`. Rows of
-/// a list are named by what they say of themselves; of a link's directions the forward one is meant where none is named.
+/// Each number of a summary under its path: `flows.video.receivers.video.dst1.delay_ms.p95`,
+/// `links.bottleneck.back.drop_frac`. Rows of a list are named by what they say of themselves; of a link's directions
+/// the forward one is meant where none is named.
 pub fn flat(summary: &Value) -> Map<String, Value> {
     let mut found = Map::new();
     for (key, value) in summary.as_object().into_iter().flatten() {

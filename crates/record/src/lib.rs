@@ -1,9 +1,9 @@
 //! What a run says: the one list of its figures and the one list of its tables' columns, and what writes them.
 //!
-//! [`FIGURES`] declares every key of `summary.json` and `cost.json`, [`COLUMNS`] every column of every table, each with its unit and its
-//! meaning. A number gets into a summary only through [`Figures::put`] and a handle from the list, and into a table only through
-//! [`Table::put`] and a handle of a column, so that what is not declared can't be written. Expectations, reports, the glossary and
-//! `docs/record.md` read the same lists.
+//! [`FIGURES`] declares every key of `summary.json` and `cost.json`, [`COLUMNS`] every column of every table, each with
+//! its unit and its meaning. A number gets into a summary only through [`Figures::put`] and a handle from the list, and
+//! into a table only through [`Table::put`] and a handle of a column, so that what is not declared can't be written.
+//! Expectations, reports, the glossary and `docs/record.md` read the same lists.
 //!
 //! ```
 //! use steadycast_record::{Figures, Of, flow};

@@ -7,7 +7,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Where rows go that nobody needs before the end: a world that may run for hours has one, so that its memory does not grow.
+/// Where rows go that nobody needs before the end: a world that may run for hours has one, so that its memory does not
+/// grow.
 pub trait Store: Send + Sync + fmt::Debug {
     /// Puts bytes behind those that are there, and says where.
     ///
@@ -37,8 +38,8 @@ const PACK: usize = 1;
 /// What those take when they are packed, at most in most cases, in bytes.
 const PACKED: usize = 32;
 
-/// Rows, the oldest first. As a slice they are all of them where there is no store and nothing is packed, or once they are recalled; before
-/// that the latest, [`BLOCK`] at least, or [`PACK`] of those that are packed.
+/// Rows, the oldest first. As a slice they are all of them where there is no store and nothing is packed, or once they
+/// are recalled; before that the latest, [`BLOCK`] at least, or [`PACK`] of those that are packed.
 #[derive(Clone, Debug)]
 pub struct Rows<T> {
     latest: Vec<T>,

@@ -10,8 +10,8 @@ pub struct Claim {
     pub links: Vec<u32>,
 }
 
-/// The max–min fair rate of each claim, by filling all up evenly until a link or a demand stops some. `capacity(l)` is a link's
-/// rate, `None` when it has no constant one. A claim that nothing limits has no share.
+/// The max–min fair rate of each claim, by filling all up evenly until a link or a demand stops some. `capacity(l)` is
+/// a link's rate, `None` when it has no constant one. A claim that nothing limits has no share.
 pub fn fair(claims: &[Claim], capacity: impl Fn(u32) -> Option<Rate>) -> Vec<Option<Rate>> {
     let mut links: Vec<u32> = claims.iter().flat_map(|c| c.links.iter().copied()).collect();
     links.sort_unstable();
@@ -42,8 +42,8 @@ pub fn fair(claims: &[Claim], capacity: impl Fn(u32) -> Option<Rate>) -> Vec<Opt
     }
 }
 
-/// Jain's index of fairness, (Σx)² / (n·Σx²): 1 when all are equal, 1/n when one has all. `None` without traffic, or with fewer
-/// than two flows.
+/// Jain's index of fairness, (Σx)² / (n·Σx²): 1 when all are equal, 1/n when one has all. `None` without traffic, or
+/// with fewer than two flows.
 pub fn jain(rates: &[f64]) -> Option<f64> {
     let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
     (rates.len() > 1 && squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 /// What lists the parts of a thing.
 type List<'a> = Box<dyn Iterator<Item = Tree<'a>> + 'a>;
 
-/// The figures of one thing, and lists of the things in it. A list's things are computed one by one as the tree is written: as a [`Value`]
-/// the figures of 100,000 receivers would take several times the memory of their text.
+/// The figures of one thing, and lists of the things in it. A list's things are computed one by one as the tree is
+/// written: as a [`Value`] the figures of 100,000 receivers would take several times the memory of their text.
 pub struct Tree<'a> {
     /// What is said of the thing itself.
     pub figures: Figures,

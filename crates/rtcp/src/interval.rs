@@ -191,7 +191,8 @@ pub struct Timer {
     idle: bool,
 }
 
-/// RFC 3550's minimum (section 6.2), which holds in a group under AVPF as well while there is no source: nobody is served by reports.
+/// RFC 3550's minimum (section 6.2), which holds in a group under AVPF as well while there is no source: nobody is
+/// served by reports.
 const IDLE: Span = Span::secs(5);
 
 impl Timer {
@@ -256,8 +257,8 @@ impl Timer {
         self.on_regular(now, &census)
     }
 
-    /// There is a source to report on from now on, or there is none any more. Only what comes after the first report is held back; it
-    /// is drawn again when a source comes.
+    /// There is a source to report on from now on, or there is none any more. Only what comes after the first report is
+    /// held back; it is drawn again when a source comes.
     pub fn on_source(&mut self, now: Time, present: bool, census: &Census) {
         let rested = std::mem::replace(&mut self.idle, !present) && self.rests_when_idle();
         if present && rested && self.leaving.is_none() {
@@ -333,8 +334,8 @@ impl Timer {
         self.request(now, useful, None)
     }
 
-    /// As [`Timer::request_early`], of a wish that has waited for a time of its own already, by which members that wish the same suppress each
-    /// other (RFC 5401): it goes at once.
+    /// As [`Timer::request_early`], of a wish that has waited for a time of its own already, by which members that wish
+    /// the same suppress each other (RFC 5401): it goes at once.
     pub fn request_dithered(&mut self, now: Time, useful: Span) -> Early {
         self.request(now, useful, Some(Span::ZERO))
     }

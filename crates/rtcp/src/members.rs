@@ -79,8 +79,8 @@ enum State {
 /// The table of members, which never holds more than it was made for.
 ///
 /// A source that was heard once isn't counted; nor is one that said BYE; when room is needed, such sources are
-/// forgotten, the earliest first. A table full of proven members refuses newcomers. One address has a bounded number of entries:
-/// made-up names lengthen the reporting interval of all others, which would silence a group.
+/// forgotten, the earliest first. A table full of proven members refuses newcomers. One address has a bounded number of
+/// entries: made-up names lengthen the reporting interval of all others, which would silence a group.
 #[derive(Clone, Debug)]
 pub struct Members {
     own: u32,
@@ -91,8 +91,8 @@ pub struct Members {
     addresses: Addresses,
     /// Members that are not counted, earliest first: the unproven and the gone.
     uncounted: BTreeSet<(Time, u32)>,
-    /// Nobody in the table was heard last before the first of these, and no sender sent last before the second: as long as neither is
-    /// too long ago, nobody needs to be looked at.
+    /// Nobody in the table was heard last before the first of these, and no sender sent last before the second: as long
+    /// as neither is too long ago, nobody needs to be looked at.
     earliest: (Time, Time),
     proven: u32,
     senders: u32,
@@ -100,11 +100,12 @@ pub struct Members {
     conflicts: BTreeMap<Origin, Time>,
     refused: u64,
     sample: Option<Sample>,
-    /// All in the table that the sample does not keep, and perhaps some that have left it: senders, and members that are not counted. In a
-    /// large group nearly every report is of one that is not in the table, and is to cost no look into it.
+    /// All in the table that the sample does not keep, and perhaps some that have left it: senders, and members that
+    /// are not counted. In a large group nearly every report is of one that is not in the table, and is to cost no look
+    /// into it.
     strays: Strays,
-    /// The member whose media came last, from where and when: packet after packet is of the same one, and is to cost no look into the
-    /// table. What is told here is entered there before anyone asks.
+    /// The member whose media came last, from where and when: packet after packet is of the same one, and is to cost no
+    /// look into the table. What is told here is entered there before anyone asks.
     playing: Option<(u32, Origin, Time)>,
     /// How many receivers there are, where the source tells it.
     told: Option<u32>,
@@ -164,8 +165,8 @@ impl Members {
     /// Room for the groups that Steadycast is made for.
     pub const CAPACITY: usize = 16_384;
 
-    /// Entries of one address: room for the receivers of one host, and for those behind one address translator that still fit the
-    /// allowance of reports of one address.
+    /// Entries of one address: room for the receivers of one host, and for those behind one address translator that
+    /// still fit the allowance of reports of one address.
     pub const PER_ADDRESS: u32 = 64;
 
     /// As so many members one address counts at the most.
@@ -200,15 +201,15 @@ impl Members {
     /// As [`Members::with_capacity`], but a group that is larger than the table is counted by a sample (RFC 2762)
     /// instead of refused: exact up to `capacity`, above with a standard error of 1/√`capacity` to
     /// 1.6 times that. Senders are always kept. This is what keeps ten thousand simulated members from holding ten
-    /// thousand entries each. `key` says which members are of the sample. It is to be random and known to nobody else: whoever
-    /// knows it can make up SSRCs that are all of the sample, each of which stands for many.
+    /// thousand entries each. `key` says which members are of the sample. It is to be random and known to nobody else:
+    /// whoever knows it can make up SSRCs that are all of the sample, each of which stands for many.
     pub fn sampled(own: u32, key: u32, capacity: usize) -> Self {
         let sample = Some(Sample { key, bits: 0, held: None });
         Self { sample, ..Self::with_capacity(own, capacity) }
     }
 
-    /// The source has told how many receivers there are (RFC 5760, section 7.1.12): they are not heard oneself. Returns by how many
-    /// the group is smaller than it was thought to be.
+    /// The source has told how many receivers there are (RFC 5760, section 7.1.12): they are not heard oneself. Returns
+    /// by how many the group is smaller than it was thought to be.
     pub fn on_told(&mut self, receivers: u32) -> u32 {
         let before = self.census().members;
         self.told = Some(receivers);
@@ -287,8 +288,9 @@ impl Members {
         self.table.get(&ssrc).is_none_or(|member| member.from == from)
     }
 
-    /// A source said BYE. True when it was counted until now, and spoke itself ([`Members::speaks_from`]): [`Timer::on_bye`](crate::Timer::on_bye) wants to know.
-    /// Stragglers of it are ignored until it would have timed out.
+    /// A source said BYE. True when it was counted until now, and spoke itself ([`Members::speaks_from`]):
+    /// [`Timer::on_bye`](crate::Timer::on_bye) wants to know. Stragglers of it are ignored until it would have timed
+    /// out.
     pub fn on_bye(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
         self.note_playing();
         if !self.speaks_from(ssrc, from) {
@@ -314,9 +316,9 @@ impl Members {
         counted
     }
 
-    /// Forgets members that were silent for `member`, and takes those that sent no media for `sender` for receivers: the
-    /// time-outs of [`Timer`](crate::Timer), to be applied at least once per RTCP interval. Returns how many members
-    /// that were counted left this way.
+    /// Forgets members that were silent for `member`, and takes those that sent no media for `sender` for receivers:
+    /// the time-outs of [`Timer`](crate::Timer), to be applied at least once per RTCP interval. Returns how many
+    /// members that were counted left this way.
     pub fn expire(&mut self, now: Time, member: Span, sender: Span) -> u32 {
         self.note_playing();
         let before = self.census().members;
@@ -421,7 +423,8 @@ impl Members {
             if !media || member.plays {
                 return Heard::Conflict(Conflict::WithMember);
             }
-            // Its media tells where it is: whoever spoke in its name before was another one, and nothing of that counts.
+            // Its media tells where it is: whoever spoke in its name before was another one, and nothing of that
+            // counts.
             if member.state != State::Proven {
                 self.uncounted.remove(&(member.heard, ssrc));
                 member.state = State::Proven;
@@ -488,8 +491,8 @@ impl Members {
         Heard::Unproven
     }
 
-    /// Keeps half as many members. False when there is no sample, nothing is left to halve, or nobody would be left out: of SSRCs that
-    /// are random half are, and to count those that were chosen twice would be no estimate.
+    /// Keeps half as many members. False when there is no sample, nothing is left to halve, or nobody would be left
+    /// out: of SSRCs that are random half are, and to count those that were chosen twice would be no estimate.
     fn halve_sample(&mut self) -> bool {
         let Some(sample) = self.sample.as_mut().filter(|sample| sample.bits < Sample::MAX_BITS) else {
             return false;

@@ -33,7 +33,8 @@ pub struct Interval {
     pub fraction: f64,
 }
 
-/// A stream of which nothing came for so long pauses: what ends the pause may be less than [`MAX_DROPOUT`] ahead, at any rate.
+/// A stream of which nothing came for so long pauses: what ends the pause may be less than [`MAX_DROPOUT`] ahead, at
+/// any rate.
 const PAUSE: Span = Span::millis(500);
 /// In the time since the packet before, a stream may have lost so many times as many packets as at its mean spacing.
 const FASTER: u64 = 4;
@@ -87,7 +88,8 @@ impl Reception {
         }
     }
 
-    /// The reception of a source that is known to be real by other means (its SSRC was agreed on): its first packet counts at once.
+    /// The reception of a source that is known to be real by other means (its SSRC was agreed on): its first packet
+    /// counts at once.
     pub fn trusting(ssrc: u32, clock_rate: u32) -> Self {
         Self { seq: ExtendedSeq::believing_after(0), ..Self::new(ssrc, clock_rate) }
     }
@@ -134,8 +136,9 @@ impl Reception {
         arrived
     }
 
-    /// How far ahead of the newest number a loss may have put the next one. A socket's buffer or a link that drops a burst takes time for
-    /// it, of which the stream's own spacing tells how many packets it was; a made-up number comes between two packets of the stream.
+    /// How far ahead of the newest number a loss may have put the next one. A socket's buffer or a link that drops a
+    /// burst takes time for it, of which the stream's own spacing tells how many packets it was; a made-up number comes
+    /// between two packets of the stream.
     fn reach(&self, arrival: Time) -> u16 {
         let gap = arrival.since(self.heard);
         let paused = if gap >= PAUSE { MAX_DROPOUT } else { 0 };

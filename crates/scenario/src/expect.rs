@@ -153,7 +153,8 @@ fn heads() -> Vec<&'static str> {
     all
 }
 
-/// The thing whose name a path goes on with, by its place, and what comes behind it. Names hold dots: the longest one that fits counts.
+/// The thing whose name a path goes on with, by its place, and what comes behind it. Names hold dots: the longest one
+/// that fits counts.
 fn named<'a, 'p>(
     what: &str,
     of: Of,

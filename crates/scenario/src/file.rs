@@ -33,7 +33,8 @@ tables! {
         warmup: Span,
         /// What all randomness derives from; default 1.
         seed: u64,
-        /// What each router adds to a multicast join's way towards the source, on top of the links' delays; default "0ms".
+        /// What each router adds to a multicast join's way towards the source, on top of the links' delays; default
+        /// "0ms".
         join_latency: Span,
         /// The same for a leave; default "0ms".
         leave_latency: Span,
@@ -54,9 +55,11 @@ tables! {
         /// What must hold at the end.
         expect: Vec<Spanned<ExpectTable>>,
     }
-    /// A ready-made network. Links are named after their ends, for example "left-right"; the dumbbell's middle one is "bottleneck".
+    /// A ready-made network. Links are named after their ends, for example "left-right"; the dumbbell's middle one is
+    /// "bottleneck".
     Topology {
-        /// dumbbell: hosts FLOW.src and FLOW.dst[1-N], routers left and right. star: hub and leg[1-N]. chain and parking-lot: n0 … nN. tree: root, t1.1 …, leaf[1-N].
+        /// dumbbell: hosts FLOW.src and FLOW.dst[1-N], routers left and right. star: hub and leg[1-N]. chain and
+        /// parking-lot: n0 … nN. tree: root, t1.1 …, leaf[1-N].
         shape: Shape,
         /// dumbbell: the link between left and right.
         bottleneck: Deferred<LinkTable>,
@@ -90,9 +93,11 @@ tables! {
     }
     /// A link's behaviour, in both directions unless "back" says otherwise.
     Spec {
-        /// For example "4Mbps"; "none": packets never wait; "0bps": none leaves, and the queue holds what it has. Default "none".
+        /// For example "4Mbps"; "none": packets never wait; "0bps": none leaves, and the queue holds what it has.
+        /// Default "none".
         rate: OrNone<Rate>,
-        /// Instead of a rate: a Mahimahi trace, one line for each 1500 bytes that may leave, in milliseconds; relative to this file.
+        /// Instead of a rate: a Mahimahi trace, one line for each 1500 bytes that may leave, in milliseconds; relative
+        /// to this file.
         trace: String,
         /// Whether the trace starts again at its end; default true.
         r#loop: bool,
@@ -139,7 +144,8 @@ tables! {
         start: StartSaid,
         /// When it stops; default: at the end.
         stop: Span,
-        /// Holds packets back for up to this, a burst as one, so that flows don't lock phases; default "0ms" (tcp of preset linux: "100us").
+        /// Holds packets back for up to this, a burst as one, so that flows don't lock phases; default "0ms" (tcp of
+        /// preset linux: "100us").
         send_jitter: Span,
         /// video, tcp: Packet size, as IP size. Default video: "1200B"; tcp: from its preset.
         packet: Bytes,
@@ -149,7 +155,8 @@ tables! {
         mode: Mode,
         /// video: parameters per controller, for example params.asmp = { gamma_congested = 0.2 }.
         params: Params,
-        /// video: clip, synthetic, greedy, table2, map001, trace or rfc8593; by default what "clip" or "trace" say, else synthetic.
+        /// video: clip, synthetic, greedy, table2, map001, trace or rfc8593; by default what "clip" or "trace" say,
+        /// else synthetic.
         media: MediaWord,
         /// video: files, played one after the other and looped; relative to this file.
         clip: OneOrMany<String>,
@@ -165,11 +172,15 @@ tables! {
         encode: Deferred<Encode>,
         /// video: paced (default), or each frame as a burst.
         emit: Emit,
-        /// video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as long as they come in time; rtcp.profile has to be avpf. parity: receivers compute them from parity, which follows their losses. auto: towards one receiver rtx, and parity where that leaves too much; groups parity.
+        /// video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as long as
+        /// they come in time; rtcp.profile has to be avpf. parity: receivers compute them from parity, which follows
+        /// their losses. auto: towards one receiver rtx, and parity where that leaves too much; groups parity.
         repair: Repair,
-        /// video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is sent again where a controller's probe finds too little that waits (gcc); default false.
+        /// video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is sent again
+        /// where a controller's probe finds too little that waits (gcc); default false.
         padding: bool,
-        /// video: a frame later than this is not shown at its slot; default "none". "adaptive", or { kind = "adaptive", most = "800ms" }: as long as frames and the repair of lost packets take.
+        /// video: a frame later than this is not shown at its slot; default "none". "adaptive", or { kind = "adaptive",
+        /// most = "800ms" }: as long as frames and the repair of lost packets take.
         playout: PlayoutSaid,
         /// video: the receiver's buffer, for controllers that look at it.
         buffer: Buffer,
@@ -179,7 +190,8 @@ tables! {
         floor: Rate,
         /// video: the rate never goes above this.
         cap: Rate,
-        /// tcp, and video with media greedy: the amount to send, after which the flow ends. With "off": the amount of each period.
+        /// tcp, and video with media greedy: the amount to send, after which the flow ends. With "off": the amount of
+        /// each period.
         bytes: Bytes,
         /// video: its receivers' clocks; default: the sender's.
         clock: ClockTable,
@@ -187,11 +199,12 @@ tables! {
         rtp: FirstNumbers,
         /// video: whether the sender defends itself against false reports, as a live one does; default false.
         defences: bool,
-        /// tcp: explicit congestion notification, true or false. video: off, ect0 or ect1 (L4S), as which its packets leave; true: ect0. Off by
-        /// default.
+        /// tcp: explicit congestion notification, true or false. video: off, ect0 or ect1 (L4S), as which its packets
+        /// leave; true: ect0. Off by default.
         ecn: EcnSaid,
-        /// video with one receiver, or a session for each: what receivers report. own: what the controller asks for, which is rfc8888 for scream, gcc, steady and nada at the sender (default). rfc8888 or twcc:
-        /// single packets, as RFC 8888 or transport-wide congestion control has it.
+        /// video with one receiver, or a session for each: what receivers report. own: what the controller asks for,
+        /// which is rfc8888 for scream, gcc, steady and nada at the sender (default). rfc8888 or twcc: single packets,
+        /// as RFC 8888 or transport-wide congestion control has it.
         feedback: FeedbackFormat,
         /// tcp: The rate while on.
         rate: Rate,
@@ -220,15 +233,18 @@ tables! {
         /// Parts per million that they are too fast; negative: too slow. Default 0.
         drift: f64,
     }
-    /// Groups that carry the same video at different rates. Each receiver is in one of them at a time, first in the lowest.
+    /// Groups that carry the same video at different rates. Each receiver is in one of them at a time, first in the
+    /// lowest.
     SimulcastTable {
         /// Its name.
         name: String,
-        /// Its groups, multicast video from one source to the same receivers, the lowest rate first; each above it has a floor.
+        /// Its groups, multicast video from one source to the same receivers, the lowest rate first; each above it has
+        /// a floor.
         flows: OneOrMany<String>,
         /// How many times what the next group asks a receiver has to have to go up to it; default 1.2.
         up: f64,
-        /// For how long; default "10s". Down goes at once who can't take half of its group's floor, after a fifth of this who can't take all of it.
+        /// For how long; default "10s". Down goes at once who can't take half of its group's floor, after a fifth of
+        /// this who can't take all of it.
         hold: Span,
     }
     /// Something that happens: exactly one of join, leave, start, stop, set.

@@ -588,7 +588,8 @@ fn tcp_source(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Workload
         return None;
     }
     let wrong = |at: &Place, what: &str, out: &mut Findings| {
-        let remedy = "write nothing (no end), bytes (once), bytes and off (again and again), or on and off, with or without rate";
+        let remedy = "write nothing (no end), bytes (once), bytes and off (again and again), or on and off, with or \
+            without rate";
         out.problem(at, what, remedy);
         None
     };

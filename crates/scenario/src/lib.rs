@@ -7,9 +7,10 @@
 //!                                                                      file, line, key, what and a remedy
 //! ```
 //!
-//! Three steps. The *tree* holds the text with the place of every value; `--set` changes the tree. The *tables* (`file`)
-//! declare each key once, with its type and description: reading, messages and [`schema`] come from that one declaration.
-//! *Resolving* fills in defaults, writes out shapes and ranges, finds names and checks what a type alone can't.
+//! Three steps. The *tree* holds the text with the place of every value; `--set` changes the tree. The *tables*
+//! (`file`) declare each key once, with its type and description: reading, messages and [`schema`] come from that one
+//! declaration. *Resolving* fills in defaults, writes out shapes and ranges, finds names and checks what a type alone
+//! can't.
 
 mod clock;
 mod encode;

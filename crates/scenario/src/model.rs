@@ -20,7 +20,8 @@ pub struct NodeIx(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkIx(pub u32);
 
-/// One direction of a link: all links' directions are counted in turn, forward (away from the link's first name) and back.
+/// One direction of a link: all links' directions are counted in turn, forward (away from the link's first name) and
+/// back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DirIx(pub u32);
 
@@ -190,7 +191,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// The name of a receiver's session: the flow's own, or with the receiver's place where each has a session of its own.
+    /// The name of a receiver's session: the flow's own, or with the receiver's place where each has a session of its
+    /// own.
     pub fn session(&self, receiver: usize) -> String {
         match self.cast {
             Cast::UnicastEach => format!("{}.{receiver}", self.name),
@@ -263,8 +265,8 @@ impl FlowKind {
         }
     }
 
-    /// A flow's `send_jitter`, unless the scenario says one: the time that a kernel's hosts take to answer, where a kernel's TCP is
-    /// meant.
+    /// A flow's `send_jitter`, unless the scenario says one: the time that a kernel's hosts take to answer, where a
+    /// kernel's TCP is meant.
     pub(crate) fn host_jitter(&self) -> Span {
         match self {
             Self::Tcp(tcp) if tcp.config.preset == steadycast_tcp::Preset::Linux => KERNEL_JITTER,
@@ -525,7 +527,8 @@ pub enum Repair {
     Rtx,
     /// Receivers compute them from parity.
     Parity,
-    /// Towards one receiver as [`Repair::Rtx`] where RTCP's profile allows it, and as [`Repair::Parity`] where that leaves too much.
+    /// Towards one receiver as [`Repair::Rtx`] where RTCP's profile allows it, and as [`Repair::Parity`] where that
+    /// leaves too much.
     Auto,
 }
 
@@ -543,7 +546,8 @@ settings! {
     Rtcp {
         /// rfc3550 (at least 5 s), asmp (1 s) or avpf (early feedback).
         profile: RtcpProfile = RtcpProfile::Avpf,
-        /// The session bandwidth, of which RTCP takes 5 %; where nobody gives one, no more than the narrowest link on the way carries.
+        /// The session bandwidth, of which RTCP takes 5 %; where nobody gives one, no more than the narrowest link on
+        /// the way carries.
         session_bw: Rate where (positive) = Rate::mbps(2),
         /// Overrides the profile's least interval.
         t_min: Option<Span> = None,

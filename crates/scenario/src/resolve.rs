@@ -308,7 +308,8 @@ fn ways<'a>(
 }
 
 impl Scenario {
-    /// The largest packet that fits through all links on a flow's ways, there and back. Links of 1500 bytes where it crosses none.
+    /// The largest packet that fits through all links on a flow's ways, there and back. Links of 1500 bytes where it
+    /// crosses none.
     pub fn mtu(&self, flow: &Flow) -> Bytes {
         let of = |link: &Link| link.forward.mtu.min(link.back.mtu);
         let all = self.links.iter().map(of);

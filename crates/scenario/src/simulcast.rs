@@ -13,7 +13,8 @@ use steadycast_words::{Findings, Spanned};
 /// What may stand in a file as "up".
 const UP: std::ops::RangeInclusive<f64> = 1.0..=10.0;
 
-/// The simulcasts of a file, whose names lead to these flows. `find` finds flows by their names, or says that there are none.
+/// The simulcasts of a file, whose names lead to these flows. `find` finds flows by their names, or says that there are
+/// none.
 pub(crate) fn simulcasts(
     tables: &[Spanned<SimulcastTable>],
     flows: &[Flow],

@@ -76,7 +76,9 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
         remedy,
     };
     let form = || {
-        "write PATH=VALUE, PATH being flow.NAME.KEY, link.NAME.KEY, simulcast.NAME.KEY, topology.KEY or a key of the top".to_owned()
+        "write PATH=VALUE, PATH being flow.NAME.KEY, link.NAME.KEY, simulcast.NAME.KEY, topology.KEY or a key of the \
+            top"
+        .to_owned()
     };
     let Some((path, text)) = assignment.split_once('=') else {
         return Err(fail("there is no \"=\"".into(), form()));
@@ -149,8 +151,8 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     Ok(())
 }
 
-/// Whether `--set` with `said` in a name's place means the entry `name`: by its name, by that of a range without the range's numbers, or
-/// by a pattern in which `*` stands for any letters.
+/// Whether `--set` with `said` in a name's place means the entry `name`: by its name, by that of a range without the
+/// range's numbers, or by a pattern in which `*` stands for any letters.
 fn is_meant(said: &str, name: &str) -> bool {
     let base = match name.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once(']')?.1))) {
         Some((before, after)) => format!("{}{after}", before.trim_end_matches(['-', '.'])),

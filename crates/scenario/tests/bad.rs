@@ -4,7 +4,8 @@ use std::path::Path;
 use steadycast_control::registry;
 use steadycast_scenario::{Document, Problems, Scenario};
 
-/// A scenario that is good but for what stands behind `|`: a line to put in place of the one that begins alike, or to add.
+/// A scenario that is good but for what stands behind `|`: a line to put in place of the one that begins alike, or to
+/// add.
 const GOOD: &str = r#"duration = "80s"
 nodes = ["s", "a", "b", "r[1-3]", "alone"]
 [[link]]

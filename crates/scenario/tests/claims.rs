@@ -114,7 +114,8 @@ fn a_kernels_tcp_takes_its_time_to_answer_unless_the_scenario_says_how_long() {
 #[test]
 fn what_a_link_does_not_say_has_the_contracts_defaults() {
     let loaded = load(
-        "duration = \"1s\"\nnodes = [\"a\", \"b\"]\nlink = [{ between = [\"a\", \"b\"] }]\nflow = [{ name = \"c\", kind = \"cbr\", rate = \"1kbps\", from = \"a\", to = \"b\" }]",
+        "duration = \"1s\"\nnodes = [\"a\", \"b\"]\nlink = [{ between = [\"a\", \"b\"] }]\nflow = [{ name = \"c\", \
+            kind = \"cbr\", rate = \"1kbps\", from = \"a\", to = \"b\" }]",
     );
     let d = &loaded.scenario.links[0].forward;
     assert_eq!((&d.rate, d.delay, &d.loss), (&RateSpec::Unlimited, Span::ZERO, &Loss::None));
@@ -126,7 +127,8 @@ fn what_a_link_does_not_say_has_the_contracts_defaults() {
 fn shapes_name_their_nodes_and_links() {
     let shape = |topology: &str, flow: &str| {
         let text = format!(
-            "duration = \"1s\"\n[topology]\n{topology}\n[[flow]]\nname = \"c\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n{flow}\n"
+            "duration = \"1s\"\n[topology]\n{topology}\n[[flow]]\nname = \"c\"\nkind = \"cbr\"\nrate = \
+                \"1Mbps\"\n{flow}\n"
         );
         let loaded = load(&text);
         let s = &loaded.scenario;
@@ -360,7 +362,8 @@ fn a_video_has_the_codepoint_and_the_feedback_that_it_says_and_reads_back() {
 #[test]
 fn set_reaches_every_kind_of_key() {
     let text = format!(
-        "{NET}[[flow]]\nname = \"a.b\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\ncount = 2\n"
+        "{NET}[[flow]]\nname = \"a.b\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n[[flow]]\nname = \"tcp\"\nkind = \
+            \"tcp\"\ncount = 2\n"
     );
     let s = set(
         &text,
@@ -420,7 +423,8 @@ fn set_names_what_it_cannot_find() {
 #[test]
 fn count_zero_leaves_a_flow_out_and_its_name_still_means_something() {
     let text = format!(
-        "{NET}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n[[flow]]\nname = \"tcp\"\ncount = 8\nkind = \"tcp\"\n\
+        "{NET}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n[[flow]]\nname = \"tcp\"\ncount = 8\nkind = \
+            \"tcp\"\n\
          [record]\npackets = [\"tcp\"]\n"
     );
     assert_eq!(load(&text).scenario.record.packets.len(), 8);
@@ -480,7 +484,8 @@ fn repair_is_automatic_where_one_receiver_may_ask_for_packets_and_none_elsewhere
 #[test]
 fn a_class_of_ones_own_is_left_to_those_who_can_load_it() {
     let text = format!(
-        "{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"mine/ctl.py:Aimd\"\nparams.\"mine/ctl.py:Aimd\" = {{ step = 3 }}\n"
+        "{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \
+            \"mine/ctl.py:Aimd\"\nparams.\"mine/ctl.py:Aimd\" = {{ step = 3 }}\n"
     );
     let loaded = load(&text);
     let FlowKind::Video(video) = &loaded.scenario.flows[0].kind else { panic!() };
@@ -494,7 +499,8 @@ fn a_class_of_ones_own_is_left_to_those_who_can_load_it() {
 #[test]
 fn all_problems_are_found_at_once_and_by_line() {
     let said = fail(
-        "duration = \"0s\"\nwramup = \"1s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"c\"]\nrate = \"fast\"\n\
+        "duration = \"0s\"\nwramup = \"1s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"c\"]\nrate = \
+            \"fast\"\n\
          [[flow]]\nname = \"tcp\"\nkind = \"tcp\"\nfrom = \"a\"\nto = \"b\"\nwindow = 20\n",
     );
     let lines: Vec<_> = said.lines().map(|l| l.split(": ").take(2).collect::<Vec<_>>().join(": ")).collect();
@@ -561,7 +567,8 @@ fn files_that_are_no_traces_are_refused_with_their_line() {
     ] {
         std::fs::write(folder.join(name), content).unwrap();
         let text = format!(
-            "{NET}[[link]]\nname = \"bottleneck\"\ntrace = \"{name}\"\n[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n"
+            "{NET}[[link]]\nname = \"bottleneck\"\ntrace = \"{name}\"\n[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate \
+                = \"1Mbps\"\n"
         );
         let problems = Scenario::parse(&text, &folder.join("t.toml")).map(|_| ()).unwrap_err().to_string();
         assert!(problems.contains("t.toml:8: link.bottleneck.trace:") && problems.contains(said), "{name}: {problems}");
@@ -604,8 +611,10 @@ fn a_resolved_text_gives_the_same_scenario() {
         again(&Scenario::parse(&text, &path).unwrap_or_else(|p| panic!("{p}")));
     }
     let odd = format!(
-        "{NET}access = {{ rate = \"10Mbps\", jitter = {{ mean = \"2ms\" }}, loss = {{ kind = \"gilbert\", p_bad = 0.01, p_good = 0.3, \
-         direction = \"both\" }}, queue = {{ kind = \"red\" }}, back = {{ jitter = {{ mean = \"0ms\" }}, queue = {{ kind = \
+        "{NET}access = {{ rate = \"10Mbps\", jitter = {{ mean = \"2ms\" }}, loss = {{ kind = \"gilbert\", p_bad = \
+            0.01, p_good = 0.3, \
+         direction = \"both\" }}, queue = {{ kind = \"red\" }}, back = {{ jitter = {{ mean = \"0ms\" }}, queue = {{ \
+         kind = \
          \"droptail\" }} }} }}\n\
          [[link]]\nname = \"right-v.dst[1-2]\"\nqueue = {{ preset = \"classic\", kind = \"red\" }}\nrate = \"none\"\n\
          [[link]]\nname = \"right-v.dst2\"\nloss = {{ kind = \"run\", mean = \"12.5p\", direction = \"back\" }}\n\
@@ -614,7 +623,8 @@ fn a_resolved_text_gives_the_same_scenario() {
          [[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\nreceivers = 3\n\
          [[flow]]\nname = \"w\"\nkind = \"video\"\ncontroller = \"asmp\"\nmedia = \"greedy\"\ndefences = true\n\
          clock = {{ behind = \"60min\", drift = -100 }}\nrtp = {{ seq = 65000, timestamp = 4294967295 }}\n\
-         [[flow]]\nname = \"t[1-2]\"\nkind = \"tcp\"\non = {{ mean = \"5s\", dist = \"pareto\" }}\noff = {{ mean = \"5s\" }}\n\
+         [[flow]]\nname = \"t[1-2]\"\nkind = \"tcp\"\non = {{ mean = \"5s\", dist = \"pareto\" }}\noff = {{ mean = \
+         \"5s\" }}\n\
          from = \"v.src\"\nto = \"v.dst[1-2]\"\n"
     );
     let loaded = load(&odd);

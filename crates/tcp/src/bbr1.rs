@@ -1,4 +1,5 @@
-//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00, and Linux's tcp_bbr.c for the window's extra), counted in segments.
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00, and Linux's tcp_bbr.c for the window's extra),
+//! counted in segments.
 
 use crate::filter::{Aggregation, Largest};
 use crate::model::{Seen, Wish};

@@ -23,7 +23,8 @@ pub enum Congestion {
     Bbr1,
     /// RFC 8257: reduces in proportion to the marked part of the data.
     Dctcp,
-    /// TCP Prague (draft-briscoe-iccrg-prague-congestion-control): DCTCP for L4S, with ECT(1), accurate marks and pacing.
+    /// TCP Prague (draft-briscoe-iccrg-prague-congestion-control): DCTCP for L4S, with ECT(1), accurate marks and
+    /// pacing.
     Prague,
     /// One that only a kernel has, by its name there: [`Config::check`] refuses it.
     Kernel(&'static str),
@@ -215,13 +216,14 @@ fn takes_time(span: &Span) -> Option<(String, String)> {
 }
 
 settings! {
-    /// Everything that a pair of a sender and a receiver is told. Start from [`Config::new`] and change fields, or read it.
+    /// Everything that a pair of a sender and a receiver is told. Start from [`Config::new`] and change fields, or read
+    /// it.
     Config checked by fits_together {
-        /// Where unset keys come from, and what no key says: when recovery ends, what a partial acknowledgment sends, how an idle
-        /// window restarts, and more.
+        /// Where unset keys come from, and what no key says: when recovery ends, what a partial acknowledgment sends,
+        /// how an idle window restarts, and more.
         preset: Preset,
-        /// Congestion control: reno, newreno, sack, cubic, bbr (version 3), bbr1, dctcp, prague, or one that only a kernel has; default
-        /// from the preset: reno or cubic.
+        /// Congestion control: reno, newreno, sack, cubic, bbr (version 3), bbr1, dctcp, prague, or one that only a
+        /// kernel has; default from the preset: reno or cubic.
         congestion: Congestion,
         /// The receiver's advertised window.
         window: u32 as Segments,
@@ -239,10 +241,12 @@ settings! {
         delayed_ack: bool,
         /// Selective acknowledgments (RFC 2018): the receiver reports blocks, the sender keeps a scoreboard.
         sack: bool,
-        /// Measure every acknowledgment by the timestamp that it echoes (RFC 7323); otherwise one segment per round trip, by Karn's rule.
+        /// Measure every acknowledgment by the timestamp that it echoes (RFC 7323); otherwise one segment per round
+        /// trip, by Karn's rule.
         timestamps: bool,
-        /// Explicit congestion notification (RFC 3168): segments are ECN-capable, and marks are answered once per round trip; by dctcp
-        /// and prague in proportion to how many there are. On with these two, and nothing to bbr and bbr1.
+        /// Explicit congestion notification (RFC 3168): segments are ECN-capable, and marks are answered once per round
+        /// trip; by dctcp and prague in proportion to how many there are. On with these two, and nothing to bbr and
+        /// bbr1.
         ecn: bool,
         /// How slow start may end without a loss, with cubic: HyStart as in Linux, or not.
         hystart: Hystart,
@@ -276,22 +280,23 @@ settings! {
         [inner] tick_phase: Span,
         /// What `min_rto` applies to.
         [inner] rto_floor: Floor,
-        /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with very many losses
-        /// ends in a time-out ("impatient", RFC 6582 section 4); otherwise each does ("slow but steady").
+        /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with very many
+        /// losses ends in a time-out ("impatient", RFC 6582 section 4); otherwise each does ("slow but steady").
         [inner] impatient: bool,
         /// NewReno: at most that many segments per acknowledgment during recovery; 0: no limit. ns-2 drops the limit
         /// together with its send jitter (`overhead_`): set 0 where polls are delayed.
         [inner] recovery_burst: u32,
-        /// With SACK: let out segments in proportion to what arrives while the window shrinks (proportional rate reduction,
-        /// RFC 6937), instead of waiting until enough has left the network.
+        /// With SACK: let out segments in proportion to what arrives while the window shrinks (proportional rate
+        /// reduction, RFC 6937), instead of waiting until enough has left the network.
         [inner] proportional_reduction: bool,
-        /// With SACK: a repair is lost, and repeated, when something that was sent after it has arrived (RACK, RFC 8985), instead of
-        /// waiting for the time-out.
+        /// With SACK: a repair is lost, and repeated, when something that was sent after it has arrived (RACK, RFC
+        /// 8985), instead of waiting for the time-out.
         [inner] repeat_repairs: bool,
-        /// Keep the threshold when the same segment times out again (RFC 5681, equation 4); ns-2 lowers it each time, to 2.
+        /// Keep the threshold when the same segment times out again (RFC 5681, equation 4); ns-2 lowers it each time,
+        /// to 2.
         [inner] hold_ssthresh: bool,
-        /// Segments leave in units that a device cuts (TSO), as Linux sizes them: pairs on most ways. A unit's end is acknowledged at
-        /// once.
+        /// Segments leave in units that a device cuts (TSO), as Linux sizes them: pairs on most ways. A unit's end is
+        /// acknowledged at once.
         [inner] offload: bool,
         /// Fast convergence of CUBIC (RFC 9438, section 4.7).
         [inner] fast_convergence: bool,
@@ -355,7 +360,8 @@ pub enum ConfigError {
     TooLong(Bytes),
 }
 
-/// The window that a Linux receiver opens by itself, in segments of 1500 B: the 6 MiB that are the largest of `tcp_rmem`.
+/// The window that a Linux receiver opens by itself, in segments of 1500 B: the 6 MiB that are the largest of
+/// `tcp_rmem`.
 pub const LINUX_WINDOW: u32 = 4194;
 /// Windows are at most this, in segments.
 pub const MAX_WINDOW: u32 = 1 << 20;
@@ -464,8 +470,8 @@ impl Config {
         }
     }
 
-    /// Reads the keys of a TCP flow over the defaults of its preset; what is wrong goes to `out`. Keys that are not its own are passed
-    /// over.
+    /// Reads the keys of a TCP flow over the defaults of its preset; what is wrong goes to `out`. Keys that are not its
+    /// own are passed over.
     pub fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         let preset = field::<Preset>(item, "preset", &[], out);
         let congestion = field::<Congestion>(item, "congestion", &[], out);

@@ -8,8 +8,8 @@ const C: f64 = 0.4;
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// Linux: Reno's growth while below is one segment for so many windows, 1/[`ALPHA`] nearly.
 const FRIENDLY: f64 = 15.0 / 8.0;
-/// Linux: where the curve asks for no growth, one segment for so many windows; and one for so many segments at most as long as
-/// no loss has told where the plateau is.
+/// Linux: where the curve asks for no growth, one segment for so many windows; and one for so many segments at most as
+/// long as no loss has told where the plateau is.
 const FLAT: f64 = 100.0;
 const UNKNOWN: f64 = 20.0;
 
@@ -19,7 +19,8 @@ const UNKNOWN: f64 = 20.0;
 /// W(t) = C (t − K)³ + W_max        K = cbrt((W_max − cwnd_epoch) / C)
 /// ```
 ///
-/// with t in seconds since congestion avoidance began, windows in segments. [`Cubic::grow`] is the RFC's, [`Cubic::price`] Linux's.
+/// with t in seconds since congestion avoidance began, windows in segments. [`Cubic::grow`] is the RFC's,
+/// [`Cubic::price`] Linux's.
 #[derive(Clone, Debug)]
 pub(crate) struct Cubic {
     fast_convergence: bool,
@@ -70,8 +71,8 @@ impl Cubic {
         cwnd + (target - cwnd) / cwnd * acked
     }
 
-    /// After how many acknowledged segments the window grows by one, in whole numbers and with the curve one least round trip
-    /// ahead (Linux's `bictcp_update`).
+    /// After how many acknowledged segments the window grows by one, in whole numbers and with the curve one least
+    /// round trip ahead (Linux's `bictcp_update`).
     pub(crate) fn price(&mut self, now: Time, cwnd: f64, acked: f64, least_rtt: Span) -> f64 {
         let cwnd = cwnd.trunc();
         let t = (self.since_epoch(now, cwnd) + least_rtt).as_secs_f64();

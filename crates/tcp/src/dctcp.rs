@@ -22,8 +22,8 @@ impl Dctcp {
         self.alpha
     }
 
-    /// Segments below `una` are acknowledged, `fresh` of them now, `marked` of these with a mark; `max` is what was sent.
-    /// By which factor the window shrinks, if it does.
+    /// Segments below `una` are acknowledged, `fresh` of them now, `marked` of these with a mark; `max` is what was
+    /// sent. By which factor the window shrinks, if it does.
     pub(crate) fn on_ack(&mut self, una: u32, max: u32, fresh: u32, marked: u32) -> Option<f64> {
         self.acked += fresh;
         self.marked += marked.min(fresh);

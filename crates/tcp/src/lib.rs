@@ -76,10 +76,10 @@
 //!
 //! # Beside Linux
 //!
-//! With the preset `Linux` the window is a whole number, CUBIC follows the kernel's formula, in recovery all that was overtaken is
-//! lost (RACK), and new segments leave in units as for a device that cuts them (TSO autosizing): pairs on most ways. A unit's last
-//! segment carries PSH and is acknowledged at once, so that units and acknowledgments keep in step; an odd segment goes alone and
-//! breaks the step, round trip after round trip.
+//! With the preset `Linux` the window is a whole number, CUBIC follows the kernel's formula, in recovery all that was
+//! overtaken is lost (RACK), and new segments leave in units as for a device that cuts them (TSO autosizing): pairs on
+//! most ways. A unit's last segment carries PSH and is acknowledged at once, so that units and acknowledgments keep in
+//! step; an odd segment goes alone and breaks the step, round trip after round trip.
 //!
 //! # What it leaves out
 //!

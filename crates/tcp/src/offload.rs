@@ -1,7 +1,8 @@
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Span, Time};
 
-/// A unit is as long as what the pacing rate lets out in this time, but at least [`LEAST`] segments and at most [`LARGEST`].
+/// A unit is as long as what the pacing rate lets out in this time, but at least [`LEAST`] segments and at most
+/// [`LARGEST`].
 const PACED: Span = Span::nanos(1_000_000_000 / 1024);
 const LEAST: u32 = 2;
 const LARGEST: Bytes = Bytes::new(65_000);
@@ -30,8 +31,9 @@ pub(crate) struct View {
     pub(crate) repairing: bool,
 }
 
-/// New segments leave Linux in units that are cut by the device or just before it ("TSO autosizing"): two segments on most
-/// ways, more on fast and on short ones. An odd one goes alone, or waits for the acknowledgment that is due at any moment.
+/// New segments leave Linux in units that are cut by the device or just before it ("TSO autosizing"): two segments on
+/// most ways, more on fast and on short ones. An odd one goes alone, or waits for the acknowledgment that is due at any
+/// moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Offload {
     /// Payload of a full segment.

@@ -164,7 +164,8 @@ impl Receiver {
         }
     }
 
-    /// A segment that is marked unlike those that wait for their acknowledgment: they get theirs, and this one's is due.
+    /// A segment that is marked unlike those that wait for their acknowledgment: they get theirs, and this one's is
+    /// due.
     #[cold]
     fn acknowledge_before(&mut self, now: Time, segment: &Segment) -> Ack {
         self.ece = !self.ece;

@@ -1,5 +1,5 @@
-//! What both versions of BBR keep in the same way: rounds, the window and how it was before a recovery, the stay in ProbeRTT, the size of
-//! a burst; and the constants that they share.
+//! What both versions of BBR keep in the same way: rounds, the window and how it was before a recovery, the stay in
+//! ProbeRTT, the size of a burst; and the constants that they share.
 
 use crate::model::Seen;
 use steadycast_units::{Span, Time};
@@ -76,8 +76,8 @@ impl PriorWindow {
         cwnd.max(self.cwnd)
     }
 
-    /// The window that was `cwnd` before an acknowledgment: it grows to `most` once the path was `full`, and beyond until then while less
-    /// than the `initial` window has been delivered.
+    /// The window that was `cwnd` before an acknowledgment: it grows to `most` once the path was `full`, and beyond
+    /// until then while less than the `initial` window has been delivered.
     pub(crate) fn grown(&self, seen: &Seen, cwnd: f64, most: f64, full: bool, initial: f64) -> f64 {
         let fresh = f64::from(seen.sample.fresh);
         let grown = if self.conserves(seen) {

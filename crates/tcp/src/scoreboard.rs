@@ -92,7 +92,8 @@ impl Scoreboard {
         }
     }
 
-    /// What was sent before something that has arrived is lost (RACK without room for reordering, as Linux in recovery).
+    /// What was sent before something that has arrived is lost (RACK without room for reordering, as Linux in
+    /// recovery).
     pub(crate) fn lose_overtaken(&mut self) {
         if self.sacked_count > 0 {
             self.lose_to(self.sacked_to);

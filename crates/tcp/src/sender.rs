@@ -78,8 +78,9 @@ impl Shrinking {
     }
 }
 
-/// Repairs of this recovery that have not arrived, as RACK (RFC 8985) sees them: one is lost when something that was sent after it
-/// has arrived. Nothing is reordered on a way of first-in-first-out links, so that there is nothing to wait for.
+/// Repairs of this recovery that have not arrived, as RACK (RFC 8985) sees them: one is lost when something that was
+/// sent after it has arrived. Nothing is reordered on a way of first-in-first-out links, so that there is nothing to
+/// wait for.
 #[derive(Clone, Debug, Default)]
 struct Repairs {
     /// In the order of sending, with the first new segment that was sent after each.
@@ -242,8 +243,8 @@ impl Sender {
         }
     }
 
-    /// The application has `segments` more full segments to send: poll again. For a source that is limited by itself, begin
-    /// with `Config::bytes` of zero; without end (`None`) there is nothing to add.
+    /// The application has `segments` more full segments to send: poll again. For a source that is limited by itself,
+    /// begin with `Config::bytes` of zero; without end (`None`) there is nothing to add.
     ///
     /// After a pause longer than the time-out the window restarts at [`Config::restart_window`] at most.
     pub fn offer(&mut self, now: Time, segments: u32) {
@@ -726,8 +727,8 @@ impl Sender {
         }
     }
 
-    /// New data is acknowledged, but not all that was outstanding when recovery began: the next one is lost too. It is no
-    /// sample of the round trip: only what is sent since then is timed.
+    /// New data is acknowledged, but not all that was outstanding when recovery began: the next one is lost too. It is
+    /// no sample of the round trip: only what is sent since then is timed.
     fn on_partial(&mut self, now: Time, una: u32, acked: u32) {
         if self.inflation > acked {
             self.inflation -= acked - 1;

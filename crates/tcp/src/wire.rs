@@ -60,7 +60,7 @@ pub struct Ack {
     pub echo: Time,
     /// A mark arrived and the sender has not answered it yet; for DCTCP: what is acknowledged was marked.
     pub ece: bool,
-    /// How many marked segments have arrived, modulo 2¹⁶: the counter of packets of accurate ECN feedback, as if it were never too
-    /// short. 0 for senders that don't read it.
+    /// How many marked segments have arrived, modulo 2¹⁶: the counter of packets of accurate ECN feedback, as if it
+    /// were never too short. 0 for senders that don't read it.
     pub marks: u16,
 }

@@ -2,8 +2,8 @@ use crate::Span;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The one seed of a scenario. Each part draws from a generator of its own, derived from the seed and the part's name, so that
-/// adding a part never changes what another one draws.
+/// The one seed of a scenario. Each part draws from a generator of its own, derived from the seed and the part's name,
+/// so that adding a part never changes what another one draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
@@ -53,7 +53,8 @@ impl Chance {
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * libm::log(self.unit_open())
     }
-    /// Pareto distributed with the given mean and shape > 1: density ∝ x^−(shape+1) above the scale mean·(shape−1)/shape.
+    /// Pareto distributed with the given mean and shape > 1: density ∝ x^−(shape+1) above the scale
+    /// mean·(shape−1)/shape.
     pub fn pareto(&mut self, mean: f64, shape: f64) -> f64 {
         let scale = mean * (shape - 1.0) / shape;
         scale / libm::pow(self.unit_open(), 1.0 / shape)

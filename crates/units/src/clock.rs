@@ -30,7 +30,8 @@ impl Span {
     pub const fn secs(n: u64) -> Self {
         Self(n * 1_000_000_000)
     }
-    /// `s` seconds, rounded to the nearest nanosecond. Negative and NaN give zero, what is too long gives [`Span::MAX`].
+    /// `s` seconds, rounded to the nearest nanosecond. Negative and NaN give zero, what is too long gives
+    /// [`Span::MAX`].
     pub fn from_secs_f64(s: f64) -> Self {
         Self((s * NS_PER_S + 0.5) as u64) // `as` saturates, and maps NaN to 0
     }

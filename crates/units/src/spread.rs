@@ -1,7 +1,8 @@
 use crate::Span;
 
-/// How spans are distributed: counts in logarithmic classes of which each is at most 1/64 (1.6 %) wide, so that a percentile is
-/// right to 0.8 %. It grows with the spans seen; the delays and waits of 100,000 receivers fit into memory.
+/// How spans are distributed: counts in logarithmic classes of which each is at most 1/64 (1.6 %) wide, so that a
+/// percentile is right to 0.8 %. It grows with the spans seen; the delays and waits of 100,000 receivers fit into
+/// memory.
 ///
 /// By hand because the usual crate keeps three significant digits at 100 kB each.
 #[derive(Clone, Debug, Default)]
@@ -145,8 +146,8 @@ impl Spread {
         self.max = self.max.max(other.max);
     }
 
-    /// What was counted since `earlier`, which was a copy of this one. The longest of it is known to its class only when the longest of
-    /// all was there before.
+    /// What was counted since `earlier`, which was a copy of this one. The longest of it is known to its class only
+    /// when the longest of all was there before.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut fresh = Self {

@@ -20,9 +20,9 @@
 //!
 //! where the rest is all behind the 12th byte but the header extension. So it says all of the packet that a decoder
 //! needs, but for its number, which its place in the block gives, and its source; and the retransmission of a packet
-//! (RFC 4588), whose extension is its own, has the same symbol. Symbols are filled up with zeros to the longest of their
-//! block. With 8 bits of each symbol as an element of GF(2⁸), polynomial
-//! x⁸ + x⁴ + x³ + x² + 1 (0x11D), parity i (0…63) of the symbols s of the packets j (0…63) is
+//! (RFC 4588), whose extension is its own, has the same symbol. Symbols are filled up with zeros to the longest of
+//! their block. With 8 bits of each symbol as an element of GF(2⁸), polynomial x⁸ + x⁴ + x³ + x² + 1 (0x11D), parity i
+//! (0…63) of the symbols s of the packets j (0…63) is
 //!
 //! ```text
 //! p_i = Σ_j c_ij · s_j,    c_ij = (0x80 ⊕ j) / (0x80 ⊕ i ⊕ j)
@@ -132,8 +132,8 @@ pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
     Ok(symbol)
 }
 
-/// The RTP packet of a symbol: the inverse of [`symbol`], with the number and the source that it doesn't hold, and without
-/// a header extension.
+/// The RTP packet of a symbol: the inverse of [`symbol`], with the number and the source that it doesn't hold, and
+/// without a header extension.
 ///
 /// # Errors
 /// The symbol announces more than it has, or has more than zeros behind what it announces: it is no packet's.

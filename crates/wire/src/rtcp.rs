@@ -158,8 +158,8 @@ pub enum Packet {
         /// padding.
         fci: Vec<u8>,
     },
-    /// Receiver summary information of a source to which receivers report alone (RFC 5760, section 7.1.1). Of its sub-reports only
-    /// the group's size is kept.
+    /// Receiver summary information of a source to which receivers report alone (RFC 5760, section 7.1.1). Of its
+    /// sub-reports only the group's size is kept.
     Summary {
         /// Who says it.
         ssrc: u32,
@@ -307,7 +307,8 @@ impl Packet {
         })
     }
 
-    /// Whether it tells of single packets, in one of the formats that are known here, by its kind and format: nothing of it is read.
+    /// Whether it tells of single packets, in one of the formats that are known here, by its kind and format: nothing
+    /// of it is read.
     pub fn tells_packets(&self) -> bool {
         CongestionFeedback::is(self) || TransportFeedback::is(self)
     }

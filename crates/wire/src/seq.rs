@@ -1,9 +1,10 @@
 //! Sequence numbers of 16 bits, unwrapped (RFC 3550, appendix A.1).
 
-/// A jump ahead of this many or more that nothing explains is not a loss but another stream, once its successor confirms it.
+/// A jump ahead of this many or more that nothing explains is not a loss but another stream, once its successor
+/// confirms it.
 pub const MAX_DROPOUT: u16 = 3000;
-/// A packet this far behind the newest, or further, isn't a late one. A jump ahead of as many counts where something explains it
-/// ([`ExtendedSeq::on_packet_within`]), since it would make strays of the packets that it leaves behind.
+/// A packet this far behind the newest, or further, isn't a late one. A jump ahead of as many counts where something
+/// explains it ([`ExtendedSeq::on_packet_within`]), since it would make strays of the packets that it leaves behind.
 pub const MAX_MISORDER: u16 = 100;
 /// Packets in sequence before a source is believed.
 pub const MIN_SEQUENTIAL: u8 = 2;
@@ -19,8 +20,8 @@ pub enum Verdict {
     Newer(i64),
     /// As new as, or older than, the newest: out of order, or a duplicate.
     Late(i64),
-    /// Two packets in sequence far from the others, or one that goes on where a restart had left the stream: the source started again, and
-    /// all counts with it.
+    /// Two packets in sequence far from the others, or one that goes on where a restart had left the stream: the source
+    /// started again, and all counts with it.
     Restarted(i64),
     /// Far from all others, and nothing explains it so far: not of this stream.
     Stray,
@@ -39,11 +40,12 @@ impl Verdict {
 /// Unwraps one source's sequence numbers: cycles · 2¹⁶ + number, counted from the cycle of the first packet (so that
 /// one from before it is negative).
 ///
-/// Differs from the sample code of A.1 in three places. The packets of the probation count as expected and received, since
-/// they were both; A.1 begins counting with the last of them. A jump ahead of [`MAX_MISORDER`] or more counts as a loss only where its
-/// caller can explain it, however many follow it; A.1 believes any below [`MAX_DROPOUT`]: whoever makes numbers up must neither put the
-/// true ones behind nor make losses of nothing. And a restart keeps to the cycle that is nearest, and knows where it has left the
-/// stream: a single packet that goes on there brings it back, with the numbers that it had.
+/// Differs from the sample code of A.1 in three places. The packets of the probation count as expected and received,
+/// since they were both; A.1 begins counting with the last of them. A jump ahead of [`MAX_MISORDER`] or more counts as
+/// a loss only where its caller can explain it, however many follow it; A.1 believes any below [`MAX_DROPOUT`]: whoever
+/// makes numbers up must neither put the true ones behind nor make losses of nothing. And a restart keeps to the cycle
+/// that is nearest, and knows where it has left the stream: a single packet that goes on there brings it back, with the
+/// numbers that it had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtendedSeq {
     newest: i64,
@@ -91,8 +93,8 @@ impl ExtendedSeq {
     pub fn on_packet(&mut self, seq: u16) -> Verdict {
         self.on_packet_within(seq, MAX_MISORDER)
     }
-    /// As [`ExtendedSeq::on_packet`] where something explains a jump ahead of less than `reach`: the time since the packet before, in which
-    /// as many may have been lost.
+    /// As [`ExtendedSeq::on_packet`] where something explains a jump ahead of less than `reach`: the time since the
+    /// packet before, in which as many may have been lost.
     pub fn on_packet_within(&mut self, seq: u16, reach: u16) -> Verdict {
         if !self.is_valid() {
             return self.on_probation(seq);

@@ -13,7 +13,8 @@ const KEYS: [usize; 3] = [0, 12, 24];
 const CASES: [(PayloadFormat, &str, &str, &str, &str); 3] = [
     (
         PayloadFormat::H265,
-        "x265enc bitrate=600 key-int-max=12 tune=zerolatency option-string=min-keyint=12:scenecut=0:open-gop=0 log-level=none",
+        "x265enc bitrate=600 key-int-max=12 tune=zerolatency option-string=min-keyint=12:scenecut=0:open-gop=0 \
+            log-level=none",
         "rtph265pay",
         "rtph265depay",
         "video/x-h265,stream-format=byte-stream,alignment=au",
@@ -97,7 +98,8 @@ fn frames_come_through_gstreamers_payloaders_and_depayloaders() {
         let at = |name: &str| folder.0.join(name).display().to_string();
         // Buffered, GStreamer 1.22's filesink leaves out packets.
         launch(&format!(
-            "videotestsrc pattern=smpte num-buffers={FRAMES} ! video/x-raw,width=320,height=240,framerate=25/1 ! {encoder} ! {caps} ! \
+            "videotestsrc pattern=smpte num-buffers={FRAMES} ! video/x-raw,width=320,height=240,framerate=25/1 ! \
+                {encoder} ! {caps} ! \
              tee name=t ! queue ! multifilesink location={}%d t. ! queue ! {payloader} mtu=200 pt=96 ! \
              application/x-rtp ! rtpstreampay ! filesink buffer-mode=unbuffered location={}",
             at("frame"),

@@ -1,5 +1,5 @@
-//! Settings, declared once: from one declaration of a table's keys come reading, messages with line and remedy, writing, and the
-//! JSON schema.
+//! Settings, declared once: from one declaration of a table's keys come reading, messages with line and remedy,
+//! writing, and the JSON schema.
 //!
 //! | macro | declares | reads into |
 //! |---|---|---|

@@ -11,8 +11,8 @@ use steadycast_units::Rate;
 pub trait Settings: Sized {
     /// Its keys, in the order of their declaration.
     fn names() -> Vec<&'static str>;
-    /// Reads the keys that are there. The others are as in `base`; without it they have their defaults, and those that have none are
-    /// missed. Keys that are not its own are passed over.
+    /// Reads the keys that are there. The others are as in `base`; without it they have their defaults, and those that
+    /// have none are missed. Keys that are not its own are passed over.
     fn fill(item: &Item, base: Option<&Self>, out: &mut Findings) -> Option<Self>;
     /// All keys with their values: read again, they give the same.
     fn table(&self) -> Table;
@@ -105,7 +105,8 @@ pub fn keep_known(item: &Item, keys: &[&str], out: &mut Findings) -> Option<Item
     Some(item.split(keys).0)
 }
 
-/// Says of keys that only other kinds have that this kind has not got them, and which kinds have, unless the kind was named.
+/// Says of keys that only other kinds have that this kind has not got them, and which kinds have, unless the kind was
+/// named.
 #[doc(hidden)]
 pub fn refuse_others(
     item: &Item,
@@ -165,10 +166,12 @@ pub fn kind_first(key: &str, kind: &str, rest: Table) -> Value {
     Value::Table(std::iter::once(kind).chain(rest).collect())
 }
 
-/// Declares structs whose keys have defaults and ranges. Each key has, after its type, optionally `as TYPE` for a form in the file that
-/// is another type's, `where (RULE)`, and then either `= DEFAULT`, or `=> "what to write"` if it has to be there; one that has neither
-/// is filled in from a base. `[flat] name: Type = DEFAULT` takes another struct's keys as its own, `[inner] name: Type` is a field that
-/// is no key, and `[kind] name: Type` one of [`kinds!`](crate::kinds) whose keys stand among the others. `checked by FUNCTION` names what looks at the whole: a `fn(&Self, &Item, &mut Findings)`.
+/// Declares structs whose keys have defaults and ranges. Each key has, after its type, optionally `as TYPE` for a form
+/// in the file that is another type's, `where (RULE)`, and then either `= DEFAULT`, or `=> "what to write"` if it has
+/// to be there; one that has neither is filled in from a base. `[flat] name: Type = DEFAULT` takes another struct's
+/// keys as its own, `[inner] name: Type` is a field that is no key, and `[kind] name: Type` one of
+/// [`kinds!`](crate::kinds) whose keys stand among the others. `checked by FUNCTION` names what looks at the whole: a
+/// `fn(&Self, &Item, &mut Findings)`.
 #[macro_export]
 macro_rules! settings {
     ($(
@@ -334,9 +337,9 @@ macro_rules! settings {
     (@schema $base:ident, $all:ident; [inner] $key:ident: $type:ty; []; []; [$($default:expr)?]; [$($doc:literal),+]) => {};
 }
 
-/// Declares enums of settings that the key `kind` tells apart, or the key after `by`, and the order in which messages and the schema name
-/// them. After each kind's word and type comes what its keys are keys of. `default KIND` is taken where the key is not there; without it
-/// the key has to be.
+/// Declares enums of settings that the key `kind` tells apart, or the key after `by`, and the order in which messages
+/// and the schema name them. After each kind's word and type comes what its keys are keys of. `default KIND` is taken
+/// where the key is not there; without it the key has to be.
 #[macro_export]
 macro_rules! kinds {
     ($(

@@ -1,4 +1,5 @@
-//! Values that can stand behind a key, and tables of keys: types and descriptions serve reading, messages and the schema alike.
+//! Values that can stand behind a key, and tables of keys: types and descriptions serve reading, messages and the
+//! schema alike.
 
 use crate::problem::{Findings, remedy};
 use crate::tree::{Item, Place, Value, quoted};
@@ -61,9 +62,9 @@ impl<T: FromToml> FromToml for Spanned<T> {
     }
 }
 
-/// Declares tables whose keys are looked at one by one: every key is optional here, and what must be there is asked for where it is
-/// needed. After its own keys a table may name, behind `..`, types whose keys it takes as well: they are kept unread, together with
-/// those that are also its own.
+/// Declares tables whose keys are looked at one by one: every key is optional here, and what must be there is asked for
+/// where it is needed. After its own keys a table may name, behind `..`, types whose keys it takes as well: they are
+/// kept unread, together with those that are also its own.
 #[macro_export]
 macro_rules! tables {
     ($(
@@ -79,7 +80,8 @@ macro_rules! tables {
         pub(crate) struct $name {
             pub(crate) here: $crate::tree::Place,
             $($(#[doc = $doc])+ pub(crate) $key: Option<$crate::Spanned<$type>>,)*
-            $(#[doc = concat!("The keys of a", $whose, " that are there.")] pub(crate) $part: $crate::Deferred<$other>,)*
+            $(#[doc = concat!("The keys of a", $whose, " that are \
+                there.")] pub(crate) $part: $crate::Deferred<$other>,)*
         }
         impl $name {
             #[allow(dead_code, reason = "only some tables are asked")]

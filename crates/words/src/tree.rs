@@ -212,8 +212,8 @@ fn explain(message: &str, found: &str) -> (String, String) {
     )
 }
 
-/// Where dotted keys or brackets nest deeper than any scenario needs. The parser bounds brackets but not dots, and a tree
-/// of a million levels could not even be dropped.
+/// Where dotted keys or brackets nest deeper than any scenario needs. The parser bounds brackets but not dots, and a
+/// tree of a million levels could not even be dropped.
 fn too_deep(text: &str) -> Option<usize> {
     use toml_parser::lexer::TokenKind;
     let (mut dots, mut open) = (0usize, 0usize);
@@ -309,7 +309,8 @@ impl Lines {
     }
 }
 
-/// A TOML value from the command line, or else the text itself: `--set flow.video.controller=asmp` needs no quotation marks.
+/// A TOML value from the command line, or else the text itself: `--set flow.video.controller=asmp` needs no quotation
+/// marks.
 pub fn read_value(text: &str) -> Value {
     if text.len() > 10_000 || too_deep(text).is_some() {
         return Value::Text(text.to_owned());

@@ -1,4 +1,5 @@
-//! The sender, fed with the acknowledgments that a kernel's TCP got: `python -m validation.kernel --write` recorded them.
+//! The sender, fed with the acknowledgments that a kernel's TCP got: `python -m validation.kernel --write` recorded
+//! them.
 
 use super::{Poll, Sender};
 use crate::{Ack, Block, Config, Congestion, Preset};
@@ -61,8 +62,8 @@ fn block(text: &str) -> Block {
     Block { start: start.parse().expect("a number"), end: end.parse().expect("a number") }
 }
 
-/// `a MICROSECONDS NEXT START-END…` is an acknowledgment as it reached the sender, `w MICROSECONDS CWND SSTHRESH` what the
-/// kernel then said of itself.
+/// `a MICROSECONDS NEXT START-END…` is an acknowledgment as it reached the sender, `w MICROSECONDS CWND SSTHRESH` what
+/// the kernel then said of itself.
 fn replay(recorded: &str, congestion: Congestion) -> Vec<Sample> {
     let sender = Sender::new(&Config::new(Preset::Linux, congestion));
     let mut replay = Replay { sender, now: Time::ZERO, sent: vec![], una: 0 };
@@ -108,7 +109,8 @@ fn fed_with_a_kernels_acknowledgments_the_window_is_the_kernels() {
         let near = share(samples, |s| (s.model.0 - s.kernel.0).abs() <= 2.0);
         let reductions = samples.windows(2).filter(|w| w[0].kernel.1 != w[1].kernel.1).count();
         println!(
-            "{congestion}: {kernel:.2} segments, {bias:+.2}; within two {near:.3}, thresholds {same:.3} over {reductions}"
+            "{congestion}: {kernel:.2} segments, {bias:+.2}; within two {near:.3}, thresholds {same:.3} over \
+                {reductions}"
         );
         assert_between(kernel, 25.0, 45.0);
         assert_between(reductions as f64, 3.0, 20.0);

@@ -43,8 +43,9 @@ fn startup_ends_three_rounds_after_the_rate_stops_growing_and_drain_empties_the_
         let all = changes(&run);
         let names: Vec<_> = all.iter().map(|(_, state)| *state).take(2).collect();
         assert_eq!(names, ["startup", "drain"], "{congestion}");
-        // After the handshake 10 segments, and twice as many each round: the fourth round's rate is the path's, an eighth of a second later at
-        // the latest. Three rounds without growth follow, of 40 ms and the queue: up to 2.885 windows, 115 ms. 0.2 + 3 × 0.04 … 0.29 + 3 × 0.115.
+        // After the handshake 10 segments, and twice as many each round: the fourth round's rate is the path's, an
+        // eighth of a second later at the latest. Three rounds without growth follow, of 40 ms and the queue: up to
+        // 2.885 windows, 115 ms. 0.2 + 3 × 0.04 … 0.29 + 3 × 0.115.
         assert_between(all[1].0, 0.32, 0.63);
         let before = run.states.iter().filter(|(now, ..)| now.since(Time::ZERO).as_secs_f64() < all[1].0);
         let most = before.map(|s| s.3).max().unwrap_or_default();
@@ -83,7 +84,8 @@ fn version_3_goes_through_its_four_phases_in_their_order() {
             (pair[0], pair[1]),
             ("startup", "drain")
                 | ("drain" | "probe-bw-up", "probe-bw-down")
-                // Where what is under way is low already, the phase between ends with the acknowledgment that begins it.
+                // Where what is under way is low already, the phase between ends with the acknowledgment that begins
+                // it.
                 | ("drain" | "probe-bw-up", "probe-bw-cruise")
                 | ("probe-bw-down" | "probe-rtt", "probe-bw-cruise")
                 | ("probe-bw-down" | "probe-bw-cruise", "probe-bw-refill")
@@ -97,10 +99,11 @@ fn version_3_goes_through_its_four_phases_in_their_order() {
     assert_between(f64::from(cycles), 7.0, 15.0);
 }
 
-/// What the draft's gains make of the queue, in windows and round trips of the path. A probe lasts three rounds at 1.25 · 0.99 of the rate. A round
-/// is as long as the round trip that its first packet finds: 1 + 1.2375 + 1.531 = 3.77 round trips in all, and then 1.2375³ = 1.895 windows are under way.
-/// At 0.9 · 0.99 of the rate the queue then falls by 0.109 windows per round trip. So it holds more than 0.4 windows for
-/// 0.495 / 0.2375 + 0.495 / 0.109 = 6.6 round trips after each probe, which is a tenth of the 66 between two probes. ProbeRTT cuts some short.
+/// What the draft's gains make of the queue, in windows and round trips of the path. A probe lasts three rounds at 1.25
+/// · 0.99 of the rate. A round is as long as the round trip that its first packet finds: 1 + 1.2375 + 1.531 = 3.77
+/// round trips in all, and then 1.2375³ = 1.895 windows are under way. At 0.9 · 0.99 of the rate the queue then falls
+/// by 0.109 windows per round trip. So it holds more than 0.4 windows for 0.495 / 0.2375 + 0.495 / 0.109 = 6.6 round
+/// trips after each probe, which is a tenth of the 66 between two probes. ProbeRTT cuts some short.
 #[test]
 fn version_3_keeps_the_queue_above_two_fifths_of_a_window_for_as_long_as_its_gains_say() {
     let run = run(Congestion::Bbr, &Path::new(RATE, DELAY, 1000), 60.0);
@@ -138,8 +141,8 @@ fn bbr_fills_the_path_alone_and_its_rate_is_that_of_the_path() {
 fn version_1_ignores_loss_and_version_3_bears_little_of_it() {
     let path = Path { loss: 0.01, ..Path::new(RATE, DELAY, 1000) };
     let link = 20e6 / 12e3;
-    // With 67 segments under way two losses are more than 2 %, which is every fifth round: version 3 holds back, far above Reno's
-    // 1.22/√p per round trip, which is 18 % of this path.
+    // With 67 segments under way two losses are more than 2 %, which is every fifth round: version 3 holds back, far
+    // above Reno's 1.22/√p per round trip, which is 18 % of this path.
     assert_between(rate(&run(Congestion::Bbr, &path, 40.0), 10.0) / link, 0.5, 1.02);
     assert_between(rate(&run(Congestion::Sack, &path, 40.0), 10.0) / link, 0.1, 0.3);
     assert_between(rate(&run(Congestion::Bbr1, &path, 40.0), 10.0) / link, 0.85, 1.02);
@@ -164,8 +167,8 @@ fn dctcps_and_pragues_windows_are_two_over_p() {
             let n = late().count() as f64;
             let alpha = late().map(|(_, s)| s.2).sum::<f64>() / n;
             assert_between(alpha / p, 0.85, 1.15);
-            // A segment, or 1 − p, is added per round trip. w·p/2 is taken when a mark comes, which takes 1/p segments more than a round
-            // trip: x = w·p/2 is at least 1 − p, and at most 1 + 1/2x, which is 1.37.
+            // A segment, or 1 − p, is added per round trip. w·p/2 is taken when a mark comes, which takes 1/p segments
+            // more than a round trip: x = w·p/2 is at least 1 − p, and at most 1 + 1/2x, which is 1.37.
             let window = late().map(|(w, _)| w.1).sum::<f64>() / n;
             assert_between(window * p / 2.0, 1.0 - p, 1.37);
             assert_eq!(run.sender.retransmitted(), 0);

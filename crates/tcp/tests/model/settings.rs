@@ -33,7 +33,8 @@ fn each_preset_is_valid_with_each_congestion_control_and_reads_back_as_it_was_wr
 fn keys_override_the_preset_and_only_what_they_name() {
     let said = read(
         "preset = \"ns2\"\ncongestion = \"newreno\"\nwindow = \"7p\"\ninitial_window = \"3p\"\nmin_rto = \"1s\"\n\
-         max_rto = \"9s\"\ninit_rto = \"2s\"\ntick = \"1ms\"\ndelayed_ack = true\nsack = true\ntimestamps = true\necn = true",
+         max_rto = \"9s\"\ninit_rto = \"2s\"\ntick = \"1ms\"\ndelayed_ack = true\nsack = true\ntimestamps = \
+         true\necn = true",
     );
     let expected = Config {
         window: 7,

@@ -126,7 +126,8 @@ fn cubic_reduces_by_three_tenths_and_aims_lower_at_a_second_loss_on_the_way_up()
 #[test]
 fn hystart_leaves_slow_start_before_a_deep_buffer_overflows() {
     let run = |hystart, delayed_ack| {
-        // Afterwards by RFC 9438: Linux's formula grows by 5 % per round trip until a loss, and finds one within these seconds.
+        // Afterwards by RFC 9438: Linux's formula grows by 5 % per round trip until a loss, and finds one within these
+        // seconds.
         let linux = Config::new(Preset::Linux, Congestion::Cubic);
         let config = Config { hystart, delayed_ack, whole_window: false, ..linux };
         let mut run = Run::new(&config, &Path::new(Rate::mbps(20), Span::millis(40), 1000));

@@ -71,7 +71,8 @@ pub struct CongestionFeedback {
 }
 
 impl CongestionFeedback {
-    /// The report as one packet of a compound, however long; [`CongestionFeedback::split`] makes reports that fit a datagram.
+    /// The report as one packet of a compound, however long; [`CongestionFeedback::split`] makes reports that fit a
+    /// datagram.
     pub fn to_packet(&self) -> Packet {
         let mut body = Vec::new();
         for stream in &self.streams {

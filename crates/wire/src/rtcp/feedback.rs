@@ -35,7 +35,8 @@ impl Nack {
         pack(missing).1
     }
 
-    /// The message as a packet of a compound: pairs of a number and a mask, whose bit i (the lowest is 0) stands for the number + i
+    /// The message as a packet of a compound: pairs of a number and a mask, whose bit i (the lowest is 0) stands for
+    /// the number + i
     /// + 1.
     pub fn to_packet(&self) -> Packet {
         let entries = pack(&self.missing).0;
@@ -242,8 +243,8 @@ impl ParityRequest {
     }
 }
 
-/// A receiver says that it computes lost packets from parity ([`crate::parity`]), and how long it waits for them: an APP packet under a name
-/// of ours.
+/// A receiver says that it computes lost packets from parity ([`crate::parity`]), and how long it waits for them: an
+/// APP packet under a name of ours.
 ///
 /// ```text
 ///  0                   1                   2                   3
