@@ -413,6 +413,21 @@ impl Setup {
     /// The cap of a session that nobody gives one: more than any link here carries.
     pub const NO_CAP: Rate = Rate::mbps(1_000);
 
+    /// The longest time between two packets that a session's floor leaves: who hears nothing may always send that often (RFC 8085, 3.1.3), and
+    /// only packets can show that the path is back.
+    pub const LEAST_EVERY: Span = Span::secs(3);
+
+    /// The same with a floor of a packet each [`Setup::LEAST_EVERY`] at least, or the cap: what multiplies a rate never comes back from
+    /// zero. As printed the floor is the operator's.
+    #[must_use]
+    pub fn alive(self) -> Self {
+        let least = match self.mode {
+            Mode::Repaired => self.packet.per(Self::LEAST_EVERY).min(self.cap),
+            Mode::Paper => Rate::ZERO,
+        };
+        Self { floor: self.floor.max(least), ..self }
+    }
+
     /// A session with one receiver, packets of 1000 bytes, no pictures and no ECN, whose session bandwidth is the cap; the half's id
     /// is 1. Other fields are set with `..`.
     pub fn unicast(floor: Rate, cap: Rate, chance: Chance) -> Self {

@@ -291,6 +291,20 @@ mod tests {
     }
 
     #[test]
+    fn a_session_s_floor_lets_a_packet_leave_each_3_s_but_as_printed_and_never_exceeds_its_cap() {
+        let floor = |mode, floor: u64, cap: u64| {
+            let setup = Setup::unicast(Rate::bps(floor), Rate::bps(cap), steadycast_units::Seed(1).part("floor"));
+            Setup { mode, ..setup }.alive().floor.as_bps()
+        };
+        // 1000 bytes in 3 s.
+        let cases = [(0, 1_000_000, 2_666), (5_000, 1_000_000, 5_000), (0, 100, 100)];
+        for (given, cap, least) in cases {
+            assert_eq!(floor(Mode::Repaired, given, cap), least);
+            assert_eq!(floor(Mode::Paper, given, cap), given);
+        }
+    }
+
+    #[test]
     fn promises_are_described_once_under_names_that_a_path_can_hold() {
         let all = Registry::default().promises();
         for (n, promise) in all.iter().enumerate() {

@@ -296,17 +296,20 @@ impl<'a> AgentFactory<'a> {
             mtu: self.scenario.mtu(flow),
         };
         let seed = self.seed;
-        let setup = move |name: &str, ssrc: u32| Setup {
-            packet: video.packet,
-            mode: video.mode,
-            floor,
-            cap,
-            pictures: pictures.clone(),
-            session_bandwidth: video.rtcp.session_bw,
-            group: flow.cast == sc::Cast::Multicast,
-            id: ReceiverId(ssrc),
-            chance: seed.part(&format!("{name}.half")),
-            ecn: video.ecn,
+        let setup = move |name: &str, ssrc: u32| {
+            let setup = Setup {
+                packet: video.packet,
+                mode: video.mode,
+                floor,
+                cap,
+                pictures: pictures.clone(),
+                session_bandwidth: video.rtcp.session_bw,
+                group: flow.cast == sc::Cast::Multicast,
+                id: ReceiverId(ssrc),
+                chance: seed.part(&format!("{name}.half")),
+                ecn: video.ecn,
+            };
+            setup.alive()
         };
         // All sinks share what is none's own.
         let base = Arc::new(setup("", 0));

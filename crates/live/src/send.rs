@@ -308,7 +308,8 @@ impl Sending {
             id: ReceiverId(identity.ssrc),
             chance: seed.part("half"),
             ecn: options.ecn,
-        };
+        }
+        .alive();
         let repair = repairs.then(|| RepairSettings {
             ssrc: seed.part("repair.ssrc").bits32(),
             payload_type: RETRANSMISSIONS,

@@ -148,7 +148,8 @@ impl Remote {
             id: SENDER,
             ecn: bounds.ecn,
             chance: bounds.seed.part("remote"),
-        };
+        }
+        .alive();
         let reads_packets = controller.needs().contains(&Need::PacketReports);
         let factory = if reads_packets { controller } else { Replayed::around(controller, TOLD) };
         Ok(Self {

@@ -90,8 +90,10 @@ impl Rate {
     pub const fn mbps(n: u64) -> Self {
         Self(n * 1_000_000)
     }
-    /// `b` bits per second, rounded to the nearest. Negative and NaN give zero, infinity [`Rate::MAX`].
+    /// `b` bits per second, rounded to the nearest. Negative gives zero, infinity [`Rate::MAX`]. NaN is a bug where it was computed: debug builds
+    /// stop, release gives zero.
     pub fn from_bps_f64(b: f64) -> Self {
+        debug_assert!(!b.is_nan(), "a rate that is not a number");
         Self((b + 0.5) as u64)
     }
     /// In bits per second.
@@ -146,5 +148,17 @@ impl Sub for Rate {
 impl Sum for Rate {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         all.fold(Self::ZERO, Add::add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "not a number")]
+    fn a_rate_that_is_not_a_number_stops_a_debug_build_where_it_is_made() {
+        let _ = Rate::from_bps_f64(f64::NAN);
     }
 }

@@ -11,7 +11,7 @@ mod sender;
 mod signal;
 
 use crate::Need;
-use crate::entry::{Controller, FeedbackTiming, Param, Receivers, Setup, Values};
+use crate::entry::{Controller, FeedbackTiming, Mode, Param, Receivers, Setup, Values};
 use steadycast_units::{Rate, Span};
 
 /// The registry's entry.
@@ -199,6 +199,8 @@ const BASE_SLOTS: u64 = 10;
 #[derive(Clone, Copy, Debug)]
 struct Config {
     at_sender: bool,
+    /// Not as printed: what the RFC is silent of has a rule.
+    own_rules: bool,
     /// The session's floor, to which silence leads.
     floor: f64,
     prio: f64,
@@ -242,6 +244,7 @@ impl Config {
         let r_max = within("r_max", if setup.cap < Setup::NO_CAP { setup.cap } else { R_MAX });
         Self {
             at_sender: values.choice("at") == "sender",
+            own_rules: setup.mode == Mode::Repaired,
             floor: setup.floor.as_bps_f64().min(r_max),
             prio: values.number("prio"),
             r_min: within("r_min", setup.floor).min(r_max),
@@ -280,7 +283,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::{Chosen, Mode};
+    use crate::registry::Chosen;
     use steadycast_units::Seed;
 
     /// As printed: 150 kb/s to 1.5 Mb/s.

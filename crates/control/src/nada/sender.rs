@@ -25,6 +25,9 @@ const LEAST_INTERVAL: f64 = 0.5;
 ///  rmode 1:  r ← r⎜1 − κ ─── ────────────────────── − κ η  ─────────── ⎟
 ///                 ⎝       τ            τ                        τ       ⎠
 /// ```
+///
+/// It is computed multiplied out, so that no rate makes it divide by zero. A signal at its greatest says no more than that it is so great:
+/// the rate is then at most what arrives, but for the session's floor (own).
 #[derive(Clone, Debug)]
 struct Law {
     config: Config,
@@ -42,10 +45,13 @@ impl Law {
         let config = &self.config;
         let x = message.x.as_secs_f64().min(config.x_max);
         if message.gradual {
-            let offset = x - config.prio * config.x_ref * config.r_max / self.rate;
-            let change = x - self.x_prev;
+            let offset = self.rate * x - config.prio * config.x_ref * config.r_max;
+            let change = self.rate * (x - self.x_prev);
             let by = delta.as_secs_f64() / config.tau * offset / config.tau + config.eta * change / config.tau;
-            self.rate *= 1.0 - config.kappa * by;
+            self.rate -= config.kappa * by;
+            if config.own_rules && x >= config.x_max {
+                self.rate = self.rate.min(message.received.as_bps_f64());
+            }
         } else {
             self.rate = self.rate.max((1.0 + self.gamma(rtt)) * message.received.as_bps_f64());
         }
@@ -344,6 +350,29 @@ mod tests {
         near(law.rate, 1.5e6, 1e-6);
         law.update(&gradual(3_000.0), 0.1, Span::millis(200));
         near(law.rate, 150e3, 1e-6);
+    }
+
+    #[test]
+    fn a_rate_of_zero_comes_back_and_whatever_the_signal_does_no_rate_is_not_a_number() {
+        let config = Config { r_min: 0.0, floor: 0.0, ..printed() };
+        let mut law = Law { config, ..law(500e3, 0.0) };
+        // From 0 to 3 s at once: the factor is below zero.
+        law.update(&gradual(3_000.0), 0.1, Span::millis(200));
+        assert_eq!(law.rate, 0.0);
+        // The term that does not fall with the rate: 0.5 · 0.1 s · 10 ms · 1.5 Mb/s / (0.5 s)².
+        law.update(&gradual(0.0), 0.1, Span::millis(100));
+        near(law.rate, 3_000.0, 1e-6);
+    }
+
+    #[test]
+    fn at_the_greatest_signal_no_more_is_sent_than_arrives_but_as_printed() {
+        // 0.5 · 0.1 s · (3.2767 s · 500 kb/s − 10 ms · 1.5 Mb/s) / (0.5 s)² less are 175 kb/s.
+        for (own_rules, want) in [(true, 160e3), (false, 175_330.0)] {
+            let mut law = Law { config: Config { own_rules, ..printed() }, ..law(500e3, 3_276.7) };
+            let message = Message { gradual: true, x: Span::micros(3_276_700), received: Rate::kbps(160) };
+            law.update(&message, 0.1, Span::millis(100));
+            near(law.rate, want, 1.0);
+        }
     }
 
     #[test]

@@ -168,6 +168,11 @@ impl Delay {
         now - self.queue_lost_at < config.doubt && !self.own.holds(now, rate, config)
     }
 
+    /// What does not pass is dropped, and none of it waits: `rate` is what is left of what the path carries.
+    pub(super) fn polices(&mut self, now: f64, carried: f64) {
+        (self.carried, self.cut_at, self.refill) = (Some(carried), now, false);
+    }
+
     /// The queue is told to be its own, while `rate` is sent.
     pub(super) fn owns(&mut self, now: f64, rate: f64, config: &Config) {
         self.own = OwnQueue::new(now, rate, config);
@@ -227,6 +232,8 @@ impl Delay {
             && let Some(over) = self.episode.take()
         {
             self.press.see(over.peak / over.target, config);
+            // Half of what passed until the queue was gone: it was the path's standing still that took the rest, and not a yield.
+            self.refill |= self.cut_at >= over.since && self.carried.is_some_and(|carried| rate < 0.5 * carried);
             if !config.frames && self.gave_way(step, low, &over, packet, config) && !chance.is_radio() {
                 return Turn::Go(rate, "compete: others give way");
             }
@@ -252,7 +259,7 @@ impl Delay {
         backoff: &Backoff,
         config: &Config,
     ) -> Option<Turn> {
-        let Step { now, rate, rtt, signals, .. } = *step;
+        let Step { now, rate, rtt, .. } = *step;
         if step.loss.is_none() && !step.mark {
             return None;
         }
@@ -267,10 +274,6 @@ impl Delay {
             congested |= chance.see(now, loss, packet, config);
             if loss.q > config.standing && !chance.is_radio() {
                 self.queue_lost_at = now;
-            }
-            let (arrived, share) = signals.lossy(now, 1.0);
-            if share > config.policer && f64::from(arrived) > config.policer_packets {
-                return Some(Turn::Rate(rate.min(0.85 * received), "delay: policed"));
             }
         }
         let memory = self.memory.0;

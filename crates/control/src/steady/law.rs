@@ -15,6 +15,10 @@ use steadycast_units::{Span, Time};
 const MOST_STEP: f64 = 0.5;
 /// What a source of frames uses of its rate is counted, and made up for, over this many seconds.
 const FILL_SPAN: f64 = 2.0;
+/// After so many halvings in a row for silence nothing is known of the path: it begins again as at first.
+const SILENT_STARTS: u32 = 3;
+/// What arrives of a rate of which much is lost is that of this many seconds, or a round trip.
+const POLICED_SPAN: f64 = 0.5;
 /// Packets of a train at most, and for how many seconds what it told of the path holds in DELAY.
 const TRAIN_MOST: f64 = 16.0;
 const TRAIN_KNOWN: f64 = 60.0;
@@ -52,6 +56,8 @@ pub(super) struct Law {
     delay: Delay,
     compete: Compete,
     scalable: Scalable,
+    /// The scalable rule made the last decision: the promises are those of the other laws.
+    marks_rule: bool,
     chance: Chance,
     backoff: Backoff,
     /// When the last report came.
@@ -59,6 +65,10 @@ pub(super) struct Law {
     /// When a loss and a mark were answered last: what left before belongs to them.
     loss_at: Option<f64>,
     mark_at: Option<f64>,
+    /// When more was lost than by chance.
+    policed_at: Option<f64>,
+    /// Halvings in a row for silence.
+    halvings: u32,
     timetable: Timetable,
     pub(super) rule: &'static str,
     pub(super) checks: [Check; 2],
@@ -78,11 +88,14 @@ impl Law {
             delay: Delay::new(),
             compete: Compete::new(),
             scalable: Scalable::default(),
+            marks_rule: false,
             chance: Chance::new(),
             backoff: Backoff::new(),
             heard: None,
             loss_at: None,
             mark_at: None,
+            policed_at: None,
+            halvings: 0,
             timetable: Timetable::default(),
             rule: "start: first packets",
             checks: [Check::new(&super::DELAY), Check::new(&super::TWICE)],
@@ -191,8 +204,7 @@ impl Law {
         }
         if let Some(loss) = &step.loss {
             let queued = self.chance.see(now, loss, 0.0, config) || loss.q > config.drain_above;
-            let (arrived, share) = step.signals.lossy(now, 1.0);
-            if queued || (share > config.policer && f64::from(arrived) > config.policer_packets) {
+            if queued {
                 self.enter_compete(step, 0.7 * received, "compete: loss in the start");
                 return;
             }
@@ -244,8 +256,34 @@ impl Law {
         (self.mode, self.rule) = (Mode::Delay, rule);
     }
 
+    /// More is lost than chance explains, and nothing waits: at most 0.85 of what arrives is sent, whichever law ruled, and DELAY goes on from
+    /// there. No window answers to so many losses.
+    fn polices(&mut self, step: &Step<'_>) -> bool {
+        let Step { now, rtt, signals, .. } = *step;
+        if step.loss.is_none_or(|loss| loss.q > self.config.drain_above) {
+            return false;
+        }
+        let (told, share) = signals.lossy(now, self.policed_at.map_or(f64::MAX, |at| now - at - rtt));
+        let Some(received) = signals.received(rtt.max(POLICED_SPAN)) else { return false };
+        if !Chance::is_more(told, share, self.config.policer) {
+            return false;
+        }
+        self.policed_at = Some(now);
+        (self.rate, self.rule) = (self.rate.min(0.85 * received), "delay: policed");
+        if self.mode != Mode::Delay {
+            self.delay.begin(now, received);
+            self.mode = Mode::Delay;
+        }
+        self.delay.polices(now, received);
+        true
+    }
+
     fn law(&mut self, step: &Step<'_>) {
-        if self.scalable.rules(step, &self.config) {
+        if self.polices(step) {
+            return;
+        }
+        self.marks_rule = self.scalable.rules(step, &self.config);
+        if self.marks_rule {
             let Turn::Rate(rate, rule) = self.scalable.step(step, &self.config) else { return };
             (self.rate, self.rule, self.mode) = (rate, rule, Mode::Delay);
             self.delay.begin(step.now, rate);
@@ -272,7 +310,7 @@ impl Law {
 
     /// Looks at its promises.
     fn look(&mut self, now: f64, (mode, rate): (Mode, f64), place: Place) {
-        if self.mode != mode || !place.limits {
+        if self.mode != mode || self.marks_rule || !place.limits {
             return;
         }
         match mode {
@@ -283,7 +321,10 @@ impl Law {
             }
             Mode::Compete if !self.signals.is_idle(now, self.config.idle) => {
                 let rtt = self.signals.rtt();
-                let Some(received) = self.signals.received((2.0 * rtt).max(0.5)) else { return };
+                // Nothing arrives for a while of a path that has just become longer: what came since is what arrives then.
+                let spans = [rtt.max(self.config.received_span), (2.0 * rtt).max(0.5)];
+                let received = spans.into_iter().filter_map(|span| self.signals.received(span)).reduce(f64::max);
+                let Some(received) = received else { return };
                 let most = (2.0 * received).max(self.compete.restore) + 4.0 * self.config.bits / rtt;
                 self.checks[1].see(self.rate <= most.max(self.floor).max(self.config.least));
             }
@@ -309,6 +350,9 @@ impl Law {
         let now = at.as_secs_f64();
         let dt = self.heard.map_or(0.0, |heard| (now - heard).clamp(0.0, MOST_STEP));
         self.heard = Some(now);
+        if std::mem::take(&mut self.halvings) >= SILENT_STARTS {
+            self.mode = Mode::Start;
+        }
         self.compete.watch(self.signals.q, dt);
         let loss = news.loss.filter(|loss| self.loss_at.is_none_or(|at| loss.sent > at));
         let mark = news.latest_marked.is_some_and(|sent| self.mark_at.is_none_or(|at| sent > at));
@@ -363,6 +407,7 @@ impl Law {
 
     /// Nothing was heard for too long.
     pub(super) fn halve(&mut self) {
+        self.halvings = self.halvings.saturating_add(1);
         self.rate = (self.rate / 2.0).max(self.floor);
         self.rule = "no feedback: halved";
     }

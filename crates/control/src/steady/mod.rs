@@ -170,7 +170,7 @@ params! {
     span received_span: "the received rate is that of this while, or of a round trip", "own", 150 * MS, [20 * MS, 2 * S];
     number idle: "a source that sends less than this share of its rate says nothing of the path",
         "own", 0.8, [0.0, 1.0];
-    number least: "bit/s that the laws never go below, above the session's floor", "own", 60_000.0, [1_000.0, 1e6];
+    number least: "bit/s that the laws never go below, above the session's floor", "own", 10_000.0, [1_000.0, 1e6];
     number start: "bit/s at first", "own", 300_000.0, [10_000.0, 1e7];
     number start_up: "growth per round trip, or 50 ms, in the start", "own", 1.35, [1.01, 4.0];
     number start_most: "the start grows up to so many times what arrives", "own", 2.0, [1.0, 10.0];
@@ -218,8 +218,7 @@ params! {
     number rank_congested: "mean rank above which losses are a queue's", "own", 0.68, [0.5, 1.0];
     span noise_loss: "queueing delay below which losses are by chance, beside that of a packet",
         "own", 3 * MS, [0, S];
-    number policer: "loss in a second above which a policer is assumed", "own", 0.1, [0.0, 1.0];
-    number policer_packets: "packets in that second at least", "own", 60.0, [1.0, 10_000.0];
+    number policer: "share of lost packets above which, once that is no chance, no more is sent than arrives", "own", 0.1, [0.01, 1.0];
     number aqm_losses: "losses of a queue in 20 round trips, with the target at its least, that tell of others",
         "own", 3.0, [1.0, 100.0];
     number pushed: "share of the highest rate lately below which two losses tell of others", "own", 0.7, [0.0, 1.0];

@@ -409,9 +409,9 @@ impl Signals {
         (late.map(|a| a.delay).fold(newest.delay, f64::min) - self.base).max(0.0)
     }
 
-    /// The rate of what arrived in the last `span` seconds, in bit/s; `None` where packets cover less than a third of them.
+    /// The rate of what arrived in the last `span` seconds, three at most, in bit/s; `None` where packets cover less than a third of them.
     pub(super) fn received(&self, span: f64) -> Option<f64> {
-        let newest = self.arrivals.back()?;
+        let (newest, span) = (self.arrivals.back()?, span.min(MEMORY));
         let place = self.arrivals.partition_point(|a| a.at < newest.at - span);
         let first = self.arrivals.get(place)?;
         let covered = newest.at - first.at;
@@ -499,10 +499,10 @@ impl Signals {
         least.is_some_and(|least| self.sent_rate(now - rtt - 0.2, now - rtt) < part * least)
     }
 
-    /// Packets told of in the last `span` seconds, and the share of them that is lost.
+    /// Packets told of in the last `span` seconds, three at most, and the share of them that is lost.
     pub(super) fn lossy(&self, now: f64, span: f64) -> (u32, f64) {
         let late = self.told.iter().filter(|told| told.at > now - span);
-        let (arrived, lost) = late.fold((0, 0), |(n, m), told| (n + told.arrived, m + told.lost));
-        (arrived, f64::from(lost) / f64::from((arrived + lost).max(1)))
+        let (told, lost) = late.fold((0, 0), |(n, m), told| (n + told.arrived + told.lost, m + told.lost));
+        (told, f64::from(lost) / f64::from(told.max(1)))
     }
 }

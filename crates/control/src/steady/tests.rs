@@ -385,13 +385,34 @@ fn the_competing_window_has_segments_of_1500_bytes_whatever_the_packets_are() {
 }
 
 #[test]
-fn an_eighth_lost_is_a_policer_at_a_hundred_packets_a_second_and_nothing_at_ten() {
-    for (cap, policed) in [(Rate::kbps(80), false), (Rate::mbps(1), true)] {
+fn a_policer_is_told_from_chance_by_how_unlikely_its_losses_are() {
+    // One packet in so many is lost, or passes, of a hundred a second or of ten; three seconds tell.
+    let cases = [
+        (1_000, 4, true, true),
+        (1_000, 10, true, false),
+        (80, 4, true, false),
+        (80, 2, true, true),
+        (80, 5, false, true),
+    ];
+    for (cap, of, lost, policed) in cases {
+        let cap = Rate::kbps(cap);
         let mut told = Told::new(cap);
         told.run(10.0, Some(cap.as_bps_f64()), |_, _, _| Some(0.02));
-        told.run(40.0, Some(cap.as_bps_f64()), |_, number, _| (!number.is_multiple_of(8)).then_some(0.02));
-        assert_eq!(told.stood(10.0, "delay: policed") > 0, policed, "{cap}");
+        told.run(40.0, Some(cap.as_bps_f64()), |_, n: u64, _| (n.is_multiple_of(of) != lost).then_some(0.02));
+        assert_eq!(told.stood(10.0, "delay: policed") > 0, policed, "{cap}: one of {of}, lost: {lost}");
     }
+}
+
+#[test]
+fn what_chance_hardly_ever_loses_is_more_than_chance() {
+    // The tail of the binomial distribution itself: P(X ≥ 8 of 12) = 3.4e-6, P(X ≥ 5 of 12) = 4.3e-3, P(X ≥ 150 of 1000) = 3e-7,
+    // P(X ≥ 115 of 1000) = 0.065, at a tenth each.
+    for (told, lost, more) in
+        [(12, 8.0, true), (12, 5.0, false), (1_000, 150.0, true), (1_000, 115.0, false), (2, 2.0, false)]
+    {
+        assert_eq!(Chance::is_more(told, lost / f64::from(told), 0.1), more, "{lost} of {told}");
+    }
+    assert!(!Chance::is_more(1_000, 0.0, 0.1) && !Chance::is_more(0, 0.0, 0.1));
 }
 
 #[test]

@@ -8,6 +8,8 @@ use steadycast_units::{Bytes, Span};
 
 /// Losses this far apart, in seconds, are told from each other in the mean rank.
 const RANK_APART: f64 = 0.5;
+/// The natural logarithm of a thousand.
+const SURE: f64 = 6.907_755;
 /// Loss events are remembered for this long, in seconds.
 const EVENTS: f64 = 20.0;
 
@@ -61,6 +63,14 @@ impl Chance {
             let tcp = throughput(Bytes::new(config.segment_bytes as u64), Span::from_secs_f64(rtt), p);
             rate < config.meager * tcp.as_bps_f64()
         })
+    }
+
+    /// Whether a path that loses `at_most` of all packets by chance hardly ever loses this `share` of so many: less than once in a thousand
+    /// times, by Chernoff's bound of the binomial distribution's tail.
+    pub(super) fn is_more(told: u32, share: f64, at_most: f64) -> bool {
+        let part = |of: f64, from: f64| if of > 0.0 { of * libm::log(of / from) } else { 0.0 };
+        let apart = part(share, at_most) + part(1.0 - share, 1.0 - at_most);
+        share > at_most && f64::from(told) * apart > SURE
     }
 
     /// Many losses, and at any queue.

@@ -7,6 +7,7 @@ mod ecn;
 mod faults;
 mod feedback;
 mod groups;
+mod hardship;
 mod lab;
 mod own;
 mod padding;
