@@ -78,4 +78,4 @@ def test_ecn_without_reports_that_tell_of_it_is_refused_with_what_to_do() -> Non
         done = run("send", "greedy", "--to", "127.0.0.1:5004", "--ecn", "ect0", *words, code=2)
         assert "take --feedback rfc8888" in done.stderr
     done = run("send", "greedy", "--to", "127.0.0.1:5004", "--ecn", "ce", code=2)
-    assert "take off, ect0 or ect1" in done.stderr
+    assert 'write "off", "ect0" (true) or "ect1"' in done.stderr

@@ -428,22 +428,25 @@ def test_each_layout_goes_in_and_comes_out_the_same(pixels: Pixels) -> None:
         (lambda to: sc.Sender(to, size=SIZE, queue=0), "queue 0: no picture has room; take 1 or more"),
         (
             lambda to: sc.Sender(to, size=SIZE, max_rate="fast"),
-            "max_rate fast: this is not a rate; write for",
+            'max_rate fast: "fast" has no number; write for',
         ),
         (
             lambda to: sc.Sender(to, size=SIZE, max_rate=1e6, floor=2e6),
-            "floor 2000000bps: above max_rate 1000000",
+            "max_rate 1000000bps: the cap 1Mbps is below the floor 2Mbps",
         ),
         (
             lambda to: sc.Sender(to, size=SIZE, feedback="remb"),
-            "feedback remb: there is no such value; take one of own",
+            'feedback remb: "remb" is not one of its values; choose from: own',
         ),
-        (lambda to: sc.Sender(to, size=SIZE, packet=9), "packet 9: a link of 1500 B takes no such packet"),
+        (
+            lambda to: sc.Sender(to, size=SIZE, packet=9),
+            "packet 9: 9B is no packet size; take 100 to 1500 bytes",
+        ),
         (lambda to: sc.Sender(to, size=SIZE, controller="tfcr"), 'did you mean "tfrc"'),
         (lambda to: sc.Sender(to, size=SIZE, params={"x": 1}), "x"),
         (
             lambda to: sc.Sender("239.1.1.1:5004", size=SIZE, controller="tfrc"),
-            "to: controller tfrc serves one",
+            'to: "tfrc" serves one receiver',
         ),
         (lambda to: sc.Sender("nowhere", size=SIZE), "nowhere: not ADDRESS:PORT"),
         (lambda to: sc.Sender(to, source="absent.mkv"), "absent.mkv: there is no such file"),

@@ -154,13 +154,16 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
         (("send", "greedy", "--to", "127.0.0.1:65535"), "from 1 to 65534"),
         (("send", "greedy", "--to", "127.0.0.1:5004", "--controller", "tfcr"), 'did you mean "tfrc"?'),
         (("send", "greedy", "--to", "239.1.1.1:5004", "--controller", "tfrc"), "serves one receiver"),
-        (("send", "greedy", "--to", "127.0.0.1:5004", "--max-rate", "fast"), "write for example 2Mbps"),
+        (("send", "greedy", "--to", "127.0.0.1:5004", "--max-rate", "fast"), 'write for example "4Mbps"'),
         (
             ("send", "greedy", "--to", "127.0.0.1:5004", "--feedback", "remb"),
-            "take one of own, rfc8888, twcc",
+            "choose from: own, rfc8888, twcc",
         ),
         (("send", "greedy", "--to", "239.1.1.1:5004", "--feedback", "twcc"), "a group's receivers report as"),
-        (("send", "greedy", "--to", "127.0.0.1:5004", "--max-rate", "1Mbps", "--floor", "2Mbps"), "above"),
+        (
+            ("send", "greedy", "--to", "127.0.0.1:5004", "--max-rate", "1Mbps", "--floor", "2Mbps"),
+            "is below the floor",
+        ),
         (("send", "absent.mkv", "--to", "127.0.0.1:5004"), "there is no such file"),
         (("send", "testsrc", "--to", "127.0.0.1:5004", "--codec", "vp7"), "take one of mpeg4"),
         (("send", "/dev/video77", "--to", "127.0.0.1:5004"), "ls /dev/video*"),
@@ -502,21 +505,9 @@ def test_a_sender_that_names_no_controller_gets_reports_at_rfc_3550s_times(port:
 
 def session_settings(port: int) -> dict[str, object]:
     """What the core wants to know of a sender to this machine that nobody hears."""
-    none = dict.fromkeys(
-        ("interface", "ttl", "source", "local", "key", "clip", "buffer_bytes", "consume_bps")
-    )
-    rates = {"floor_bps": 50_000, "cap_bps": 2_000_000, "session_bps": 2_000_000}
-    rest = {
-        "controller": "asmp",
-        "mode": "repaired",
-        "params": [],
-        "mux": False,
-        "packet": 1018,
-        "feedback": "own",
-        "ecn": "off",
-        "repair": "auto",
-    }
-    return {**none, **rates, **rest, "to": f"127.0.0.1:{port}", "cname": "test"}
+    none = dict.fromkeys(("interface", "ttl", "source", "local", "key", "buffer_bytes", "consume_bps"))
+    flow = json.dumps({"controller": "asmp", "cap": "2Mbps"})
+    return {**none, "flow": flow, "mux": False, "to": f"127.0.0.1:{port}", "cname": "test"}
 
 
 def status_once(sender: Any, holds: Callable[[Any], object]) -> Any:

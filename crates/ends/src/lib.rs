@@ -20,6 +20,7 @@ mod simulcast;
 mod skew;
 mod summary;
 mod tables;
+mod video_plan;
 mod viewer;
 mod warnings;
 
@@ -32,10 +33,11 @@ pub use agent::{
 pub use body::{AgentIx, Arriving, Body};
 pub use freeze::Freezes;
 pub use intake::{Digest, Intake, Point};
-pub use make::{AgentFactory, Inputs, MakeError, MakeSink, MakeSource, Makers, pictures};
+pub use make::{AgentFactory, Inputs, MakeError, MakeSink, MakeSource, Makers};
 pub use patience::{Patience, Routine};
 pub use plan::{Does, End, Turn, plan, turns_of};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
 pub use skew::Skew;
 pub use steadycast_record::{Fields, Kept, Row, Rows, Store, Table, Values};
+pub use video_plan::{Apart, Place, Supply, VideoPlan};
 pub use viewer::Viewer;

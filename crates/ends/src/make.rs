@@ -1,22 +1,13 @@
 //! From a scenario's flow to its agents.
 
-use crate::{
-    Agent, AgentIx, Beat, FlowEnds, Intake, MakeReceiver, PlainSink, PlainSource, Player, Skew, TcpSink, TcpSource,
-    VideoSink, VideoSource,
-};
+use crate::{Agent, AgentIx, Beat, FlowEnds, Intake, Place, PlainSink, PlainSource, TcpSink, TcpSource, VideoPlan};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use steadycast_control::ParamError;
 use steadycast_control::registry::Factory;
-use steadycast_control::{FeedbackFormat, ParamError, Pictures, ReceiverId, Rung, Setup};
-use steadycast_media::{
-    Bounds, CodecModel, CodecSettings, Consume, Encoder, Feed, Ladder, LadderError, PerFrame, PlayBuffer,
-    SyntheticCodec, Vbr, Waiting,
-};
+use steadycast_media::{Ladder, LadderError};
 use steadycast_scenario as sc;
-use steadycast_session::{
-    Emit, FeedbackDefence, Identity, OperatorControls, ParitySettings, Profile, Receiver, RepairSettings, Replayed,
-    RtcpSettings, SenderSettings, Siblings,
-};
+use steadycast_session::Siblings;
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
@@ -73,15 +64,6 @@ pub enum MakeError {
         name: String,
     },
 }
-
-/// Bytes of IP, UDP and RTP headers with the send time: what a packet costs before its notice.
-const HEADERS: u64 = 28 + 12 + 4 + 8;
-
-/// RTP payload type of packets that are sent again.
-const RETRANSMISSIONS: u8 = 97;
-
-/// RTP payload type of parity.
-const PARITY: u8 = 98;
 
 /// Makes a source, told the name of its session.
 pub type MakeSource<'a> = Box<dyn FnMut(&str) -> Agent + 'a>;
@@ -228,222 +210,29 @@ impl<'a> AgentFactory<'a> {
         from: Time,
         siblings: Option<Siblings>,
     ) -> Result<Makers<'a>, MakeError> {
-        let wrong = |error| MakeError::Controller { flow: flow.name.clone(), error };
-        let factory = match self.inputs.factories.get(&flow.name) {
-            Some(factory) => Arc::clone(factory),
-            None => Arc::new(video.chosen().map_err(wrong)?),
-        };
-        let group = flow.cast == sc::Cast::Multicast;
-        let own = FeedbackFormat::own_of(&*factory, group);
-        let feedback = video.feedback.or(own);
-        let (greedy, amount) = match video.media {
-            sc::Media::Greedy { bytes } => (true, bytes),
-            _ => (false, None),
-        };
-        // A class in Python is told of packets where there are such reports, whatever it makes of them.
-        let replayed = feedback.is_replayed_for(own) && !self.inputs.factories.contains_key(&flow.name);
-        let factory = if replayed { Replayed::around(factory, Span::ZERO) } else { factory };
-        let factory: Arc<dyn Factory> =
-            if video.defences { Arc::new(FeedbackDefence::new(factory, OperatorControls::default())) } else { factory };
-        let codec = match &video.media {
-            sc::Media::Rfc8593 { codec, .. } => {
-                let t0 = Span::from_secs_f64(1.0 / video.encode.fps.0.unwrap_or(30.0));
-                Some(CodecSettings { t0, ..codec.clone() })
-            }
-            _ => None,
-        };
-        let drawn = codec.as_ref().is_some_and(|codec| codec.model == CodecModel::Statistical);
-        let ladder = if greedy || drawn {
-            None
-        } else {
-            let ladder = self.inputs.ladders.get(&flow.name);
-            let ladder = ladder.ok_or_else(|| MakeError::NoLadder { flow: flow.name.clone() })?;
-            ladder.check().map_err(|error| MakeError::Ladder { flow: flow.name.clone(), error })?;
-            Some(Arc::clone(ladder))
-        };
-        let payload = video.packet.get().saturating_sub(HEADERS).max(1);
-        let codec = codec.map(|codec| match &ladder {
-            // A sequence has a frame rate of its own.
-            Some(ladder) => CodecSettings { t0: ladder.time(1), ..codec },
-            None => codec,
-        });
-        let range = match &codec {
-            Some(codec) => Some((codec.r_min, codec.r_max)),
-            None => ladder.as_ref().map(|l| l.range(payload, HEADERS)),
-        };
-        let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Setup::NO_CAP, |r| r.1));
-        let pictures = match &codec {
-            Some(codec) => Some(codec_pictures(codec, video.encode.gop)),
-            None => ladder.as_ref().map(|l| pictures(l, payload, HEADERS)),
-        };
-        let pictures = pictures.map(Arc::new);
-        let period = pictures.as_ref().map_or(Span::ZERO, |p| p.frame);
-        let buffer = video
-            .buffer
-            .as_ref()
-            .map(|b| PlayBuffer::new(b.size, b.consume.map_or(Consume::Frames(period), Consume::Rate)));
-        let floor = video.floor.unwrap_or(range.map_or(Rate::ZERO, |r| r.0)).min(cap);
-        let rtcp = RtcpSettings {
-            profile: match video.rtcp.profile {
-                sc::RtcpProfile::Rfc3550 => Profile::Rfc3550,
-                sc::RtcpProfile::Asmp => Profile::Asmp,
-                sc::RtcpProfile::Avpf => Profile::Avpf { t_rr_interval: Span::ZERO },
-            },
-            session_bandwidth: video.rtcp.session_bw,
-            t_min: video.rtcp.t_min,
-            group: flow.cast == sc::Cast::Multicast,
-            summary: flow.cast == sc::Cast::Multicast && video.rtcp.reports == sc::Reports::Source,
-            mtu: self.scenario.mtu(flow),
-        };
-        let seed = self.seed;
-        let setup = move |name: &str, ssrc: u32| {
-            let setup = Setup {
-                packet: video.packet,
-                mode: video.mode,
-                floor,
-                cap,
-                pictures: pictures.clone(),
-                session_bandwidth: video.rtcp.session_bw,
-                group: flow.cast == sc::Cast::Multicast,
-                id: ReceiverId(ssrc),
-                chance: seed.part(&format!("{name}.half")),
-                ecn: video.ecn,
-            };
-            setup.alive()
-        };
-        // All sinks share what is none's own.
-        let base = Arc::new(setup("", 0));
-        // The name alone decides: adding a receiver changes no other's SSRC.
-        let who =
-            move |name: &str| Identity { ssrc: seed.part(&format!("{name}.ssrc")).bits32(), cname: name.to_owned() };
-        let drawn = seed.part(&format!("flow.{}.seq", flow.name)).bits32() as u16;
-        let first_seq = video.first.seq.unwrap_or(drawn);
-        let skew = Skew::new(video.clock.ahead, video.clock.drift);
+        let (own, ladder) = (self.inputs.factories.get(&flow.name), self.inputs.ladders.get(&flow.name));
+        let plan = VideoPlan::of(
+            flow,
+            video,
+            own,
+            ladder,
+            Place::whole(self.seed, self.inputs.credit, self.scenario.mtu(flow)),
+        )?;
+        let (plan, chosen) = (Arc::new(plan), siblings.is_some());
+        let of_source = Arc::clone(&plan);
+        // So many receivers keep no more of their own than they must.
         let crowd = flow.to.len() > 1_000;
-        let repair = move |session: &str| {
-            let ssrc = seed.part(&format!("{session}.repair.ssrc")).bits32();
-            let settings = RepairSettings { ssrc, payload_type: RETRANSMISSIONS, playout: video.playout.most() };
-            let asks = flow.cast != sc::Cast::Multicast && video.rtcp.profile == sc::RtcpProfile::Avpf;
-            let repairs = video.repair == sc::Repair::Rtx || video.repair == sc::Repair::Auto && asks;
-            repairs.then_some(settings)
-        };
-        let parity = move |session: &str| {
-            let ssrc = seed.part(&format!("{session}.parity.ssrc")).bits32();
-            let settings = ParitySettings { ssrc, payload_type: PARITY, playout: video.playout.most() };
-            let protects = matches!(video.repair, sc::Repair::Parity | sc::Repair::Auto);
-            protects.then_some(settings)
-        };
-        let player = match video.playout {
-            sc::Playout::Adaptive(sc::AdaptivePlayout { least, most }) => {
-                // The codec's frames come at irregular times.
-                Player::adaptive(Bounds { least, most }, codec.is_none().then_some(period))
-            }
-            fixed => Player::fixed(fixed.most()),
-        };
-        let chosen = siblings.is_some();
-        let (make_half, credit) = (Arc::clone(&factory), self.inputs.credit);
         Ok(Makers {
             source: Box::new(move |session| {
-                let name = format!("{session}.src");
-                let settings = SenderSettings {
-                    emit: match video.emit {
-                        sc::Emit::Paced => Emit::Paced,
-                        sc::Emit::Burst => Emit::Burst,
-                    },
-                    credit,
-                    greedy,
-                    gated: video.defences,
-                    feedback,
-                    first_seq,
-                    first_timestamp: video
-                        .first
-                        .timestamp
-                        .unwrap_or_else(|| seed.part(&format!("{name}.timestamp")).bits32()),
-                    ..SenderSettings::new(who(&name), rtcp, video.packet, factory.app())
-                };
-                let vbr = video.vbr;
-                let paper = video.mode == steadycast_control::Mode::Paper;
-                let waiting = if paper { Waiting::Damped } else { Waiting::Drained };
-                let encoder: Option<Box<dyn Feed>> = match (&codec, &ladder) {
-                    (Some(codec), ladder) => {
-                        let chance = seed.part(&format!("{name}.codec"));
-                        let codec = SyntheticCodec::new(codec.clone(), ladder.clone(), payload, HEADERS, chance);
-                        Some(Box::new(codec))
-                    }
-                    (None, Some(l)) => Some(Box::new(Encoder::new(Arc::clone(l), vbr, waiting, payload, HEADERS))),
-                    (None, None) => None,
-                };
-                let setup = setup(&name, settings.identity.ssrc);
-                let chance = seed.part(&format!("{name}.rtcp"));
-                let by_ladder = range.is_some_and(|r| cap >= r.1);
-                let source = VideoSource::new(settings, factory.clone(), setup, encoder, by_ladder, chance, from);
-                let room = if let Vbr::Frame(PerFrame { room, .. }) = vbr { room } else { 1.0 };
-                let source = source
-                    .with_amount(amount)
-                    .with_room(room)
-                    .with_ecn(video.ecn)
-                    .with_repair(repair(session))
-                    .with_padding(video.padding)
-                    .with_parity(parity(session))
-                    .in_simulcast(siblings.clone());
-                Agent::VideoSource(Box::new(source))
+                Agent::VideoSource(Box::new(of_source.source(session, None, siblings.clone(), from)))
             }),
             sink: Box::new(move |n, session| {
-                let name = format!("{session}.dst{}", n + 1);
-                let base = Arc::clone(&base);
-                let (repair, parity) = (repair(session), parity(session));
-                let factory = Arc::clone(&make_half);
-                let make: MakeReceiver = Box::new(move |now, times| {
-                    // Who joins again is somebody else to the others: its old SSRC has said BYE.
-                    let name = if times == 0 { name.clone() } else { format!("{name}.{times}") };
-                    let identity = who(&name);
-                    let chance = seed.part(&format!("{name}.half"));
-                    let setup = Setup { id: ReceiverId(identity.ssrc), chance, ..Setup::clone(&base) };
-                    let half = factory.receiver(&setup);
-                    let chance = seed.part(&format!("{name}.rtcp"));
-                    let receiver = Receiver::new(identity, rtcp, factory.app(), half, chance, now)
-                        .with_feedback(feedback, rtcp.session_bandwidth);
-                    let receiver = match repair {
-                        Some(repair) => receiver.with_repair(repair),
-                        None => receiver,
-                    };
-                    let receiver = match parity {
-                        Some(parity) => receiver.with_parity(parity, seed.part(&format!("{name}.parity"))),
-                        None => receiver,
-                    };
-                    if chosen { receiver.in_simulcast(now) } else { receiver }
-                });
                 let intake = if crowd { intake.clone().packed() } else { intake.clone() };
-                let sink = VideoSink::new(make, intake, !greedy, first_seq);
-                let sink = if crowd { sink.without_views() } else { sink };
-                let sink = sink.buffered(buffer.clone()).by_clock(skew).repairing(repair.is_some() || parity.is_some());
-                let sink = sink.played(player.clone());
-                Agent::VideoSink(Box::new(sink))
+                let sink = plan.sink(plan.receiver(n, session, chosen), intake);
+                Agent::VideoSink(Box::new(if crowd { sink.without_views() } else { sink }))
             }),
         })
     }
-}
-
-/// What a controller is told of a ladder, if a packet holds so many bytes of its pictures after so many of headers.
-pub fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
-    let rung = |(row, quantizer): (usize, &u8)| {
-        let (rate, peak) = ladder.rates(row, payload, headers);
-        Rung { quantizer: *quantizer, rate, peak }
-    };
-    Pictures {
-        frame: ladder.time(1),
-        group: ladder.span(u64::from(ladder.gop)),
-        rungs: ladder.quantizers.iter().enumerate().map(rung).collect(),
-    }
-}
-
-/// What a controller is told of RFC 8593's codec, which has a rate in place of quantizers: those of 2, 4 … 62, whose rates fall from
-/// the highest to the lowest in equal steps.
-fn codec_pictures(codec: &CodecSettings, gop: u32) -> Pictures {
-    let step = codec.r_max.saturating_sub(codec.r_min).as_bps_f64() / 30.0;
-    let rate = |n: u8| Rate::from_bps_f64(codec.r_max.as_bps_f64() - step * f64::from(n));
-    let rungs = (0..31).map(|n| Rung { quantizer: 2 * (n + 1), rate: rate(n), peak: rate(n) }).collect();
-    Pictures { frame: codec.t0, group: codec.t0.scale(f64::from(gop)), rungs }
 }
 
 fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, MakeError> {

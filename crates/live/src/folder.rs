@@ -3,94 +3,13 @@
 use crate::{FrameRow, Peers};
 use serde_json::Value;
 use std::ops::Range;
-use std::path::Path;
 use steadycast_ends::{Agent, AgentIx, FlowEnds, Record};
 use steadycast_record::{Figures, Of, Table, frames, receiver, run};
-use steadycast_scenario::{Problems, Scenario};
-use steadycast_units::{Bytes, Ecn, Rate, Span, Spread, Time};
+use steadycast_scenario::{Loaded, Scenario};
+use steadycast_units::{Bytes, Rate, Span, Spread, Time};
 
 /// The series' step.
 pub(crate) const STEP: Span = Span::millis(100);
-
-/// What a session was, in the words of a scenario file.
-#[derive(Clone, Debug)]
-pub(crate) struct Words {
-    pub(crate) controller: String,
-    pub(crate) mode: &'static str,
-    /// As `key = value` of TOML.
-    pub(crate) params: Vec<String>,
-    pub(crate) packet: u64,
-    /// As `greedy`, or a clip.
-    pub(crate) clip: Option<String>,
-    pub(crate) receivers: Vec<String>,
-    pub(crate) group: bool,
-    /// What becomes of lost packets, as a scenario says it.
-    pub(crate) repair: &'static str,
-    /// Probes were filled up.
-    pub(crate) padding: bool,
-    /// As which packets leave.
-    pub(crate) ecn: Ecn,
-}
-
-impl Words {
-    /// The scenario file of a session that lasted so long.
-    pub(crate) fn scenario(&self, lasted: Span) -> String {
-        let names = plain(&self.receivers);
-        let quoted: Vec<String> = names.iter().map(|n| format!("\"{n}\"")).collect();
-        let all = quoted.join(", ");
-        let links: String = quoted.iter().map(|n| format!("[[link]]\nbetween = [\"sender\", {n}]\n\n")).collect();
-        let media = match &self.clip {
-            Some(clip) => format!("media = \"clip\"\nclip = {}", Value::String(clip.clone())),
-            None => "media = \"greedy\"".to_owned(),
-        };
-        let params = match &self.params[..] {
-            [] => String::new(),
-            some => format!("params.{} = {{ {} }}\n", self.controller, some.join(", ")),
-        };
-        let cast = if self.group { "multicast" } else { "unicast" };
-        let repair = match self.repair {
-            "none" => String::new(),
-            how => format!("rtcp = {{ profile = \"avpf\" }}\nrepair = \"{how}\"\n"),
-        };
-        let padding = if self.padding { "padding = true\n" } else { "" };
-        let ecn = match self.ecn {
-            Ecn::Ect1 => "ecn = \"ect1\"\n",
-            Ecn::Ect0 => "ecn = \"ect0\"\n",
-            Ecn::NotEct | Ecn::Ce => "",
-        };
-        format!(
-            "format = 1\nname = \"live\"\nduration = \"{:.3}s\"\nnodes = [\"sender\", {all}]\n\n{links}\
-             [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"{}\"\nmode = \"{}\"\n{params}\
-             from = \"sender\"\nto = [{all}]\ncast = \"{cast}\"\n{media}\npacket = \"{}B\"\n{repair}{padding}{ecn}",
-            lasted.as_secs_f64().max(0.001),
-            self.controller,
-            self.mode,
-            self.packet,
-        )
-    }
-}
-
-/// Names as scenario files allow them, each once.
-fn plain(names: &[String]) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    for name in names {
-        let allowed = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c) { c } else { '-' };
-        let name: String = name.to_ascii_lowercase().chars().map(allowed).take(40).collect();
-        let name = match name.trim_matches(['-', '.']) {
-            "" => "receiver",
-            some => some,
-        };
-        let taken = |n: &str| n == "sender" || all.iter().any(|other| other == n);
-        let mut unique = name.to_owned();
-        let mut number = 1;
-        while taken(&unique) {
-            number += 1;
-            unique = format!("{name}-{number}");
-        }
-        all.push(unique);
-    }
-    if all.is_empty() { vec!["receiver".into()] } else { all }
-}
 
 /// The record of one end of a session.
 pub struct LiveRecord {
@@ -105,17 +24,16 @@ pub struct LiveRecord {
 }
 
 impl LiveRecord {
-    /// Of an agent that was active in this time.
+    /// Of an agent that was active in this time, as one end of the session's scenario.
     pub(crate) fn new(
-        words: &Words,
+        loaded: Loaded,
         agent: Agent,
         active: Range<Time>,
         now: Time,
         warnings: Vec<String>,
         frames: Vec<FrameRow>,
-    ) -> Result<Self, Problems> {
-        let toml = words.scenario(now.since(Time::ZERO));
-        let scenario = Scenario::parse(&toml, Path::new("live.toml"))?.scenario;
+    ) -> Self {
+        let (toml, scenario) = (loaded.resolved_toml(), loaded.scenario);
         let (sources, sinks) = match &agent {
             Agent::VideoSource(_) => (vec![AgentIx(0)], Vec::new()),
             _ => (Vec::new(), vec![AgentIx(0)]),
@@ -123,7 +41,7 @@ impl LiveRecord {
         let Range { start, end: stop } = active;
         let active = vec![(start, stop)];
         let flows = vec![FlowEnds { start, stop, active, means_from: start, sources, sinks }];
-        Ok(Self { scenario, toml, agents: vec![agent], flows, now, warnings, frames })
+        Self { scenario, toml, agents: vec![agent], flows, now, warnings, frames }
     }
 
     fn record(&self) -> Record<'_> {

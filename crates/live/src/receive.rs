@@ -1,25 +1,23 @@
 //! A live receiver in a thread of its own.
 
 use crate::entropy;
-use crate::folder::{STEP, Words};
+use crate::flow::{self, FlowKeys};
+use crate::folder::STEP;
 use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback};
-use crate::send::{packet_size, rtcp};
 use crate::unpack::REORDERED;
 use crate::{
     Clock, Consumer, Departure, FrameShelf, Handle, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair, PairOptions,
     Reports, Spool, Srtp, Unpacker, WiredSink,
 };
 use serde_json::{Value, json};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
-use steadycast_control::registry::{Chosen, Given, Setup};
-use steadycast_control::{FeedbackFormat, Mode, ReceiverId};
-use steadycast_ends::{Agent, Intake, Kept, VideoSink};
+use steadycast_control::Mode;
+use steadycast_ends::{Agent, Apart, Intake, Kept, MakeReceiver, Place, Supply, VideoPlan, VideoSink};
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
-use steadycast_session::{Identity, ParitySettings, Profile, Receiver, RepairSettings, Replayed, RtcpSettings};
-use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
+use steadycast_session::{OperatorControls, ParitySettings, Profile, Receiver, RepairSettings, RtcpSettings};
+use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// How to receive.
 #[derive(Clone, Debug)]
@@ -52,61 +50,84 @@ const REGULAR: Span = Span::secs(5);
 /// A player without a rate of its own takes a frame when its time has come, to so much.
 const TICK: Span = Span::millis(10);
 
-/// Bandwidths of a session in bits per second. By them receivers space their reports.
-const SESSION_BANDWIDTHS: RangeInclusive<u64> = 10_000..=10_000_000_000;
-
-/// The controller that a description names, its mode and its parameters.
-struct Announced {
-    controller: String,
-    mode: Mode,
-    params: Vec<(String, Given)>,
-    session_bandwidth: Rate,
-    packet: Bytes,
-    buffer: Option<Bytes>,
-    consume: Option<Rate>,
-}
-
-impl Announced {
-    /// Without a name the session is a standard one: reports alone.
-    ///
-    /// # Errors
-    /// It names a packet size that no record can hold, or a session bandwidth that no session has.
-    fn of(description: &Description) -> Result<Self, LiveError> {
-        let number = |key: &str| description.of_ours(key).and_then(|v| v.parse::<u64>().ok());
-        let given = |text: &str| match (text.parse::<f64>(), text) {
-            (Ok(n), _) => Given::Number(n),
-            (_, "true") => Given::Switch(true),
-            (_, "false") => Given::Switch(false),
-            _ => Given::Text(text.to_owned()),
-        };
-        let session_bandwidth = number("session-bw").or(of_reports(description)).unwrap_or(2_000_000);
-        if !SESSION_BANDWIDTHS.contains(&session_bandwidth) {
-            return Err(LiveError::SessionBandwidth(session_bandwidth));
-        }
-        let param = |(key, value): &(String, String)| Some((key.strip_prefix("param.")?.to_owned(), given(value)));
-        Ok(Self {
-            controller: description.of_ours("controller").unwrap_or("fixed").to_owned(),
-            mode: if description.of_ours("mode") == Some("paper") { Mode::Paper } else { Mode::Repaired },
-            params: description.ours.iter().filter_map(param).collect(),
-            session_bandwidth: Rate::bps(session_bandwidth),
-            packet: packet_size("the description's packet", number("packet").map_or(Bytes::new(1_000), Bytes::new))?,
-            buffer: number("buffer").filter(|size| *size > 0).map(Bytes::new),
-            consume: number("consume").filter(|rate| *rate > 0).map(Rate::bps),
-        })
-    }
-}
-
-/// The bandwidth of a session whose receivers may take so much for RTCP as its description says: three quarters of a twentieth
-/// (RFC 3550, section 6.2; RFC 3556).
-fn of_reports(description: &Description) -> Option<u64> {
-    let bandwidth = description.reports.filter(|rate| *rate > Rate::ZERO)?.as_bps().saturating_mul(80) / 3;
-    Some(bandwidth.clamp(*SESSION_BANDWIDTHS.start(), *SESSION_BANDWIDTHS.end()))
-}
-
 /// A receiver that runs.
 pub struct Receiving {
     handle: Handle,
     shelf: FrameShelf,
+}
+
+/// The name under which the receiving end draws its numbers.
+const SINK: &str = "video.dst1";
+
+/// What a description makes of a receiver's session.
+struct Told {
+    /// The payload type of the media, where it is known.
+    payload_type: Option<u8>,
+    /// The SSRC of the media, where it is named.
+    named: Option<u32>,
+    repair: Option<RepairSettings>,
+    parity: Option<ParitySettings>,
+    /// How long packets wait for those before them.
+    latency: Span,
+}
+
+impl Told {
+    fn of(description: &Description, latency: Option<Span>) -> Self {
+        // Nobody sends again to a group what one of it lost.
+        let again = description.repair.as_ref().filter(|_| !description.address.ip().is_multicast());
+        let covered = description.parity.as_ref();
+        let comes_again = again.is_some() || covered.is_some();
+        let latency = latency.unwrap_or(if comes_again { LATENCY } else { REORDERED });
+        // An address alone, without a codec, says nothing of the payload type.
+        let described = description.format.is_some() || !description.ours.is_empty();
+        Self {
+            payload_type: described.then_some(description.payload_type),
+            named: description.sources().0.first().copied(),
+            // A sender that was started again has other sources than its description of before says: they are learnt.
+            repair: again.map(|again| RepairSettings {
+                ssrc: again.sources.as_ref().map_or(0, |sources| sources.repair),
+                payload_type: again.payload_type,
+                playout: Some(latency),
+            }),
+            parity: covered.map(|parity| ParitySettings {
+                ssrc: 0,
+                payload_type: parity.payload_type,
+                playout: Some(latency),
+            }),
+            latency,
+        }
+    }
+
+    /// What makes the receiver each time that it joins.
+    fn receiver(&self, plan: VideoPlan) -> MakeReceiver {
+        let Self { payload_type, named, repair, parity, .. } = *self;
+        Box::new(move |now, times| {
+            let (receiver, name) = plan.bare_receiver(SINK, now, times);
+            let receiver = receiver.described(payload_type, named);
+            let receiver = match repair {
+                Some(repair) => receiver.with_repair_of_any_source(repair),
+                None => receiver,
+            };
+            let chance = plan.chance(&format!("{name}.parity"));
+            let receiver = match parity {
+                // A sender of both kinds of repair wants to know when retransmissions come too late.
+                Some(parity) if repair.is_some() => {
+                    receiver.with_parity_of_any_source(parity, chance).telling_playout()
+                }
+                Some(parity) => receiver.with_parity_of_any_source(parity, chance),
+                None => receiver,
+            };
+            // In paper mode no sender pauses.
+            if plan.mode() == Mode::Paper { receiver } else { receiver.answering() }
+        })
+    }
+}
+
+/// The timing of RTCP towards a sender that does not say what it makes of reports: it gets them at RFC 3550's own times, five
+/// seconds or so apart, without the reduced minimum that its section 6.2 allows between two. What is asked for may be asked for at once.
+fn standard(plan: RtcpSettings, asks: bool) -> RtcpSettings {
+    let profile = if asks { Profile::Avpf { t_rr_interval: REGULAR } } else { Profile::Rfc3550 };
+    RtcpSettings { profile, group: plan.group || !asks, summary: false, ..plan }
 }
 
 impl Receiving {
@@ -115,119 +136,45 @@ impl Receiving {
     /// # Errors
     /// An address can't be had, or the sender names a controller that this program does not know.
     pub fn start(options: ReceiveOptions) -> Result<Self, LiveError> {
-        let clock = Clock::start();
-        let seed = entropy::seed()?;
-        let description = options.description.clone();
-        let announced = Announced::of(&description)?;
-        let factory = Chosen::shared(&announced.controller, announced.mode, &announced.params)?;
+        let (clock, seed) = (Clock::start(), entropy::seed()?);
+        let description = &options.description;
         let group = description.address.ip().is_multicast();
-        let own_format = FeedbackFormat::own_of(&*factory, group);
-        let feedback = description.feedback.map_or(own_format, PacketFeedback::format);
-        let replayed = feedback.is_replayed_for(own_format);
-        let factory = if replayed { Replayed::around(factory, Span::ZERO) } else { factory };
+        let keys = FlowKeys::described(description)?;
+        let own = std::slice::from_ref(&options.cname);
+        let loaded = keys.scenario(own, group, Span::ZERO).map_err(LiveError::of_description)?;
+        let apart = Apart {
+            cname: options.cname.clone(),
+            peer: None,
+            tag: 0,
+            epoch: clock.epoch(),
+            payload_type: description.payload_type,
+            floor: Rate::ZERO,
+            playout: LATENCY,
+            operator: OperatorControls::default(),
+        };
+        let place = Place { seed, credit: Span::ZERO, mtu: flow::MTU, apart: Some(apart) };
+        let (flow, video) = (&loaded.scenario.flows[0], flow::video(&loaded)?);
+        let told = Told::of(description, options.latency);
+        let mut plan = VideoPlan::supplied(flow, video, Supply::Endless(None), place)?;
+        if description.of_ours("controller").is_none() {
+            plan = plan.timed(|rtcp| standard(rtcp, told.repair.is_some() || description.key_frames));
+        }
         let source = options.pair.source.or(description.source);
         let mux = options.pair.mux || description.mux;
         let pair_options = PairOptions { source, mux, reports: description.rtcp_port, ..options.pair.clone() };
         let pair = Pair::receiver(description.address, &pair_options)?;
-        let repaired = description.repair.as_ref().filter(|_| !group);
-        let protected = description.parity.as_ref().map(|parity| parity.payload_type);
-        let comes_again = repaired.is_some() || protected.is_some();
-        let latency = options.latency.unwrap_or(if comes_again { LATENCY } else { REORDERED });
-        let parity = protected.map(|payload_type| ParitySettings { ssrc: 0, payload_type, playout: Some(latency) });
-        // A sender that was started again has other sources than its description of before says: they are learnt.
-        let repair = repaired.map(|again| RepairSettings {
-            ssrc: again.sources.as_ref().map_or(0, |sources| sources.repair),
-            payload_type: again.payload_type,
-            playout: Some(latency),
-        });
-        // An address alone, without a codec, says nothing of the payload type.
-        let described = description.format.is_some() || !description.ours.is_empty();
-        let payload_type = described.then_some(description.payload_type);
-        let (sources, each) = description.sources();
-        let named = sources.first().copied();
         let reports = match description.reports {
             Some(Rate::ZERO) => Reports::Nowhere,
             _ if group && source.is_none() => Reports::Group,
             _ => Reports::Sender { known: None, mux, heard: false },
         };
-        let settings = if description.of_ours("controller").is_some() {
-            rtcp(announced.session_bandwidth, group, group && source.is_some())
-        } else {
-            // Whoever does not say what it makes of reports gets them at RFC 3550's own times, five seconds or so apart: without the
-            // reduced minimum that its 6.2 allows between two.
-            let standard = rtcp(announced.session_bandwidth, true, false);
-            // What is asked for may be asked for at once.
-            match repaired.is_some() || description.key_frames {
-                true => RtcpSettings { profile: Profile::Avpf { t_rr_interval: REGULAR }, group, ..standard },
-                false => RtcpSettings { profile: Profile::Rfc3550, group: true, ..standard },
-            }
-        };
-        let setup = Setup {
-            packet: announced.packet,
-            mode: announced.mode,
-            floor: Rate::ZERO,
-            cap: Rate::MAX,
-            session_bandwidth: announced.session_bandwidth,
-            group,
-            id: ReceiverId(0),
-            chance: seed.part("half"),
-            pictures: None,
-            ecn: Ecn::NotEct,
-        };
-        let cname = options.cname.clone();
-        let make = Box::new(move |now: Time, times: u32| {
-            let own = Seed(seed.part(&format!("join.{times}")).bits32().into());
-            let identity = Identity { ssrc: own.part("ssrc").bits32(), cname: cname.clone() };
-            let setup = Setup { id: ReceiverId(identity.ssrc), chance: own.part("half"), ..setup.clone() };
-            let half = factory.receiver(&setup);
-            let receiver = Receiver::new(identity, settings, factory.app(), half, own.part("rtcp"), now)
-                .with_feedback(feedback, setup.session_bandwidth)
-                .described(payload_type, named);
-            let receiver = match repair {
-                Some(repair) => receiver.with_repair_of_any_source(repair),
-                None => receiver,
-            };
-            let receiver = match parity {
-                // A sender of both kinds of repair wants to know when retransmissions come too late.
-                Some(parity) if repair.is_some() => {
-                    receiver.with_parity_of_any_source(parity, own.part("parity")).telling_playout()
-                }
-                Some(parity) => receiver.with_parity_of_any_source(parity, own.part("parity")),
-                None => receiver,
-            };
-            // In paper mode no sender pauses.
-            if setup.mode == Mode::Paper { receiver } else { receiver.answering() }
-        });
-        let consume = options.consume.or(announced.consume).map_or(Consume::Frames(TICK), Consume::Rate);
-        let buffer = options.buffer.or(announced.buffer).map(|size| PlayBuffer::new(size, consume));
-        let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0).buffered(buffer);
-        let mut sink = sink.repairing(repair.is_some() || parity.is_some());
-        Spool::keep(sink.kept());
         let shelf = FrameShelf::default().spooled();
-        let consumer: Box<dyn Consumer> = match description.format {
-            Some(format) => Box::new(Unpacker::new(format, description.payload_type, shelf.clone()).waiting(latency)),
-            None => Box::new(Nobody),
-        };
-        let srtp = options.key.as_ref().map(|key| Srtp::new(key).of_sources(if each { sources } else { Vec::new() }));
-        let wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports).with_srtp(srtp).timing(TICK);
-        let wired = match description.feedback {
-            Some(PacketFeedback::Transport(id)) => wired.numbered_by(id),
-            _ => wired,
-        };
-        let wired = match repair {
-            Some(repair) => wired.repaired_by(repair.payload_type, description.payload_type),
-            None => wired,
-        };
-        let wired = match protected {
-            Some(payload_type) => wired.protected_by(payload_type),
-            None => wired,
-        };
-        let wired = wired.pleading(description.key_frames).without(description.excluded.clone());
+        let wired = wired(&options, &told, plan, reports, &shelf);
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());
         let (waker, seen) = (driver.waker(), Arc::clone(&shared));
-        let mut session = Session { driver, ix, shared, shelf: shelf.clone(), options, announced, given_up: None };
+        let mut session = Session { driver, ix, shared, shelf: shelf.clone(), options, keys, given_up: None };
         let handle = Handle::start("steadycast-receive", seen, waker, move || {
             let record = session.run().and_then(|()| session.finish());
             session.shelf.close();
@@ -253,13 +200,45 @@ impl Drop for Receiving {
     }
 }
 
+/// The sink with what takes its packets apart, as the description says.
+fn wired(options: &ReceiveOptions, told: &Told, plan: VideoPlan, reports: Reports, shelf: &FrameShelf) -> WiredSink {
+    let description = &options.description;
+    let number = |key: &str| description.of_ours(key).and_then(|text| text.parse::<u64>().ok()).filter(|n| *n > 0);
+    let consume = options.consume.or(number("consume").map(Rate::bps)).map_or(Consume::Frames(TICK), Consume::Rate);
+    let size = options.buffer.or(number("buffer").map(Bytes::new));
+    let sink = VideoSink::new(told.receiver(plan), Intake::new(Time::ZERO, Time::NEVER), false, 0)
+        .buffered(size.map(|size| PlayBuffer::new(size, consume)));
+    let mut sink = sink.repairing(told.repair.is_some() || told.parity.is_some());
+    Spool::keep(sink.kept());
+    let consumer: Box<dyn Consumer> = match description.format {
+        Some(format) => Box::new(Unpacker::new(format, description.payload_type, shelf.clone()).waiting(told.latency)),
+        None => Box::new(Nobody),
+    };
+    let (sources, each) = description.sources();
+    let srtp = options.key.as_ref().map(|key| Srtp::new(key).of_sources(if each { sources } else { Vec::new() }));
+    let wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports).with_srtp(srtp).timing(TICK);
+    let wired = match description.feedback {
+        Some(PacketFeedback::Transport(id)) => wired.numbered_by(id),
+        _ => wired,
+    };
+    let wired = match told.repair {
+        Some(repair) => wired.repaired_by(repair.payload_type, description.payload_type),
+        None => wired,
+    };
+    let wired = match told.parity {
+        Some(parity) => wired.protected_by(parity.payload_type),
+        None => wired,
+    };
+    wired.pleading(description.key_frames).without(description.excluded.clone())
+}
+
 struct Session {
     driver: Loop<WiredSink>,
     ix: crate::EndIx,
     shared: Arc<Shared>,
     shelf: FrameShelf,
     options: ReceiveOptions,
-    announced: Announced,
+    keys: FlowKeys,
     /// For how long the source had been silent when the session gave it up.
     given_up: Option<Span>,
 }
@@ -405,29 +384,12 @@ impl Session {
             also.put(&receiver::FRAMES_UNDECODABLE, counts.undecodable);
         }
         let group = self.options.description.address.ip().is_multicast();
-        let words = Words {
-            controller: self.announced.controller.clone(),
-            mode: if self.announced.mode == Mode::Paper { "paper" } else { "repaired" },
-            params: Vec::new(),
-            packet: self.announced.packet.get(),
-            // What was sent is not known here; and what has no clip is greedy in a scenario's words.
-            clip: None,
-            receivers: vec![self.options.cname.clone()],
-            group,
-            repair: match (&self.options.description.repair, &self.options.description.parity) {
-                (Some(_), Some(_)) if !group => "auto",
-                (Some(_), None) if !group => "rtx",
-                (_, Some(_)) => "parity",
-                _ => "none",
-            },
-            padding: false,
-            ecn: self.options.description.ecn,
-        };
+        let receivers = std::slice::from_ref(&self.options.cname);
+        let loaded = self.keys.scenario(receivers, group, now.since(Time::ZERO))?;
         wired.sink_mut().kept().into_iter().try_for_each(Kept::recall)?;
         let frames = self.shelf.rows()?;
         let agent = Agent::VideoSink(Box::new(wired.into_sink()));
-        LiveRecord::new(&words, agent, from..until, now, warnings, frames)
-            .map_err(|problems| LiveError::Record(problems.to_string()))
+        Ok(LiveRecord::new(loaded, agent, from..until, now, warnings, frames))
     }
 }
 
@@ -450,7 +412,8 @@ mod tests {
                 "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5004 RTP/AVP 96\r\n\
                  a=x-steadycast:controller=asmp{said}\r\n"
             );
-            Announced::of(&Description::read(text.as_bytes()).unwrap()).map(|all| all.session_bandwidth)
+            let keys = FlowKeys::described(&Description::read(text.as_bytes()).unwrap())?;
+            flow::video(&keys.scenario(&[], false, Span::ZERO)?).map(|video| video.rtcp.session_bw)
         };
         for wrong in [0, 9_999, 10_000_000_001, 1_000_000_000_000_000, u64::MAX] {
             let error = of(&format!(";session-bw={wrong}")).unwrap_err().to_string();

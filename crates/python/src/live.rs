@@ -5,19 +5,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use steadycast_control::Mode;
-use steadycast_control::registry::Given;
 use steadycast_live::sdp::{self, Description};
 use steadycast_live::{
-    EncoderDesk, FrameShelf, Handle, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions,
+    EncoderDesk, FlowKeys, FrameShelf, Handle, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions,
     ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering, Unit,
 };
 use steadycast_session::FrameKind;
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
-use steadycast_words::Word;
 
 fn wrong(error: &LiveError) -> PyErr {
     PyValueError::new_err(error.to_string())
@@ -69,39 +66,15 @@ pub(crate) fn is_key_frame(codec: &str, frame: &[u8]) -> PyResult<bool> {
     Ok(steadycast_wire::payload::is_key_frame(format(codec)?, frame))
 }
 
-/// The value of an option that is one of a few words.
-fn word<T: Word>(options: &Bound<'_, PyDict>, key: &str) -> PyResult<T> {
-    let name: String = want(options, key)?;
-    T::of(&name).ok_or_else(|| {
-        PyValueError::new_err(format!("--{key} {name}: there is no such value; take one of {}", T::WORDS.join(", ")))
-    })
-}
-
-fn ecn(name: &str) -> PyResult<Ecn> {
-    match name {
-        "off" => Ok(Ecn::NotEct),
-        "ect0" => Ok(Ecn::Ect0),
-        "ect1" => Ok(Ecn::Ect1),
-        other => {
-            Err(PyValueError::new_err(format!("--ecn {other}: there is no such codepoint; take off, ect0 or ect1")))
-        }
-    }
+/// The flow is handed over as JSON.
+fn unreadable(error: serde_json::Error) -> PyErr {
+    PyValueError::new_err(format!("flow: can't be read ({error}); give an object of a flow's keys"))
 }
 
 fn key(from: &Bound<'_, PyDict>) -> PyResult<Option<MasterKey>> {
     let text: Option<String> = want(from, "key")?;
     let wrong = "--key-file: it does not hold 30 bytes in base64; make one with: openssl rand -base64 30 > key";
     text.map(|text| MasterKey::read(&text).ok_or_else(|| PyValueError::new_err(wrong))).transpose()
-}
-
-fn given(value: &Bound<'_, PyAny>) -> PyResult<Given> {
-    if let Ok(on) = value.extract::<bool>() {
-        return Ok(Given::Switch(on));
-    }
-    match value.extract::<f64>() {
-        Ok(number) => Ok(Given::Number(number)),
-        Err(_) => Ok(Given::Text(value.extract()?)),
-    }
 }
 
 fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
@@ -133,7 +106,7 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
         rungs.insert(q, RungData { data, offsets, head });
     }
     let frames = want(from, "frames")?;
-    Ok(Medium::Ladder { format, config, ladder: Box::new(ladder(&table)?), rungs, frames })
+    Ok(Medium::Ladder { format, config, ladder: Arc::new(ladder(&table)?), rungs, frames })
 }
 
 /// How long a session may take to say how it goes: its loop looks up at once, unless it is about to end.
@@ -205,27 +178,15 @@ impl PySender {
     /// Begins to send. Raises ValueError with place, problem and remedy.
     #[new]
     fn new(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDict>) -> PyResult<PyClassInitializer<Self>> {
-        let mode: String = want(options, "mode")?;
-        let params: Vec<(String, Bound<'_, PyAny>)> = want(options, "params")?;
-        let params: PyResult<Vec<_>> = params.into_iter().map(|(key, v)| Ok((key, given(&v)?))).collect();
+        let flow = serde_json::from_str(&want::<String>(options, "flow")?).map_err(unreadable)?;
         let options = SendOptions {
+            flow: FlowKeys::new(flow),
             to: socket(&want::<String>(options, "to")?)?,
             pair: pair(options)?,
-            controller: want(options, "controller")?,
-            mode: if mode == "paper" { Mode::Paper } else { Mode::Repaired },
-            params: params?,
-            packet: Bytes::new(want(options, "packet")?),
-            floor: Rate::bps(want(options, "floor_bps")?),
-            cap: Rate::bps(want(options, "cap_bps")?),
-            session_bandwidth: Rate::bps(want(options, "session_bps")?),
             cname: want(options, "cname")?,
             buffer: want::<Option<u64>>(options, "buffer_bytes")?.map(Bytes::new),
             consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
             key: key(options)?,
-            clip: want(options, "clip")?,
-            feedback: word(options, "feedback")?,
-            ecn: ecn(&want::<String>(options, "ecn")?)?,
-            repair: word(options, "repair")?,
         };
         let sending = Sending::start(options, medium(medium_)?).map_err(|e| wrong(&e))?;
         let session = PySession { kind: "Sender", handle: sending.handle() };

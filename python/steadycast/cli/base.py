@@ -19,6 +19,7 @@ from typer.core import TyperCommand
 from steadycast import exits, signals
 from steadycast.errors import MissingError, UnwrittenError, UserError, full, reason
 from steadycast.exits import Exit
+from steadycast.live.flow import FPS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +39,6 @@ app = typer.Typer(
 )
 
 SCENARIO = "A scenario (TOML), or the name of a built-in one."
-CODECS = "mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1."
 SEEDS = typer.Option("--seeds", metavar="A-B", help="Several seeds, both ends included.")
 
 # Arguments and options of several commands.
@@ -75,7 +75,7 @@ Sets = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", h
 Jobs = Annotated[
     int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; without it all processors.")
 ]
-Fps = Annotated[str, typer.Option("--fps", help='"clip", or frames per second.')]
+Fps = Annotated[str, typer.Option("--fps", help=FPS)]
 
 
 class Scenario(TyperCommand):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from steadycast.cli import base
-from steadycast.cli.base import CODECS, AsJson, Force, Fps
+from steadycast.cli.base import AsJson, Force
 from steadycast.errors import UserError
 from steadycast.exits import Exit
+from steadycast.live.flow import CODECS, OPTIONS, Flow
 
 Record = Annotated[Path | None, typer.Option("-o", metavar="DIR", help="The folder for the record.")]
 For = Annotated[
@@ -47,6 +51,34 @@ def _outlets(metrics: str | None, status: str | None, events: Path | None, *, as
     return base.module("steadycast.live.outlets").Options(metrics, status, events)
 
 
+def flow_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that are keys of a flow: it gets those that were typed as ``flow``."""
+
+    @wraps(function)
+    def command(**given: Any) -> None:
+        flow = {name: given.pop(name) for name in OPTIONS}
+        function(**given, flow={name: value for name, value in flow.items() if value})
+
+    kinds = get_type_hints(function, include_extras=True)
+    defaults = {each.name: each.default for each in signature(function).parameters.values()}
+    del kinds["flow"], kinds["return"]
+    kinds |= {name: _typed(name) for name in OPTIONS}
+    named = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=kind)
+        for name, kind in kinds.items()
+    ]
+    command.__signature__ = Signature(named)  # type: ignore[attr-defined]
+    command.__annotations__ = kinds
+    return command
+
+
+def _typed(name: str) -> Any:
+    option = OPTIONS[name]
+    kind: Any = list[str] if name == "param" else str
+    said = f"--{name.replace('_', '-')}"
+    return Annotated[kind | None, typer.Option(said, metavar=option.metavar, help=option.help)]
+
+
 @base.app.command(
     short_help="Send a source live, at the rate that the network allows.",
     epilog=base.examples(
@@ -55,6 +87,7 @@ def _outlets(metrics: str | None, status: str | None, events: Path | None, *, as
         "steadycast send greedy --to 10.0.0.2:5004 --controller tfrc --for 60s -o runs/live",
     ),
 )
+@flow_options
 def send(
     source: Annotated[
         str,
@@ -64,19 +97,7 @@ def send(
         ),
     ],
     to: Annotated[str, typer.Option("--to", metavar="A:P", help="A receiver's RTP address, or a group's.")],
-    controller: Annotated[
-        str | None,
-        typer.Option(
-            "--controller",
-            metavar="NAME",
-            help="Who sets the rate: without it steady towards one receiver, asmp towards a group.",
-        ),
-    ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option("--param", metavar="KEY=VALUE", help="A parameter of the controller. Repeatable."),
-    ] = None,
-    mode: Annotated[str, typer.Option("--mode", metavar="MODE", help="repaired or paper.")] = "repaired",
+    flow: Flow,
     sdp: Annotated[
         Path | None, typer.Option("--sdp", metavar="FILE", help="Write the session description here.")
     ] = None,
@@ -89,28 +110,15 @@ def send(
         typer.Option("--port", metavar="P", min=1, max=65534, help="Own RTP port; RTCP comes to the next."),
     ] = None,
     mux: Mux = False,
-    max_rate: Annotated[
-        str | None, typer.Option("--max-rate", metavar="R", help="Never more than this, for example 3Mbps.")
-    ] = None,
-    floor: Annotated[
-        str | None, typer.Option("--floor", metavar="R", help="Never less than this; 50kbps without it.")
-    ] = None,
     loop: Annotated[bool, typer.Option("--loop", help="Start the file again at its end.")] = False,
     ladder: Annotated[
         bool,
         typer.Option("--ladder", help="Encode the file at every quantizer before, not while it is sent."),
     ] = False,
-    codec: Annotated[str, typer.Option("--codec", help=CODECS)] = "mpeg4",
-    size: Annotated[str, typer.Option("--size", help='"clip", "cif" or "640x480".')] = "clip",
-    fps: Fps = "clip",
-    gop: Annotated[
-        int, typer.Option("--gop", min=1, max=600, help="Frames from one I frame to the next.")
-    ] = 12,
     keep_size: Annotated[
         bool,
         typer.Option("--keep-size", help="Leave pictures out where the rate is too low for their size."),
     ] = False,
-    packet: Annotated[int, typer.Option("--packet", metavar="B", help="IP size of a full packet.")] = 1018,
     exclude: Annotated[
         list[str] | None,
         typer.Option("--exclude", metavar="CNAME", help="A receiver whose reports do not count. Repeatable."),
@@ -124,26 +132,6 @@ def send(
         typer.Option("--buffer", metavar="SIZE", help="Its receivers' play-out buffer, for example 16KiB."),
     ] = None,
     consume: Consume = None,
-    feedback: Annotated[
-        str,
-        typer.Option(
-            "--feedback", metavar="FORMAT", help="How its receiver reports packets: own, rfc8888 or twcc."
-        ),
-    ] = "own",
-    ecn: Annotated[
-        str,
-        typer.Option(
-            "--ecn",
-            metavar="AS",
-            help="Packets leave as ect0 or ect1 (L4S) while the path keeps it; off. With --feedback rfc8888.",
-        ),
-    ] = "off",
-    repair: Annotated[
-        str,
-        typer.Option(
-            "--repair", metavar="HOW", help="What becomes of lost packets: auto, rtx, parity or none."
-        ),
-    ] = "auto",
     duration: For = None,
     metrics: Metrics = None,
     status: Status = None,
@@ -165,24 +153,15 @@ def send(
     options = live.Options(
         source=source,
         to=to,
-        controller=controller,
-        params=param or (),
-        mode=mode,
+        flow=flow,
         sdp=sdp,
         interface=interface,
         ttl=ttl,
         port=port,
         mux=mux,
-        max_rate=max_rate,
-        floor=floor,
         loop=loop,
         ladder=ladder,
-        codec=codec,
-        size=size,
-        fps=fps,
-        gop=gop,
         keep_size=keep_size,
-        packet=packet,
         exclude=exclude or (),
         key_file=key_file,
         duration=duration,
@@ -190,9 +169,6 @@ def send(
         force=force,
         buffer=buffer,
         consume=consume,
-        feedback=feedback,
-        ecn=ecn,
-        repair=repair,
         outlets=_outlets(metrics, status, events, as_json=as_json),
     )
     with Terminal() as progress:

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from steadycast.cli import base
-from steadycast.cli.base import CODECS, AsJson, Fps, RunFolder, Vmaf
+from steadycast.cli.base import AsJson, Fps, RunFolder, Vmaf
 from steadycast.errors import UserError
 from steadycast.exits import Exit
+from steadycast.live.flow import CODECS
 
 
 @base.app.command(

@@ -17,14 +17,13 @@ from steadycast.errors import UserError
 from steadycast.files import write_text
 from steadycast.folder import Draft
 from steadycast.live import outlets, session, view
+from steadycast.live.flow import Flow, encoding, keys, named
 from steadycast.live.source import plan
 
 if TYPE_CHECKING:
     from steadycast.progress import Progress
 
 Json = dict[str, Any]
-PACKETS = (100, 1500)
-"""Least and largest IP size of a full packet, in bytes: what a scenario allows, over its links' default MTU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,24 +32,16 @@ class Options:
 
     source: str
     to: str
-    controller: str | None = None
-    params: Sequence[str] = ()
-    mode: str = "repaired"
+    flow: Flow = field(default_factory=dict)
+    """The options that are keys of its flow (`flow.OPTIONS`)."""
     sdp: Path | None = None
     interface: str | None = None
     ttl: int | None = None
     port: int | None = None
     mux: bool = False
-    max_rate: str | None = None
-    floor: str | None = None
     loop: bool = False
     ladder: bool = False
-    codec: str = "mpeg4"
-    size: str = "clip"
-    fps: str = "clip"
-    gop: int = 12
     keep_size: bool = False
-    packet: int = 1018
     exclude: Sequence[str] = ()
     key_file: Path | None = None
     duration: str | None = None
@@ -58,9 +49,6 @@ class Options:
     force: bool = False
     buffer: str | None = None
     consume: str | None = None
-    feedback: str = "own"
-    ecn: str = "off"
-    repair: str = "auto"
     outlets: outlets.Options = field(default_factory=outlets.Options)
 
 
@@ -75,25 +63,22 @@ def send(options: Options, progress: Progress | None = None) -> Json:
     with Draft(options.out, force=options.force) if options.out is not None else nullcontext() as draft:
         length = session.span(options.duration, "--for") if options.duration else None
         to, interface = session.resolved(options.to, options.interface)
-        controller = options.controller or default_controller(to, options.mode)
-        options = replace(options, to=to, interface=interface, controller=controller)
+        flow = {"controller": default_controller(to, options.flow.get("mode")), **options.flow}
+        options = replace(options, to=to, interface=interface, flow=flow)
         settings = settings_of(options)
         planned = plan(
             options.source,
-            codec=options.codec,
-            size=options.size,
-            fps=options.fps,
-            gop=options.gop,
+            **encoding(flow),
             loop=options.loop,
             ladder=options.ladder,
             keep_size=options.keep_size,
             progress=progress,
         )
         with outlets.Outlets(options.outlets, "send", options.to) as told:
-            return _begin({**settings, "clip": planned.clip}, planned, options, length, draft, told)
+            return _begin(settings, planned, options, length, draft, told)
 
 
-def default_controller(to: str, mode: str = "repaired") -> str:
+def default_controller(to: str, mode: object = "repaired") -> str:
     """Name the controller of a session that names none: `steady` towards one receiver, `asmp` towards a group.
 
     In a group `asmp` holds the slowest member's share where `steady` does not (docs/steady.md, row G). A paper's mode
@@ -103,45 +88,35 @@ def default_controller(to: str, mode: str = "repaired") -> str:
 
 
 def settings_of(options: Options) -> Json:
-    """Return the options as the core takes them, but for the clip.
+    """Return how packets travel, as the core takes it.
 
     Raises:
-        UserError: one can't be used.
+        UserError: an option can't be used.
 
     """
-    if options.mode not in ("repaired", "paper"):
-        raise UserError(f"--mode {options.mode}", "there is no such mode", "take repaired or paper")
-    if not PACKETS[0] <= options.packet <= PACKETS[1]:
-        raise UserError(
-            f"--packet {options.packet}",
-            f"a link of {PACKETS[1]} B takes no such packet",
-            f"take {PACKETS[0]} to {PACKETS[1]} bytes",
-        )
-    cap = session.rate(options.max_rate, "--max-rate") if options.max_rate else 1_000_000_000
-    floor = session.rate(options.floor, "--floor") if options.floor else min(50_000, cap)
-    if floor > cap:
-        raise UserError(f"--floor {options.floor}", f"above --max-rate {options.max_rate}", "take less")
     return {
         "to": options.to,
-        "controller": options.controller,
-        "mode": options.mode,
-        "params": session.params(options.params),
         "interface": options.interface,
         "ttl": options.ttl,
         "source": None,
         "mux": options.mux,
         "local": options.port,
-        "packet": options.packet,
-        "floor_bps": floor,
-        "cap_bps": cap,
-        "session_bps": 2_000_000,
         "cname": session.own_name(),
         "key": session.read_key(options.key_file),
         **session.play_out(options.buffer, options.consume),
-        "feedback": options.feedback,
-        "ecn": options.ecn,
-        "repair": options.repair,
     }
+
+
+def begun(settings: Json, flow: Flow, planned: Any) -> Any:
+    """Return a core `Sender` of this flow that has begun.
+
+    Raises:
+        UserError: an option or an address can't be used.
+
+    """
+    with named(flow), session.refusals():
+        said = json.dumps(keys(flow, planned.clip))
+        return session.core().Sender({**settings, "flow": said}, planned.medium)
 
 
 def _begin(
@@ -152,8 +127,7 @@ def _begin(
     draft: Draft | None,
     told: outlets.Outlets,
 ) -> Json:
-    with session.refusals():
-        sender = session.core().Sender(settings, planned.medium)
+    sender = begun(settings, options.flow, planned)
     if options.sdp is not None:
         try:
             write_text(options.sdp, sender.sdp, "name another file")
@@ -161,7 +135,7 @@ def _begin(
             sender.stop()
             raise
     print(
-        f"sending {options.source} to {options.to} by {options.controller}"
+        f"sending {options.source} to {options.to} by {options.flow['controller']}"
         + (f", described in {options.sdp}" if options.sdp else "")
         + (
             "; encrypted"

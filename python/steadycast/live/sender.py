@@ -144,12 +144,12 @@ class Sender(ends.Ends):
         keep_size: leave pictures out, instead of coding them at a smaller size, where the rate is too low for theirs.
         controller: its name, see `controllers`; without it ``steady`` towards one receiver, ``asmp`` towards a group.
         params: its parameters, by their names.
-        mode: repaired, or paper.
+        mode: repaired, as without it, or paper.
         max_rate: upper limit, ``"2Mbps"`` or a number of bit/s.
         floor: lower limit; 50 kb/s without it.
-        feedback: how the receiver reports single packets: own, rfc8888 or twcc.
-        repair: what becomes of lost packets: auto, rtx, parity or none.
-        packet: IP bytes of a full packet.
+        feedback: how the receiver reports single packets: own, as without it, rfc8888 or twcc.
+        repair: what becomes of lost packets: rtx, parity, none, or auto, as without it.
+        packet: IP bytes of a full packet; 1200 without it.
         key_file: a file with the master key for SRTP.
         interface: where a group's packets leave.
         ttl: how many routers forward a group's packets.
@@ -178,12 +178,12 @@ class Sender(ends.Ends):
         keep_size: bool = False,
         controller: str | None = None,
         params: Mapping[str, object] | None = None,
-        mode: str = "repaired",
+        mode: str | None = None,
         max_rate: str | float | None = None,
         floor: str | float | None = None,
-        feedback: str = "own",
-        repair: str = "auto",
-        packet: int = 1018,
+        feedback: str | None = None,
+        repair: str | None = None,
+        packet: int | None = None,
         key_file: Path | str | None = None,
         interface: str | None = None,
         ttl: int | None = None,
@@ -196,23 +196,27 @@ class Sender(ends.Ends):
                 raise UserError(f"queue {queue}", "no picture has room", "take 1 or more")
             to, interface = session.resolved(to, interface, tell=False)
             controller = controller or send.default_controller(to, mode)
+            said = {
+                "controller": controller,
+                "param": params,
+                "mode": mode,
+                "max_rate": ends.rate_text(max_rate),
+                "floor": ends.rate_text(floor),
+                "packet": packet,
+                "feedback": feedback,
+                "repair": repair,
+            }
             options = send.Options(
                 source="" if source is None else str(source),
                 to=to,
-                controller=controller,
-                mode=mode,
+                flow={name: value for name, value in said.items() if value},
                 interface=interface,
                 ttl=ttl,
                 port=port,
                 mux=mux,
-                max_rate=ends.rate_text(max_rate),
-                floor=ends.rate_text(floor),
-                packet=packet,
                 key_file=None if key_file is None else Path(key_file),
-                feedback=feedback,
-                repair=repair,
             )
-            settings = {**send.settings_of(options), "params": list((params or {}).items())}
+            settings = send.settings_of(options)
             self._inbox: Inbox | None = None
             plan = _plan(
                 source,
@@ -224,8 +228,7 @@ class Sender(ends.Ends):
                 lambda shape: self._take(shape, queue, leaky),
                 keep_size=keep_size,
             )
-            with session.refusals():
-                core = session.core().Sender({**settings, "clip": plan.clip}, plan.medium)
+            core = send.begun(settings, options.flow, plan)
         super().__init__(core, _leave, self._inbox)
         self.to, self.controller, self.pixels = to, controller, pixels
         self._plan = plan

@@ -1,0 +1,186 @@
+//! The flow of a live session, in the words of a scenario.
+
+use crate::sdp::{Description, PacketFeedback};
+use crate::{LiveError, source_specific};
+use serde_json::{Map, Value, json};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use steadycast_scenario::{Document, FlowKind, Loaded, Problem, Video};
+use steadycast_units::{Bytes, Ecn, Rate, Span};
+
+/// The name of a live session's flow.
+pub(crate) const FLOW: &str = "video";
+
+/// The largest datagram that a live session sends, as IP size: Ethernet's.
+pub(crate) const MTU: Bytes = Bytes::new(1_500);
+
+/// Bandwidths of a session in bits per second. By them receivers space their reports.
+const SESSION_BANDWIDTHS: RangeInclusive<u64> = 10_000..=10_000_000_000;
+
+/// What a scenario's `[[flow]]` says of a live session: its keys and their values. Its name, its kind and its ends are the session's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FlowKeys(Map<String, Value>);
+
+impl FlowKeys {
+    /// These keys, as JSON has them.
+    pub const fn new(keys: Map<String, Value>) -> Self {
+        Self(keys)
+    }
+
+    /// With this value, unless there is one.
+    #[must_use]
+    fn or(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.0.entry(key).or_insert_with(|| value.into());
+        self
+    }
+
+    fn is(&self, key: &str, value: &str) -> bool {
+        self.0.get(key).and_then(Value::as_str) == Some(value)
+    }
+
+    /// With what a live sender to this address does where its flow says nothing: it trusts no feedback, and repairs pictures, but for
+    /// a paper's mode.
+    #[must_use]
+    pub(crate) fn of_sender(self, to: IpAddr, pictures: bool) -> Self {
+        let paper = self.is("mode", "paper");
+        let keys = self.or("media", "greedy").or("defences", !paper);
+        let keys = keys.or("repair", if pictures && !paper { "auto" } else { "none" });
+        let again = !to.is_multicast() && (keys.is("repair", "auto") || keys.is("repair", "rtx"));
+        let keys = keys.or("padding", again);
+        // Receivers of one source alone don't hear each other.
+        if source_specific(to) { keys.or("rtcp", json!({ "reports": "source" })) } else { keys }
+    }
+
+    /// What a description says of the flow; without a controller's name the session is a standard one, and only its reports count.
+    ///
+    /// # Errors
+    /// It names a session bandwidth that no session has.
+    pub(crate) fn described(description: &Description) -> Result<Self, LiveError> {
+        let number = |key: &str| description.of_ours(key).and_then(|text| text.parse::<u64>().ok());
+        let bandwidth = number("session-bw").or(of_reports(description)).unwrap_or(2_000_000);
+        if !SESSION_BANDWIDTHS.contains(&bandwidth) {
+            return Err(LiveError::SessionBandwidth(bandwidth));
+        }
+        let address = description.address.ip();
+        let reports = if source_specific(address) { "source" } else { "group" };
+        let controller = description.of_ours("controller").unwrap_or("fixed");
+        let param = |(key, text): &(String, String)| Some((key.strip_prefix("param.")?.to_owned(), value(text)));
+        let params: Map<String, Value> = description.ours.iter().filter_map(param).collect();
+        let repair = match (&description.repair, &description.parity) {
+            (Some(_), Some(_)) if !address.is_multicast() => "auto",
+            (Some(_), None) if !address.is_multicast() => "rtx",
+            (_, Some(_)) => "parity",
+            _ => "none",
+        };
+        let keys = json!({
+            "controller": controller,
+            "mode": description.of_ours("mode").unwrap_or("repaired"),
+            "params": { controller: params },
+            "packet": format!("{}B", number("packet").unwrap_or(1_000)),
+            "rtcp": { "session_bw": format!("{bandwidth}bps"), "reports": reports },
+            "repair": repair,
+        });
+        let Value::Object(keys) = keys else { return Ok(Self::default()) };
+        let feedback = match description.feedback {
+            None => None,
+            Some(PacketFeedback::Congestion) => Some("rfc8888"),
+            Some(PacketFeedback::Transport(_)) => Some("twcc"),
+        };
+        let ecn = match description.ecn {
+            Ecn::Ect0 => Some("ect0"),
+            Ecn::Ect1 => Some("ect1"),
+            Ecn::NotEct | Ecn::Ce => None,
+        };
+        let said = [("feedback", feedback), ("ecn", ecn)];
+        let said = said.into_iter().filter_map(|(key, word)| Some((key.to_owned(), word?.into())));
+        // What was sent is not known here; and what has no clip is greedy in a scenario's words.
+        Ok(Self(keys.into_iter().chain(said).collect()).or("media", "greedy"))
+    }
+
+    /// The scenario of a session of these receivers that lasted so long.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with a key.
+    pub(crate) fn scenario(&self, receivers: &[String], group: bool, lasted: Span) -> Result<Loaded, LiveError> {
+        let to = plain(receivers);
+        let mut flow = self.0.clone();
+        let ends = json!({
+            "name": FLOW, "kind": "video", "from": SENDER, "to": to,
+            "cast": if group { "multicast" } else { "unicast" },
+        });
+        flow.extend(ends.as_object().cloned().unwrap_or_default());
+        let nodes: Vec<&str> = [SENDER].into_iter().chain(to.iter().map(String::as_str)).collect();
+        let links: Vec<Value> = to.iter().map(|end| json!({ "between": [SENDER, end] })).collect();
+        let scenario = json!({
+            "format": 1,
+            "name": "live",
+            "duration": format!("{:.3}s", lasted.as_secs_f64().max(0.001)),
+            "nodes": nodes,
+            "link": links,
+            "flow": [flow],
+        });
+        let read = Document::from_json(&scenario, Path::new("live.toml")).and_then(Document::check);
+        read.map_err(|problems| problems.0.into_iter().next().map_or(LiveError::NoVideo, |p| LiveError::Flow(typed(p))))
+    }
+}
+
+/// A problem with the remedy that a session has, where a scenario's is another one.
+fn typed(problem: Problem) -> Problem {
+    let remedy = match problem.key.rsplit('.').next() {
+        // No session has a link whose MTU could be larger.
+        Some("packet") => "take 100 to 1500 bytes".to_owned(),
+        _ => problem.remedy,
+    };
+    Problem { remedy, ..problem }
+}
+
+/// The bandwidth of a session whose receivers may take so much for RTCP as its description says: three quarters of a twentieth
+/// (RFC 3550, section 6.2; RFC 3556).
+fn of_reports(description: &Description) -> Option<u64> {
+    let bandwidth = description.reports.filter(|rate| *rate > Rate::ZERO)?.as_bps().saturating_mul(80) / 3;
+    Some(bandwidth.clamp(*SESSION_BANDWIDTHS.start(), *SESSION_BANDWIDTHS.end()))
+}
+
+/// The sender's node.
+const SENDER: &str = "sender";
+
+/// The video flow of a live session's scenario.
+pub(crate) fn video(loaded: &Loaded) -> Result<&Video, LiveError> {
+    match loaded.scenario.flows.first().map(|flow| &flow.kind) {
+        Some(FlowKind::Video(video)) => Ok(video),
+        _ => Err(LiveError::NoVideo),
+    }
+}
+
+/// A value as the description writes it.
+fn value(text: &str) -> Value {
+    match (text.parse::<f64>(), text) {
+        (Ok(number), _) => json!(number),
+        (_, "true") => json!(true),
+        (_, "false") => json!(false),
+        _ => json!(text),
+    }
+}
+
+/// Names as scenario files allow them, each once.
+fn plain(names: &[String]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for name in names {
+        let allowed = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c) { c } else { '-' };
+        let name: String = name.to_ascii_lowercase().chars().map(allowed).take(40).collect();
+        let name = match name.trim_matches(['-', '.']) {
+            "" => "receiver",
+            some => some,
+        };
+        let taken = |n: &str| n == SENDER || all.iter().any(|other| other == n);
+        let mut unique = name.to_owned();
+        let mut number = 1;
+        while taken(&unique) {
+            number += 1;
+            unique = format!("{name}-{number}");
+        }
+        all.push(unique);
+    }
+    if all.is_empty() { vec!["receiver".into()] } else { all }
+}

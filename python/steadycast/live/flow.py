@@ -1,0 +1,133 @@
+"""Options of a live session that are keys of its flow: of a scenario's `[[flow]]`, which checks their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from steadycast.errors import UserError
+
+Flow = Mapping[str, object]
+"""Options by their names, as they were given; those that were not are not in it."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of `send`, and the key that it is."""
+
+    key: str
+    metavar: str
+    help: str
+    default: object = None
+    """What it is without being given, where that is not as in a scenario."""
+
+
+CODECS = "mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1."
+FPS = '"clip", or frames per second.'
+
+OPTIONS: dict[str, Option] = {
+    "controller": Option(
+        "controller",
+        "NAME",
+        "Who sets the rate: without it steady towards one receiver, asmp towards a group.",
+    ),
+    "param": Option("params", "KEY=VALUE", "A parameter of the controller. Repeatable."),
+    "mode": Option("mode", "MODE", "repaired or paper; repaired without it."),
+    "max_rate": Option("cap", "R", "Never more than this, for example 3Mbps."),
+    "floor": Option("floor", "R", "Never less than this; 50kbps without it, or a ladder's lowest rate."),
+    "codec": Option("encode.codec", "NAME", CODECS, "mpeg4"),
+    "size": Option("encode.size", "SIZE", '"clip", "cif" or "640x480".', "clip"),
+    "fps": Option("encode.fps", "FPS", FPS, "clip"),
+    "gop": Option("encode.gop", "N", "Frames from one I frame to the next; 12 without it.", "12"),
+    "packet": Option("packet", "B", "IP size of a full packet; 1200 without it."),
+    "feedback": Option(
+        "feedback", "FORMAT", "How its receiver reports packets: own, rfc8888 or twcc; own without it."
+    ),
+    "ecn": Option(
+        "ecn",
+        "AS",
+        "Packets leave as ect0 or ect1 (L4S) while the path keeps it; off without it. With --feedback rfc8888.",
+    ),
+    "repair": Option(
+        "repair",
+        "HOW",
+        "What becomes of lost packets: auto, rtx, parity or none; auto without it, where there are pictures.",
+    ),
+}
+
+
+def encoding(flow: Flow) -> dict[str, Any]:
+    """Return how pictures are to be coded, as `source.plan` takes it.
+
+    Raises:
+        UserError: the length of a group is no number.
+
+    """
+    said = {
+        name: flow.get(name, option.default) for name, option in OPTIONS.items() if "encode." in option.key
+    }
+    gop = str(said["gop"])
+    if not (gop.isdecimal() and 1 <= int(gop) <= 600):
+        raise UserError(f"--gop {gop}", "this is no number of frames", "take 1 to 600")
+    return {**said, "gop": int(gop)}
+
+
+def keys(flow: Flow, clip: str | None) -> dict[str, Any]:
+    """Return the options as the keys of a scenario's flow, but for how its pictures are coded.
+
+    Raises:
+        UserError: a parameter is not KEY=VALUE.
+
+    """
+    found = {OPTIONS[name].key: value for name, value in flow.items() if "encode." not in OPTIONS[name].key}
+    if "params" in found:
+        found["params"] = {str(flow["controller"]): dict(_params(found["params"]))}
+    for size in ("packet",):
+        # A bare number is one of bytes.
+        if re.fullmatch(r"\d+", str(found.get(size, ""))):
+            found[size] = f"{found[size]}B"
+    if clip is not None:
+        found |= {"media": "clip", "clip": clip}
+    return found
+
+
+def _params(given: Any) -> Iterator[tuple[str, object]]:
+    from steadycast.live import session
+
+    return iter(given.items() if isinstance(given, Mapping) else session.params(given))
+
+
+@contextmanager
+def named(flow: Flow) -> Iterator[None]:
+    """Name options in errors that name keys of the flow."""
+    try:
+        yield
+    except UserError as error:
+        if not error.place.startswith("flow."):
+            raise
+        # flow.NAME.KEY, where a parameter's KEY ends in its own name.
+        key = error.place.split(".", 2)[-1]
+        raise UserError(_place(key, flow), error.problem, _remedy(error.remedy)) from None
+
+
+def _place(key: str, flow: Flow) -> str:
+    if key == "cast":
+        return "--to"
+    if key.startswith("params"):
+        return f"--param {key.rpartition('.')[2]}"
+    names = [name for name, option in OPTIONS.items() if option.key == key]
+    if not names:
+        return key
+    said = f" {flow[names[0]]}" if names[0] in flow else ""
+    return f"--{names[0].replace('_', '-')}{said}"
+
+
+def _remedy(text: str) -> str:
+    """Say in options what a scenario's remedy says in keys."""
+    text = text.replace('write cast = "unicast" for a session each, or ', "")
+    for name, option in OPTIONS.items():
+        text = re.sub(rf'\b{option.key} = "([^"]*)"', rf"--{name.replace('_', '-')} \1", text)
+    return f"take {text}" if text.startswith("--") else text
