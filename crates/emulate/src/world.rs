@@ -138,7 +138,7 @@ pub struct Emulation {
     hosts: Vec<Host>,
     agents: Vec<Agent>,
     flows: Vec<FlowEnds>,
-    ways: Vec<Vec<u32>>,
+    ways: Vec<Vec<Vec<u32>>>,
     logs: Vec<Option<Vec<PacketRow>>>,
     step: Span,
     now: Time,
@@ -192,8 +192,7 @@ impl Emulation {
         let mtu = scenario.links.iter().flat_map(|l| [l.forward.mtu, l.back.mtu]).map(|m| m.get()).min();
         let mtu = mtu.unwrap_or(1500).clamp(68, 65_535) as u16;
         let (hosts, gates) = make_hosts(&scenario, &nodes, mtu)?;
-        let numbers = |flow| network.directions_of(flow).into_iter().map(|direction| direction.0).collect();
-        let ways = scenario.flows.iter().map(numbers).collect();
+        let ways = scenario.flows.iter().map(|flow| network.ways_of(flow)).collect();
         let spaces = hosts.iter().map(|h| (h.node, Arc::clone(&h.namespace))).collect();
         let mut planner = Planner {
             scenario: &scenario,

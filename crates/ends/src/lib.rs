@@ -16,6 +16,7 @@ mod plan;
 mod promises;
 mod record;
 mod score;
+mod shares;
 mod simulcast;
 mod skew;
 mod summary;

@@ -7,7 +7,8 @@ use steadycast_control::{Check, FeedbackFormat};
 use steadycast_record::{Figures, Of, invariant};
 use steadycast_scenario::{self as sc, FlowKind};
 
-/// The most that RTCP may take of the session bandwidth: the 5 % of RFC 3550, 6.2, with a point to spare over half a minute.
+/// The most that RTCP may take of the session bandwidth: the 5 % of RFC 3550, 6.2, with a point to spare over half a
+/// minute.
 const MOST_RTCP: f64 = 0.06;
 /// So many flows that broke a promise are named.
 const NAMED: usize = 3;
@@ -56,7 +57,8 @@ impl<'a> Kept<'a> {
 }
 
 impl Record<'_> {
-    /// The promises that were looked at, by name: those that the controllers and the session keep an eye on as they run, and, step by
+    /// The promises that were looked at, by name: those that the controllers and the session keep an eye on as they
+    /// run, and, step by
     /// step, RTCP's part of the session bandwidth.
     pub(crate) fn promises(&self) -> Vec<Kept<'_>> {
         let mut all = Vec::new();
@@ -77,7 +79,8 @@ impl Record<'_> {
     }
 }
 
-/// Whether the flow's feedback goes by RTCP's timer, which bounds it. Reports of single packets have a share of their own: that of what
+/// Whether the flow's feedback goes by RTCP's timer, which bounds it. Reports of single packets have a share of their
+/// own: that of what
 /// arrives.
 fn has_timed_feedback(video: &sc::Video) -> bool {
     video.feedback == FeedbackFormat::Own

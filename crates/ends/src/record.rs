@@ -20,8 +20,9 @@ pub struct Record<'a> {
     pub viewers: &'a [Viewer],
     /// The scenario's links in its order, two directions each; empty where links are not ours.
     pub links: Vec<LinkRecord<'a>>,
-    /// For each flow the directions of links that its data needs, as places in `links`.
-    pub ways: Vec<Vec<u32>>,
+    /// For each flow the directions of links that its data needs, as places in `links`: once for all its receivers, or where each has a
+    /// source of its own, for each of them.
+    pub ways: Vec<Vec<Vec<u32>>>,
     /// Packets of the agents whose flow is recorded packet by packet.
     pub logs: &'a [Option<Vec<PacketRow>>],
     /// Packets that have left a link.

@@ -1,7 +1,8 @@
 //! What simulcasts come to: their part of the summary, and the table of their receivers' moves.
 
+use crate::shares::Stream;
 use crate::{Record, Viewer};
-use steadycast_record::{Claim, Figures, Of, Table, fair, moves, simulcast, viewer};
+use steadycast_record::{Figures, Of, Table, moves, simulcast, viewer};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
@@ -10,7 +11,8 @@ impl Record<'_> {
         let all = self.scenario.simulcasts.iter().enumerate().map(|(n, spec)| {
             let names: Vec<&str> = spec.flows.iter().map(|f| self.flow_name(f.0)).collect();
             let viewers: Vec<&Viewer> = self.viewers.iter().filter(|v| v.simulcast == n).collect();
-            let seen: Vec<_> = viewers.iter().map(|viewer| self.viewer(n, viewer, &names)).collect();
+            let mut streams = self.streams();
+            let seen: Vec<_> = viewers.iter().map(|viewer| self.viewer(n, viewer, &names, &mut streams)).collect();
             let rates = seen.iter().filter_map(|(_, rate, _)| *rate);
             let shares: Option<f64> = seen.iter().map(|(.., share)| *share).sum();
             let sum: f64 = rates.sum();
@@ -33,7 +35,13 @@ impl Record<'_> {
     }
 
     /// One receiver: its part of the summary, its rate, and its max–min share.
-    fn viewer(&self, n: usize, seen: &Viewer, names: &[&str]) -> (Figures, Option<f64>, Option<f64>) {
+    fn viewer(
+        &self,
+        n: usize,
+        seen: &Viewer,
+        names: &[&str],
+        streams: &mut Vec<Stream>,
+    ) -> (Figures, Option<f64>, Option<f64>) {
         let spec = &self.scenario.simulcasts[n];
         let lowest = spec.flows[0].0 as usize;
         let ends = &self.flows[lowest];
@@ -41,7 +49,7 @@ impl Record<'_> {
         let bytes = seen.sinks.iter().filter_map(|sink| Some(self.tell(*sink).intake()?.bytes));
         let bytes = bytes.fold(Bytes::ZERO, |sum, bytes| sum + bytes);
         let rate = (!span.is_zero()).then(|| bytes.per(span).as_bps_f64());
-        let share = self.share_alone(n, seen).map(Rate::as_bps_f64);
+        let share = self.share_alone(n, seen, streams).map(Rate::as_bps_f64);
         let stays = seen.stays(ends.means_from, self.now.min(ends.stop));
         let part = |stay: Span| (!span.is_zero()).then(|| stay.ratio(span));
         let mut into = Figures::new(Of::Viewer);
@@ -57,17 +65,6 @@ impl Record<'_> {
     fn receiver_name(&self, viewer: &Viewer) -> &str {
         let lowest = self.scenario.simulcasts[viewer.simulcast].flows[0];
         self.scenario.node_name(self.scenario.flows[lowest.0 as usize].to[viewer.receiver])
-    }
-
-    /// The max–min share that a receiver would have, were it the simulcast's only one.
-    fn share_alone(&self, n: usize, viewer: &Viewer) -> Option<Rate> {
-        let groups = &self.scenario.simulcasts[n].flows;
-        let mut claims = self.claims();
-        for flow in groups {
-            claims[flow.0 as usize].links.clear();
-        }
-        claims[groups[0].0 as usize] = Claim { demand: None, links: viewer.way.clone() };
-        fair(&claims, |l| self.capacity(l))[groups[0].0 as usize]
     }
 
     /// Who went where, when and why.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use steadycast_link::Counts;
-use steadycast_record::{Claim, Figures, Of, Tree, fair, flow, jain, link, receiver, run, variation};
+use steadycast_record::{Figures, Of, Tree, flow, jain, link, receiver, run, variation};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Spread, Time};
 
@@ -54,8 +54,8 @@ impl Record<'_> {
         into.put(&flow::NAME, spec.name.as_str());
         into.put(&flow::THROUGHPUT, throughput);
         into.put(&flow::FAIR_SHARE, share_bps);
-        let rate = if spec.kind.pauses() { self.pauses(ends, &mut into) } else { throughput };
-        into.put(&flow::SHARE_OF_FAIR, rate.zip(share_bps).map(|(t, s)| t / s));
+        let rate = if spec.kind.pauses() { self.pauses(ends, &mut into) } else { self.rate_while_sending(n) };
+        into.put(&flow::SHARE_OF_FAIR, rate.zip(share_bps).filter(|(_, share)| *share > 0.0).map(|(t, s)| t / s));
         into.put(&flow::RATE_COV, variation(&self.seconds_from(ends, &bins)));
         into.put(&flow::RAMP_1MBPS, self.ramp(ends, &bins, 1e6));
         into.put(&flow::RAMP_SHARE, share_bps.and_then(|s| self.ramp(ends, &bins, 0.8 * s)));
@@ -117,6 +117,21 @@ impl Record<'_> {
     /// A sink's mean rate, in bit/s.
     fn sink_rate(&self, ends: &FlowEnds, sink: AgentIx) -> Option<f64> {
         self.rate_over(sink, self.time_of_means(ends, sink))
+    }
+
+    /// Mean over the receivers while the flow is there, in bit/s: as [`Record::throughput`], but for a source that has sent all that it had.
+    fn rate_while_sending(&self, n: usize) -> Option<f64> {
+        let ends = &self.flows[n];
+        let amount = |video: &sc::Video| matches!(video.media, sc::Media::Greedy { bytes: Some(_) });
+        if !matches!(&self.scenario.flows[n].kind, FlowKind::Video(video) if amount(video)) {
+            return self.throughput(ends);
+        }
+        let rate = |(place, sink): (usize, &AgentIx)| {
+            let source = self.agents[ends.source_of(place)?.0 as usize].video_source()?;
+            let span = within(source.sending.stretches(), self.means_from(ends, *sink), self.now.min(ends.stop));
+            self.rate_over(*sink, span)
+        };
+        mean(ends.sinks.iter().enumerate().filter_map(rate))
     }
 
     /// Mean over the receivers, in bit/s.
@@ -248,57 +263,6 @@ impl Record<'_> {
         Some(into)
     }
 
-    /// What each flow wants, and which links it needs.
-    pub(crate) fn claims(&self) -> Vec<Claim> {
-        let of = |(spec, links): (&sc::Flow, &Vec<u32>)| {
-            let demand = match &spec.kind {
-                FlowKind::OnOff(on) => {
-                    let (a, b) = (on.on.mean.as_secs_f64(), on.off.mean.as_secs_f64());
-                    Some(on.rate.scale(a / (a + b).max(1e-9)))
-                }
-                FlowKind::Tcp(_) => None,
-                kind => kind.rate_while_active(),
-            };
-            Claim { demand, links: links.clone() }
-        };
-        self.scenario.flows.iter().zip(&self.ways).map(of).collect()
-    }
-
-    fn fair_shares(&self) -> Vec<Option<Rate>> {
-        let mut claims = self.claims();
-        // The groups of a simulcast have no shares of their own: for the others they are one flow.
-        let in_one = |n: usize| self.scenario.group_of(sc::FlowIx(n as u32));
-        for (n, claim) in claims.iter_mut().enumerate() {
-            if in_one(n).is_some_and(|(_, place)| place > 0) {
-                claim.links.clear();
-            }
-        }
-        // Nor has a flow over a link whose rate follows a trace.
-        let moves = |claim: &Claim| claim.links.iter().any(|l| matches!(self.rate(*l), Some(sc::RateSpec::Trace(_))));
-        let mut shares = fair(&claims, |l| self.capacity(l));
-        // A source that pauses takes its mean from the others, and has a share of its own while it is active.
-        for (n, spec) in self.scenario.flows.iter().enumerate().filter(|(_, spec)| spec.kind.pauses()) {
-            if let Some(rate) = spec.kind.rate_while_active() {
-                let mean = claims[n].demand.replace(rate);
-                shares[n] = fair(&claims, |l| self.capacity(l))[n];
-                claims[n].demand = mean;
-            }
-        }
-        let each = claims.iter().zip(shares).enumerate();
-        each.map(|(n, (claim, share))| share.filter(|_| in_one(n).is_none() && !moves(claim))).collect()
-    }
-
-    /// What a link's direction carries.
-    fn rate(&self, l: u32) -> Option<&sc::RateSpec> {
-        let link = self.scenario.links.get(l as usize / 2)?;
-        Some(if l.is_multiple_of(2) { &link.forward.rate } else { &link.back.rate })
-    }
-
-    /// The constant rate of a link's direction.
-    pub(crate) fn capacity(&self, l: u32) -> Option<Rate> {
-        self.rate(l).and_then(constant)
-    }
-
     /// Whether a flow's source had nothing to send for some of the time of its means.
     fn paused(&self, n: usize) -> bool {
         let ends = &self.flows[n];
@@ -367,11 +331,4 @@ impl Record<'_> {
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (n, sum) = values.fold((0u32, 0.0), |(n, sum), value| (n + 1, sum + value));
     (n > 0).then(|| sum / f64::from(n))
-}
-
-fn constant(rate: &sc::RateSpec) -> Option<Rate> {
-    match rate {
-        sc::RateSpec::Constant(rate) => Some(*rate),
-        _ => None,
-    }
 }

@@ -52,7 +52,7 @@ impl Record<'_> {
             let could = link.capacity(Time::ZERO, self.now).filter(|could| *could > Bytes::ZERO)?;
             Some((said.as_f64() / could.as_f64(), back))
         };
-        let (most, back) = self.ways.get(n)?.iter().filter_map(share).max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let (most, back) = self.ways.get(n)?.iter().flatten().filter_map(share).max_by(|a, b| a.0.total_cmp(&b.0))?;
         let link = &self.scenario.links[back as usize / 2].name;
         (most > MOST_OF_THE_WAY_BACK).then(|| {
             format!(

@@ -9,7 +9,8 @@
 //! keeps it, and asks [`Link::take`] for fates: right after each offer, and when [`Link::due`] says.
 //!
 //! ```text
-//! offer ─▶ mtu ─▶ policer ─▶ queue (drop-tail | RED | PIE | CoDel | FQ-CoDel | DualPI2) ─▶ transmitter (rate | steps | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter, late or twice ─▶ arrival
+//! offer ─▶ mtu ─▶ policer ─▶ queue (drop-tail | RED | PIE | CoDel | FQ-CoDel | DualPI2) ─▶ transmitter (rate | steps
+//! | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter, late or twice ─▶ arrival
 //! ```
 
 mod codel;
@@ -478,6 +479,30 @@ impl Link {
     /// What it could have carried from its start to `until`; `None` when its rate is unlimited.
     pub fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
         self.rest.transmitter.capacity(from, until)
+    }
+
+    /// The rate at which packets get through it for good between two times between which its rate does not change: at
+    /// most its policer's,
+    /// none while every packet is lost, and a trace's mean. `None` when nothing limits it.
+    pub fn passes(&self, from: Time, until: Time) -> Option<Rate> {
+        if self.rest.loss.as_ref().is_some_and(|loss| loss.loses_all(from)) {
+            return Some(Rate::ZERO);
+        }
+        let span = until.since(from);
+        let traced = || self.capacity(from, until).filter(|_| !span.is_zero()).map(|bytes| bytes.per(span));
+        let own = self.rate(from).filter(|rate| *rate < Service::UNLIMITED).or_else(traced);
+        own.into_iter().chain(self.rest.policer.as_ref().map(|bucket| bucket.rate())).min()
+    }
+
+    /// When [`Link::passes`] next changes after `now`. A trace changes all the time, which counts as no change.
+    pub fn next_change(&self, now: Time) -> Time {
+        let loss = self.rest.loss.as_ref().map_or(Time::NEVER, |loss| loss.next_change(now));
+        self.rest.transmitter.next_change(now).min(loss)
+    }
+
+    /// Whether its rate is a trace's.
+    pub const fn is_traced(&self) -> bool {
+        self.rest.transmitter.is_traced()
     }
 
     /// Its rate at `now`; `None` when unlimited or given by a trace.

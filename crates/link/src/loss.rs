@@ -158,6 +158,15 @@ impl LossState {
         Some(state)
     }
 
+    /// Whether every packet sent at `now` is lost.
+    pub(crate) fn loses_all(&self, now: Time) -> bool {
+        matches!(self.steps.at(now), Loss::Bernoulli(BernoulliLoss { p }) if *p >= 1.0)
+    }
+
+    pub(crate) fn next_change(&self, now: Time) -> Time {
+        self.steps.next_change(now)
+    }
+
     fn enter(&mut self, at: Time) {
         self.now = self.steps.at(at).clone();
         self.valid = self.steps.next_change(at);

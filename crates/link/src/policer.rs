@@ -34,6 +34,10 @@ impl Bucket {
         Self { policer, depth: policer.burst.at(policer.rate), full: Time::ZERO }
     }
 
+    pub(crate) const fn rate(&self) -> Rate {
+        self.policer.rate
+    }
+
     /// Whether a packet conforms; one that does takes its tokens.
     pub(crate) fn conforms(&mut self, now: Time, size: Bytes) -> bool {
         let full = self.full.max(now) + size.at(self.policer.rate);

@@ -174,6 +174,17 @@ impl Transmitter {
         }
     }
 
+    pub(crate) fn next_change(&self, now: Time) -> Time {
+        match &self.service {
+            Service::Rate(steps) => steps.next_change(now),
+            Service::Unlimited | Service::Trace(_) => Time::NEVER,
+        }
+    }
+
+    pub(crate) const fn is_traced(&self) -> bool {
+        matches!(self.service, Service::Trace(_))
+    }
+
     /// What can be sent after `from` and until `until`, both times included where `from` is the beginning; `None` where
     /// there is no limit for a part of that time.
     pub(crate) fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {

@@ -671,6 +671,10 @@ impl Feed for LadderFeed {
     fn limited(&self) -> bool {
         self.encoder.limited()
     }
+
+    fn best(&self) -> Option<Rate> {
+        Some(self.encoder.best())
+    }
 }
 
 #[cfg(test)]

@@ -144,6 +144,11 @@ impl Encoder {
         self.limited
     }
 
+    /// The mean rate over the clip that the best quantizer needs, with packet overhead.
+    pub fn best(&self) -> Rate {
+        self.ladder.rates(0, self.payload, self.overhead).0
+    }
+
     /// The next frame. `rate` is the present target, `backlog` what waits in the pacer.
     pub fn next(&mut self, rate: Rate, backlog: Bytes) -> Coded {
         let frames = self.ladder.frames();

@@ -37,6 +37,11 @@ pub trait Feed: Send {
 
     /// Whether the best quantizer needs less than the rate allows: the pictures, not the network, limit the rate.
     fn limited(&self) -> bool;
+
+    /// The mean rate, as one of IP packets, that the best quantizer needs; `None` where that is not known beforehand.
+    fn best(&self) -> Option<Rate> {
+        None
+    }
 }
 
 impl Feed for Encoder {
@@ -57,5 +62,8 @@ impl Feed for Encoder {
     }
     fn limited(&self) -> bool {
         self.limited()
+    }
+    fn best(&self) -> Option<Rate> {
+        Some(self.best())
     }
 }

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use steadycast_ends::{AgentIx, Body, LinkRecord, Store};
 use steadycast_link::Ecn;
-use steadycast_scenario::{self as sc, DirIx, NodeIx, Scenario};
+use steadycast_scenario::{self as sc, NodeIx, Scenario};
 use steadycast_units::{Bytes, Time};
 
 /// A network that carries datagrams between hosts.
@@ -223,8 +223,8 @@ impl Datagrams {
         self.network.links(now)
     }
 
-    /// The directions that a flow's data takes to all its receivers, in order, each once.
-    pub fn directions_of(&mut self, flow: &sc::Flow) -> Vec<DirIx> {
-        self.network.directions_of(flow)
+    /// As [`Network::ways_of`].
+    pub fn ways_of(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
+        self.network.ways_of(flow)
     }
 }

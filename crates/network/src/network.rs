@@ -181,7 +181,7 @@ impl Network {
     }
 
     /// The directions that a flow's data takes to all its receivers, in order, each once.
-    pub fn directions_of(&mut self, flow: &sc::Flow) -> Vec<DirIx> {
+    fn directions_of(&mut self, flow: &sc::Flow) -> Vec<DirIx> {
         let (mut all, mut most) = (Vec::new(), 1 << 16);
         for to in &flow.to {
             all.extend(self.directions(flow.from, *to));
@@ -194,6 +194,19 @@ impl Network {
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// The directions that a flow's data takes, as numbers: to all its receivers together, or to each of them where
+    /// each is served by a
+    /// stream of its own.
+    pub fn ways_of(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
+        let numbers = |directions: Vec<DirIx>| directions.into_iter().map(|direction| direction.0).collect();
+        match flow.cast {
+            sc::Cast::Unicast | sc::Cast::UnicastEach => {
+                flow.to.iter().map(|to| numbers(self.directions(flow.from, *to))).collect()
+            }
+            sc::Cast::Multicast => vec![numbers(self.directions_of(flow))],
+        }
     }
 
     /// Makes a group with this source; returns its number.

@@ -94,20 +94,26 @@ figures! {
             counted once, from the \
             flow's start to its stop; the mean over its receivers. 1 Mb/s is 1 000 000 bits per second.")
             .higher().shown("throughput", &[(Terminal, ""), (Flows, ""), (Compare, "")]);
-        FAIR_SHARE = figure("fair_share_bps", Rate, "The max–min share: what the flow would get if every link \
-            divided its capacity \
-            evenly among those who want more. A simulcast's groups have none, nor has a flow over a link that \
-            follows a trace. \
-            Transfers count as if one were always under way.")
+        FAIR_SHARE = figure("fair_share_bps", Rate, "The max–min share: what the flow would get if, at each time, \
+            every link \
+            divided what it can carry evenly among those who are there and want more; the mean over the time in which \
+            the flow itself is \
+            there. What a link can carry follows events, traces, policers and outages. A flow is there between start \
+            and stop, and while \
+            it has something to send. Nobody wants more than it sends at by its settings, nor a video more than its \
+            encoder's best \
+            quality needs: in a second in which its encoder or its cap held its rate, it wanted what it took. What \
+            one does not want \
+            is the others'. A simulcast's groups have none.")
             .shown("fair share", &[(Flows, "")]);
         SHARE_OF_FAIR = figure("share_of_fair", Share, "Throughput divided by the fair share; of a source that \
             pauses, throughput while it \
-            was active. 100 % is fair; above takes from others, below gives way.").shown("share of \
-            fair", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, "")]);
+            was active. 100 % is fair, also for a video that has all that its encoder can use; above takes from \
+            others, below gives way.")
+            .shown("share of fair", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, "")]);
         RATE_COV = figure("rate_cov", Number, "Coefficient of variation of the throughput in whole seconds: standard \
             deviation (over \
-            n − 1) divided by the mean. 0 is perfectly smooth.").lower().shown("rate \
-            CoV", &[(Flows, ""), (Compare, "")]);
+            n − 1) divided by the mean. 0 is perfectly smooth.").lower().shown("rate CoV", &[(Flows, ""), (Compare, "")]);
         RAMP_1MBPS = figure("ramp_s.1Mbps", Seconds, "How long after its start the flow first received 1 Mb/s over a \
             second.")
             .lower().shown("1 Mb/s after", &[(Sessions, "")]);

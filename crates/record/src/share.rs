@@ -1,49 +1,164 @@
-//! Max–min fair shares over links of constant rate.
+//! Max–min fair shares: who could have how much of links that others use as well, at one time and over time.
 
-use steadycast_units::Rate;
+use steadycast_units::{Rate, Span, Time};
 
-/// What a flow wants, and which links it needs.
-pub struct Claim {
-    /// `None`: as much as it can get.
-    pub demand: Option<Rate>,
-    /// Their numbers.
-    pub links: Vec<u32>,
+/// What somebody wants at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// It is not there: it takes nothing, and has no share.
+    Absent,
+    /// No more than this.
+    AtMost(Rate),
+    /// As much as it can get.
+    All,
 }
 
-/// The max–min fair rate of each claim, by filling all up evenly until a link or a demand stops some. `capacity(l)` is
-/// a link's rate, `None` when it has no constant one. A claim that nothing limits has no share.
-pub fn fair(claims: &[Claim], capacity: impl Fn(u32) -> Option<Rate>) -> Vec<Option<Rate>> {
-    let mut links: Vec<u32> = claims.iter().flat_map(|c| c.links.iter().copied()).collect();
-    links.sort_unstable();
-    links.dedup();
-    let mut shares: Vec<Option<f64>> = vec![None; claims.len()];
-    loop {
-        let open: Vec<usize> = (0..claims.len()).filter(|n| shares[*n].is_none()).collect();
-        // The level at which the next link is full, and which that is.
-        let full = links.iter().filter_map(|l| {
-            let users = open.iter().filter(|n| claims[**n].links.contains(l)).count();
-            let taken: f64 = (0..claims.len()).filter(|n| claims[*n].links.contains(l)).filter_map(|n| shares[n]).sum();
-            let rest = (capacity(*l)?.as_bps_f64() - taken).max(0.0);
-            (users > 0).then(|| (rest / users as f64, *l))
-        });
-        let full = full.min_by(|a, b| a.0.total_cmp(&b.0));
-        let least =
-            open.iter().filter_map(|n| Some((claims[*n].demand?.as_bps_f64(), *n))).min_by(|a, b| a.0.total_cmp(&b.0));
-        match (full, least) {
-            (Some((level, _)), Some((demand, n))) if demand <= level => shares[n] = Some(demand),
-            (None, Some((demand, n))) => shares[n] = Some(demand),
-            (Some((level, link)), _) => {
-                for n in open.iter().filter(|n| claims[**n].links.contains(&link)) {
-                    shares[*n] = Some(level);
+/// Who needs which links.
+pub struct Claims {
+    /// For each claim the places of its links in `links`.
+    ways: Vec<Vec<u32>>,
+    /// The links' numbers.
+    links: Vec<u32>,
+    /// For each link its claims.
+    users: Vec<Vec<u32>>,
+}
+
+/// What remains of a link while shares are filled up.
+struct Left {
+    /// `None`: nothing limits it.
+    rate: Option<u64>,
+    open: u64,
+}
+
+impl Left {
+    /// What each of those that still want more could have of it.
+    fn level(&self) -> Option<u64> {
+        self.rate.filter(|_| self.open > 0).map(|rate| rate / self.open)
+    }
+}
+
+impl Claims {
+    /// Claims that each need links with these numbers.
+    pub fn new(ways: &[Vec<u32>]) -> Self {
+        let mut links: Vec<u32> = ways.iter().flatten().copied().collect();
+        links.sort_unstable();
+        links.dedup();
+        let mut users = vec![Vec::new(); links.len()];
+        let mut own = Vec::with_capacity(ways.len());
+        for (n, way) in ways.iter().enumerate() {
+            let mut places: Vec<u32> =
+                way.iter().filter_map(|l| links.binary_search(l).ok()).map(|p| p as u32).collect();
+            places.sort_unstable();
+            places.dedup();
+            places.iter().for_each(|place| users[*place as usize].push(n as u32));
+            own.push(places);
+        }
+        Self { ways: own, links, users }
+    }
+
+    /// The numbers of all links that somebody needs, in order.
+    pub fn links(&self) -> &[u32] {
+        &self.links
+    }
+
+    /// The max–min fair rate of each claim: all are filled up evenly until a demand or a full link stops some.
+    /// `capacity` has what each of
+    /// [`Claims::links`] carries, `None` for one that nothing limits; a claim that nothing limits has no share.
+    pub fn fair(&self, demands: &[Demand], capacity: &[Option<Rate>]) -> Vec<Option<Rate>> {
+        let mut shares: Vec<Option<Rate>> = vec![None; self.ways.len()];
+        let present = |n: &u32| demands[*n as usize] != Demand::Absent;
+        let open = |users: &Vec<u32>| users.iter().filter(|n| present(n)).count() as u64;
+        let left = |(rate, users): (&Option<Rate>, &Vec<u32>)| Left { rate: rate.map(Rate::as_bps), open: open(users) };
+        let mut left: Vec<Left> = capacity.iter().zip(&self.users).map(left).collect();
+        let mut waiting: Vec<u32> = (0..self.ways.len() as u32).filter(present).collect();
+        while !waiting.is_empty() {
+            let level = left.iter().filter_map(Left::level).min();
+            let satisfied = |n: &u32| match demands[*n as usize] {
+                Demand::AtMost(rate) if level.is_none_or(|level| rate.as_bps() <= level) => Some(rate),
+                _ => None,
+            };
+            let full = |n: &u32| {
+                let stops = |place: &u32| left[*place as usize].level() == level;
+                let share = level.filter(|_| self.ways[*n as usize].iter().any(stops))?;
+                Some(Rate::bps(share))
+            };
+            let mut stopped: Vec<(u32, Rate)> = waiting.iter().filter_map(|n| Some((*n, satisfied(n)?))).collect();
+            if stopped.is_empty() {
+                stopped = waiting.iter().filter_map(|n| Some((*n, full(n)?))).collect();
+            }
+            if stopped.is_empty() {
+                break;
+            }
+            for (n, share) in stopped {
+                shares[n as usize] = Some(share);
+                for place in &self.ways[n as usize] {
+                    let link = &mut left[*place as usize];
+                    link.rate = link.rate.map(|rate| rate.saturating_sub(share.as_bps()));
+                    link.open -= 1;
                 }
             }
-            (None, None) => return shares.into_iter().map(|s| s.map(Rate::from_bps_f64)).collect(),
+            waiting.retain(|n| shares[*n as usize].is_none());
         }
+        shares
+    }
+
+    /// The mean share of each claim over the time in which it is there. `edges` are the times, in order, between which
+    /// nothing changes;
+    /// `demand` and `capacity` tell what a claim wants, and what a link with this number carries, from one edge to the
+    /// next. A claim counts
+    /// from its time in `from` on. One that nothing limits at some time has no share, nor has one that is never there.
+    pub fn over_time(
+        &self,
+        edges: &[Time],
+        from: &[Time],
+        mut demand: impl FnMut(usize, Time, Time) -> Demand,
+        mut capacity: impl FnMut(u32, Time, Time) -> Option<Rate>,
+    ) -> Vec<Option<Rate>> {
+        let mut means: Vec<Mean> = self.ways.iter().map(|_| Mean::default()).collect();
+        let mut last = (Vec::new(), Vec::new());
+        let mut shares = Vec::new();
+        for (begin, end) in edges.iter().zip(edges.iter().skip(1)).map(|(begin, end)| (*begin, *end)) {
+            let demands: Vec<Demand> = (0..self.ways.len()).map(|n| demand(n, begin, end)).collect();
+            let rates: Vec<Option<Rate>> = self.links.iter().map(|link| capacity(*link, begin, end)).collect();
+            let now = (demands, rates);
+            if now != last || shares.is_empty() {
+                shares = self.fair(&now.0, &now.1);
+                last = now;
+            }
+            let there = |n: &usize| last.0[*n] != Demand::Absent && begin >= from[*n];
+            (0..self.ways.len()).filter(there).for_each(|n| means[n].add(shares[n], end.since(begin)));
+        }
+        means.iter().map(Mean::rate).collect()
+    }
+}
+
+/// A mean over time.
+#[derive(Default)]
+struct Mean {
+    /// In bits per second times nanoseconds.
+    sum: u128,
+    span: Span,
+    unlimited: bool,
+}
+
+impl Mean {
+    fn add(&mut self, rate: Option<Rate>, span: Span) {
+        self.span = self.span + span;
+        match rate {
+            Some(rate) => self.sum += u128::from(rate.as_bps()) * u128::from(span.as_nanos()),
+            None => self.unlimited = true,
+        }
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        let mean = self.sum.checked_div(u128::from(self.span.as_nanos()))?;
+        (!self.unlimited).then(|| Rate::bps(u64::try_from(mean).unwrap_or(u64::MAX)))
     }
 }
 
 /// Jain's index of fairness, (Σx)² / (n·Σx²): 1 when all are equal, 1/n when one has all. `None` without traffic, or
-/// with fewer than two flows.
+/// with fewer
+/// than two flows.
 pub fn jain(rates: &[f64]) -> Option<f64> {
     let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
     (rates.len() > 1 && squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
@@ -52,6 +167,7 @@ pub fn jain(rates: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn jain_is_one_for_equals_and_a_half_for_all_or_nothing() {
@@ -61,13 +177,152 @@ mod tests {
         assert_eq!(jain(&[1.0]), None);
     }
 
+    const ALL: Demand = Demand::All;
+
     #[test]
-    fn shares_are_max_min_fair() {
-        let rates = [Rate::mbps(4), Rate::mbps(10)];
-        let claim = |demand, links: &[u32]| Claim { demand, links: links.to_vec() };
-        let all = [claim(None, &[0]), claim(None, &[0, 1]), claim(Some(Rate::mbps(1)), &[1]), claim(None, &[1])];
-        let mbps: Vec<_> = fair(&all, |l| Some(rates[l as usize])).into_iter().map(|s| s.map(|r| r.as_bps())).collect();
-        assert_eq!(mbps, [Some(2_000_000), Some(2_000_000), Some(1_000_000), Some(7_000_000)]);
-        assert_eq!(fair(&[claim(None, &[9])], |_| None), [None]);
+    fn what_one_leaves_goes_to_the_others() {
+        let claims = Claims::new(&[vec![0], vec![0, 1], vec![1], vec![1]]);
+        let capacity = [Some(Rate::mbps(4)), Some(Rate::mbps(10))];
+        let wanted = [ALL, ALL, Demand::AtMost(Rate::mbps(1)), ALL];
+        let mbps = |shares: Vec<Option<Rate>>| shares.iter().map(|s| s.map(Rate::as_bps)).collect::<Vec<_>>();
+        let expected = [Some(2_000_000), Some(2_000_000), Some(1_000_000), Some(7_000_000)];
+        assert_eq!(mbps(claims.fair(&wanted, &capacity)), expected);
+        assert_eq!(mbps(Claims::new(&[vec![9]]).fair(&[ALL], &[None])), [None]);
+    }
+
+    /// Up to six claims on up to four links, and what happens in up to five seconds.
+    #[derive(Clone, Debug)]
+    struct World {
+        ways: Vec<Vec<u32>>,
+        seconds: Vec<(Vec<Demand>, Vec<Rate>)>,
+    }
+
+    fn world() -> impl Strategy<Value = World> {
+        let rate = || (0..1_000_u64).prop_map(Rate::kbps);
+        let demand = prop_oneof![
+            1 => Just(Demand::Absent),
+            2 => rate().prop_map(Demand::AtMost),
+            3 => Just(Demand::All)
+        ];
+        let way = prop::collection::btree_set(0..4_u32, 1..4).prop_map(|way| way.into_iter().collect::<Vec<_>>());
+        prop::collection::vec(way, 1..7).prop_flat_map(move |ways| {
+            let second = (prop::collection::vec(demand.clone(), ways.len()), prop::collection::vec(rate(), 4));
+            prop::collection::vec(second, 1..6).prop_map(move |seconds| World { ways: ways.clone(), seconds })
+        })
+    }
+
+    /// The definition, without any cleverness: everybody who can gets a step more, until nobody can.
+    fn filled(ways: &[Vec<u32>], demands: &[Demand], rates: &[Rate], step: u64) -> Vec<u64> {
+        let mut shares = vec![0; ways.len()];
+        let mut stopped: Vec<bool> = demands.iter().map(|demand| *demand == Demand::Absent).collect();
+        while stopped.contains(&false) {
+            for n in (0..ways.len()).filter(|n| !stopped[*n]) {
+                shares[n] += step;
+            }
+            let load =
+                |link: u32| -> u64 { (0..ways.len()).filter(|n| ways[*n].contains(&link)).map(|n| shares[n]).sum() };
+            let over: Vec<bool> = rates.iter().enumerate().map(|(l, rate)| load(l as u32) > rate.as_bps()).collect();
+            let stops = |n: usize| {
+                matches!(demands[n], Demand::AtMost(most) if shares[n] > most.as_bps())
+                    || ways[n].iter().any(|link| over[*link as usize])
+            };
+            let full: Vec<usize> = (0..ways.len()).filter(|n| !stopped[*n] && stops(*n)).collect();
+            for n in full {
+                (shares[n], stopped[n]) = (shares[n] - step, true);
+            }
+        }
+        shares
+    }
+
+    proptest! {
+        #[test]
+        fn shares_are_those_of_filling_all_up_step_by_step(world in world()) {
+            let claims = Claims::new(&world.ways);
+            let (demands, rates) = &world.seconds[0];
+            let capacity: Vec<_> = claims.links().iter().map(|link| Some(rates[*link as usize])).collect();
+            let shares = claims.fair(demands, &capacity);
+            // A step is what each may lack, and what others then have more.
+            let (step, all) = (500, world.ways.len() as u64);
+            for (n, slow) in filled(&world.ways, demands, rates, step).into_iter().enumerate() {
+                match shares[n] {
+                    None => prop_assert_eq!(demands[n], Demand::Absent),
+                    Some(share) => prop_assert!(share.as_bps().abs_diff(slow) <= step * all * all, "{n}: {share} {slow}"),
+                }
+            }
+        }
+
+        #[test]
+        fn no_link_carries_more_than_it_can_and_a_link_that_holds_somebody_back_is_full(world in world()) {
+            let claims = Claims::new(&world.ways);
+            let (demands, rates) = &world.seconds[0];
+            let capacity: Vec<_> = claims.links().iter().map(|link| Some(rates[*link as usize])).collect();
+            let shares: Vec<u64> =
+                claims.fair(demands, &capacity).iter().map(|share| share.map_or(0, Rate::as_bps)).collect();
+            let users = |link: u32| -> Vec<usize> {
+                (0..world.ways.len()).filter(|n| world.ways[*n].contains(&link)).collect()
+            };
+            let load = |link: u32| users(link).iter().map(|n| shares[*n]).sum::<u64>();
+            let spare = world.ways.len() as u64;
+            for (link, rate) in (0..).zip(rates) {
+                prop_assert!(load(link) <= rate.as_bps());
+            }
+            for (n, way) in world.ways.iter().enumerate() {
+                let enough = match demands[n] {
+                    Demand::Absent => true,
+                    Demand::AtMost(most) => {
+                        prop_assert!(shares[n] <= most.as_bps());
+                        shares[n] == most.as_bps()
+                    }
+                    Demand::All => false,
+                };
+                // Who has less than it wants has a full link, on which nobody has more.
+                let bottleneck = way.iter().any(|link| {
+                    load(*link) + spare > rates[*link as usize].as_bps()
+                        && users(*link).iter().all(|other| shares[*other] <= shares[n] + spare)
+                });
+                prop_assert!(enough || bottleneck, "{n}: {shares:?}");
+            }
+        }
+
+        #[test]
+        fn over_time_each_second_counts_for_those_who_are_there(world in world()) {
+            let claims = Claims::new(&world.ways);
+            let edges: Vec<Time> = (0..=world.seconds.len() as u64).map(|s| Time::ZERO + Span::secs(s)).collect();
+            let second = |at: Time| at.as_secs_f64() as usize;
+            let from = vec![Time::ZERO; world.ways.len()];
+            let means = claims.over_time(
+                &edges,
+                &from,
+                |n, at, _| world.seconds[second(at)].0[n],
+                |link, at, _| Some(world.seconds[second(at)].1[link as usize]),
+            );
+            let each: Vec<Vec<Option<Rate>>> = world.seconds.iter().map(|(demands, rates)| {
+                let capacity: Vec<_> = claims.links().iter().map(|link| Some(rates[*link as usize])).collect();
+                claims.fair(demands, &capacity)
+            }).collect();
+            for (n, mean) in means.iter().enumerate() {
+                let there: Vec<u64> = each.iter().filter_map(|shares| shares[n]).map(Rate::as_bps).collect();
+                prop_assert_eq!(mean.is_none(), there.is_empty());
+                let sum = there.iter().sum::<u64>() as f64 / there.len().max(1) as f64;
+                prop_assert!((mean.map_or(0.0, Rate::as_bps_f64) - sum).abs() <= 1.0, "{mean:?} {sum}");
+            }
+        }
+
+        #[test]
+        fn equals_have_equal_shares_and_what_takes_its_demand_has_all_of_its_share(
+            rate in 1..1_000_u64, flows in 1..6_usize, taken in 0..1_000_u64,
+        ) {
+            let ways = vec![vec![0]; flows + 1];
+            let (claims, rate, taken) = (Claims::new(&ways), Rate::kbps(rate), Rate::kbps(taken));
+            let mut demands = vec![ALL; flows];
+            demands.push(Demand::AtMost(taken));
+            let shares = claims.fair(&demands, &[Some(rate)]);
+            prop_assert!(shares[..flows].iter().all(|share| *share == shares[0]));
+            if taken.as_bps() * (flows as u64 + 1) <= rate.as_bps() {
+                prop_assert_eq!(shares[flows], Some(taken));
+            }
+            let sum: u64 = shares.iter().flatten().map(|share| share.as_bps()).sum();
+            prop_assert!(rate.as_bps() - sum <= flows as u64, "{sum} of {rate}");
+        }
     }
 }

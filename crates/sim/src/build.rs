@@ -57,8 +57,7 @@ impl<'a> Builder<'a> {
         for (n, entry) in plan.iter().enumerate() {
             network.set_alarm(entry.at(), Alarm::Entry(n as u32));
         }
-        let numbers = |flow| network.directions_of(flow).into_iter().map(|direction| direction.0).collect();
-        let ways = scenario.flows.iter().map(numbers).collect();
+        let ways = scenario.flows.iter().map(|flow| network.ways_of(flow)).collect();
         let parts = Parts { network, agents, ports, plan, flows: ends, ways, viewers, slots };
         Ok(Simulation::new(scenario.clone(), parts))
     }

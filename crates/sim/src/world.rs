@@ -56,7 +56,7 @@ pub(crate) struct Parts {
     pub(crate) ports: Vec<Port>,
     pub(crate) plan: Vec<Entry>,
     pub(crate) flows: Vec<FlowEnds>,
-    pub(crate) ways: Vec<Vec<u32>>,
+    pub(crate) ways: Vec<Vec<Vec<u32>>>,
     pub(crate) viewers: Vec<Viewer>,
     pub(crate) slots: Vec<Option<SimulcastSlot>>,
 }
@@ -70,7 +70,7 @@ pub struct Simulation {
     plan: Vec<Entry>,
     flows: Vec<FlowEnds>,
     /// For each flow the directions of links that its data takes.
-    ways: Vec<Vec<u32>>,
+    ways: Vec<Vec<Vec<u32>>>,
     viewers: Vec<Viewer>,
     /// For each agent what it is in a simulcast; empty without one.
     slots: Vec<Option<SimulcastSlot>>,

@@ -9,7 +9,7 @@ pub use repaired::Repaired;
 
 use super::Out;
 use crate::intake::{Digest, Intake};
-use crate::{AgentIx, Arriving, Body, Fields, Kept, Row, Rows, Skew};
+use crate::{Activity, AgentIx, Arriving, Body, Fields, Kept, Row, Rows, Skew};
 use player::Came;
 use std::sync::Arc;
 use steadycast_control::promise::LOSSES_COUNT;
@@ -90,6 +90,8 @@ impl Row for ViewRow {
     }
 }
 
+const SECOND: Span = Span::secs(1);
+
 /// How long the rate was limited by what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitShares {
@@ -121,6 +123,10 @@ pub struct VideoSource {
     encoder: Option<Box<dyn Feed>>,
     /// The ladder's top is what limits, not a cap that the scenario sets.
     capped_by_ladder: bool,
+    /// It never wants more than this: the session's cap, or on average what its encoder's best quality needs.
+    pub(crate) most: Rate,
+    /// When it was sending: its sessions, each until it stopped or all of what it had to send was sent.
+    pub(crate) sending: Activity,
     /// Since when it has been sending, and before pauses: with the first frame of each, when it was ready.
     epochs: Vec<Epoch>,
     /// It sends, or would if it had something to send.
@@ -143,7 +149,8 @@ pub struct VideoSource {
     /// All frames, and which packets each went into.
     pub frames: SentFrames,
     keep_frames: bool,
-    /// A greedy source sends so much each time that it is started, in IP bytes, and how much of it is left; `None`: without end.
+    /// A greedy source sends so much each time that it is started, in IP bytes, and how much of it is left; `None`:
+    /// without end.
     amount: Option<Bytes>,
     left: Option<Bytes>,
     /// What it decided, and when.
@@ -213,6 +220,7 @@ impl VideoSource {
         chance: Chance,
         means_from: Time,
     ) -> Self {
+        let most = setup.cap.min(encoder.as_ref().and_then(|encoder| encoder.best()).unwrap_or(Rate::MAX));
         let make = move |now| Sender::new(settings.clone(), factory.sender(&setup), chance.clone(), now);
         Self {
             make: Box::new(make),
@@ -222,6 +230,8 @@ impl VideoSource {
             keep_frames: encoder.is_some(),
             encoder,
             capped_by_ladder,
+            most,
+            sending: Activity::default(),
             epochs: Vec::new(),
             past_feedback: FeedbackCounts::default(),
             ecn: Ecn::NotEct,
@@ -263,7 +273,8 @@ impl VideoSource {
         Self { ecn, ..self }
     }
 
-    /// What is known of the path's way with the ECN field, and what became of the packets that left as ECN-capable; `None` where none
+    /// What is known of the path's way with the ECN field, and what became of the packets that left as ECN-capable;
+    /// `None` where none
     /// were to.
     pub fn ecn(&self) -> Option<(EcnPath, EcnCounts)> {
         let (path, counts) = self.sender.as_ref().map(Sender::ecn).unwrap_or_default();
@@ -376,6 +387,7 @@ impl VideoSource {
         self.epochs.push(Epoch { first: self.frames.frames.len() as u32, at: now, due });
         (self.limits_since, self.running, self.until) = (now, true, Time::NEVER);
         self.left = self.amount;
+        self.sending.begin(now);
         self.drain(now, out);
     }
 
@@ -388,6 +400,7 @@ impl VideoSource {
     /// Stops; a BYE is still to leave.
     fn end(&mut self, now: Time) {
         self.account(now);
+        self.sending.end(now);
         (self.running, self.open) = (false, false);
         if let Some(sender) = &mut self.sender {
             sender.stop();
@@ -397,6 +410,7 @@ impl VideoSource {
     /// Nobody is there: the session ends, without a word that nobody would hear.
     fn pause(&mut self, now: Time) {
         self.account(now);
+        self.sending.end(now);
         (self.running, self.until) = (false, Time::NEVER);
         if let Some(siblings) = &self.siblings {
             siblings.tell(Rate::ZERO);
@@ -562,6 +576,27 @@ impl VideoSource {
         *share += span;
     }
 
+    /// For each whole second until `now`, how long the source itself held the rate: its encoder's best quality, or its
+    /// cap.
+    pub(crate) fn content(&self, now: Time) -> Vec<Span> {
+        let mut seconds = vec![Span::ZERO; now.as_secs_f64().ceil() as usize];
+        let ends = self.decisions.iter().skip(1).map(|next| next.at).chain([now]);
+        for (row, until) in self.decisions.iter().zip(ends) {
+            if !matches!(self.limit(row), "encoder" | "cap") {
+                continue;
+            }
+            let first = (row.at.as_nanos() / SECOND.as_nanos()) as usize;
+            for (n, second) in seconds.iter_mut().enumerate().skip(first) {
+                let begin = Time::ZERO + Span::secs(n as u64);
+                if begin >= until {
+                    break;
+                }
+                *second += until.min(begin + SECOND).since(row.at.max(begin));
+            }
+        }
+        seconds
+    }
+
     /// What held the rate while a decision held: network, floor, encoder, start or cap.
     pub fn limit(&self, row: &DecisionRow) -> &'static str {
         match row.decision.limit {
@@ -633,7 +668,8 @@ impl VideoSource {
     }
 }
 
-/// When the frame that is shown in place `display` was sampled. Groups of pictures are closed, so that places count from an
+/// When the frame that is shown in place `display` was sampled. Groups of pictures are closed, so that places count
+/// from an
 /// epoch's first frame on as frames do.
 fn shown_at(epochs: &[Epoch], encoder: &dyn Feed, display: u32) -> Time {
     let epoch = epochs.iter().rev().find(|e| e.first <= display).or(epochs.first());
@@ -659,7 +695,8 @@ fn level_of(buffer: Option<&mut Box<PlayBuffer>>, now: Time) -> Option<BufferLev
     buffer.map(|b| BufferLevel { level: b.level(now), size: b.size() })
 }
 
-/// Cumulative jitter of frames: the delay of each frame's last packet relative to the first frame's (paper 000, eq. 3 and 4).
+/// Cumulative jitter of frames: the delay of each frame's last packet relative to the first frame's (paper 000, eq. 3
+/// and 4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CumulativeJitter {
     /// Whose first frame it was, and its way: another source has another clock.
@@ -874,7 +911,8 @@ impl VideoSink {
         self.receiver.as_ref().filter(|_| self.buffer.is_none())?.patience()
     }
 
-    /// A packet that it had [`VideoSink::patience`] with has arrived at `at`: there is nothing to send, and its wake is where it was.
+    /// A packet that it had [`VideoSink::patience`] with has arrived at `at`: there is nothing to send, and its wake
+    /// is where it was.
     pub fn catch_up(&mut self, at: Time, packet: &Arriving<'_>) {
         match packet.body {
             Body::Rtp(media) => {
@@ -988,12 +1026,14 @@ impl VideoSink {
         std::mem::take(&mut self.computable)
     }
 
-    /// A lost packet was computed from parity, whose number is the one by which the session counts it ([`Recovered::seq`]).
+    /// A lost packet was computed from parity, whose number is the one by which the session counts it
+    /// ([`Recovered::seq`]).
     pub fn on_recovered(&mut self, now: Time, packet: &Protected) {
         self.on_recovered_as(now, packet.seq, packet);
     }
 
-    /// As [`VideoSink::on_recovered`], of a packet that the session counts as `counted`, and its sender by the number in `packet`.
+    /// As [`VideoSink::on_recovered`], of a packet that the session counts as `counted`, and its sender by the number
+    /// in `packet`.
     pub fn on_recovered_as(&mut self, now: Time, counted: u64, packet: &Protected) {
         let Protected { seq, fragment, marker } = *packet;
         let number = seq.saturating_sub(self.first_seq);
@@ -1002,7 +1042,8 @@ impl VideoSink {
         self.keep(number, size, Came { now, sent: None, stamp: None, fragment, ends: marker });
     }
 
-    /// A packet is there, itself or as a repair: buffer, assembly and player get it. Numbers count from the flow's first packet.
+    /// A packet is there, itself or as a repair: buffer, assembly and player get it. Numbers count from the flow's
+    /// first packet.
     fn keep(&mut self, number: u64, size: Bytes, came: Came) {
         let Came { now, fragment, .. } = came;
         let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, fragment.frame));

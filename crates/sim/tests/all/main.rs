@@ -14,6 +14,7 @@ mod padding;
 mod pauses;
 mod record;
 mod repair;
+mod shares;
 mod simulcast;
 mod steady;
 mod summary;

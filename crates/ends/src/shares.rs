@@ -1,0 +1,210 @@
+//! Fair shares of a run's flows: max–min, of what its links carried at each time, among who was there, and by what
+//! each wanted.
+
+use crate::activity::within;
+use crate::{AgentIx, FlowEnds, Record, Viewer};
+use steadycast_link::Link;
+use steadycast_record::{Claims, Demand};
+use steadycast_scenario::{self as sc, FlowIx, FlowKind};
+use steadycast_units::{Bytes, Rate, Span, Time};
+
+const SECOND: Span = Span::secs(1);
+
+/// What claims a share: a flow, or each session of one that serves its receivers one by one.
+pub(crate) struct Stream {
+    flow: usize,
+    links: Vec<u32>,
+    /// When it is there, in order.
+    there: Vec<(Time, Time)>,
+    /// Its share is measured from here on.
+    from: Time,
+    wants: Wants,
+}
+
+/// What a stream wants while it is there.
+enum Wants {
+    Always(Demand),
+    /// In each whole second of the run.
+    BySecond(Vec<Demand>),
+}
+
+impl Stream {
+    fn is_there(&self, at: Time) -> bool {
+        let begun = self.there.partition_point(|(begin, _)| *begin <= at);
+        begun > 0 && at < self.there[begun - 1].1
+    }
+
+    fn demand(&self, at: Time) -> Demand {
+        match &self.wants {
+            _ if !self.is_there(at) => Demand::Absent,
+            Wants::Always(demand) => *demand,
+            Wants::BySecond(seconds) => {
+                let second = (at.as_nanos() / SECOND.as_nanos()) as usize;
+                seconds.get(second).copied().unwrap_or(Demand::All)
+            }
+        }
+    }
+}
+
+impl Record<'_> {
+    /// For each flow its mean max–min share over the time in which it is there and counts; none where nothing limits
+    /// it.
+    pub(crate) fn fair_shares(&self) -> Vec<Option<Rate>> {
+        if self.links.is_empty() {
+            return vec![None; self.flows.len()];
+        }
+        let streams = self.streams();
+        let mut means: Vec<Vec<Option<Rate>>> = vec![Vec::new(); self.flows.len()];
+        for (stream, share) in streams.iter().zip(self.shares_of(&streams)) {
+            means[stream.flow].push(share);
+        }
+        // The groups of a simulcast have no shares of their own: for the others they are one flow.
+        let alone = |n: usize| self.scenario.group_of(FlowIx(n as u32)).is_none();
+        means.into_iter().enumerate().map(|(n, shares)| mean(&shares).filter(|_| alone(n))).collect()
+    }
+
+    /// The mean max–min share that a receiver would have, were it the simulcast's only one; `streams` are those of the
+    /// run.
+    pub(crate) fn share_alone(&self, n: usize, viewer: &Viewer, streams: &mut Vec<Stream>) -> Option<Rate> {
+        if self.links.is_empty() {
+            return None;
+        }
+        let lowest = self.scenario.simulcasts[n].flows.first()?.0 as usize;
+        let place = streams.iter().position(|stream| stream.flow == lowest)?;
+        let others = std::mem::replace(&mut streams[place].links, viewer.way.clone());
+        let share = self.shares_of(streams)[place];
+        streams[place].links = others;
+        share
+    }
+
+    /// What claims a share in the run.
+    pub(crate) fn streams(&self) -> Vec<Stream> {
+        let mut streams = Vec::new();
+        for (n, (spec, ways)) in self.scenario.flows.iter().zip(&self.ways).enumerate() {
+            let group = self.scenario.group_of(FlowIx(n as u32));
+            if group.is_some_and(|(_, place)| place > 0) {
+                continue;
+            }
+            let ends = &self.flows[n];
+            for (place, links) in ways.iter().enumerate() {
+                let sinks = if ways.len() > 1 { ends.sinks.get(place..=place) } else { ends.sinks.get(..) };
+                let (source, sinks) = (ends.source_of(place), sinks.unwrap_or_default());
+                let there = if group.is_some() { self.active(ends) } else { self.there(spec, ends, source) };
+                let own = sinks.first().filter(|_| ways.len() > 1).map_or(Time::ZERO, |sink| self.tell(*sink).joined());
+                let wants = match group {
+                    // What it sends at one rate is no bound of what its receivers could take.
+                    Some(_) => Wants::Always(Demand::All),
+                    None => self.wants(spec, source, sinks, &there),
+                };
+                streams.push(Stream { flow: n, links: links.clone(), there, from: ends.means_from.max(own), wants });
+            }
+        }
+        streams
+    }
+
+    /// The mean share of each stream.
+    fn shares_of(&self, streams: &[Stream]) -> Vec<Option<Rate>> {
+        let ways: Vec<Vec<u32>> = streams.iter().map(|stream| stream.links.clone()).collect();
+        let claims = Claims::new(&ways);
+        let link = |l: u32| self.links.get(l as usize).map(|record| record.link);
+        let used: Vec<&Link> = claims.links().iter().filter_map(|l| link(*l)).collect();
+        let from: Vec<Time> = streams.iter().map(|stream| stream.from).collect();
+        let edges = edges(streams, &used, self.now);
+        claims.over_time(
+            &edges,
+            &from,
+            |n, begin, _| streams[n].demand(begin),
+            |l, begin, end| link(l).and_then(|link| link.passes(begin, end)),
+        )
+    }
+
+    /// When a flow is between a start and a stop.
+    fn active(&self, ends: &FlowEnds) -> Vec<(Time, Time)> {
+        let until_now = ends.active.iter().map(|(begin, end)| (*begin, (*end).min(self.now)));
+        until_now.filter(|(begin, end)| begin < end).collect()
+    }
+
+    /// When a stream is there: between a start and a stop, and with something to send.
+    fn there(&self, spec: &sc::Flow, ends: &FlowEnds, source: Option<AgentIx>) -> Vec<(Time, Time)> {
+        let active = self.active(ends);
+        let Some(source) = source else { return active };
+        let busy = match self.agents[source.0 as usize].video_source() {
+            Some(video) => Some(&video.sending),
+            None if spec.kind.pauses() => self.tell(source).activity(),
+            None => None,
+        };
+        let Some(busy) = busy else { return active };
+        let both = |(begin, end): (Time, Time)| {
+            let part = move |(from, until): &(Time, Time)| (begin.max(*from), end.min(*until));
+            active.iter().map(part).filter(|(begin, end)| begin < end).collect::<Vec<_>>()
+        };
+        busy.stretches().flat_map(both).collect()
+    }
+
+    /// What a stream wants while it is there. A video whose encoder, or cap, was what held its rate in a second wanted
+    /// no more than what it
+    /// took then; in other seconds it may have wanted as much as the best quality takes on average.
+    fn wants(&self, spec: &sc::Flow, source: Option<AgentIx>, sinks: &[AgentIx], there: &[(Time, Time)]) -> Wants {
+        let at_most = |rate: Option<Rate>| Wants::Always(rate.map_or(Demand::All, Demand::AtMost));
+        let video = source.and_then(|source| self.agents[source.0 as usize].video_source());
+        let (FlowKind::Video(_), Some(video)) = (&spec.kind, video) else {
+            return at_most(spec.kind.rate_while_active());
+        };
+        let content = video.content(self.now);
+        if content.iter().all(|span| span.is_zero()) {
+            return at_most(Some(video.most));
+        }
+        let second = |(n, (content, took)): (usize, (&Span, Bytes))| {
+            let begin = Time::ZERO + SECOND * n as u64;
+            let present = within(there.iter().copied(), begin, begin + SECOND);
+            Demand::AtMost(if *content * 2 >= present { took.per(present) } else { video.most })
+        };
+        Wants::BySecond(content.iter().zip(self.took(sinks, content.len())).enumerate().map(second).collect())
+    }
+
+    /// What arrived in each of the first seconds, at the receiver that got most of it.
+    fn took(&self, sinks: &[AgentIx], seconds: usize) -> Vec<Bytes> {
+        let mut most = vec![Bytes::ZERO; seconds];
+        for intake in sinks.iter().filter_map(|sink| self.tell(*sink).intake()) {
+            let mut took = vec![Bytes::ZERO; seconds];
+            // A step that is longer than a second is spread over its seconds.
+            let parts = (self.step.as_nanos() / SECOND.as_nanos()).max(1);
+            for (n, point) in intake.samples.iter().enumerate() {
+                let first = (self.step * n as u64).as_nanos() / SECOND.as_nanos();
+                let seconds = took.iter_mut().skip(first as usize).take(parts as usize);
+                seconds.for_each(|took| *took += Bytes::new(point.bytes / parts));
+            }
+            most.iter_mut().zip(took).for_each(|(most, took)| *most = (*most).max(took));
+        }
+        most
+    }
+}
+
+/// The times between which nothing changes: who is there, what anybody wants and what the links carry.
+fn edges(streams: &[Stream], links: &[&Link], now: Time) -> Vec<Time> {
+    let begin = streams.iter().map(|stream| stream.from).min().unwrap_or(Time::ZERO);
+    let mut edges = vec![begin, now];
+    for stream in streams {
+        edges.push(stream.from);
+        edges.extend(stream.there.iter().flat_map(|(begin, end)| [*begin, *end]));
+    }
+    for link in links {
+        let next = |at: &Time| Some(link.next_change(*at)).filter(|next| *next < now);
+        edges.extend(std::iter::successors(next(&begin), next));
+    }
+    let by_second = streams.iter().any(|stream| matches!(stream.wants, Wants::BySecond(_)));
+    if by_second || links.iter().any(|link| link.is_traced()) {
+        edges.extend((0..=now.as_nanos() / SECOND.as_nanos()).map(|n| Time::ZERO + SECOND * n));
+    }
+    edges.retain(|edge| (begin..=now).contains(edge));
+    edges.sort_unstable();
+    edges.dedup();
+    edges
+}
+
+/// The mean; none if one of them is unlimited.
+fn mean(shares: &[Option<Rate>]) -> Option<Rate> {
+    let known: Option<Vec<u64>> = shares.iter().map(|share| share.map(Rate::as_bps)).collect();
+    let known = known.filter(|known| !known.is_empty())?;
+    Some(Rate::bps(known.iter().sum::<u64>() / known.len() as u64))
+}

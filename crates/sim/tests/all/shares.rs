@@ -1,0 +1,93 @@
+//! Shares are of what is there: of what the links carried, among who was there, by what each wanted.
+
+use crate::lab;
+
+use lab::{Run, between, num, run};
+
+/// Twenty seconds of a dumbbell whose bottleneck is as given, and its flows.
+fn beside(bottleneck: &str, rest: &str) -> Run {
+    run(&format!(
+        "duration = \"20s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ delay = \"10ms\", {bottleneck} }}\n\
+         access = {{ rate = \"1Gbps\" }}\n{rest}"
+    ))
+}
+
+fn tcp(name: &str, more: &str) -> String {
+    format!("[[flow]]\nname = \"{name}\"\nkind = \"tcp\"\n{more}\n")
+}
+
+fn set(at: u64, what: &str) -> String {
+    format!("[[event]]\nat = \"{at}s\"\nset = {{ link = \"bottleneck\", {what} }}\n")
+}
+
+fn share(run: &Run, name: &str) -> f64 {
+    num(&run.flow(name)["fair_share_bps"])
+}
+
+fn of_fair(run: &Run, name: &str) -> f64 {
+    num(&run.flow(name)["share_of_fair"])
+}
+
+const QUEUE: &str = "queue = { kind = \"droptail\", limit = \"60ms\" }";
+
+#[test]
+fn a_flow_alone_has_all_that_its_link_carried_whatever_events_made_of_it() {
+    let rate = format!("rate = \"10Mbps\", {QUEUE}");
+    // A lone flow cannot have more than its link carried; a CUBIC that fills it lacks the first second and some of the fall.
+    for (at, fair) in [(0, 2e6), (5, 4e6), (10, 6e6)] {
+        let run = beside(&rate, &format!("{}{}", tcp("a", ""), set(at, "rate = \"2Mbps\"")));
+        assert_eq!(share(&run, "a"), fair, "{at}");
+        between(of_fair(&run, "a"), 0.85, 1.005);
+    }
+    let lost = "loss = { kind = \"bernoulli\", p = 1.0 }";
+    let outage = beside(&rate, &format!("{}{}{}", tcp("a", ""), set(8, lost), set(13, "loss = { kind = \"none\" }")));
+    assert_eq!(share(&outage, "a"), 7.5e6);
+}
+
+#[test]
+fn a_policer_bounds_the_share() {
+    let bottleneck = "rate = \"100Mbps\", policer = { rate = \"10Mbps\", burst = \"300kB\" }";
+    let run = beside(bottleneck, &tcp("a", ""));
+    assert_eq!(share(&run, "a"), 10e6);
+    // The bucket adds 300 kB to the 25 MB of 20 s: 1.2 %.
+    between(of_fair(&run, "a"), 0.5, 1.012);
+}
+
+#[test]
+fn a_share_is_among_those_who_are_there() {
+    let rate = format!("rate = \"2Mbps\", {QUEUE}");
+    let run = beside(&rate, &format!("{}{}", tcp("a", ""), tcp("b", "start = \"15s\"")));
+    assert_eq!((share(&run, "a"), share(&run, "b")), (1.75e6, 1e6));
+    let gone = beside(&rate, &format!("{}{}", tcp("a", ""), tcp("b", "stop = \"5s\"")));
+    assert_eq!((share(&gone, "a"), share(&gone, "b")), (1.75e6, 1e6));
+}
+
+#[test]
+fn what_an_encoder_at_its_best_leaves_is_the_others_and_it_has_all_of_its_share() {
+    let video = "[[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"steady\"\n\
+        media = \"rfc8593\"\nrfc8593 = { r_max = \"1Mbps\" }\n";
+    let run = beside("rate = \"8Mbps\", queue = { kind = \"fq-codel\" }", &format!("{}{video}", tcp("a", "")));
+    // The queue gives it all that it wants; what it takes until it is at its best is less.
+    between(share(&run, "video"), 0.6e6, 1.1e6);
+    between(of_fair(&run, "video"), 0.8, 1.02);
+    between(share(&run, "a") + share(&run, "video"), 7.9999e6, 8e6);
+    between(of_fair(&run, "a"), 0.85, 1.03);
+}
+
+#[test]
+fn each_of_several_receivers_that_are_served_one_by_one_is_one_of_those_who_share() {
+    let video = "[[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"tfrc\"\nmedia = \"greedy\"\n\
+        receivers = 3\ncast = \"unicast\"\n";
+    let run = beside(&format!("rate = \"4Mbps\", {QUEUE}"), &format!("{}{video}", tcp("a", "")));
+    assert_eq!((share(&run, "video"), share(&run, "a")), (1e6, 1e6));
+}
+
+#[test]
+fn a_video_that_has_sent_all_that_it_had_is_no_longer_there() {
+    let video = "[[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"fixed\"\nmedia = \"greedy\"\nbytes = \"500kB\"\n\
+        params.fixed = { rate = \"1Mbps\" }\n";
+    let run = beside(&format!("rate = \"2Mbps\", {QUEUE}"), &format!("{}{video}", tcp("a", "")));
+    // It takes 4 s for 500 kB at 1 Mb/s.
+    between(of_fair(&run, "video"), 0.9, 1.05);
+    between(share(&run, "a"), 1.75e6, 1.85e6);
+}
