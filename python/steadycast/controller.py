@@ -149,6 +149,13 @@ def _fits(each: type, method: str, given: tuple[str, ...]) -> None:
     bound = isinstance(function, staticmethod)
     if isinstance(function, staticmethod | classmethod):
         function = function.__func__
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        kind = "async" if inspect.iscoroutinefunction(function) else "a generator"
+        raise UserError(
+            _place(each, method),
+            f"{each.__qualname__}.{method} is {kind}: calling it does nothing",
+            f'write "def {_signature(method, given)}", without {"async" if kind == "async" else "yield"}',
+        )
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

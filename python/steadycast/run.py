@@ -433,7 +433,8 @@ def seeds_of(given: Iterable[int]) -> list[int]:
     if isinstance(given, int | str) or not isinstance(given, Iterable):
         remedy = "give several, as range(1, 11); one stands in a list"
         raise UserError(f"seeds {given!r}", f"it is a {type(given).__name__}", remedy)
-    if not (seeds := list(given)):
+    # One that is named twice is still one sample.
+    if not (seeds := list(dict.fromkeys(given))):
         raise UserError("seeds", "there are none", "give at least one")
     return seeds
 
@@ -504,7 +505,17 @@ def media_facts(video: Mapping[str, Any]) -> str:
 def _texts(sets: Sets) -> list[str]:
     if isinstance(sets, Mapping):
         return [f"{path}={_literal(value)}" for path, value in sets.items()]
-    return list(sets)
+    if isinstance(sets, str) or not isinstance(sets, Iterable):
+        raise UserError(f"set={sets!r}", "it is no list of changes", 'give a dict: {"duration": "6s"}')
+    texts = list(sets)
+    for each in texts:
+        if not isinstance(each, str):
+            raise UserError(
+                f"set: {each!r}",
+                f"it is a {type(each).__name__}",
+                'write "PATH=VALUE", or give a dict: {"duration": "6s"}',
+            )
+    return texts
 
 
 def _literal(value: object) -> str:
@@ -521,6 +532,10 @@ def _literal(value: object) -> str:
 
 def _quoted(value: object) -> str:
     return json.dumps(value) if isinstance(value, str) else _literal(value)
+
+
+_LEAST_BPS = 1000.0
+"""Below this no controller means what it says: a packet takes longer than any session waits."""
 
 
 @contextmanager
@@ -685,8 +700,14 @@ class _Runner:
         summary: Json = json.loads(simulation.summary(complete))
         summary["scenario"]["sha256"] = self.loaded.sha256
         summary["program"] = {"version": self.core.__version__, "commit": commit()}
-        summary["warnings"] = [*self.loaded.warnings(), *summary["warnings"], *self._media_warnings()]
-        return Run(_ordered(summary), {}, self._tables(simulation), self.loaded.toml())
+        tables = self._tables(simulation)
+        summary["warnings"] = [
+            *self.loaded.warnings(),
+            *summary["warnings"],
+            *self._media_warnings(),
+            *self._class_warnings(tables["decisions"]),
+        ]
+        return Run(_ordered(summary), {}, tables, self.loaded.toml())
 
     def _tables(self, simulation: _core.Simulation | _core.Emulation) -> dict[str, pl.DataFrame | Columns]:
         tables: dict[str, pl.DataFrame | Columns] = {
@@ -740,6 +761,21 @@ class _Runner:
             media = self.media.get(video["flow"])
             if media is not None and not isinstance(media, FrameTable):
                 warnings += [f"flow.{video['flow']}: {warning}" for warning in media.warnings]
+        return warnings
+
+    def _class_warnings(self, decisions: pl.DataFrame | Columns) -> list[str]:
+        """Say which classes never asked for a rate at which anything can be sent: they meant another unit."""
+        if not self.classes:
+            return []
+        frame = decisions.to_polars() if isinstance(decisions, Columns) else decisions
+        warnings = []
+        for flow, each in self.classes.items():
+            most = frame.filter(frame["flow"] == flow)["target_bps"].max()
+            if isinstance(most, float) and most < _LEAST_BPS:
+                warnings.append(
+                    f"flow.{flow}: {each.__qualname__} never asked for more than {most:g} b/s; a rate is in bits per "
+                    "second: 2.5 Mb/s is 2.5e6"
+                )
         return warnings
 
     def _measure(self, summary: Json, tables: dict[str, pl.DataFrame | Columns]) -> Record | None:
@@ -820,7 +856,15 @@ def load(
 
     """
     from steadycast import _core
+    from steadycast.scenario import Scenario
 
+    if isinstance(scenario, str) and "\n" in scenario:
+        raise UserError(
+            "scenario", "it is a scenario's text, not the name of a file", "save it, and give the file's name"
+        )
+    if not isinstance(scenario, str | Path | Scenario):
+        remedy = "give a file's name, or a steadycast.scenario.Scenario"
+        raise UserError("scenario", f"it is a {type(scenario).__name__}", remedy)
     try:
         if isinstance(scenario, str | Path):
             place = scenario_at(Path(scenario)) if text is None else scenario

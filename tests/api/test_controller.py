@@ -56,6 +56,50 @@ def test_a_class_is_given_directly_and_named_in_the_summary(scenario: Path) -> N
     assert run.summary["record_sha256"] == again.summary["record_sha256"]
 
 
+def test_a_class_that_asks_for_megabits_is_warned_of_its_unit(scenario: Path) -> None:
+    class InMegabits(Steady):
+        def rate_bps(self) -> float:
+            return 2.5
+
+    run = sc.run(scenario, controllers={"video": InMegabits}, set={"flow.video.media": "greedy"})
+    [said] = [each for each in run.summary["warnings"] if "2.5e6" in each]
+    assert "InMegabits never asked for more than" in said
+    usual = sc.run(scenario, controllers={"video": Steady})
+    assert not [each for each in usual.summary["warnings"] if "2.5e6" in each]
+
+
+def test_a_method_that_runs_only_when_it_is_awaited_is_refused(scenario: Path) -> None:
+    class Waits(Steady):
+        async def on_report(self, report: sc.Report) -> None:  # type: ignore[override]
+            pass
+
+    with pytest.raises(sc.UserError, match=r"Waits\.on_report is async"):
+        sc.run(scenario, controllers={"video": Waits})
+
+
+@pytest.mark.parametrize(
+    ("scenario_given", "more", "says"),
+    [
+        (None, {}, "it is a NoneType; give a file's name"),
+        ({"duration": "6s"}, {}, "it is a dict; give a file's name"),
+        ('duration = "6s"\n[topology]\n', {}, "a scenario's text, not the name of a file"),
+        ("home", {"set": [("duration", "6s")]}, 'it is a tuple; write "PATH=VALUE"'),
+        ("home", {"set": "duration=6s"}, "it is no list of changes"),
+        ("home", {"seed": 2**64}, "18446744073709551616 is out of range; at most 9223372036854775807"),
+    ],
+)
+def test_what_run_cannot_take_is_said_with_its_place_and_a_remedy(
+    scenario_given: object, more: dict[str, object], says: str
+) -> None:
+    with pytest.raises(sc.UserError, match=re.escape(says)):
+        sc.run(scenario_given, **more)  # type: ignore[arg-type]
+
+
+def test_a_seed_that_is_named_twice_is_one_sample(scenario: Path) -> None:
+    found = sc.run_seeds(scenario, seeds=[1, 1, 2], set={"duration": "2s"})
+    assert found["flows"][0]["throughput_bps"]["n"] == 2
+
+
 def test_what_a_class_is_told_prints_with_all_its_attributes(scenario: Path) -> None:
     told: dict[str, str] = {}
 

@@ -13,7 +13,7 @@ use crate::simulcast::simulcasts;
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_link::Limit;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
-use steadycast_words::tree::quoted;
+use steadycast_words::tree::{Place, quoted};
 use steadycast_words::{Findings, OneOrMany, Spanned};
 
 /// The most events of one scenario, ranges written out.
@@ -444,7 +444,7 @@ impl Names<'_> {
         files: &mut Files,
         out: &mut Findings,
     ) -> Vec<Event> {
-        let mut all = Vec::new();
+        let (mut all, mut stops) = (Vec::new(), Vec::new());
         for table in tables {
             let at = match &table.at_said() {
                 Some(said) => {
@@ -489,7 +489,9 @@ impl Names<'_> {
                 self.flows(names, out).into_iter().map(What::StartFlow).for_each(&mut add);
             }
             if let Some(names) = &table.stop {
-                self.flows(names, out).into_iter().map(What::StopFlow).for_each(&mut add);
+                let flows = self.flows(names, out);
+                stops.extend(flows.iter().map(|flow| (*flow, at, &table.here)));
+                flows.into_iter().map(What::StopFlow).for_each(&mut add);
             }
             if let Some(set) = &table.set {
                 let Some(names) = &set.link else {
@@ -525,6 +527,7 @@ impl Names<'_> {
             }
         }
         all.sort_by_key(|e: &Event| e.at);
+        warn_of_early_stops(&all, &stops, &scenario.flows, out);
         all
     }
 
@@ -574,5 +577,22 @@ impl Names<'_> {
 impl EventTable {
     fn at_said(&self) -> Option<&Spanned<Span>> {
         self.at.as_ref()
+    }
+}
+
+/// A flow that events start does not run before the first of them: a stop before that stops nothing.
+fn warn_of_early_stops(events: &[Event], stops: &[(FlowIx, Time, &Place)], flows: &[Flow], out: &mut Findings) {
+    for (flow, at, place) in stops {
+        let named = |event: &&Event| matches!(event.what, What::StartFlow(started) if started == *flow);
+        let first = events.iter().find(named).filter(|first| *at < first.at);
+        let Flow { name, start: Start::Event, .. } = &flows[flow.0 as usize] else { continue };
+        if let Some(first) = first {
+            let what = format!(
+                "{} is stopped before it runs: its first start is at {}",
+                quoted(name),
+                first.at.since(Time::ZERO)
+            );
+            out.warn(place, what, "write start = \"0s\" in the flow, if it is to run, pause and go on");
+        }
     }
 }

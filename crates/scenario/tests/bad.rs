@@ -323,6 +323,33 @@ fn what_is_allowed_but_hardly_meant_is_a_warning() {
 }
 
 #[test]
+fn a_stop_before_the_start_that_an_event_makes_is_said_and_a_pause_is_not() {
+    let warned = |start: &str| {
+        let text = format!(
+            "duration = \"20s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"1Mbps\" }}\n\
+             [[flow]]\nname = \"a\"\nkind = \"tcp\"\n{start}\n\
+             [[event]]\nat = \"5s\"\nstop = \"a\"\n[[event]]\nat = \"10s\"\nstart = \"a\"\n"
+        );
+        let loaded = Scenario::parse(&text, Path::new("bad.toml")).unwrap_or_else(|p| panic!("{p}"));
+        loaded.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        warned(""),
+        ["bad.toml:9: event[1]: \"a\" is stopped before it runs: its first start is at 10s; \
+          write start = \"0s\" in the flow, if it is to run, pause and go on"]
+    );
+    assert_eq!(warned("start = \"0s\"").len(), 0);
+}
+
+#[test]
+fn a_number_of_any_length_is_answered_in_a_line() {
+    for value in ["7".repeat(5_000), format!("\"{}s\"", "7".repeat(5_000)), format!("1e{}", "7".repeat(5_000))] {
+        let said = Scenario::parse(&format!("duration = {value}\n"), Path::new("bad.toml")).unwrap_err().to_string();
+        assert!(said.lines().all(|line| line.len() < 200), "{said}");
+    }
+}
+
+#[test]
 fn files_that_are_no_texts_are_refused() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-texts");
     std::fs::create_dir_all(&folder).unwrap();

@@ -350,6 +350,12 @@ macro_rules! whole_numbers {
                         }
                         read
                     }
+                    // TOML's own whole numbers end there.
+                    Value::Other(ref text) if text.bytes().all(|b| b.is_ascii_digit()) => {
+                        let most = u64::from(Self::MAX).min(i64::MAX as u64);
+                        out.problem(&item.at, format!("{} is out of range", item.shown()), format!("at most {most}"));
+                        None
+                    }
                     _ => {
                         let what = format!("{} is not a whole number from 0", item.shown());
                         out.problem(&item.at, what, "write for example 45");

@@ -148,9 +148,9 @@ impl Item {
         match &self.value {
             Value::Bool(b) => b.to_string(),
             Value::Whole(n) => n.to_string(),
-            Value::Real(x) => x.to_string(),
+            Value::Real(x) => short(&x.to_string()),
             Value::Text(t) => quoted(t),
-            Value::Other(t) => t.clone(),
+            Value::Other(t) => short(t),
             Value::List(_) => "a list".into(),
             Value::Table(_) => "a table".into(),
         }
@@ -159,9 +159,15 @@ impl Item {
 
 /// In quotation marks, cut to 60 letters.
 pub fn quoted(text: &str) -> String {
-    let short: String = text.chars().take(60).collect();
-    let more = if short.len() < text.len() { "…" } else { "" };
-    format!("\"{}{more}\"", short.escape_debug())
+    format!("\"{}\"", short(text).escape_debug())
+}
+
+/// Cut to 60 letters.
+fn short(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// The largest text that is read.
