@@ -12,7 +12,7 @@ import pytest
 import steadycast as sc
 from steadycast.folder import student_t95
 from steadycast.sweep.plan import axis
-from steadycast.sweep.show import number_of
+from steadycast.sweep.show import idle, number_of, warning
 
 from tests.sweep.test_sweep import CONTROLLER, OVER, RATE, Say
 
@@ -60,7 +60,7 @@ def test_a_metric_with_an_asterisk_is_the_mean_of_what_fits(done: sc.Sweep) -> N
 
 
 def test_the_page_is_whole_by_itself_and_its_commands_run(done: sc.Sweep, say: Say) -> None:
-    page = done.report(baseline=f"{CONTROLLER}=tfrc")
+    page = done.report(baseline=f"{CONTROLLER}=tfrc", figures=True)
     text = page.read_text()
     assert re.findall(r'(?:src|href)="(?!#|data:)[^"]*"|url\((?!#)', text) == []
     assert done.metrics() == [SHARE, "flows.video.receivers.*.loss_frac", "flows.tcp.share_of_fair"]
@@ -94,8 +94,37 @@ def test_one_axis_is_a_curve_and_more_are_heat_maps(
     done: sc.Sweep, tmp_path: Path, over: dict[str, list[str]], figures: int
 ) -> None:
     some = sc.sweep(done.plan.file, over, seeds=[1, 2], out=tmp_path / "some")
-    some.report([SHARE])
+    some.report([SHARE], figures=True)
     assert len(list((tmp_path / "some" / "figures").glob("*.svg"))) == figures
+
+
+def test_what_compares_nothing_is_marked_in_table_heat_map_and_page_and_said(tmp_path: Path) -> None:
+    from tests.conftest import SMALL
+
+    # The codec takes 1 Mb/s at its best, a hundredth of the faster link; at 500 kb/s it is the network that decides.
+    video = 'media = "rfc8593"\nrfc8593 = { r_max = "1Mbps" }'
+    (tmp_path / "small.toml").write_text(SMALL.replace('media = "greedy"', video).replace('"3s"', '"30s"'))
+    over = {CONTROLLER: ["steady", "tfrc"], RATE: ["500kbps", "100Mbps"]}
+    wide = sc.sweep(tmp_path / "small.toml", over, seeds=[1], out=tmp_path / "wide")
+    marked = idle(wide)
+    assert ("steady", "100Mbps") in marked
+    assert not {point for point in marked if point[1] == "500kbps"}
+    said = warning(wide) or ""
+    assert f"{len(marked)} of 4 runs, at {len(marked)} of 4 points (†), compare nothing" in said
+    text = wide.report([SHARE]).read_text()
+    assert text.count('class="idle"') == len(marked)
+    assert "compare nothing" in text
+    assert text.count(" †</td>") == 2 * len(marked), "in the heat map, and in the table"
+
+
+def test_a_page_that_would_be_the_same_stays_and_one_that_would_not_is_written_again(
+    done: sc.Sweep,
+) -> None:
+    page = done.report([SHARE])
+    before = page.stat()
+    assert done.report([SHARE]).stat() == before
+    done.report([SHARE], f"{CONTROLLER}=tfrc")
+    assert page.stat().st_mtime_ns > before.st_mtime_ns
 
 
 def test_a_metric_is_drawn_for_a_notebook(done: sc.Sweep, tmp_path: Path) -> None:

@@ -79,6 +79,9 @@ def sweep(
     collect: Annotated[
         bool, typer.Option("--collect", help="Join the parts in DIR, and what an interrupted sweep left.")
     ] = False,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Save each figure as PNG, SVG and PDF, too: DIR/figures.")
+    ] = False,
     out: Out = None,
     force: Annotated[bool, typer.Option("--force", help="Begin anew in a folder that is there.")] = False,
 ) -> None:
@@ -98,7 +101,9 @@ def sweep(
             raise UserError("FILE", "it is missing", "name a scenario, or give --collect")
         file = scenario_at(file)
     elif file is not None or over or design or seeds or sets or shard or scheduler or jobs or pixels or force:
-        raise UserError("--collect", "it runs nothing", "give only -o, --metric and --baseline with it")
+        raise UserError(
+            "--collect", "it runs nothing", "give only -o, --metric, --baseline and --figures with it"
+        )
     base.changes(sets)
     sweeping = base.module("steadycast.sweep")
     planning = base.module("steadycast.sweep.plan")
@@ -133,13 +138,15 @@ def sweep(
         print(f"{ran}; {done.results.height} in all, {done.failed} failed{missing}", file=sys.stderr)
         _errors(done)
         if part is None and done.results["complete"].any():
-            from steadycast.sweep.show import tables
+            from steadycast.sweep.show import tables, warning
 
+            if (note := warning(done)) is not None:
+                console().print(note, style="bold red")
             for each in tables(done, metric or done.metrics(), baseline):
                 console().print(each)
                 print()
             # Not through the console: a path must not be wrapped.
-            print(f"report: {done.report(metric or (), baseline)}")
+            print(f"report: {done.report(metric or (), baseline, figures=figures)}")
     if done.failed or (done.missing and part is None):
         raise typer.Exit(Exit.FAILED)
 

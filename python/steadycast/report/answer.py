@@ -11,6 +11,8 @@ from steadycast.record import of_flow, reach
 from steadycast.report import say
 from steadycast.report.rank import alike, ranked_receivers
 
+MOSTLY = 0.5
+"""Above this share of the time it was not the network that decided, and a run compares nothing."""
 _GRADES = ((4.5, "excellent"), (3.5, "good"), (2.5, "fair"), (1.5, "poor"), (0.0, "bad"))
 
 
@@ -53,25 +55,25 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
     if any(c.name == flow.get("controller") and c.feedback == "none" for c in registry(quiet=True)):
         if not number(flow.get("throughput_bps")):
             return None
-        what = "sent what its encoder's best quality takes" if encoder > 0.5 else "ran at a fixed rate"
+        what = "sent what its encoder's best quality takes" if encoder > MOSTLY else "ran at a fixed rate"
         return f"{flow['name']} {what}: it did not answer to the network."
-    if encoder > 0.5:
+    if encoder > MOSTLY:
         return (
             f"Such a run compares nothing: for {say.frac(encoder)} of the time {name} was limited by its "
             f"encoder's best quality, not by the network. Take a slower link, or a clip that needs more."
         )
-    if start > 0.5:
+    if start > MOSTLY:
         return (
             f"Such a run compares nothing: {name} was still in its start phase for {say.frac(start)} of "
             f"the time. Run it for longer, or set a warmup."
         )
-    if encoder + start > 0.5:
+    if encoder + start > MOSTLY:
         return (
             f"Such a run compares nothing: for {say.frac(encoder)} of the time {name} was limited by its "
             f"encoder and for {say.frac(start)} it "
             f"was starting; the network decided only {say.frac(shares.get('network', 0.0))}."
         )
-    if cap > 0.5:
+    if cap > MOSTLY:
         return f"{name} was at its cap for {say.frac(cap)} of the time: it was not the network that held it."
     return None
 

@@ -84,6 +84,12 @@ def drawn(draw: Callable[[], Figure | None]) -> Drawing | None:
     return None if figure is None else Drawing(figure)
 
 
+def all_drawn(draw: Callable[[], Sequence[Figure]]) -> list[Drawing]:
+    """Return all that ``draw`` draws, in the report's style."""
+    with _context():
+        return [Drawing(figure) for figure in draw()]
+
+
 def _plain_svg(figure: Figure) -> str:
     """Drawing as SVG with its own colours, the reader's fonts, and without the time at which it was made."""
     buffer = io.StringIO()

@@ -99,8 +99,10 @@ class Sweep:
             raise UserError(metric, "there is nothing to draw it over", "sweep over at least one axis")
         return found
 
-    def report(self, metrics: Sequence[str] = (), baseline: str | None = None) -> Path:
-        """Write sweep.html and figures/, and return the page's path.
+    def report(
+        self, metrics: Sequence[str] = (), baseline: str | None = None, *, figures: bool = False
+    ) -> Path:
+        """Write sweep.html, and with `figures` each figure as PNG, SVG and PDF into figures/; return the page's path.
 
         Raises:
             UserError: a metric or the baseline is not there.
@@ -109,7 +111,7 @@ class Sweep:
         """
         from steadycast.sweep.show import write_report
 
-        return write_report(self, metrics, baseline)
+        return write_report(self, metrics, baseline, figures=figures)
 
     def __repr__(self) -> str:
         """Say what was varied, and how many runs there are."""

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import itertools
 import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import write_text
 from steadycast.folder import Json, spread
 from steadycast.report import canvas, page, say
+from steadycast.report.answer import MOSTLY
 from steadycast.report.markup import Html, element, joined
 from steadycast.sweep.plan import RESERVED
 
@@ -29,6 +33,10 @@ _MOST_METRICS = 12
 _MOST_LINES = 60
 _MOST_CELLS = 400
 _MOST_PANELS = 12
+_ENDINGS = (".png", ".svg", ".pdf")
+_SHADES = ((0, 34, 78), (67, 78, 108), (125, 124, 120), (188, 174, 108), (254, 232, 56))
+MARK = "†"
+"""What marks a point at which runs compare nothing."""
 _BASES = {
     "bps": 1.0,
     "kbps": 1e3,
@@ -54,11 +62,7 @@ def columns(names: Sequence[str], metric: str) -> list[str]:
         UserError: there is none.
 
     """
-    if "*" in metric:
-        pattern = re.compile(".*".join(map(re.escape, metric.split("*"))))
-        found = [name for name in names if pattern.fullmatch(name)]
-    else:
-        found = [metric] if metric in names else []
+    found = _fitting(names, metric)
     if found:
         return found
     near = difflib.get_close_matches(metric, names, n=1, cutoff=0.4)
@@ -79,8 +83,9 @@ def metrics(sweep: Sweep) -> list[str]:
             wanted.append(share if share in names else f"flows.{flow}.throughput_bps")
             wanted += [f"flows.{flow}.receivers.*.{end}" for end in ("loss_frac", "psnr_db.raw.y")]
     # Where there are many, videos come first: only they have losses.
-    wanted.sort(key=lambda metric: not _fits(names, f"flows.{metric.split('.')[1]}.receivers.*.loss_frac"))
-    return [metric for metric in wanted if _fits(names, metric)][:_MOST_METRICS]
+    fits = {metric: bool(_fitting(names, metric)) for metric in wanted}
+    wanted.sort(key=lambda metric: not fits.get(f"flows.{metric.split('.')[1]}.receivers.*.loss_frac"))
+    return [metric for metric in wanted if fits[metric]][:_MOST_METRICS]
 
 
 def spreads(sweep: Sweep, metric: str) -> Spreads:
@@ -98,6 +103,35 @@ def differences(sweep: Sweep, metric: str, baseline: str) -> Spreads:
             other = points.get((*point[:place], value, *point[place + 1 :]), {})
             result[point] = _spread([x - other[seed] for seed, x in seeds.items() if seed in other])
     return result
+
+
+def idle(sweep: Sweep) -> dict[Values, int]:
+    """Count the runs of each point that compare nothing, as `run` says of one."""
+    import polars as pl
+
+    names = [name for name in _figures(sweep) if name.endswith(".limited_by_frac.encoder")]
+    pairs = [(name, f"{name.removesuffix('encoder')}start") for name in names]
+    held = [pl.sum_horizontal(both).fill_null(0.0) > MOSTLY for both in pairs]
+    if not held:
+        return {}
+    chosen = sweep.results.filter(pl.any_horizontal(held)).select(*sweep.plan.axes, "seed")
+    counts: dict[Values, int] = {}
+    for *values, _ in chosen.iter_rows():
+        counts[tuple(values)] = counts.get(tuple(values), 0) + 1
+    return counts
+
+
+def warning(sweep: Sweep) -> str | None:
+    """Say that some of the runs compare nothing."""
+    found = idle(sweep)
+    if not found:
+        return None
+    runs, points = sum(found.values()), len(sweep.plan.points)
+    return (
+        f"{runs} of {sweep.results.height} runs, at {len(found)} of {points} points ({MARK}), compare nothing: for "
+        "most of the time a video was limited by its encoder's best quality, or still in its start phase, not by the "
+        "network. Take a slower link, a clip that needs more, or longer runs."
+    )
 
 
 def frame(axes: Sequence[str], found: Spreads) -> pl.DataFrame:
@@ -136,11 +170,11 @@ def _figures(sweep: Sweep) -> list[str]:
     return [name for name in sweep.results.columns if name not in (*sweep.plan.axes, *RESERVED)]
 
 
-def _fits(names: Sequence[str], metric: str) -> bool:
-    try:
-        return bool(columns(names, metric))
-    except UserError:
-        return False
+def _fitting(names: Sequence[str], metric: str) -> list[str]:
+    if "*" not in metric:
+        return [metric] if metric in names else []
+    pattern = re.compile(".*".join(map(re.escape, metric.split("*"))))
+    return [name for name in names if pattern.fullmatch(name)]
 
 
 # ---------------------------------------------------------------- text
@@ -177,16 +211,25 @@ def _lines(sweep: Sweep, metric: str, baseline: str | None) -> tuple[list[str], 
     how = say.by_unit(metric)
     found = spreads(sweep, metric)
     apart = differences(sweep, metric, baseline) if baseline is not None else {}
+    marked = idle(sweep)
     heads = [*_heads(sweep.plan.axes), "mean ± 95 %", "seeds"]
     if baseline is not None:
         heads.append(f"less {baseline.partition('=')[2]}")
     lines = []
     for point, one in found.items():
-        line = [*(point or (sweep.plan.name,)), how(one), str(one["n"] if one else 0)]
+        line = [
+            *(point or (sweep.plan.name,)),
+            how(one) + _mark(point in marked),
+            str(one["n"] if one else 0),
+        ]
         if baseline is not None:
             line.append(how(apart.get(point)))
         lines.append(line)
     return heads, lines
+
+
+def _mark(marked: bool) -> str:
+    return f" {MARK}" if marked else ""
 
 
 # ---------------------------------------------------------------- figures
@@ -202,25 +245,57 @@ def number_of(value: str) -> float | None:
 
 def figures(sweep: Sweep, metric: str) -> list[tuple[str, Figure]]:
     """Figures of a metric with their headings: curves over one axis, heat maps over the last two of several."""
+    curve = _curve_of(sweep, metric)
+    if curve is not None:
+        return [(metric, curve)]
+    return [(grid.heading, _heat(grid)) for grid in grids(sweep, metric)]
+
+
+def _curve_of(sweep: Sweep, metric: str) -> Figure | None:
+    axes = sweep.plan.axes
+    found = spreads(sweep, metric)
+    if len(axes) != 1 or all(one is None for one in found.values()):
+        return None
+    marked = {point[0] for point in idle(sweep)}
+    return _curve(axes[0], metric, {point[0]: one for point, one in found.items()}, marked)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A metric over two axes, at one point of the others."""
+
+    paths: tuple[str, str]
+    """The axes: the one that goes down, and the one that goes across."""
+    heading: str
+    metric: str
+    rows: Sequence[str]
+    across: Sequence[str]
+    cells: Mapping[Values, Json | None]
+    marked: AbstractSet[Values]
+    """Cells whose runs compare nothing."""
+
+
+def grids(sweep: Sweep, metric: str) -> list[Grid]:
+    """Grids of a metric over the last two of several axes, one for each point of the others."""
     found = spreads(sweep, metric)
     axes = sweep.plan.axes
-    if not axes or all(one is None for one in found.values()):
+    if len(axes) < 2 or all(one is None for one in found.values()):
         return []
-    if len(axes) == 1:
-        return [(metric, _curve(axes[0], metric, {point[0]: one for point, one in found.items()}))]
     groups = list(dict.fromkeys(point[:-2] for point in found))
+    marked = idle(sweep)
     result = []
     for group in groups[:_MOST_PANELS]:
         cells = {point[-2:]: one for point, one in found.items() if point[:-2] == group}
-        rows, across = ([*dict.fromkeys(cell[i] for cell in cells)] for i in (0, 1))
+        rows, across = (_ordered([*dict.fromkeys(cell[i] for cell in cells)]) for i in (0, 1))
         if len(rows) * len(across) > min(_MOST_CELLS, 4 * len(cells)):
             continue  # scattered points, no grid
         heading = ", ".join([metric, *(f"{path}={value}" for path, value in zip(axes, group, strict=False))])
-        result.append((heading, _heat(axes[-2:], heading, metric, (rows, across), cells)))
+        bad = {point[-2:] for point in marked if point[:-2] == group}
+        result.append(Grid((axes[-2], axes[-1]), heading, metric, rows, across, cells, bad))
     return result
 
 
-def _curve(axis: str, metric: str, found: Mapping[str, Json | None]) -> Figure:
+def _curve(axis: str, metric: str, found: Mapping[str, Json | None], marked: AbstractSet[str]) -> Figure:
     from steadycast import style
 
     there = [(value, one) for value, one in found.items() if one is not None]
@@ -247,8 +322,15 @@ def _curve(axis: str, metric: str, found: Mapping[str, Json | None]) -> Figure:
         axes.set_xlim(-0.5, len(xs) - 0.5)
     axes.set_xticks(xs, labels, rotation=30 if sum(map(len, labels)) > 90 else 0)
     how = say.by_unit(metric)
-    for x, mean in zip(xs, means, strict=True):
-        axes.annotate(how(mean), (x, mean), (0, 6), textcoords="offset points", ha="center", fontsize=7.5)
+    for x, mean, label in zip(xs, means, labels, strict=True):
+        axes.annotate(
+            how(mean) + _mark(label in marked),
+            (x, mean),
+            (0, 6),
+            textcoords="offset points",
+            ha="center",
+            fontsize=7.5,
+        )
     axes.yaxis.set_major_formatter(lambda value, _: how(value))
     axes.margins(y=0.2)
     axes.set_xlabel(axis)
@@ -256,29 +338,27 @@ def _curve(axis: str, metric: str, found: Mapping[str, Json | None]) -> Figure:
     return figure
 
 
-def _heat(
-    paths: Sequence[str],
-    heading: str,
-    metric: str,
-    sides: tuple[Sequence[str], Sequence[str]],
-    cells: Mapping[tuple[str, ...], Json | None],
-) -> Figure:
+def _heat(of: Grid) -> Figure:
     from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
 
-    rows, across = (_ordered(side) for side in sides)
-    grid: list[list[float]] = [
-        [(cells.get((row, column)) or {}).get("mean", math.nan) for column in across] for row in rows
-    ]
+    rows, across, grid = of.rows, of.across, _means(of)
     figure = Figure(figsize=(canvas.WIDTH, 1.2 + 0.38 * len(rows)), layout="constrained")
     axes = figure.subplots()
     axes.grid(visible=False)
     image = axes.imshow(grid, aspect="auto", cmap="cividis")
     axes.set_xticks(range(len(across)), across, rotation=30 if sum(map(len, across)) > 80 else 0)
     axes.set_yticks(range(len(rows)), rows)
-    axes.set_xlabel(paths[1])
-    axes.set_ylabel(paths[0])
-    axes.set_title(heading)
-    how = say.by_unit(metric)
+    axes.set_xlabel(of.paths[1])
+    axes.set_ylabel(of.paths[0])
+    axes.set_title(of.heading)
+    how = say.by_unit(of.metric)
+    for i, j in itertools.product(range(len(rows)), range(len(across))):
+        if (rows[i], across[j]) in of.marked:
+            place = (j - 0.5, i - 0.5)
+            axes.add_patch(
+                Rectangle(place, 1, 1, fill=False, hatch="///", edgecolor="#ffffff80", linewidth=0)
+            )
     means = [mean for line in grid for mean in line if not math.isnan(mean)]
     middle = (min(means) + max(means)) / 2 if means else 0.0
     size = 8.0 if len(across) <= 8 else 6.0
@@ -288,7 +368,7 @@ def _heat(
             axes.text(
                 j,
                 i,
-                how(line[j]),
+                how(line[j]) + _mark((rows[i], across[j]) in of.marked),
                 ha="center",
                 va="center",
                 size=size,
@@ -297,6 +377,12 @@ def _heat(
     bar = figure.colorbar(image, ax=axes)
     bar.ax.yaxis.set_major_formatter(lambda value, _: how(value))
     return figure
+
+
+def _means(of: Grid) -> list[list[float]]:
+    return [
+        [(of.cells.get((row, column)) or {}).get("mean", math.nan) for column in of.across] for row in of.rows
+    ]
 
 
 def _ordered(values: Sequence[str]) -> list[str]:
@@ -309,26 +395,53 @@ def _ordered(values: Sequence[str]) -> list[str]:
 # ---------------------------------------------------------------- page
 
 
-def write_report(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> Path:
-    """Write sweep.html, and each figure as PNG and SVG into figures/."""
+def write_report(
+    sweep: Sweep, metrics: Sequence[str], baseline: str | None, *, figures: bool = False
+) -> Path:
+    """Write sweep.html, and with `figures` each figure into figures/. A page that is as it would be stays as it is."""
     metrics = list(metrics) or sweep.metrics()
+    path = sweep.folder / "sweep.html"
+    stamp = Html(f"<!-- of {_digest(sweep, metrics, baseline)} -->")
+    known = path.read_text(encoding="utf-8") if path.exists() else ""
+    if stamp not in known:
+        content = [
+            stamp,
+            _top(sweep),
+            *(_section(sweep, metric, baseline, i) for i, metric in enumerate(metrics)),
+            _commands(sweep),
+            _failed(sweep),
+        ]
+        write_text(path, page.wrap(f"Sweep of {sweep.plan.name}", joined(content, "\n")))
+    if figures or stamp not in known:
+        _save_figures(sweep, metrics if figures else ())
+    return path
+
+
+def _digest(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> str:
+    """Digest of all that the page shows."""
+    rows = sweep.results.drop("cpu_s").hash_rows(0).to_list()
+    shown = (rows, list(metrics), baseline, sweep.plan.program, sweep.plan.axes, sweep.missing)
+    return hashlib.sha256(repr(shown).encode()).hexdigest()
+
+
+def _save_figures(sweep: Sweep, metrics: Sequence[str]) -> None:
+    """Save the metrics' figures, in the place of older ones."""
     place = sweep.folder / "figures"
     try:
-        place.mkdir(exist_ok=True)
-        for old in (*place.glob("*.png"), *place.glob("*.svg")):
+        if place.exists() or metrics:
+            place.mkdir(exist_ok=True)
+        for old in itertools.chain.from_iterable(place.glob(f"*{ending}") for ending in _ENDINGS):
             old.unlink()
+        if not metrics and place.exists():
+            place.rmdir()
     except OSError as error:
         raise UnwrittenError.of(place, error) from error
-    content = [
-        _top(sweep),
-        *(_section(sweep, metric, baseline, i, place) for i, metric in enumerate(metrics)),
-    ]
-    path = sweep.folder / "sweep.html"
-    write_text(
-        path,
-        page.wrap(f"Sweep of {sweep.plan.name}", joined([*content, _commands(sweep), _failed(sweep)], "\n")),
-    )
-    return path
+    for metric in metrics:
+        name = re.sub(r"[^A-Za-z0-9]+", "-", metric).strip("-")
+        drawings = canvas.all_drawn(lambda metric=metric: [one for _, one in figures(sweep, metric)])  # type: ignore[misc]
+        for count, drawing in enumerate(drawings):
+            for ending in _ENDINGS:
+                drawing.save(place / f"{name}{f'-{count}' if count else ''}{ending}")
 
 
 def _top(sweep: Sweep) -> Html:
@@ -338,7 +451,7 @@ def _top(sweep: Sweep) -> Html:
         f"{sweep.failed} failed." if sweep.failed else "",
         f"{sweep.missing} are missing." if sweep.missing else "",
     ]
-    bad = [element("p", each, class_="nothing") for each in more if each]
+    bad = [element("p", each, class_="nothing") for each in (*more, warning(sweep)) if each]
     seeds = {len(point.seeds) for point in sweep.plan.points}
     rough = " With fewer than five seeds an interval is rough." if min(seeds, default=0) < 5 else ""
     note = (
@@ -349,25 +462,45 @@ def _top(sweep: Sweep) -> Html:
     return joined([element("h1", "Sweep"), element("p", told, class_="answer"), *bad, last])
 
 
-def _section(sweep: Sweep, metric: str, baseline: str | None, number: int, place: Path) -> Html:
-    drawn = []
-    count = itertools.count()
-    for heading, draw in _drawings(sweep, metric):
-        name = f"{re.sub(r'[^A-Za-z0-9]+', '-', metric).strip('-')}-{next(count)}".removesuffix("-0")
-        for ending in ("png", "svg"):
-            canvas.save_drawing(draw, place / f"{name}.{ending}")
-        picture = canvas.in_style(draw, f"m{number}-{name}")
-        more = element("span", heading if heading != metric else "")  # the section is called so
-        words = element("figcaption", more, element("code", f"figures/{name}.png"))
-        drawn.append(element("figure", element("div", Html(picture), class_="wide"), words))
+def _section(sweep: Sweep, metric: str, baseline: str | None, number: int) -> Html:
+    drawn = [_heat_html(grid) for grid in grids(sweep, metric)]
+    curve = canvas.in_style(lambda: _curve_of(sweep, metric), f"m{number}")
+    if curve is not None:
+        drawn.append(element("figure", element("div", Html(curve), class_="wide")))
     return page.section(metric, joined([*drawn, _table_html(sweep, metric, baseline)], "\n"))
 
 
-def _drawings(sweep: Sweep, metric: str) -> list[tuple[str, Any]]:
-    def at(place: int) -> Any:
-        return lambda: figures(sweep, metric)[place][1]
+def _heat_html(of: Grid) -> Html:
+    """Heat map as a table: it takes no time to draw, and its numbers can be copied."""
+    how = say.by_unit(of.metric)
+    means = [mean for line in _means(of) for mean in line if not math.isnan(mean)]
+    low, span = (min(means), max(means) - min(means)) if means else (0.0, 0.0)
 
-    return [(heading, at(i)) for i, (heading, _) in enumerate(figures(sweep, metric))]
+    def cell(place: Values) -> Html:
+        one = of.cells.get(place)
+        if one is None:
+            return element("td", "")
+        level = (one["mean"] - low) / span if span > 0 else 0.5
+        marked = place in of.marked
+        colours = f"background-color:{_shade(level)};color:{'#ffffff' if level < 0.5 else '#000000'}"
+        return element("td", how(one) + _mark(marked), class_="idle" if marked else None, style=colours)
+
+    head = element("tr", element("th", ""), *(element("th", each) for each in of.across))
+    lines = [element("tr", element("th", row), *(cell((row, each)) for each in of.across)) for row in of.rows]
+    more = f"{of.heading.removeprefix(of.metric).removeprefix(', ')} " if of.heading != of.metric else ""
+    return element(
+        "figure",
+        element("div", element("table", head, *lines, class_="heat"), class_="wide"),
+        element("figcaption", f"{more}down: {of.paths[0]}, across: {of.paths[1]}"),
+    )
+
+
+def _shade(level: float) -> str:
+    """Colour between dark blue and yellow (cividis, which also the colour-blind can read), for 0 to 1."""
+    place = min(max(level, 0.0), 1.0) * (len(_SHADES) - 1)
+    n = min(int(place), len(_SHADES) - 2)
+    parts = (round(a + (b - a) * (place - n)) for a, b in zip(_SHADES[n], _SHADES[n + 1], strict=True))
+    return "#" + "".join(f"{part:02x}" for part in parts)
 
 
 def _table_html(sweep: Sweep, metric: str, baseline: str | None) -> Html:

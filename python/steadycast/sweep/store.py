@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import time
@@ -148,8 +149,11 @@ def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
     )
     fixed = [*plan.axes, *RESERVED]
     table = table.select(*fixed, *sorted(set(table.columns) - {*fixed, "_order"}))
+    # By way of memory: the system's own error says why a file can't be written, polars' does not.
+    packed = io.BytesIO()
+    table.write_parquet(packed)
     with whole(folder / RESULTS, _ROOM) as path:
-        table.write_parquet(path)
+        path.write_bytes(packed.getbuffer())
     for path in (folder / PARTS).glob("*.jsonl"):
         path.unlink(missing_ok=True)
     with suppress(OSError):
