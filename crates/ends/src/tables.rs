@@ -178,7 +178,8 @@ impl Record<'_> {
             for (i, (at, steps, span)) in self.intervals(hop.series).enumerate() {
                 let from = Time::ZERO + self.interval() * i as u64;
                 let bps = rate_of(steps.iter().map(|p| p.bytes).sum(), span);
-                let capacity = hop.link.capacity(from, from + span).map(|c| c.per(span).as_bps_f64());
+                let could = hop.link.capacity(from, from + span).filter(|could| *could > Bytes::ZERO);
+                let capacity = could.map(|could| could.per(span).as_bps_f64());
                 let last = steps.last().copied().unwrap_or_default();
                 into.real(&links::T, at);
                 into.text(&links::LINK, &self.scenario.links[n / 2].name);
