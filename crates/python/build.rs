@@ -1,5 +1,5 @@
-//! Hashes the sources of the module: of each controller by itself, and of everything else at once. What was measured with a
-//! controller stays known as long as these two do not change.
+//! Hashes the sources of the module: of each controller by itself, and of everything else at once. What was measured
+//! with a controller stays known as long as these two do not change.
 
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;

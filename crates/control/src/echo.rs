@@ -1,5 +1,5 @@
-//! A receiver half that any sender half can use: it echoes the send time and says what arrived. Controllers from outside (a
-//! Python class) get their reports from it unless they bring a receiver half of their own.
+//! A receiver half that any sender half can use: it echoes the send time and says what arrived. Controllers from
+//! outside (a Python class) get their reports from it unless they bring a receiver half of their own.
 
 use crate::fields::{amount, micros, single, span, words};
 use crate::{Arrival, Body, Due, ReceiverHalf, Reply, Slot, View, Wake};

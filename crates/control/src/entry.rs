@@ -255,7 +255,8 @@ impl Values {
         self.0.iter().find(|(n, _)| *n == name).map(|(_, v)| v)
     }
 
-    /// The number called `name`. A name that the controller's own list lacks is a bug there: debug builds stop, release gives 0.
+    /// The number called `name`. A name that the controller's own list lacks is a bug there: debug builds stop, release
+    /// gives 0.
     pub fn number(&self, name: &str) -> f64 {
         match self.get(name) {
             Some(Value::Number(n)) => *n,
@@ -413,12 +414,12 @@ impl Setup {
     /// The cap of a session that nobody gives one: more than any link here carries.
     pub const NO_CAP: Rate = Rate::mbps(1_000);
 
-    /// The longest time between two packets that a session's floor leaves: who hears nothing may always send that often (RFC 8085, 3.1.3), and
-    /// only packets can show that the path is back.
+    /// The longest time between two packets that a session's floor leaves: who hears nothing may always send that often
+    /// (RFC 8085, 3.1.3), and only packets can show that the path is back.
     pub const LEAST_EVERY: Span = Span::secs(3);
 
-    /// The same with a floor of a packet each [`Setup::LEAST_EVERY`] at least, or the cap: what multiplies a rate never comes back from
-    /// zero. As printed the floor is the operator's.
+    /// The same with a floor of a packet each [`Setup::LEAST_EVERY`] at least, or the cap: what multiplies a rate never
+    /// comes back from zero. As printed the floor is the operator's.
     #[must_use]
     pub fn alive(self) -> Self {
         let least = match self.mode {
@@ -428,8 +429,8 @@ impl Setup {
         Self { floor: self.floor.max(least), ..self }
     }
 
-    /// A session with one receiver, packets of 1000 bytes, no pictures and no ECN, whose session bandwidth is the cap; the half's id
-    /// is 1. Other fields are set with `..`.
+    /// A session with one receiver, packets of 1000 bytes, no pictures and no ECN, whose session bandwidth is the cap;
+    /// the half's id is 1. Other fields are set with `..`.
     pub fn unicast(floor: Rate, cap: Rate, chance: Chance) -> Self {
         Self {
             packet: Bytes::new(1000),
@@ -471,13 +472,14 @@ pub struct Controller {
     pub needs: fn(&Values) -> &'static [Need],
     /// Whether it can be run on standard receiver reports alone.
     pub standard_reports: bool,
-    /// Whether a report says the same when it is said again, as a rate does. Between a slow receiver's reports its last one is
-    /// then repeated.
+    /// Whether a report says the same when it is said again, as a rate does. Between a slow receiver's reports its last
+    /// one is then repeated.
     pub repeats: bool,
-    /// Whether it takes over where receivers send standard reports alone and the chosen controller needs its own. Only one
-    /// controller does.
+    /// Whether it takes over where receivers send standard reports alone and the chosen controller needs its own. Only
+    /// one controller does.
     pub fallback: bool,
-    /// Whether its receivers know a rate of their own ([`ReceiverHalf::acceptable`]), by which one can choose between groups.
+    /// Whether its receivers know a rate of their own ([`ReceiverHalf::acceptable`]), by which one can choose between
+    /// groups.
     pub own_rate: bool,
     /// Whether it answers congestion marks (RFC 3168), as whoever sends ECN-capable packets has to.
     pub answers_marks: bool,

@@ -2,8 +2,8 @@
 
 use steadycast_units::{Bytes, Rate, Span};
 
-/// A loss or loss event rate: a share of packets above zero and at most one. Where nothing was lost there is no such rate:
-/// that is `Option::None`, and a branch of its own in every controller.
+/// A loss or loss event rate: a share of packets above zero and at most one. Where nothing was lost there is no such
+/// rate: that is `Option::None`, and a branch of its own in every controller.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct LossRate(f64);
 
@@ -31,7 +31,8 @@ impl LossRate {
 /// Round-trip times below a millisecond count as one: with zero the equations have no value.
 const LEAST_RTT: Span = Span::millis(1);
 
-/// The simplified equation of RFC 5348 (8.1) and RFC 4654 (eq. 1): Padhye's with t_RTO = 4 R, b = 1 and without the minimum.
+/// The simplified equation of RFC 5348 (8.1) and RFC 4654 (eq. 1): Padhye's with t_RTO = 4 R, b = 1 and without the
+/// minimum.
 ///
 /// ```text
 ///                        s
@@ -42,8 +43,8 @@ const LEAST_RTT: Span = Span::millis(1);
 ///         ⎝╲╱  3      ╲╱   8                    ⎠
 /// ```
 ///
-/// `s` = `packet`, `R` = `rtt` (at least 1 ms), `p` = `loss`. It assumes a long flow, losses that come in events, and no limit
-/// by the receiver's window.
+/// `s` = `packet`, `R` = `rtt` (at least 1 ms), `p` = `loss`. It assumes a long flow, losses that come in events, and
+/// no limit by the receiver's window.
 pub fn throughput(packet: Bytes, rtt: Span, loss: LossRate) -> Rate {
     Rate::from_bytes_per_s(packet.as_f64() / (seconds(rtt) * simple(loss.0)))
 }

@@ -10,13 +10,14 @@ pub enum FeedbackFormat {
     Own,
     /// Congestion control feedback by SSRC and sequence number, with ECN (RFC 8888).
     Rfc8888,
-    /// Transport-wide feedback by a number of its own in a header extension (draft-holmer-rmcat-transport-wide-cc-extensions-01).
+    /// Transport-wide feedback by a number of its own in a header extension
+    /// (draft-holmer-rmcat-transport-wide-cc-extensions-01).
     TransportWide,
 }
 
 impl FeedbackFormat {
-    /// What a controller's own receivers report, of a group or one alone: RFC 8888's feedback where its sender half reads reports of
-    /// single packets.
+    /// What a controller's own receivers report, of a group or one alone: RFC 8888's feedback where its sender half
+    /// reads reports of single packets.
     pub fn own_of(factory: &dyn Factory, group: bool) -> Self {
         if factory.needs_in(group).contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
     }
@@ -26,8 +27,8 @@ impl FeedbackFormat {
         if self == Self::Own { own } else { self }
     }
 
-    /// Whether receivers report single packets to a controller whose own format does not: its receiver half is then replayed at the
-    /// sender.
+    /// Whether receivers report single packets to a controller whose own format does not: its receiver half is then
+    /// replayed at the sender.
     pub fn is_replayed_for(self, own: Self) -> bool {
         self != Self::Own && own == Self::Own
     }

@@ -1,5 +1,5 @@
-//! Fields that the messages of several controllers have, in network byte order: 32-bit words, what stands in them, and what can't be
-//! true.
+//! Fields that the messages of several controllers have, in network byte order: 32-bit words, what stands in them, and
+//! what can't be true.
 
 use crate::{Body, Notice};
 use steadycast_units::{Rate, Span};

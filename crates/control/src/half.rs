@@ -52,7 +52,8 @@ pub struct Departing {
 pub struct Sent {
     /// When.
     pub at: Time,
-    /// Its place among all packets that the session has sent, of all its streams, from 0 on. [`PacketReport::number`] names it.
+    /// Its place among all packets that the session has sent, of all its streams, from 0 on. [`PacketReport::number`]
+    /// names it.
     pub number: u64,
     /// Extended sequence number.
     pub seq: u64,
@@ -88,7 +89,8 @@ pub struct MediaQueue {
     pub frame: Option<Bytes>,
 }
 
-/// What per-packet feedback tells of one packet (RFC 8888, or transport-wide feedback), joined with what the sender knows of it.
+/// What per-packet feedback tells of one packet (RFC 8888, or transport-wide feedback), joined with what the sender
+/// knows of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketReport {
     /// As [`Sent::number`].
@@ -112,8 +114,8 @@ pub struct PacketArrival {
     pub ecn: Option<Ecn>,
 }
 
-/// Packets that a half asks for to find out what the path carries: the session sends them at a rate of their own, from what
-/// waits, and then from padding.
+/// Packets that a half asks for to find out what the path carries: the session sends them at a rate of their own, from
+/// what waits, and then from padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Tells this probe from others of the same half.
@@ -124,7 +126,8 @@ pub struct Probe {
     pub packets: u32,
     /// The least number of IP bytes.
     pub bytes: Bytes,
-    /// Whether its packets are part of the pacing rate: after it nothing leaves until they would have left at that rate.
+    /// Whether its packets are part of the pacing rate: after it nothing leaves until they would have left at that
+    /// rate.
     pub within: bool,
 }
 
@@ -150,14 +153,15 @@ pub struct Report<'a> {
     pub at: Time,
     /// The receiver that sent it.
     pub from: ReceiverId,
-    /// Round-trip time by LSR and DLSR, where the report block carries them (RFC 3550, 6.4.1): the sender's own measurement.
+    /// Round-trip time by LSR and DLSR, where the report block carries them (RFC 3550, 6.4.1): the sender's own
+    /// measurement.
     pub rtt: Option<Span>,
     /// The report block about our stream, where there is one.
     pub reception: Option<Reception>,
     /// The controller's own report, where there is one.
     pub body: Option<&'a Body>,
-    /// What it tells of single packets, in the order in which they were sent; empty where the feedback tells nothing of them.
-    /// A missing packet may stand in several reports; one that has arrived stands in one.
+    /// What it tells of single packets, in the order in which they were sent; empty where the feedback tells nothing of
+    /// them. A missing packet may stand in several reports; one that has arrived stands in one.
     pub packets: &'a [PacketReport],
     /// Receivers that are in the session now, this one included.
     pub members: u32,
@@ -241,14 +245,16 @@ pub struct Allowance {
 pub enum Leave {
     /// It has not been heard for five report intervals, or is not to be heard. It may still be there.
     Silent,
-    /// It has said BYE. A half whose silence begins late need not wait for it (`asmp` and `lda-plus` halve at the last BYE).
+    /// It has said BYE. A half whose silence begins late need not wait for it (`asmp` and `lda-plus` halve at the last
+    /// BYE).
     Bye,
 }
 
 /// The sending half of a controller.
 ///
-/// A layer around a half names it in [`SenderHalf::inner`] and [`SenderHalf::inner_mut`], and writes only the methods that it changes: each
-/// default below passes on to the half within. A half that stands alone leaves the two as they are.
+/// A layer around a half names it in [`SenderHalf::inner`] and [`SenderHalf::inner_mut`], and writes only the methods
+/// that it changes: each default below passes on to the half within. A half that stands alone leaves the two as they
+/// are.
 pub trait SenderHalf: Send {
     /// The half that this one stands around.
     fn inner(&self) -> Option<&dyn SenderHalf> {
@@ -277,8 +283,8 @@ pub trait SenderHalf: Send {
         }
     }
 
-    /// Reports may come as far apart as this, however short the round trip is: a lack of them for this long is no silence yet. A half
-    /// that never hears of it counts in round trips.
+    /// Reports may come as far apart as this, however short the round trip is: a lack of them for this long is no
+    /// silence yet. A half that never hears of it counts in round trips.
     fn on_feedback_interval(&mut self, interval: Span) {
         if let Some(half) = self.inner_mut() {
             half.on_feedback_interval(interval);
@@ -315,14 +321,15 @@ pub trait SenderHalf: Send {
         self.inner()?.allowance()
     }
 
-    /// The probe that it wants sent now: a pure getter. The session sends each probe once, by its `id`, from the next packet that leaves
-    /// on. Which packets are of it the half counts itself, in [`SenderHalf::on_sent`] and [`SenderHalf::on_extra_sent`].
+    /// The probe that it wants sent now: a pure getter. The session sends each probe once, by its `id`, from the next
+    /// packet that leaves on. Which packets are of it the half counts itself, in [`SenderHalf::on_sent`] and
+    /// [`SenderHalf::on_extra_sent`].
     fn probe(&self) -> Option<Probe> {
         self.inner()?.probe()
     }
 
-    /// When it wants a sender report to leave. A half that says [`Due::At`] moves on in [`SenderHalf::announce`], which each
-    /// sender report calls.
+    /// When it wants a sender report to leave. A half that says [`Due::At`] moves on in [`SenderHalf::announce`], which
+    /// each sender report calls.
     fn due(&self) -> Due {
         self.inner().map_or(Due::Rtcp, |half| half.due())
     }
@@ -332,8 +339,8 @@ pub trait SenderHalf: Send {
         self.inner_mut().map_or(Notice::NONE, |half| half.notice(packet))
     }
 
-    /// The promises that it has kept an eye on. A look is cheap, once per report at most, and finds out by other means than those that
-    /// keep the promise.
+    /// The promises that it has kept an eye on. A look is cheap, once per report at most, and finds out by other means
+    /// than those that keep the promise.
     fn checks(&self) -> &[Check] {
         self.inner().map_or(&[], |half| half.checks())
     }
@@ -470,8 +477,8 @@ pub trait ReceiverHalf: Send {
     /// A packet has arrived.
     fn on_arrival(&mut self, arrival: &Arrival<'_>);
 
-    /// A packet of another stream has arrived: a repair, parity or padding. Its bytes count as received. What it repairs stays
-    /// lost to this half: [`ReceiverHalf::on_arrival`] is never told of it.
+    /// A packet of another stream has arrived: a repair, parity or padding. Its bytes count as received. What it
+    /// repairs stays lost to this half: [`ReceiverHalf::on_arrival`] is never told of it.
     fn on_extra(&mut self, extra: &ExtraArrival) {
         let _ = extra;
     }
@@ -511,8 +518,9 @@ pub trait ReceiverHalf: Send {
         Due::Rtcp
     }
 
-    /// Whether an arrival, an announcement and a sender report leave [`ReceiverHalf::due`] and [`ReceiverHalf::wake`] alone: it may then be
-    /// told of them later, with their own times, as long as that is before any other call. A simulation of a large group does so.
+    /// Whether an arrival, an announcement and a sender report leave [`ReceiverHalf::due`] and [`ReceiverHalf::wake`]
+    /// alone: it may then be told of them later, with their own times, as long as that is before any other call. A
+    /// simulation of a large group does so.
     fn is_patient(&self) -> bool {
         false
     }
@@ -536,8 +544,9 @@ pub trait ReceiverHalf: Send {
         &[]
     }
 
-    /// The rate that its path could carry for it, by its own loss and round-trip time and whatever is sent now: a pure getter.
-    /// `Rate::MAX`: nothing that it has seen bounds it. `None`: it does not know yet, or the controller's receivers never do.
+    /// The rate that its path could carry for it, by its own loss and round-trip time and whatever is sent now: a pure
+    /// getter. `Rate::MAX`: nothing that it has seen bounds it. `None`: it does not know yet, or the controller's
+    /// receivers never do.
     fn acceptable(&self) -> Option<Rate> {
         None
     }

@@ -1,7 +1,7 @@
 //! `lda-plus`: additive increase in proportion to what is left of the bottleneck, at each RTCP report (LDA+).
 //!
-//! Receivers send standard reports, and with them an estimate of the bottleneck's rate, which they get from pairs of packets
-//! that left back to back. The sender keeps a rate for each receiver and sends at the least of them.
+//! Receivers send standard reports, and with them an estimate of the bottleneck's rate, which they get from pairs of
+//! packets that left back to back. The sender keeps a rate for each receiver and sends at the least of them.
 //! `docs/controllers/lda-plus.md` has the equations and the deviations.
 
 use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers, Setup, Values};
@@ -326,7 +326,8 @@ impl ReceiverHalf for Receiver {
             && arrival.seq.checked_sub(1) == Some(seq)
         {
             let (left, came) = (arrival.sent.since(sent).later(), arrival.at.since(at));
-            // A pair that had to wait for its second packet says how fast the source is; one that came at once, nothing.
+            // A pair that had to wait for its second packet says how fast the source is; one that came at once,
+            // nothing.
             if !came.is_zero() && left * 2 <= came {
                 self.pairs.push_back(arrival.size.per(came));
                 if self.pairs.len() > PAIRS {

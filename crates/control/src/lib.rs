@@ -1,11 +1,12 @@
 //! Rate controllers for video, as pairs of a sender half and a receiver half.
 //!
-//! A controller is sans-IO: it is told the time and what happened, and never sees a socket, a pacer, an encoder, a logger or
-//! a clock. The session (crate `steadycast-session`) drives a pair in three worlds: simulated, emulated and live.
+//! A controller is sans-IO: it is told the time and what happened, and never sees a socket, a pacer, an encoder, a
+//! logger or a clock. The session (crate `steadycast-session`) drives a pair in three worlds: simulated, emulated and
+//! live.
 //!
-//! What crosses the network between the halves is bytes of the controller's own: a [`Notice`] forward with each packet, a
-//! [`Body`] back in an RTCP APP packet (and one to the group beside the sender's SR). A leaf writes and parses them itself;
-//! everything in between carries them as they are.
+//! What crosses the network between the halves is bytes of the controller's own: a [`Notice`] forward with each packet,
+//! a [`Body`] back in an RTCP APP packet (and one to the group beside the sender's SR). A leaf writes and parses them
+//! itself; everything in between carries them as they are.
 //!
 //! ```text
 //!           sender half                                   receiver half
@@ -15,13 +16,13 @@
 //!                             (heard by members too)  ─▶  on_overheard
 //! ```
 //!
-//! After any call that takes `&mut self`, `wake` and `decision` (sender) or `wake` and `due` (receiver) may have changed and
-//! are to be read again.
+//! After any call that takes `&mut self`, `wake` and `decision` (sender) or `wake` and `due` (receiver) may have
+//! changed and are to be read again.
 //!
 //! # A whole controller
 //!
-//! The receiver half counts packets. The sender half raises its rate by 50 kb/s where none was lost and halves it otherwise. A session
-//! would call them; here three reports are driven by hand.
+//! The receiver half counts packets. The sender half raises its rate by 50 kb/s where none was lost and halves it
+//! otherwise. A session would call them; here three reports are driven by hand.
 //!
 //! ```
 //! use steadycast_control::{Arrival, Body, Decision, Limit, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Slot, Why};

@@ -1,5 +1,5 @@
-//! The loss event rate as TFRC's receiver measures it: losses within one round trip are one event, and the rate is one in the
-//! weighted average of the intervals between events (RFC 5348, section 5).
+//! The loss event rate as TFRC's receiver measures it: losses within one round trip are one event, and the rate is one
+//! in the weighted average of the intervals between events (RFC 5348, section 5).
 
 use crate::equation::LossRate;
 use std::collections::VecDeque;
@@ -16,12 +16,13 @@ const OPEN_RUNS: usize = 128;
 /// What differs between the protocols that share this history.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossSettings {
-    /// The least discount factor of older intervals when the open one is long: 0.25 in RFC 5348, 0.5 in RFC 4654 and ns-2.
-    /// 1 turns discounting off.
+    /// The least discount factor of older intervals when the open one is long: 0.25 in RFC 5348, 0.5 in RFC 4654 and
+    /// ns-2. 1 turns discounting off.
     pub discount: f64,
     /// Packets with a higher sequence number that must arrive before a missing one counts as lost: 3 (at least 1).
     pub ndupack: u32,
-    /// How far behind the highest a packet can still come late, in packets. Losses farther back are final, and take no memory.
+    /// How far behind the highest a packet can still come late, in packets. Losses farther back are final, and take no
+    /// memory.
     pub reorder: u64,
 }
 
@@ -187,8 +188,9 @@ impl Events {
         }
     }
 
-    /// A gap of hours holds more events than the history: those that would be forgotten before its end are only counted. Within
-    /// one gap the losses are evenly spaced, so all its events are equally far apart, and the result is the same.
+    /// A gap of hours holds more events than the history: those that would be forgotten before its end are only
+    /// counted. Within one gap the losses are evenly spaced, so all its events are equally far apart, and the result is
+    /// the same.
     fn skip(&mut self, run: &Run, start: u64) -> Option<u64> {
         const KEPT: u64 = 2 * INTERVALS as u64 + 2;
         let next = run.after(start + 1, run.time(start) + run.rtt)?;
@@ -268,8 +270,9 @@ impl LossHistory {
         }
     }
 
-    /// A packet has arrived. When it reveals the very first loss event, `first_interval` is asked for the length of the interval
-    /// before it, in packets: it follows from the rate until then, not from a count (RFC 5348, 6.3.1; RFC 4654, 5.6).
+    /// A packet has arrived. When it reveals the very first loss event, `first_interval` is asked for the length of the
+    /// interval before it, in packets: it follows from the rate until then, not from a count (RFC 5348, 6.3.1; RFC
+    /// 4654, 5.6).
     pub fn on_packet(&mut self, heard: &Heard, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((heard.seq, heard.at));
@@ -301,9 +304,9 @@ impl LossHistory {
         self.take_in(heard, late, first_interval)
     }
 
-    /// A packet outside the count has arrived that left after packet `heard.seq` of the count and before the next one. It shows
-    /// that what is missing up to there is missing, and overtakes it like any packet, but is none of the intervals. For a flow
-    /// in which only some packets count.
+    /// A packet outside the count has arrived that left after packet `heard.seq` of the count and before the next one.
+    /// It shows that what is missing up to there is missing, and overtakes it like any packet, but is none of the
+    /// intervals. For a flow in which only some packets count.
     pub fn on_other(&mut self, heard: &Heard, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((heard.seq, heard.at));
@@ -427,7 +430,8 @@ impl LossHistory {
         self.events.rate(self.open(), self.settings.discount)
     }
 
-    /// The open interval I₀: packets since the first lost one of the latest event, in sequence numbers; 0 before any event.
+    /// The open interval I₀: packets since the first lost one of the latest event, in sequence numbers; 0 before any
+    /// event.
     pub fn open(&self) -> f64 {
         match (self.highest, self.events.latest) {
             (Some((highest, _)), Some((seq, _))) => highest.saturating_sub(seq) as f64 + 1.0,
@@ -450,8 +454,8 @@ impl LossHistory {
         self.lost
     }
 
-    /// Multiplies the made-up first interval by `factor`, as long as it counts (RFC 4654, 5.6: it was measured with another
-    /// round-trip time). It stays at least one packet.
+    /// Multiplies the made-up first interval by `factor`, as long as it counts (RFC 4654, 5.6: it was measured with
+    /// another round-trip time). It stays at least one packet.
     pub fn rescale_first(&mut self, factor: f64) {
         self.first_interval = sane(self.first_interval * factor);
         if let Some(settled) = &mut self.settled {
@@ -461,7 +465,8 @@ impl LossHistory {
         self.rebuild();
     }
 
-    /// Puts all losses that are not yet final into events anew, with `rtt` instead of what was known when they were found.
+    /// Puts all losses that are not yet final into events anew, with `rtt` instead of what was known when they were
+    /// found.
     pub fn regroup(&mut self, rtt: Span) {
         for run in self.runs.iter_mut().chain(self.gaps.iter_mut().map(|g| &mut g.run)) {
             run.rtt = rtt;
@@ -749,8 +754,8 @@ mod tests {
         assert_eq!(history.closed().next(), Some(200.0));
     }
 
-    /// The RFC's text, packet by packet, for arrivals in order: every missing packet with `ndupack` arrivals above it that is
-    /// not in `late` has an interpolated time; walk them.
+    /// The RFC's text, packet by packet, for arrivals in order: every missing packet with `ndupack` arrivals above it
+    /// that is not in `late` has an interpolated time; walk them.
     fn by_the_book(arrivals: &[(u64, Time, bool)], late: &[u64], first: f64) -> Vec<f64> {
         let mut losses = Vec::new();
         for (i, (seq, time, marked)) in arrivals.iter().enumerate() {

@@ -1,5 +1,5 @@
-/// What a sender half sends forward with one packet: up to 24 bytes that the wire carries as one RTP header extension element
-/// (RFC 8285) with the id that the registry gives the controller.
+/// What a sender half sends forward with one packet: up to 24 bytes that the wire carries as one RTP header extension
+/// element (RFC 8285) with the id that the registry gives the controller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Notice {
     id: u8,
@@ -47,8 +47,8 @@ impl std::fmt::Debug for Notice {
     }
 }
 
-/// The content of one RTCP APP packet of a controller (RFC 3550, 6.7): its subtype (0…31) and its bytes. Its name is the
-/// registry's.
+/// The content of one RTCP APP packet of a controller (RFC 3550, 6.7): its subtype (0…31) and its bytes. Its name is
+/// the registry's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
     /// APP subtype, 0…31: tells a controller's messages apart.

@@ -2,7 +2,8 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 const SLICES: usize = 8;
 
-/// The bytes that came in a while, from the arrival of its first packet on; that packet itself belongs to the time before.
+/// The bytes that came in a while, from the arrival of its first packet on; that packet itself belongs to the time
+/// before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slice {
     since: Time,
@@ -33,7 +34,8 @@ impl Meter {
         self.known = (self.known + 1).min(SLICES);
     }
 
-    /// The rate over the last `over`, as far as it is covered. `None` before the second packet, and after a silence of `over`.
+    /// The rate over the last `over`, as far as it is covered. `None` before the second packet, and after a silence of
+    /// `over`.
     pub(crate) fn rate(&self, now: Time, over: Span) -> Option<Rate> {
         let from = now.before(over);
         let (mut bytes, mut since) = (0, None);

@@ -25,8 +25,8 @@ pub struct Pictures {
 }
 
 impl Pictures {
-    /// Paper 001's source where there is none: groups of 30 pictures at 29.97 per second, quantizers 2, 4 … 62, and the one
-    /// anchor that the paper prints (5.25 Mb/s at 12), with the exponent that its other figures leave open.
+    /// Paper 001's source where there is none: groups of 30 pictures at 29.97 per second, quantizers 2, 4 … 62, and the
+    /// one anchor that the paper prints (5.25 Mb/s at 12), with the exponent that its other figures leave open.
     ///
     /// ```text
     ///  rate(Q) = 5.25 Mb/s · (12/Q)^0.9

@@ -1,7 +1,7 @@
 //! Promises: what controllers, and the session around them, say of themselves, and what is checked in every run.
 
-/// A promise. It is described once, where whoever keeps it is described: in [`Controller::promises`](crate::Controller::promises), or in
-/// [`SESSION`].
+/// A promise. It is described once, where whoever keeps it is described: in
+/// [`Controller::promises`](crate::Controller::promises), or in [`SESSION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// Its name: whose it is, and what is promised in a few words.

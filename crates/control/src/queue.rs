@@ -2,11 +2,13 @@
 
 use steadycast_units::{OneWay, Span, Time};
 
-/// The least delay is looked for in this and the last one of such periods: 200 ppm of drift between two clocks are 4 ms in them.
+/// The least delay is looked for in this and the last one of such periods: 200 ppm of drift between two clocks are 4 ms
+/// in them.
 const PERIOD: Span = Span::secs(10);
 /// So many packets in a row have waited: one that was held up on a radio link shows no queue.
 const IN_A_ROW: u32 = 4;
-/// And so much of a round trip: a burst of somebody else's slow start is through by then, an overshoot of one's own grows.
+/// And so much of a round trip: a burst of somebody else's slow start is through by then, an overshoot of one's own
+/// grows.
 const PART: f64 = 0.5;
 
 /// The queueing delay of a path, from one-way delays on two clocks.
@@ -27,8 +29,8 @@ impl Queue {
         Self { limit, least: None, before: None, until: Time::ZERO, waited: 0, since: Time::ZERO }
     }
 
-    /// A packet arrived at `at`, after `way`, while a round trip takes `rtt`. True while there is a queue; one up to `short` is
-    /// none.
+    /// A packet arrived at `at`, after `way`, while a round trip takes `rtt`. True while there is a queue; one up to
+    /// `short` is none.
     pub(crate) fn on_packet(&mut self, way: OneWay, at: Time, rtt: Span, short: Span) -> bool {
         if at >= self.until {
             (self.before, self.least) = (self.least.take(), None);

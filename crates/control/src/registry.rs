@@ -151,8 +151,8 @@ pub trait Factory: Send + Sync {
     fn needs(&self) -> &'static [Need] {
         &[]
     }
-    /// What it needs of a session with a group. Many receivers can't each report every packet: a controller that serves groups does
-    /// without there.
+    /// What it needs of a session with a group. Many receivers can't each report every packet: a controller that serves
+    /// groups does without there.
     fn needs_in(&self, group: bool) -> Vec<Need> {
         let _ = group;
         self.needs().to_vec()

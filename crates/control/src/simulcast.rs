@@ -1,9 +1,9 @@
 //! Which of several groups, that carry the same video at different rates, a receiver is in.
 //!
-//! Each group is a session of its own with a controller of its own, which serves the least of its members; its floor is what
-//! it never goes below. So the groups need one rule more, on the receiver's side: whom a floor is too much for has to leave, and
-//! who can take more may go where more is sent. A receiver knows what it could take ([`acceptable`]); what the groups are
-//! sent at now it is told by the sender of the group that it is in ([`rates_body`]).
+//! Each group is a session of its own with a controller of its own, which serves the least of its members; its floor is
+//! what it never goes below. So the groups need one rule more, on the receiver's side: whom a floor is too much for has
+//! to leave, and who can take more may go where more is sent. A receiver knows what it could take ([`acceptable`]);
+//! what the groups are sent at now it is told by the sender of the group that it is in ([`rates_body`]).
 //!
 //! ```text
 //!  down, at once:      own < half of its group's floor       to the highest group that asks no more than own
@@ -12,10 +12,10 @@
 //!  a group asks:       the rate that it is sent at, or its floor while nobody is in it
 //! ```
 //!
-//! What a receiver could take, by its equation, dips for a moment after each loss, and more so after a start phase: hence the second
-//! line. A receiver that sees no loss can't know how much more its path carries: going up is a test. One that fails (down again
-//! before four holds have passed) doubles the hold before the next test of that group, as RLM's join timers do (McCanne,
-//! Jacobson, Vetterli, SIGCOMM 1996); one that succeeds ends that.
+//! What a receiver could take, by its equation, dips for a moment after each loss, and more so after a start phase:
+//! hence the second line. A receiver that sees no loss can't know how much more its path carries: going up is a test.
+//! One that fails (down again before four holds have passed) doubles the hold before the next test of that group, as
+//! RLM's join timers do (McCanne, Jacobson, Vetterli, SIGCOMM 1996); one that succeeds ends that.
 //!
 //! [`acceptable`]: crate::ReceiverHalf::acceptable
 
@@ -34,8 +34,8 @@ const DOUBLINGS: u32 = 5;
 /// A stay of this many holds is no failure.
 const LASTING: u64 = 4;
 
-/// What the sender of a group tells: the group's own place, and the rate of each group in bit/s, 32 bits; 0 while it is not
-/// sent. The lowest group comes first.
+/// What the sender of a group tells: the group's own place, and the rate of each group in bit/s, 32 bits; 0 while it is
+/// not sent. The lowest group comes first.
 pub fn rates_body(place: usize, rates: impl Iterator<Item = Rate>) -> Body {
     Body::of_words(place as u8 & 31, rates.map(|rate| rate.as_bps().min(u64::from(u32::MAX)) as u32))
 }
@@ -100,7 +100,8 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// The chooser of a receiver that is in the lowest group from `now` on. `floors` are the least rates of the groups, the lowest first.
+    /// The chooser of a receiver that is in the lowest group from `now` on. `floors` are the least rates of the groups,
+    /// the lowest first.
     pub fn new(floors: impl Iterator<Item = Rate>, up: f64, hold: Span, now: Time) -> Self {
         let groups = floors.map(|floor| Group { floor, sent: Rate::ZERO, failed: 0 }).collect();
         Self { groups, up, hold, place: 0, entered: now, told: false, enough: None, short: None }

@@ -130,7 +130,8 @@ pub(crate) fn pause_ms(ms: i32) {
     unsafe { libc::poll(std::ptr::null_mut(), 0, ms) };
 }
 
-/// Puts the calling thread before all ordinary ones, the relay (`first`) before those that pace; returns whether that was allowed.
+/// Puts the calling thread before all ordinary ones, the relay (`first`) before those that pace; returns whether that
+/// was allowed.
 pub(crate) fn first_in_line(first: bool) -> bool {
     let param = libc::sched_param { sched_priority: 1 + libc::c_int::from(first) };
     // SAFETY: thread 0 is the calling one; the kernel reads one `sched_param`.

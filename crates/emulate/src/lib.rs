@@ -1,8 +1,9 @@
 //! The emulated world: a scenario in real time, across real kernels' sockets.
 //!
-//! Hosts are network namespaces without a name, each with one TUN device as its way to everywhere. Between them stands one
-//! thread, the relay, with the network of every world ([`steadycast_network::Datagrams`]): what a host's kernel sends is offered to the
-//! links, and written to the device of the host at which it arrives, at the time at which it arrives.
+//! Hosts are network namespaces without a name, each with one TUN device as its way to everywhere. Between them stands
+//! one thread, the relay, with the network of every world ([`steadycast_network::Datagrams`]): what a host's kernel
+//! sends is offered to the links, and written to the device of the host at which it arrives, at the time at which it
+//! arrives.
 
 mod datagram;
 mod kernel;

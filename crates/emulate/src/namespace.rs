@@ -34,7 +34,8 @@ impl Namespace {
     }
 }
 
-/// Runs `work` on a thread of its own, so that it may go from one namespace to another and the caller stays where it is.
+/// Runs `work` on a thread of its own, so that it may go from one namespace to another and the caller stays where it
+/// is.
 pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("sc-setup".into()).spawn_scoped(scope, work)?;

@@ -133,8 +133,8 @@ fn name_hosts(names: &[(String, String)], mark: &str) -> io::Result<()> {
     mounted
 }
 
-/// This process, told apart from any other that has or will have its number, and which of its programs: several emulations may
-/// run in one process.
+/// This process, told apart from any other that has or will have its number, and which of its programs: several
+/// emulations may run in one process.
 fn new_mark() -> String {
     static PROGRAMS: AtomicU64 = AtomicU64::new(0);
     let id = std::process::id();

@@ -8,7 +8,8 @@ use steadycast_units::{Bytes, Span};
 /// The smallest plain packet: IP and UDP headers, and what tells its number and time.
 const SMALLEST: Bytes = Bytes::new(48);
 
-/// Everything in the scenario that this world can't honour, each with its line. A run that leaves it aside is an approximation.
+/// Everything in the scenario that this world can't honour, each with its line. A run that leaves it aside is an
+/// approximation.
 pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
     let scenario = &loaded.scenario;
     let places = loaded.places();

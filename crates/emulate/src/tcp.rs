@@ -114,13 +114,14 @@ pub(crate) fn name(congestion: sc::Congestion) -> &'static str {
 }
 
 impl Runner {
-    /// Opens the listening sockets, and tries the congestion controls. The calling thread goes from namespace to namespace.
+    /// Opens the listening sockets, and tries the congestion controls. The calling thread goes from namespace to
+    /// namespace.
     pub(crate) fn new(sessions: Vec<Session>) -> Result<Self, TcpError> {
         Ok(Self { running: sessions.into_iter().map(Running::new).collect::<Result<_, _>>()? })
     }
 
-    /// Drives the connections up to `end`, with a sample of each at every `step`, and then until it is told to stop. The
-    /// calling thread goes from namespace to namespace.
+    /// Drives the connections up to `end`, with a sample of each at every `step`, and then until it is told to stop.
+    /// The calling thread goes from namespace to namespace.
     pub(crate) fn run(
         mut self,
         clock: Clock,

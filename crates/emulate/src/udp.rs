@@ -50,8 +50,8 @@ impl Sent {
         stream.add(now, media);
     }
 
-    /// The latest packet with this header's number, if it is this packet, and whether it is parity. A header without a send time is that of
-    /// a packet that was computed.
+    /// The latest packet with this header's number, if it is this packet, and whether it is parity. A header without a
+    /// send time is that of a packet that was computed.
     fn find(&self, header: &RtpHeader) -> Option<(&Media, Time, bool)> {
         let stream = self.streams.get(&header.ssrc)?;
         let (media, at) = stream.numbered(header.seq)?;
@@ -191,7 +191,8 @@ impl UdpEnd {
         }
     }
 
-    /// The extended number of the first packet that may be sent again, or of which parity may be; `None` without repair.
+    /// The extended number of the first packet that may be sent again, or of which parity may be; `None` without
+    /// repair.
     fn first_kept(&self) -> Option<u64> {
         let Agent::VideoSource(source) = &self.agent else { return None };
         source.session().and_then(Sender::first_kept)

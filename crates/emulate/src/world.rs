@@ -760,7 +760,8 @@ impl Planner<'_> {
                 local: Some(port),
                 ..PairOptions::default()
             };
-            // A group whose members report to the sender alone: it listens at its own address, as with source-specific multicast.
+            // A group whose members report to the sender alone: it listens at its own address, as with source-specific
+            // multicast.
             let alone = group.is_none()
                 || matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
             let source = alone.then_some(IpAddr::V4(host_address(flow.from)));

@@ -106,8 +106,9 @@ packets = ['cbr']
 ",
     );
     let sent = number(&summary, "/flows/0/sent_packets");
-    // A packet each 4 ms. A source that wakes late makes up for 20 ms, and no more: each longer gap costs packets, by its length.
-    // (The bounds were 720 and 751 packets, until runs whose process was stopped for 150 ms and more had less.)
+    // A packet each 4 ms. A source that wakes late makes up for 20 ms, and no more: each longer gap costs packets, by
+    // its length. (The bounds were 720 and 751 packets, until runs whose process was stopped for 150 ms and more had
+    // less.)
     let times: Vec<f64> = packets(&emulation, "s", "cbr.src").into_iter().map(|(at, _)| at * 1e3).collect();
     assert_eq!(times.len() as f64, sent);
     let (first, last) = (times[0], times[times.len() - 1]);
@@ -168,20 +169,23 @@ packets = ['video']
     }
     let left = numbers(&packets(&emulation, "r", "r4"));
     assert_eq!(left, numbers(&sent)[..left.len()]);
-    // The member that leaves gets all up to about 2 s. A stall of the machine at that moment moves the end by its own length.
+    // The member that leaves gets all up to about 2 s. A stall of the machine at that moment moves the end by its own
+    // length.
     assert!((1.6..2.4).contains(&sent[left.len() - 1].0), "{} of {}", left.len(), sent.len());
     // What a figure says is what came. A stall at the end keeps up to 0.3 s of it from being counted.
     for (n, came) in [sent.len(), sent.len(), sent.len(), left.len()].into_iter().enumerate() {
         let told = number(&summary, &format!("/flows/0/receivers/{n}/throughput_bps")) * 4.0 / 9600.0;
         assert!((came as f64 - 15.0..came as f64 + 1.0).contains(&told), "{n}: {told} of {came}");
     }
-    // 500 kb/s where nothing stalled. (The bounds were 460 and 520 kb/s over all, until stalls of 0.3 s in all were seen.)
+    // 500 kb/s where nothing stalled. (The bounds were 460 and 520 kb/s over all, until stalls of 0.3 s in all were
+    // seen.)
     let mut gaps: Vec<f64> = sent.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
     gaps.sort_by(f64::total_cmp);
     let rate = 9600.0 / gaps[gaps.len() / 2];
     assert!((4.6e5..5.2e5).contains(&rate), "{rate}");
     let feedback = number(&summary, "/flows/0/feedback_packets");
-    // As in the simulation: 346, with 209 packets. A stall costs both. (The bounds were 320 and 370 reports, whatever was sent.)
+    // As in the simulation: 346, with 209 packets. A stall costs both. (The bounds were 320 and 370 reports, whatever
+    // was sent.)
     let reports = feedback * 209.0 / sent.len() as f64;
     assert!((320.0..370.0).contains(&reports) && feedback < 370.0, "{feedback} reports, {} packets", sent.len());
 }
@@ -238,11 +242,12 @@ packets = ['any']
     let summary = emulation.summary(complete.unwrap_or_else(|e| panic!("{e}")));
     assert_eq!(summary.pointer("/links/2/name").and_then(Value::as_str), Some("program"));
     let got = number(&summary, "/links/2/packets");
-    // What was sent from the first source's join to its leave: 50 per second, for 1.5 s. To the end there would be 150, and until it
-    // left the other source 25.
+    // What was sent from the first source's join to its leave: 50 per second, for 1.5 s. To the end there would be 150,
+    // and until it left the other source 25.
     let sent = packets(&emulation, "s", "s");
     let meant = sent.iter().filter(|(at, _)| *at >= turned[0] && *at < turned[3]).count() as f64;
-    // A stall of the relay at one of the two moves it by its own length. (The bounds were 65 and 90 packets, as if all were sent.)
+    // A stall of the relay at one of the two moves it by its own length. (The bounds were 65 and 90 packets, as if all
+    // were sent.)
     assert!((40.0..=77.0).contains(&meant) && (meant - 10.0..meant + 15.0).contains(&got), "{got} of {meant}");
 }
 
@@ -269,15 +274,16 @@ feedback = 'rfc8888'
     };
     let marked = |summary: &Value| number(summary, "/links/0/marked_packets");
     let dropped = |summary: &Value| number(summary, "/links/0/dropped_packets");
-    // More than fits: what is ECT(1) or ECT(0) is marked, and what is neither is dropped. (It was 2.1 Mb/s. A machine that stalls for
-    // 5 % of the time sends no more than fits then.)
+    // More than fits: what is ECT(1) or ECT(0) is marked, and what is neither is dropped. (It was 2.1 Mb/s. A machine
+    // that stalls for 5 % of the time sends no more than fits then.)
     let [ect1, ect0, off] = ["ect1", "ect0", "off"].map(|ecn| video(ecn, "2.4Mbps", "2Mbps"));
     assert!(marked(&ect1) > 200.0, "{}", marked(&ect1));
     assert!(marked(&ect0) > 1.0 && marked(&ect0) < marked(&ect1) / 2.0, "{}", marked(&ect0));
     assert_eq!(marked(&off), 0.0);
     assert!(dropped(&off) > 1.0, "{}", dropped(&off));
-    // Nothing is marked where nothing waits. After a stall of the machine many packets come at once: on this link a hundred of them
-    // wait for less than the queue's first mark needs. (It was 2 Mb/s. There a stall of 30 ms made the queue mark.)
+    // Nothing is marked where nothing waits. After a stall of the machine many packets come at once: on this link a
+    // hundred of them wait for less than the queue's first mark needs. (It was 2 Mb/s. There a stall of 30 ms made the
+    // queue mark.)
     assert_eq!(marked(&video("ect1", "1Mbps", "1Gbps")), 0.0);
 }
 
@@ -315,8 +321,9 @@ feedback = 'rfc8888'
 #[test]
 #[ignore = "needs root"]
 fn a_probes_padding_crosses_the_relay_and_is_reported_and_is_no_loss() {
-    // Its first two probes are longer than the first picture: they need padding, whatever comes of them. With probes of the usual
-    // length the first picture is enough for both, and a machine that stalls for 20 ms in the second leaves no reason for a third.
+    // Its first two probes are longer than the first picture: they need padding, whatever comes of them. With probes of
+    // the usual length the first picture is enough for both, and a machine that stalls for 20 ms in the second leaves
+    // no reason for a third.
     let summary = run("
 duration = '6s'
 [topology]
@@ -335,15 +342,16 @@ padding = true
 ");
     let padding = number(&summary, "/flows/0/padding_packets");
     let how = format!("{} of {}", summary["emulation"], summary["flows"]);
-    // In the simulation 146, of 64 bytes. The two probes have 15 ms of 20 and 26 times 300 kb/s: what is not media is padding. A stall
-    // may leave more media to a probe, or have one more sent at up to twice what the link carries. (The bounds were 140 and 152.)
+    // In the simulation 146, of 64 bytes. The two probes have 15 ms of 20 and 26 times 300 kb/s: what is not media is
+    // padding. A stall may leave more media to a probe, or have one more sent at up to twice what the link carries.
+    // (The bounds were 140 and 152.)
     let most = 0.015 / 8.0 * (46.0 * 300e3 + 8e6);
     let bytes = number(&summary, "/flows/0/padding_bps") * 6.0 / 8.0;
     assert!(padding > 0.0 && bytes < most, "{padding} packets of padding, {bytes} bytes: {how}");
     assert!((bytes / padding - 64.0).abs() < 0.1, "{bytes} bytes of {padding} packets");
     assert_eq!(number(&summary, "/flows/0/receivers/0/loss_frac"), 0.0);
     let rate = number(&summary, "/flows/0/receivers/0/throughput_bps");
-    // Far less than what fits, where a stall spoiled both results: 1.06 Mb/s were seen, and 0.66 with many stalls. (The bound was
-    // 1.5 before that.)
+    // Far less than what fits, where a stall spoiled both results: 1.06 Mb/s were seen, and 0.66 with many stalls. (The
+    // bound was 1.5 before that.)
     assert!((0.5e6..4.0e6).contains(&rate), "{rate}: {how}");
 }

@@ -169,8 +169,8 @@ impl Agent {
         if let Self::VideoSink(sink) = self { Some(sink) } else { None }
     }
 
-    /// A packet has arrived; what it can't make sense of, an agent ignores. TCP's ends are told by who moves packets: see
-    /// [`TcpSource::take`] and [`TcpSink::take`].
+    /// A packet has arrived; what it can't make sense of, an agent ignores. TCP's ends are told by who moves packets:
+    /// see [`TcpSource::take`] and [`TcpSink::take`].
     pub fn on_packet(&mut self, now: Time, packet: &Arriving<'_>, out: &mut Out<'_>) {
         match (self, packet.body) {
             (Self::PlainSink(sink), Body::Plain(n)) => sink.on_packet(now, *n, packet.size, packet.sent),

@@ -19,10 +19,11 @@ pub enum Body {
     Tcp(u32, steadycast_tcp::Segment),
     /// Its acknowledgement, with the same number.
     TcpAck(u32, steadycast_tcp::Ack),
-    /// RTP: the header as the session made it. Its encoded size is the packet's. Boxed because it is larger than any other body.
+    /// RTP: the header as the session made it. Its encoded size is the packet's. Boxed because it is larger than any
+    /// other body.
     Rtp(Box<Media>),
-    /// The same with a payload of parity, and what that covers: simulated packets have no bytes to compute it from. Over sockets the bytes say
-    /// so, and [`Protection::packets`] is empty where they arrive.
+    /// The same with a payload of parity, and what that covers: simulated packets have no bytes to compute it from.
+    /// Over sockets the bytes say so, and [`Protection::packets`] is empty where they arrive.
     Parity(Box<(Media, Protection)>),
     /// RTCP, in its bytes. A group's members share the work of parsing them.
     Rtcp {

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use steadycast_record::{Figures, receiver};
 use steadycast_units::Span;
 
-/// How many shown pictures the mean duration is taken over (W3C, Identifiers for WebRTC's Statistics API, `freezeCount`).
+/// How many shown pictures the mean duration is taken over (W3C, Identifiers for WebRTC's Statistics API,
+/// `freezeCount`).
 const RECENT: usize = 30;
 
 /// What an interval has to be longer than the mean.
@@ -12,9 +13,9 @@ const LONGER: Span = Span::millis(150);
 
 /// When a picture stood still.
 ///
-/// An interval between two pictures that are shown one after the other is a freeze when it is at least max(3·avg, avg + 150 ms), where avg
-/// is the mean duration of the last 30 shown pictures, the interval itself included. The interval from the last picture to the end is
-/// judged in the same way; the W3C leaves that one out.
+/// An interval between two pictures that are shown one after the other is a freeze when it is at least max(3·avg, avg +
+/// 150 ms), where avg is the mean duration of the last 30 shown pictures, the interval itself included. The interval
+/// from the last picture to the end is judged in the same way; the W3C leaves that one out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freezes {
     /// When each freeze began, from the first picture on, and how long it lasted.
@@ -36,7 +37,8 @@ pub struct Freezes {
 }
 
 impl Freezes {
-    /// Of display slots: whether a new picture appears in it, and how long it lasts. What comes before the first picture is blank.
+    /// Of display slots: whether a new picture appears in it, and how long it lasts. What comes before the first
+    /// picture is blank.
     pub fn of(slots: impl IntoIterator<Item = (bool, Span)>) -> Self {
         let mut all = Self::default();
         let mut recent: VecDeque<Span> = VecDeque::with_capacity(RECENT);
@@ -75,7 +77,8 @@ impl Freezes {
         frozen
     }
 
-    /// The harmonic frame rate: the time divided by the sum of the squares of the pictures' durations, as libwebrtc has it.
+    /// The harmonic frame rate: the time divided by the sum of the squares of the pictures' durations, as libwebrtc has
+    /// it.
     pub fn harmonic_fps(&self) -> Option<f64> {
         (self.squares_ns2 > 0).then(|| self.shown.as_nanos() as f64 * 1e9 / self.squares_ns2 as f64)
     }

@@ -1,9 +1,9 @@
 //! The ends of flows, and the record that they make.
 //!
-//! An [`Agent`] is one end of a flow on one host: a video sender with its encoder, a video receiver with its assembly, the two ends of
-//! TCP and of plain traffic. It is told what arrived or that its time has come, and says what leaves; how packets get
-//! across, and what moves time, is the business of a world. What the agents of a world and its links have counted is a
-//! [`Record`]: the summary and the tables of a run come from it, whichever world it ran in.
+//! An [`Agent`] is one end of a flow on one host: a video sender with its encoder, a video receiver with its assembly,
+//! the two ends of TCP and of plain traffic. It is told what arrived or that its time has come, and says what leaves;
+//! how packets get across, and what moves time, is the business of a world. What the agents of a world and its links
+//! have counted is a [`Record`]: the summary and the tables of a run come from it, whichever world it ran in.
 
 mod activity;
 mod agent;

@@ -47,8 +47,8 @@ impl Patience {
 }
 
 impl Agent {
-    /// The packets that it may be told of later, until its wake and before anything else happens to it; `None`: it has to be told of each
-    /// at once.
+    /// The packets that it may be told of later, until its wake and before anything else happens to it; `None`: it has
+    /// to be told of each at once.
     pub fn patience(&self) -> Option<Patience> {
         match self {
             Self::PlainSink(_) => Some(Patience::Plain),
@@ -57,7 +57,8 @@ impl Agent {
         }
     }
 
-    /// Packets that it had [`Agent::patience`] with have arrived at these times: there is nothing to send, and its wake is where it was.
+    /// Packets that it had [`Agent::patience`] with have arrived at these times: there is nothing to send, and its wake
+    /// is where it was.
     #[inline]
     pub fn catch_up<'a>(&mut self, packets: impl Iterator<Item = (Time, Arriving<'a>)>) {
         match self {

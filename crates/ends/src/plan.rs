@@ -46,8 +46,8 @@ impl Does {
     }
 }
 
-/// The plan of a scenario. Turns of one end stand in the order of time; those of equal times stand in the order in which they are to
-/// happen: starts and stops flow by flow, then the scenario's events.
+/// The plan of a scenario. Turns of one end stand in the order of time; those of equal times stand in the order in
+/// which they are to happen: starts and stops flow by flow, then the scenario's events.
 pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Turn> {
     let mut plan = Vec::new();
     for (n, (flow, ends)) in scenario.flows.iter().zip(flows).enumerate() {
@@ -57,8 +57,8 @@ pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Turn> {
             let outside = scenario.starts_outside(ix);
             for (times, (at, _)) in ends.active.iter().enumerate() {
                 let members = members(scenario, ix, flow.to.len(), *at);
-                // Receivers that are members at the start are there before the first packet. One that joined before the flow's
-                // first start has its session already.
+                // Receivers that are members at the start are there before the first packet. One that joined before the
+                // flow's first start has its session already.
                 let there = |r: &usize| members[*r] && (times > 0 || outside.binary_search(r).is_err());
                 let starts = (0..flow.to.len()).filter(there);
                 plan.extend(starts.map(|receiver| turn(*at, End::Receiver(receiver), Does::Start)));

@@ -20,8 +20,8 @@ pub struct Record<'a> {
     pub viewers: &'a [Viewer],
     /// The scenario's links in its order, two directions each; empty where links are not ours.
     pub links: Vec<LinkRecord<'a>>,
-    /// For each flow the directions of links that its data needs, as places in `links`: once for all its receivers, or where each has a
-    /// source of its own, for each of them.
+    /// For each flow the directions of links that its data needs, as places in `links`: once for all its receivers, or
+    /// where each has a source of its own, for each of them.
     pub ways: Vec<Vec<Vec<u32>>>,
     /// Packets of the agents whose flow is recorded packet by packet.
     pub logs: &'a [Option<Vec<PacketRow>>],
@@ -121,8 +121,8 @@ pub struct PacketRow {
 impl PacketRow {
     const CE: u32 = 1 << 31;
 
-    /// A packet of a flow by its number, IP size and frame, if it belongs to one, when it left or arrived; marked on the way or not; of one that
-    /// arrived its one-way delay.
+    /// A packet of a flow by its number, IP size and frame, if it belongs to one, when it left or arrived; marked on
+    /// the way or not; of one that arrived its one-way delay.
     #[inline]
     pub fn new(at: Time, seq: u64, size: Bytes, frame: Option<u32>, ecn: Ecn, delay: Option<Span>) -> Self {
         let size = (size.get() as u32 & !Self::CE) | if ecn == Ecn::Ce { Self::CE } else { 0 };

@@ -1,4 +1,5 @@
-//! The viewing score: one number from 1 to 5 for what a viewer saw. It is not an ITU MOS; docs/viewing-score.md has its formula.
+//! The viewing score: one number from 1 to 5 for what a viewer saw. It is not an ITU MOS; docs/viewing-score.md has its
+//! formula.
 
 use crate::Freezes;
 use steadycast_units::Span;
@@ -6,14 +7,15 @@ use steadycast_units::Span;
 /// Freezes count in windows of this time, of which the mean is taken.
 const WINDOW: Span = Span::secs(60);
 
-/// `1 + (Q − 1) · S`: the quality of coding `Q` by G.1070 for the media's rate and the frames shown per second, times what freezes leave of it,
-/// `S`, by P.1203.3's formula for stalls. `None` where nothing was shown.
+/// `1 + (Q − 1) · S`: the quality of coding `Q` by G.1070 for the media's rate and the frames shown per second, times
+/// what freezes leave of it, `S`, by P.1203.3's formula for stalls. `None` where nothing was shown.
 pub(crate) fn viewing_score(media_bps: f64, shown_fps: f64, freezes: &Freezes) -> Option<f64> {
     let shown = freezes.shown.as_secs_f64();
     (shown > 0.0 && shown_fps > 0.0).then(|| 1.0 + (coding(media_bps / 1e3, shown_fps) - 1.0) * smooth(freezes))
 }
 
-/// G.1070's video quality without loss, which shows as freezes here, with its provisional coefficients for H.264 in VGA: 1 to 5.
+/// G.1070's video quality without loss, which shows as freezes here, with its provisional coefficients for H.264 in
+/// VGA: 1 to 5.
 fn coding(kbps: f64, fps: f64) -> f64 {
     let best_fps = (5.517 + 1.29e-2 * kbps).clamp(1.0, 30.0);
     let best = 3.459 - 3.459 / (1.0 + libm::pow(kbps / 178.53, 1.02));

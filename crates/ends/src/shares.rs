@@ -65,7 +65,7 @@ impl Record<'_> {
 
     /// The mean max–min share that a receiver would have, were it the simulcast's only one; `streams` are those of the
     /// run.
-    pub(crate) fn share_alone(&self, n: usize, viewer: &Viewer, streams: &mut Vec<Stream>) -> Option<Rate> {
+    pub(crate) fn share_alone(&self, n: usize, viewer: &Viewer, streams: &mut [Stream]) -> Option<Rate> {
         if self.links.is_empty() {
             return None;
         }

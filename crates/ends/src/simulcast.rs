@@ -40,7 +40,7 @@ impl Record<'_> {
         n: usize,
         seen: &Viewer,
         names: &[&str],
-        streams: &mut Vec<Stream>,
+        streams: &mut [Stream],
     ) -> (Figures, Option<f64>, Option<f64>) {
         let spec = &self.scenario.simulcasts[n];
         let lowest = spec.flows[0].0 as usize;

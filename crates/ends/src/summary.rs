@@ -18,7 +18,8 @@ impl Record<'_> {
         self.tree(complete).into()
     }
 
-    /// The same, for what writes it or has something to add: the figures of receivers and links are computed as they are written.
+    /// The same, for what writes it or has something to add: the figures of receivers and links are computed as they
+    /// are written.
     pub fn tree(&self, complete: bool) -> Tree<'_> {
         let shares = self.fair_shares();
         let mut into = Figures::new(Of::Run);
@@ -119,7 +120,8 @@ impl Record<'_> {
         self.rate_over(sink, self.time_of_means(ends, sink))
     }
 
-    /// Mean over the receivers while the flow is there, in bit/s: as [`Record::throughput`], but for a source that has sent all that it had.
+    /// Mean over the receivers while the flow is there, in bit/s: as [`Record::throughput`], but for a source that has
+    /// sent all that it had.
     fn rate_while_sending(&self, n: usize) -> Option<f64> {
         let ends = &self.flows[n];
         let amount = |video: &sc::Video| matches!(video.media, sc::Media::Greedy { bytes: Some(_) });
@@ -272,7 +274,8 @@ impl Record<'_> {
         self.scenario.flows[n].kind.pauses() && ends.sinks.iter().enumerate().any(pauses)
     }
 
-    /// Whether a flow was between start and stop, and its sources had something to send, all the time between two times.
+    /// Whether a flow was between start and stop, and its sources had something to send, all the time between two
+    /// times.
     fn active_throughout(&self, n: usize, from: Time, until: Time) -> bool {
         let ends = &self.flows[n];
         let mut activities = ends.sources.iter().filter_map(|source| self.tell(*source).activity());

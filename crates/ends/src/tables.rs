@@ -10,7 +10,8 @@ use steadycast_session::FrameKind;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
-    /// The table called `name`: rates, decisions, frames, missing, links, tcp, moves or packets; `None` for another name.
+    /// The table called `name`: rates, decisions, frames, missing, links, tcp, moves or packets; `None` for another
+    /// name.
     pub fn table(&self, name: &str) -> Option<Table> {
         let mut table = Table::called(name)?;
         match name {

@@ -1,4 +1,5 @@
-//! What the two ends of a video flow are made with: decided once, from the flow and the place where it runs, for every world.
+//! What the two ends of a video flow are made with: decided once, from the flow and the place where it runs, for every
+//! world.
 
 use crate::make::MakeError;
 use crate::{Intake, MakeReceiver, Player, Skew, VideoSink, VideoSource};
@@ -51,8 +52,8 @@ impl Place {
     }
 }
 
-/// What holds where the other end is another program. A receiver's play-out delay is then what it says itself, frames are cut into
-/// payloads before their packets' notices are known, and an operator may move the limits of the rate.
+/// What holds where the other end is another program. A receiver's play-out delay is then what it says itself, frames
+/// are cut into payloads before their packets' notices are known, and an operator may move the limits of the rate.
 #[derive(Clone, Debug)]
 pub struct Apart {
     /// The canonical name of this end.
@@ -65,7 +66,8 @@ pub struct Apart {
     pub epoch: NtpEpoch,
     /// The RTP payload type of the media.
     pub payload_type: u8,
-    /// The floor of a flow that names none and whose media has no lowest rate; no operator lowers a higher floor below it.
+    /// The floor of a flow that names none and whose media has no lowest rate; no operator lowers a higher floor below
+    /// it.
     pub floor: Rate,
     /// The play-out delay of a receiver of which none is known.
     pub playout: Span,
@@ -184,8 +186,8 @@ pub struct VideoPlan {
 }
 
 impl VideoPlan {
-    /// The plan of a scenario's flow. `own` makes the halves of a controller that is not in the registry, `ladder` has the sizes of
-    /// its frames.
+    /// The plan of a scenario's flow. `own` makes the halves of a controller that is not in the registry, `ladder` has
+    /// the sizes of its frames.
     ///
     /// # Errors
     /// A controller or a ladder that can't be.
@@ -365,7 +367,8 @@ impl VideoPlan {
         }
     }
 
-    /// What makes the receiving end in the `n`th place of a session. In a simulcast it is in one of several groups, `chosen`.
+    /// What makes the receiving end in the `n`th place of a session. In a simulcast it is in one of several groups,
+    /// `chosen`.
     pub fn receiver(self: &Arc<Self>, n: usize, session: &str, chosen: bool) -> MakeReceiver {
         let plan = Arc::clone(self);
         let name = format!("{session}.dst{}", n + 1);
@@ -384,8 +387,8 @@ impl VideoPlan {
         })
     }
 
-    /// A receiver without repair that joins now for the `times`th time, from 0 on, and its name then. Who joins again is somebody else
-    /// to the others: its old SSRC has said BYE.
+    /// A receiver without repair that joins now for the `times`th time, from 0 on, and its name then. Who joins again
+    /// is somebody else to the others: its old SSRC has said BYE.
     pub fn bare_receiver(&self, name: &str, now: Time, times: u32) -> (Receiver, String) {
         let name = if times == 0 { name.to_owned() } else { format!("{name}.{times}") };
         let identity = self.identity(&name);
@@ -469,16 +472,16 @@ impl Asked {
         }
     }
 
-    /// The most bytes that a packet's extension elements take beside the send time. A controller that reads reports of single packets
-    /// tells its receivers nothing.
+    /// The most bytes that a packet's extension elements take beside the send time. A controller that reads reports of
+    /// single packets tells its receivers nothing.
     fn elements(&self, feedback: FeedbackFormat) -> u64 {
         let silent = self.factory.extension() == 0 || self.own != FeedbackFormat::Own;
         let number = if feedback == FeedbackFormat::TransportWide { TRANSPORT_NUMBER } else { 0 };
         number + if silent { 0 } else { NOTICE }
     }
 
-    /// Whether the receivers' halves run at the sender, on reports of single packets. A class in Python is told of packets where there
-    /// are such reports, whatever it makes of them.
+    /// Whether the receivers' halves run at the sender, on reports of single packets. A class in Python is told of
+    /// packets where there are such reports, whatever it makes of them.
     fn replayed(&self, feedback: FeedbackFormat) -> bool {
         self.registered && feedback.is_replayed_for(self.own)
     }
@@ -488,8 +491,8 @@ impl Asked {
         if self.replayed(feedback) { Replayed::around(own, Span::ZERO) } else { own }
     }
 
-    /// The sender's halves with what stands around them: from the controller outwards a replay, the treatment of standard reports, the
-    /// circuit breaker (RFC 8083) and the defence against false feedback.
+    /// The sender's halves with what stands around them: from the controller outwards a replay, the treatment of
+    /// standard reports, the circuit breaker (RFC 8083) and the defence against false feedback.
     fn senders(&self, video: &sc::Video, feedback: FeedbackFormat, place: &Place) -> Arc<dyn Factory> {
         let own = Arc::clone(&self.factory);
         let factory = if self.replayed(feedback) { Replayed::at_sender(own, Span::ZERO) } else { own };
@@ -521,8 +524,8 @@ fn rtcp(video: &sc::Video, group: bool, mtu: Bytes) -> RtcpSettings {
     RtcpSettings { t_min: video.rtcp.t_min, group, summary, mtu, ..RtcpSettings::new(profile, video.rtcp.session_bw) }
 }
 
-/// What the halves are told of the flow, but for its pictures. Its rate stays within what is asked for and what its media needs; a floor
-/// that an operator may lower holds from outside.
+/// What the halves are told of the flow, but for its pictures. Its rate stays within what is asked for and what its
+/// media needs; a floor that an operator may lower holds from outside.
 fn setup(video: &sc::Video, group: bool, range: Option<(Rate, Rate)>, apart: Option<&Apart>) -> Setup {
     let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Setup::NO_CAP, |range| range.1));
     let lowest = range.map_or(apart.map_or(Rate::ZERO, |apart| apart.floor), |range| range.0);
@@ -558,8 +561,8 @@ fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     }
 }
 
-/// What a controller is told of RFC 8593's codec, which has a rate in place of quantizers: those of 2, 4 … 62, whose rates fall from
-/// the highest to the lowest in equal steps.
+/// What a controller is told of RFC 8593's codec, which has a rate in place of quantizers: those of 2, 4 … 62, whose
+/// rates fall from the highest to the lowest in equal steps.
 fn codec_pictures(codec: &CodecSettings, gop: u32) -> Pictures {
     let step = codec.r_max.saturating_sub(codec.r_min).as_bps_f64() / 30.0;
     let rate = |n: u8| Rate::from_bps_f64(codec.r_max.as_bps_f64() - step * f64::from(n));

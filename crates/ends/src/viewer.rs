@@ -5,8 +5,8 @@ use steadycast_control::simulcast::{Chooser, Move};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Rate, Span, Time};
 
-/// A receiver of a simulcast: a sink for each group, of which one is in its group. A world asks it after its sink was called,
-/// and when it says so, has the one leave and the other join.
+/// A receiver of a simulcast: a sink for each group, of which one is in its group. A world asks it after its sink was
+/// called, and when it says so, has the one leave and the other join.
 pub struct Viewer {
     /// The simulcast, by its place in the scenario.
     pub simulcast: usize,

@@ -1,5 +1,5 @@
-//! What pacing costs: our sender against a bare loop of a timer and `send` at the same rate, towards a port of this machine
-//! where somebody reads nothing. `pace bare|ours RATE_MBPS SECONDS` prints one line of JSON.
+//! What pacing costs: our sender against a bare loop of a timer and `send` at the same rate, towards a port of this
+//! machine where somebody reads nothing. `pace bare|ours RATE_MBPS SECONDS` prints one line of JSON.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "it measures the machine, and may stop")]
 
 use rustix::time::{ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};

@@ -32,8 +32,9 @@ impl Clock {
         NtpEpoch(whole.0.wrapping_add(fraction))
     }
 
-    /// The time of a wall-clock instant that lies at most a second back: what the kernel stamps on datagrams. The wall clock
-    /// may have been set since the start, so both clocks are read together; `None` for what can't be a stamp of just now.
+    /// The time of a wall-clock instant that lies at most a second back: what the kernel stamps on datagrams. The wall
+    /// clock may have been set since the start, so both clocks are read together; `None` for what can't be a stamp of
+    /// just now.
     pub fn of_wall(&self, stamp: Duration) -> Option<Time> {
         let now = self.now();
         let age = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.checked_sub(stamp)?;

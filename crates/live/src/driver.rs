@@ -28,7 +28,8 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// One more datagram, which is not ECN-capable: `write` appends its bytes. Without an address it goes to the pair's other end.
+    /// One more datagram, which is not ECN-capable: `write` appends its bytes. Without an address it goes to the pair's
+    /// other end.
     pub fn push(&mut self, which: Which, to: Option<SocketAddr>, write: impl FnOnce(&mut Vec<u8>)) {
         self.push_as(Ecn::NotEct, which, to, write);
     }
@@ -53,8 +54,9 @@ impl Outbox {
     }
 }
 
-/// The RTCP datagrams that an end sent to its group last. The system hands a member its own datagrams back, from an address that
-/// all members on this machine share; they are known by their bytes, and are no collision of SSRCs (RFC 3550, section 8.2).
+/// The RTCP datagrams that an end sent to its group last. The system hands a member its own datagrams back, from an
+/// address that all members on this machine share; they are known by their bytes, and are no collision of SSRCs (RFC
+/// 3550, section 8.2).
 #[derive(Debug, Default)]
 struct Echo([u64; 16], usize);
 
@@ -131,7 +133,8 @@ pub struct Lateness {
 
 const WAKER: u64 = u64::MAX;
 
-/// Batches that are read from a socket before it is somebody else's turn, or a time has come. What is left makes it readable at once again.
+/// Batches that are read from a socket before it is somebody else's turn, or a time has come. What is left makes it
+/// readable at once again.
 const BATCHES: usize = 16;
 
 impl<E: End> Loop<E> {

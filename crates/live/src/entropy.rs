@@ -10,7 +10,8 @@ use ctr::cipher::{KeyIvInit, StreamCipher};
 use std::sync::LazyLock;
 use steadycast_units::Seed;
 
-/// A seed from the system's random numbers: of it a session makes its SSRC, its first sequence number and RTCP's intervals.
+/// A seed from the system's random numbers: of it a session makes its SSRC, its first sequence number and RTCP's
+/// intervals.
 ///
 /// # Errors
 /// The system has none to give.
@@ -18,8 +19,8 @@ pub(crate) fn seed() -> Result<Seed, LiveError> {
     getrandom::u64().map(Seed).map_err(LiveError::Entropy)
 }
 
-/// A number for these bytes, the same one for as long as the program runs. Its key is drawn once, and nobody else knows it: bytes that
-/// have a certain number, or that of other bytes, can't be made up.
+/// A number for these bytes, the same one for as long as the program runs. Its key is drawn once, and nobody else knows
+/// it: bytes that have a certain number, or that of other bytes, can't be made up.
 pub(crate) fn number(bytes: [u8; 16]) -> u64 {
     static KEY: LazyLock<[u8; 16]> = LazyLock::new(|| {
         // Where there are no random numbers, no session begins.

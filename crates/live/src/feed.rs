@@ -130,7 +130,8 @@ pub struct Sizes {
     pub changes: u64,
 }
 
-/// The desk between a session and the encoder in another thread: one job at a time lies there, and what has become of it.
+/// The desk between a session and the encoder in another thread: one job at a time lies there, and what has become of
+/// it.
 #[derive(Clone, Debug, Default)]
 pub struct EncoderDesk(Arc<(Mutex<Desk>, Condvar)>);
 
@@ -160,8 +161,8 @@ impl EncoderDesk {
         }
     }
 
-    /// The source has passed over this many pictures on its way to the one that was asked for, or to its end: they are not coded. Only it
-    /// knows how many there were.
+    /// The source has passed over this many pictures on its way to the one that was asked for, or to its end: they are
+    /// not coded. Only it knows how many there were.
     pub fn passed(&self, pictures: u32) {
         let mut desk = self.locked();
         let (late, no_room) = std::mem::take(&mut desk.gap);
@@ -236,8 +237,8 @@ pub struct Steering {
     pub quantizers: (u8, u8),
     /// What a step of the quantizer means.
     pub scale: Scale,
-    /// Widths and heights that pictures may be coded at, the source's own first and then smaller and smaller ones. With more than one, a
-    /// smaller size is taken where the rate is too low for the coarsest quantizer.
+    /// Widths and heights that pictures may be coded at, the source's own first and then smaller and smaller ones. With
+    /// more than one, a smaller size is taken where the rate is too low for the coarsest quantizer.
     pub sizes: Vec<(u32, u32)>,
     /// The source has a clock of its own, as a camera has: frames are sent as they come.
     pub own_pace: bool,
@@ -245,8 +246,8 @@ pub struct Steering {
     pub overhead: u64,
 }
 
-/// Frames that wait take no longer than this when the next picture is taken. The pacer skips frames when they take a second, so that
-/// the rate may be halved before that.
+/// Frames that wait take no longer than this when the next picture is taken. The pacer skips frames when they take a
+/// second, so that the rate may be halved before that.
 const ROOM: Span = Span::millis(400);
 
 /// As [`ROOM`] in a group that follows one that was broken off: the rate has fallen, and now what waits becomes less.
@@ -261,15 +262,16 @@ const LONGEST_GAP: Span = Span::secs(1);
 /// The size of Evalvid-RA's bucket, in groups of pictures.
 const BUCKET: f64 = 1.5;
 
-/// Bytes of a picture at one quantizer change with its samples to this power where it is made smaller, and where it is made larger.
-/// FFmpeg's test pattern at coarse quantizers has 0.6 to 1: so neither is counted on too much.
+/// Bytes of a picture at one quantizer change with its samples to this power where it is made smaller, and where it is
+/// made larger. FFmpeg's test pattern at coarse quantizers has 0.6 to 1: so neither is counted on too much.
 const BY_SAMPLES: (f64, f64) = (0.7, 1.0);
 
-/// A smaller size is taken where step sizes this much above the coarsest quantizer's would be needed, and it is to leave as much room.
+/// A smaller size is taken where step sizes this much above the coarsest quantizer's would be needed, and it is to
+/// leave as much room.
 const SMALLER: f64 = 1.1;
 
-/// A larger size is taken where this much below the coarsest quantizer's step size would do for as long as this. The last pair is for
-/// a rate that is far above what the present size needs, as after a start.
+/// A larger size is taken where this much below the coarsest quantizer's step size would do for as long as this. The
+/// last pair is for a rate that is far above what the present size needs, as after a start.
 const LARGER: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
 
 /// Frames from an encoder that works beside the session.
@@ -340,8 +342,8 @@ impl LiveFeed {
         Span::nanos((u128::from(picture) * 1_000_000_000 * u128::from(of) / u128::from(per.max(1))) as u64)
     }
 
-    /// The quantizer to begin with: nothing has been coded yet, so it goes by what pictures of this size usually need (a tenth of
-    /// a bit per sample at quantizer 9), on the coarse side.
+    /// The quantizer to begin with: nothing has been coded yet, so it goes by what pictures of this size usually need
+    /// (a tenth of a bit per sample at quantizer 9), on the coarse side.
     fn first_quantizer(&self) -> f64 {
         let per_second = self.samples(0) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
         let share = per_second / self.rate.as_bps_f64().max(1.0);
@@ -372,8 +374,8 @@ impl LiveFeed {
         }
     }
 
-    /// The quantizer with which a group of `open` bytes would have taken `wanted`. `headers` of them are packet headers, which no quantizer
-    /// makes fewer.
+    /// The quantizer with which a group of `open` bytes would have taken `wanted`. `headers` of them are packet
+    /// headers, which no quantizer makes fewer.
     fn needed(&self, open: f64, wanted: f64, headers: f64) -> f64 {
         let room = (wanted - headers).max(0.1 * wanted).max(1.0);
         self.scaled(self.quantizer, (open - headers).max(1.0) / room)
@@ -446,9 +448,9 @@ impl LiveFeed {
         }
     }
 
-    /// The quantizer that the present group should have had, where what waits would soon leave pictures out: it is broken off then for a
-    /// smaller size, and a long one for a coarser quantizer. `waits` is what waits already, `last` the size of the frame that was coded last,
-    /// with `headers` of packets.
+    /// The quantizer that the present group should have had, where what waits would soon leave pictures out: it is
+    /// broken off then for a smaller size, and a long one for a coarser quantizer. `waits` is what waits already,
+    /// `last` the size of the frame that was coded last, with `headers` of packets.
     fn outgrows(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
         let gop = self.steering.gop;
         let ahead = gop.saturating_sub(self.since_intra).min(self.soon());
@@ -535,7 +537,8 @@ impl Feed for LiveFeed {
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
         let left_out = if self.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
-        // A frame rate that the rate has room for, even at the coarsest quantizer: nothing that is coded has to be skipped.
+        // A frame rate that the rate has room for, even at the coarsest quantizer: nothing that is coded has to be
+        // skipped.
         let waits = backlog + size + headers;
         self.outgrown = self.outgrows(waits, size + headers, headers);
         let most = if self.fallen || self.outgrown.is_some() { ROOM_FALLEN } else { ROOM };
@@ -693,9 +696,9 @@ mod tests {
         }
     }
 
-    /// What an encoder was asked for, up to picture `until`, at a rate that each picture has; how long what waits took at the most; and
-    /// its desk. At the coarsest quantizer a group begins with 3000 bytes, and the others have 800, which is what CIF takes then; bytes fall
-    /// with the quantizer to the power `by`.
+    /// What an encoder was asked for, up to picture `until`, at a rate that each picture has; how long what waits took
+    /// at the most; and its desk. At the coarsest quantizer a group begins with 3000 bytes, and the others have 800,
+    /// which is what CIF takes then; bytes fall with the quantizer to the power `by`.
     fn coded(steering: Steering, until: u32, by: f64, rate: impl Fn(u32) -> Rate) -> (Vec<Job>, Span, EncoderDesk) {
         let desk = EncoderDesk::default();
         let sizes = steering.sizes.clone();

@@ -18,7 +18,8 @@ pub(crate) const MTU: Bytes = Bytes::new(1_500);
 /// Bandwidths of a session in bits per second. By them receivers space their reports.
 const SESSION_BANDWIDTHS: RangeInclusive<u64> = 10_000..=10_000_000_000;
 
-/// What a scenario's `[[flow]]` says of a live session: its keys and their values. Its name, its kind and its ends are the session's.
+/// What a scenario's `[[flow]]` says of a live session: its keys and their values. Its name, its kind and its ends are
+/// the session's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowKeys(Map<String, Value>);
 
@@ -39,8 +40,8 @@ impl FlowKeys {
         self.0.get(key).and_then(Value::as_str) == Some(value)
     }
 
-    /// With what a live sender to this address does where its flow says nothing: it trusts no feedback, and repairs pictures, but for
-    /// a paper's mode.
+    /// With what a live sender to this address does where its flow says nothing: it trusts no feedback, and repairs
+    /// pictures, but for a paper's mode.
     #[must_use]
     pub(crate) fn of_sender(self, to: IpAddr, pictures: bool) -> Self {
         let paper = self.is("mode", "paper");
@@ -52,7 +53,8 @@ impl FlowKeys {
         if source_specific(to) { keys.or("rtcp", json!({ "reports": "source" })) } else { keys }
     }
 
-    /// What a description says of the flow; without a controller's name the session is a standard one, and only its reports count.
+    /// What a description says of the flow; without a controller's name the session is a standard one, and only its
+    /// reports count.
     ///
     /// # Errors
     /// It names a session bandwidth that no session has.
@@ -135,8 +137,8 @@ fn typed(problem: Problem) -> Problem {
     Problem { remedy, ..problem }
 }
 
-/// The bandwidth of a session whose receivers may take so much for RTCP as its description says: three quarters of a twentieth
-/// (RFC 3550, section 6.2; RFC 3556).
+/// The bandwidth of a session whose receivers may take so much for RTCP as its description says: three quarters of a
+/// twentieth (RFC 3550, section 6.2; RFC 3556).
 fn of_reports(description: &Description) -> Option<u64> {
     let bandwidth = description.reports.filter(|rate| *rate > Rate::ZERO)?.as_bps().saturating_mul(80) / 3;
     Some(bandwidth.clamp(*SESSION_BANDWIDTHS.start(), *SESSION_BANDWIDTHS.end()))

@@ -103,8 +103,8 @@ impl Handle {
         thread.join().map_err(|_| LiveError::Record("the session's thread has died".into()))?
     }
 
-    /// How it goes at this moment, as JSON: the latest status there is when none is made within `patience`, the last one when it
-    /// has ended; `null` before the first.
+    /// How it goes at this moment, as JSON: the latest status there is when none is made within `patience`, the last
+    /// one when it has ended; `null` before the first.
     pub fn status(&self, patience: Duration) -> Value {
         let before = self.shared.shown().number;
         self.shared.asked.store(true, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! The live world: the only place that asks the clock and opens sockets for RTP.
 //!
-//! A [`Loop`] is one thread's way through real time: it waits for the earliest time that any of its ends asked for, or for
-//! a datagram, tells the ends, and sends what they let go. It serves one end or hundreds: the sockets of an [`End`] may
-//! have been made in another thread, in another network namespace.
+//! A [`Loop`] is one thread's way through real time: it waits for the earliest time that any of its ends asked for, or
+//! for a datagram, tells the ends, and sends what they let go. It serves one end or hundreds: the sockets of an [`End`]
+//! may have been made in another thread, in another network namespace.
 
 mod clock;
 mod driver;

@@ -96,9 +96,9 @@ pub struct Meta {
     pub at: Time,
 }
 
-/// Who sent a datagram, for the session's table of members: its address without the port, which NAT may change between two
-/// packets, and which differs between RTP and RTCP. An address of IPv6 is longer than the number: whoever has a network of them must
-/// not find one there that has the number of somebody else's.
+/// Who sent a datagram, for the session's table of members: its address without the port, which NAT may change between
+/// two packets, and which differs between RTP and RTCP. An address of IPv6 is longer than the number: whoever has a
+/// network of them must not find one there that has the number of somebody else's.
 pub fn origin(address: IpAddr) -> Origin {
     match address.to_canonical() {
         IpAddr::V4(v4) => Origin(u64::from(u32::from(v4))),
@@ -150,8 +150,8 @@ impl Port {
             }
             socket.bind(&bind.into())?;
             let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-            // Datagrams larger than the path's MTU are to be cut on the way rather than refused here: a controller's notice
-            // may make one larger than planned.
+            // Datagrams larger than the path's MTU are to be cut on the way rather than refused here: a controller's
+            // notice may make one larger than planned.
             discover_no_mtu(&socket, bind.is_ipv6())?;
             // As much as the system allows: what comes while this thread sleeps has to lie somewhere.
             socket.set_recv_buffer_size(1 << 21)?;
@@ -257,13 +257,14 @@ impl Port {
         self.local
     }
 
-    /// Datagrams that the other end's machine refused, since nobody listens there, and those that this machine could not send.
+    /// Datagrams that the other end's machine refused, since nobody listens there, and those that this machine could
+    /// not send.
     pub const fn failures(&self) -> (u64, u64) {
         (self.refused, self.unsent)
     }
 
-    /// Sends one datagram with this ECN field; false when it did not leave. A full queue here is a loss like any other, and a refusal
-    /// by the other end's machine is of an earlier datagram.
+    /// Sends one datagram with this ECN field; false when it did not leave. A full queue here is a loss like any other,
+    /// and a refusal by the other end's machine is of an earlier datagram.
     pub(crate) fn send(&mut self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> bool {
         for _ in 0..2 {
             let sent = if ecn.is_capable() {
@@ -430,7 +431,8 @@ impl Pair {
 }
 
 impl Port {
-    /// Bound to the group itself, so that datagrams to this port's other addresses stay away, and shared with others here.
+    /// Bound to the group itself, so that datagrams to this port's other addresses stay away, and shared with others
+    /// here.
     fn group(at: SocketAddr, options: &PairOptions) -> Result<Self, NetError> {
         let port = Self::open(at, options, true)?;
         port.join(at.ip(), options)?;

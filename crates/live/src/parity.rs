@@ -1,6 +1,8 @@
-//! The bytes of parity: symbols of what was sent, from which it is made, and of what came, from which lost packets are computed.
+//! The bytes of parity: symbols of what was sent, from which it is made, and of what came, from which lost packets are
+//! computed.
 //!
-//! A session decides which blocks there are and which parity is sent, and sees when a block is whole again; what is here knows the bytes.
+//! A session decides which blocks there are and which parity is sent, and sees when a block is whole again; what is
+//! here knows the bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_session::{Protection, Recovered};
@@ -112,7 +114,8 @@ impl CameSymbols {
         }
     }
 
-    /// The RTP packets that these are, with the session's numbers, as far as they can be computed: what parity says that was never sent is none.
+    /// The RTP packets that these are, with the session's numbers, as far as they can be computed: what parity says
+    /// that was never sent is none.
     pub fn compute(&mut self, recovered: &[Recovered]) -> Vec<(u64, Vec<u8>)> {
         let mut all = Vec::new();
         for wanted in recovered {

@@ -32,10 +32,11 @@ pub struct ReceiveOptions {
     pub cname: String,
     /// Its play-out buffer; without one, what its sender's description says.
     pub buffer: Option<Bytes>,
-    /// How long a packet waits for lost ones before it, which are sent again or computed from parity; [`LATENCY`] without it.
+    /// How long a packet waits for lost ones before it, which are sent again or computed from parity; [`LATENCY`]
+    /// without it.
     pub latency: Option<Span>,
-    /// The session ends when neither media nor RTCP of a source that was heard has come for this time, and five reporting intervals at
-    /// least; never without it.
+    /// The session ends when neither media nor RTCP of a source that was heard has come for this time, and five
+    /// reporting intervals at least; never without it.
     pub give_up: Option<Span>,
     /// How fast that is emptied; without it as the media's clock says.
     pub consume: Option<Rate>,
@@ -123,8 +124,9 @@ impl Told {
     }
 }
 
-/// The timing of RTCP towards a sender that does not say what it makes of reports: it gets them at RFC 3550's own times, five
-/// seconds or so apart, without the reduced minimum that its section 6.2 allows between two. What is asked for may be asked for at once.
+/// The timing of RTCP towards a sender that does not say what it makes of reports: it gets them at RFC 3550's own
+/// times, five seconds or so apart, without the reduced minimum that its section 6.2 allows between two. What is asked
+/// for may be asked for at once.
 fn standard(plan: RtcpSettings, asks: bool) -> RtcpSettings {
     let profile = if asks { Profile::Avpf { t_rr_interval: REGULAR } } else { Profile::Rfc3550 };
     RtcpSettings { profile, group: plan.group || !asks, summary: false, ..plan }

@@ -42,8 +42,8 @@ pub struct Description {
     pub payload_type: u8,
     /// Payload format; `None` for one that this program does not take apart.
     pub format: Option<PayloadFormat>,
-    /// What a decoder must be told before the first frame: the configuration of MPEG-4, or the parameter sets of H.264 and
-    /// H.265, each behind a start code.
+    /// What a decoder must be told before the first frame: the configuration of MPEG-4, or the parameter sets of H.264
+    /// and H.265, each behind a start code.
     pub config: Vec<u8>,
     /// Where RTCP comes to, if not to the port after that of RTP (RFC 3605).
     pub rtcp_port: Option<u16>,
@@ -151,7 +151,8 @@ const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transpor
 const OURS: &str = "x-steadycast";
 
 impl Description {
-    /// The SSRCs of the media and of the streams beside it, as far as it names them, the media's first; and whether it names each.
+    /// The SSRCs of the media and of the streams beside it, as far as it names them, the media's first; and whether it
+    /// names each.
     pub fn sources(&self) -> (Vec<u32>, bool) {
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref());
         let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref());
@@ -218,7 +219,8 @@ impl Description {
             None => {}
         }
         if self.ecn.is_capable() {
-            // RFC 6679, section 6.1: it begins with the first packet. RFC 8888's reports stand in the place of that RFC's own (its section 7).
+            // RFC 6679, section 6.1: it begins with the first packet. RFC 8888's reports stand in the place of that
+            // RFC's own (its section 7).
             let ect = if self.ecn == Ecn::Ect1 { 1 } else { 0 };
             put("ecn-capable-rtp", format!(" leap mode=setonly; ect={ect}"));
         }
@@ -401,7 +403,8 @@ fn offers(media: &Media) -> Vec<Offer> {
 }
 
 impl Offer {
-    /// Why its packets can't be put in order, although its format is known: they are interleaved by numbers of their own.
+    /// Why its packets can't be put in order, although its format is known: they are interleaved by numbers of their
+    /// own.
     fn interleaved(&self) -> bool {
         let above = |key: &str, least: u32| {
             parameter(&self.fmtp, key).and_then(|text| text.trim().parse().ok()).is_some_and(|n: u32| n > least)

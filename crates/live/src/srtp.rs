@@ -1,7 +1,8 @@
 //! SRTP and SRTCP (RFC 3711) with AES-CM and HMAC-SHA1-80, and replay protection.
 //!
-//! Why our own hundred lines: the library that was looked at, `webrtc-srtp`, brings an asynchronous runtime and eighty more crates to
-//! a program that has none. The ciphers are RustCrypto's; the vectors of RFC 3711, appendix B, are the tests.
+//! Why our own hundred lines: the library that was looked at, `webrtc-srtp`, brings an asynchronous runtime and eighty
+//! more crates to a program that has none. The ciphers are RustCrypto's; the vectors of RFC 3711, appendix B, are the
+//! tests.
 
 use crate::sdp::unbase64;
 use aes::Aes128;
@@ -23,7 +24,8 @@ const SOURCES: usize = 4_096;
 /// Packets that may come after a later one (RFC 3711, 3.3.2 asks for at least 64).
 const WINDOW: u64 = 128;
 
-/// A stream's numbers may have wrapped fewer times than this before one joins. Packets of 1000 bytes wrap after nine minutes at 1 Mb/s.
+/// A stream's numbers may have wrapped fewer times than this before one joins. Packets of 1000 bytes wrap after nine
+/// minutes at 1 Mb/s.
 const WRAPS: u64 = 32;
 /// How often they may wrap, at the most, while nothing comes.
 const MISSED: u64 = 4;
@@ -42,7 +44,8 @@ impl std::fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// Of 30 bytes in base64, as `openssl rand -base64 30` writes them and RFC 4568 carries them. `None` for anything else.
+    /// Of 30 bytes in base64, as `openssl rand -base64 30` writes them and RFC 4568 carries them. `None` for anything
+    /// else.
     pub fn read(text: &str) -> Option<Self> {
         let bytes = unbase64(text.trim())?;
         let (key, salt) = bytes.split_first_chunk::<16>()?;
@@ -135,7 +138,8 @@ struct Source {
     rtcp: Replay,
 }
 
-/// Packets of which more than one index may be tried, in each second: whoever makes SSRCs up is not to keep an end busy.
+/// Packets of which more than one index may be tried, in each second: whoever makes SSRCs up is not to keep an end
+/// busy.
 const GUESSED: u32 = 200;
 
 /// How many were tried in a second that is counted from the clock's beginning.
@@ -200,8 +204,8 @@ impl Srtp {
         Self { rtp, rtcp, sources, described, sent, scratch, guessed, refused: 0 }
     }
 
-    /// Opens media of these sources alone, unless there are none: each session has SSRCs of its own, and whoever recorded another one with
-    /// this key need not know it to send all of that again.
+    /// Opens media of these sources alone, unless there are none: each session has SSRCs of its own, and whoever
+    /// recorded another one with this key need not know it to send all of that again.
     #[must_use]
     pub fn of_sources(self, described: Vec<u32>) -> Self {
         Self { described, ..self }
@@ -257,7 +261,8 @@ impl Srtp {
             known.rtp.fresh(*index) && self.rtp.is_tag(packet, &((index >> 16) as u32).to_be_bytes(), tag)
         };
         let nearest = known.rtp.newest.map(|newest| extend(seq, newest));
-        // Nobody says how often the numbers have wrapped before one joined, or in a long outage: the tag tells which guess is right.
+        // Nobody says how often the numbers have wrapped before one joined, or in a long outage: the tag tells which
+        // guess is right.
         let (first, wraps) = nearest.map_or((seq.into(), 0..WRAPS), |nearest| (nearest, 1..MISSED + 1));
         let index = match nearest.filter(right) {
             Some(index) => index,
@@ -283,8 +288,8 @@ impl Srtp {
         let (packet, index) = signed.split_at_checked(signed.len().checked_sub(INDEX)?)?;
         let (ssrc, flagged) = (word(packet, 4)?, word(index, 0)?);
         let index = u64::from(flagged & !ENCRYPTED);
-        // What this end has sent itself is sent back to it by somebody who need not have the key. Another one with its SSRC is heard as
-        // soon as it has sent more.
+        // What this end has sent itself is sent back to it by somebody who need not have the key. Another one with its
+        // SSRC is heard as soon as it has sent more.
         let own = self.sent.get(&ssrc).is_some_and(|(_, next)| index < u64::from(*next));
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         if own || !known.rtcp.fresh(index) || !self.rtcp.is_tag(signed, &[], tag) {

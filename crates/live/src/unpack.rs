@@ -174,8 +174,8 @@ impl FrameShelf {
     }
 }
 
-/// How long a packet waits for one before it where nothing is sent again, from the last one that went on in sequence: while others
-/// do, a number far ahead proves nothing.
+/// How long a packet waits for one before it where nothing is sent again, from the last one that went on in sequence:
+/// while others do, a number far ahead proves nothing.
 pub(crate) const REORDERED: Span = Span::millis(80);
 /// How many packets wait at the most, with a wait of [`REORDERED`].
 const HELD: usize = 256;
@@ -256,10 +256,10 @@ struct Open {
     anew: bool,
 }
 
-/// Whether a sender's markers say where frames end: some set none, some one on each packet, NAL unit or slice, and no receiver is to rely
-/// on them (RFC 6184, section 5.1). A frame ends where the next time stamp begins. A marker ends it before that when one has proved right for
-/// its kind, and a packet without one has stood within a frame: a sender that marks each packet or slice looks right as long as its frames
-/// have one.
+/// Whether a sender's markers say where frames end: some set none, some one on each packet, NAL unit or slice, and no
+/// receiver is to rely on them (RFC 6184, section 5.1). A frame ends where the next time stamp begins. A marker ends it
+/// before that when one has proved right for its kind, and a packet without one has stood within a frame: a sender that
+/// marks each packet or slice looks right as long as its frames have one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Markers {
     /// Of intra, predicted and disposable pictures.
@@ -272,11 +272,13 @@ struct Markers {
     early: Option<(u32, Proof)>,
 }
 
-/// What a marker proves when the next packet is of another frame: the kind of its picture, and whether packets stood before it.
+/// What a marker proves when the next packet is of another frame: the kind of its picture, and whether packets stood
+/// before it.
 type Proof = (Option<PictureKind>, bool);
 
 impl Markers {
-    /// Whether the marker at the end of what came of a frame ends it. Of a damaged frame the head may be missing, and its kind with it.
+    /// Whether the marker at the end of what came of a frame ends it. Of a damaged frame the head may be missing, and
+    /// its kind with it.
     fn end(&self, kind: Option<PictureKind>, damaged: bool) -> bool {
         self.needed(kind) && self.sparing && (kind.is_some() || damaged)
     }
@@ -387,8 +389,9 @@ impl Unpacker {
         self.late.1.clear();
     }
 
-    /// A packet came after what is behind it had been given up. The stream goes back when packets go on in sequence there: more than went
-    /// on after the gap, or as far behind as none can be late. So a made-up number can't have the true ones thrown away.
+    /// A packet came after what is behind it had been given up. The stream goes back when packets go on in sequence
+    /// there: more than went on after the gap, or as far behind as none can be late. So a made-up number can't have the
+    /// true ones thrown away.
     fn take_late(&mut self, seq: u64, packet: Held) {
         let (first, run) = &mut self.late;
         if *first + run.len() as u64 != seq || run.len() >= HELD {
@@ -484,8 +487,8 @@ impl Unpacker {
         (self.held.is_empty() && self.kind().is_some()).then_some(open.last + REORDERED)
     }
 
-    /// When a frame is shown, in ticks from the first one: by its time stamp, or by its arrival where its time stamp does not go with the one
-    /// before.
+    /// When a frame is shown, in ticks from the first one: by its time stamp, or by its arrival where its time stamp
+    /// does not go with the one before.
     fn ticks(&self, open: &Open) -> i64 {
         let Some(before) = self.before else { return 0 };
         let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
@@ -509,7 +512,8 @@ impl Unpacker {
         if let Some(step) = step {
             let period = self.period.map_or(step, |p| p.min(step));
             self.period = Some(period);
-            // A step over several frames after a loss, of a packet each at the least; without one the sender has left them out.
+            // A step over several frames after a loss, of a packet each at the least; without one the sender has left
+            // them out.
             if open.damaged || frame.damaged {
                 missing = u64::try_from(step / period - 1).unwrap_or(0).min(self.lost);
             }
@@ -539,7 +543,8 @@ impl Unpacker {
 }
 
 impl Unpacker {
-    /// Looks whether a key frame is needed after this frame; `gap`: something is missing before it that others may need.
+    /// Looks whether a key frame is needed after this frame; `gap`: something is missing before it that others may
+    /// need.
     fn look(&mut self, kind: FrameKind, fate: FrameFate, gap: bool) {
         let (since, before) = self.group;
         let since = since.map(|since| since + 1);

@@ -50,7 +50,8 @@ pub trait Consumer: Send {
         self.take(now, seq, header, payload);
     }
 
-    /// From this number on packets are of another run of the stream: of another source, or of one that was started again.
+    /// From this number on packets are of another run of the stream: of another source, or of one that was started
+    /// again.
     fn restart(&mut self, _seq: u64) {}
 
     /// When it wants [`Consumer::on_wake`].
@@ -73,8 +74,8 @@ impl Consumer for Nobody {
     fn take(&mut self, _: Time, _: u64, _: &RtpHeader, _: &[u8]) {}
 }
 
-/// What each packet of a flow carried, in the order of sequence numbers: shared by a sender and the receivers that run beside
-/// it, so that they can tell what became of each frame.
+/// What each packet of a flow carried, in the order of sequence numbers: shared by a sender and the receivers that run
+/// beside it, so that they can tell what became of each frame.
 #[derive(Clone, Debug, Default)]
 pub struct Trail(Arc<Mutex<Vec<Fragment>>>);
 
@@ -83,8 +84,8 @@ impl Trail {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(fragment);
     }
 
-    /// The extended number, counted from the first packet, and the content of the packet with these 16 bits. The newest packet is
-    /// less than half of the numbers ahead of any that arrives.
+    /// The extended number, counted from the first packet, and the content of the packet with these 16 bits. The newest
+    /// packet is less than half of the numbers ahead of any that arrives.
     fn find(&self, first: u16, seq: u16) -> Option<(u64, Fragment)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = (all.len() as u64).checked_sub(1)?;
@@ -306,8 +307,8 @@ pub struct WiredSink {
     refused: u64,
 }
 
-/// Datagrams of protocols that share a port with RTP, by their first byte (RFC 7983, section 7), and such as only keep a way open (RFC 6263,
-/// sections 4.1 and 4.2).
+/// Datagrams of protocols that share a port with RTP, by their first byte (RFC 7983, section 7), and such as only keep
+/// a way open (RFC 6263, sections 4.1 and 4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Foreign {
     /// STUN messages.
@@ -508,7 +509,8 @@ impl Reports {
         }
     }
 
-    /// A report has come. Whether it is of the source that is followed; `None`: none is followed yet, and its media will tell.
+    /// A report has come. Whether it is of the source that is followed; `None`: none is followed yet, and its media
+    /// will tell.
     fn on_report(&mut self, from: SocketAddr, of_source: Option<bool>) {
         let Self::Sender { known, heard, .. } = self else { return };
         if of_source != Some(false) {
@@ -518,7 +520,8 @@ impl Reports {
 }
 
 impl WiredSink {
-    /// Of this receiver. With a trail and the flow's first sequence number it learns which frame each packet belongs to.
+    /// Of this receiver. With a trail and the flow's first sequence number it learns which frame each packet belongs
+    /// to.
     pub fn new(
         sink: VideoSink,
         consumer: Box<dyn Consumer>,

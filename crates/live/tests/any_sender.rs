@@ -1,5 +1,6 @@
-//! Whatever a sender does that the documents allow, its frames come out as they were: any payload format, any packetisation, markers as a hint or as
-//! none, packets that overtake each other or come twice, another SSRC, or the same one that starts again.
+//! Whatever a sender does that the documents allow, its frames come out as they were: any payload format, any
+//! packetisation, markers as a hint or as none, packets that overtake each other or come twice, another SSRC, or the
+//! same one that starts again.
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Controllers written in Python: a class becomes a pair of halves.
 //!
-//! A mistake in the class stops the run: it is kept as a [`Fault`] that names class, method, line and time. From then on the
-//! class is not called any more, and until the run notices, the half goes on with its last good rate.
+//! A mistake in the class stops the run: it is kept as a [`Fault`] that names class, method, line and time. From then
+//! on the class is not called any more, and until the run notices, the half goes on with its last good rate.
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -99,8 +99,8 @@ told! {
     }
 }
 
-/// Number, when it left, IP size, when it arrived on the receiver's clock (NaN: not told; `None`: it has not), and the bits of its
-/// ECN field on arrival.
+/// Number, when it left, IP size, when it arrived on the receiver's clock (NaN: not told; `None`: it has not), and the
+/// bits of its ECN field on arrival.
 type PyPacket = (u64, f64, u64, Option<f64>, Option<u8>);
 
 fn packet_of(packet: &PacketReport) -> PyPacket {

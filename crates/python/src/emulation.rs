@@ -32,8 +32,9 @@ fn error(error: EmulateError) -> PyErr {
 
 #[pymethods]
 impl PyEmulation {
-    /// Makes the hosts and opens the flows' sockets; `ladders` and `controllers` as for a simulation. `program`: a host's name, and
-    /// what is to run there beside the flows, or alone with `only`. Raises PermissionError where a right is missing.
+    /// Makes the hosts and opens the flows' sockets; `ladders` and `controllers` as for a simulation. `program`: a
+    /// host's name, and what is to run there beside the flows, or alone with `only`. Raises PermissionError where a
+    /// right is missing.
     #[new]
     #[pyo3(signature = (scenario, ladders, controllers, program=None, only=false))]
     fn new(
@@ -56,8 +57,8 @@ impl PyEmulation {
         format!("Emulation(end_s={})", emulation.end().as_secs_f64())
     }
 
-    /// Has the packets of the links that the scenario captures written to `folder`/LINK.pcapng while it runs. Raises OSError with
-    /// the file's name.
+    /// Has the packets of the links that the scenario captures written to `folder`/LINK.pcapng while it runs. Raises
+    /// OSError with the file's name.
     fn capture(&self, folder: PathBuf) -> PyResult<()> {
         let named = |link: &str| folder.join(format!("{link}.pcapng"));
         self.locked().capture(|link| Ok(Box::new(File::create(named(link))?))).map_err(unwritten)

@@ -221,8 +221,8 @@ impl PySender {
         self.sending.floor().map(Rate::as_bps)
     }
 
-    /// For an encoder: the next job as (picture, first, quantizer, place of its size), `None` when there is none after `patience` seconds, `False`
-    /// when there will be none any more.
+    /// For an encoder: the next job as (picture, first, quantizer, place of its size), `None` when there is none after
+    /// `patience` seconds, `False` when there will be none any more.
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
         let patience = seconds(patience);
         let next = py.detach(|| self.desk.as_ref().map_or(Next::Closed, |desk| desk.next_job(patience)));
@@ -374,8 +374,8 @@ impl PyReceiver {
         self.shelf.want();
     }
 
-    /// The frames that have come, as (ticks, damaged, whole, arrival in s, bytes); an empty list after `patience` seconds without any,
-    /// `None` when there will be none any more.
+    /// The frames that have come, as (ticks, damaged, whole, arrival in s, bytes); an empty list after `patience`
+    /// seconds without any, `None` when there will be none any more.
     fn frames<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Option<Bound<'py, PyList>>> {
         let patience = seconds(patience);
         let Some(frames) = py.detach(|| self.shelf.take(patience)) else { return Ok(None) };

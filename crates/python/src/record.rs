@@ -61,13 +61,15 @@ pub(crate) fn median(values: Vec<f64>) -> Option<f64> {
     steadycast_record::median(&values)
 }
 
-/// The coefficient of variation of numbers, by the sample's standard deviation; `None` for fewer than two or a mean of zero.
+/// The coefficient of variation of numbers, by the sample's standard deviation; `None` for fewer than two or a mean of
+/// zero.
 #[pyfunction]
 pub(crate) fn variation(values: Vec<f64>) -> Option<f64> {
     steadycast_record::variation(&values)
 }
 
-/// Freezes as figures of a receiver, in JSON: of display slots, whether a new picture appears in it and how long it lasts.
+/// Freezes as figures of a receiver, in JSON: of display slots, whether a new picture appears in it and how long it
+/// lasts.
 #[pyfunction]
 pub(crate) fn freezes(slots: Vec<bool>, lasts_s: Vec<f64>) -> String {
     let mut into = Figures::new(Of::Receiver);

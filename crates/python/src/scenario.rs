@@ -66,7 +66,8 @@ pub(crate) struct PyScenario {
 
 #[pymethods]
 impl PyScenario {
-    /// Reads a scenario: a file, or `text` (TOML, or JSON) as if it stood at `path`. Raises ValueError with a list of problems.
+    /// Reads a scenario: a file, or `text` (TOML, or JSON) as if it stood at `path`. Raises ValueError with a list of
+    /// problems.
     #[new]
     #[pyo3(signature = (path, sets, text=None, json=false))]
     fn new(py: Python<'_>, path: &str, sets: Vec<String>, text: Option<&str>, json: bool) -> PyResult<Self> {

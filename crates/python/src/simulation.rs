@@ -24,8 +24,8 @@ pub(crate) struct PySimulation {
 
 #[pymethods]
 impl PySimulation {
-    /// Makes a scenario's world. `ladders`: flow → dict of fps (a pair), gop, doubling, qs, kinds, display and sizes (uint8,
-    /// uint32 and 2-D uint32 arrays). `controllers`: flow → a class.
+    /// Makes a scenario's world. `ladders`: flow → dict of fps (a pair), gop, doubling, qs, kinds, display and sizes
+    /// (uint8, uint32 and 2-D uint32 arrays). `controllers`: flow → a class.
     #[new]
     fn new(scenario: &PyScenario, ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (inputs, fault) = inputs(ladders, controllers)?;
@@ -40,16 +40,16 @@ impl PySimulation {
         format!("Simulation(at_s={}, end_s={})", simulation.now().as_secs_f64(), simulation.end().as_secs_f64())
     }
 
-    /// Has the packets of the links that the scenario captures written to `folder`/LINK.pcapng while it runs. Raises OSError with
-    /// the file's name.
+    /// Has the packets of the links that the scenario captures written to `folder`/LINK.pcapng while it runs. Raises
+    /// OSError with the file's name.
     fn capture(&self, folder: PathBuf) -> PyResult<()> {
         let named = |link: &str| folder.join(format!("{link}.pcapng"));
         self.locked().capture(|link| Ok(Box::new(File::create(named(link))?))).map_err(unwritten)
     }
 
-    /// Runs to the end. `progress(done_s, of_s)` is called now and then, and may raise to stop the run; Ctrl-C stops it with
-    /// KeyboardInterrupt. Returns whether the end was reached. Raises RuntimeError with place, problem and remedy for a
-    /// mistake in a user's class.
+    /// Runs to the end. `progress(done_s, of_s)` is called now and then, and may raise to stop the run; Ctrl-C stops it
+    /// with KeyboardInterrupt. Returns whether the end was reached. Raises RuntimeError with place, problem and remedy
+    /// for a mistake in a user's class.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
         let mut asking = Asking::new(&self.fault, progress, ASKED);
         let complete = py.detach(|| {
@@ -81,7 +81,8 @@ impl PySimulation {
         self.locked().hops()
     }
 
-    /// A table of the record: a list of (name, kind, content); kind "f64" or "i64" with bytes, or "text" with (bytes of u32 codes, texts).
+    /// A table of the record: a list of (name, kind, content); kind "f64" or "i64" with bytes, or "text" with (bytes of
+    /// u32 codes, texts).
     fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
         let table = self.locked().table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
         columns(py, table)

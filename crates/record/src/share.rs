@@ -143,7 +143,7 @@ struct Mean {
 
 impl Mean {
     fn add(&mut self, rate: Option<Rate>, span: Span) {
-        self.span = self.span + span;
+        self.span += span;
         match rate {
             Some(rate) => self.sum += u128::from(rate.as_bps()) * u128::from(span.as_nanos()),
             None => self.unlimited = true,

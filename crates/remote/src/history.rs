@@ -36,7 +36,8 @@ pub struct History {
     packets: VecDeque<Left>,
     /// The number of the first that is remembered.
     first: u64,
-    /// The number of each stream's first packet, remembered or not: those before it know no sequence number of that stream.
+    /// The number of each stream's first packet, remembered or not: those before it know no sequence number of that
+    /// stream.
     begun: [Option<u64>; NUMBERED],
     near: Option<PeerTime>,
 }
@@ -125,8 +126,8 @@ impl Joined {
         self.rtt = self.round_trip(0, now, reported);
     }
 
-    /// As [`Joined::measure`], of one of several reports that come together: its packets are those from the place `first`
-    /// on. Where none of them has arrived the round trip stays what it was.
+    /// As [`Joined::measure`], of one of several reports that come together: its packets are those from the place
+    /// `first` on. Where none of them has arrived the round trip stays what it was.
     pub fn measure_from(&mut self, first: usize, now: Time, reported: PeerTime) {
         self.rtt = self.round_trip(first, now, reported).or(self.rtt);
     }

@@ -20,7 +20,8 @@ pub struct Bounds {
     pub packet: Bytes,
     /// The ECN field with which packets are sent.
     pub ecn: Ecn,
-    /// What the product offers beside reports of single packets: [`Need::Probes`] where it sends what [`Remote::probe`] asks for.
+    /// What the product offers beside reports of single packets: [`Need::Probes`] where it sends what [`Remote::probe`]
+    /// asks for.
     pub offers: Vec<Need>,
     /// The seed of the random numbers that the halves draw.
     pub seed: Seed,
@@ -68,7 +69,8 @@ impl PacketResult {
 const RECEIVER: ReceiverId = ReceiverId(2);
 /// The sender half's id.
 const SENDER: ReceiverId = ReceiverId(1);
-/// The interval at which each half tells the other what RTCP's reports would, unless it has times of its own: RFC 4585's default.
+/// The interval at which each half tells the other what RTCP's reports would, unless it has times of its own: RFC
+/// 4585's default.
 const TOLD: Span = Span::secs(1);
 /// Times beyond a century, of either clock, can't be true.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);

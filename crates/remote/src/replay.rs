@@ -37,8 +37,8 @@ impl Replayed {
         Arc::new(Self { own, least, own_receivers: false })
     }
 
-    /// As [`Replayed::around`], for a sender alone: the receiver halves that it makes are the controller's own, which stand in for
-    /// receivers that report nothing but standard reports all the same.
+    /// As [`Replayed::around`], for a sender alone: the receiver halves that it makes are the controller's own, which
+    /// stand in for receivers that report nothing but standard reports all the same.
     pub fn at_sender(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
         Arc::new(Self { own, least, own_receivers: true })
     }

@@ -1,4 +1,5 @@
-//! A receiver half that runs at the sender, in place of a receiver that does not run it, and the packets that it is told of.
+//! A receiver half that runs at the sender, in place of a receiver that does not run it, and the packets that it is
+//! told of.
 
 use std::collections::VecDeque;
 use steadycast_control::{Arrival, Departing, FrameEdge, Notice, ReceiverHalf, Reply, Sent, Slot};

@@ -8,8 +8,8 @@ use steadycast_remote::{Bytes, PacketArrival, PeerTime, Rate, Replayed, Seed, Sp
 
 const SIZE: Bytes = Bytes::new(1_000);
 
-/// Packets each 5 ms over a path of 2 ms there and back, of which a report tells each `every` ms; what the law says at the end of each
-/// report's time.
+/// Packets each 5 ms over a path of 2 ms there and back, of which a report tells each `every` ms; what the law says at
+/// the end of each report's time.
 fn rules(every: u64) -> Vec<String> {
     let chosen = Chosen::new("tfrc", Mode::Repaired, &[]).unwrap();
     let setup = Setup::unicast(Rate::kbps(50), Rate::mbps(20), Seed(1).part("gap"));

@@ -80,8 +80,8 @@ impl ReceiverHalf for Noting {
     }
 }
 
-/// A packet each 10 ms for 1.2 s, told of each 50 ms, over 20 ms each way; from the 50th on there is a queue of 100 ms. Sender
-/// reports leave right before packets 20 and 70.
+/// A packet each 10 ms for 1.2 s, told of each 50 ms, over 20 ms each way; from the 50th on there is a queue of 100 ms.
+/// Sender reports leave right before packets 20 and 70.
 fn noted(reports: bool) -> Seen {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let setup = Setup::unicast(Rate::kbps(50), Rate::mbps(20), Seed(1).part("noted"));
@@ -128,7 +128,8 @@ fn a_round_trip_is_that_of_the_sender_report_that_is_answered_whether_the_half_s
     for reports in [true, false] {
         let rtts = noted(reports).rtts;
         assert!(rtts.iter().all(|(_, said)| *said == reports), "{rtts:?}");
-        // The queue is there from the eleventh report on; the last eight tell of packets behind the second sender report.
+        // The queue is there from the eleventh report on; the last eight tell of packets behind the second sender
+        // report.
         let (first, second) = rtts.split_at(15);
         assert!(first.iter().all(|(rtt, _)| *rtt == Span::millis(40)), "{rtts:?}");
         assert!(second.iter().all(|(rtt, _)| *rtt == Span::millis(140)) && second.len() == 8, "{rtts:?}");

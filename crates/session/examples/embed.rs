@@ -1,4 +1,5 @@
-//! A sender and a receiver on two UDP sockets of a program of its own: `cargo run -p steadycast-session --example embed`.
+//! A sender and a receiver on two UDP sockets of a program of its own: `cargo run -p steadycast-session --example
+//! embed`.
 //!
 //! `docs/embedding.md` explains it step by step.
 #![allow(clippy::disallowed_methods, reason = "the program owns the clock, as an embedding program does")]
@@ -74,7 +75,8 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
                 }
             }
         }
-        // 3. What has arrived, until both sockets are empty. RTP and RTCP share a port (RFC 5761): types 192 to 223 are RTCP.
+        // 3. What has arrived, until both sockets are empty. RTP and RTCP share a port (RFC 5761): types 192 to 223 are
+        //    RTCP.
         while let Some(len) = arrived(&to_sender, &mut buffer)? {
             match buffer[..len] {
                 [_, 192..224, ..] => receiver.on_rtcp(now(), Origin(1), &buffer[..len]),

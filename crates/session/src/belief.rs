@@ -1,5 +1,6 @@
-//! What shows that a report is of somebody who receives the stream. Addresses can be forged, and anybody can send a report; but what a sender
-//! report carries is known to nobody but its sender, those who receive it, and whoever is on the way.
+//! What shows that a report is of somebody who receives the stream. Addresses can be forged, and anybody can send a
+//! report; but what a sender report carries is known to nobody but its sender, those who receive it, and whoever is on
+//! the way.
 
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
@@ -14,8 +15,9 @@ const BEHIND: u64 = 100;
 
 /// The sender reports of late, and how many packets had been sent with each.
 ///
-/// The time that is echoed (RFC 3550, section 6.4.1: LSR) has a resolution of 1/65,536 s, and the first sequence number is random. Who knows
-/// the wall clock and receives nothing has one chance in some ten million to name both of one report of the last second; two are asked for.
+/// The time that is echoed (RFC 3550, section 6.4.1: LSR) has a resolution of 1/65,536 s, and the first sequence number
+/// is random. Who knows the wall clock and receives nothing has one chance in some ten million to name both of one
+/// report of the last second; two are asked for.
 #[derive(Debug, Default)]
 pub(crate) struct SentReports(VecDeque<(Time, u32, u64)>);
 
@@ -28,7 +30,8 @@ impl SentReports {
         }
     }
 
-    /// Whether a block echoes one of them, and tells of a packet that was sent about then; `next` is the number of the next packet.
+    /// Whether a block echoes one of them, and tells of a packet that was sent about then; `next` is the number of the
+    /// next packet.
     pub(crate) fn echoed_by(&self, block: &ReportBlock, next: u64) -> bool {
         let lsr = |(_, middle, _): &&(Time, u32, u64)| *middle == block.lsr;
         self.0.iter().rev().find(lsr).is_some_and(|(.., then)| {

@@ -1,5 +1,5 @@
-//! The circuit breaker of RFC 8083: what a sender does, whatever its controller, when the network or its receivers give no sign
-//! of life.
+//! The circuit breaker of RFC 8083: what a sender does, whatever its controller, when the network or its receivers give
+//! no sign of life.
 //!
 //! | condition | RFC 8083 | here |
 //! |---|---|---|
@@ -7,12 +7,13 @@
 //! | reports, but the highest sequence number stands still | 4.2: five intervals | 5 reports over at least 5 s, of all receivers |
 //! | more than ten times what TCP would send | 4.3: over CB_INTERVAL | 5 reports over at least 5 s; in a group of two receivers at least, and of more than are left behind anyway |
 //!
-//! The first step is a tenth of the rate (4.3 allows to try that first); when that does not help for as long again, the media pauses:
-//! one packet in two seconds goes on, so that whoever comes, or comes back, can report, and the first report ends the pause.
-//! Receivers of ours answer such a packet, whatever their half waits for ([`crate::Receiver::answering`]).
+//! The first step is a tenth of the rate (4.3 allows to try that first); when that does not help for as long again, the
+//! media pauses: one packet in two seconds goes on, so that whoever comes, or comes back, can report, and the first
+//! report ends the pause. Receivers of ours answer such a packet, whatever their half waits for
+//! ([`crate::Receiver::answering`]).
 //!
-//! For a controller that ignores feedback by design (`fixed`) the first condition holds only when there have been reports: some
-//! receivers never send any, and a constant rate is its operator's decision.
+//! For a controller that ignores feedback by design (`fixed`) the first condition holds only when there have been
+//! reports: some receivers never send any, and a constant rate is its operator's decision.
 
 use crate::OperatorControls;
 use crate::defence::BEHIND;
@@ -41,8 +42,8 @@ pub struct CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    /// Around this controller. The limits of these orders hold as long as the breaker lets them: no floor keeps up a rate that nobody
-    /// answers.
+    /// Around this controller. The limits of these orders hold as long as the breaker lets them: no floor keeps up a
+    /// rate that nobody answers.
     pub fn new(own: Arc<dyn Factory>, orders: OperatorControls) -> Self {
         Self { own, orders }
     }
@@ -112,8 +113,8 @@ impl Breaker {
         Self { half, orders, packet, deaf, group, state, began: None, heard: None, sent: Bytes::ZERO, watched }
     }
 
-    /// How many receivers have to show that too much is sent: of a group more than those who are left behind anyway, and never one alone,
-    /// whose word would cut the rate of all.
+    /// How many receivers have to show that too much is sent: of a group more than those who are left behind anyway,
+    /// and never one alone, whose word would cut the rate of all.
     fn needed(&self) -> usize {
         match self.watched.len() {
             all if self.group && all > 1 => ((all as f64 * BEHIND) as usize + 1).max(2),
@@ -444,8 +445,8 @@ mod tests {
 
     #[test]
     fn ten_times_tcps_rate_trips_it_and_five_times_does_not() {
-        // At 100 ms and 1000 B, 1 Mb/s is ten times TCP's rate where √(2p/3) is 0.8, which is p = 0.96; at 20 Mb/s it would be
-        // a tenth of that. Here 125 packets a second are sent, of which so many are lost.
+        // At 100 ms and 1000 B, 1 Mb/s is ten times TCP's rate where √(2p/3) is 0.8, which is p = 0.96; at 20 Mb/s it
+        // would be a tenth of that. Here 125 packets a second are sent, of which so many are lost.
         let mut world = World::new(false);
         world.seconds(20, |seq| Some((seq, 110)));
         assert_eq!(world.rate(), Rate::mbps(1), "88 % lost");

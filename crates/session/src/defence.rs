@@ -8,10 +8,10 @@
 //! | quantile | of a large group the slowest 2 % are left behind: a receiver is set aside if it limits the rate for 5 s of 30 and, by its report blocks, is twice as badly off as the worst of the others |
 //! | exclusion | the operator's decision: reports of that receiver are not heard |
 //!
-//! A receiver that a rule has set aside is heard again after a minute. The only receiver is never set aside. How badly off a receiver
-//! is follows by the square-root law from the losses and round trips that the sender counts, so that the quantile is the same for all
-//! controllers.
-//! That an address may not flood its sender with reports is the session's own affair ([`crate::SenderSettings::gated`]).
+//! A receiver that a rule has set aside is heard again after a minute. The only receiver is never set aside. How badly
+//! off a receiver is follows by the square-root law from the losses and round trips that the sender counts, so that the
+//! quantile is the same for all controllers. That an address may not flood its sender with reports is the session's own
+//! affair ([`crate::SenderSettings::gated`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,8 @@ use steadycast_control::registry::{Factory, Layer};
 use steadycast_control::{Decision, Leave, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup};
 use steadycast_units::{Rate, Span, Time};
 
-/// The receivers whose reports are ignored, and the limits that the operator has set. Shared by a session and its operator.
+/// The receivers whose reports are ignored, and the limits that the operator has set. Shared by a session and its
+/// operator.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorControls(Arc<Mutex<Inner>>);
 
@@ -122,8 +123,8 @@ const REMEMBERED: usize = 16_384;
 pub(crate) const BEHIND: f64 = 0.02;
 /// The time over which it is added up how long each receiver has limited the group.
 const WINDOW: Span = Span::secs(30);
-/// A receiver is left behind when it has limited the group for [`PATIENCE`] of [`WINDOW`], and by its report blocks is this many times
-/// worse off than the worst that would still be served.
+/// A receiver is left behind when it has limited the group for [`PATIENCE`] of [`WINDOW`], and by its report blocks is
+/// this many times worse off than the worst that would still be served.
 const WORSE: f64 = 2.0;
 /// The reason that is told of a receiver that is left behind.
 const LEFT_BEHIND: &str = "it is among the slowest 2 %, and half as fast as the others";
@@ -194,7 +195,8 @@ impl Defence {
         self.half.on_leave(now, who, Leave::Silent);
     }
 
-    /// Leaves the receiver behind that limits the group, if it is one of the few that are much worse off than the others.
+    /// Leaves the receiver behind that limits the group, if it is one of the few that are much worse off than the
+    /// others.
     fn leave_behind(&mut self, report: &Report<'_>, by: ReceiverId) {
         let now = report.at;
         let lasted = now.since(std::mem::replace(&mut self.judged, now)).min(Span::secs(1));
@@ -227,7 +229,8 @@ impl Defence {
         })
     }
 
-    /// Looks at what a report has done to the rate. Towards one receiver there is nobody else to hear, whatever names are made up.
+    /// Looks at what a report has done to the rate. Towards one receiver there is nobody else to hear, whatever names
+    /// are made up.
     fn judge(&mut self, report: &Report<'_>, before: Rate) {
         if !self.group || report.members < 2 {
             return;
@@ -350,7 +353,8 @@ mod tests {
             Self(defence, orders, 0)
         }
 
-        /// A second of sixteen receivers that ask for 1 Mb/s, and of another with what it asks for and its loss fraction.
+        /// A second of sixteen receivers that ask for 1 Mb/s, and of another with what it asks for and its loss
+        /// fraction.
         fn second(&mut self, liar: Option<(u8, f64)>) -> Rate {
             for n in 0..17 {
                 let at = Time::ZERO + Span::millis(self.2 * 1_000 + n * 10);
@@ -432,7 +436,8 @@ mod tests {
         assert_eq!(world.0.decision().target, Rate::mbps(1), "it names a packet that was not sent");
     }
 
-    /// Seconds of a group whose first receivers lose so much and ask for so much less: the rate at the end, and who is left behind.
+    /// Seconds of a group whose first receivers lose so much and ask for so much less: the rate at the end, and who is
+    /// left behind.
     fn group(size: u64, slow: u64, seconds: u64, seed: u64) -> (Rate, usize) {
         let mut world = World::new();
         let mut chance = Seed(seed).part("losses");

@@ -1,5 +1,5 @@
-//! Whether the path keeps the ECN field of what a sender sends (RFC 6679, 7.2 to 7.4), by reports of single packets, which tell each
-//! packet's field on arrival (RFC 8888, 7).
+//! Whether the path keeps the ECN field of what a sender sends (RFC 6679, 7.2 to 7.4), by reports of single packets,
+//! which tell each packet's field on arrival (RFC 8888, 7).
 
 use steadycast_control::PacketReport;
 use steadycast_units::{Ecn, Span, Time};
@@ -78,12 +78,13 @@ impl std::ops::Add for EcnCounts {
 const JUDGED: u64 = 20;
 /// ... no more than one in this many may have come with another field than a path may give it.
 const TOLERATED: u64 = 10;
-/// As long as this, and for as many packets as are judged, ECN-capable packets are sent into silence before others are tried.
+/// As long as this, and for as many packets as are judged, ECN-capable packets are sent into silence before others are
+/// tried.
 const SILENCE: Span = Span::secs(3);
 
-/// Sends as ECN-capable from the first packet (the leap of faith of RFC 6679, 7.2.3), and no more once the path turns out to clear,
-/// change or lose what is so (7.4.1). Where nothing arrives, others are tried: where those arrive and ECN-capable ones, tried again, do
-/// not, it is ECN that is lost. A path that fails is not tried again in the session.
+/// Sends as ECN-capable from the first packet (the leap of faith of RFC 6679, 7.2.3), and no more once the path turns
+/// out to clear, change or lose what is so (7.4.1). Where nothing arrives, others are tried: where those arrive and
+/// ECN-capable ones, tried again, do not, it is ECN that is lost. A path that fails is not tried again in the session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EcnCheck {
     asked: Ecn,
@@ -208,8 +209,8 @@ mod tests {
     use steadycast_control::{PacketArrival, Stream};
     use steadycast_units::Bytes;
 
-    /// Sends `packets` in 10 ms each over a path that tells of each at once what `path` makes of its field, and returns the check and the
-    /// field with which each left.
+    /// Sends `packets` in 10 ms each over a path that tells of each at once what `path` makes of its field, and returns
+    /// the check and the field with which each left.
     fn over(asked: Ecn, packets: u64, mut path: impl FnMut(u64, Ecn) -> Option<Ecn>) -> (EcnCheck, Vec<Ecn>) {
         let mut check = EcnCheck::new(asked, true);
         let mut left = Vec::new();

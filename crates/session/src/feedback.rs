@@ -1,4 +1,5 @@
-//! Per-packet feedback: what a receiver writes of each packet that arrived, and how the sender joins it with what it sent.
+//! Per-packet feedback: what a receiver writes of each packet that arrived, and how the sender joins it with what it
+//! sent.
 
 use crate::MediaPacket;
 use crate::participant::Room;
@@ -23,13 +24,13 @@ pub(crate) fn tells(format: FeedbackFormat, packet: &Packet) -> bool {
     }
 }
 
-/// No further message of a compound is read once so many packets were told of: twice as many as a sender remembers, and as many as a
-/// receiver of ours tells of at the most. A message of a few bytes can tell of 16,384.
+/// No further message of a compound is read once so many packets were told of: twice as many as a sender remembers, and
+/// as many as a receiver of ours tells of at the most. A message of a few bytes can tell of 16,384.
 const READ: usize = 1 << 15;
 
-/// Reads the per-packet feedback in a compound, in the format that was agreed on, and joins it with what was sent; `None` where it tells of
-/// no packet that was.
-/// `stream_of` names the stream of an SSRC that is ours. Also returns how many messages were not read, beyond [`READ`] packets.
+/// Reads the per-packet feedback in a compound, in the format that was agreed on, and joins it with what was sent;
+/// `None` where it tells of no packet that was. `stream_of` names the stream of an SSRC that is ours. Also returns how
+/// many messages were not read, beyond [`READ`] packets.
 pub(crate) fn join(
     history: &mut History,
     now: Time,
@@ -190,18 +191,20 @@ pub(crate) struct Reporter {
 
 /// Reports leave no closer together than this: RFC 8888, section 4, calls one per frame the most that helps.
 const SHORTEST: Span = Span::millis(25);
-/// And, where packets come at all, no farther apart than this: beyond it delay-based controllers see too little (RFC 8888, 4).
+/// And, where packets come at all, no farther apart than this: beyond it delay-based controllers see too little (RFC
+/// 8888, 4).
 const LONGEST: Span = Span::millis(200);
 /// Of a report without packets: SSRCs, times, IP and UDP.
 const LEAST_REPORT: Bytes = Bytes::new(64);
-/// Bytes of a message without what it says of packets: of one stream in RFC 8888's format, and in the transport-wide one.
+/// Bytes of a message without what it says of packets: of one stream in RFC 8888's format, and in the transport-wide
+/// one.
 const HEAD: usize = 20;
 /// RTCP's share of the bandwidth (RFC 3550, section 6.2).
 const SHARE: f64 = 0.05;
 
 impl Reporter {
-    /// Reports in this format; `None` for [`FeedbackFormat::Own`]. `bandwidth` is the session's, of which feedback takes 5 %; where more
-    /// arrives than that, it takes 5 % of what arrives.
+    /// Reports in this format; `None` for [`FeedbackFormat::Own`]. `bandwidth` is the session's, of which feedback
+    /// takes 5 %; where more arrives than that, it takes 5 % of what arrives.
     pub(crate) fn new(format: FeedbackFormat, bandwidth: Rate) -> Option<Self> {
         (format != FeedbackFormat::Own).then_some(Self {
             format,
@@ -260,11 +263,11 @@ impl Reporter {
         Some(Wake { at, why: "per-packet feedback" })
     }
 
-    /// The report, as packets of compounds of the reporter `ssrc`, each of which has `room` for them. `now` is on the receiver's clock,
-    /// `ntp` the same instant as the middle 32 bits of an NTP time.
+    /// The report, as packets of compounds of the reporter `ssrc`, each of which has `room` for them. `now` is on the
+    /// receiver's clock, `ntp` the same instant as the middle 32 bits of an NTP time.
     ///
-    /// Each packet stands in three reports as long as a report fits into one datagram, or into RTCP's share of the bandwidth; else in two
-    /// or in one. Where not even what is new fits, the oldest of it is left out and counted.
+    /// Each packet stands in three reports as long as a report fits into one datagram, or into RTCP's share of the
+    /// bandwidth; else in two or in one. Where not even what is new fits, the oldest of it is left out and counted.
     pub(crate) fn write(&mut self, now: Time, ntp: u32, ssrc: u32, room: Room) -> Vec<Packet> {
         let begins = self.begins(self.fitting(now, room));
         let left_out: u64 = self.windows.iter().zip(&begins).map(|(window, begin)| window.fresh(*begin)).sum();
@@ -279,7 +282,8 @@ impl Reporter {
         packets
     }
 
-    /// Packets of which a report may tell now: as many as one datagram holds, or as RTCP's share since the last report pays for.
+    /// Packets of which a report may tell now: as many as one datagram holds, or as RTCP's share since the last report
+    /// pays for.
     fn fitting(&self, now: Time, room: Room) -> usize {
         let since = self.said.map_or(Span::ZERO, |said| now.since(said));
         let share = self.share.over(since).as_f64().max(self.received.as_f64() * SHARE);

@@ -1,4 +1,5 @@
-//! How often one address may report. A flood of reports, under one name or under many, costs its sender's share and nobody else's.
+//! How often one address may report. A flood of reports, under one name or under many, costs its sender's share and
+//! nobody else's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_rtcp::Origin;
@@ -11,11 +12,12 @@ const BURST: Span = Span::secs(3);
 /// Addresses and receivers that are remembered; of more, those that were heard latest.
 const ADDRESSES: usize = 4_096;
 
-/// Whose reports they are: those of a receiver that has shown that it is one, or all others of an address, whose name may be made up.
+/// Whose reports they are: those of a receiver that has shown that it is one, or all others of an address, whose name
+/// may be made up.
 type Whose = (Origin, Option<u32>);
 
-/// A token bucket for each address, and for each receiver. It fills with time, at what RTCP's 5 % of the session bandwidth allow a whole group, and with each
-/// packet of media, since an acknowledgment may answer it.
+/// A token bucket for each address, and for each receiver. It fills with time, at what RTCP's 5 % of the session
+/// bandwidth allow a whole group, and with each packet of media, since an acknowledgment may answer it.
 pub(crate) struct ReportLimiter {
     per_second: f64,
     buckets: BTreeMap<Whose, Bucket>,

@@ -1,8 +1,8 @@
 //! An RTP/RTCP session around a pair of controller halves (RFC 3550), sans-IO.
 //!
 //! A session is driven by three verbs: hand it what happened (a frame, a datagram), then `poll` it until it says
-//! [`Output::Wait`], then come back at that time or when something else happens. Its driver owns the clock and the way of the
-//! datagrams: the simulator, an emulated network or a socket.
+//! [`Output::Wait`], then come back at that time or when something else happens. Its driver owns the clock and the way
+//! of the datagrams: the simulator, an emulated network or a socket.
 //!
 //! The way of a packet, forward only:
 //!

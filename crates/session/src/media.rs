@@ -58,13 +58,15 @@ impl Media {
     }
 }
 
-/// The elements of a packet's header extension, besides the send time: the controller's notice, and the transport-wide number.
+/// The elements of a packet's header extension, besides the send time: the controller's notice, and the transport-wide
+/// number.
 pub(crate) fn elements<'a>(notice: &'a Notice, number: Option<&'a [u8; 2]>) -> Vec<Element<'a>> {
     let notice = (!notice.is_empty()).then(|| (notice.id(), notice.bytes()));
     notice.into_iter().chain(number.map(|number| (TRANSPORT_NUMBER_ID, &number[..]))).collect()
 }
 
-/// IP size of a packet with this header and notice, without its payload; `numbered`: it carries a transport-wide number.
+/// IP size of a packet with this header and notice, without its payload; `numbered`: it carries a transport-wide
+/// number.
 pub(crate) fn overhead(header: &RtpHeader, notice: &Notice, numbered: bool) -> Bytes {
     let bare = RtpHeader { payload_len: 0, ..*header };
     if notice.is_empty() && !numbered {

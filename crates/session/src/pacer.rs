@@ -1,5 +1,5 @@
-//! The pacer lets packets go, one at a time, at the rate that the controller decided. It is separate from the controller, and
-//! its backlog is bounded.
+//! The pacer lets packets go, one at a time, at the rate that the controller decided. It is separate from the
+//! controller, and its backlog is bounded.
 
 use crate::{Frame, FrameKind, Part};
 use std::collections::VecDeque;
@@ -65,8 +65,8 @@ impl Pacer {
         self.backlog
     }
 
-    /// Takes a frame, or skips it: false. When the backlog is at its bound, B frames go first, then P frames with all that
-    /// depend on them; an I frame is taken and the frames before it that have not begun are skipped.
+    /// Takes a frame, or skips it: false. When the backlog is at its bound, B frames go first, then P frames with all
+    /// that depend on them; an I frame is taken and the frames before it that have not begun are skipped.
     pub(crate) fn push(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>, pacing: Rate) -> bool {
         let full = self.emit == Emit::Paced && self.backlog.bytes.at(pacing) > self.bound;
         match frame.kind {

@@ -28,8 +28,8 @@ pub struct RtcpSettings {
     pub t_min: Option<Span>,
     /// Whether there can be more than one receiver.
     pub group: bool,
-    /// Whether a group's receivers report to the sender alone, which tells them how many they are (RFC 5760, section 7):
-    /// what source-specific multicast needs, and very large groups.
+    /// Whether a group's receivers report to the sender alone, which tells them how many they are (RFC 5760, section
+    /// 7): what source-specific multicast needs, and very large groups.
     pub summary: bool,
     /// The largest IP packet that the path carries.
     pub mtu: Bytes,
@@ -60,16 +60,19 @@ pub(crate) struct Room {
 /// No RTCP datagram is larger: every path of IPv6 carries it (RFC 8200, section 5), and so do nearly all of IPv4.
 const LARGEST_DATAGRAM: Bytes = Bytes::new(1280);
 
-/// Members that are known one by one; of larger groups a sample is kept (RFC 2762), so that many receivers fit one machine.
+/// Members that are known one by one; of larger groups a sample is kept (RFC 2762), so that many receivers fit one
+/// machine.
 const MEMBERS: usize = 256;
-/// Where receivers report to the sender alone, it is the one who has to know them. Receivers believe in no larger group.
+/// Where receivers report to the sender alone, it is the one who has to know them. Receivers believe in no larger
+/// group.
 const ALL_MEMBERS: usize = 1 << 17;
 /// The largest size of a compound, and mean size of a group's, that counts: what a datagram carries on Ethernet.
 const LARGEST: u16 = 1_472;
-/// In a group, whose members say much the same, another's compound counts as so many times as large as our own at the most.
+/// In a group, whose members say much the same, another's compound counts as so many times as large as our own at the
+/// most.
 const LARGER: usize = 4;
-/// So many that were not known before become members by one compound: its author, and another SSRC of the same host. What a mixer names
-/// takes no bandwidth of its own.
+/// So many that were not known before become members by one compound: its author, and another SSRC of the same host.
+/// What a mixer names takes no bandwidth of its own.
 const NEWCOMERS: usize = 2;
 
 /// What a compound has of a report, a name and some words of a controller's own.
@@ -187,7 +190,8 @@ impl Participant {
         self.settings.summary
     }
 
-    /// The source `ssrc` tells how large the group is, if it is who speaks there: whoever else could would silence the group.
+    /// The source `ssrc` tells how large the group is, if it is who speaks there: whoever else could would silence the
+    /// group.
     pub(crate) fn told(&mut self, now: Time, ssrc: u32, from: Origin, group: GroupSize) {
         if !(self.members.contains(ssrc) && self.members.speaks_from(ssrc, from)) {
             return;
@@ -345,8 +349,8 @@ impl Participant {
         }
     }
 
-    /// What leaves before anything else: the rest of a compound that fit into no single datagram, or the BYE for an SSRC that was given up,
-    /// which names the new one beside the old, so that all know who goes on.
+    /// What leaves before anything else: the rest of a compound that fit into no single datagram, or the BYE for an
+    /// SSRC that was given up, which names the new one beside the old, so that all know who goes on.
     pub(crate) fn first_of_all(&mut self, now: Time) -> Option<Vec<u8>> {
         if let Some(rest) = self.outbox.pop_front() {
             return Some(rest);
@@ -368,8 +372,8 @@ impl Participant {
         }
     }
 
-    /// Whether the BYE goes now. In a group of more than fifty it waits its turn, so that those who leave together do not
-    /// flood the others (RFC 3550, 6.3.7). `sent_rtp`: whether media was ever sent.
+    /// Whether the BYE goes now. In a group of more than fifty it waits its turn, so that those who leave together do
+    /// not flood the others (RFC 3550, 6.3.7). `sent_rtp`: whether media was ever sent.
     pub(crate) fn farewell_due(&mut self, now: Time, sent_rtp: bool) -> bool {
         let goes = match self.farewell {
             Farewell::Stays | Farewell::Gone => false,
@@ -408,8 +412,9 @@ impl Participant {
         (self.farewell == Farewell::Waits).then_some(Wake { at, why: "BYE in its turn" })
     }
 
-    /// Who leaves with this compound of `len` bytes. A BYE is believed at the end of a compound that begins with a report (no
-    /// session of ours allows RFC 5506's reduced size), of a source that reports in it, from where that source speaks.
+    /// Who leaves with this compound of `len` bytes. A BYE is believed at the end of a compound that begins with a
+    /// report (no session of ours allows RFC 5506's reduced size), of a source that reports in it, from where that
+    /// source speaks.
     pub(crate) fn heard_byes(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Vec<u32> {
         let Some(Packet::Bye { .. }) = compound.packets.last() else { return Vec::new() };
         let reporter = |packet: &Packet| match packet {
@@ -451,8 +456,9 @@ impl Participant {
         Room { datagram: Bytes::new((most + IP_UDP_OVERHEAD) as u64), packets }
     }
 
-    /// The packets, which begin with a report and the SDES, as a compound. What does not fit into one datagram follows in others, as
-    /// [`Participant::first_of_all`] gives them; each of them begins with a report without blocks and the SDES (RFC 3550, section 6.1).
+    /// The packets, which begin with a report and the SDES, as a compound. What does not fit into one datagram follows
+    /// in others, as [`Participant::first_of_all`] gives them; each of them begins with a report without blocks and the
+    /// SDES (RFC 3550, section 6.1).
     pub(crate) fn encode(&mut self, now: Time, packets: Vec<Packet>) -> Vec<u8> {
         let most = self.settings.largest_compound();
         let mut compound = Compound { packets };

@@ -4,9 +4,9 @@ use crate::Media;
 use steadycast_control::Stream;
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// The packets that a receiver may be told of later: at their own times and in their order, before anything else happens to it. Such a
-/// packet makes it send nothing, and moves none of its times forward. [`crate::Receiver::patience`] returns it; it holds until the
-/// receiver is called again.
+/// The packets that a receiver may be told of later: at their own times and in their order, before anything else
+/// happens to it. Such a packet makes it send nothing, and moves none of its times forward.
+/// [`crate::Receiver::patience`] returns it; it holds until the receiver is called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// The source that it follows.
@@ -28,7 +28,8 @@ impl Routine {
         (media.stream == Stream::Media).then_some(Self { source: media.header.ssrc, receivers: None })
     }
 
-    /// The routine of a compound in which a source reports, names itself and announces; `None` for one with anything else.
+    /// The routine of a compound in which a source reports, names itself and announces; `None` for one with anything
+    /// else.
     pub fn of_compound(compound: &Compound) -> Option<Self> {
         let Some(Packet::SenderReport { ssrc: source, .. }) = compound.packets.first() else { return None };
         let mut all = Self { source: *source, receivers: None };

@@ -15,8 +15,8 @@ pub(crate) struct Peer {
     pub(crate) receives: bool,
     /// When it was heard last; of whoever sends nothing but standard reports, later by [`PATIENCE`].
     aged: Time,
-    /// What is added to the numbers in its blocks, whole cycles of 2^16: it counts cycles from the first packet that it got. Known from its
-    /// first block on.
+    /// What is added to the numbers in its blocks, whole cycles of 2^16: it counts cycles from the first packet that it
+    /// got. Known from its first block on.
     cycles: Option<u64>,
     /// Its last block: what the next one is counted from.
     highest: Option<u32>,
@@ -27,7 +27,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// The sender's own number of the packet that a block calls the highest; `next` is the number of the next packet to be sent.
+    /// The sender's own number of the packet that a block calls the highest; `next` is the number of the next packet to
+    /// be sent.
     pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
         // A number that was never sent stays one: no cycles are taken away.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
@@ -60,12 +61,12 @@ impl Peer {
     }
 }
 
-/// Whoever sends nothing but standard reports may keep to RFC 3550's own interval of 5 s, whatever ours is: five of them, less the
-/// five seconds that the shortest time-out of ours allows.
+/// Whoever sends nothing but standard reports may keep to RFC 3550's own interval of 5 s, whatever ours is: five of
+/// them, less the five seconds that the shortest time-out of ours allows.
 pub(crate) const PATIENCE: Span = Span::secs(20);
 
-/// How far a block that another one has overtaken is ahead of it, at the least. A receiver that begins anew falls back by nearly a whole cycle
-/// of 2^16, or by several.
+/// How far a block that another one has overtaken is ahead of it, at the least. A receiver that begins anew falls back
+/// by nearly a whole cycle of 2^16, or by several.
 const OVERTAKEN: i32 = -(1 << 14);
 
 /// Loss is that of this many packets (exponentially weighted), …
@@ -73,8 +74,8 @@ const LOSS_OF: f64 = 2_000.0;
 /// … and of this many at least.
 const KNOWN: f64 = 100.0;
 
-/// All that report, up to a bound: whoever makes SSRCs up gets no more memory than that. The one that was heard longest ago makes room;
-/// should it be a true one, it is taken in again with its next report.
+/// All that report, up to a bound: whoever makes SSRCs up gets no more memory than that. The one that was heard longest
+/// ago makes room; should it be a true one, it is taken in again with its next report.
 #[derive(Default)]
 pub(crate) struct Peers {
     table: BTreeMap<u32, Peer>,

@@ -288,22 +288,24 @@ impl Receiver {
         }
     }
 
-    /// The receiver for senders that pause while nobody reports. It sends a report without a body, at RTCP's times, where its half waits for more
-    /// packets than such a sender sends (`tfmcc` is silent while packets are farther apart than the round trips it was told of).
+    /// The receiver for senders that pause while nobody reports. It sends a report without a body, at RTCP's times,
+    /// where its half waits for more packets than such a sender sends (`tfmcc` is silent while packets are farther
+    /// apart than the round trips it was told of).
     #[must_use]
     pub fn answering(self) -> Self {
         Self { answers: true, ..self }
     }
 
-    /// The receiver of a session whose description says what the media's payload type is, or names its source, or both. No source of another
-    /// payload type is followed. The one that is named takes the place of any other. When it has left itself, its sender may have been
-    /// started again, and the name holds no longer.
+    /// The receiver of a session whose description says what the media's payload type is, or names its source, or both.
+    /// No source of another payload type is followed. The one that is named takes the place of any other. When it has
+    /// left itself, its sender may have been started again, and the name holds no longer.
     #[must_use]
     pub fn described(self, payload_type: Option<u8>, named: Option<u32>) -> Self {
         Self { payload_type, named, ..self }
     }
 
-    /// The receiver of one of several groups that carry the same video at different rates, each sent only while it has a member.
+    /// The receiver of one of several groups that carry the same video at different rates, each sent only while it has
+    /// a member.
     #[must_use]
     pub fn in_simulcast(self, now: Time) -> Self {
         Self { knock: Some(PresenceTimer::new(now)), ..self }
@@ -314,22 +316,23 @@ impl Receiver {
         &self.siblings
     }
 
-    /// It reports single packets in this format, at times of its own or with its half's reports; `bandwidth` is the session's, of
-    /// which these reports take at most 5 % as far as they need not leave every 200 ms.
+    /// It reports single packets in this format, at times of its own or with its half's reports; `bandwidth` is the
+    /// session's, of which these reports take at most 5 % as far as they need not leave every 200 ms.
     #[must_use]
     pub fn with_feedback(self, format: FeedbackFormat, bandwidth: Rate) -> Self {
         Self { reporter: Reporter::new(format, bandwidth).map(Box::new), ..self }
     }
 
-    /// It asks for packets that are lost, and takes them from the stream of retransmissions (RFC 4588). Only for sessions of two
-    /// members under [`crate::Profile::Avpf`].
+    /// It asks for packets that are lost, and takes them from the stream of retransmissions (RFC 4588). Only for
+    /// sessions of two members under [`crate::Profile::Avpf`].
     #[must_use]
     pub fn with_repair(self, settings: RepairSettings) -> Self {
         Self { repair: Some(Box::new(Repairing::new(settings))), ..self }
     }
 
-    /// As [`Receiver::with_repair`], whatever SSRC retransmissions come under: the first one of something that was asked for tells it
-    /// (RFC 4588, section 5.3), anew for each source of the media. One that `settings` name is known before: 0 names none.
+    /// As [`Receiver::with_repair`], whatever SSRC retransmissions come under: the first one of something that was
+    /// asked for tells it (RFC 4588, section 5.3), anew for each source of the media. One that `settings` name is known
+    /// before: 0 names none.
     #[must_use]
     pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
         let announced = Some(settings.ssrc).filter(|ssrc| *ssrc != 0);
@@ -337,9 +340,9 @@ impl Receiver {
         Self { repair: Some(Box::new(repair)), ..self }
     }
 
-    /// Asks for a key frame: by a full intra request (RFC 5104) when it `joins` and nothing could be decoded so far, by a picture loss
-    /// indication (RFC 4585) when a reference is lost. It asks until [`Receiver::has_key_frame`]. Only under [`crate::Profile::Avpf`].
-    /// Poll afterwards.
+    /// Asks for a key frame: by a full intra request (RFC 5104) when it `joins` and nothing could be decoded so far, by
+    /// a picture loss indication (RFC 4585) when a reference is lost. It asks until [`Receiver::has_key_frame`]. Only
+    /// under [`crate::Profile::Avpf`]. Poll afterwards.
     pub fn needs_key_frame(&mut self, now: Time, joins: bool) {
         if self.plea.is_none_or(|plea| plea.joins != joins) {
             self.intra = self.intra.wrapping_add(u8::from(joins));
@@ -358,17 +361,17 @@ impl Receiver {
         Self { parity: Some(Box::new(Solving::new(settings, chance))), ..self }
     }
 
-    /// As [`Receiver::with_parity`], whatever SSRC parity comes under: the first packet of its payload type from where the media comes tells
-    /// it, anew for each source of the media.
+    /// As [`Receiver::with_parity`], whatever SSRC parity comes under: the first packet of its payload type from where
+    /// the media comes tells it, anew for each source of the media.
     #[must_use]
     pub fn with_parity_of_any_source(self, settings: ParitySettings, chance: Chance) -> Self {
         let parity = Solving { of_any: true, associated: false, ..Solving::new(settings, chance) };
         Self { parity: Some(Box::new(parity)), ..self }
     }
 
-    /// Once a second it tells the sender, with a report, that it computes lost packets from parity and what its play-out delay is: for a
-    /// sender that waits for that word ([`crate::Sender::with_parity_on_word`]). Without a delay, or with none to wait in, it tells nothing.
-    /// It needs [`Receiver::with_parity`].
+    /// Once a second it tells the sender, with a report, that it computes lost packets from parity and what its
+    /// play-out delay is: for a sender that waits for that word ([`crate::Sender::with_parity_on_word`]). Without a
+    /// delay, or with none to wait in, it tells nothing. It needs [`Receiver::with_parity`].
     #[must_use]
     pub fn telling_playout(mut self) -> Self {
         if let Some(parity) = &mut self.parity {
@@ -377,8 +380,8 @@ impl Receiver {
         self
     }
 
-    /// A packet of parity has arrived, which covers what `protection` says. Its bytes count as received; what it gives back stays lost, to
-    /// the half as in reports. Poll afterwards.
+    /// A packet of parity has arrived, which covers what `protection` says. Its bytes count as received; what it gives
+    /// back stays lost, to the half as in reports. Poll afterwards.
     pub fn on_parity(
         &mut self,
         now: Time,
@@ -418,7 +421,8 @@ impl Receiver {
         Received::New(u64::try_from(seq).unwrap_or(0))
     }
 
-    /// What a packet of the media or of parity has left of a block's need. Who asks for packets does not ask for parity.
+    /// What a packet of the media or of parity has left of a block's need. Who asks for packets does not ask for
+    /// parity.
     fn on_need(&mut self, now: Time, need: Option<Need>) {
         let idle = self.parity.as_ref().is_none_or(|parity| parity.asker.is_idle());
         let Some(need) = need.filter(|need| self.repair.is_none() && !(idle && need.lacks == 0)) else { return };
@@ -498,7 +502,8 @@ impl Receiver {
         self.participant.mtu_check()
     }
 
-    /// Packets that arrived and of which no report told, since reports have 5 % of the bandwidth; and messages that fit into no datagram.
+    /// Packets that arrived and of which no report told, since reports have 5 % of the bandwidth; and messages that fit
+    /// into no datagram.
     pub fn untold(&self) -> (u64, u64) {
         (self.reporter.as_ref().map_or(0, |reporter| reporter.untold()), self.participant.refused())
     }
@@ -550,8 +555,8 @@ impl Receiver {
         self.unreadable
     }
 
-    /// A datagram has arrived on the RTP port; `overhead` are its IP and UDP headers. Returns what it was, its header and its
-    /// payload. Poll afterwards.
+    /// A datagram has arrived on the RTP port; `overhead` are its IP and UDP headers. Returns what it was, its header
+    /// and its payload. Poll afterwards.
     pub fn on_rtp<'a>(
         &mut self,
         now: Time,
@@ -594,7 +599,8 @@ impl Receiver {
         })
     }
 
-    /// A packet of the stream of retransmissions. Its bytes count as received; what it repairs stays lost, to the half as in reports.
+    /// A packet of the stream of retransmissions. Its bytes count as received; what it repairs stays lost, to the half
+    /// as in reports.
     fn on_repair(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
         let MediaPacket { header, size, ecn, .. } = *packet;
         let (Some(repair), Some(stream)) = (&mut self.repair, &mut self.stream) else { return Received::Stray };
@@ -698,8 +704,8 @@ impl Receiver {
         Received::New(seq)
     }
 
-    /// Whether media of this source from this place may be used: a source keeps to the place where it was heard first (RFC
-    /// 3550, 8.2), so that nobody else can speak for it.
+    /// Whether media of this source from this place may be used: a source keeps to the place where it was heard first
+    /// (RFC 3550, 8.2), so that nobody else can speak for it.
     fn hear_media(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
         let heard = self.participant.members.on_rtp(now, ssrc, from, true);
         if Standing::of(heard) == Standing::Collision {
@@ -845,7 +851,8 @@ impl Receiver {
         self.wish(now);
         self.wish_parity(now);
         self.plead(now);
-        // A half that is clocked by itself sends regular packets with a bandwidth of their own; RTCP's timer then rests.
+        // A half that is clocked by itself sends regular packets with a bandwidth of their own; RTCP's timer then
+        // rests.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
                 if let Some(bytes) = self.report(now) {
@@ -1045,8 +1052,8 @@ impl Receiver {
         (!missing.is_empty()).then(|| Nack { sender, media, missing }.to_packet())
     }
 
-    /// A compound with a request alone (RFC 4585, 3.1). Its report has no block, so that controllers see the reports that they would
-    /// see without repair.
+    /// A compound with a request alone (RFC 4585, 3.1). Its report has no block, so that controllers see the reports
+    /// that they would see without repair.
     fn ask(&mut self, now: Time) -> Option<Vec<u8>> {
         let requests = [self.nack(now), self.parity_request(now), self.key_frame_request(now)];
         let asked: Vec<_> = requests.into_iter().flatten().collect();
@@ -1098,7 +1105,8 @@ impl Receiver {
         self.participant.encode(now, packets)
     }
 
-    /// When it says no more than that it is there: some time after a packet that nothing followed, neither packet nor report.
+    /// When it says no more than that it is there: some time after a packet that nothing followed, neither packet nor
+    /// report.
     fn answer_wake(&self) -> Option<Wake> {
         let heard = self.stream.as_ref().filter(|s| self.answers && !s.ended)?.heard;
         let at = (heard + ANSWER).max(self.participant.timer.next());
@@ -1157,7 +1165,8 @@ impl Stream {
         }
     }
 
-    /// A packet of media has come. How long the source is silent between two frames is forgotten by an eighth with each.
+    /// A packet of media has come. How long the source is silent between two frames is forgotten by an eighth with
+    /// each.
     fn keep_pace(&mut self, now: Time, timestamp: u32) {
         let (frame, began) = self.frame;
         if frame != timestamp {
@@ -1184,7 +1193,8 @@ impl Stream {
         if ahead > 0 {
             (self.timestamp, self.ticks) = (timestamp, ticks);
         }
-        // After five timestamps, each nearly half of their range ahead of the one before, the product needs more than 64 bits.
+        // After five timestamps, each nearly half of their range ahead of the one before, the product needs more than
+        // 64 bits.
         let nanos = i128::from(ticks) * 1_000_000_000 / i128::from(CLOCK_RATE);
         PeerTime::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }

@@ -42,14 +42,14 @@ pub struct SenderSettings {
     pub emit: Emit,
     /// The delay that a driver which wakes late may make up for.
     pub credit: Span,
-    /// Whether the source always has data: packets as fast as the pacer lets them go, each with a timestamp of its own and none with a
-    /// marker, since there are no frames that could end.
+    /// Whether the source always has data: packets as fast as the pacer lets them go, each with a timestamp of its own
+    /// and none with a marker, since there are no frames that could end.
     pub greedy: bool,
-    /// Whether reports are limited: an address that reports more often than a whole group would has the rest counted and not read; and of a
-    /// group only who echoes its sender reports is believed.
+    /// Whether reports are limited: an address that reports more often than a whole group would has the rest counted
+    /// and not read; and of a group only who echoes its sender reports is believed.
     pub gated: bool,
-    /// Where its one receiver is, if that is known. From elsewhere a report is believed as long as nothing has come from there, and if it
-    /// echoes the sender's own: the receiver's host may have several addresses.
+    /// Where its one receiver is, if that is known. From elsewhere a report is believed as long as nothing has come
+    /// from there, and if it echoes the sender's own: the receiver's host may have several addresses.
     pub peer: Option<Origin>,
     /// The format in which receivers report single packets. The sender reads no other, and sends what this one needs.
     pub feedback: FeedbackFormat,
@@ -139,8 +139,9 @@ pub struct Sender {
     key_frame: (bool, Option<Time>),
 }
 
-/// The receiver of a session that is no group: at [`SenderSettings::peer`], or else the first whose report is believed. Nobody else's RTCP is
-/// read until it has said BYE, or, if it is not the one that was described, has reported nothing for as long as its kind of reports may take.
+/// The receiver of a session that is no group: at [`SenderSettings::peer`], or else the first whose report is believed.
+/// Nobody else's RTCP is read until it has said BYE, or, if it is not the one that was described, has reported nothing
+/// for as long as its kind of reports may take.
 #[derive(Clone, Copy, Debug)]
 struct Only {
     from: Origin,
@@ -183,12 +184,13 @@ struct Protecting {
     words: Words,
 }
 
-/// The share of packets that parity leaves missing in a group: a hundredth of a per cent of pictures of a hundred packets.
+/// The share of packets that parity leaves missing in a group: a hundredth of a per cent of pictures of a hundred
+/// packets.
 const LEFT: f64 = 2e-5;
 /// The same in a group that is small enough to ask for what else it needs.
 const LEFT_TO_ASK: f64 = 1e-3;
-/// The same towards one receiver, retransmission included. Far less than is aimed at: a retransmission that has to pass the queue that dropped
-/// its original is lost more often than independent losses are.
+/// The same towards one receiver, retransmission included. Far less than is aimed at: a retransmission that has to pass
+/// the queue that dropped its original is lost more often than independent losses are.
 const LEFT_OF_ONE: f64 = 3e-7;
 /// A receiver that has said that it uses parity is taken to do so for this time.
 const WORD_HOLDS: Span = Span::secs(10);
@@ -201,8 +203,8 @@ const LOOKS: Span = Span::secs(1);
 /// What it takes to see a loss and to ask for the packet, towards one receiver.
 const ASKS: Span = Span::millis(30);
 
-/// Checks that all streams together stay within the pacing rate: each packet fills a bucket that leaks at the highest rate since the
-/// packet before. The pacer itself looks at the last packet alone.
+/// Checks that all streams together stay within the pacing rate: each packet fills a bucket that leaks at the highest
+/// rate since the packet before. The pacer itself looks at the last packet alone.
 struct Inside {
     check: Check,
     level: f64,
@@ -274,8 +276,8 @@ pub struct FeedbackCounts {
     pub bytes: Bytes,
     /// Datagrams that could not be read.
     pub unreadable: u64,
-    /// Datagrams that were not read, since their address had sent too many, or is not that of the one receiver; reports under the SSRC of
-    /// another; and messages of a compound that tells of more packets than are read of one.
+    /// Datagrams that were not read, since their address had sent too many, or is not that of the one receiver; reports
+    /// under the SSRC of another; and messages of a compound that tells of more packets than are read of one.
     pub refused: u64,
 }
 
@@ -298,8 +300,8 @@ impl Sender {
         if let Profile::Avpf { t_rr_interval } = &mut rtcp.profile
             && !rtcp.group
         {
-            // RFC 4585 lets two members send as often as RTCP's bandwidth allows: a hundred reports a second. Feedback is worth
-            // that, a sender's report is not.
+            // RFC 4585 lets two members send as often as RTCP's bandwidth allows: a hundred reports a second. Feedback
+            // is worth that, a sender's report is not.
             *t_rr_interval = (*t_rr_interval).max(BETWEEN_REPORTS);
         }
         let participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
@@ -346,8 +348,8 @@ impl Sender {
         Self { siblings: Some(siblings), ..self }
     }
 
-    /// Its RTP packets leave with this ECN field as long as the path keeps it, which is checked where receivers report single packets by
-    /// RFC 8888.
+    /// Its RTP packets leave with this ECN field as long as the path keeps it, which is checked where receivers report
+    /// single packets by RFC 8888.
     #[must_use]
     pub fn with_ecn(self, ecn: Ecn) -> Self {
         let told = self.settings.feedback == FeedbackFormat::Rfc8888;
@@ -359,8 +361,8 @@ impl Sender {
         (self.ecn.path(), self.ecn.counts())
     }
 
-    /// The sender with retransmissions: it keeps what it sends and sends again what its receiver asks for (RFC 4588). Only for
-    /// sessions of two members.
+    /// The sender with retransmissions: it keeps what it sends and sends again what its receiver asks for (RFC 4588).
+    /// Only for sessions of two members.
     #[must_use]
     pub fn with_repair(self, settings: RepairSettings) -> Self {
         let inside = Inside { check: Check::new(&REPAIR_WITHIN_RATE), level: 0.0, last: Time::ZERO, rate: Rate::ZERO };
@@ -368,8 +370,9 @@ impl Sender {
         Self { repair: Some(Repairing { keeper, seq, share, inside }), ..self }
     }
 
-    /// Where nothing waits during a probe, it sends its newest packet again, in the stream of retransmissions: what libwebrtc fills probes up
-    /// with, and what every receiver that takes RFC 4588 drops as a duplicate. It needs [`Sender::with_repair`].
+    /// Where nothing waits during a probe, it sends its newest packet again, in the stream of retransmissions: what
+    /// libwebrtc fills probes up with, and what every receiver that takes RFC 4588 drops as a duplicate. It needs
+    /// [`Sender::with_repair`].
     #[must_use]
     pub fn with_padding(self) -> Self {
         Self { padding: Some(Padding::default()), ..self }
@@ -391,8 +394,8 @@ impl Sender {
         Self { parity: Some(Protecting { blocks, seq, share, newest, packets, bytes, looked, until, words }), ..self }
     }
 
-    /// As [`Sender::with_parity`], but only while a receiver says that it uses parity ([`Receiver::telling_playout`]), and with the play-out
-    /// delay that it tells: for a receiver that may not know parity.
+    /// As [`Sender::with_parity`], but only while a receiver says that it uses parity ([`Receiver::telling_playout`]),
+    /// and with the play-out delay that it tells: for a receiver that may not know parity.
     ///
     /// [`Receiver::telling_playout`]: crate::Receiver::telling_playout
     #[must_use]
@@ -409,8 +412,8 @@ impl Sender {
         self.parity.as_ref()?.newest.as_ref()
     }
 
-    /// Packets may leave this many times as fast as the target: for frames that are larger than others, of an encoder whose mean is the
-    /// target.
+    /// Packets may leave this many times as fast as the target: for frames that are larger than others, of an encoder
+    /// whose mean is the target.
     #[must_use]
     pub fn with_room(self, room: f64) -> Self {
         Self { room, ..self }
@@ -436,7 +439,8 @@ impl Sender {
         self.heard + self.participant.member_timeout()
     }
 
-    /// Continues with the extended sequence number `seq` instead of the first one: a stream that was stopped starts again.
+    /// Continues with the extended sequence number `seq` instead of the first one: a stream that was stopped starts
+    /// again.
     pub fn continue_from(&mut self, seq: u64) {
         self.seq = seq;
     }
@@ -453,13 +457,15 @@ impl Sender {
         Some(self.repair.as_ref()?.seq)
     }
 
-    /// Whether the encoder is to make a key frame: true once for each time that a receiver's request (RFC 4585, section 6.3.1; RFC
-    /// 5104, section 4.3.1) is to be answered, which is at most twice a second, and once in two seconds in a group.
+    /// Whether the encoder is to make a key frame: true once for each time that a receiver's request (RFC 4585, section
+    /// 6.3.1; RFC 5104, section 4.3.1) is to be answered, which is at most twice a second, and once in two seconds in a
+    /// group.
     pub fn take_key_frame(&mut self) -> bool {
         std::mem::take(&mut self.key_frame.0)
     }
 
-    /// The extended sequence number of the first packet that may be sent again, or of which parity may be; `None` without repair.
+    /// The extended sequence number of the first packet that may be sent again, or of which parity may be; `None`
+    /// without repair.
     pub fn first_kept(&self) -> Option<u64> {
         let again = self.repair.as_ref().map(|repair| repair.keeper.first());
         let covered = self.parity.as_ref().map(|parity| parity.blocks.first().unwrap_or(self.seq));
@@ -548,14 +554,14 @@ impl Sender {
         self.peers.get(ssrc).is_some() || now.since(last) <= self.participant.member_timeout()
     }
 
-    /// A frame is ready. False when it was skipped because the backlog is at its bound, or the controller can't afford it.
-    /// Poll afterwards.
+    /// A frame is ready. False when it was skipped because the backlog is at its bound, or the controller can't afford
+    /// it. Poll afterwards.
     pub fn push_frame(&mut self, now: Time, frame: &Frame) -> bool {
         self.push_cut(now, frame, VecDeque::new())
     }
 
-    /// The same as [`Sender::push_frame`], for a frame that a payload format has cut into `parts`, which together cover all of it. The
-    /// payloads have the parts' lengths.
+    /// The same as [`Sender::push_frame`], for a frame that a payload format has cut into `parts`, which together cover
+    /// all of it. The payloads have the parts' lengths.
     pub fn push_cut(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>) -> bool {
         if self.stopped() {
             return false;
@@ -677,7 +683,8 @@ impl Sender {
                 _ => {}
             }
         }
-        // Feedback may come without a report (RFC 5506): a receiver sends what it knows of packets as a packet of its own.
+        // Feedback may come without a report (RFC 5506): a receiver sends what it knows of packets as a packet of its
+        // own.
         if let Some((who, packets)) = teller.zip(joined) {
             reports |= self.report(now, from, who, &Told { block: None, body: None, packets });
         }
@@ -703,8 +710,8 @@ impl Sender {
         described != Some(from) && self.only.is_some_and(|only| only.from != from && stays(&only))
     }
 
-    /// Whether a compound is of the one receiver's host: from where that is, or, as long as nothing has come from there, from where two of
-    /// the sender's own reports were echoed.
+    /// Whether a compound is of the one receiver's host: from where that is, or, as long as nothing has come from
+    /// there, from where two of the sender's own reports were echoed.
     fn is_receivers_host(&mut self, from: Origin, compound: &Compound) -> bool {
         let Some(described) = self.settings.peer.filter(|_| !self.settings.rtcp.group) else { return true };
         if described == from || self.only.is_some_and(|only| only.from == from) {
@@ -721,8 +728,8 @@ impl Sender {
         before.is_some_and(|(place, earlier)| place == from && earlier != lsr)
     }
 
-    /// Whether the controller hears what this one says: who receives the stream, and towards one receiver anybody as long as nobody there
-    /// has shown that.
+    /// Whether the controller hears what this one says: who receives the stream, and towards one receiver anybody as
+    /// long as nobody there has shown that.
     fn believes(&self, ssrc: u32) -> bool {
         let open = if self.settings.rtcp.group { !self.settings.gated } else { self.peers.receiving() == 0 };
         open || self.peers.get(ssrc).is_some_and(|peer| peer.receives)
@@ -734,8 +741,8 @@ impl Sender {
             .then_some("it does not show that it receives the stream")
     }
 
-    /// Somebody asks for packets or a key frame: a member, from where it is one. In the same compound it has mostly said who it is, but
-    /// requests may also come alone: GStreamer's session asks often, and reports little.
+    /// Somebody asks for packets or a key frame: a member, from where it is one. In the same compound it has mostly
+    /// said who it is, but requests may also come alone: GStreamer's session asks often, and reports little.
     fn on_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         self.on_key_request(now, from, packet);
         let Ok(Some(nack)) = Nack::from_packet(packet) else { return };
@@ -765,8 +772,8 @@ impl Sender {
         }
     }
 
-    /// A receiver says that it uses parity, and how long it waits: a member, as in [`Sender::on_request`]. Before a round trip is known nobody
-    /// can tell how much parity it needs.
+    /// A receiver says that it uses parity, and how long it waits: a member, as in [`Sender::on_request`]. Before a
+    /// round trip is known nobody can tell how much parity it needs.
     fn on_parity_use(&mut self, now: Time, from: Origin, packet: &Packet) {
         let Ok(Some(told)) = ParityUse::from_packet(packet) else { return };
         if !self.is_from_member(from, told.sender, told.media) || told.playout == Span::ZERO {
@@ -815,9 +822,9 @@ impl Sender {
         })
     }
 
-    /// Who tells of single packets in a compound: who reports in it, or, without a report, who sent its first feedback message. `None`
-    /// unless that is a member that speaks from there. Of each packet only the first word that it has arrived counts: a stranger's would
-    /// take the place of the receiver's.
+    /// Who tells of single packets in a compound: who reports in it, or, without a report, who sent its first feedback
+    /// message. `None` unless that is a member that speaks from there. Of each packet only the first word that it has
+    /// arrived counts: a stranger's would take the place of the receiver's.
     fn teller(&mut self, now: Time, from: Origin, compound: &Compound) -> Option<u32> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         if !compound.packets.iter().any(|packet| feedback::tells(format, packet)) {
@@ -856,7 +863,8 @@ impl Sender {
         joined
     }
 
-    /// The one receiver reports from there; `often`: by more than a standard report. If it is another one, those before it have left.
+    /// The one receiver reports from there; `often`: by more than a standard report. If it is another one, those before
+    /// it have left.
     fn listen_to(&mut self, now: Time, from: Origin, often: bool) {
         let before = self.only.filter(|only| only.from == from);
         if before.is_none() {
@@ -869,7 +877,8 @@ impl Sender {
         self.only = Some(Only { from, often, until: now + self.participant.member_timeout() + patience });
     }
 
-    /// A receiver reports. False: its SSRC is that of another one. Of a group that is sampled the members alone do not show that.
+    /// A receiver reports. False: its SSRC is that of another one. Of a group that is sampled the members alone do not
+    /// show that.
     fn report(&mut self, now: Time, origin: Origin, from: u32, told: &Told<'_>) -> bool {
         let Told { block, body, packets: joined } = told;
         if !self.settings.rtcp.group {
@@ -929,8 +938,8 @@ impl Sender {
         true
     }
 
-    /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come. A call too
-    /// many changes nothing.
+    /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come.
+    /// A call too many changes nothing.
     ///
     /// One frame crosses a path of 20 ms, and the receiver's reports come back:
     ///
@@ -1286,8 +1295,8 @@ impl Sender {
         self.settings.first_timestamp.wrapping_add(ticks as u32)
     }
 
-    /// When members are to be told out of turn that they have become many more than they know: they report to us alone, and would
-    /// go on at the pace of a small group.
+    /// When members are to be told out of turn that they have become many more than they know: they report to us alone,
+    /// and would go on at the pace of a small group.
     fn grown_at(&self) -> Option<Time> {
         let (known, at) = self.told;
         let grown = self.participant.summary() && self.participant.census().members > known + known / 2 + 2;

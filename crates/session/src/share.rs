@@ -38,8 +38,8 @@ impl RepairShare {
         }
     }
 
-    /// What is left of this rate for the media, when repair goes on as it did: in the last second or in the last seconds, whichever
-    /// was more.
+    /// What is left of this rate for the media, when repair goes on as it did: in the last second or in the last
+    /// seconds, whichever was more.
     pub(crate) fn left(&mut self, now: Time, rate: Rate) -> Rate {
         self.pass(now);
         let share = self.long.max(self.short()).min(MOST);

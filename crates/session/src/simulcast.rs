@@ -40,8 +40,8 @@ pub(crate) struct PresenceTimer {
 }
 
 impl PresenceTimer {
-    /// How long the join may need to reach the source before the first; until later ones are as far apart as `MOST`, each waits
-    /// twice as long.
+    /// How long the join may need to reach the source before the first; until later ones are as far apart as `MOST`,
+    /// each waits twice as long.
     const FIRST: Span = Span::millis(100);
     const MOST: Span = Span::secs(1);
     /// After so long without media.

@@ -1,27 +1,31 @@
-//! Receivers that send nothing but standard reports: the sender runs the receiver half itself, on what their reports say.
+//! Receivers that send nothing but standard reports: the sender runs the receiver half itself, on what their reports
+//! say.
 //!
-//! A report block tells how many packets were expected and lost since the last one, and the sender measures the round trip. With
-//! its own record of what left when, that is enough to play the arrivals back to a receiver half as they may have been: the
-//! losses spread evenly (which makes as many loss events of them as there can be), the delay of each packet between the two
-//! round trips that were measured at the interval's ends. What the half then reports goes to the sender half as if it had
-//! come from the receiver.
+//! A report block tells how many packets were expected and lost since the last one, and the sender measures the round
+//! trip. With its own record of what left when, that is enough to play the arrivals back to a receiver half as they may
+//! have been: the losses spread evenly (which makes as many loss events of them as there can be), the delay of each
+//! packet between the two round trips that were measured at the interval's ends. What the half then reports goes to the
+//! sender half as if it had come from the receiver.
 //!
-//! Feedback is slow then: RFC 3550 asks for a report every 5 s, half as often again to twice as often. What a receiver's half has
-//! said stands for three such intervals. Until then it is repeated every second where a rate is what was said (the registry's
-//! `repeats`), so that the sender half, which may be used to several reports a second, does not take the receiver for gone. After that the
-//! controller's own rule for silence holds, and the circuit breaker's.
+//! Feedback is slow then: RFC 3550 asks for a report every 5 s, half as often again to twice as often. What a
+//! receiver's half has said stands for three such intervals. Until then it is repeated every second where a rate is
+//! what was said (the registry's `repeats`), so that the sender half, which may be used to several reports a second,
+//! does not take the receiver for gone. After that the controller's own rule for silence holds, and the circuit
+//! breaker's.
 //!
-//! A start phase that doubles the rate at each report overshoots for seconds, too. So it is to be over soon: the first report brings
-//! the round trip, and what TFRC would start with then (four packets per round trip, RFC 5348) is reached at once, as far as that is no
-//! more than twice what the half asks for, or would ask for had the session begun at its own first rate. The first losses are played back as one sign of congestion, which to a half of our own they
-//! would have been. And what a report has shown to be too much (1 % lost) is a ceiling from then on, a tenth below what arrived, that
-//! rises by 1 % with each report without such a loss. What the half does once a second is done for each second that a report stands for.
+//! A start phase that doubles the rate at each report overshoots for seconds, too. So it is to be over soon: the first
+//! report brings the round trip, and what TFRC would start with then (four packets per round trip, RFC 5348) is reached
+//! at once, as far as that is no more than twice what the half asks for, or would ask for had the session begun at its
+//! own first rate. The first losses are played back as one sign of congestion, which to a half of our own they would
+//! have been. And what a report has shown to be too much (1 % lost) is a ceiling from then on, a tenth below what
+//! arrived, that rises by 1 % with each report without such a loss. What the half does once a second is done for each
+//! second that a report stands for.
 //!
-//! A round trip is one sample in some seconds, taken by a player that does other things as well: 30 ms above the least of them count as
-//! no queue.
+//! A round trip is one sample in some seconds, taken by a player that does other things as well: 30 ms above the least
+//! of them count as no queue.
 //!
-//! A controller whose reports say what no report block holds (the registry's `standard_reports`) can't be served so. From the
-//! first such receiver on, [`FALLBACK`] takes its place for the whole session, and the decisions say so.
+//! A controller whose reports say what no report block holds (the registry's `standard_reports`) can't be served so.
+//! From the first such receiver on, [`FALLBACK`] takes its place for the whole session, and the decisions say so.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,8 +138,8 @@ const START: f64 = 4.0;
 /// The largest multiple of the rate that a half asks for that its start may have.
 const MOST_LEAD: f64 = 2.0;
 
-/// A round trip that is measured once in some seconds holds what kept the player from answering: up to this much above the least one it
-/// tells of no queue.
+/// A round trip that is measured once in some seconds holds what kept the player from answering: up to this much above
+/// the least one it tells of no queue.
 const UNSURE: Span = Span::millis(30);
 
 /// How long what a receiver's half has said stands.
@@ -145,7 +149,8 @@ const REPEATED: Span = Span::secs(1);
 
 /// Packets of which it is remembered when they left: more than leave between two reports.
 const REMEMBERED: usize = 1 << 16;
-/// In a group a receiver of our own may begin with reports that say nothing yet: no controller is given up for one or two.
+/// In a group a receiver of our own may begin with reports that say nothing yet: no controller is given up for one or
+/// two.
 const BARE: u32 = 3;
 /// A receiver that reports within this time of the first packet has been there since then.
 const EARLY: Span = Span::secs(10);
@@ -202,8 +207,8 @@ impl Standard {
         self.left.forget_notices();
     }
 
-    /// By how much the start phase runs ahead of what the halves say: as much as suits all, and not at all once one has lost
-    /// something or reports by itself.
+    /// By how much the start phase runs ahead of what the halves say: as much as suits all, and not at all once one has
+    /// lost something or reports by itself.
     fn lead(&self) -> f64 {
         let all = self.receivers.values().map(|r| if r.lossless { r.lead } else { 1.0 });
         if self.ours.is_empty() { all.reduce(f64::min).unwrap_or(1.0) } else { 1.0 }
@@ -280,7 +285,8 @@ impl Standard {
         for part in 0..all.parts {
             let (now, interval) = (receiver.replay(&all, part, report, &self.left), all.lasted / all.parts);
             if part + 1 < all.parts {
-                // What it says of a part moves the sender half, whose next notice is what the next part's packets carry.
+                // What it says of a part moves the sender half, whose next notice is what the next part's packets
+                // carry.
                 if let (_, Reply::Body(body)) = receiver.shadow.report(now, report.members + 1, interval) {
                     let partly = Report { body: Some(&body), rtt: None, reception: None, ..*report };
                     self.half.on_report(&partly);
@@ -292,8 +298,8 @@ impl Standard {
                 continue;
             }
             if let Some(body) = self.half.announce(report.at) {
-                // The round trip that this report brings was that of the interval's last packets: as on the air, an announcement has
-                // come with them, and the report answers it.
+                // The round trip that this report brings was that of the interval's last packets: as on the air, an
+                // announcement has come with them, and the report answers it.
                 receiver.shadow.half.on_announce(&Announcement { at: report.at, body: &body });
             }
             reply = receiver.shadow.report(now, report.members + 1, interval).1;
@@ -319,7 +325,8 @@ impl Standard {
         }
         if let (1, true, Some(rtt)) = (count, early, report.rtt) {
             let start = self.setup.packet.per(rtt).scale(START);
-            // Another controller's first rate may be far below the fallback's, which the first report would have doubled.
+            // Another controller's first rate may be far below the fallback's, which the first report would have
+            // doubled.
             let asked = self.half.decision().pacing;
             let most = asked.max(self.begin.scale(2.0)).scale(MOST_LEAD);
             receiver.lead = start.min(most).ratio(asked).max(1.0);
@@ -348,14 +355,15 @@ impl Receiver {
                 self.shadow.arrive(at, &Left { notice, ..*packet }, Ecn::NotEct);
             }
         }
-        // A part is over with its last packet; parts are of packets, not of time, since the rate may have changed on the way.
+        // A part is over with its last packet; parts are of packets, not of time, since the rate may have changed on
+        // the way.
         if part + 1 == all.parts { report.at } else { self.shadow.until.max(all.from) }
     }
 }
 
-/// What lies between two reports of one receiver. A half of our own reports about once a second: it is asked so often, too, so
-/// that its memory, which counts reports, is as long as it would be; but not before the first loss, since a start phase ends
-/// when several reports show no growth, and the rate can't have grown between two of these.
+/// What lies between two reports of one receiver. A half of our own reports about once a second: it is asked so often,
+/// too, so that its memory, which counts reports, is as long as it would be; but not before the first loss, since a
+/// start phase ends when several reports show no growth, and the rate can't have grown between two of these.
 struct Interval {
     from: Time,
     lasted: Span,
@@ -379,9 +387,9 @@ impl Interval {
         Self { from: receiver.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
     }
 
-    /// Whether its packet number `n` is one of those lost. They are spread evenly: loss `k` falls where its share of the
-    /// packets is full. The first losses come together before the last packet, which did arrive: a half of our own would have
-    /// ended its start phase a round trip after the first of them, so that they are one sign of congestion.
+    /// Whether its packet number `n` is one of those lost. They are spread evenly: loss `k` falls where its share of
+    /// the packets is full. The first losses come together before the last packet, which did arrive: a half of our own
+    /// would have ended its start phase a round trip after the first of them, so that they are one sign of congestion.
     fn loses(&self, n: u64, first: bool) -> bool {
         if first {
             return n + 1 < self.expected && n + 1 + self.lost >= self.expected;
@@ -389,8 +397,8 @@ impl Interval {
         (n + 1) * self.lost / self.expected > n * self.lost / self.expected
     }
 
-    /// Whether it shows that the rate was too high. Reports are seconds apart, and a rate that is too high stays so for as long:
-    /// what one of them has shown to be too much is approached again only slowly.
+    /// Whether it shows that the rate was too high. Reports are seconds apart, and a rate that is too high stays so for
+    /// as long: what one of them has shown to be too much is approached again only slowly.
     fn too_much(&self) -> bool {
         self.lost as f64 > TOO_MUCH * self.expected as f64
     }

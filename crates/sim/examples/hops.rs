@@ -1,5 +1,5 @@
-//! What a scenario costs, without Python, for a profiler to watch: `cargo run --release --example hops -- FILE [PATH=VALUE …]`.
-//! Video flows must be greedy: all other frames come from Python.
+//! What a scenario costs, without Python, for a profiler to watch: `cargo run --release --example hops -- FILE
+//! [PATH=VALUE …]`. Video flows must be greedy: all other frames come from Python.
 
 use std::io;
 use std::path::Path;

@@ -1,8 +1,9 @@
 //! Packets of a group that have arrived and of which sinks have not been told.
 //!
-//! Ten thousand sinks do not fit a cache. To go round all of them once for many packets costs a fraction of going round for each: what a
-//! sink keeps comes out of memory once per batch. A sink is told at once of what could make it send something, or wake earlier
-//! ([`Agent::patience`]), and of all that came before; nothing that can be seen depends on when it is told of the rest.
+//! Ten thousand sinks do not fit a cache. To go round all of them once for many packets costs a fraction of going round
+//! for each: what a sink keeps comes out of memory once per batch. A sink is told at once of what could make it send
+//! something, or wake earlier ([`Agent::patience`]), and of all that came before; nothing that can be seen depends on
+//! when it is told of the rest.
 
 use std::collections::BTreeMap;
 use steadycast_ends::{Agent, AgentIx, Arriving, PacketRow, Patience, Routine};

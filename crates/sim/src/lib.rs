@@ -1,7 +1,7 @@
 //! The simulated world: a scenario goes in, a record comes out, in virtual time.
 //!
-//! A [`Simulation`] is built from a scenario and what it needs ([`Inputs`]), run, and then asked for its summary and tables.
-//! Everything in it is determined by the scenario and its seed.
+//! A [`Simulation`] is built from a scenario and what it needs ([`Inputs`]), run, and then asked for its summary and
+//! tables. Everything in it is determined by the scenario and its seed.
 
 mod batch;
 mod build;

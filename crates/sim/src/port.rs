@@ -23,8 +23,8 @@ impl Port {
         !self.jitter.is_zero()
     }
 
-    /// Holds a packet back for a time uniform in 0 … jitter. What comes meanwhile leaves with it, so that bursts stay bursts:
-    /// the jitter is that of a busy host, and ns-2's (`overhead_`).
+    /// Holds a packet back for a time uniform in 0 … jitter. What comes meanwhile leaves with it, so that bursts stay
+    /// bursts: the jitter is that of a busy host, and ns-2's (`overhead_`).
     pub(crate) fn hold(&mut self, now: Time, packet: Packet) {
         let until = match self.held.back() {
             Some((until, _)) => *until,

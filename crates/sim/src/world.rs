@@ -22,8 +22,8 @@ pub(crate) enum Entry {
         at: Time,
         agent: AgentIx,
     },
-    /// The next router hears that an agent's node joins a group or leaves it. A leave waits until the agent's BYE is out, which in a
-    /// large group has to wait its turn.
+    /// The next router hears that an agent's node joins a group or leaves it. A leave waits until the agent's BYE is
+    /// out, which in a large group has to wait its turn.
     Turn {
         at: Time,
         group: u32,

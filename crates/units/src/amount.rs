@@ -90,8 +90,8 @@ impl Rate {
     pub const fn mbps(n: u64) -> Self {
         Self(n * 1_000_000)
     }
-    /// `b` bits per second, rounded to the nearest. Negative gives zero, infinity [`Rate::MAX`]. NaN is a bug where it was computed: debug builds
-    /// stop, release gives zero.
+    /// `b` bits per second, rounded to the nearest. Negative gives zero, infinity [`Rate::MAX`]. NaN is a bug where it
+    /// was computed: debug builds stop, release gives zero.
     pub fn from_bps_f64(b: f64) -> Self {
         debug_assert!(!b.is_nan(), "a rate that is not a number");
         Self((b + 0.5) as u64)

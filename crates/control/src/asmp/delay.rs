@@ -86,8 +86,8 @@ const MOST_DRIFT: f64 = 250e-6;
 /// A slope is taken for drift once it is known this well: half a millisecond over the long mean's average age.
 const SURE_WITHIN: f64 = 15e-6;
 
-/// The slope of the delay's lower envelope: the straight line through its minima of 2.5 s each over the last minute. Queues
-/// come and go above that line, drift moves the line itself.
+/// The slope of the delay's lower envelope: the straight line through its minima of 2.5 s each over the last minute.
+/// Queues come and go above that line, drift moves the line itself.
 #[derive(Clone, Copy, Debug)]
 struct Trend {
     minima: [(f64, f64); MINIMA],
@@ -153,8 +153,8 @@ impl Trend {
 ///  CONGESTED  ⇔  A_short − A_long > ε      A_short: mean of CJ since the last report, A_long: over the last minute
 /// ```
 ///
-/// The sum of jitters telescopes to this, so a lost frame needs no special case and the clocks' offset cancels. Their drift
-/// does not: the two means are moved to the same time along the [`Trend`] before they are compared.
+/// The sum of jitters telescopes to this, so a lost frame needs no special case and the clocks' offset cancels. Their
+/// drift does not: the two means are moved to the same time along the [`Trend`] before they are compared.
 ///
 /// Source: ASMP, 3.7, eq. 16–18.
 #[derive(Clone, Debug)]
@@ -209,13 +209,14 @@ impl Indicator {
         self.trend.add(delay, now);
     }
 
-    /// How fast the other clock runs away from ours, in seconds per second; zero until it is known, or when not asked for.
+    /// How fast the other clock runs away from ours, in seconds per second; zero until it is known, or when not asked
+    /// for.
     pub(super) fn drift(&self) -> f64 {
         if self.drift { self.trend.slope } else { 0.0 }
     }
 
-    /// Ends a report interval: what its delay says of the network, and its mean queueing delay. An interval without frames
-    /// leaves the state as it was.
+    /// Ends a report interval: what its delay says of the network, and its mean queueing delay. An interval without
+    /// frames leaves the state as it was.
     pub(super) fn judge(&mut self) -> (State, Span) {
         if self.short.count == 0 {
             return (self.state, Span::ZERO);

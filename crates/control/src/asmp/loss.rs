@@ -19,7 +19,8 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// An interval in which `lost` of `expected` packets are missing. One without packets says nothing and is not counted.
+    /// An interval in which `lost` of `expected` packets are missing. One without packets says nothing and is not
+    /// counted.
     pub(super) fn push(&mut self, expected: u64, lost: u64) {
         if expected == 0 {
             return;

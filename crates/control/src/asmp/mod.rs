@@ -1,8 +1,8 @@
 //! `asmp`: the Adaptive Smooth Multicast Protocol (Bouras, Gkamas, Kioumourtzis 2009, and its use in Multi-Evalvid-RA).
 //!
-//! Each receiver computes the rate that TCP would have on its own path, once per RTCP report, and smooths it; the sender
-//! takes the least of them. `docs/controllers/asmp.md` has the equations and every place where the repaired mode differs
-//! from the printed one.
+//! Each receiver computes the rate that TCP would have on its own path, once per RTCP report, and smooths it; the
+//! sender takes the least of them. `docs/controllers/asmp.md` has the equations and every place where the repaired mode
+//! differs from the printed one.
 
 mod delay;
 mod loss;

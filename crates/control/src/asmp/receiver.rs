@@ -14,22 +14,24 @@ use crate::{
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
-/// Reports without an announced round-trip time, and least intervals since the first packet, after which the assumed one is
-/// used.
+/// Reports without an announced round-trip time, and least intervals since the first packet, after which the assumed
+/// one is used.
 const PATIENCE: u32 = 2;
-/// Reports in which a receiver without a round-trip time isn't silenced, and waits for one where others are announced theirs.
+/// Reports in which a receiver without a round-trip time isn't silenced, and waits for one where others are announced
+/// theirs.
 const STRANGER: u32 = 8;
-/// The start phase of a receiver ends when what is sent has not grown for this many of its reports and this long: somebody
-/// else limits it.
+/// The start phase of a receiver ends when what is sent has not grown for this many of its reports and this long:
+/// somebody else limits it.
 const STALLED: (u32, Span) = (4, Span::secs(2));
-/// A report interval may hold one frame, or none. What arrives is measured over a second, which holds large frames and small
-/// ones, and over a quarter of it, which notices that more is sent; the higher of the two counts (as in RFC 5348, 4.3, where the
-/// highest of some intervals does).
+/// A report interval may hold one frame, or none. What arrives is measured over a second, which holds large frames and
+/// small ones, and over a quarter of it, which notices that more is sent; the higher of the two counts (as in RFC 5348,
+/// 4.3, where the highest of some intervals does).
 const LONG: Span = Span::secs(1);
 const SHORT: Span = Span::millis(250);
 /// Least time between two reports of the start phase while the round-trip time is not known.
 const UNKNOWN: Span = Span::millis(100);
-/// A session takes no packet for a late one that is as far behind the newest (RFC 3550, A.1, has 100), so that what is missing there is lost.
+/// A session takes no packet for a late one that is as far behind the newest (RFC 3550, A.1, has 100), so that what is
+/// missing there is lost.
 const REORDER: u64 = 128;
 /// One report on the wire: IP, UDP, RR, SDES and APP.
 const REPORT_SIZE: f64 = 112.0;
@@ -41,8 +43,8 @@ const RECEIVERS_PART: f64 = 0.75;
 enum Turn {
     /// To compute and to report, at RTCP's own time.
     Rtcp,
-    /// The same, at this time: the start phase reports faster where the 5 % allow it, and afterwards no faster than a round trip
-    /// or the least interval even where they would.
+    /// The same, at this time: the start phase reports faster where the 5 % allow it, and afterwards no faster than a
+    /// round trip or the least interval even where they would.
     Own(Time),
     /// To compute, at this time; what came out is reported later in the round, or not at all.
     Round(Time),
@@ -79,7 +81,8 @@ pub(super) struct Receiver {
     announced: Option<Rate>,
     received: Bytes,
     meter: Meter,
-    /// The highest receive rate of any interval: what the path is known to carry before the first loss (RFC 5348, 6.3.1).
+    /// The highest receive rate of any interval: what the path is known to carry before the first loss (RFC 5348,
+    /// 6.3.1).
     most_received: Option<Rate>,
     since: Option<Time>,
     first: Option<Time>,
@@ -111,7 +114,8 @@ impl Receiver {
             indicator: Indicator::new(&config),
             losses: Losses::default(),
             events: config.loss_events.then(|| {
-                // No discounting: with it a smooth stream takes more than its share of a drop-tail queue (docs/controllers/tfrc.md).
+                // No discounting: with it a smooth stream takes more than its share of a drop-tail queue
+                // (docs/controllers/tfrc.md).
                 Box::new(LossHistory::new(LossSettings { discount: 1.0, reorder: REORDER, ..LossSettings::default() }))
             }),
             marked: 0,
@@ -142,8 +146,8 @@ impl Receiver {
         (all.0 - before.0 + carried.0, all.1.saturating_sub(before.1).saturating_add(carried.1))
     }
 
-    /// The receive rate since the last call, and the higher of those over the last second and its last quarter; `None` when
-    /// nothing came since.
+    /// The receive rate since the last call, and the higher of those over the last second and its last quarter; `None`
+    /// when nothing came since.
     fn receive_rate(&mut self, now: Time) -> Option<(Rate, Rate)> {
         let received = std::mem::take(&mut self.received);
         let since = self.since.replace(now)?;
@@ -200,8 +204,8 @@ impl Receiver {
         rate.clamp(self.floor, self.cap)
     }
 
-    /// The first losses after a start phase are what its last doubling did, not what the path is like: they count as the loss
-    /// at which TCP would have the rate that came through (as in RFC 5348, 6.3.1).
+    /// The first losses after a start phase are what its last doubling did, not what the path is like: they count as
+    /// the loss at which TCP would have the rate that came through (as in RFC 5348, 6.3.1).
     fn count_losses(&mut self, expected: u64, lost: u64, x_recv: Rate, rtt: Span) {
         let mut counted = lost;
         if lost > 0 && !self.ever_lost && self.config.ramp {
@@ -251,8 +255,8 @@ impl Receiver {
     ///                               r      ≤ max(min(r_tx, 2 X_recv), X_recv) + P/t_RTT
     /// ```
     ///
-    /// The two bounds by P/t_RTT in the first and last line are the repaired mode's. With loss events, whose open interval grows
-    /// while nothing is lost, the first line holds in every report.
+    /// The two bounds by P/t_RTT in the first and last line are the repaired mode's. With loss events, whose open
+    /// interval grows while nothing is lost, the first line holds in every report.
     fn smoothed(&self, old: Rate, lost: bool, state: State, x_recv: Rate, rtt: Span) -> (Rate, bool) {
         let config = &self.config;
         let step = self.packet.per(rtt);
@@ -269,7 +273,8 @@ impl Receiver {
             gamma = config.gamma_down.unwrap_or(gamma);
         }
         let rate = inst.scale(gamma) + old.scale(1.0 - gamma);
-        // Twice what arrives lets a source with coarse steps reach its next one; what it does not use at all is no credit.
+        // Twice what arrives lets a source with coarse steps reach its next one; what it does not use at all is no
+        // credit.
         let most = self.announced.map_or(x_recv, |sent| sent.min(x_recv.scale(2.0)).max(x_recv)) + step;
         if config.recv_clamp && rate > most { (most, true) } else { (rate, false) }
     }
@@ -287,7 +292,8 @@ impl Receiver {
         let fast = Span::from_secs_f64(fast).max(apart);
         let spaced = self.config.spaced && self.rtt.is_known();
         let least = if spaced { self.rtt.get() } else { self.config.least_interval };
-        // A start phase that is over is held until a round trip is announced: what comes meanwhile is to be seen soon, too.
+        // A start phase that is over is held until a round trip is announced: what comes meanwhile is to be seen soon,
+        // too.
         let starting = self.ramp.is_some() || (self.config.ramp && !self.rtt.is_known());
         let own = match self.claim {
             Some(_) if starting && fast < slot.interval.max(least) => fast,

@@ -16,7 +16,8 @@ struct Anchor {
     at: Time,
 }
 
-/// The round-trip time as a receiver knows it: announced by the sender now and then, moved by the one-way delay in between.
+/// The round-trip time as a receiver knows it: announced by the sender now and then, moved by the one-way delay in
+/// between.
 ///
 /// ```text
 ///  additive:        t_inst = RTT + (T_oneway − T_ref)          only a variation: the clocks' offset cancels; at least half the least RTT
@@ -25,9 +26,10 @@ struct Anchor {
 ///  t_RTT = β t_inst + (1 − β) t_RTT                            once per report, within 1 ms … 10 s
 /// ```
 ///
-/// T_oneway is the packets' mean with weight 1/16. T_ref, multiplicative, is its value when RTT was announced; additive, the delay
-/// with which the announcement arrived that the receiver's last report answered: RTT is the way of that one and of the report.
-/// An announcement is a second older than what it announces; in that time a queue fills. Source: ASMP, eq. 6–11.
+/// T_oneway is the packets' mean with weight 1/16. T_ref, multiplicative, is its value when RTT was announced;
+/// additive, the delay with which the announcement arrived that the receiver's last report answered: RTT is the way of
+/// that one and of the report. An announcement is a second older than what it announces; in that time a queue fills.
+/// Source: ASMP, eq. 6–11.
 #[derive(Clone, Debug)]
 pub(super) struct RoundTrip {
     additive: bool,
@@ -39,7 +41,8 @@ pub(super) struct RoundTrip {
     announced: Option<(OneWay, Time)>,
     answered: Option<(OneWay, Time)>,
     anchor: Option<Anchor>,
-    /// The least that was announced. They are a second apart, so that the path can be a little shorter than that; not by half.
+    /// The least that was announced. They are a second apart, so that the path can be a little shorter than that; not
+    /// by half.
     least: Span,
     smoothed: Option<Span>,
 }
@@ -79,8 +82,8 @@ impl RoundTrip {
         }
     }
 
-    /// An announcement has arrived, with what the sender measured where it is for us. Before the first packet there is no
-    /// reference, and it is not taken.
+    /// An announcement has arrived, with what the sender measured where it is for us. Before the first packet there is
+    /// no reference, and it is not taken.
     pub(super) fn on_announced(&mut self, rtt: Option<Span>, at: Time) {
         let now = if self.additive { self.recent } else { self.one_way }.map(|way| (way, at));
         let answered = if self.additive { self.answered.or(now) } else { now };

@@ -190,7 +190,8 @@ impl SenderHalf for Sender {
         let entry =
             self.table.entry(id).or_insert(Entry { heard: now, claim: None, rtt: None, waits: None, told: false });
         if let Some(rtt) = report.rtt {
-            // A newer one takes the place of the one before in the queue too: a receiver that reports often must not wait for ever.
+            // A newer one takes the place of the one before in the queue too: a receiver that reports often must not
+            // wait for ever.
             entry.rtt = Some(rtt);
             let place = *entry.waits.get_or_insert((entry.told, now));
             self.to_announce.insert((place, id));

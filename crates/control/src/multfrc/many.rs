@@ -159,8 +159,8 @@ impl SenderHalf for Sender {
         }
     }
 
-    /// The connection whose turn it is: deficit round robin, with quanta in proportion to the connections' rates, so that each
-    /// sends at its own.
+    /// The connection whose turn it is: deficit round robin, with quanta in proportion to the connections' rates, so
+    /// that each sends at its own.
     fn notice(&mut self, packet: &Departing) -> Notice {
         let size = packet.size.as_f64();
         let rates: Vec<f64> = self.open.iter().map(|c| c.tfrc.decision().pacing.as_bps_f64().max(1.0)).collect();

@@ -1,9 +1,10 @@
-//! Several TFRC connections' worth of rate for one stream over a wireless hop: where packets are lost without congestion, one
-//! connection leaves capacity unused, and the round-trip time tells how many fill it.
+//! Several TFRC connections' worth of rate for one stream over a wireless hop: where packets are lost without
+//! congestion, one connection leaves capacity unused, and the round-trip time tells how many fill it.
 //!
-//! `multfrc` and `e-multfrc` open real connections, each with its own sequence numbers, loss history and rate; `aio-tfrc` and
-//! `eaio-tfrc` are one connection whose losses are counted among a share of marked packets. The number follows IIAD
-//! (`multfrc`, `aio-tfrc`) or IIMD (the other two). `docs/controllers/multfrc.md` has the equations and the deviations.
+//! `multfrc` and `e-multfrc` open real connections, each with its own sequence numbers, loss history and rate;
+//! `aio-tfrc` and `eaio-tfrc` are one connection whose losses are counted among a share of marked packets. The number
+//! follows IIAD (`multfrc`, `aio-tfrc`) or IIMD (the other two). `docs/controllers/multfrc.md` has the equations and
+//! the deviations.
 
 mod law;
 mod many;

@@ -1,5 +1,5 @@
-//! One connection that is worth n: TFRC, whose equation gives n times as much, and whose loss event rate is that of a virtual
-//! flow, one packet in n.
+//! One connection that is worth n: TFRC, whose equation gives n times as much, and whose loss event rate is that of a
+//! virtual flow, one packet in n.
 
 use super::law::Law;
 use crate::entry::{Setup, Values};

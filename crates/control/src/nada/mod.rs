@@ -185,8 +185,8 @@ const PARAMS: &[Param] = &[
     ),
 ];
 
-/// RMAX where neither the operator nor the media bounds the rate. The law rests at x = XREF · RMAX / r, and x is at most `x_max`: with a
-/// larger RMAX no signal could push the rate below a video's usual range.
+/// RMAX where neither the operator nor the media bounds the rate. The law rests at x = XREF · RMAX / r, and x is at
+/// most `x_max`: with a larger RMAX no signal could push the rate below a video's usual range.
 const R_MAX: Rate = Rate::mbps(20);
 /// Most by which the rate-shaping buffer moves either rate, as a share of the reference rate (RFC 8698, 5.2.2).
 const MOST_SHAPING: f64 = 0.05;

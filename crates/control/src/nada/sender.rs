@@ -26,8 +26,8 @@ const LEAST_INTERVAL: f64 = 0.5;
 ///                 ⎝       τ            τ                        τ       ⎠
 /// ```
 ///
-/// It is computed multiplied out, so that no rate makes it divide by zero. A signal at its greatest says no more than that it is so great:
-/// the rate is then at most what arrives, but for the session's floor (own).
+/// It is computed multiplied out, so that no rate makes it divide by zero. A signal at its greatest says no more than
+/// that it is so great: the rate is then at most what arrives, but for the session's floor (own).
 #[derive(Clone, Debug)]
 struct Law {
     config: Config,

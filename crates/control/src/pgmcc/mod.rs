@@ -1,7 +1,7 @@
 //! `pgmcc`: a window in a group (Rizzo, SIGCOMM 2000; draft-ietf-rmt-bb-pgmcc).
 //!
-//! One receiver, the acker, acknowledges every packet, and the sender runs TCP's window on these acknowledgments. The others
-//! speak when they miss a packet; a receiver that seems to have less throughput than the acker takes its place.
+//! One receiver, the acker, acknowledges every packet, and the sender runs TCP's window on these acknowledgments. The
+//! others speak when they miss a packet; a receiver that seems to have less throughput than the acker takes its place.
 //! `docs/controllers/pgmcc.md` has the equations and the deviations.
 
 mod message;

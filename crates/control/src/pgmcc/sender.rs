@@ -113,8 +113,8 @@ impl Sender {
         (base * (1 << self.doublings.min(8))).min(MOST_RTO)
     }
 
-    /// When the time-out comes. Without an acker it is no longer than at the start, whatever rate it stands for: a newcomer has to
-    /// hear a packet to report.
+    /// When the time-out comes. Without an acker it is no longer than at the start, whatever rate it stands for: a
+    /// newcomer has to hear a packet to report.
     fn patience(&self) -> Span {
         if self.acker.is_some() { self.rto() } else { self.rto().min(FIRST_RTO) }
     }
@@ -183,7 +183,8 @@ impl Sender {
     /// Takes what an acknowledgment says off the packets in flight, and grows or cuts the window.
     fn acknowledge(&mut self, back: &Back, now: Time) {
         let near = self.highest.unwrap_or_default();
-        // Who has joined after the 16-bit number on the wire began anew counts fewer rounds of it: only that number is common.
+        // Who has joined after the 16-bit number on the wire began anew counts fewer rounds of it: only that number is
+        // common.
         let lead = near.saturating_add_signed(i64::from((back.lead as u16).wrapping_sub(near as u16) as i16));
         if lead > near {
             return;

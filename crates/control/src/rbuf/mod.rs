@@ -1,6 +1,6 @@
-//! Rate control by the receiver's buffer: once per round trip the receiver says how full its buffer is, and the server changes
-//! the delay between packets (Hong, Park: A Cost-Effective Rate Control for Streaming Video for Wireless Portable Devices,
-//! 2011).
+//! Rate control by the receiver's buffer: once per round trip the receiver says how full its buffer is, and the server
+//! changes the delay between packets (Hong, Park: A Cost-Effective Rate Control for Streaming Video for Wireless
+//! Portable Devices, 2011).
 //!
 //! `rbuf-type1` uses the level and its change, `rbuf-type2` the level alone, `no-control` neither.
 

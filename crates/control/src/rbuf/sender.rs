@@ -112,7 +112,8 @@ impl Sender {
         let rtt = rtt.max(LEAST_RTT).as_secs_f64();
         let (low, high) = self.bounds(full, rtt);
         let change = f64::from(found.change);
-        // Rounds from one packet to the next: a level that falls in each of them but the one with a packet does not fall.
+        // Rounds from one packet to the next: a level that falls in each of them but the one with a packet does not
+        // fall.
         let packet = self.train.packet.as_f64();
         let rounds = (packet / (self.rate * rtt)).max(1.0);
         self.change += (change - self.change) / rounds;

@@ -1,5 +1,5 @@
-//! The law of a sender beside somebody elastic: CUBIC's window (RFC 9438), paced, and the tests by which it finds out that
-//! it is alone.
+//! The law of a sender beside somebody elastic: CUBIC's window (RFC 9438), paced, and the tests by which it finds out
+//! that it is alone.
 
 use super::Config;
 use super::delay::{Step, Turn};
@@ -96,8 +96,8 @@ impl Cubic {
     }
 }
 
-/// Whether `part` of what arrived before shows a queue of its own: of one that is shared less arrives while less is sent, and more while
-/// somebody else gives way.
+/// Whether `part` of what arrived before shows a queue of its own: of one that is shared less arrives while less is
+/// sent, and more while somebody else gives way.
 pub(super) fn is_as_before(part: f64, config: &Config) -> bool {
     (config.served..1.0 / config.served).contains(&part)
 }
@@ -122,8 +122,8 @@ struct Test {
 #[derive(Clone, Debug)]
 pub(super) struct Compete {
     pub(super) cubic: Option<Cubic>,
-    /// The window of a competition that a queue of its own has ended, and what arrived then, in bit/s. Two flows that give way at once look
-    /// the same, so it may be wanted again.
+    /// The window of a competition that a queue of its own has ended, and what arrived then, in bit/s. Two flows that
+    /// give way at once look the same, so it may be wanted again.
     ended: Option<(Cubic, f64)>,
     /// When the window was cut last.
     cut_at: f64,
@@ -194,7 +194,8 @@ impl Compete {
     /// `first`: the session never left it.
     pub(super) fn begin(&mut self, now: f64, rate: f64, rtt: f64, (again, first): (bool, bool), config: &Config) {
         let w = (rate * rtt / config.segment()).max(config.window_least);
-        // What shows that the verdict was wrong cuts the window that was kept. It carries no more than it did: the round trip may be shorter now.
+        // What shows that the verdict was wrong cuts the window that was kept. It carries no more than it did: the
+        // round trip may be shorter now.
         let ended = self.ended.take().map(|(mut cubic, carried)| {
             cubic.w = cubic.would_be(now);
             cubic.cut(now, BETA, config.window_least);
@@ -262,8 +263,8 @@ impl Compete {
             (self.cut_at, self.test) = (now, None);
             // Where trains show that the queue is shared, a drain that can't show the contrary is a loss of rate.
             let of_use = !shared || queued(q) > config.tell_shared;
-            // A source of frames sends less than it may, and unevenly. What receivers decide is sent a round trip later. Beside a TCP both
-            // drains too often show nobody.
+            // A source of frames sends less than it may, and unevenly. What receivers decide is sent a round trip
+            // later. Beside a TCP both drains too often show nobody.
             let may = !(config.frames || config.receivers) || self.follows.may_be_own(now, config);
             let drains = may
                 && of_use
@@ -288,8 +289,8 @@ impl Compete {
             // What the session's cap leaves unused does not grow (RFC 9438, 5.8).
             cubic.limit((config.cap * rtt / config.segment()).max(before));
             if let Some(received) = received.filter(|_| !step.place.limits) {
-                // A window that is not used does not grow (RFC 9438, 5.8), and one that is a little less than what arrives without a loss,
-                // whoever asked for it, is so by chance.
+                // A window that is not used does not grow (RFC 9438, 5.8), and one that is a little less than what
+                // arrives without a loss, whoever asked for it, is so by chance.
                 let most = (config.ahead * received + 2.0 * config.bits / rtt) * rtt / config.segment();
                 cubic.limit(most.max(before));
                 let used = received * rtt / config.segment();
@@ -310,14 +311,15 @@ impl Compete {
             rate *= signals.spare(now, USED_SPAN).clamp(1.0, config.frames_fill);
         }
         if let Some(received) = received.filter(|_| !signals.is_idle(now, config.idle)) {
-            // What acknowledgements do for TCP: without it the rate jumps after a drain, when rtt is small and w is not.
-            // Up to what a drain or an experiment gave away it may jump.
+            // What acknowledgements do for TCP: without it the rate jumps after a drain, when rtt is small and w is
+            // not. Up to what a drain or an experiment gave away it may jump.
             rate = rate.min((config.ahead * received + 2.0 * config.bits / rtt).max(self.restore));
         }
         if let Some(drain) = self.drain.filter(|drain| now < drain.until) {
             rate = rate.min(config.drain_to * drain.received);
             rule = "compete: drain";
-            // In a queue of its own it gets as much as before, no less and no more, and no TCP gives back so much at a loss.
+            // In a queue of its own it gets as much as before, no less and no more, and no TCP gives back so much at a
+            // loss.
             let served = signals.served(drain.since, 0.003, config.served_packets as usize);
             let told = queued(drain.q);
             let as_before =
@@ -345,8 +347,8 @@ impl Compete {
         self.test(step, rate, rule, received, target, backoff, config)
     }
 
-    /// The window in segments that TCP's equation gives at the share of lost packets, time-outs included (RFC 5348, 3.1), where Reno's
-    /// growth rules: beside a short queue TCP's bursts lose more than paced packets do.
+    /// The window in segments that TCP's equation gives at the share of lost packets, time-outs included (RFC 5348,
+    /// 3.1), where Reno's growth rules: beside a short queue TCP's bursts lose more than paced packets do.
     fn equation(&mut self, step: &Step<'_>, friendly: bool, config: &Config) -> Option<f64> {
         let Step { dt, rtt, news, .. } = *step;
         let gain = (dt / config.equation_span).min(1.0);

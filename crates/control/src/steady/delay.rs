@@ -131,9 +131,9 @@ impl Delay {
         }
     }
 
-    /// The queueing delay at which the rate neither grows nor falls, in seconds: a floor for noise, and a packet or two of
-    /// this flow. It falls with the rate, so that flows of this kind share equally, and knows no round-trip time. Bent where it
-    /// comes near its greatest value, so that it still falls there.
+    /// The queueing delay at which the rate neither grows nor falls, in seconds: a floor for noise, and a packet or two
+    /// of this flow. It falls with the rate, so that flows of this kind share equally, and knows no round-trip time.
+    /// Bent where it comes near its greatest value, so that it still falls there.
     pub(super) fn target(&self, rate: f64, config: &Config) -> f64 {
         self.scaled(self.scale, rate, config)
     }
@@ -145,9 +145,10 @@ impl Delay {
         bent.max(least).max(config.target_least)
     }
 
-    /// The target that holds now. No AQM's drops take it below a packet of its own: a single packet that waits for its turn is
-    /// no queue to CoDel (RFC 8289, 3.2). Unless the queue is its own that packet is no longer than at the highest rate lately,
-    /// since somebody else may have pushed it down and is to be noticed, and no longer than the target without an AQM.
+    /// The target that holds now. No AQM's drops take it below a packet of its own: a single packet that waits for its
+    /// turn is no queue to CoDel (RFC 8289, 3.2). Unless the queue is its own that packet is no longer than at the
+    /// highest rate lately, since somebody else may have pushed it down and is to be noticed, and no longer than the
+    /// target without an AQM.
     pub(super) fn target_now(&self, now: f64, rate: f64, config: &Config) -> f64 {
         let packet = |rate: f64| config.bits / rate - config.codel_target;
         let least = if self.own.holds(now, rate, config) {
@@ -232,7 +233,8 @@ impl Delay {
             && let Some(over) = self.episode.take()
         {
             self.press.see(over.peak / over.target, config);
-            // Half of what passed until the queue was gone: it was the path's standing still that took the rest, and not a yield.
+            // Half of what passed until the queue was gone: it was the path's standing still that took the rest, and
+            // not a yield.
             self.refill |= self.cut_at >= over.since && self.carried.is_some_and(|carried| rate < 0.5 * carried);
             if !config.frames && self.gave_way(step, low, &over, packet, config) && !chance.is_radio() {
                 return Turn::Go(rate, "compete: others give way");
@@ -326,7 +328,8 @@ impl Delay {
         None
     }
 
-    /// A source of frames that falls far below what it had when it left a competition a short while ago: the verdict was wrong.
+    /// A source of frames that falls far below what it had when it left a competition a short while ago: the verdict
+    /// was wrong.
     fn falls(&self, step: &Step<'_>, low: f64, backoff: &Backoff, config: &Config) -> Option<Turn> {
         let Step { now, rate, .. } = *step;
         let soon = backoff.left.is_some() && now - self.begun < config.again;
@@ -338,8 +341,8 @@ impl Delay {
         falls.then(|| Turn::Go(self.brought.min(2.0 * rate), "compete: pushed down, soon after leaving"))
     }
 
-    /// Whether the queue of an episode went sooner than what this flow yielded takes from it, much more often than not: others gave way, as a
-    /// TCP does at a loss.
+    /// Whether the queue of an episode went sooner than what this flow yielded takes from it, much more often than not:
+    /// others gave way, as a TCP does at a loss.
     fn gave_way(&mut self, step: &Step<'_>, low: f64, over: &Episode, packet: f64, config: &Config) -> bool {
         let Step { now, rate, rtt, .. } = *step;
         // A cut is seen in the queue a round trip later.
@@ -447,8 +450,9 @@ impl Delay {
             faster = faster.max(window.min(rate * (1.0 + dt)));
         }
         let most = 1.3 * received.max(signals.received(0.5).unwrap_or(0.0)) + 2.0 * config.bits;
-        // Caps only stop growth, and what a source with little to send is allowed stays. Only the rate of frames comes near what is used of it:
-        // frames leave at a multiple of the rate, and so make a queue for others. In a queue of its own there are no others.
+        // Caps only stop growth, and what a source with little to send is allowed stays. Only the rate of frames comes
+        // near what is used of it: frames leave at a multiple of the rate, and so make a queue for others. In a queue
+        // of its own there are no others.
         let limits = config.frames && !self.own.holds(step.now, rate, config);
         let kept = signals.received(USED_SPAN).filter(|_| limits).map(|used| config.frames_limited * used);
         let next = match kept {

@@ -93,7 +93,8 @@ impl Follower {
         }
     }
 
-    /// Takes the rate of the receiver that limits it; where that took another one's place, the rate comes up to it as in a start.
+    /// Takes the rate of the receiver that limits it; where that took another one's place, the rate comes up to it as
+    /// in a start.
     fn follow(&mut self, now: Time) {
         let Some(entry) = self.limiting.and_then(|id| self.table.get(&id)) else { return };
         let dt = self.set_at.map_or(0.0, |at| now.since(at).as_secs_f64().min(MOST_STEP));
@@ -111,8 +112,8 @@ impl Follower {
         (self.limiting, self.rises, self.silences) = (id, rises, 0);
     }
 
-    /// Whether this receiver asks for less than is sent. Each one says so by itself once it does, so that what it said before is of no
-    /// account.
+    /// Whether this receiver asks for less than is sent. Each one says so by itself once it does, so that what it said
+    /// before is of no account.
     fn objects(&self, claim: &Claim) -> bool {
         !claim.free && claim.rate.as_bps_f64() < SIMILAR * self.rate
     }

@@ -1,4 +1,5 @@
-//! The laws and which of them rules, told what became of packets: at the sender, or at a receiver that hears them itself.
+//! The laws and which of them rules, told what became of packets: at the sender, or at a receiver that hears them
+//! itself.
 
 use super::Config;
 use super::compete::{After, Compete, OWN_QUEUE};
@@ -164,7 +165,8 @@ impl Law {
         self.timetable.watch(now, self.rate, self.mode == Mode::Delay);
     }
 
-    /// Whether trains show in DELAY that the queue which has lost a packet is the flow's own. Without that doubt what they show is not counted.
+    /// Whether trains show in DELAY that the queue which has lost a packet is the flow's own. Without that doubt what
+    /// they show is not counted.
     fn see_own(&mut self, now: f64) {
         let doubts = self.mode == Mode::Delay && self.delay.doubts(now, self.rate, &self.config);
         if doubts && self.signals.trains.show_own(&self.config) {
@@ -256,8 +258,8 @@ impl Law {
         (self.mode, self.rule) = (Mode::Delay, rule);
     }
 
-    /// More is lost than chance explains, and nothing waits: at most 0.85 of what arrives is sent, whichever law ruled, and DELAY goes on from
-    /// there. No window answers to so many losses.
+    /// More is lost than chance explains, and nothing waits: at most 0.85 of what arrives is sent, whichever law ruled,
+    /// and DELAY goes on from there. No window answers to so many losses.
     fn polices(&mut self, step: &Step<'_>) -> bool {
         let Step { now, rtt, signals, .. } = *step;
         if step.loss.is_none_or(|loss| loss.q > self.config.drain_above) {
@@ -321,7 +323,8 @@ impl Law {
             }
             Mode::Compete if !self.signals.is_idle(now, self.config.idle) => {
                 let rtt = self.signals.rtt();
-                // Nothing arrives for a while of a path that has just become longer: what came since is what arrives then.
+                // Nothing arrives for a while of a path that has just become longer: what came since is what arrives
+                // then.
                 let spans = [rtt.max(self.config.received_span), (2.0 * rtt).max(0.5)];
                 let received = spans.into_iter().filter_map(|span| self.signals.received(span)).reduce(f64::max);
                 let Some(received) = received else { return };

@@ -87,7 +87,8 @@ impl Listener {
         !self.group || self.forward.is_some_and(|forward| forward.limiting == Some(self.id))
     }
 
-    /// When a packet left, on the law's clock, which goes as the sender's does. It goes on where that jumps, or where the numbers do.
+    /// When a packet left, on the law's clock, which goes as the sender's does. It goes on where that jumps, or where
+    /// the numbers do.
     fn left(&mut self, number: u64, sent: PeerTime) -> Time {
         let begin = *self.begin.get_or_insert(sent);
         let since = BEGIN + sent.since(begin).as_secs_f64();
@@ -104,7 +105,8 @@ impl Listener {
         at
     }
 
-    /// Whether this receiver has nothing against more than it asks for: its law grows, or is held down by what arrives alone.
+    /// Whether this receiver has nothing against more than it asks for: its law grows, or is held down by what arrives
+    /// alone.
     fn is_free(&self) -> bool {
         let law = &self.law;
         !self.limits()
@@ -154,8 +156,8 @@ impl Listener {
         self.hurry(now, limits, sent);
     }
 
-    /// Whether the sender has to hear of this receiver before RTCP's time: nobody limits the rate, or it is too high. Some time later,
-    /// drawn, unless somebody else brings it down before.
+    /// Whether the sender has to hear of this receiver before RTCP's time: nobody limits the rate, or it is too high.
+    /// Some time later, drawn, unless somebody else brings it down before.
     fn hurry(&mut self, now: Time, limits: bool, sent: f64) {
         let nobody = self.forward.is_none_or(|forward| forward.limiting.is_none());
         if limits || !(nobody || self.law.rate < SIMILAR * sent && !self.is_free()) {
@@ -233,7 +235,8 @@ impl ReceiverHalf for Listener {
         self.fresh = self.fresh.saturating_add(extra.size.get());
     }
 
-    /// The one that limits the rate: whenever its law has heard. Others: where what is sent is too much, and in RTCP's own time.
+    /// The one that limits the rate: whenever its law has heard. Others: where what is sent is too much, and in RTCP's
+    /// own time.
     fn due(&self) -> Due {
         if let Some(at) = self.urgent {
             return Due::At(Wake { at, why: "what is sent is too much" });

@@ -5,8 +5,8 @@
 //! report (APP "STDY" 1):       rate f32 B/s │ loss f32 │ queue u32 µs │ RTT u32 µs │ echo u32 │ rule u8 │ flags u8 │ 0 0
 //! ```
 //!
-//! The echo is the send time of the newest packet in units of 2⁻¹⁸ s, moved later by the time since it arrived. All in network byte
-//! order. What is too short, or a number that can't be, is no message.
+//! The echo is the send time of the newest packet in units of 2⁻¹⁸ s, moved later by the time since it arrived. All in
+//! network byte order. What is too short, or a number that can't be, is no message.
 
 use crate::fields::{self, amount, flags, micros, share, single, span, words};
 use crate::{Body, Notice, ReceiverId};

@@ -8,11 +8,11 @@
 //!    └──────────────────────────────────────────────────────────────────────────────▶
 //! ```
 //!
-//! A sender can't see whether somebody elastic shares its queue. It can make an experiment: yield a third, and see whether the
-//! queue goes. Alone, among its kind or in a queue of its own it does; beside a TCP that fills the queue it does not. Until then
-//! [`delay`] keeps a packet or two in the queue; from then on [`compete`] is a paced CUBIC window (RFC 9438), which tests after
-//! its losses, and now and then, whether it is alone again. [`scalable`] rules where packets are L4S and marked.
-//! `docs/controllers/steady.md` has the rules.
+//! A sender can't see whether somebody elastic shares its queue. It can make an experiment: yield a third, and see
+//! whether the queue goes. Alone, among its kind or in a queue of its own it does; beside a TCP that fills the queue it
+//! does not. Until then [`delay`] keeps a packet or two in the queue; from then on [`compete`] is a paced CUBIC window
+//! (RFC 9438), which tests after its losses, and now and then, whether it is alone again. [`scalable`] rules where
+//! packets are L4S and marked. `docs/controllers/steady.md` has the rules.
 
 mod compete;
 mod delay;

@@ -1,4 +1,5 @@
-//! The law of a sender of L4S packets that are marked: it answers to the share of marks (RFC 9331, 4.3), and never competes.
+//! The law of a sender of L4S packets that are marked: it answers to the share of marks (RFC 9331, 4.3), and never
+//! competes.
 
 use super::Config;
 use super::delay::{Step, Turn};

@@ -27,7 +27,8 @@ const SLOPE_PACKETS: usize = 8;
 const BURST: f64 = 0.02;
 /// A source that is ahead of its time for longer, in seconds, makes no burst: it sends more than it was told.
 const BURST_LASTS: f64 = 1.0;
-/// A row of packets that waited: each for this long at least, so many after the first one, and over this time, in seconds.
+/// A row of packets that waited: each for this long at least, so many after the first one, and over this time, in
+/// seconds.
 const ROW_WAITS: f64 = 0.003;
 const ROW_PACKETS: u32 = 5;
 const ROW_LASTS: f64 = 0.04;
@@ -63,8 +64,8 @@ struct Out {
     number: u64,
     size: u64,
     sent: f64,
-    /// How much later it would have left, had all left at the pacing rate and no faster, and what its being early makes of a queue that
-    /// is served at the rate, in seconds.
+    /// How much later it would have left, had all left at the pacing rate and no faster, and what its being early makes
+    /// of a queue that is served at the rate, in seconds.
     early: f64,
     own: f64,
     /// Known once its arrival has been told.
@@ -93,7 +94,8 @@ pub(super) struct Loss {
     pub(super) sent: f64,
     /// Queueing delay of the packet that arrived before it.
     pub(super) q: f64,
-    /// The share of the last seconds' packets with a smaller queueing delay than that: 0.5 in the mean where losses come by chance.
+    /// The share of the last seconds' packets with a smaller queueing delay than that: 0.5 in the mean where losses
+    /// come by chance.
     pub(super) rank: f64,
 }
 
@@ -237,7 +239,8 @@ impl Signals {
         self.base_rtt + self.q
     }
 
-    /// Takes a report in. `keep`: for how many seconds a base delay is believed; `rate`: what the law asked for until now.
+    /// Takes a report in. `keep`: for how many seconds a base delay is believed; `rate`: what the law asked for until
+    /// now.
     pub(super) fn hear(&mut self, at: Time, round: Round, packets: &[PacketReport], (rate, keep): (f64, u64)) -> News {
         let now = at.as_secs_f64();
         let mut news = News::default();
@@ -409,7 +412,8 @@ impl Signals {
         (late.map(|a| a.delay).fold(newest.delay, f64::min) - self.base).max(0.0)
     }
 
-    /// The rate of what arrived in the last `span` seconds, three at most, in bit/s; `None` where packets cover less than a third of them.
+    /// The rate of what arrived in the last `span` seconds, three at most, in bit/s; `None` where packets cover less
+    /// than a third of them.
     pub(super) fn received(&self, span: f64) -> Option<f64> {
         let (newest, span) = (self.arrivals.back()?, span.min(MEMORY));
         let place = self.arrivals.partition_point(|a| a.at < newest.at - span);
@@ -418,8 +422,8 @@ impl Signals {
         (covered >= 0.3 * span && covered > 0.0).then(|| 8.0 * (newest.bytes - first.bytes) as f64 / covered)
     }
 
-    /// What the path carries, in bit/s: what arrived in the last `span` seconds or, of a source that makes bursts and pauses, the part of
-    /// `rate` that is left when its packets arrive over a longer time than they left in.
+    /// What the path carries, in bit/s: what arrived in the last `span` seconds or, of a source that makes bursts and
+    /// pauses, the part of `rate` that is left when its packets arrive over a longer time than they left in.
     pub(super) fn carries(&self, span: f64, rate: f64) -> Option<f64> {
         let received = self.received(span);
         let newest = self.arrivals.back()?;
@@ -433,8 +437,8 @@ impl Signals {
         Some(received.map_or(rate * share, |received| received.max(rate * share)))
     }
 
-    /// The rate at which the path served what left from `since` on, while at least `q` seconds of queue were there, in bit/s; `None` with
-    /// fewer than `packets` of them.
+    /// The rate at which the path served what left from `since` on, while at least `q` seconds of queue were there, in
+    /// bit/s; `None` with fewer than `packets` of them.
     pub(super) fn served(&self, since: f64, q: f64, packets: usize) -> Option<f64> {
         let waited = || self.arrivals.iter().rev().take_while(|a| a.sent >= since).filter(|a| a.whole - self.base >= q);
         let (last, first) = (waited().next()?, waited().last()?);
@@ -454,8 +458,8 @@ impl Signals {
         if count > 0.0 { sum / count } else { 0.0 }
     }
 
-    /// How fast the delay grows over the packets that left in the last `span` seconds before the newest one that arrived, in
-    /// seconds per second: the slope of the line of least squares.
+    /// How fast the delay grows over the packets that left in the last `span` seconds before the newest one that
+    /// arrived, in seconds per second: the slope of the line of least squares.
     pub(super) fn slope(&self, span: f64) -> Option<f64> {
         let newest = self.arrivals.back()?;
         let late = || self.arrivals.iter().rev().take_while(|a| a.sent >= newest.sent - span);

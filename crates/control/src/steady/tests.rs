@@ -101,7 +101,8 @@ fn only_competing_again_soon_makes_the_stay_longer_and_a_proof_takes_that_back()
     assert!(backoff.may_leave(61.1, &config));
 }
 
-/// What is seen of a burst of 20 packets, at 2.5 Mb/s, at a path of 1 Mb/s and 20 ms: the queue of the last one, and the received rate.
+/// What is seen of a burst of 20 packets, at 2.5 Mb/s, at a path of 1 Mb/s and 20 ms: the queue of the last one, and
+/// the received rate.
 fn burst(told: Option<Burst>) -> (f64, f64) {
     let (mut signals, size, mut free) = (Signals::new(), Bytes::new(1_000), 0.0_f64);
     let mut hear = |signals: &mut Signals, number: u64, sent: f64| {
@@ -158,8 +159,8 @@ impl Told {
         Self { law: Law::new(&setup, config), now: 0.0, number: 0, rules: Vec::new() }
     }
 
-    /// Sends until `end`, at the law's rate or at this one. `delay`: one-way, in seconds, of a packet by its time and number and the law;
-    /// none where it is lost.
+    /// Sends until `end`, at the law's rate or at this one. `delay`: one-way, in seconds, of a packet by its time and
+    /// number and the law; none where it is lost.
     fn run(&mut self, end: f64, rate: Option<f64>, mut delay: impl FnMut(f64, u64, &Law) -> Option<f64>) {
         while self.now < end {
             let (at, size) = (Time::ZERO + Span::from_secs_f64(self.now), Bytes::new(1_000));
@@ -405,8 +406,8 @@ fn a_policer_is_told_from_chance_by_how_unlikely_its_losses_are() {
 
 #[test]
 fn what_chance_hardly_ever_loses_is_more_than_chance() {
-    // The tail of the binomial distribution itself: P(X ≥ 8 of 12) = 3.4e-6, P(X ≥ 5 of 12) = 4.3e-3, P(X ≥ 150 of 1000) = 3e-7,
-    // P(X ≥ 115 of 1000) = 0.065, at a tenth each.
+    // The tail of the binomial distribution itself: P(X ≥ 8 of 12) = 3.4e-6, P(X ≥ 5 of 12) = 4.3e-3, P(X ≥ 150 of
+    // 1000) = 3e-7, P(X ≥ 115 of 1000) = 0.065, at a tenth each.
     for (told, lost, more) in
         [(12, 8.0, true), (12, 5.0, false), (1_000, 150.0, true), (1_000, 115.0, false), (2, 2.0, false)]
     {
@@ -441,8 +442,8 @@ fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_
     assert!((0.2 * fair..=most).contains(&late), "{late} of {fair}");
 }
 
-/// The delay of a packet that leaves at `at` towards a machine that stands still for 50 ms each 5 s: what comes meanwhile is seen at the
-/// end.
+/// The delay of a packet that leaves at `at` towards a machine that stands still for 50 ms each 5 s: what comes
+/// meanwhile is seen at the end.
 fn stalls(at: f64) -> f64 {
     let came = at + 0.02;
     let into = came.rem_euclid(5.0);
@@ -535,8 +536,8 @@ fn marks_of_packets_that_were_in_flight_at_a_cut_do_not_cut_again() {
     assert!(rate(3.0 + 4.0 * signals.rtt(), true) < 0.8 * first);
 }
 
-/// The queueing delay that is seen of a source with frames that sends this many times its rate of 40 kb/s for 10 s over a path with
-/// 100 ms of queue.
+/// The queueing delay that is seen of a source with frames that sends this many times its rate of 40 kb/s for 10 s over
+/// a path with 100 ms of queue.
 fn seen_of(times: f64) -> f64 {
     let mut signals = Signals::new();
     let at = |s: f64| Time::ZERO + Span::from_secs_f64(s);
@@ -563,7 +564,8 @@ fn a_source_that_sends_more_than_it_was_told_for_long_makes_no_burst_and_sees_th
     }
 }
 
-/// Whether a queue that stands for this share of each 4 s tells of somebody else within a minute, to a flow with this many packets in it.
+/// Whether a queue that stands for this share of each 4 s tells of somebody else within a minute, to a flow with this
+/// many packets in it.
 fn stands_for(share: f64, own: f64) -> bool {
     let mut standing = Standing::default();
     (0..600u32).any(|n| {
@@ -581,8 +583,8 @@ fn a_queue_that_stands_for_most_of_the_time_is_somebody_elses_where_little_of_it
     assert!(!stands_for(0.6, 1.5), "it makes the queue itself");
 }
 
-/// The queue of a TCP that has most of the link: 2 to 34 ms, each 1.2 s, whatever this flow does. A saw of 4 s, tried first, ends by
-/// another rule: it stands over the target until a yield has failed.
+/// The queue of a TCP that has most of the link: 2 to 34 ms, each 1.2 s, whatever this flow does. A saw of 4 s, tried
+/// first, ends by another rule: it stands over the target until a yield has failed.
 fn beside_a_saw(change: impl Fn(Config) -> Config) -> Told {
     let mut told = Told::with(Rate::mbps(4), change);
     told.run(60.0, None, |at, _, _| Some(0.022 + 0.032 * (at / 1.2).fract()));
@@ -663,7 +665,8 @@ fn the_target_is_a_packet_of_its_own_less_what_codel_leaves_alone_and_where_it_w
     assert!((pushed - 0.019).abs() < 1e-9, "{pushed}: somebody else may be there");
 }
 
-/// A law that competes from 3 s on, on a path with this queue in seconds, by time and number; `None`: the packet is lost.
+/// A law that competes from 3 s on, on a path with this queue in seconds, by time and number; `None`: the packet is
+/// lost.
 fn competes(end: f64, queue: impl Fn(f64, u64) -> Option<f64>) -> Told {
     let mut told = Told::new(Rate::mbps(4));
     told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
@@ -702,7 +705,8 @@ fn a_queue_that_has_gone_and_that_nobody_lost_in_is_left_and_one_that_stands_is_
 
 #[test]
 fn after_a_drain_that_has_shown_somebody_else_the_next_one_waits_for_twice_its_length() {
-    // What arrives follows what is sent: somebody shares the queue of 0.1 s. A packet in 125 is lost, which is each second at 1 Mb/s.
+    // What arrives follows what is sent: somebody shares the queue of 0.1 s. A packet in 125 is lost, which is each
+    // second at 1 Mb/s.
     let told = competes(30.0, |_, number| (!number.is_multiple_of(125)).then_some(0.1));
     // A loss that makes a drain stands as that.
     let (others, drains) = (begins(&told, "compete: loss"), begins(&told, "compete: drain"));
@@ -755,7 +759,8 @@ fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds
     assert!(carries(false, 0.1) < 1e6, "{}", carries(false, 0.1));
 }
 
-/// A law of a source of frames that uses `used` of what it is granted, on an empty path of 20 ms, in this mode; in a queue of its own or not.
+/// A law of a source of frames that uses `used` of what it is granted, on an empty path of 20 ms, in this mode; in a
+/// queue of its own or not.
 fn grants(mode: Rules, used: f64, own: bool) -> Law {
     let mut told = Told::new(Rate::mbps(50));
     told.law.has_frames();
@@ -797,8 +802,9 @@ fn a_source_of_frames_competes_again_where_it_falls_below_half_of_what_arrived_s
     assert!(!goes(false, 0.9e6, 3.1), "no frames");
 }
 
-/// What trains of four packets tell that leave at once, one in ten seconds of packets at 1 Mb/s: the rate of the path, and the flow's share of the
-/// queue. Each of the others arrives 8 ms after the one before, each of a train's `apart` seconds. Arrivals are told to 1/1024 s.
+/// What trains of four packets tell that leave at once, one in ten seconds of packets at 1 Mb/s: the rate of the path,
+/// and the flow's share of the queue. Each of the others arrives 8 ms after the one before, each of a train's `apart`
+/// seconds. Arrivals are told to 1/1024 s.
 fn trains(apart: f64, waits: f64) -> (Option<f64>, Option<f64>) {
     let (mut signals, size, config) = (Signals::new(), Bytes::new(1_000), config());
     let (mut sent, mut came) = (0.0_f64, 0.1_f64);

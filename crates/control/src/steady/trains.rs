@@ -1,6 +1,6 @@
-//! Trains: a few packets that leave at once. In a queue they lie one behind the other, so they arrive at the rate at which the path serves
-//! them: the link's where the queue is shared, and what the flow gets anyway where the queue is its own. What arrives at other times, as a
-//! share of that, is the flow's share of the queue.
+//! Trains: a few packets that leave at once. In a queue they lie one behind the other, so they arrive at the rate at
+//! which the path serves them: the link's where the queue is shared, and what the flow gets anyway where the queue is
+//! its own. What arrives at other times, as a share of that, is the flow's share of the queue.
 
 use super::Config;
 use super::signals::Arrived;
@@ -62,7 +62,8 @@ impl Trains {
         let Some(before) = train.before else { return };
         // In bits, and by sums, since a train's own time is coarse: at high rates feedback tells it to a fourth.
         let share = before * train.took;
-        // Nobody else has much of a path on which a flow gets nearly what a train shows, whether it has a queue there or not.
+        // Nobody else has much of a path on which a flow gets nearly what a train shows, whether it has a queue there
+        // or not.
         self.own = if share > config.share_own * train.bits { self.own + 1 } else { 0 };
         if !train.waited {
             // Where no queue stood, less than that may be all that was sent.
@@ -123,8 +124,8 @@ impl Timetable {
         self.next = now + config.train_again;
     }
 
-    /// While competing: in a queue that has room for it, for a train that is lost tells nothing and is a loss that TCP has not got. Sooner where the
-    /// last one showed a queue of its own.
+    /// While competing: in a queue that has room for it, for a train that is lost tells nothing and is a loss that TCP
+    /// has not got. Sooner where the last one showed a queue of its own.
     pub(super) fn compete(&mut self, now: f64, room: bool, own: u32, config: &Config) {
         let again = own > 0 && now >= self.at + config.train_again;
         if room && (now >= self.next || again) {
@@ -132,8 +133,8 @@ impl Timetable {
         }
     }
 
-    /// In DELAY: until what the path carries is known, and then where the flow has much less of it and does not grow. Several in a row while it is
-    /// in doubt whether the queue is the flow's own.
+    /// In DELAY: until what the path carries is known, and then where the flow has much less of it and does not grow.
+    /// Several in a row while it is in doubt whether the queue is the flow's own.
     pub(super) fn delay(
         &mut self,
         now: f64,

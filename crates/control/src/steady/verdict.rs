@@ -26,8 +26,8 @@ impl Chance {
         Self { rank: 0.5, events: VecDeque::new() }
     }
 
-    /// A loss event. Whether it is one of congestion: the queue at losses is higher than it mostly is, and there is one. `packet`:
-    /// how long the path takes for a packet.
+    /// A loss event. Whether it is one of congestion: the queue at losses is higher than it mostly is, and there is
+    /// one. `packet`: how long the path takes for a packet.
     pub(super) fn see(&mut self, now: f64, loss: &Loss, packet: f64, config: &Config) -> bool {
         // Losses close together meet the same queue: they say it once.
         let since = self.events.back().map_or(f64::MAX, |at| now - at);
@@ -53,8 +53,9 @@ impl Chance {
             .is_some_and(|at| *at > now - within)
     }
 
-    /// Whether losses of a queue tell of somebody else who has more of it than `rate`: what TCP would have at as many of them is much
-    /// more. `packet`: how long the path takes for a packet; where that is more than an AQM leaves, a single one of one's own is dropped.
+    /// Whether losses of a queue tell of somebody else who has more of it than `rate`: what TCP would have at as many
+    /// of them is much more. `packet`: how long the path takes for a packet; where that is more than an AQM leaves, a
+    /// single one of one's own is dropped.
     pub(super) fn tells_of_little(&self, rate: f64, rtt: f64, packet: f64, config: &Config) -> bool {
         let events = self.events.len() as f64;
         let tells = events >= config.meager_losses && packet < config.codel_target && !self.is_radio();
@@ -65,8 +66,8 @@ impl Chance {
         })
     }
 
-    /// Whether a path that loses `at_most` of all packets by chance hardly ever loses this `share` of so many: less than once in a thousand
-    /// times, by Chernoff's bound of the binomial distribution's tail.
+    /// Whether a path that loses `at_most` of all packets by chance hardly ever loses this `share` of so many: less
+    /// than once in a thousand times, by Chernoff's bound of the binomial distribution's tail.
     pub(super) fn is_more(told: u32, share: f64, at_most: f64) -> bool {
         let part = |of: f64, from: f64| if of > 0.0 { of * libm::log(of / from) } else { 0.0 };
         let apart = part(share, at_most) + part(1.0 - share, 1.0 - at_most);
@@ -111,9 +112,9 @@ impl Memory {
     }
 }
 
-/// How much of the time lately a queue stood, and how many packets of it were one's own, in the mean. A flow that is alone, or among its
-/// kind, empties its queue again and again, for each of them gives way as soon as the target is reached. A TCP's queue stands for most of
-/// a sawtooth.
+/// How much of the time lately a queue stood, and how many packets of it were one's own, in the mean. A flow that is
+/// alone, or among its kind, empties its queue again and again, for each of them gives way as soon as the target is
+/// reached. A TCP's queue stands for most of a sawtooth.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standing {
     /// The share of the time.
@@ -123,7 +124,8 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// For `dt` seconds a queue stood, or not, with `own` packets of this flow in it; `age`: seconds since the first of them.
+    /// For `dt` seconds a queue stood, or not, with `own` packets of this flow in it; `age`: seconds since the first of
+    /// them.
     pub(super) fn see(&mut self, (age, dt): (f64, f64), stands: bool, own: f64, config: &Config) {
         let age = age.clamp(dt, config.stands_span);
         self.share += dt / (age + config.stands_prior) * (f64::from(u8::from(stands)) - self.share);
@@ -155,8 +157,9 @@ impl OwnQueue {
     }
 }
 
-/// By which power what arrives follows what is sent: 0 where packets wait in a queue of their own, which is served whatever comes; the
-/// others' share where the queue is shared. The slope of the line of least squares through the logarithms, with weights that fade.
+/// By which power what arrives follows what is sent: 0 where packets wait in a queue of their own, which is served
+/// whatever comes; the others' share where the queue is shared. The slope of the line of least squares through the
+/// logarithms, with weights that fade.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Follows {
     at: f64,
@@ -197,14 +200,14 @@ impl Follows {
         Some((slope, libm::sqrt(rest / self.sent_sent)))
     }
 
-    /// Whether the power is so near zero, with its standard error, that the queue is one's own. A power below zero shows others, too: they gave
-    /// way at the same time.
+    /// Whether the power is so near zero, with its standard error, that the queue is one's own. A power below zero
+    /// shows others, too: they gave way at the same time.
     pub(super) fn is_own(&self, config: &Config) -> bool {
         self.power(config).is_some_and(|(power, error)| power.abs() + error < config.follows)
     }
 
-    /// Whether what was seen lately shows a queue that is shared: the power is farther from zero than [`Self::is_own`] allows, by more than its
-    /// standard error. Nothing where it is not known.
+    /// Whether what was seen lately shows a queue that is shared: the power is farther from zero than [`Self::is_own`]
+    /// allows, by more than its standard error. Nothing where it is not known.
     fn shared(&self, now: f64, config: &Config) -> Option<bool> {
         let (power, error) = self.power(config).filter(|_| now - self.at < config.follows_span)?;
         Some(power.abs() - error > config.follows)

@@ -14,9 +14,9 @@ struct Pending {
     rate: Rate,
 }
 
-/// Whose time stamp the next packet echoes (RFC 4654, 3.5): a new limiting receiver, then receivers without a round-trip time,
-/// then others, the older round first and within it the lower rate; the limiting receiver when nobody waits, and once per
-/// round in any case.
+/// Whose time stamp the next packet echoes (RFC 4654, 3.5): a new limiting receiver, then receivers without a
+/// round-trip time, then others, the older round first and within it the lower rate; the limiting receiver when nobody
+/// waits, and once per round in any case.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Echoes {
     waiting: Vec<Pending>,

@@ -6,7 +6,8 @@
 //! report (APP "TFMC" 1):        ts_r u32 │ ts'_i u32 │ X_r f32 bit/s │ p f32 │ RTT u32 µs │ fb_nr u8 │ flags u8 │ 0 0
 //! ```
 //!
-//! Time stamps count 2⁻¹⁸ s; the primed ones are echoes from which the holding time has been taken out. Network byte order.
+//! Time stamps count 2⁻¹⁸ s; the primed ones are echoes from which the holding time has been taken out. Network byte
+//! order.
 
 use crate::fields::{amount, flags, micros, share, single, span, words};
 use crate::{Body, Notice, ReceiverId};

@@ -1,8 +1,9 @@
 //! `tfmcc`: TCP-Friendly Multicast Congestion Control (RFC 4654).
 //!
-//! Each receiver measures a loss event rate and a round-trip time and computes the rate that TCP would have; the one with the
-//! least, the current limiting receiver (CLR), reports every round trip and sets the rate. The others report in rounds, few of
-//! them, so that a new limit is found. `docs/controllers/tfmcc.md` has the equations and the deviations.
+//! Each receiver measures a loss event rate and a round-trip time and computes the rate that TCP would have; the one
+//! with the least, the current limiting receiver (CLR), reports every round trip and sets the rate. The others report
+//! in rounds, few of them, so that a new limit is found. `docs/controllers/tfmcc.md` has the equations and the
+//! deviations.
 
 mod echo;
 mod message;

@@ -18,7 +18,8 @@ const START_DELAY: Span = Span::millis(20);
 
 /// And no queue that is shorter than so many of one's own packets: on a slow link a few of somebody else's are longer.
 const OWN_PACKETS: u64 = 4;
-/// Until it ends what arrives is measured over this many round trips: it doubles in each two then, and in each four over three.
+/// Until it ends what arrives is measured over this many round trips: it doubles in each two then, and in each four
+/// over three.
 const SLOW_START_OVER: f64 = 1.0;
 
 /// The last packet, and what it said.
@@ -179,14 +180,14 @@ impl Receiver {
         let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce() || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
-        // What came through at the end of slow start filled a queue; with the round trip through it, it would be credited with more
-        // than came through once the queue drains.
+        // What came through at the end of slow start filled a queue; with the round trip through it, it would be
+        // credited with more than came through once the queue drains.
         let first_rtt = self.rtt.least().filter(|_| self.config.quick).map_or(rtt, |least| (least + rtt) / 2);
         let quick = self.config.quick;
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
-            // The square-root law knows no time-outs: at two packets per round trip the equation turns its interval into a
-            // fiftieth of the rate that came through.
+            // The square-root law knows no time-outs: at two packets per round trip the equation turns its interval
+            // into a fiftieth of the rate that came through.
             if quick {
                 1.0 / loss_for(rate, packet, first_rtt).get()
             } else {

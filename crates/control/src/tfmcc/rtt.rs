@@ -5,7 +5,8 @@ const LEAST: Span = Span::millis(1);
 /// An echo that seems to have taken longer is none of ours.
 const MOST: Span = Span::secs(60);
 
-/// A receiver's round-trip time: R_max until measured, smoothed over its own samples, moved by the one-way delay in between.
+/// A receiver's round-trip time: R_max until measured, smoothed over its own samples, moved by the one-way delay in
+/// between.
 ///
 /// ```text
 ///  R_sample = arrival_i − ts'_r                                          an echo of one's own time stamp
@@ -13,8 +14,8 @@ const MOST: Span = Span::secs(60);
 ///  R'       = R_sample + (arrival_j − ts_j) − (arrival_i − ts_i)         with each packet j until the next sample
 /// ```
 ///
-/// Source: RFC 4654, 4.3.2 and 4.3.3, whose D_r + arrival_j − ts_j is the third line once D_r has the sign with which R' equals
-/// R_sample at j = i. Everything is a sum of variations, so that the clocks need not agree.
+/// Source: RFC 4654, 4.3.2 and 4.3.3, whose D_r + arrival_j − ts_j is the third line once D_r has the sign with which
+/// R' equals R_sample at j = i. Everything is a sum of variations, so that the clocks need not agree.
 #[derive(Clone, Debug)]
 pub(super) struct RoundTrip {
     smoothed: Option<Span>,

@@ -58,7 +58,8 @@ pub(super) struct Sender {
     cap: Rate,
     x: Rate,
     r_max: Span,
-    /// The same without the bound by the gap between two packets; with the RFC's start the bound, once met, decays with it.
+    /// The same without the bound by the gap between two packets; with the RFC's start the bound, once met, decays with
+    /// it.
     r_known: Span,
     /// The largest sample of this round, and whether it raised R_max.
     r_peak: Span,
@@ -148,8 +149,9 @@ impl Sender {
         self.config.round(self.r_max, self.fb_nr == 0 && self.slow_start)
     }
 
-    /// With the quick start the assumed R_max gives way to the first that is measured; in a group once it has lasted, so that
-    /// others had the time to speak. Who is farther away than that is heard all the same, and raises it at once.
+    /// With the quick start the assumed R_max gives way to the first that is measured; in a group once it has lasted,
+    /// so that others had the time to speak. Who is farther away than that is heard all the same, and raises it at
+    /// once.
     fn settle_r_max(&mut self, now: Time) {
         if !self.assumed || (self.group && self.round_began.is_none_or(|began| now < began + self.config.r_max)) {
             return;
@@ -202,8 +204,8 @@ impl Sender {
         self.hold = Some(now + self.round());
     }
 
-    /// Rises towards `target` by at most a packet per R_max in each R_max (RFC 4654, 3.3). The limiting receiver may report more
-    /// often than that, so the allowance grows with the time since it was last used.
+    /// Rises towards `target` by at most a packet per R_max in each R_max (RFC 4654, 3.3). The limiting receiver may
+    /// report more often than that, so the allowance grows with the time since it was last used.
     ///
     /// ```text
     ///                         8 s          ⎛    t − t_last ⎞
@@ -211,8 +213,8 @@ impl Sender {
     ///                        R_max         ⎝      R_max    ⎠
     /// ```
     ///
-    /// With the quick start that holds above what came through at the end of slow start only: the queue that ended it lowers the
-    /// rate until it has drained, and what is below is no news.
+    /// With the quick start that holds above what came through at the end of slow start only: the queue that ended it
+    /// lowers the rate until it has drained, and what is below is no news.
     fn rise(&mut self, target: Rate, now: Time) {
         let since = self.raised_at.replace(now).map_or(Span::ZERO, |at| now.since(at));
         if self.hold.is_some_and(|until| now < until) {
@@ -231,7 +233,8 @@ impl Sender {
     }
 
     fn aim(&mut self, target: Rate, now: Time) {
-        // What arrived of the first packets is no measure (as in RFC 5348, 4.3: slow start is never below the initial window).
+        // What arrived of the first packets is no measure (as in RFC 5348, 4.3: slow start is never below the initial
+        // window).
         let first = first_window(self.packet).per(self.r_known);
         let target = if self.config.quick && !self.assumed { target.max(first) } else { target };
         if target <= self.x {

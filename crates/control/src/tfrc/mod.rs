@@ -1,8 +1,8 @@
 //! `tfrc`: TCP-friendly rate control for one receiver (RFC 5348).
 //!
-//! The receiver measures the loss event rate p and the rate X_recv at which packets arrive, and reports both once per round trip.
-//! The sender measures the round-trip time R by an echoed stamp, and sends at what TCP would get at that p and R, but at most at
-//! twice what arrived.
+//! The receiver measures the loss event rate p and the rate X_recv at which packets arrive, and reports both once per
+//! round trip. The sender measures the round-trip time R by an echoed stamp, and sends at what TCP would get at that p
+//! and R, but at most at twice what arrived.
 
 mod message;
 mod receiver;
@@ -116,7 +116,8 @@ pub(crate) const PARAMS: &[Param; 10] = &[
     ),
 ];
 
-/// Of the repaired mode: a sixth of the queue of a home router, and more than a burst of TCP's first ten packets takes on 6 Mb/s.
+/// Of the repaired mode: a sixth of the queue of a home router, and more than a burst of TCP's first ten packets takes
+/// on 6 Mb/s.
 const START_DELAY: Span = Span::millis(20);
 
 /// What a profile sets.

@@ -74,8 +74,8 @@ impl Receiver {
         }
     }
 
-    /// X_recv: over the time since the latest expiry of the timer that is at least a round trip ago (RFC 5348, 6.2), at least
-    /// one packet per round trip.
+    /// X_recv: over the time since the latest expiry of the timer that is at least a round trip ago (RFC 5348, 6.2), at
+    /// least one packet per round trip.
     fn measure(&self, now: Time) -> Option<Rate> {
         let rtt = self.rtt?;
         let mark = self.marks.iter().rev().find(|(at, _)| now.since(*at) >= rtt).or(self.marks.front())?;
@@ -105,8 +105,8 @@ impl Receiver {
         seq
     }
 
-    /// The timer went on expiring while nothing arrived, and sent nothing: what it left behind, up to `now`. True when it
-    /// expired at least once.
+    /// The timer went on expiring while nothing arrived, and sent nothing: what it left behind, up to `now`. True when
+    /// it expired at least once.
     fn expired_in_silence(&mut self, now: Time) -> bool {
         let (Some(timer), Some(rtt), false) = (self.timer, self.rtt, self.fresh) else { return false };
         if now < timer {
@@ -151,8 +151,8 @@ impl ReceiverHalf for Receiver {
         let previous = self.history.rate();
         let mark = Mark::read(rest);
         let worth = mark.map_or(1.0, |m| m.worth);
-        // A queue that grows before the first loss says what a mark would. What came through has filled it: with the round trip
-        // through it, more would be credited once it is gone.
+        // A queue that grows before the first loss says what a mark would. What came through has filled it: with the
+        // round trip through it, more would be credited once it is gone.
         let way = OneWay::between(arrival.sent, now);
         let queued = self.queue.on_packet(way, now, rtt, Span::ZERO) && self.history.events() == 0;
         let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);

@@ -78,14 +78,15 @@ pub(crate) struct Sender {
     apart: Span,
     /// Nothing was sent since the no-feedback timer was set.
     idle: bool,
-    /// Runs of packets during which the sender was not data-limited, first and last, oldest first; and whether the latest
-    /// still goes on.
+    /// Runs of packets during which the sender was not data-limited, first and last, oldest first; and whether the
+    /// latest still goes on.
     not_limited: VecDeque<(Time, Time)>,
     unlimited: bool,
     covered_to: Option<Time>,
     rule: &'static str,
     by: Option<ReceiverId>,
-    /// With losses the rate is at most twice what arrives, once X_recv_set no longer holds "no limit", above the least rate.
+    /// With losses the rate is at most twice what arrives, once X_recv_set no longer holds "no limit", above the least
+    /// rate.
     twice: Check,
 }
 
@@ -185,11 +186,12 @@ impl Sender {
         self.received = vec![(self.most_received(), now)];
     }
 
-    /// Whether the application, and not the rate, limited the sender throughout the interval that a report covers, which ends
-    /// with the packet sent at `to` (RFC 5348, 8.2.1).
+    /// Whether the application, and not the rate, limited the sender throughout the interval that a report covers,
+    /// which ends with the packet sent at `to` (RFC 5348, 8.2.1).
     ///
-    /// The RFC keeps two times at which it was not, and so takes a sender that always has data for a data-limited one when two
-    /// reports come within a round trip: both times lie after the first. Here all such times are kept, as runs.
+    /// The RFC keeps two times at which it was not, and so takes a sender that always has data for a data-limited one
+    /// when two reports come within a round trip: both times lie after the first. Here all such times are kept, as
+    /// runs.
     fn was_data_limited(&mut self, to: Time, rtt: Span) -> bool {
         let from = to.before(rtt);
         // What ended before is not asked for again, since reports come in order.
@@ -280,15 +282,16 @@ impl Sender {
                 let limit = if fair > received.scale(2.0) { received } else { fair.scale(0.5) };
                 let limit = limit.max(self.least());
                 self.received = vec![(limit.scale(0.5), now)];
-                // The letter would let the rate rise here where the equation was never the limit, before a second report.
+                // The letter would let the rate rise here where the equation was never the limit, before a second
+                // report.
                 self.allow(now, rtt, limit.min(self.allowed), "no report: halved");
                 true
             }
         }
     }
 
-    /// A report has arrived. Returns the round-trip time that it shows; `None` when it can't be true, or comes too late, and
-    /// changes nothing.
+    /// A report has arrived. Returns the round-trip time that it shows; `None` when it can't be true, or comes too
+    /// late, and changes nothing.
     pub(crate) fn hear(&mut self, feedback: &Finding, now: Time, from: ReceiverId) -> Option<Span> {
         let sent = feedback.echo.own(now);
         // The stamp is rounded down to its unit: the packet left until then at the latest.
@@ -373,7 +376,8 @@ impl SenderHalf for Sender {
                 self.rule = "no report: halved";
                 self.set_timer(now);
             } else {
-                // Idle: however often the timer expired, nothing would change before the next packet, which sets it again.
+                // Idle: however often the timer expired, nothing would change before the next packet, which sets it
+                // again.
                 self.nofeedback = None;
             }
         }

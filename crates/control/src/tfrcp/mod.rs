@@ -1,9 +1,9 @@
-//! MPEG-TFRCP: the sender sets its rate once per control interval, from the loss fraction and the round-trip time of the one that
-//! ends (Miyabayashi, Wakamiya, Murata, Miyahara: MPEG-TFRCP, 2001).
+//! MPEG-TFRCP: the sender sets its rate once per control interval, from the loss fraction and the round-trip time of
+//! the one that ends (Miyabayashi, Wakamiya, Murata, Miyahara: MPEG-TFRCP, 2001).
 //!
 //! Five controllers of one mould. With loss, all of them take TCP's throughput; they differ in what they do without
-//! (double, add a packet per round trip, improve the picture by one step) and in whether the loss is that of the interval or
-//! that of the whole session (`-cl`).
+//! (double, add a packet per round trip, improve the picture by one step) and in whether the loss is that of the
+//! interval or that of the whole session (`-cl`).
 
 mod message;
 mod receiver;

@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// An interval ends this long before the group of pictures that it governs is coded, so that the new rate is there by then.
+/// An interval ends this long before the group of pictures that it governs is coded, so that the new rate is there by
+/// then.
 const EARLY: Span = Span::micros(1);
 /// The equations count a shorter one as this.
 const LEAST_RTT: Span = Span::millis(1);
@@ -57,7 +58,8 @@ impl Counts {
         self.lost = self.lost.saturating_add(lost);
     }
 
-    /// The fraction lost; none where nothing was expected, and late packets that were counted as lost before can make it nothing.
+    /// The fraction lost; none where nothing was expected, and late packets that were counted as lost before can make
+    /// it nothing.
     fn fraction(&self) -> Option<LossRate> {
         // Nothing of nothing is no number, which `min` would take for a loss of everything.
         let of = (self.expected > 0).then_some(self.expected as f64)?;
@@ -328,7 +330,8 @@ impl SenderHalf for Sender {
         Decision { target, pacing, window: None, limit: self.limit, why: self.why.clone() }
     }
 
-    /// Below the worst picture's rate the encoder can't follow: as much leaves as the interval affords, and then nothing.
+    /// Below the worst picture's rate the encoder can't follow: as much leaves as the interval affords, and then
+    /// nothing.
     fn allowance(&self) -> Option<Allowance> {
         let short = self.pictured && self.rate < self.map.lowest();
         short.then(|| Allowance { bytes: self.rate.over(self.ends.since(self.began)), until: self.ends })

@@ -242,8 +242,8 @@ fn replies_without_a_round_trip(given: &[(&str, Given)]) -> Vec<Reply> {
     replies
 }
 
-/// A report interval of 20 ms holds one frame or none: what arrives has to be measured over more than that, or the rate of a source
-/// that is held by its encoder swings, and the encoder with it.
+/// A report interval of 20 ms holds one frame or none: what arrives has to be measured over more than that, or the rate
+/// of a source that is held by its encoder swings, and the encoder with it.
 #[test]
 fn frames_far_apart_neither_cut_the_rate_nor_let_it_count_up() {
     let mut half = factory(Mode::Repaired, &[]).receiver(&setup(1000));
@@ -580,8 +580,9 @@ fn as_printed_a_drift_of_a_hundred_parts_per_million_decides_how_fast_the_rate_c
 /// The world's clocks start late; a receiver with this much less shows the sender's own time.
 const CLOCKS_START: i64 = 20_000;
 
-/// `asmp.a-packet-per-report` (at most a packet per round trip more per report, outside the start phase) and `asmp.least-counts`
-/// (the rate is the least live one), over every report of a run with losses, a bottleneck and a leave.
+/// `asmp.a-packet-per-report` (at most a packet per round trip more per report, outside the start phase) and
+/// `asmp.least-counts` (the rate is the least live one), over every report of a run with losses, a bottleneck and a
+/// leave.
 #[test]
 fn invariants_hold_at_every_report() {
     for seed in 1..=3 {
@@ -694,7 +695,8 @@ fn reports_keep_a_round_trip_apart_where_rtcp_would_allow_fifty_a_second() {
     }
 }
 
-/// Bottleneck × random loss → mean rate after half a minute, repaired and as printed. A change of behaviour is a diff here.
+/// Bottleneck × random loss → mean rate after half a minute, repaired and as printed. A change of behaviour is a diff
+/// here.
 #[test]
 fn table_of_rates_on_one_path() {
     let mut table = String::from("kb/s            loss 0 %   0.1 %     1 %     5 %\n");
@@ -749,8 +751,8 @@ fn act() -> impl Strategy<Value = Act> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
-    /// Whatever is heard, and in which order: the rates stay within their limits, nothing panics, wakes lead somewhere, and
-    /// silence ends at the floor.
+    /// Whatever is heard, and in which order: the rates stay within their limits, nothing panics, wakes lead somewhere,
+    /// and silence ends at the floor.
     #[test]
     fn any_order_of_operations_keeps_the_limits(
         acts in prop::collection::vec(act(), 1..120), paper in any::<bool>(), events in any::<bool>(), seed in any::<u64>(),

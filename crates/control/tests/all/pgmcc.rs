@@ -287,7 +287,8 @@ fn at_random_loss_it_is_as_fast_as_tcp_s_square_root_law_and_does_not_stall() {
 fn in_flight_is_never_more_than_the_window_when_a_packet_leaves() {
     let mut world = Plan::new("pgmcc", Path::clean(R).bottleneck(Rate::mbps(1), 12)).build();
     world.run_until(s(60.0));
-    // The promise is looked at whenever a packet leaves. It allows for those that may be lost without anybody knowing yet.
+    // The promise is looked at whenever a packet leaves. It allows for those that may be lost without anybody knowing
+    // yet.
     let within = world.sender.checks()[0];
     assert_eq!((within.promise.id, within.broken), ("pgmcc.within-window", 0));
     assert_eq!(within.checked, world.sent.len() as u64);

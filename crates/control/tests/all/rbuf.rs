@@ -1,4 +1,5 @@
-//! Rate control by the receiver's buffer: the paper's formulas, its three states, and a buffer that is filled and emptied.
+//! Rate control by the receiver's buffer: the paper's formulas, its three states, and a buffer that is filled and
+//! emptied.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use crate::harness;

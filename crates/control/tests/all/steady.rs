@@ -121,7 +121,8 @@ fn a_source_of_frames_that_sends_less_than_it_may_keeps_one_and_a_half_times_tha
     bench.run_until(s(20.0));
     bench.flows[0].most = Rate::kbps(500);
     bench.run_until(s(40.0));
-    // Before sources of frames had numbers of their own, it kept all that it might send, and had the link again 2 s and not 6 s after.
+    // Before sources of frames had numbers of their own, it kept all that it might send, and had the link again 2 s and
+    // not 6 s after.
     assert_between(bench.flows[0].target(), Rate::kbps(700), Rate::kbps(850));
     bench.flows[0].most = Rate::MAX;
     bench.run_until(s(60.0));

@@ -1,4 +1,5 @@
-//! What `steady` claims where receivers decide: in groups, and by its own report. `crates/sim/tests/all/steady.rs` has groups beside TCP.
+//! What `steady` claims where receivers decide: in groups, and by its own report. `crates/sim/tests/all/steady.rs` has
+//! groups beside TCP.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use crate::group;

@@ -522,8 +522,9 @@ fn clocks_an_hour_apart_and_drifting_change_nothing_much() {
     }
 }
 
-/// `tfmcc.a-packet-per-round`: outside slow start the rate rises by at most a packet per R_max in each R_max, over every pair of
-/// reports of runs with losses, a bottleneck and a leave. In the first second after slow start what had come through in it is no rise.
+/// `tfmcc.a-packet-per-round`: outside slow start the rate rises by at most a packet per R_max in each R_max, over
+/// every pair of reports of runs with losses, a bottleneck and a leave. In the first second after slow start what had
+/// come through in it is no rise.
 #[test]
 fn the_increase_is_bounded_at_every_report() {
     for seed in 1..=3 {
@@ -643,7 +644,8 @@ fn a_dead_sender_is_answered_by_nobody() {
     for half in &mut halves {
         half.on_arrival(&arrival(ms(0), 1, &notice));
     }
-    // The round would last 3 s; the sender says nothing more. Whoever is not due within R_max waits for longer and longer.
+    // The round would last 3 s; the sender says nothing more. Whoever is not due within R_max waits for longer and
+    // longer.
     let (mut said, mut asked) = (0, 0);
     for t in 1..20_000 {
         for half in &mut halves {
@@ -699,8 +701,8 @@ fn act() -> impl Strategy<Value = Act> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
-    /// Whatever is heard, and in which order: the rates stay within their limits, nothing panics, wakes lead somewhere, and
-    /// silence ends at the floor.
+    /// Whatever is heard, and in which order: the rates stay within their limits, nothing panics, wakes lead somewhere,
+    /// and silence ends at the floor.
     #[test]
     fn any_order_of_operations_keeps_the_limits(
         acts in prop::collection::vec(act(), 1..150), profile in 0usize..3, seed in any::<u64>(),

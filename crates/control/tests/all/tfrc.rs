@@ -490,8 +490,8 @@ fn at_random_loss_the_rate_is_the_equation_at_the_measured_loss_event_rate() {
             seen += u32::from(d.decision.why.rule == "throughput equation");
         }
         assert!(seen > 200, "{seen}");
-        // And the mean is near the equation at the rate of loss events: after one, the next packet that can begin another is a
-        // round trip away, and then it takes 1/p packets.
+        // And the mean is near the equation at the rate of loss events: after one, the next packet that can begin
+        // another is a round trip away, and then it takes 1/p packets.
         let mean = world.mean_target(s(20.0), s(200.0));
         let interval = 1.0 / loss + mean.over(rtt).as_f64() / 1000.0;
         let fair = throughput(S, rtt, LossRate::one_in(interval));
@@ -657,7 +657,8 @@ fn the_ns2_profile_takes_ns2_s_values_where_none_was_given() {
     close(given.timer(), 0.4);
 }
 
-/// Means of ns-2.35 over five seeds of 2000 s, from `docs/validation.md` (tfrc-lossy; its own constants, and RFC 5348's).
+/// Means of ns-2.35 over five seeds of 2000 s, from `docs/validation.md` (tfrc-lossy; its own constants, and RFC
+/// 5348's).
 #[test]
 fn one_flow_over_a_lossy_link_is_ns2_s_within_eight_percent() {
     let rate = |profile: &str, loss: f64| {

@@ -64,7 +64,8 @@ impl Bench {
         });
     }
 
-    /// A group of pictures with three reports that carry no round trip, each of which tells of `lost` of a hundred packets.
+    /// A group of pictures with three reports that carry no round trip, each of which tells of `lost` of a hundred
+    /// packets.
     fn group_without_round_trip(&mut self, lost: i64) {
         let start = self.now;
         for third in 1..=3 {

@@ -123,7 +123,8 @@ impl PlainSource {
         out.send(self.packet, Ecn::NotEct, Body::Plain(self.sent));
         self.sent += 1;
         self.bytes += self.packet;
-        // Where the clock is real it may be called late: the rate is kept all the same, without a burst after a long pause.
+        // Where the clock is real it may be called late: the rate is kept all the same, without a burst after a long
+        // pause.
         self.next = (self.next + self.gap).max(now.before(CATCH_UP));
     }
 

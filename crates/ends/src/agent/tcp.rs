@@ -46,8 +46,8 @@ enum Work {
     Given,
     /// So much again and again; the next begins at `next`.
     Transfers { off: Periods, next: Time },
-    /// Periods with and without data, until `until`. While on, a segment is written at `write` and every `gap` from then on,
-    /// or, without a gap, whenever the one before has left.
+    /// Periods with and without data, until `until`. While on, a segment is written at `write` and every `gap` from
+    /// then on, or, without a gap, whenever the one before has left.
     OnOff { on: Periods, off: Periods, until: Time, writing: bool, gap: Option<Span>, write: Time },
 }
 
@@ -198,7 +198,8 @@ impl TcpSource {
         self.sender.wake().unwrap_or(Time::NEVER).min(self.work.wake())
     }
 
-    /// An acknowledgement of transfer `transfer` has come; whether it is this one's, and to be polled for what leaves now.
+    /// An acknowledgement of transfer `transfer` has come; whether it is this one's, and to be polled for what leaves
+    /// now.
     pub fn take(&mut self, now: Time, transfer: u32, ack: &Ack) -> bool {
         if !self.running || transfer != self.number {
             return false;
@@ -283,7 +284,8 @@ impl TcpSource {
         self.number
     }
 
-    /// The segment of [`TcpSource::transfer`] that leaves next, with its ECN field; `None` until something else happens.
+    /// The segment of [`TcpSource::transfer`] that leaves next, with its ECN field; `None` until something else
+    /// happens.
     #[inline(always)]
     pub fn poll(&mut self, now: Time) -> Option<(Ecn, Segment)> {
         self.feed(now);

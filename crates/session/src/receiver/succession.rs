@@ -1,9 +1,10 @@
 //! Which source is followed when several send media, and from where on it counts anew.
 //!
-//! RFC 3550 leaves this to the receiver: a source that is new is a new member (section 6.2.1), one that is silent for five reporting
-//! intervals has left (6.3.5), and one SSRC at two addresses is a conflict (8.2). A sender that was started again, or changes its SSRC
-//! with each group of pictures, comes from the address of the one before, which is silent then. A stranger comes from elsewhere, and has to
-//! wait until the source has left by RFC 3550; two sources of one host both speak, and neither takes the other's place.
+//! RFC 3550 leaves this to the receiver: a source that is new is a new member (section 6.2.1), one that is silent for
+//! five reporting intervals has left (6.3.5), and one SSRC at two addresses is a conflict (8.2). A sender that was
+//! started again, or changes its SSRC with each group of pictures, comes from the address of the one before, which is
+//! silent then. A stranger comes from elsewhere, and has to wait until the source has left by RFC 3550; two sources of
+//! one host both speak, and neither takes the other's place.
 
 use super::{Receiver, Stream, Totals};
 use crate::sender::CLOCK_RATE;
@@ -12,8 +13,8 @@ use steadycast_units::{Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// A source that the description names is followed to another one of its address after this silence; and any other of which not enough is
-/// known.
+/// A source that the description names is followed to another one of its address after this silence; and any other of
+/// which not enough is known.
 const RENAMED: Span = Span::millis(500);
 /// A shorter silence says nothing: packets may overtake each other in that time.
 const QUIET: Span = Span::millis(50);
@@ -77,16 +78,17 @@ impl Receiver {
         (!passed).then_some(Waiting { ssrc, from: other.from, after })
     }
 
-    /// For how long neither media nor RTCP of the source that it follows has come, nor media of one that could take its place, once that is
-    /// five reporting intervals and `least`: it has left, and its BYE was lost or never sent (RFC 3550, sections 6.2.1 and 6.3.5).
+    /// For how long neither media nor RTCP of the source that it follows has come, nor media of one that could take its
+    /// place, once that is five reporting intervals and `least`: it has left, and its BYE was lost or never sent (RFC
+    /// 3550, sections 6.2.1 and 6.3.5).
     pub fn source_left(&self, now: Time, least: Span) -> Option<Span> {
         let other = self.other.as_ref().filter(|other| other.is_stream()).map(|other| other.heard);
         let silence = now.since(self.stream.as_ref()?.spoke.max(other.unwrap_or(Time::ZERO)));
         (silence >= least.max(self.participant.member_timeout())).then_some(silence)
     }
 
-    /// Which run of the stream's numbers it is, and with which number it began: each source begins another one, and so does one that
-    /// starts again. To the controller and to whoever takes the packets, numbers go on from run to run.
+    /// Which run of the stream's numbers it is, and with which number it began: each source begins another one, and so
+    /// does one that starts again. To the controller and to whoever takes the packets, numbers go on from run to run.
     pub const fn run(&self) -> (u32, u64) {
         self.run
     }
@@ -103,7 +105,8 @@ impl Receiver {
         self.stream.is_some() && !self.goes_on(now, header) && self.is_next(now, from, header)
     }
 
-    /// Another run begins with this packet, which came before the one of which [`Receiver::begins_run`] was true: it is to be told next.
+    /// Another run begins with this packet, which came before the one of which [`Receiver::begins_run`] was true: it is
+    /// to be told next.
     pub fn begin_run(&mut self, now: Time, from: Origin, header: &RtpHeader) {
         let number = i64::from(header.seq);
         // To the controller it is one stream: neither another SSRC nor other numbers are a loss.
@@ -166,8 +169,9 @@ impl Receiver {
         false
     }
 
-    /// Whether a source takes the followed one's place with this packet: the first that is heard; the one that the description names; and
-    /// another one, or the same from other numbers on, when it has said BYE, never came to a second packet, or is silent.
+    /// Whether a source takes the followed one's place with this packet: the first that is heard; the one that the
+    /// description names; and another one, or the same from other numbers on, when it has said BYE, never came to a
+    /// second packet, or is silent.
     fn is_next(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         let Some(old) = &self.stream else { return true };
         if self.payload_type.is_some_and(|described| described != header.payload_type) {
@@ -207,7 +211,8 @@ impl Stream {
         off.unsigned_abs() >= MAX_MISORDER && matches!(arrived(), Arrived::Restarted(_) | Arrived::Stray)
     }
 
-    /// Begins to count anew. The media's clock goes on by the time that passed, where the time stamps do not go with those before.
+    /// Begins to count anew. The media's clock goes on by the time that passed, where the time stamps do not go with
+    /// those before.
     fn restart(&mut self, now: Time, header: &RtpHeader, ahead: i64) {
         (self.reception, self.ahead) = (Reception::trusting(header.ssrc, CLOCK_RATE), ahead);
         self.frame = (header.timestamp, now);

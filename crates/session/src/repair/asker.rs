@@ -29,8 +29,8 @@ struct Ask {
     tries: u32,
 }
 
-/// Knows at a receiver of a small group of which blocks to ask for more parity, and when, as RFC 5401 has it: after a time drawn at random,
-/// and not at all when another has asked for as much.
+/// Knows at a receiver of a small group of which blocks to ask for more parity, and when, as RFC 5401 has it: after a
+/// time drawn at random, and not at all when another has asked for as much.
 #[derive(Debug)]
 pub(crate) struct Asker {
     asks: BTreeMap<u64, Ask>,
@@ -144,12 +144,13 @@ impl Asker {
     }
 }
 
-/// A time that few draw short (RFC 5401, section 3.2.2.1): between 0 and one round trip, so that of a group that lacks the same a few ask and
-/// the others hear it.
+/// A time that few draw short (RFC 5401, section 3.2.2.1): between 0 and one round trip, so that of a group that lacks
+/// the same a few ask and the others hear it.
 fn backoff(chance: &mut Chance, group: Group) -> Span {
     let most = group.round_trip().min(LONGEST);
     let lambda = libm::log(f64::from(group.members.max(1))) + 1.0;
-    // x is uniform in lambda / (e^lambda - 1) · [1/T, e^lambda/T], and the time T/lambda · ln(x · (e^lambda - 1) · T/lambda).
+    // x is uniform in lambda / (e^lambda - 1) · [1/T, e^lambda/T], and the time T/lambda · ln(x · (e^lambda - 1) ·
+    // T/lambda).
     let x = 1.0 + chance.unit() * (libm::exp(lambda) - 1.0);
     most.scale(libm::log(x) / lambda)
 }
@@ -194,7 +195,8 @@ mod tests {
         assert_eq!(asker.take(at, GROUP), [first]);
         assert_eq!(asker.take(at, GROUP), []);
         assert_eq!(asker.take(at + Span::millis(80), GROUP), [BlockRequest { parities: 4, ..first }]);
-        // 500 ms after it was ready, which was 200 ms and half a round trip before: an answer has to be here after 270 ms.
+        // 500 ms after it was ready, which was 200 ms and half a round trip before: an answer has to be here after 270
+        // ms.
         assert!(!asker.wants(ms(210), GROUP) && asker.wake().is_none());
     }
 

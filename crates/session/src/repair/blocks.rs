@@ -1,7 +1,9 @@
-//! Parity over blocks of packets: any k of a block's k + r packets give all k back (docs/wire.md has the code and its bytes).
+//! Parity over blocks of packets: any k of a block's k + r packets give all k back (docs/wire.md has the code and its
+//! bytes).
 //!
-//! Bytes do not matter here: [`Blocks`] at the sender says which packets each parity covers, and [`Solver`] at a receiver knows that a block is
-//! whole again when as many of its packets have come as it had without parity. Whoever has the bytes computes them then.
+//! Bytes do not matter here: [`Blocks`] at the sender says which packets each parity covers, and [`Solver`] at a
+//! receiver knows that a block is whole again when as many of its packets have come as it had without parity. Whoever
+//! has the bytes computes them then.
 
 use super::{Budget, KEPT};
 use crate::Fragment;
@@ -34,8 +36,8 @@ impl ParitySettings {
     }
 }
 
-/// What the payload of a parity packet is longer by than the longest payload of its block: the parity's own header, and the symbol's length and
-/// RTP header.
+/// What the payload of a parity packet is longer by than the longest payload of its block: the parity's own header, and
+/// the symbol's length and RTP header.
 pub const PARITY_MORE: Bytes = Bytes::new((HEADER + SYMBOL_HEAD) as u64);
 
 /// A block ends with a frame when it has this many packets.
@@ -175,7 +177,8 @@ impl Blocks {
         self.loss.share.unwrap_or(UNKNOWN)
     }
 
-    /// A packet of the media with so much payload has left; parity is to leave a share of at most `residual` of the packets missing.
+    /// A packet of the media with so much payload has left; parity is to leave a share of at most `residual` of the
+    /// packets missing.
     pub(crate) fn on_sent(&mut self, now: Time, packet: Protected, payload: u16, residual: f64) {
         if self.open.last().is_some_and(|last| last.seq + 1 != packet.seq) {
             self.open.clear();
@@ -204,8 +207,8 @@ impl Blocks {
         }
     }
 
-    /// A receiver lacks packets of a block: it has what it needs when as many parities as it says have been sent in all. More are sent while
-    /// they can come in time and repair's share of the rate allows it.
+    /// A receiver lacks packets of a block: it has what it needs when as many parities as it says have been sent in
+    /// all. More are sent while they can come in time and repair's share of the rate allows it.
     pub(crate) fn on_request(&mut self, asked: &AskedParity, wanted: &BlockRequest) {
         let AskedParity { now, target, packet, head } = *asked;
         let same = |block: &&mut Complete| {
@@ -248,8 +251,8 @@ impl Blocks {
     }
 }
 
-/// The fewest parities of a block of `packets` with which at most a share `residual` of them stays missing, when a share `loss` of all packets is
-/// lost, each on its own; at most half as many as packets.
+/// The fewest parities of a block of `packets` with which at most a share `residual` of them stays missing, when a
+/// share `loss` of all packets is lost, each on its own; at most half as many as packets.
 fn parities(packets: u8, loss: f64, residual: f64) -> u8 {
     let most = packets.min(MAX_PACKETS) / HALF as u8;
     (0..most).find(|r| left(packets, *r, loss) <= residual).unwrap_or(most)
@@ -343,7 +346,8 @@ impl Solver {
         *self = Self::new();
     }
 
-    /// A packet of the media has come, or its retransmission. Returns what is needed of its block, if parity of that has come.
+    /// A packet of the media has come, or its retransmission. Returns what is needed of its block, if parity of that
+    /// has come.
     pub(crate) fn on_packet(&mut self, seq: u64) -> Option<Need> {
         self.came.add(seq);
         self.heard = self.heard.max(Some(seq));
@@ -354,7 +358,8 @@ impl Solver {
         self.solve(*base)
     }
 
-    /// A parity has come. What contradicts itself or a block's other parities is not used. Returns what is needed of its block.
+    /// A parity has come. What contradicts itself or a block's other parities is not used. Returns what is needed of
+    /// its block.
     pub(crate) fn on_parity(&mut self, protection: &Protection) -> Option<Need> {
         let ParityHeader { packets, base, index, sent } = protection.header;
         let told = protection.packets.len();

@@ -102,8 +102,8 @@ impl Keeper {
         self.round_trips.push_back(rtt);
     }
 
-    /// Its receiver has said for how long it waits: from when it misses a packet, so that what left late is of use for longer. Whether a round
-    /// trip was measured: before, nobody knows what that is enough for.
+    /// Its receiver has said for how long it waits: from when it misses a packet, so that what left late is of use for
+    /// longer. Whether a round trip was measured: before, nobody knows what that is enough for.
     pub(crate) fn on_playout(&mut self, told: Span) -> bool {
         self.settings.playout = self.settings.playout.max(Some(told.max(KEPT)));
         !self.round_trips.is_empty()
@@ -114,8 +114,8 @@ impl Keeper {
         self.round_trips.iter().min().copied().unwrap_or(Span::ZERO)
     }
 
-    /// How often a packet can be asked for and come in time, by the longest of the last round trips, when each loss takes `seen` to be seen and
-    /// receivers wait as long as was `told`.
+    /// How often a packet can be asked for and come in time, by the longest of the last round trips, when each loss
+    /// takes `seen` to be seen and receivers wait as long as was `told`.
     pub(crate) fn tries(&self, seen: Span, told: Option<Span>) -> u32 {
         let Some(rtt) = self.round_trips.iter().max() else { return 0 };
         let each = *rtt + Span::millis(10);
@@ -123,8 +123,8 @@ impl Keeper {
         (left.as_nanos() / each.as_nanos().max(1)).min(8) as u32
     }
 
-    /// A packet is asked for. It is sent again if it is kept, does not wait already, was not sent within the last round trip, would
-    /// still come in time, and the share of retransmissions allows it.
+    /// A packet is asked for. It is sent again if it is kept, does not wait already, was not sent within the last round
+    /// trip, would still come in time, and the share of retransmissions allows it.
     pub(crate) fn on_nack(&mut self, asked: &Asked, number: u16) {
         let Asked { now, target, packet, scarce, told } = *asked;
         let Some(newest) = (self.first + self.packets.len() as u64).checked_sub(1) else { return };

@@ -1,8 +1,9 @@
-//! Retransmission of lost packets (RFC 4588), asked for by generic NACKs (RFC 4585, section 6.2.1), and parity, from which receivers compute
-//! what they have lost.
+//! Retransmission of lost packets (RFC 4588), asked for by generic NACKs (RFC 4585, section 6.2.1), and parity, from
+//! which receivers compute what they have lost.
 //!
-//! A [`Requester`] at the receiver finds gaps and says when to ask. A [`Keeper`] at the sender keeps what was sent and says what to
-//! send again. Retransmissions leave through the media's pacer, so that they are part of the rate that the controller decided.
+//! A [`Requester`] at the receiver finds gaps and says when to ask. A [`Keeper`] at the sender keeps what was sent and
+//! says what to send again. Retransmissions leave through the media's pacer, so that they are part of the rate that the
+//! controller decided.
 
 mod asker;
 mod blocks;
@@ -41,7 +42,8 @@ const KEPT: Span = Span::secs(1);
 
 /// What is sent on request takes at most this share of the rate (str0m's bound).
 const SHARE: f64 = 0.15;
-/// What is not used of the share is kept for this time. libwebrtc bounds retransmissions over 500 ms; bursts of losses need twice that.
+/// What is not used of the share is kept for this time. libwebrtc bounds retransmissions over 500 ms; bursts of losses
+/// need twice that.
 const SAVED: Span = Span::secs(1);
 
 /// What may be sent on request.
@@ -52,7 +54,8 @@ struct Budget {
 }
 
 impl Budget {
-    /// Takes a packet of this size out, at this rate and with full packets of `packet`; false: it does not hold so much.
+    /// Takes a packet of this size out, at this rate and with full packets of `packet`; false: it does not hold so
+    /// much.
     fn take(&mut self, now: Time, target: Rate, packet: Bytes, size: Bytes) -> bool {
         let most = target.scale(SHARE).over(SAVED).max(packet + packet).as_f64();
         let saved = self.refilled.map_or(most, |at| target.scale(SHARE).as_bytes_per_s() * now.since(at).as_secs_f64());

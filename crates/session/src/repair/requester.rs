@@ -40,8 +40,9 @@ struct Missing {
     most: u32,
 }
 
-/// The time from a request to its answer, as TCP estimates a round trip (RFC 6298); but the first sample is taken to vary by an eighth of
-/// itself, not by half: with half of it nothing could be asked for that has to come within three round trips.
+/// The time from a request to its answer, as TCP estimates a round trip (RFC 6298); but the first sample is taken to
+/// vary by an eighth of itself, not by half: with half of it nothing could be asked for that has to come within three
+/// round trips.
 #[derive(Clone, Copy, Debug)]
 struct RoundTrip {
     mean: Span,
@@ -57,19 +58,20 @@ impl RoundTrip {
         self.variation.max(MARGIN)
     }
 
-    /// After this time a packet is asked for again (as GStreamer's `rtx-retry-timeout`: the mean and twice the variation).
+    /// After this time a packet is asked for again (as GStreamer's `rtx-retry-timeout`: the mean and twice the
+    /// variation).
     fn timer(&self) -> Span {
         (self.mean + (self.variation * 2).max(MARGIN)) * (1 << self.backoff)
     }
 
-    /// A packet was not asked for since its answer would have come too late: the estimate may be too long, and nothing else would
-    /// make it shorter.
+    /// A packet was not asked for since its answer would have come too late: the estimate may be too long, and nothing
+    /// else would make it shorter.
     fn age(&mut self) {
         (self.mean, self.variation) = (self.mean.scale(0.98), self.variation.scale(0.9));
     }
 
-    /// Karn's rule: of a packet that was asked for more than once nobody knows which request was answered. Such an answer tells only
-    /// that the timer is too short, when it comes sooner after the last request than any answer can.
+    /// Karn's rule: of a packet that was asked for more than once nobody knows which request was answered. Such an
+    /// answer tells only that the timer is too short, when it comes sooner after the last request than any answer can.
     fn on_answer(&mut self, took: Span, tries: u32) {
         if tries > 1 {
             let too_soon = !self.measured || took < self.mean.scale(0.9);
@@ -100,8 +102,8 @@ impl Loss {
         self.share += (lost / (lost + 1.0) - self.share) * weight;
     }
 
-    /// With so many requests for each lost packet at most `RESIDUAL` is left, if requests and answers are lost as packets are: one at
-    /// least.
+    /// With so many requests for each lost packet at most `RESIDUAL` is left, if requests and answers are lost as
+    /// packets are: one at least.
     fn tries(&self) -> u64 {
         let missed = 1.0 - (1.0 - self.share) * (1.0 - self.share);
         let (mut tries, mut left) = (1, self.share * missed);
@@ -169,8 +171,8 @@ impl Requester {
         self.settings.playout = Some(delay);
     }
 
-    /// What it takes from a packet's being due to its repair being there, with as many requests as leave one loss in ten thousand packets:
-    /// the loss has to be seen, RTCP's time to come, and the answers.
+    /// What it takes from a packet's being due to its repair being there, with as many requests as leave one loss in
+    /// ten thousand packets: the loss has to be seen, RTCP's time to come, and the answers.
     pub(crate) fn takes(&self, now: Time) -> Span {
         self.patience(now) + self.spacing + self.round_trip.timer() * self.loss.tries()
     }
@@ -193,8 +195,8 @@ impl Requester {
         self.came(now, seq, expected, ends);
     }
 
-    /// As [`Requester::on_original`], of a packet that does not say when it was sent: by its media's time alone nobody knows how long it
-    /// took before it left, so that it counts as not queued.
+    /// As [`Requester::on_original`], of a packet that does not say when it was sent: by its media's time alone nobody
+    /// knows how long it took before it left, so that it counts as not queued.
     pub(crate) fn on_unstamped(&mut self, now: Time, seq: u64, sampled: PeerTime, ends: bool) {
         let _ = self.without_queueing(now, sampled);
         if let Some((_, expected)) = self.newest.as_mut().filter(|(newest, _)| seq > *newest + 1) {
@@ -288,8 +290,8 @@ impl Requester {
             self.tail = None;
             self.insert(newest + 1, expected, now, GUESSES);
         }
-        // Until a round trip is measured the sender alone judges what comes in time: with a play-out delay below the default nothing
-        // would ever be asked for, and so nothing measured.
+        // Until a round trip is measured the sender alone judges what comes in time: with a play-out delay below the
+        // default nothing would ever be asked for, and so nothing measured.
         let round_trip = if self.round_trip.measured { self.round_trip.mean } else { Span::ZERO };
         let answer = now + round_trip + self.round_trip.margin();
         let due = self.settings.useful().saturating_sub(round_trip / 2);
@@ -339,8 +341,8 @@ impl Requester {
         asks.chain(self.tail).min()
     }
 
-    /// How long a packet may be late before it is asked for: not at all while no packet has overtaken another (as RFC 8985, section 6.2,
-    /// step 4), and otherwise by GStreamer's rule for `rtx-delay`.
+    /// How long a packet may be late before it is asked for: not at all while no packet has overtaken another (as RFC
+    /// 8985, section 6.2, step 4), and otherwise by GStreamer's rule for `rtx-delay`.
     fn patience(&self, now: Time) -> Span {
         let overtakes = self.reordered.is_some_and(|at| now.since(at) < REORDERS);
         if overtakes { (self.jitter * 2).max(self.spacing / 2) } else { Span::ZERO }
@@ -470,7 +472,8 @@ mod tests {
         let mut requester = Requester::new(SETTINGS);
         running(&mut requester);
         requester.round_trip.on_answer(Span::millis(40), 1);
-        // 300 ms after packet 100 should have come, less 20 ms for its way, 40 ms for the answer and 10 ms of margin: until 1250 ms.
+        // 300 ms after packet 100 should have come, less 20 ms for its way, 40 ms for the answer and 10 ms of margin:
+        // until 1250 ms.
         requester.on_original(ms(1_030), 101, sent(1_010), true);
         assert!(requester.wants(ms(1_249)));
         assert!(!requester.wants(ms(1_251)));
@@ -516,7 +519,8 @@ mod tests {
     #[test]
     fn a_pause_that_packets_of_a_frame_made_before_does_not_make_it_ask() {
         let mut requester = Requester::new(RepairSettings { playout: None, ..SETTINGS });
-        // Frames of two packets, 12 ms apart, of which each third one has 3 ms between them, and each packet the next frame 3 ms later.
+        // Frames of two packets, 12 ms apart, of which each third one has 3 ms between them, and each packet the next
+        // frame 3 ms later.
         let mut now = 20;
         for n in 0..120 {
             requester.on_original(ms(now), n, sent(now - 20), n % 2 == 1);

@@ -58,7 +58,8 @@ fn miser(bytes: Option<u64>) -> Miser {
     Miser { bytes: bytes.map(Bytes::new), now, next: at(200), told, sizes }
 }
 
-/// Ten frames of 1000 bytes in each second, groups of five. Returns which were taken, packets sent and times of reports.
+/// Ten frames of 1000 bytes in each second, groups of five. Returns which were taken, packets sent and times of
+/// reports.
 fn run(half: Miser) -> (Vec<bool>, Sender, Vec<Time>) {
     let settings = settings(rtcp(Profile::Rfc3550, Rate::mbps(2), false), Emit::Paced);
     let mut sender = Sender::new(settings, Box::new(half), Seed(1).part("rtcp"), Time::ZERO);

@@ -158,7 +158,8 @@ proptest! {
     #[test]
     fn what_tells_of_packets_takes_five_percent_of_what_arrives_or_a_datagram_for_each_report(load in loads()) {
         let outcome = run(&load);
-        // The session's share of a second, or that of what arrived; and each report may fill one datagram, and a part of another.
+        // The session's share of a second, or that of what arrived; and each report may fill one datagram, and a part
+        // of another.
         let (came, took) = (outcome.arrived.len() as u64 * load.size, outcome.datagrams.iter().sum::<u64>());
         let share = (load.session.over(Span::secs(1)).as_f64() * 0.05).max(came as f64 * 0.05);
         let most = share + outcome.reports as f64 * 2.0 * load.mtu as f64;

@@ -49,8 +49,8 @@ impl ReceiverHalf for Silent {
     }
 }
 
-/// Ten seconds of 1 Mb/s over 20 ms each way, with numbers that wrap. Packet `n` is lost if `lost(n)`; every fourth packet is marked;
-/// report `n` is lost if `unheard(n)`.
+/// Ten seconds of 1 Mb/s over 20 ms each way, with numbers that wrap. Packet `n` is lost if `lost(n)`; every fourth
+/// packet is marked; report `n` is lost if `unheard(n)`.
 fn run(format: FeedbackFormat, lost: fn(u64) -> bool, unheard: fn(u64) -> bool) -> Told {
     run_as(format, lost, unheard, |datagram| datagram)
 }
@@ -293,8 +293,8 @@ fn reports_leave_as_often_as_five_percent_of_the_session_allow_and_at_least_five
     for format in BOTH {
         let told = run(format, |_| false, |_| false);
         let reports = told.reports.iter().filter(|(.., packets)| !packets.is_empty()).count();
-        // 50 kb/s hold about 50 reports a second of 120 bytes. None leaves sooner than 25 ms after the one before; RTCP's regular
-        // compounds, at most one a second, carry what there is as well.
+        // 50 kb/s hold about 50 reports a second of 120 bytes. None leaves sooner than 25 ms after the one before;
+        // RTCP's regular compounds, at most one a second, carry what there is as well.
         assert!((150..=410).contains(&reports), "{format:?}: {reports} in ten seconds");
     }
 }

@@ -381,7 +381,8 @@ fn a_source_that_takes_another_ssrc_goes_on_and_has_not_ended_whether_its_bye_co
         let before = group.at(n).received();
         group.run_to(at(20_000));
         assert!(!group.at(n).source_ended());
-        // 75 packets a second. Without a BYE the old SSRC has to be silent for two frames' time, 50 ms at the least, and a third is under way.
+        // 75 packets a second. Without a BYE the old SSRC has to be silent for two frames' time, 50 ms at the least,
+        // and a third is under way.
         let came = group.at(n).received() - before;
         let bounds = if comes { 745..=755 } else { 738..=750 };
         assert!(bounds.contains(&came), "{came}");

@@ -67,7 +67,8 @@ fn sent(sender: &mut Sender, mut now: Time, until: Time) -> Vec<(Media, Option<P
     }
 }
 
-/// The first number of the last block of twenty packets that is complete, as the sender cuts them from number 65,500 on.
+/// The first number of the last block of twenty packets that is complete, as the sender cuts them from number 65,500
+/// on.
 fn last_block(sender: &Sender) -> u64 {
     let packets = sender.next_seq() - 65_500;
     65_500 + packets / 20 * 20 - 20
@@ -384,7 +385,8 @@ fn parity_from_elsewhere_of_another_stream_and_of_absurd_blocks_gives_nothing_ba
             }
         }
     }
-    // Blocks of which more was lost than the parities give back have given nothing; each number comes back once at most.
+    // Blocks of which more was lost than the parities give back have given nothing; each number comes back once at
+    // most.
     let back: Vec<u16> = receiver.take_recovered().iter().map(|recovered| recovered.number).collect();
     let mut once = back.clone();
     once.sort_unstable();

@@ -243,7 +243,8 @@ fn media(seq: u16) -> Vec<u8> {
     bytes
 }
 
-/// Runs a session left alone and disturbed: the rate of these seconds is the same but for a fifth, and nobody lacks a packet.
+/// Runs a session left alone and disturbed: the rate of these seconds is the same but for a fifth, and nobody lacks a
+/// packet.
 fn undisturbed(case: &Case, (from, to): (usize, usize), hostile: &mut Hostile<'_>) -> Seen {
     let alone = run(case, to as u64, &mut nobody);
     let seen = run(case, to as u64, hostile);

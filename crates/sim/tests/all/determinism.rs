@@ -1,4 +1,5 @@
-//! Everything in a run is determined by the scenario and its seed, and nobody's randomness depends on who else is there.
+//! Everything in a run is determined by the scenario and its seed, and nobody's randomness depends on who else is
+//! there.
 
 use crate::lab;
 

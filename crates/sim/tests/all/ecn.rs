@@ -88,8 +88,9 @@ fn a_path_that_clears_the_ecn_field_is_found_and_nothing_leaves_as_capable_any_m
     assert_eq!((kept["ecn_path"].as_str(), cleared["ecn_path"].as_str()), (Some("kept"), Some("cleared")));
     assert_eq!(kept["ecn_sent_packets"], kept["sent_packets"]);
     assert_eq!(at_kept["ecn_marked_packets"], marked);
-    // Of the last marks the report is still under way.
-    between(num(&kept["ecn_marked_packets"]), marked - 10.0, marked);
+    // A report tells of up to 16 packets, and takes 20 ms, in which 5 more come: so many of the last marks are not
+    // told.
+    between(num(&kept["ecn_marked_packets"]), marked - 21.0, marked);
     between(marked, 50.0, 2_000.0);
     // Twenty packets are judged; those of a round trip more are on their way by then.
     between(num(&cleared["ecn_sent_packets"]), 20.0, 60.0);

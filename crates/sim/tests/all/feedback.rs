@@ -85,8 +85,8 @@ fn within_mtu(run: &lab::Run) -> (f64, f64) {
     all.filter(|one| one["id"] == "packets.within-mtu").map(of).next().unwrap_or_default()
 }
 
-/// `rate` is filled for 95 %, nothing of the way back is dropped, and reports take at most 5 % of what they tell of: or what one datagram
-/// of at most 200 bytes takes for every 16 packets, as SCReAM asks for it.
+/// `rate` is filled for 95 %, nothing of the way back is dropped, and reports take at most 5 % of what they tell of: or
+/// what one datagram of at most 200 bytes takes for every 16 packets, as SCReAM asks for it.
 fn fills(controller: &str, format: &str, rate: &str, packet: u32, seconds: u32) {
     let run = alone(controller, format, rate, packet, seconds, "");
     let case = format!("{controller}, {format}, {packet} B at {rate}");

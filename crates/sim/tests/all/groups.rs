@@ -51,7 +51,8 @@ fn one_receiver_behind_a_narrow_link_is_heard_among_hundreds_that_do_not_hear_ea
 
 #[test]
 fn whether_receivers_are_told_at_once_or_later_shows_nowhere() {
-    // What they were not told they are told at each step of the series: with the short one before the next packet comes.
+    // What they were not told they are told at each step of the series: with the short one before the next packet
+    // comes.
     let text = tree(100, "controller = \"asmp\"", "source").replace("40s", "15s");
     let stepped = |interval: &str| run(&format!("{text}[record]\ninterval = \"{interval}\"\npackets = [\"video\"]\n"));
     let (later, soon) = (stepped("1s"), stepped("5ms"));

@@ -1,4 +1,5 @@
-//! Every controller on paths that break, police, starve or lie: no rate is ever lost for good, and none stays above what passes.
+//! Every controller on paths that break, police, starve or lie: no rate is ever lost for good, and none stays above
+//! what passes.
 //!
 //! Networks are drawn by a seed. The bounds were written before the first run:
 //!
@@ -13,7 +14,6 @@
 use crate::lab;
 
 use lab::{Run, run};
-use std::fmt::Write as _;
 use steadycast_control::registry::{ALL, Controller, FeedbackTiming};
 use steadycast_sim::Values;
 use steadycast_units::{Chance, Seed};
@@ -221,7 +221,8 @@ impl Path {
     }
 
     fn set(&mut self, at: f64, what: &str) {
-        write!(self.events, "[[event]]\nat = \"{at:.3}s\"\nset = {{ link = \"bottleneck\", {what} }}\n").unwrap();
+        let text = format!("[[event]]\nat = \"{at:.3}s\"\nset = {{ link = \"bottleneck\", {what} }}\n");
+        self.events.push_str(&text);
     }
 
     fn over(&mut self, long: f64) {

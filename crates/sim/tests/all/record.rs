@@ -1,12 +1,13 @@
-//! The same scenario and seed give the same record: every scenario file's is pinned in `records.txt`, for debug and release.
+//! The same scenario and seed give the same record: every scenario file's is pinned in `records.txt`, for debug and
+//! release.
 //!
-//! A change of behaviour shows there as a changed line, and the lines below it say what changed: throughput, loss and the
-//! 95th percentile of the delay of each flow, at its first receiver. To write it anew:
-//! `STEADYCAST_PIN=1 cargo test -p steadycast-sim --test all record::`
+//! A change of behaviour shows there as a changed line, and the lines below it say what changed: throughput, loss and
+//! the 95th percentile of the delay of each flow, at its first receiver. To write it anew: `STEADYCAST_PIN=1 cargo test
+//! -p steadycast-sim --test all record::`
 //!
 //! Clips are replaced by made-up frame sizes. Left out is `examples/aimd.toml`, whose controller is written in Python
-//! (`tests/determinism` has Python controllers), and `cases/rfc8869`, whose traces are made in Python. `q-7-2.toml` is pinned as
-//! built only: its flows start after these seconds.
+//! (`tests/determinism` has Python controllers), and `cases/rfc8869`, whose traces are made in Python. `q-7-2.toml` is
+//! pinned as built only: its flows start after these seconds.
 
 use crate::lab;
 
@@ -19,7 +20,8 @@ use steadycast_media::Ladder;
 use steadycast_scenario::{Document, FlowKind};
 use steadycast_sim::{Inputs, Simulation};
 
-/// Long enough for all flows to have met; the rest of a scenario would only be more of the same, at a debug build's pace.
+/// Long enough for all flows to have met; the rest of a scenario would only be more of the same, at a debug build's
+/// pace.
 const SECONDS: u32 = 8;
 
 /// Where scenarios stand; subfolders are read as well.

@@ -222,7 +222,8 @@ fn a_clean_path_carries_no_retransmission() {
     assert_eq!(num(&run.receiver("video", "video.dst1")["loss_after_repair_frac"]), 0.0);
 }
 
-/// TCP's share of a link with RED that it has together with a video source which always has data, and the video's loss event rate.
+/// TCP's share of a link with RED that it has together with a video source which always has data, and the video's loss
+/// event rate.
 fn tcp_share(controller: &str, seed: u64, repair: &str) -> f64 {
     let text = format!(
         r#"

@@ -33,7 +33,8 @@ const QUEUE: &str = "queue = { kind = \"droptail\", limit = \"60ms\" }";
 #[test]
 fn a_flow_alone_has_all_that_its_link_carried_whatever_events_made_of_it() {
     let rate = format!("rate = \"10Mbps\", {QUEUE}");
-    // A lone flow cannot have more than its link carried; a CUBIC that fills it lacks the first second and some of the fall.
+    // A lone flow cannot have more than its link carried; a CUBIC that fills it lacks the first second and some of the
+    // fall.
     for (at, fair) in [(0, 2e6), (5, 4e6), (10, 6e6)] {
         let run = beside(&rate, &format!("{}{}", tcp("a", ""), set(at, "rate = \"2Mbps\"")));
         assert_eq!(share(&run, "a"), fair, "{at}");

@@ -7,7 +7,8 @@ use lab::{Run, between, num, run};
 use serde_json::Value;
 use steadycast_sim::Values;
 
-/// One source, a router, and receivers r1, r2 … behind links of these rates in Mb/s; three groups, from 100, 600 and 1500 kb/s on.
+/// One source, a router, and receivers r1, r2 … behind links of these rates in Mb/s; three groups, from 100, 600 and
+/// 1500 kb/s on.
 fn network(rates: &[f64], seconds: u32, more: &str) -> String {
     let legs: String = rates
         .iter()
@@ -96,8 +97,9 @@ fn down_goes_at_once_when_the_link_falls_and_up_again_after_the_hold() {
     for controller in ["asmp", "tfmcc"] {
         let events = "[[event]]\nat = \"40s\"\nset = { link = \"l1\", rate = \"400kbps\" }\n\
                       [[event]]\nat = \"60s\"\nset = { link = \"l1\", rate = \"1200kbps\" }\n";
-        // What the sender does just before the link falls differs from seed to seed: the median is judged, and all are bounded. The
-        // bound of 44 s held for seed 1 alone until `asmp` began to halve at a BYE; the wider one for each seed was set then.
+        // What the sender does just before the link falls differs from seed to seed: the median is judged, and all are
+        // bounded. The bound of 44 s held for seed 1 alone until `asmp` began to halve at a BYE; the wider one for each
+        // seed was set then.
         let mut downs = Vec::new();
         for seed in 1..=5 {
             let run = controlled(&format!("seed = {seed}\n{}", network(&[1.2], 120, events)), controller);
@@ -117,8 +119,8 @@ fn down_goes_at_once_when_the_link_falls_and_up_again_after_the_hold() {
 #[test]
 fn in_a_steady_network_moves_become_few() {
     for controller in ["asmp", "tfmcc"] {
-        // Each link lies between two groups: no loss in the lower one, and too little for the next. So each asks for more again,
-        // after twice the time; with a hold that stayed at 10 s it would be some twenty times.
+        // Each link lies between two groups: no loss in the lower one, and too little for the next. So each asks for
+        // more again, after twice the time; with a hold that stayed at 10 s it would be some twenty times.
         let run = controlled(&network(&[0.55, 1.45], 300, ""), controller);
         let told = moves(&run);
         for name in ["r1", "r2"] {

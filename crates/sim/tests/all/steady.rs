@@ -13,9 +13,14 @@ fn on(queue: &str, more: &str) -> Run {
 }
 
 /// The same at another rate, and with another delay of the bottleneck.
-fn over((rate, delay): (&str, &str), queue: &str, more: &str) -> Run {
+fn over(path: (&str, &str), queue: &str, more: &str) -> Run {
+    seeded(1, path, queue, more)
+}
+
+/// The same with another seed.
+fn seeded(seed: u64, (rate, delay): (&str, &str), queue: &str, more: &str) -> Run {
     run(&format!(
-        "duration = \"90s\"\nwarmup = \"20s\"\nseed = 1\n[topology]\nshape = \"dumbbell\"\n\
+        "duration = \"90s\"\nwarmup = \"20s\"\nseed = {seed}\n[topology]\nshape = \"dumbbell\"\n\
          bottleneck = {{ rate = \"{rate}\", delay = \"{delay}\", queue = {queue} }}\n\
          access = {{ rate = \"1Gbps\", delay = \"1ms\" }}\n\
          [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"steady\"\n{more}"
@@ -84,13 +89,24 @@ fn what_arrives_tells_a_queue_of_its_own_from_one_that_is_shared() {
 #[test]
 fn over_a_long_round_trip_too_it_hardly_competes_in_a_queue_of_its_own() {
     for (rate, congestion) in [("2Mbps", "cubic"), ("4Mbps", "newreno")] {
-        let run = over((rate, "58ms"), "{ kind = \"fq-codel\" }", &tcp("").replace("cubic", congestion));
-        let all = rules(&run);
-        let competes: f64 =
-            all.windows(2).filter(|two| two[0].1.starts_with("compete")).map(|two| two[1].0 - two[0].0).sum();
-        between(competes, 0.0, 5.0);
-        between(loss(&run), 0.0005, 0.003);
-        between(num(&run.flow("video")["share_of_fair"]), 0.9, 1.05);
+        let measured = |seed: u64| {
+            let more = tcp("").replace("cubic", congestion);
+            let run = seeded(seed, (rate, "58ms"), "{ kind = \"fq-codel\" }", &more);
+            let all = rules(&run);
+            let competes = all.windows(2).filter(|two| two[0].1.starts_with("compete"));
+            let competes: f64 = competes.map(|two| two[1].0 - two[0].0).sum();
+            [competes, loss(&run), num(&run.flow("video")["share_of_fair"])]
+        };
+        // A single run may compete for a while before it can tell: the median of five says what it does.
+        let runs: Vec<[f64; 3]> = (1..=5).map(measured).collect();
+        let median = |of: usize| {
+            let mut all: Vec<f64> = runs.iter().map(|run| run[of]).collect();
+            all.sort_by(f64::total_cmp);
+            all[2]
+        };
+        between(median(0), 0.0, 5.0);
+        between(median(1), 0.0005, 0.003);
+        between(median(2), 0.9, 1.05);
     }
 }
 

@@ -41,8 +41,8 @@ impl Done {
         self.summary["links"][place][key].as_f64().unwrap_or_else(|| panic!("{key}: {}", self.summary["links"][place]))
     }
 
-    /// Bytes that the link back has carried, per packet, of a flow that has stopped before the end: what leaves after that is not in the
-    /// link's utilisation.
+    /// Bytes that the link back has carried, per packet, of a flow that has stopped before the end: what leaves after
+    /// that is not in the link's utilisation.
     fn ack_bytes(&self) -> f64 {
         self.link(1, "utilisation_frac") * 4e6 * 20.0 / 8.0 / self.link(1, "packets")
     }
@@ -262,9 +262,10 @@ fn late_share(done: &Done, mbps: f64) -> f64 {
 
 #[test]
 fn bbr_alone_takes_the_link_and_queues_what_its_gains_say() {
-    // In round trips of 40 ms. Version 1 probes for one in eight at 1.25 and drains at once, to a window and six segments for bursts: 0.25
-    // of 67 segments, 0.25 + 6/13 of 13. Version 3 probes for three rounds without growth, which ends near its window of 2.25, and drains
-    // a tenth per round trip: of 13 segments each 13 rounds, of 67 each 63 at most.
+    // In round trips of 40 ms. Version 1 probes for one in eight at 1.25 and drains at once, to a window and six
+    // segments for bursts: 0.25 of 67 segments, 0.25 + 6/13 of 13. Version 3 probes for three rounds without growth,
+    // which ends near its window of 2.25, and drains a tenth per round trip: of 13 segments each 13 rounds, of 67 each
+    // 63 at most.
     for (congestion, mbps, low, high) in
         [("bbr1", 20.0, 0.15, 0.4), ("bbr1", 4.0, 0.4, 0.95), ("bbr", 20.0, 0.3, 0.75), ("bbr", 4.0, 0.6, 1.4)]
     {
@@ -280,9 +281,10 @@ fn bbr_alone_takes_the_link_and_queues_what_its_gains_say() {
 
 #[test]
 fn version_1_beside_one_cubic_takes_the_share_that_its_window_of_two_round_trips_leaves_it() {
-    // The model of Ware et al. (IMC 2019): ProbeRTT finds CUBIC's part p of a full queue of q packets and X round trips, and four of its own;
-    // its window is twice the bandwidth times that, which gives p = 1/2 − 1/2X − 4/q. ProbeRTT costs 200 ms, a round trip and the time in which
-    // the queue drains, each 10 s. That CUBIC's queue is not always full, which the model leaves out, takes from version 1.
+    // The model of Ware et al. (IMC 2019): ProbeRTT finds CUBIC's part p of a full queue of q packets and X round
+    // trips, and four of its own; its window is twice the bandwidth times that, which gives p = 1/2 − 1/2X − 4/q.
+    // ProbeRTT costs 200 ms, a round trip and the time in which the queue drains, each 10 s. That CUBIC's queue is not
+    // always full, which the model leaves out, takes from version 1.
     for x in [2.0, 4.0, 8.0] {
         let packets = (x * 20e6 * 0.04 / 12e3) as u32;
         let cubics = 0.5 - 0.5 / x - 4.0 / f64::from(packets);

@@ -1,5 +1,5 @@
-//! A small world for group controllers: one sender half, receivers behind paths of their own, RTCP's timers. Events in order of
-//! (time, insertion); everything drawn from one seed.
+//! A small world for group controllers: one sender half, receivers behind paths of their own, RTCP's timers. Events in
+//! order of (time, insertion); everything drawn from one seed.
 
 #![allow(unreachable_pub, reason = "a module of test crates")]
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]

@@ -4,8 +4,8 @@
 //!  source ─▶ pacer ─▶ [FIFO bottleneck] ─▶ delay ─▶ loss ─▶ receiver i ─▶ delay back ─▶ loss back ─▶ sender
 //! ```
 //!
-//! Every end has a clock of its own, ahead of the world's by its offset. A world is stepped by [`World::run_until`], and its
-//! public fields may be changed between steps.
+//! Every end has a clock of its own, ahead of the world's by its offset. A world is stepped by [`World::run_until`],
+//! and its public fields may be changed between steps.
 #![allow(unreachable_pub, reason = "a module of test crates")]
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 

@@ -82,9 +82,9 @@ pub fn clocks_need_not_agree(mut plan: Plan, link: &Link) {
     assert_eq!(run(Span::ZERO), run(Span::secs(7_777)));
 }
 
-/// Capacity and round trip to what a controller makes of them, alone, with a queue of one bandwidth-delay product (at least
-/// ten packets): the link's use, the target, the queue's delay and the loss between `from` and `to` seconds. `note` adds a column.
-/// Of `lossy` links each packet is lost with probability 0.03 as well.
+/// Capacity and round trip to what a controller makes of them, alone, with a queue of one bandwidth-delay product (at
+/// least ten packets): the link's use, the target, the queue's delay and the loss between `from` and `to` seconds.
+/// `note` adds a column. Of `lossy` links each packet is lost with probability 0.03 as well.
 pub fn table(
     controller: &'static str,
     params: &[(&str, Given)],
@@ -153,8 +153,8 @@ pub fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Tells a sender half what happened, in any order, with reports of its own receiver half among it: its rates stay within
-/// their limits, its wakes lie ahead, and its notices are short.
+/// Tells a sender half what happened, in any order, with reports of its own receiver half among it: its rates stay
+/// within their limits, its wakes lie ahead, and its notices are short.
 pub fn sender_stands(
     name: &'static str,
     params: &[(&str, &str)],
@@ -268,8 +268,8 @@ fn slot(now: Time, expected: u64, lost: i64) -> Slot {
     Slot { now, expected, lost, members: 2, interval: Span::secs(1), rtcp_share: 0.0 }
 }
 
-/// Anything arrives at a receiver half: it asks to report only finitely often, its reports have whole words, and what it hears moves no time of
-/// a patient one.
+/// Anything arrives at a receiver half: it asks to report only finitely often, its reports have whole words, and what
+/// it hears moves no time of a patient one.
 pub fn receiver_stands(
     name: &'static str,
     params: &[(&str, &str)],

@@ -77,8 +77,8 @@ impl Player {
         Self { schedule: Schedule::fixed(delay), adaptive: None }
     }
 
-    /// The delay adapts between these bounds; frames are ready every `period`. Without one they are ready at irregular times, in the
-    /// order in which they are shown: their RTP timestamps tell when.
+    /// The delay adapts between these bounds; frames are ready every `period`. Without one they are ready at irregular
+    /// times, in the order in which they are shown: their RTP timestamps tell when.
     pub fn adaptive(bounds: Bounds, period: Option<Span>) -> Self {
         let (playout, origin, open) = (Playout::new(bounds), Origin::default(), BTreeMap::new());
         let adaptive = Adaptive { playout, period, clock: None, origin, open, fresh: true };
@@ -151,8 +151,8 @@ impl Adaptive {
     }
 }
 
-/// When frame 0 was ready, or would have been: a frame cannot leave before it is ready, and most leave at once. Times count in
-/// nanoseconds, since a flow that starts again goes on with its numbers.
+/// When frame 0 was ready, or would have been: a frame cannot leave before it is ready, and most leave at once. Times
+/// count in nanoseconds, since a flow that starts again goes on with its numbers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
     /// The earliest of the present period and of the one before, and when the present one began.
@@ -191,8 +191,8 @@ mod tests {
         Time::ZERO + Span::millis(n)
     }
 
-    /// Two packets, of which the first leaves `wait` after the frame was ready, on a path of 20 ms; frames come every 40 ms from `start`
-    /// on.
+    /// Two packets, of which the first leaves `wait` after the frame was ready, on a path of 20 ms; frames come every
+    /// 40 ms from `start` on.
     fn frame(player: &mut Player, n: u32, start: u64, wait: u64, repaired: bool) -> Option<Span> {
         let sent = ms(start + 40 * u64::from(n) + wait);
         let part = |offset, len| Fragment { frame: n, offset, len };

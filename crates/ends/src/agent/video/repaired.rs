@@ -67,7 +67,8 @@ impl Repaired {
         }
     }
 
-    /// A packet of this source has come itself. Whether its repair had overtaken it: it was not lost, and is there already.
+    /// A packet of this source has come itself. Whether its repair had overtaken it: it was not lost, and is there
+    /// already.
     pub(super) fn remove(&mut self, source: u32, number: u64) -> bool {
         if self.source.replace(source) != Some(source) {
             self.restart();

@@ -30,7 +30,8 @@ pub(crate) fn ladder() -> Ladder {
     ladder_of(|n| if n.is_multiple_of(12) { 30_000 } else { 8_000 })
 }
 
-/// 120 frames in groups of twelve, whose sizes at the quantizer 1 `size` tells; they are larger at finer ones in proportion.
+/// 120 frames in groups of twelve, whose sizes at the quantizer 1 `size` tells; they are larger at finer ones in
+/// proportion.
 pub(crate) fn ladder_of(size: fn(u32) -> u32) -> Ladder {
     let kinds: Vec<FrameKind> = (0..120).map(|n| if n % 12 == 0 { FrameKind::I } else { FrameKind::P }).collect();
     let size = |q: u8, n: u32| size(n) / u32::from(q);
