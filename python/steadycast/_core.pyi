@@ -18,6 +18,9 @@ def check(path: str, sets: Sequence[str]) -> list[dict[str, Any]]:
 def controllers() -> list[dict[str, Any]]:
     """Return the registry: dicts with name, about, source, cast, feedback, colour, dashes, params."""
 
+def promises() -> list[tuple[str, str]]:
+    """Return the promises of the session, whichever controller runs in it, each with what is promised."""
+
 def figures() -> list[dict[str, Any]]:
     """Return all figures: dicts with of, key, parts, by_flow, unit, about, short, better, when, shown."""
 
@@ -158,6 +161,8 @@ class Receiver(Session):
     def size(self) -> tuple[int, int] | None: ...
     @property
     def controller(self) -> str | None: ...
+    @property
+    def offered(self) -> str | None: ...
     def want_frames(self) -> None: ...
     def frames(self, patience: float) -> list[Any] | None: ...
 

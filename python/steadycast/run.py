@@ -534,8 +534,8 @@ def _quoted(value: object) -> str:
     return json.dumps(value) if isinstance(value, str) else _literal(value)
 
 
-_LEAST_BPS = 1000.0
-"""Below this no controller means what it says: a packet takes longer than any session waits."""
+_LEAST_BPS = 4_000.0
+"""What a session sends at the least: a packet of 1500 B each 3 s. Who asks for no more means another unit."""
 
 
 @contextmanager
@@ -770,8 +770,10 @@ class _Runner:
         frame = decisions.to_polars() if isinstance(decisions, Columns) else decisions
         warnings = []
         for flow, each in self.classes.items():
-            most = frame.filter(frame["flow"] == flow)["target_bps"].max()
-            if isinstance(most, float) and most < _LEAST_BPS:
+            # A receiver's rows say what it saw.
+            decided = frame.filter((frame["flow"] == flow) & frame["limit"].is_not_null())
+            most = decided["target_bps"].max()
+            if isinstance(most, float) and most <= _LEAST_BPS:
                 warnings.append(
                     f"flow.{flow}: {each.__qualname__} never asked for more than {most:g} b/s; a rate is in bits per "
                     "second: 2.5 Mb/s is 2.5e6"

@@ -242,7 +242,9 @@ class Pipe(Part):
     queue: Queue | None = None
     """What waits; default drop-tail with 50 packets."""
     rate: str | None = None
-    """For example "4Mbps", or "none": packets never wait. Default "none"."""
+    """For example "4Mbps"; "none": packets never wait; "0bps": none leaves, and the queue holds what it
+    has. Default "none".
+    """
     reorder: Reorder | None = None
     """Which packets come so late that others overtake them."""
     trace: str | Path | None = None
@@ -616,7 +618,7 @@ class Change(Part):
     loss: Loss | None = None
     """A new loss; { kind = "none" } ends one."""
     rate: str | None = None
-    """A new rate."""
+    """A new rate; "none": from then on no limit; "0bps": an outage, in which nothing leaves."""
     reorder: Reorder | None = None
     """A new reordering; { p = 0 } ends one."""
     trace: str | None = None
