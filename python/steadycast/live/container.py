@@ -93,11 +93,14 @@ class Growing:
             self._mux(ticks, data)
             return
         self.waiting.append((ticks, data))
-        if len(self.waiting) >= self._next_try and self.begin(io.BytesIO(self.plain())):
+        if len(self.waiting) < self._next_try:
+            return
+        # Each try reads all that waits: they become rarer as it grows.
+        self._next_try = 2 * len(self.waiting)
+        if self.begin(io.BytesIO(self.plain())):
             for each in self.waiting:
                 self._mux(*each)
             self.waiting.clear()
-        self._next_try = max(self._next_try, 2 * len(self.waiting))
 
     def begin(self, source: BinaryIO) -> bool:
         """Begin the file, where what stands in ``source``, the stream itself, says what it is."""
