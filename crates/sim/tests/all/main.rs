@@ -1,5 +1,6 @@
 //! The simulated world's claims, in one program: what they share is compiled once.
 
+mod breaker;
 mod claims;
 mod codel;
 mod determinism;

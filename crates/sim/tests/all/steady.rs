@@ -2,8 +2,7 @@
 
 use crate::lab;
 
-use lab::{Run, between, num, run};
-use steadycast_sim::Values;
+use lab::{Run, between, num, rules, run};
 
 const DROP_TAIL: &str = "{ kind = \"droptail\", limit = \"50p\" }";
 
@@ -39,17 +38,6 @@ fn loss(run: &Run) -> f64 {
 
 fn waits(run: &Run) -> f64 {
     run.link("bottleneck", "forward").map_or(0.0, |link| num(&link["queue_ms"]["p95"]))
-}
-
-/// The video's decisions: when, and by which rule.
-fn rules(run: &Run) -> Vec<(f64, String)> {
-    let table = run.simulation.table("decisions").expect("a table");
-    match (table.get("t_s"), table.get("rule")) {
-        (Some(Values::Real(at)), Some(Values::Text { codes, texts })) => {
-            at.iter().zip(codes).map(|(at, code)| (*at, texts[*code as usize].clone())).collect()
-        }
-        _ => panic!("no times, or no rules"),
-    }
 }
 
 #[test]

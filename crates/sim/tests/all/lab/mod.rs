@@ -127,3 +127,14 @@ pub(crate) fn num(value: &Value) -> f64 {
 pub(crate) fn between(value: f64, low: f64, high: f64) {
     assert!(value >= low && value <= high, "{value} is not within {low} … {high}");
 }
+
+/// The video's decisions: when, and by which rule.
+pub(crate) fn rules(run: &Run) -> Vec<(f64, String)> {
+    let table = run.simulation.table("decisions").expect("a table");
+    match (table.get("t_s"), table.get("rule")) {
+        (Some(Values::Real(at)), Some(Values::Text { codes, texts })) => {
+            at.iter().zip(codes).map(|(at, code)| (*at, texts[*code as usize].clone())).collect()
+        }
+        _ => panic!("no times, or no rules"),
+    }
+}
