@@ -438,6 +438,7 @@ def test_each_layout_goes_in_and_comes_out_the_same(pixels: Pixels) -> None:
             lambda to: sc.Sender(to, size=SIZE, feedback="remb"),
             'feedback remb: "remb" is not one of its values; choose from: own',
         ),
+        (lambda to: sc.Sender(to, size=SIZE, packet=0), "packet 0: 0B is no packet size"),
         (
             lambda to: sc.Sender(to, size=SIZE, packet=9),
             "packet 9: 9B is no packet size; take 100 to 1500 bytes",

@@ -85,10 +85,9 @@ def keys(flow: Flow, clip: str | None) -> dict[str, Any]:
     found = {OPTIONS[name].key: value for name, value in flow.items() if "encode." not in OPTIONS[name].key}
     if "params" in found:
         found["params"] = {str(flow["controller"]): dict(_params(found["params"]))}
-    for size in ("packet",):
-        # A bare number is one of bytes.
-        if re.fullmatch(r"\d+", str(found.get(size, ""))):
-            found[size] = f"{found[size]}B"
+    # A bare number is one of bytes.
+    if re.fullmatch(r"\d+", str(found.get("packet", ""))):
+        found["packet"] = f"{found['packet']}B"
     if clip is not None:
         found |= {"media": "clip", "clip": clip}
     return found

@@ -198,7 +198,7 @@ class Sender(ends.Ends):
             controller = controller or send.default_controller(to, mode)
             said = {
                 "controller": controller,
-                "param": params,
+                "param": params or None,
                 "mode": mode,
                 "max_rate": ends.rate_text(max_rate),
                 "floor": ends.rate_text(floor),
@@ -209,7 +209,7 @@ class Sender(ends.Ends):
             options = send.Options(
                 source="" if source is None else str(source),
                 to=to,
-                flow={name: value for name, value in said.items() if value},
+                flow={name: value for name, value in said.items() if value is not None},
                 interface=interface,
                 ttl=ttl,
                 port=port,
