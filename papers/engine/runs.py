@@ -24,7 +24,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from multiprocessing import active_children, connection, get_context, parent_process
+from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import IO, Any
 
@@ -231,9 +231,10 @@ def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[
 def processes(count: int, nice: int = 0) -> Iterator[ProcessPoolExecutor]:
     """Lend processes that do what is submitted. An error or an interruption ends them, and the runs that go on."""
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    pool = ProcessPoolExecutor(
-        count, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(nice,)
-    )
+    context = get_context("spawn")
+    lent, lending = context.Pipe(duplex=False)
+    _LENDING.add(lending)
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin_worker, initargs=(lent, nice))
     try:
         yield pool
     except BrokenProcessPool:
@@ -243,27 +244,31 @@ def processes(count: int, nice: int = 0) -> Iterator[ProcessPoolExecutor]:
             "run it again: finished runs are kept",
         ) from None
     except BaseException:
-        # A run in real time would go on for minutes. `active_children` are those of all pools of this program.
-        pool.shutdown(wait=False, cancel_futures=True)
-        running = active_children()
-        for process in running:
-            process.terminate()
-        for process in running:
-            process.join()
+        # A run in real time would go on for minutes, in this pool and in the one beside it.
+        for each in _LENDING:
+            each.close()
+        pool.shutdown(cancel_futures=True)
         raise
-    pool.shutdown()
+    else:
+        pool.shutdown()
+    finally:
+        _LENDING.discard(lending)
+        lending.close()
+        lent.close()
 
 
-def _begin_worker(nice: int = 0) -> None:
-    """Be as nice as is asked, and end when the process that lent this one has ended, however it did."""
+_LENDING: set[connection.Connection] = set()
+"""An end of a pipe for each pool: the pool's processes end when it is closed."""
+
+
+def _begin_worker(lent: connection.Connection, nice: int = 0) -> None:
+    """Be as nice as is asked, and end when `lent` is closed: by its lender, or by the end of that one."""
     os.nice(nice)
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_after, args=(parent.sentinel,), daemon=True).start()
+    threading.Thread(target=_end_after, args=(lent,), daemon=True).start()
 
 
-def _end_after(sentinel: int) -> None:
-    connection.wait([sentinel])
+def _end_after(lent: connection.Connection) -> None:
+    connection.wait([lent])
     os._exit(1)
 
 
