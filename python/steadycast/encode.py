@@ -10,27 +10,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steadycast import style
+from steadycast.errors import UnwrittenError
+from steadycast.files import whole
 from steadycast.report import canvas, say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
+    from steadycast.media.ladder import Ladder
+    from steadycast.media.table import F64
     from steadycast.progress import Progress
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Steps:
     """A ladder: for each quantizer its mean rate (bits of access units per second) and its picture."""
 
-    label: str
-    frames: int
-    codec: str
+    ladder: Ladder
     q: tuple[int, ...]
     rate_bps: tuple[float, ...]
     psnr_y_db: tuple[float | None, ...]
     ssim: tuple[float | None, ...]
-    warnings: tuple[str, ...]
+    frame_psnr_y_db: F64
+    """Luma PSNR of each frame, identical ones at 100 dB: a row for each quantizer, in display order."""
 
 
 def steps(
@@ -41,9 +44,10 @@ def steps(
     fps: str = "clip",
     gop: int = 12,
     bframes: int | None = None,
+    pixels: str | None = None,
     progress: Progress | None = None,
 ) -> Steps:
-    """Encode clips at every quantizer, and measure each.
+    """Encode clips at every quantizer, and measure each; ``pixels`` is how samples lie in raw files.
 
     Raises:
         UserError: a clip can't be read, or a setting can't be met.
@@ -54,22 +58,65 @@ def steps(
     from steadycast.media.quality import evaluate
     from steadycast.media.splice import Fates
 
-    source = Clip.of(list(clips))
+    source = Clip.of(list(clips), pixels)
     with as_options():
         ladder = encode_ladder(source, codec, size, fps, gop, bframes, progress=progress)
     table = ladder.table
     whole = Fates(np.ones(table.frames, dtype=np.bool_))
-    psnr, ssim = [], []
+    psnr, ssim, frames = [], [], []
     for i, q in enumerate(table.qs):
         if progress is not None:
             progress("measuring", i, len(table.qs))
         seen = evaluate(ladder, [q] * table.gops, whole)
-        psnr.append(seen.mean_psnr_raw()[0] if seen is not None else None)
-        ssim.append(seen.mean_ssim() if seen is not None else None)
+        assert seen is not None
+        psnr.append(seen.mean_psnr_raw()[0])
+        ssim.append(seen.mean_ssim())
+        frames.append(seen.capped(seen.psnr_raw[:, 0]))
     rates = tuple(float(r) for r in table.mean_rates_bps())
-    return Steps(
-        source.label, table.frames, codec, tuple(table.qs), rates, tuple(psnr), tuple(ssim), ladder.warnings
-    )
+    return Steps(ladder, tuple(table.qs), rates, tuple(psnr), tuple(ssim), np.stack(frames))
+
+
+def write_trace(steps: Steps, path: Path) -> Path:
+    """Write the multi-rate trace of a ladder, which a scenario reads as ``trace``; see `media.trace.written`.
+
+    Raises:
+        UserError: the ladder's quantizers are not those of the form that the file's ending asks for.
+        UnwrittenError: the system refused.
+
+    """
+    from steadycast.media.trace import written
+
+    text = written(path, steps.ladder.table, steps.frame_psnr_y_db)
+    with whole(path, "give another --trace FILE") as new:
+        new.write_text(text, encoding="ascii")
+    return path
+
+
+def write_clips(steps: Steps, folder: Path) -> list[Path]:
+    """Write each quantizer's clip as a stream that players open, such as q02.m4v.
+
+    Raises:
+        UnwrittenError: the system refused.
+
+    """
+    from steadycast.media import stream
+
+    ladder = steps.ladder
+    name, ticks = ladder.codec.name, stream.CLOCK / ladder.table.fps
+    another = "give another --clips DIR"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnwrittenError.of(folder, error, another) from error
+    paths = []
+    for rung in ladder.rungs:
+        path = folder / f"q{rung.q:02}{stream.ENDINGS[name][0]}"
+        with whole(path, another) as new, new.open("wb") as file:
+            file.write(stream.head(name, rung.extradata))
+            for index, slot in enumerate(ladder.table.display):
+                file.write(stream.framed(name, round(int(slot) * ticks), rung.unit(index)))
+        paths.append(path)
+    return paths
 
 
 def table(ladder: Steps) -> Table:
@@ -104,7 +151,7 @@ def _draw(ladder: Steps) -> Figure:
     left.plot(ladder.q, rates, color=style.INK, marker="o", markersize=3)
     left.set_yscale("log")
     left.set_xlabel("quantizer", loc="right")
-    left.set_title(f"{ladder.label}: rate ({unit})")
+    left.set_title(f"{ladder.ladder.table.label}: rate ({unit})")
     points = [(r, p) for r, p in zip(rates, ladder.psnr_y_db, strict=True) if p is not None]
     right.plot([r for r, _ in points], [p for _, p in points], color=style.INK, marker="o", markersize=3)
     right.set_xscale("log")

@@ -75,7 +75,14 @@ Sets = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", h
 Jobs = Annotated[
     int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; without it all processors.")
 ]
-Fps = Annotated[str, typer.Option("--fps", help=FPS)]
+Fps = Annotated[str, typer.Option("--fps", help=f"{FPS} A .yuv needs it, unless its name says it.")]
+Size = Annotated[
+    str, typer.Option("--size", help='"cif", "clip" or "640x480". A .yuv needs it, unless its name says it.')
+]
+Pixels = Annotated[
+    str | None,
+    typer.Option("--pixel-format", metavar="NAME", help="Of a .yuv, as FFmpeg calls it; yuv420p without it."),
+]
 
 
 class Scenario(TyperCommand):

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from steadycast.cli import base
-from steadycast.cli.base import AsJson, Fps, RunFolder, Vmaf
+from steadycast.cli.base import AsJson, Fps, Pixels, RunFolder, Size, Vmaf
 from steadycast.errors import UserError
 from steadycast.exits import Exit
 from steadycast.live.flow import CODECS
@@ -159,7 +159,7 @@ def compare(
     short_help="Encode clips at every quantizer.",
     epilog=base.examples(
         "steadycast encode film.mkv",
-        "steadycast encode a.mkv b.mkv --size cif --codec h264",
+        "steadycast encode foreman.yuv --size cif --fps 25 --trace foreman.csv --clips foreman",
     ),
 )
 def encode(
@@ -167,14 +167,26 @@ def encode(
         list[Path], typer.Argument(metavar="CLIP...", help="Videos, played one after the other.")
     ],
     codec: Annotated[str, typer.Option("--codec", help=CODECS)] = "mpeg4",
-    size: Annotated[str, typer.Option("--size", help='"cif", "clip" or "640x480".')] = "clip",
+    size: Size = "clip",
     fps: Fps = "clip",
+    pixels: Pixels = None,
     gop: Annotated[int, typer.Option("--gop", min=1, help="Frames from one I frame to the next.")] = 12,
     bframes: Annotated[
         int | None, typer.Option("--bframes", min=0, help="B frames between two others.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="Save the figure: .png, .svg or .pdf.")
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            help="Save each frame's type, size and PSNR at each quantizer (.csv), or Evalvid-RA's form.",
+        ),
+    ] = None,
+    clip_folder: Annotated[
+        Path | None, typer.Option("--clips", metavar="DIR", help="Save the clip at each quantizer.")
     ] = None,
 ) -> None:
     """Encode clips at every quantizer, and show quantizer, rate and quality."""
@@ -184,9 +196,16 @@ def encode(
 
     with Terminal() as progress:
         steps = encoding.steps(
-            clips, codec=codec, size=size, fps=fps, gop=gop, bframes=bframes, progress=progress
+            clips, codec=codec, size=size, fps=fps, gop=gop, bframes=bframes, pixels=pixels, progress=progress
         )
+    for warning in steps.ladder.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     terminal.console().print(encoding.table(steps))
+    if trace is not None:
+        print(encoding.write_trace(steps, trace))
+    if clip_folder is not None:
+        encoding.write_clips(steps, clip_folder)
+        print(clip_folder)
     if out is not None:
         encoding.draw(steps, out)
         print(out)

@@ -15,8 +15,9 @@ from steadycast.media.reader import RATES, Reader, said
 from steadycast.media.reader import ClipError as ClipError
 from steadycast.media.reader import scaled as scaled
 from steadycast.media.table import U8
+from steadycast.media.yuv import SIZES, Layout, is_raw, open_raw
 
-CIF = (352, 288)
+CIF = SIZES["cif"]
 
 _READING = b"2"
 """Which pictures are made of a file: another number where they are others."""
@@ -55,9 +56,9 @@ class Source(Protocol):
 
 
 def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> tuple[int, int]:
-    """Width and height of ``cif``, ``clip`` (the clip's own) or ``640x480``; odd ones are cut to even."""
-    if size == "cif":
-        return CIF
+    """Width and height of a name in `SIZES`, ``clip`` (the clip's own) or ``640x480``; odd ones are cut to even."""
+    if size in SIZES:
+        return SIZES[size]
     if size == "clip":
         return own[0] // 2 * 2, own[1] // 2 * 2
     width, cross, height = size.partition("x")
@@ -113,14 +114,16 @@ class Clip:
     """Video files played one after the other."""
 
     paths: tuple[Path, ...]
+    pixels: str | None = None
+    """How samples lie in raw files, by FFmpeg's name; `None`: as their names say, or in 4:2:0."""
 
     @staticmethod
-    def of(paths: str | Path | Sequence[str | Path]) -> "Clip":
+    def of(paths: str | Path | Sequence[str | Path], pixels: str | None = None) -> "Clip":
         """One file or several; each must be there."""
         several = [paths] if isinstance(paths, str | Path) else list(paths)
         if not several:
             raise ClipError("clip", "the list of clips is empty", "name at least one video file")
-        return Clip(tuple(Path(path) for path in several))
+        return Clip(tuple(Path(path) for path in several), pixels)
 
     @property
     def label(self) -> str:
@@ -129,9 +132,11 @@ class Clip:
         return " + ".join(names) if len(names) <= 3 else f"{names[0]} + … + {names[-1]} ({len(names)} clips)"
 
     def identity(self) -> str:
-        """Hash of the files' bytes."""
+        """Hash of the files' bytes, and of how raw ones are read."""
         digest = hashlib.sha256(_READING)
         for path in self.paths:
+            if is_raw(path):
+                digest.update(f"{Layout.named(path)} {self.pixels}".encode())
             try:
                 with path.open("rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
@@ -140,17 +145,25 @@ class Clip:
         return digest.hexdigest()
 
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
-        """Pictures of all files; where ``clip`` stands for size or rate, the first file's count for all."""
-        with _open(self.paths[0]) as reader:
+        """Pictures of all files; where ``clip`` stands for size or rate, the first file's count for all.
+
+        Size and rate are those of a raw file, too, unless its name says others.
+        """
+        told = Layout(
+            None if size == "clip" else parse_size(size, CIF),
+            None if fps == "clip" else parse_fps(fps, Fraction(25)),
+            self.pixels,
+        )
+        with opened(self.paths[0], told) as reader:
             width, height = parse_size(size, (reader.facts.width, reader.facts.height))
             rate = own_rate(reader, fps)
         result = Pictures(width, height, rate, iter(()))
-        result.frames = self._frames(result)
+        result.frames = self._frames(result, told)
         return result
 
-    def _frames(self, result: Pictures) -> Iterator[U8]:
+    def _frames(self, result: Pictures, told: Layout) -> Iterator[U8]:
         for path in self.paths:
-            with _open(path) as reader:
+            with opened(path, told) as reader:
                 timed = reader.pictures(result.width, result.height)
                 yield from resampled(timed, result.fps, reader.length)
                 result.warnings += [said for said in reader.warnings if said not in result.warnings]
@@ -197,18 +210,30 @@ def _unreadable(path: Path, error: OSError) -> ClipError:
     )
 
 
-def _open(path: Path) -> Reader:
+def opened(path: Path, told: Layout) -> Reader:
+    """Open a file; ``told`` is how a raw one is read where its name does not say it.
+
+    Raises:
+        ClipError: it can't be read.
+
+    """
     try:
         with path.open("rb"):
             pass
     except OSError as error:
         raise _unreadable(path, error) from error
+    layout = Layout.named(path).otherwise(told)
     try:
-        container = files.media(path)
+        container = open_raw(path, layout) if is_raw(path) else files.media(path)
     except (av.error.FFmpegError, OSError, ValueError) as error:
         raise ClipError(
             str(path),
             f"not a video file, or damaged at its head ({said(error)})",
             "play it with another program to check",
         ) from error
-    return Reader(container, str(path))
+    reader = Reader(container, str(path))
+    if is_raw(path) and layout != Layout.named(path):
+        reader.warnings.append(
+            f"{path.name} is read as {layout}: neither the file nor its name says all of it"
+        )
+    return reader

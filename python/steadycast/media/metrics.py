@@ -53,6 +53,12 @@ def picture_psnr_db(a: Picture, b: Picture) -> tuple[float, float, float]:
     return psnr_db(a.y, b.y), psnr_db(a.u, b.u), psnr_db(a.v, b.v)
 
 
+def overall_db(y: float, u: float, v: float) -> float:
+    """PSNR of all samples of a 4:2:0 picture in dB, from those of its planes: luma has four samples of six."""
+    error = (4 * 10 ** (-y / 10) + 10 ** (-u / 10) + 10 ** (-v / 10)) / 6
+    return float(-10 * np.log10(error)) if error > 0 else np.inf
+
+
 def picture_ssim(a: Picture, b: Picture) -> float:
     """SSIM of the luma planes."""
     return float(_core.picture_ssim(a.y, b.y))

@@ -1,4 +1,4 @@
-"""Frame sizes from files: Evalvid-RA's multi-rate traces, and the same as CSV."""
+"""Frame sizes in files: Evalvid-RA's multi-rate traces, and the same as CSV."""
 
 import csv
 import io
@@ -10,9 +10,14 @@ import numpy as np
 
 from steadycast.errors import UserError
 from steadycast.media.clip import parse_fps
-from steadycast.media.table import U8, U32, FrameTable, Kind
+from steadycast.media.table import F64, U8, U32, FrameTable, Kind
 
 _QS = list(range(2, 32))
+_CSV = ["frame", "type", "q", "size"]
+_PSNR = "psnr_y_db"
+"""A fifth column that may follow; sizes are all that is read back."""
+_FRAGMENT_BYTES = 1000
+"""Payload of a packet at the most, as ns-2's packets have it by default; read back it counts for nothing."""
 _COLUMNS = 4 + len(_QS) - 1
 _LARGEST = (1 << 31) - 1
 
@@ -46,6 +51,33 @@ def read_trace(path: str | Path, fps: str | int | float | Fraction = 25) -> Fram
     if not text.strip():
         raise TraceError(str(path), "the file is empty", "name a trace with at least one frame")
     return _csv(path, text, fps) if "," in text.strip().splitlines()[0] else _evalvid(path, text)
+
+
+def written(path: Path, table: FrameTable, psnr_y_db: F64) -> str:
+    """Write a table in coding order, in the form that the file's ending asks for: `.csv`, or else Evalvid-RA's.
+
+    ``psnr_y_db`` has a row for each quantizer and a column for each frame in display order; Evalvid-RA's form has no
+    place for it.
+
+    Raises:
+        TraceError: Evalvid-RA's form is asked for, and the quantizers are not 2…31.
+
+    """
+    if path.suffix.lower() == ".csv":
+        lines = [",".join([*_CSV, _PSNR])]
+        for frame, kind in enumerate(table.kinds):
+            for row, q in enumerate(table.qs):
+                psnr = psnr_y_db[row, table.display[frame]]
+                lines.append(f"{frame},{Kind(kind).name},{q},{table.sizes[row, frame]},{psnr:.4f}")
+    elif table.qs == _QS:
+        step = round(1_000_000 / table.fps)
+        lines = []
+        for kind, (first, *others) in zip(table.kinds, table.sizes.T.tolist(), strict=True):
+            lines.append(" ".join(map(str, [step, first, kind + 1, _FRAGMENT_BYTES, *others])))
+    else:
+        problem = f"Evalvid-RA's form has quantizers 2…31, not {table.qs[0]}…{table.qs[-1]}"
+        raise TraceError(str(path), problem, "end the file's name in .csv")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _evalvid(path: Path, text: str) -> FrameTable:
@@ -93,11 +125,14 @@ def _evalvid(path: Path, text: str) -> FrameTable:
 
 
 def _csv(path: Path, text: str, fps: str | int | float | Fraction) -> FrameTable:
-    """Read ``frame,type,q,size`` with one line per frame and quantizer; the type is I, P or B."""
+    """Read ``frame,type,q,size`` with one line per frame and quantizer; the type is I, P or B.
+
+    The PSNR that `written` adds is left aside.
+    """
     reader = csv.reader(io.StringIO(text))
     try:
         head = [name.strip().lower() for name in next(reader)]
-        if head != ["frame", "type", "q", "size"]:
+        if head not in (_CSV, [*_CSV, _PSNR]):
             raise TraceError(
                 f"{path}:1", f"the columns are {', '.join(head)}", "they must be frame,type,q,size"
             )
@@ -107,8 +142,9 @@ def _csv(path: Path, text: str, fps: str | int | float | Fraction) -> FrameTable
             place = f"{path}:{reader.line_num}"
             if not fields:
                 continue
-            if len(fields) != 4:
-                raise TraceError(place, f"{len(fields)} fields in place of 4", "a line is frame,type,q,size")
+            if len(fields) != len(head):
+                problem = f"{len(fields)} fields in place of {len(head)}"
+                raise TraceError(place, problem, f"a line is {','.join(head)}")
             letter = fields[1].strip().upper()
             frame, q, size = _whole_numbers(place, [fields[0], fields[2], fields[3]])
             if letter not in Kind.__members__:

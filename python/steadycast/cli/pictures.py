@@ -1,0 +1,66 @@
+"""Files of pictures, beside runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steadycast.cli import base
+from steadycast.cli.base import AsJson, Fps, Pixels, Size, Vmaf
+
+
+@base.app.command(
+    short_help="Measure a video file against its original.",
+    epilog=base.examples(
+        "steadycast psnr original.yuv received.yuv --size cif --fps 25",
+        "steadycast psnr original.mkv received.mkv --out frames.csv",
+        "steadycast psnr original_cif.yuv received_cif.yuv --fps 25 --by index",
+    ),
+)
+def psnr(
+    original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="The video as it was.")],
+    received: Annotated[Path, typer.Argument(metavar="RECEIVED", help="The video as it is shown.")],
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by",
+            metavar="HOW",
+            help="time: with what is shown at the same time; index: frame i with frame i, whatever was lost.",
+        ),
+    ] = "time",
+    size: Size = "clip",
+    fps: Fps = "clip",
+    pixels: Pixels = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Save each frame's figures: .csv or .parquet."),
+    ] = None,
+    vmaf: Vmaf = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two video files frame by frame: PSNR of Y, U, V and all samples, SSIM, opinion class."""
+    from steadycast.media.ladder import as_options
+    from steadycast.progress import Terminal
+
+    comparing = base.module("steadycast.psnr")
+    with as_options(), Terminal() as progress:
+        told = {"size": None if size == "clip" else size, "fps": None if fps == "clip" else fps}
+        compared = comparing.compare(
+            original, received, by, **told, pixels=pixels, vmaf=vmaf, progress=progress
+        )
+    for warning in compared.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if as_json:
+        base.print_json(compared.json())
+    else:
+        from steadycast.report import terminal
+
+        terminal.console().print(comparing.table(compared))
+        print(comparing.grades(compared))
+    if out is not None:
+        written = comparing.save(compared, out)
+        if not as_json:
+            print(written)

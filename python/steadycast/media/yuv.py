@@ -1,0 +1,121 @@
+"""Raw files (.yuv): pictures one after the other, and nothing in the file that says how they lie there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+
+from steadycast import files
+from steadycast.media.reader import RATES, ClipError
+
+SIZES = {
+    "sqcif": (128, 96),
+    "qcif": (176, 144),
+    "cif": (352, 288),
+    "4cif": (704, 576),
+    "qvga": (320, 240),
+    "vga": (640, 480),
+}
+"""Sizes of pictures that have a name (ITU-T H.263, table 5, and VGA's)."""
+PIXELS = "yuv420p"
+"""How samples lie where nothing says it: 4:2:0, 8 bits, plane after plane."""
+_BARE_RATES = range(10, 121)
+"""Whole numbers behind a size that are taken for pictures per second, as in `name_1920x1080_50.yuv`."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How pictures lie in a raw file; `None` is what nobody has said."""
+
+    size: tuple[int, int] | None = None
+    fps: Fraction | None = None
+    pixels: str | None = None
+    """FFmpeg's name of the pixel format."""
+
+    @staticmethod
+    def named(path: Path) -> Layout:
+        """Read a file's name: `foreman_cif.yuv`, `x_1920x1080_50.yuv`, `x_640x480_30fps_yuv422p.yuv`."""
+        size: tuple[int, int] | None = None
+        fps: Fraction | None = None
+        pixels: str | None = None
+        before = ""
+        for word in re.split(r"[_@ -]+|(?<!\d)\.|\.(?!\d)", path.stem.lower()):
+            if sides := re.fullmatch(r"(\d{2,4})x(\d{2,4})", word):
+                size = int(sides[1]), int(sides[2])
+            elif word in SIZES:
+                size = SIZES[word]
+            elif rate := re.fullmatch(r"(\d{1,3}(?:\.\d+)?)(fps|hz|)", word):
+                bare = word.isdecimal() and int(word) in _BARE_RATES and _is_size(before)
+                fps = Fraction(rate[1]) if rate[2] or bare else fps
+            elif re.fullmatch(r"(yuv|nv|gray|uyvy|yuyv)\w+", word) and _is_format(word):
+                pixels = word
+            before = word
+        return Layout(size, fps, pixels)
+
+    def otherwise(self, told: Layout) -> Layout:
+        """Fill in what a name leaves open; a pixel format that is told counts more than the name's."""
+        return Layout(self.size or told.size, self.fps or told.fps, told.pixels or self.pixels)
+
+    def __str__(self) -> str:
+        size = "x".join(map(str, self.size)) if self.size else "?"
+        rate = f"{float(self.fps):g}" if self.fps else "?"
+        return f"{size} at {rate} pictures per second, {self.pixels or PIXELS}"
+
+
+def is_raw(path: Path) -> bool:
+    """Whether a file is one that does not say how its pictures lie in it."""
+    return path.suffix.lower() == ".yuv"
+
+
+def open_raw(path: Path, layout: Layout) -> Any:
+    """Open a raw file as a container, as `files.media` does.
+
+    Raises:
+        ClipError: nothing says how its pictures lie in it, or they can't lie so.
+        OSError: as `files.media`.
+
+    """
+    if layout.size is None or layout.fps is None:
+        unsaid = [word for word, said in (("size", layout.size), ("rate", layout.fps)) if said is None]
+        size = "x".join(map(str, layout.size or SIZES["cif"]))
+        name = path.with_stem(f"{path.stem}_25" if layout.size else f"{path.stem}_{size}_25").name
+        remedy = f"add encode.size {size} encode.fps 25, or what else it was recorded with, or name it {name}"
+        raise ClipError(str(path), f"a raw file does not say its pictures' {' and '.join(unsaid)}", remedy)
+    pixels = layout.pixels or PIXELS
+    if not _is_format(pixels):
+        raise ClipError(
+            str(path), f"there is no pixel format {pixels!r}", f"take {PIXELS}, yuv422p, yuv420p10le …"
+        )
+    if not RATES[0] <= layout.fps <= RATES[1]:
+        problem = f"{layout.fps} pictures per second are not supported"
+        raise ClipError(str(path), problem, f"rates go from {RATES[0]} to {RATES[1]}")
+    width, height = layout.size
+    # Of even sides: samples of odd ones are rounded up plane by plane.
+    each = width * height * av.VideoFormat(pixels, width, height).padded_bits_per_pixel // 8
+    length = path.stat().st_size
+    if width % 2 or height % 2 or not each:
+        raise ClipError(
+            str(path), f"pictures of {width}x{height} are not supported", "both sides must be even"
+        )
+    if length == 0 or length % each:
+        problem = f"{length} bytes are no whole number of pictures of {each} bytes ({layout})"
+        raise ClipError(str(path), problem, "give the size and the pixel format that it was written with")
+    options = {"video_size": f"{width}x{height}", "pixel_format": pixels, "framerate": str(layout.fps)}
+    return files.media(path, form="rawvideo", options=options)
+
+
+def _is_size(word: str) -> bool:
+    return word in SIZES or re.fullmatch(r"\d{2,4}x\d{2,4}", word) is not None
+
+
+def _is_format(name: str) -> bool:
+    try:
+        av.VideoFormat(name, 16, 16)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,252 @@
+"""Two files of pictures beside each other: PSNR, SSIM, VMAF and opinion class, frame by frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steadycast.errors import UserError
+from steadycast.files import whole
+from steadycast.media import vmaf as vmaf_of
+from steadycast.media.clip import opened, own_rate, parse_fps, parse_size, resampled
+from steadycast.media.metrics import (
+    PSNR_CAP_DB,
+    Picture,
+    mean_db,
+    opinion_classes,
+    overall_db,
+    picture_psnr_db,
+    picture_ssim,
+)
+from steadycast.media.table import F64, U8
+from steadycast.media.yuv import Layout, is_raw
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.table import Table
+
+    from steadycast.folder import Json
+    from steadycast.media.reader import Reader
+    from steadycast.progress import Progress
+
+BY = ("time", "index")
+"""Which pictures are compared: those that are shown at one time, or those of one number."""
+PLANES = ("y", "u", "v", "all")
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """What was measured, with one entry per frame of the original; PSNR of identical pictures is infinite."""
+
+    fps: Fraction
+    psnr_db: F64
+    """Of Y, U, V and all samples together (`overall_db`)."""
+    ssim: F64
+    vmaf: float | None
+    frames: tuple[int, int]
+    """How many the original has, and how many the received file."""
+    warnings: tuple[str, ...]
+
+    @property
+    def mos(self) -> U8:
+        """Opinion class of each frame, by its luma."""
+        return opinion_classes(self.psnr_db[:, 0])
+
+    def json(self) -> Json:
+        """Return the figures; means leave out the infinite PSNR of identical frames."""
+        means = {plane: mean_db(self.psnr_db[:, i]) for i, plane in enumerate(PLANES)}
+        count = len(self.ssim)
+        share = {str(grade): int(np.count_nonzero(self.mos == grade)) / count for grade in range(1, 6)}
+        return {
+            "frames": count,
+            "original_frames": self.frames[0],
+            "received_frames": self.frames[1],
+            "identical_frames": int(np.count_nonzero(~np.isfinite(self.psnr_db[:, 3]))),
+            "psnr_db": means,
+            "ssim": float(self.ssim.mean()),
+            "vmaf": self.vmaf,
+            "mos": {"mean": float(self.mos.mean()), "share": share},
+        }
+
+    def frame_table(self) -> pl.DataFrame:
+        """Return a row per frame; PSNR of identical pictures is `PSNR_CAP_DB`."""
+        import polars as pl
+
+        number = np.arange(len(self.ssim))
+        psnr = np.where(np.isfinite(self.psnr_db), self.psnr_db, PSNR_CAP_DB)
+        named = {f"psnr_{plane}_db": psnr[:, i] for i, plane in enumerate(PLANES)}
+        times = number / float(self.fps)
+        return pl.DataFrame({"frame": number, "time_s": times, **named, "ssim": self.ssim, "mos": self.mos})
+
+
+def compare(
+    original: Path,
+    received: Path,
+    by: str = "time",
+    *,
+    size: str | None = None,
+    fps: str | None = None,
+    pixels: str | None = None,
+    vmaf: bool = False,
+    progress: Progress | None = None,
+) -> Compared:
+    """Compare a file with the original, as long as both last.
+
+    Args:
+        original: any file with pictures.
+        received: the same; pictures of another size are scaled to the original's.
+        by: one of `BY`. By time the received picture is the one that is shown when the original's is; by index
+            frame number i is set against frame number i, whatever was lost before.
+        size: of raw files whose names do not say it, as are ``fps`` and ``pixels``.
+        fps: pictures per second.
+        pixels: how samples lie, as FFmpeg calls it.
+        vmaf: measure VMAF as well.
+        progress: told how many frames are done.
+
+    Raises:
+        UserError: a file can't be read, or they have nothing to compare.
+        MissingError: VMAF was asked for, and there is no program that measures it.
+
+    """
+    if by not in BY:
+        raise UserError(
+            f"--by {by}", "there is no such way to set frames side by side", f"take {' or '.join(BY)}"
+        )
+    raw = [path for path in (original, received) if is_raw(path)]
+    if not raw and (
+        given := [n for n, v in (("--size", size), ("--fps", fps), ("--pixel-format", pixels)) if v]
+    ):
+        raise UserError(given[0], "it is for raw files (.yuv), and neither is one", "leave it out")
+    if vmaf:
+        vmaf_of.need()
+    told = Layout(
+        None if size is None else parse_size(size, (0, 0), "--size"),
+        None if fps is None else parse_fps(fps, Fraction(0), "--fps"),
+        pixels,
+    )
+    with _Pair(original, received, told, by) as pair:
+        rows = []
+        for n, (ours, theirs) in enumerate(pair.pictures()):
+            psnr = picture_psnr_db(theirs, ours)
+            rows.append((*psnr, overall_db(*psnr), picture_ssim(theirs, ours)))
+            if progress is not None and n % 16 == 0:
+                progress("measuring", n, pair.about(n))
+        if not rows:
+            raise UserError(
+                str(received), "there is no frame to compare", "play both files with another program"
+            )
+        values = np.array(rows)
+        frames, warnings = (pair.counts[0], pair.counts[1]), pair.warnings()
+    score = None
+    if vmaf:
+        with _Pair(original, received, told, by) as pair:
+            shown = ((theirs, ours) for ours, theirs in pair.pictures())
+            score = vmaf_of.vmaf(shown, pair.width, pair.height, pair.fps)
+    return Compared(pair.fps, values[:, :4], values[:, 4], score, frames, warnings)
+
+
+class _Pair:
+    """Two open files, whose pictures come in pairs."""
+
+    def __init__(self, original: Path, received: Path, told: Layout, by: str) -> None:
+        self.original, self.by, self.counts = opened(original, told), by, [0, 0]
+        try:
+            self.received = opened(received, told)
+        except BaseException:
+            self.original.__exit__()
+            raise
+        facts = self.original.facts
+        self.width, self.height = facts.width // 2 * 2, facts.height // 2 * 2
+        self.fps = own_rate(self.original, "clip")
+
+    def __enter__(self) -> _Pair:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.original.__exit__()
+        self.received.__exit__()
+
+    def pictures(self) -> Iterator[tuple[Picture, Picture]]:
+        """Yield pairs while both last, and count what each holds to its end."""
+        for n, pair in enumerate(zip_longest(self._of(self.original), self._of(self.received))):
+            for i, samples in enumerate(pair):
+                self.counts[i] = n + 1 if samples is not None else self.counts[i]
+            if pair[0] is not None and pair[1] is not None:
+                ours, theirs = (Picture.of(samples, self.width, self.height) for samples in pair)
+                yield ours, theirs
+
+    def _of(self, reader: Reader) -> Iterator[U8]:
+        timed = reader.pictures(self.width, self.height)
+        return resampled(timed, self.fps, reader.length) if self.by == "time" else (each for _, each in timed)
+
+    def about(self, done: int) -> int:
+        """Guess how many pairs there are."""
+        length = self.original.length
+        return max(done + 1, round(length * self.fps)) if length else done + 1
+
+    def warnings(self) -> tuple[str, ...]:
+        """Say what was wrong with the files, and how they differ."""
+        said = [*self.original.warnings, *self.received.warnings]
+        size = (self.received.facts.width, self.received.facts.height)
+        if size != (self.width, self.height):
+            said.append(f"pictures of {size[0]}x{size[1]} are scaled to {self.width}x{self.height}")
+        if self.counts[0] != self.counts[1]:
+            ours, theirs = self.counts
+            said.append(
+                f"the original has {ours} frames, the other file {theirs}: {min(self.counts)} are compared"
+            )
+        return tuple(dict.fromkeys(said))
+
+
+def table(compared: Compared) -> Table:
+    """Show the figures in a terminal."""
+    from steadycast.report import say, terminal
+
+    figures = compared.json()
+    psnr, score = figures["psnr_db"], compared.vmaf
+    result = terminal.plain(
+        "frames", "PSNR Y", "U", "V", "all", "SSIM", *(["VMAF"] if score is not None else []), "MOS"
+    )
+    identical = figures["identical_frames"] == figures["frames"]
+    planes = ["identical" if identical else say.db(psnr[plane]) for plane in PLANES]
+    known = [f"{score:.1f}"] if score is not None else []
+    mos = say.score(figures["mos"]["mean"])
+    result.add_row(str(figures["frames"]), *planes, say.plain(figures["ssim"]), *known, mos)
+    return result
+
+
+def grades(compared: Compared) -> str:
+    """Say which share of the frames is in which opinion class."""
+    from steadycast import style
+    from steadycast.report import say
+
+    share = compared.json()["mos"]["share"]
+    return ", ".join(
+        f"{word} {say.frac(share[str(grade)])}" for grade, (word, _) in sorted(style.MOS.items())[::-1]
+    )
+
+
+def save(compared: Compared, path: Path) -> Path:
+    """Write a row per frame, as CSV or Parquet by the file's ending.
+
+    Raises:
+        UserError: another ending.
+        UnwrittenError: the system refused.
+
+    """
+    frames = compared.frame_table()
+    writers: dict[str, Callable[[Path], object]] = {
+        ".csv": frames.write_csv,
+        ".parquet": frames.write_parquet,
+    }
+    if path.suffix not in writers:
+        raise UserError(f"--out {path}", "a table can't be saved so", "end its name in .csv or .parquet")
+    with whole(path, "give another --out FILE") as new:
+        writers[path.suffix](new)
+    return path

@@ -1,0 +1,112 @@
+"""Raw files: what says how their pictures lie, and that they are read so."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from steadycast.media.clip import Clip, ClipError
+from steadycast.media.reader import scaled
+from steadycast.media.synthetic import Synthetic
+from steadycast.media.yuv import Layout
+
+
+def raw(path: Path, pixels: str = "yuv420p", size: str = "176x144", frames: int = 3) -> list[np.ndarray]:
+    """Write a raw file; return its pictures as they are to be read, in 4:2:0."""
+    pictures = Synthetic(frames).pictures(size, 25)
+    expected = []
+    with path.open("wb") as file:
+        for samples in pictures.frames:
+            frame = av.VideoFrame.from_ndarray(
+                samples.reshape(pictures.height * 3 // 2, pictures.width), format="yuv420p"
+            )
+            stored = frame.reformat(format=pixels, interpolation="BICUBIC")
+            for plane in stored.planes:
+                wide = plane.width * (
+                    2 if "10" in pixels or (pixels == "nv12" and plane is not stored.planes[0]) else 1
+                )
+                rows = np.frombuffer(plane, dtype=np.uint8).reshape(plane.height, plane.line_size)
+                file.write(rows[:, :wide].tobytes())
+            expected.append(scaled(stored, pictures.width, pictures.height))
+    return expected
+
+
+@pytest.mark.parametrize("pixels", ["yuv420p", "yuv422p", "yuv444p", "yuv420p10le", "nv12"])
+def test_a_raw_file_is_read_as_its_name_says(pixels: str, tmp_path: Path) -> None:
+    path = tmp_path / f"film_176x144_50_{pixels}.yuv"
+    expected = raw(path, pixels)
+    pictures = Clip.of(path).pictures("clip", "clip")
+    assert (pictures.width, pictures.height, pictures.fps) == (176, 144, 50)
+    assert all(np.array_equal(*pair) for pair in zip(pictures.frames, expected, strict=True))
+    assert pictures.warnings == []
+
+
+def test_what_its_name_does_not_say_is_told_and_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "film.yuv"
+    expected = raw(path, "yuv422p")
+    pictures = Clip.of(path, "yuv422p").pictures("qcif", 25)
+    assert all(np.array_equal(*pair) for pair in zip(pictures.frames, expected, strict=True))
+    assert pictures.warnings == [
+        "film.yuv is read as 176x144 at 25 pictures per second, yuv422p: neither the file nor its name says all of it"
+    ]
+    assert Clip.of(path, "yuv422p").identity() != Clip.of(path).identity()
+
+
+def test_a_size_in_the_name_is_the_file_s_and_the_one_asked_for_that_of_the_pictures(tmp_path: Path) -> None:
+    raw(tmp_path / "film_qcif.yuv", frames=4)  # as many bytes as one picture in CIF
+    pictures = Clip.of(tmp_path / "film_qcif.yuv").pictures("cif", 25)
+    assert (pictures.width, len(list(pictures.frames))) == (352, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        ("foreman_cif", Layout((352, 288))),
+        ("akiyo_qcif.30fps", Layout((176, 144), Fraction(30))),
+        ("Crowd-1920x1080_50", Layout((1920, 1080), Fraction(50))),
+        ("x_640x480_29.97fps_yuv420p10le", Layout((640, 480), Fraction("29.97"), "yuv420p10le")),
+        ("foreman_352x288_300", Layout((352, 288))),  # frames, and no rate
+        ("x_12.5hz", Layout(None, Fraction("12.5"))),
+        ("yuvish_yuv999p", Layout()),
+        ("concat", Layout()),
+    ],
+)
+def test_names_of_raw_files_say_how_pictures_lie(name: str, layout: Layout) -> None:
+    assert Layout.named(Path(f"{name}.yuv")) == layout
+
+
+@pytest.mark.parametrize(
+    ("size", "fps", "pixels", "said"),
+    [
+        (
+            "clip",
+            "clip",
+            None,
+            "does not say its pictures' size and rate; add encode.size 352x288 encode.fps 25, or",
+        ),
+        (
+            "176x144",
+            "clip",
+            None,
+            "does not say its pictures' rate; add encode.size 176x144 encode.fps 25, or",
+        ),
+        ("clip", 25, None, "does not say its pictures' size; add"),
+        ("352x288", 25, None, "114048 bytes are no whole number of pictures of 152064 bytes (352x288 at 25"),
+        ("176x144", 25, "yuv999p", "there is no pixel format 'yuv999p'; take yuv420p, yuv422p"),
+    ],
+)
+def test_what_is_not_said_of_a_raw_file_is_one_line_with_the_remedy(
+    size: str, fps: str | int, pixels: str | None, said: str, tmp_path: Path
+) -> None:
+    raw(tmp_path / "film.yuv")
+    with pytest.raises(ClipError) as error:
+        Clip.of(tmp_path / "film.yuv", pixels).pictures(size, fps)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_empty_raw_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "film_cif_25.yuv").touch()
+    with pytest.raises(ClipError, match="0 bytes are no whole number"):
+        Clip.of(tmp_path / "film_cif_25.yuv").pictures("clip", "clip")
