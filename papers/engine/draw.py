@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from steadycast.report import canvas, figures
 from steadycast.report.series import last
-from steadycast.style import Look, look
+from steadycast.style import Look, look, looks
 
-from papers.engine.experiment import Figure
-from papers.engine.observe import Observed
+from papers.engine.experiment import Figure, Line
+from papers.engine.observe import Flow, Observed
 from papers.engine.suite import Part
 
 if TYPE_CHECKING:
@@ -48,6 +48,13 @@ def draw(figure: Figure, part: Part, name: str) -> str | None:
     return canvas.in_style(lambda: _KINDS[figure.kind](figure, part), name)
 
 
+def drawing(figure: Figure, part: Part) -> canvas.Drawing | None:
+    """Return a figure that can be saved in any form; nothing where its runs were not made."""
+    if not all(part.runs(variant) for variant in figure.variants):
+        return None
+    return canvas.drawn(lambda: _KINDS[figure.kind](figure, part))
+
+
 def save(figure: Figure, part: Part, path: Path) -> bool:
     """Save a figure as a file; whether there was anything to draw."""
     if not all(part.runs(variant) for variant in figure.variants):
@@ -62,7 +69,7 @@ def _label(content: dict[str, Any]) -> str:
 
 
 def _rates(figure: Figure, part: Part) -> Drawing | None:
-    """Throughput over time: mean over the seeds, band from least to most."""
+    """Throughput over time: one seed, and the others faint behind it."""
     drawing, (axes,) = canvas.canvas(height=3.0)
     labels, end = [], 0.0
     for n, variant in enumerate(figure.variants):
@@ -70,22 +77,12 @@ def _rates(figure: Figure, part: Part) -> Drawing | None:
         for name, content in runs[0].content["flows"].items():
             if content["kind"] != "video" and n:
                 continue
-            rows = list(zip(*(run.flow(name).rates for run in runs), strict=False))
+            flows = [run.flow(name) for run in runs]
+            rows = [[x / 1e6 for x in flow.rates] for flow in flows]
             shape = look(content)
-            step = runs[0].flow(name).step_s
-            t = [(i + 0.5) * step for i in range(len(rows))]
-            mid = [statistics.fmean(r) / 1e6 for r in rows]
-            axes.fill_between(
-                t,
-                [min(r) / 1e6 for r in rows],
-                [max(r) / 1e6 for r in rows],
-                color=shape.colour,
-                alpha=0.15,
-                linewidth=0,
-            )
-            axes.plot(t, mid, **shape.line)
-            labels.append(canvas.Label(last(mid), _label(content), shape.colour))
-            end = max(end, len(rows) * step)
+            t = _seeds(axes, rows, flows[0].step_s, shape)
+            labels.append(canvas.Label(last(rows[0]), _label(content), shape.colour))
+            end = max(end, t)
     labels += [canvas.level(axes, y / 1e6, text) for y, text in figure.marks]
     axes.set_xlim(0, end)
     axes.set_ylim(0, figure.top)
@@ -96,35 +93,72 @@ def _rates(figure: Figure, part: Part) -> Drawing | None:
     return drawing
 
 
+def _seeds(axes: Axes, rows: Sequence[Sequence[float]], step: float, shape: Look) -> float:
+    """Draw the first seed's row, and the others' faint behind it; return where it ends, in seconds."""
+    for n, row in enumerate(rows[:_FAINT]):
+        t = [(i + 0.5) * step for i in range(len(row))]
+        if n:
+            axes.plot(t, row, color=shape.colour, alpha=0.22, linewidth=0.6, zorder=1)
+        else:
+            axes.plot(t, row, zorder=2, **shape.line)
+    return len(rows[0]) * step
+
+
+_FAINT = 5
+"""Seeds that are drawn at most."""
+_UNITS = {
+    "rates": "rate",
+    "targets": "rate",
+    "losses": "lost packets (%)",
+    "delays": "delay (ms)",
+    "jitters": "jitter (ms)",
+    "rtts": "round trip (ms)",
+    "buffer": "in the buffer (kB)",
+    "n": "connections",
+}
+"""What the panel of a series is called; series of one name share it."""
+_FACTORS = {"losses": 100.0, "buffer": 1e-3}
+
+
 def _series(figure: Figure, part: Part) -> Drawing | None:
-    """Series of one flow over time, a line per variant: mean over the seeds, band from least to most."""
-    drawing, (axes,) = canvas.canvas(height=3.0)
-    labels = []
-    series, what = figure.axes
-    for variant in figure.variants:
-        flows = [run.flow(figure.flow) for run in part.runs(variant)]
-        rows = [
-            [v for v in row if v is not None]
-            for row in zip(*(flow.content[series] for flow in flows), strict=False)
+    """Series over time: a panel for each unit, one seed of each line, and the others faint behind it."""
+    units = list(dict.fromkeys(_UNITS[line.series] for line in figure.lines))
+    drawing, panels = canvas.canvas(len(units), height=1.1 + 1.9 * len(units))
+    titles = {v.name: v.title for v in part.experiment.variants}
+    flows = [[run.flow(line.flow) for run in part.runs(line.variant)] for line in figure.lines]
+    shapes = looks([each[0].content for each in flows])
+    for n, (axes, unit) in enumerate(zip(panels, units, strict=True)):
+        here = [
+            (line, each, shape)
+            for line, each, shape in zip(figure.lines, flows, shapes, strict=True)
+            if _UNITS[line.series] == unit
         ]
-        shape = look(flows[0].content)
-        t = [(i + 0.5) * flows[0].step_s for i in range(len(rows))]
-        mid = [statistics.fmean(r) if r else math.nan for r in rows]
-        low, high = ([of(r) if r else math.nan for r in rows] for of in (min, max))
-        axes.fill_between(t, low, high, color=shape.colour, alpha=0.15, linewidth=0)
-        axes.plot(t, mid, **shape.line)
-        title = next(v.title for v in part.experiment.variants if v.name == variant)
-        labels.append(canvas.Label(last([x for x in mid if x == x]), title, shape.colour))
-        axes.set_xlim(0, t[-1] if t else 1)
-    labels += [canvas.level(axes, y, text) for y, text in figure.marks]
-    axes.set_ylim(bottom=0)
-    if series in ("rates", "targets"):  # in bit/s; what the axis is called says Mb/s
-        axes.yaxis.set_major_formatter(lambda rate, _: f"{rate / 1e6:g}")
-    axes.set_ylabel(what)
-    axes.set_xlabel("time (s)", loc="right", labelpad=1)
-    axes.set_title(f"{figure.number}: {figure.title}")
-    canvas.label_ends(axes, labels)
+        rows = [[_numbers(flow, line) for flow in each] for line, each, _ in here]
+        top = max((x for row in rows for one in row for x in one if x == x), default=0.0)
+        factor, name = _FACTORS.get(here[0][0].series, 1.0), unit
+        if unit == "rate":
+            factor, name = (1e-6, "rate (Mb/s)") if top >= 2e5 else (1e-3, "rate (kb/s)")
+        labels = []
+        for (line, each, shape), row in zip(here, rows, strict=True):
+            scaled = [[x * factor for x in one] for one in row]
+            end = _seeds(axes, scaled, each[0].step_s, shape)
+            axes.set_xlim(0, end)
+            known = [x for x in scaled[0] if x == x]
+            labels.append(canvas.Label(last(known), line.label or titles[line.variant], shape.colour))
+        if n == 0:
+            labels += [canvas.level(axes, y * factor, text) for y, text in figure.marks]
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel(name)
+        canvas.label_ends(axes, labels)
+    panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
+    panels[0].set_title(f"{figure.number}: {figure.title}")
     return drawing
+
+
+def _numbers(flow: Flow, line: Line) -> list[float]:
+    """Return a line's numbers, step by step; nothing is known in a gap."""
+    content = flow.receivers[line.receiver] if line.receiver else flow.content
+    return [math.nan if x is None else float(x) for x in content[line.series]]
 
 
 def _sweep(figure: Figure, part: Part) -> Drawing | None:

@@ -1,15 +1,16 @@
 """What a paper did and what it says came of it, as data: experiments, their runs, their statements.
 
 An experiment is a scenario file, a few variants of it (the named changes that the paper compares) and the paper's
-statements about them. A statement is one number per seed and a bound that its mean must keep; nothing else decides
-a verdict. What the paper left open is a `Change`: the same runs with one thing different, which shows on what a
-statement depends.
+statements about them. A statement is one number per seed and a bound that its mean must keep. What the paper left open
+is a `Change`: the same runs with one thing different, which shows on what a statement depends. Where the paper's words
+allow another reading, that is a change which quotes them, or another number of the same runs (`Another`). A statement
+is judged as printed and by each reading, and both verdicts stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -44,13 +45,14 @@ class Kind(Enum):
 class Verdict(Enum):
     """What came of a statement."""
 
-    REPRODUCED = "reproduced"
-    UNDECIDED = "undecided"
-    """The 95 % interval reaches across the bound, or there is none: more seeds could turn it."""
-    NOT_REPRODUCED = "not reproduced"
-    REFUTED = "not reproduced: shown to be wrong"
-    """A calculation without our simulator contradicts it too, under all conditions that the paper leaves open."""
-    NOT_REPRODUCIBLE = "not reproducible"
+    COMES_OUT = "comes out"
+    READING = "comes out with the reading"
+    """Not as printed, but by another reading of the paper's words."""
+    LEFT_OPEN = "depends on what the paper leaves open"
+    """By no reading, but with a value of something that the paper does not tell."""
+    FAILS = "does not come out"
+    UNJUDGED = "can't be judged"
+    """The seeds scatter across the bound, the runs ask too little, or people and hardware are lost."""
     REPORTED = "reported"
     CERTAIN = "by construction"
     """It could not have come out otherwise."""
@@ -133,6 +135,16 @@ class Calculation:
 
 
 @dataclass(frozen=True)
+class Another:
+    """Another number that a statement's words allow, of the same runs."""
+
+    name: str
+    says: str
+    """The paper's sentence."""
+    measure: Take
+
+
+@dataclass(frozen=True)
 class Statement:
     """Something a paper says, and how it is checked."""
 
@@ -140,6 +152,8 @@ class Statement:
     """Unique in its experiment: "thr-ratio"."""
     text: str
     """What is measured, in a few words."""
+    says: str
+    """The paper's sentence; empty: a table or a figure says it."""
     published: str
     """What the paper says, a number or a claim."""
     measure: Take
@@ -152,7 +166,9 @@ class Statement:
     why: str = ""
     """The mechanism, in a sentence that holds whatever the verdict."""
     calculation: Calculation | None = None
-    """What it is held against where our runs don't reproduce it."""
+    """What it is held against where our runs don't show it."""
+    others: tuple[Another, ...] = ()
+    """Other numbers that its words allow."""
 
 
 @dataclass(frozen=True)
@@ -175,10 +191,14 @@ class Variant:
 
 @dataclass(frozen=True)
 class Change:
-    """One thing different in all variants: how far a statement hangs on what the paper left open."""
+    """One thing different in all variants: what the paper left open, or another reading of its words."""
 
     name: str
     sets: Sets
+    says: str = ""
+    """The paper's sentence that allows this reading; empty: the paper says nothing, and this is tried."""
+    networks: Mapping[str, Sets] = field(default_factory=dict)
+    """What it sets besides in scenarios of these file names, whose links have names of their own."""
     pixels: bool = False
     """For the runs with pictures, rather than those with frame sizes only."""
     only: tuple[str, ...] = ()
@@ -189,6 +209,10 @@ class Change:
     def concerns(self, statement: Statement) -> bool:
         """Whether a statement means the same with this change."""
         return not self.only or statement.id in self.only
+
+    def sets_in(self, scenario: Path) -> Sets:
+        """Return what it sets in a scenario."""
+        return {**self.sets, **self.networks.get(scenario.name, {})}
 
 
 DRAWINGS = ("rates", "delay", "cj", "ji", "psnr", "sizes", "mos", "sweep", "series", "ranks")
@@ -208,6 +232,18 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Line:
+    """A line of a figure over time."""
+
+    label: str
+    variant: str
+    flow: str
+    series: str
+    receiver: str = ""
+    """Whose; empty: the flow's first."""
+
+
+@dataclass(frozen=True)
 class Figure:
     """A figure of the paper, drawn from our runs on the axes that its text describes."""
 
@@ -223,13 +259,13 @@ class Figure:
     curves: tuple[Curve, ...] = ()
     """The lines of a sweep."""
     axes: tuple[str, str] = ("", "")
-    """What a sweep's axes are called; of a series its name and what the y axis is called."""
+    """What a sweep's axes are called."""
     log: bool = False
     """Whether a sweep's quantity is drawn by its logarithm."""
     top: float = 4.2
     """Upper end of the axis of rates, in Mb/s."""
-    flow: str = "video"
-    """Whose series is drawn."""
+    lines: tuple[Line, ...] = ()
+    """The lines of a series; those with one unit share a panel."""
     ranks: tuple[tuple[str, str, str], ...] = ()
     """Who is ranked, by which statement, and what the paper calls it."""
 
@@ -272,8 +308,6 @@ class Experiment:
     notes: tuple[str, ...] = ()
     real_time: RealTime | None = None
     """How it is emulated; `None` when it is simulated only."""
-    expected: bool = True
-    """Whether its numbers can be expected to come out: not where figures, clips or hardware are lost."""
     seconds: float = 0.0
     """How long all of it takes with five seeds, in seconds of one core; 0: not measured."""
 
@@ -313,11 +347,10 @@ class Experiment:
                     f'figure {f.number}: there is no drawing "{f.kind}"',
                     f"there are: {', '.join(DRAWINGS)}",
                 )
-            if f.kind == "series" and f.axes[0] not in SERIES:
-                yield (
-                    f'figure {f.number}: there is no series "{f.axes[0]}"',
-                    f"there are: {', '.join(SERIES)}",
-                )
+            for line in f.lines:
+                if line.series not in SERIES:
+                    known = ", ".join(SERIES)
+                    yield f'figure {f.number}: there is no series "{line.series}"', f"there are: {known}"
         for s in self.statements:
             if s.kind is not Kind.IMPOSSIBLE and not any(m.tells(self, s) for m in media_of(self, ())):
                 yield (
@@ -328,17 +361,14 @@ class Experiment:
     def _named_variants(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         forms = self.real_time
         for s in (*self.statements, *(forms.statements if forms else ())):
-            yield f"statement {s.id}", s.measure.variants
+            for measure in (s.measure, *(other.measure for other in s.others)):
+                yield f"statement {s.id}", measure.variants
         for c in (*self.changes, *(forms.changes if forms else ())):
             yield f"change {c.name}", c.variants
         for f in self.figures:
             yield f"figure {f.number}", f.variants
             for each in f.curves:
                 yield f"figure {f.number}, {each.label}", tuple(name for _, name in each.points)
-
-    def expects(self, statement: Statement) -> bool:
-        """Whether one of its statements can be expected to come out."""
-        return self.expected and statement.kind is Kind.MEASURED
 
 
 @dataclass(frozen=True)

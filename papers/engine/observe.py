@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from steadycast.folder import Json
     from steadycast.run import Run
 
-FORMAT = 7
+FORMAT = 8
 """Raised when an observation gets other content: older ones in the cache then don't count."""
+
+MOST_RECEIVERS = 8
+"""Receivers of a flow whose losses and jitter are kept second by second: of more the summary's numbers alone."""
 
 MOST_LINKS = 64
 """Directions of links that are kept, the scenario's first ones: a tree of thousands would only fill the cache."""
@@ -235,13 +238,7 @@ def observe(run: Run) -> Json:
             "rates": [round(x) for x in rates.filter(here)["throughput_bps"].fill_null(0.0).to_list()],
             "step_s": step,
             "first_s": rates.filter(here)["t_s"].min() or 0.0,
-            "receivers": {
-                r["name"]: {
-                    **{k: r.get(k) for k in ("throughput_bps", "loss_frac", "jitter_ms")},
-                    "jitter_p95_ms": _jitter_p95(packets, flow["name"], r["name"]),
-                }
-                for r in flow["receivers"]
-            },
+            "receivers": {r["name"]: _receiver(r, flow, rates, packets, step) for r in flow["receivers"]},
         }
         if flow["kind"] == "video":
             seen |= _frames(frames.filter(here).sort("frame"))
@@ -270,17 +267,34 @@ def observe(run: Run) -> Json:
     }
 
 
-def _jitter_p95(packets: pl.DataFrame, flow: str, receiver: str) -> float | None:
-    """95th percentile over the packets of RFC 3550's jitter (A.8) in ms; `None` where none are recorded."""
+def _receiver(receiver: Json, flow: Json, rates: pl.DataFrame, packets: pl.DataFrame, step: float) -> Json:
+    """Return a receiver's numbers; of a group of few also its losses and its jitter, step by step."""
     import polars as pl
 
-    here = (pl.col("flow") == flow) & (pl.col("node") == receiver)
-    transits = packets.filter(here).sort("t_s")["owd_ms"].drop_nulls().to_list()
-    jitter, values = 0.0, []
+    here = (pl.col("flow") == flow["name"]) & (pl.col("node") == receiver["name"])
+    times, jitter = _jitter(packets.filter(here))
+    seen: Json = {
+        **{k: receiver.get(k) for k in ("throughput_bps", "loss_frac", "jitter_ms")},
+        "jitter_p95_ms": round(percentile(jitter, 0.95), 4) if jitter else None,
+    }
+    if flow["kind"] == "video" and 1 < len(flow["receivers"]) <= MOST_RECEIVERS:
+        own = rates.filter(here)
+        seen["losses"] = own["loss_frac"].round(6).to_list()
+        by_step = {int(t / step): value for t, value in zip(times, jitter, strict=True)}
+        seen["jitters"] = [round(by_step[n], 3) if n in by_step else None for n in range(len(seen["losses"]))]
+    return seen
+
+
+def _jitter(packets: pl.DataFrame) -> tuple[list[float], list[float]]:
+    """RFC 3550's jitter (A.8) in ms from packet to packet, and when; empty where no packets are recorded."""
+    import polars as pl
+
+    arrived = packets.sort("t_s").filter(pl.col("owd_ms").is_not_null())
+    transits, jitter, values = arrived["owd_ms"].to_list(), 0.0, []
     for a, b in pairwise(transits):
         jitter += (abs(b - a) - jitter) / 16.0
         values.append(jitter)
-    return round(percentile(values, 0.95), 4) if values else None
+    return arrived["t_s"].to_list()[1:], values
 
 
 def _decisions(rows: pl.DataFrame) -> Json:

@@ -61,7 +61,7 @@ class Quantity:
         return f"{self.flow}{'.' if self.flow else ''}{self.name}{f'({args})' if args else ''}"
 
 
-SERIES = ("rates", "targets", "losses", "delays", "n", "rtts", "buffer")
+SERIES = ("rates", "targets", "losses", "delays", "jitters", "n", "rtts", "buffer")
 """What is kept of a flow step by step."""
 _WORDS = {"series": SERIES, "figure": ("throughput_bps", "loss_frac", "jitter_ms", "jitter_p95_ms")}
 """What an argument of that name may be."""
@@ -204,6 +204,14 @@ def lowest(flow: Flow, start: float, end: float, series: str = "rates") -> float
 def steepest(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
     """Largest change from one step to the next, up or down."""
     return max((abs(b - a) for a, b in pairwise(flow.between(series, start, end))), default=None)
+
+
+@_of_flow
+def mean_step(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
+    """Mean change from one step to the next, up or down, over the mean."""
+    values = flow.between(series, start, end)
+    steps = [abs(b - a) for a, b in pairwise(values)]
+    return statistics.fmean(steps) / statistics.fmean(values) if steps and any(values) else None
 
 
 @_of_flow
@@ -492,11 +500,14 @@ def congested(flow: Flow) -> float | None:
 
 
 @_of_flow
-def level_follows(flow: Flow) -> float | None:
-    """Correlation of the buffer level's changes with the target's, step by step."""
+def level_follows(flow: Flow, steps: float = 1.0) -> float | None:
+    """Correlation of how much the buffer's level and the target change in stretches of so many steps."""
     level, target = ([abs(b - a) for a, b in pairwise(x)] for x in (flow.buffer, flow.targets))
     # The rate answers a round later.
-    target = target[1:]
+    level, target = (
+        [sum(x[n : n + int(steps)]) for n in range(0, len(x) - int(steps) + 1, int(steps))]
+        for x in (level, target[1:])
+    )
     n = min(len(level), len(target))
     try:
         return statistics.correlation(level[:n], target[:n])

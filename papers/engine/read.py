@@ -17,6 +17,7 @@ from steadycast.errors import UserError
 from papers.engine.calculate import ALL
 from papers.engine.experiment import (
     UNITS,
+    Another,
     Bound,
     Calculation,
     Change,
@@ -24,6 +25,7 @@ from papers.engine.experiment import (
     Experiment,
     Figure,
     Kind,
+    Line,
     RealTime,
     Statement,
     Unit,
@@ -65,10 +67,11 @@ class _Shared:
     def __init__(self, path: Path) -> None:
         self.path = path
         table = _toml(path)
-        reader = _Keys(path, "", table, "paper", "variant", "change")
+        reader = _Keys(path, "", table, "paper", "variant", "change", "reading")
         self.paper: str = reader("paper")
         self.variants = {v.name: v for v in _list(path, table, "variant", variant)}
         self.changes = {c.name: c for c in _list(path, table, "change", change)}
+        self.readings = {c.name: c for c in _list(path, table, "reading", reading)}
 
 
 class _Keys:
@@ -137,18 +140,35 @@ def change(path: Path, table: Table) -> Change:
     return Change(
         key("name"),
         spread(key("sets")),
+        pixels=key("pixels", False),
+        only=tuple(key("only", ())),
+        variants=tuple(key("variants", ())),
+    )
+
+
+def reading(path: Path, table: Table) -> Change:
+    """Read another reading of the paper's words: a change with their sentence, and with networks of other names."""
+    key = _Keys(path, f"reading {table.get('name', '')}", table, *_READING)
+    return Change(
+        key("name"),
+        spread(key("sets", {})),
+        key("says"),
+        {name: spread(sets) for name, sets in key("networks", {}).items()},
         key("pixels", False),
         tuple(key("only", ())),
         tuple(key("variants", ())),
     )
 
 
+_READING = ("name", "says", "sets", "networks", "pixels", "only", "variants")
+
+
 # ---------------------------------------------------------------- statements
 
 
 _STATEMENT = (
-    *("id", "text", "published", "take", "of", "over", "least", "most", "above", "below"),
-    *("unit", "kind", "pixels", "why", "calculation"),
+    *("id", "text", "says", "published", "take", "of", "over", "least", "most", "above", "below"),
+    *("unit", "kind", "pixels", "why", "calculation", "reading"),
 )
 
 
@@ -169,6 +189,7 @@ def statement(path: Path, table: Table) -> Statement:
     return Statement(
         key("id"),
         key("text"),
+        key("says", ""),
         key("published"),
         _take(key),
         bound,
@@ -177,7 +198,14 @@ def statement(path: Path, table: Table) -> Statement:
         key("pixels", False),
         key("why", ""),
         _calculation(key),
+        tuple(_list(path, table, "reading", another)),
     )
+
+
+def another(path: Path, table: Table) -> Another:
+    """Read another number that a statement's words allow."""
+    key = _Keys(path, f"reading {table.get('name', '')}", table, "name", "says", "take", "of", "over")
+    return Another(key("name"), key("says"), _take(key))
 
 
 def _bound(key: _Keys) -> Bound:
@@ -242,7 +270,8 @@ _FIGURE = (
     "axes",
     "log",
     "top",
-    "flow",
+    "series",
+    "lines",
     "ranks",
 )
 
@@ -251,20 +280,32 @@ def figure(path: Path, table: Table) -> Figure:
     """Read a figure of the paper."""
     key = _Keys(path, f"figure {table.get('number', '')}", table, *_FIGURE)
     first, second = key("axes", ("", ""))
+    variants = tuple(key("variants", ()))
+    series, lines = key("series", ""), tuple(_line(key, row) for row in key("lines", ()))
+    if series:
+        lines += tuple(Line("", name, "video", series) for name in variants)
     return Figure(
         key("number"),
         key("title"),
         key("kind"),
-        tuple(key("variants", ())),
+        variants or tuple(dict.fromkeys(line.variant for line in lines)),
         key("pixels", False),
         tuple((float(y), name) for y, name in key("marks", ())),
         tuple(_list(path, table, "curve", curve)),
         (first, second),
         key("log", False),
         key("top", 4.2),
-        key("flow", "video"),
+        lines,
         tuple((who, id, said) for who, id, said in key("ranks", ())),
     )
+
+
+def _line(key: _Keys, row: list[str]) -> Line:
+    """Read a line over time: its label, VARIANT.FLOW.SERIES, and the receiver where it is not the first."""
+    if len(row) not in (2, 3) or row[1].count(".") < 2:
+        raise key.wrong(f"lines: {row}", 'write ["label", "VARIANT.FLOW.SERIES"], or with a receiver behind')
+    variant, flow, series = row[1].rsplit(".", 2)
+    return Line(row[0], variant, flow, series, *row[2:])
 
 
 def curve(path: Path, table: Table) -> Curve:
@@ -283,8 +324,9 @@ def curve(path: Path, table: Table) -> Curve:
 
 
 _EXPERIMENT = (
-    *("id", "title", "section", "scenario", "source", "sizes", "ladder", "expected", "notes", "seconds"),
-    *("variants", "changes", "told", "variant", "change", "statement", "figure", "real_time"),
+    *("id", "title", "section", "scenario", "source", "sizes", "ladder", "notes", "seconds"),
+    *("variants", "changes", "readings", "told", "variant", "change", "reading", "statement", "figure"),
+    "real_time",
 )
 
 
@@ -301,6 +343,7 @@ class _Reader:
         key, table = self.key, self.table
         variants = {v.name: v for v in _list(self.path, table, "variant", variant)}
         changes = {c.name: c for c in _list(self.path, table, "change", change)}
+        readings = {c.name: c for c in _list(self.path, table, "reading", reading)}
         found = Experiment(
             id=key("id"),
             title=key("title"),
@@ -309,14 +352,16 @@ class _Reader:
             scenario=SCENARIOS / key("scenario"),
             variants=self._named("variants", variants, self.shared.variants),
             statements=(*_list(self.path, table, "statement", statement), *self._told()),
-            changes=self._named("changes", changes, self.shared.changes),
+            changes=(
+                *self._named("readings", readings, self.shared.readings),
+                *self._named("changes", changes, self.shared.changes),
+            ),
             figures=tuple(_list(self.path, table, "figure", figure)),
             sizes=table.get("sizes"),
             ladder=key("ladder", "Table 2's ladder, no pictures"),
             source=key("source", ""),
             notes=tuple(key("notes", ())),
             real_time=self._real_time(),
-            expected=key("expected", True),
             seconds=key("seconds", 0),
         )
         for problem, remedy in found.mistakes():

@@ -72,22 +72,25 @@ class Part:
     @property
     def warning(self) -> str:
         """What to know before any verdict is believed; empty when there is nothing."""
-        shares = {
-            v.title: [
-                run.flow("video").limited.get("encoder") or 0.0
-                for run in self.runs(v.name)
-                if run.has("video") and run.flow("video").content["controller"] != "fixed"
-            ]
-            for v in self.experiment.variants
-        }
-        capped = {title: sum(s) / len(s) for title, s in shares.items() if s and sum(s) / len(s) > 0.5}
-        if not capped:
-            return ""
-        whose = ", ".join(f"{title} {share:.0%}".replace("%", " %") for title, share in capped.items())
-        return (
-            f"The encoder, not the network, limits the rate for most of the time ({whose}): what is sent asks too "
-            "little of the network, and these verdicts compare little."
-        )
+        whose = asks_little(self.experiment, self.base)
+        return f"{whose[:1].upper()}{whose[1:]}: nothing is judged." if whose else ""
+
+
+def asks_little(experiment: Experiment, base: Sequence[Seen]) -> str:
+    """Say whose rate the encoder limits, not the network, for most of the time; empty where it is nobody's."""
+    shares = {
+        v.title: [
+            seen[v.name].flow("video").limited.get("encoder") or 0.0
+            for seen in base
+            if v.name in seen
+            and seen[v.name].has("video")
+            and seen[v.name].flow("video").content["controller"] != "fixed"
+        ]
+        for v in experiment.variants
+    }
+    capped = {title: sum(s) / len(s) for title, s in shares.items() if s and sum(s) / len(s) > 0.5}
+    whose = ", ".join(f"{title} {share:.0%}".replace("%", " %") for title, share in capped.items())
+    return f"the encoder, not the network, limits the rate for most of the time: {whose}" if whose else ""
 
 
 @dataclass(frozen=True)
@@ -105,10 +108,6 @@ class Result:
     def rows(self) -> list[Row]:
         """All statements, in the papers' order."""
         return [r for part in self.parts for r in part.rows]
-
-    def count(self, verdict: Verdict) -> int:
-        """How many statements got a verdict."""
-        return sum(r.verdict is verdict for r in self.rows)
 
     @property
     def command(self) -> str:
@@ -151,10 +150,16 @@ def reproduce(
             raise UserError(str(clip), "no such file", "give the path of a video")
     plans = _emulated(ids, clips, tuple(seeds)) if emulated else _simulated(ids, clips, tuple(seeds))
     worlds = (False, True) if emulated else (False,)
-    jobs = list(dict.fromkeys(job for plan in plans for world in worlds for job in plan.jobs(world)))
-    seen = run_all(jobs, progress or Silent(), at_once)
+    jobs = dict.fromkeys(job for plan in plans for world in worlds for job in plan.jobs(world))
+    seen = run_all(list(jobs), progress or Silent(), at_once)
+    if not emulated and len(seeds) >= _ENOUGH:
+        for plan in plans:
+            plan.ask_more(plan.part(seen).rows)
+        more = [job for plan in plans for job in plan.jobs() if job not in jobs]
+        jobs |= dict.fromkeys(more)
+        seen |= run_all(more, progress or Silent(), at_once)
     parts = tuple(plan.both(seen) if emulated else plan.part(seen) for plan in plans)
-    used = tuple(s for s in seeds if any(s in plan.seeds for plan in plans))
+    used = tuple(s for s in seeds if any(s in plan.asked for plan in plans))
     return Result(tuple(p for p in parts if p.rows), tuple(ids), used, clips, len(jobs), emulated)
 
 
@@ -187,13 +192,21 @@ def _placed(experiment: Experiment) -> Experiment:
     return replace(experiment, scenario=scenario)
 
 
+_ENOUGH, _TIMES = 5, 4
+"""With how many seeds more are taken where they leave a statement undecided, and how many times as many."""
+
+
 class _Plan:
     """Which runs one experiment needs with one medium."""
 
     def __init__(self, experiment: Experiment, medium: Medium, seeds: tuple[int, ...]) -> None:
         self.experiment = _placed(experiment)
         self.medium = medium
+        self.asked = seeds
         self.seeds = seeds
+        """Those asked for, and behind them more where they leave a statement undecided."""
+        self.extended: set[tuple[str, str]] = set()
+        """Pairs of a change or a reading (none: empty) and a variant that are run with all of them."""
         self.variants: list[Variant] = medium.variants(experiment)
         self.changes = [c for c in experiment.changes if c.pixels == medium.pixels]
 
@@ -201,23 +214,39 @@ class _Plan:
         """Return those that this medium tells; the others need variants that are not run with it."""
         return [s for s in self.experiment.statements if self.medium.tells(self.experiment, s)]
 
-    def job(self, variant: Variant, seed: int, sets: dict[str, object], emulated: bool) -> Job:
+    def job(self, variant: Variant, seed: int, change: str, emulated: bool) -> Job:
         e = self.experiment
         scenario = e.scenario.with_name(variant.scenario) if variant.scenario else e.scenario
-        all_sets = (self.medium.sets, variant.sets, sets)
+        changed = [c.sets_in(scenario) for c in self.changes if c.name == change]
+        all_sets = (self.medium.sets, variant.sets, *changed)
         return Job.of(scenario, all_sets, seed, pixels=self.medium.pixels, emulated=emulated)
 
-    def all_sets(self) -> dict[str, dict[str, object]]:
-        return {"": {}, **{c.name: dict(c.sets) for c in self.changes}}
+    def ways(self) -> list[str]:
+        return ["", *(c.name for c in self.changes)]
+
+    def ask_more(self, rows: Sequence[Row]) -> None:
+        """Take more seeds of what these leave undecided: as printed, and by each reading that does not decide it."""
+        for r in rows:
+            if r.little or r.verdict is not Verdict.UNJUDGED or r.measured is None or not r.measured.open:
+                continue
+            names = [n for n, m in r.readings.items() if m.open and n in self.ways()]
+            self.extended |= {(name, v) for name in ("", *names) for v in r.statement.measure.variants}
+        if self.extended:
+            last = self.asked[-1]
+            self.seeds = (*self.asked, *range(last + 1, last + 1 + (_TIMES - 1) * len(self.asked)))
+
+    def seeds_of(self, change: str, variant: Variant) -> tuple[int, ...]:
+        taken = self.seeds if (change, variant.name) in self.extended else self.asked
+        return taken[: variant.seeds]
 
     def jobs(self, emulated: bool = False) -> list[Job]:
         if not self.statements():
             return []
         return [
-            self.job(v, s, sets, emulated)
-            for name, sets in self.all_sets().items()
+            self.job(v, s, name, emulated)
+            for name in self.ways()
             for v in self._run_with(name)
-            for s in self.seeds[: v.seeds]
+            for s in self.seeds_of(name, v)
         ]
 
     def both(self, seen: dict[Job, Observed]) -> Part:
@@ -232,17 +261,18 @@ class _Plan:
         by_change: dict[str, tuple[Seen, ...]] = {
             name: tuple(
                 {
-                    v.name: seen[self.job(v, s, sets, emulated)]
+                    v.name: seen[self.job(v, s, name, emulated)]
                     for v in self._run_with(name)
-                    if s in self.seeds[: v.seeds]
+                    if s in self.seeds_of(name, v)
                 }
                 for s in self.seeds
             )
-            for name, sets in self.all_sets().items()
+            for name in self.ways()
         }
         base = by_change.pop("")
+        little = asks_little(self.experiment, base)
         rows = tuple(
-            row(self.experiment, statement, self.medium, base, self._for(statement, by_change))
+            row(self.experiment, statement, self.medium, base, self._for(statement, by_change), little)
             for statement in self.statements()
         )
         return Part(self.experiment, self.medium, self.seeds, base, by_change, rows)

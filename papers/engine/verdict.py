@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from steadycast.folder import Json, spread
 
@@ -36,6 +36,11 @@ class Measured:
         return self.bound.holds(self.mean)
 
     @property
+    def keeps(self) -> bool:
+        """Whether the whole 95 % interval of the mean keeps the bound."""
+        return self.holds and not self.open
+
+    @property
     def open(self) -> bool:
         """Whether the 95 % interval of the mean reaches across the bound, or one value gives none."""
         ci = self.spread["ci95"]
@@ -52,7 +57,11 @@ class Row:
     measured: Measured | None
     changed: Mapping[str, Measured]
     """The same with one thing different, by the change's name."""
+    readings: Mapping[str, Measured]
+    """The same by other readings of the paper's words, by their names."""
     verdict: Verdict
+    little: str = ""
+    """Why the runs ask too little to judge by; empty: they don't."""
     simulated: Row | None = None
     """The same in simulation, where this was emulated."""
 
@@ -62,6 +71,54 @@ class Row:
         if self.measured is None or not self.statement.kind.judged:
             return []
         return [name for name, m in self.changed.items() if m.holds != self.measured.holds]
+
+    @property
+    def words(self) -> str:
+        """The verdict, with the readings, the changes or the reason that it rests on."""
+        whose = ""
+        if self.verdict is Verdict.READING:
+            whose = f" “{'” or “'.join(self._keep(self.readings))}”"
+        elif self.verdict is Verdict.LEFT_OPEN:
+            whose = f" ({'; '.join(self._keep(self.changed))})"
+        elif self.verdict is Verdict.UNJUDGED:
+            whose = f" ({self._unjudged()})"
+        elif self.verdict is Verdict.FAILS and self._refuted:
+            whose = " (a calculation without our simulator contradicts it too)"
+        elif self.verdict is Verdict.COMES_OUT:
+            lost = [name for name, m in self.readings.items() if not m.holds and not m.open]
+            whose = f" (not with the reading “{'”, “'.join(lost)}”)" if lost else ""
+        return f"{self.verdict.value}{whose}"
+
+    @property
+    def _refuted(self) -> bool:
+        calculation, tried = self.statement.calculation, {**self.changed, **self.readings}
+        kept = any(m.holds for m in tried.values())
+        return calculation is not None and not kept and calculation.contradicts(self.statement.bound)
+
+    @staticmethod
+    def _keep(others: Mapping[str, Measured]) -> list[str]:
+        return [name for name, m in others.items() if m.keeps]
+
+    def _unjudged(self) -> str:
+        if self.statement.kind is Kind.IMPOSSIBLE:
+            return "people or hardware are lost"
+        if self.little or self.measured is None:
+            return self.little or "the runs don't have it"
+        seeds = len(self.measured.values)
+        return "one seed" if seeds == 1 else f"the interval of {seeds} seeds reaches across the bound"
+
+    @property
+    def width(self) -> str:
+        """How much room the bound leaves."""
+        b, unit = self.statement.bound, self.statement.unit
+        if b.least is not None and b.most is not None:
+            if b.least > 0:
+                return f"a factor of {b.most / b.least:.2g}"
+            return f"{unit.text(b.most - b.least)}{unit.suffix} wide"
+        end = b.most if b.least is None else b.least
+        if end is None:
+            return ""
+        return "an order alone" if end in (0.0, 1.0) else f"open {'below' if b.least is None else 'above'}"
 
     def said(self, measured: Measured | None = None) -> str:
         """Mean and spread with their unit."""
@@ -92,14 +149,14 @@ class Row:
         parts = [self.statement.why] if self.statement.why else []
         m = self.measured
         if m is None:
-            return " ".join([*parts, "These runs don't have it."])
+            return " ".join(parts)
         if len(m.values) < m.runs:
             parts.append(f"{m.runs - len(m.values)} of {m.runs} seeds have no value.")
-        if self.verdict in (Verdict.NOT_REPRODUCED, Verdict.REFUTED):
+        if self.verdict in (Verdict.FAILS, Verdict.LEFT_OPEN):
             parts += [*self._calculated(), self._turned()]
-        elif self.verdict is Verdict.UNDECIDED:
+        elif self.verdict is Verdict.UNJUDGED and m.open:
             parts += self._undecided(m)
-        elif self.verdict is Verdict.REPRODUCED and self.turns:
+        elif self.verdict is Verdict.COMES_OUT and self.turns:
             parts.append(f"No longer with: {self._values(self.turns)}.")
         if self.simulated is not None and self.simulated.verdict is not self.verdict:
             parts.append(f"In simulation it is {self.simulated.verdict.value}.")
@@ -155,21 +212,28 @@ def measured(statement: Statement, seeds: Sequence[Seen]) -> Measured | None:
     return Measured(tuple(values), statement.bound, len(run)) if values else None
 
 
-def _verdict(statement: Statement, found: Measured | None, changed: Mapping[str, Measured]) -> Verdict:
+def _verdict(
+    statement: Statement,
+    found: Measured | None,
+    readings: Mapping[str, Measured],
+    changed: Mapping[str, Measured],
+    little: str,
+) -> Verdict:
     if statement.kind is Kind.IMPOSSIBLE:
-        return Verdict.NOT_REPRODUCIBLE
+        return Verdict.UNJUDGED
     if statement.kind is Kind.REPORTED:
         return Verdict.REPORTED
     if statement.kind is Kind.CERTAIN and found is not None and found.holds:
         return Verdict.CERTAIN
+    if little:
+        return Verdict.UNJUDGED
+    if found is not None and found.keeps:
+        return Verdict.COMES_OUT
+    if any(m.keeps for m in readings.values()):
+        return Verdict.READING
     if found is None or found.open:
-        return Verdict.UNDECIDED
-    if found.holds:
-        return Verdict.REPRODUCED
-    calculation = statement.calculation
-    kept = any(m.holds for m in changed.values())
-    wrong = calculation is not None and not kept and calculation.contradicts(statement.bound)
-    return Verdict.REFUTED if wrong else Verdict.NOT_REPRODUCED
+        return Verdict.UNJUDGED
+    return Verdict.LEFT_OPEN if any(m.keeps for m in changed.values()) else Verdict.FAILS
 
 
 def row(
@@ -178,9 +242,26 @@ def row(
     medium: Medium,
     base: Sequence[Seen],
     changed: Mapping[str, Sequence[Seen]],
+    little: str = "",
 ) -> Row:
-    """Verdict on a statement, from the runs of all seeds, as they are and with each change."""
+    """Verdict on a statement, from the runs of all seeds, as they are and with each change.
+
+    Args:
+        experiment: whose it is.
+        statement: what the paper says.
+        medium: what the video flow sent.
+        base: the runs as they are, a seed each.
+        changed: the runs with each change and each reading that concerns the statement.
+        little: why the runs ask too little of the network to judge by.
+
+    """
     found = measured(statement, base)
     others = {name: m for name, seen in changed.items() if (m := measured(statement, seen)) is not None}
-    verdict = _verdict(statement, found, others)
-    return Row(experiment, statement, medium, found, others, verdict)
+    quoted = {c.name for c in experiment.changes if c.says}
+    readings = {name: m for name, m in others.items() if name in quoted}
+    for other in statement.others:
+        if (m := measured(replace(statement, measure=other.measure), base)) is not None:
+            readings[other.name] = m
+    tried = {name: m for name, m in others.items() if name not in quoted}
+    verdict = _verdict(statement, found, readings, tried, little)
+    return Row(experiment, statement, medium, found, tried, readings, verdict, little)

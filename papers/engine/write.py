@@ -17,47 +17,38 @@ from papers.engine.suite import Part, Result
 from papers.engine.verdict import Row
 
 _STYLE = {
-    Verdict.REPRODUCED: "green",
-    Verdict.UNDECIDED: "yellow",
-    Verdict.NOT_REPRODUCED: "bold red",
-    Verdict.REFUTED: "red",
-    Verdict.NOT_REPRODUCIBLE: "yellow",
+    Verdict.COMES_OUT: "green",
+    Verdict.READING: "green",
+    Verdict.LEFT_OPEN: "yellow",
+    Verdict.FAILS: "bold red",
+    Verdict.UNJUDGED: "yellow",
     Verdict.REPORTED: "dim",
     Verdict.CERTAIN: "dim",
 }
-_CLASS = {Verdict.REPRODUCED: "ok", Verdict.NOT_REPRODUCED: "bad", Verdict.REFUTED: "bad"}
+_CLASS = {Verdict.COMES_OUT: "ok", Verdict.READING: "ok", Verdict.FAILS: "bad"}
 _BY_NUMBER = "The papers' figures and tables by their numbers"
 _NOTE = (
-    "Mean over the seeds ± half of its 95 % interval. The mean decides where the whole interval is on its side of the "
-    "bound; else the statement is undecided."
+    "Mean over the seeds ± half of its 95 % interval. It decides where the whole interval is on one side of the bound; "
+    "what five seeds leave undecided is run with twenty. As printed is the paper's letter where it has one, and our "
+    "set-up where it has none; a reading is another sense of its words."
 )
 
 
-def answer(result: Result) -> str:
-    """Say the outcome in one sentence."""
-    good, open, bad, wrong, never, certain, shown = (
-        result.count(v)
-        for v in (
-            Verdict.REPRODUCED,
-            Verdict.UNDECIDED,
-            Verdict.NOT_REPRODUCED,
-            Verdict.REFUTED,
-            Verdict.NOT_REPRODUCIBLE,
-            Verdict.CERTAIN,
-            Verdict.REPORTED,
-        )
-    )
+def answer(result: Result, family: str = "") -> str:
+    """Say the outcome in a sentence or two; of one family, where it is named."""
+    rows = [r for r in result.rows if r.experiment.id.startswith(family)]
+    counts = Counter(r.verdict for r in rows)
+    checked = sum(n for v, n in counts.items() if v not in (Verdict.REPORTED, Verdict.CERTAIN))
+    fall = sum(bool(r.turns) for r in rows if r.verdict is Verdict.COMES_OUT)
     said = (
-        f"{good} of {good + open + bad + wrong + never} checked statements are reproduced, {open} undecided"
+        f"Of {checked} statements {counts[Verdict.COMES_OUT]} come out as printed, {counts[Verdict.READING]} with "
+        f"another reading of the paper's words, {counts[Verdict.LEFT_OPEN]} depend on what the paper leaves open, "
+        f"{counts[Verdict.FAILS]} do not come out, and {counts[Verdict.UNJUDGED]} can't be judged"
     )
-    said += f", {bad + wrong} not reproduced"
-    if wrong:
-        said += f" ({wrong} of these shown to be wrong by a calculation)"
-    if never:
-        said += f", {never} can't be"
-    if certain:
-        said += f"; {certain} hold by construction and are not counted"
-    return f"{said}; {shown} more numbers are reported beside the papers' without a bound."
+    if fall:
+        said += f"; of those that come out {fall} fall with one of the other set-ups that were tried"
+    certain, shown = counts[Verdict.CERTAIN], counts[Verdict.REPORTED]
+    return f"{said}. Not counted: {certain} that hold by construction, {shown} numbers without a bound."
 
 
 def commit() -> str:
@@ -91,36 +82,20 @@ def remarks(part: Part) -> list[str]:
 
 def heads(result: Result) -> tuple[str, ...]:
     """Return what the columns are called."""
-    worlds = ("simulated", "emulated") if result.emulated else ("measured",)
-    return ("statement", "published", "asked", *worlds, "verdict", "why")
+    worlds = ("simulated", "emulated") if result.emulated else ("as printed",)
+    return ("statement", "published", "asked", *worlds, "other readings", "verdict", "why")
 
 
 def cells(r: Row) -> tuple[str, ...]:
     """Return a statement's columns."""
     worlds = (r.said(),) if r.simulated is None else (r.simulated.said(), r.said())
-    return (r.statement.text, r.statement.published, r.asked, *worlds, r.verdict.value, r.why)
+    s = r.statement
+    return (s.text, s.published, r.asked, *worlds, read_otherwise(r), r.words, r.why)
 
 
-def expected(result: Result) -> str:
-    """Count what could be expected to come out: by statement, and by experiment."""
-    rows = [r for r in result.rows if r.experiment.expects(r.statement)]
-    if not rows:
-        return ""
-    good = [r for r in rows if r.verdict is Verdict.REPRODUCED]
-    open = sum(r.verdict is Verdict.UNDECIDED for r in rows)
-    experiments = {r.experiment.id for r in rows}
-    whole = len(experiments - {r.experiment.id for r in rows if r.verdict is not Verdict.REPRODUCED})
-    fall = sum(bool(r.turns) for r in good)
-    return (
-        f"Of the {len(rows)} statements that can be expected to come out (they need no lost figure, clip, panel or "
-        f"hardware) {len(good)}, {100 * len(good) / len(rows):.0f} %, are reproduced, {open} undecided and "
-        f"{len(rows) - len(good) - open} not reproduced; all are reproduced in {whole} of {len(experiments)} "
-        f"experiments. {fall} of the {len(good)} fall with one of the changes that were tried."
-    )
-
-
-def _summary(result: Result) -> str:
-    return f"{answer(result)} {expected(result)}".strip()
+def read_otherwise(r: Row) -> str:
+    """Return what a statement comes to by each other reading."""
+    return "; ".join(f"{name}: {r.said(m)}" for name, m in r.readings.items())
 
 
 def heading(part: Part) -> str:
@@ -147,7 +122,7 @@ def show(result: Result) -> None:
         table.add_column("statement", overflow="fold", ratio=5)
         table.add_column("published", overflow="fold", ratio=3)
         table.add_column("asked", overflow="fold", ratio=3)
-        table.add_column("measured", justify="right", overflow="fold", min_width=15)
+        table.add_column("as printed", justify="right", overflow="fold", min_width=15)
         table.add_column("verdict", overflow="fold", min_width=12, max_width=12)
         for r in part.rows:
             table.add_row(
@@ -159,14 +134,15 @@ def show(result: Result) -> None:
             )
         out.print(table)
         for r in part.rows:
-            if r.verdict in (Verdict.NOT_REPRODUCED, Verdict.REFUTED, Verdict.UNDECIDED):
-                out.print(Text(f"  {r.statement.text}: {r.why}"), style="dim")
+            if r.verdict not in (Verdict.COMES_OUT, Verdict.CERTAIN, Verdict.REPORTED):
+                told = ". ".join(filter(None, (r.words, read_otherwise(r), r.why)))
+                out.print(Text(f"  {r.statement.text}: {told}"), style="dim")
         out.print()
     if len({part.experiment.id for part in result.parts}) == 1:
         out.print(Text("\n".join(["What each run sets", *_settings(result.parts[0])]), style="dim"))
         out.print()
     out.print(Text(note(result), style="dim"))
-    out.print(Text(_summary(result), style="bold"))
+    out.print(Text(answer(result), style="bold"))
 
 
 def _settings(part: Part) -> list[str]:
@@ -218,7 +194,7 @@ def markdown(result: Result) -> str:
 
 def headline(result: Result) -> str:
     """Say of which commit it is, what came out, and how many statements of each family."""
-    lines = [f"Commit {commit()}, `{result.command}`. {answer(result)}", "", expected(result), ""]
+    lines = [answered(result), ""]
     if _whole(result):
         names = [v.value for v in Verdict if v is not Verdict.REPORTED]
         lines += [f"| family | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
@@ -231,36 +207,55 @@ def headline(result: Result) -> str:
 
 def answered(result: Result) -> str:
     """Say of which commit it is, and what came out."""
-    return f"Commit {commit()}, `{result.command}`. {answer(result)}\n\n{expected(result)}"
+    return f"Commit {commit()}, `{result.command}`. {answer(result)}"
 
 
-def data(result: Result) -> list[tuple[str, str, list[str], list[list[str]]]]:
-    """Return three tables with names, titles and headings: the statements, the families, the papers' numbers."""
-    verdicts = [v for v in Verdict if v is not Verdict.REPORTED]
-    families = [[name, *(str(c[v]) for v in verdicts)] for name, c in _families(result).items()]
-    statements = []
-    for part in result.parts:
-        e = part.experiment
-        title = heading(part).partition(", ")[2]
-        about = [e.paper, e.id, title, e.section, _short(part), " ".join(remarks(part))]
-        statements += [[*about, *cells(r)] for r in part.rows]
-    told = ["paper", "experiment", "title", "section", "scenario", "remark", *heads(result)]
-    places = [list(place) for place in _places(result)]
-    return [
-        ("reproduction", "The papers' statements, published and measured", told, statements),
-        (
-            "reproduction-families",
-            "The verdicts, by family",
-            ["family", *(v.value for v in verdicts)],
-            families,
-        ),
-        (
-            "reproduction-numbers",
-            "The papers' figures and tables by their numbers",
-            ["paper", "number", "where"],
-            places,
-        ),
+Rows = list[list[str]]
+
+
+def statements(result: Result, family: str) -> tuple[list[str], Rows]:
+    """Return headings and rows of a paper's statements that are judged: a column for each reading of its words."""
+    rows = [r for r in result.rows if r.experiment.id[0] == family and r.verdict is not Verdict.REPORTED]
+    names = list(dict.fromkeys(name for r in rows for name in r.readings))
+    told = ["experiment", "statement", "in the paper's words", "published", "asked", "room of the bound"]
+    return [*told, "as printed", *names, "verdict", "why"], [
+        [
+            *(r.experiment.id, r.statement.text, r.statement.says, r.statement.published, r.asked, r.width),
+            *(r.said(), *(r.said(r.readings[name]) if name in r.readings else "" for name in names)),
+            *(r.words, r.why),
+        ]
+        for r in rows
     ]
+
+
+def quoted(result: Result, family: str) -> str:
+    """List a paper's readings by their names, each with the sentence that allows it."""
+    experiments = [part.experiment for part in result.parts if part.experiment.id[0] == family]
+    found = {c.name: c.says for e in experiments for c in e.changes if c.says}
+    found |= {other.name: other.says for e in experiments for s in e.statements for other in s.others}
+    return "\n".join(f"- **{name}**: {says}" for name, says in found.items())
+
+
+def shown(result: Result) -> tuple[list[str], Rows]:
+    """Return headings and rows of all numbers that are told beside the papers' without a bound."""
+    rows = [r for r in result.rows if r.verdict is Verdict.REPORTED]
+    return ["experiment", "number", "published", "measured", "why"], [
+        [r.experiment.id, r.statement.text, r.statement.published, r.said(), r.why] for r in rows
+    ]
+
+
+def families(result: Result) -> tuple[list[str], Rows]:
+    """Return headings and rows of the verdicts, a paper a row."""
+    verdicts = [v for v in Verdict if v is not Verdict.REPORTED]
+    counts = _families(result)
+    return ["paper", *(v.value for v in verdicts)], [
+        [n, *(str(c[v]) for v in verdicts)] for n, c in counts.items()
+    ]
+
+
+def places(result: Result) -> tuple[list[str], Rows]:
+    """Return headings and rows of the papers' figures and tables, and where they are to be found."""
+    return ["paper", "number", "where"], [list(place) for place in _places(result)]
 
 
 def _families(result: Result) -> dict[str, Counter[Verdict]]:
@@ -357,7 +352,7 @@ def page(result: Result) -> str:
     command = element("code", result.command)
     body = [
         element("h1", "Published, and measured here"),
-        element("p", _summary(result), class_="answer"),
+        element("p", answer(result), class_="answer"),
         element("p", f"Commit {commit()}. {note(result)} ", command, class_="small"),
         _overview(result),
     ]
@@ -370,7 +365,7 @@ def page(result: Result) -> str:
             pages.table(
                 heads(result),
                 [_cells(r) for r in part.rows],
-                prose=(0, 1, len(heads(result)) - 2, len(heads(result)) - 1),
+                prose=(0, 1, *range(len(heads(result)) - 3, len(heads(result)))),
             ),
         ]
         content[1:1] = [element("p", remark, class_="nothing") for remark in remarks(part)]
@@ -381,12 +376,11 @@ def page(result: Result) -> str:
                 continue
             drawing = draw(figure, part, f"p{number}-{figure.number.split()[-1]}")
             if drawing:
-                ranges = "mean and range of the seeds"
                 spread = {
-                    "rates": ranges,
-                    "sweep": ranges,
-                    "series": ranges,
-                    "ranks": ranges,
+                    "rates": f"seed {part.seeds[0]}, others faint",
+                    "series": f"seed {part.seeds[0]}, others faint",
+                    "sweep": "mean and range of the seeds",
+                    "ranks": "mean and range of the seeds",
                     "mos": "mean of the seeds",
                 }.get(figure.kind, f"seed {part.seeds[0]}")
                 caption = f"{figure.number} of the paper, {part.medium.label}; {spread}"
@@ -458,7 +452,6 @@ def numbers(result: Result) -> Json:
         "seeds": list(result.seeds),
         "world": "emulated" if result.emulated else "simulated",
         "doubtful": [f"{part.experiment.id}: {each}" for part in result.parts for each in part.doubtful],
-        "expected": expected(result),
         "statements": [_entry(r) for r in result.rows],
     }
 
@@ -476,7 +469,8 @@ def _entry(r: Row) -> dict[str, Any]:
         "max": bound.most,
         "measured": None if m is None else m.spread,
         "simulated": None if beside is None else beside.spread,
-        "verdict": r.verdict.value,
+        "readings": {name: m.spread for name, m in r.readings.items()},
+        "verdict": r.words,
         "why": r.why,
         "seeds_without_value": 0 if m is None else m.runs - len(m.values),
         "changes": {name: c.spread for name, c in r.changed.items()},

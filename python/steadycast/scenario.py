@@ -458,7 +458,9 @@ class Flow(Part):
     kind: str
     """video, tcp, cbr or onoff."""
     bucket: float | None = None
-    """video: vbr = bucket: The bucket's size, in groups of pictures at the target rate; default 1.5."""
+    """video: vbr = bucket, vbr = evalvid: The bucket's size, in groups of pictures at the target rate;
+    default 1.5.
+    """
     buffer: Buffer | None = None
     """video: the receiver's buffer, for controllers that look at it."""
     bytes: str | None = None
@@ -522,6 +524,10 @@ class Flow(Part):
     """tcp: Least retransmission time-out."""
     mode: str | None = None
     """video: repaired (default) or paper."""
+    nominal: float | None = None
+    """video: vbr = evalvid: The quantizer that the stream would have were it not controlled; the first
+    group has twice this; default 2.0.
+    """
     off: Period | None = None
     """tcp, onoff: Length of the periods without data."""
     on: Period | None = None
@@ -590,10 +596,11 @@ class Flow(Part):
     """video: frame sizes, as CSV or a multi-rate trace of Evalvid-RA; relative to this file."""
     vbr: str | None = None
     """video: bucket: a quantizer once per group of pictures, by the leaky bucket of Evalvid-RA (SVBR,
-    Hamdi and Roberts). ladder: a quantizer once per group of pictures, the best one whose next group
-    fits the rate. frame: a quantizer per frame, the best one with which the rest of the group fits the
-    rate and each frame of it leaves within "wait"; within a group it only becomes coarser; default
-    "bucket".
+    Hamdi and Roberts). evalvid: a quantizer once per group of pictures, by the rule of Evalvid-RA's
+    published program: a leaky bucket kept in bytes, and a nominal quantizer that the next group's size
+    is told at. ladder: a quantizer once per group of pictures, the best one whose next group fits the
+    rate. frame: a quantizer per frame, the best one with which the rest of the group fits the rate and
+    each frame of it leaves within "wait"; within a group it only becomes coarser; default "bucket".
     """
     wait: str | None = None
     """video: vbr = frame: The time from a frame's being ready to its last byte's leaving; default "100ms"."""

@@ -73,4 +73,4 @@ def test_the_papers_testbeds_beside_the_kernels_tcp(
         measured = found[kept].measured
         assert measured is not None, kept
         assert measured.holds, f"{kept}: {found[kept].said()}"
-    assert {r.verdict for (_, id), r in found.items() if id == "mos"} == {Verdict.NOT_REPRODUCIBLE}
+    assert {r.verdict for (_, id), r in found.items() if id == "mos"} == {Verdict.UNJUDGED}

@@ -16,7 +16,9 @@ from papers import EXPERIMENTS, chosen
 from papers.engine import runs, sets, suite, write
 from papers.engine.experiment import (
     UNITS,
+    Another,
     Bound,
+    Change,
     Experiment,
     Kind,
     Medium,
@@ -205,7 +207,7 @@ def test_every_flow_that_a_statement_names_is_in_its_scenario(experiment: Experi
     for medium in media_of(experiment, ()):
         plan = suite._Plan(experiment, medium, (1,))
         for v in plan.variants:
-            job = plan.job(v, 1, {}, False)
+            job = plan.job(v, 1, "", False)
             flows[v.name] = {
                 f["name"] for f in tomllib.loads(load(job.scenario, runs._changes(job)).toml())["flow"]
             }
@@ -231,25 +233,31 @@ def seen(value: float) -> dict[str, Observed]:
 
 
 def judged(
-    values: list[float], bound: Bound, changed: dict[str, list[float]] | None = None, **other: Any
+    values: list[float],
+    bound: Bound,
+    changed: dict[str, list[float]] | None = None,
+    experiment: Experiment = EXPERIMENTS[0],
+    little: str = "",
+    **other: Any,
 ) -> Row:
     statement = Statement(
-        "s", "delay", "below 10 ms", Take("value", ((term("x.jain"),),)), bound, UNITS["ms"], **other
+        "s", "delay", "", "below 10 ms", Take("value", ((term("x.jain"),),)), bound, UNITS["ms"], **other
     )
     medium = Medium("table2", "sizes", {}, pixels=False)
     others = {name: [seen(v) for v in them] for name, them in (changed or {}).items()}
-    return row(EXPERIMENTS[0], statement, medium, [seen(v) for v in values], others)
+    return row(experiment, statement, medium, [seen(v) for v in values], others, little)
 
 
 def test_a_statement_is_decided_where_the_whole_interval_is_on_one_side_of_its_bound() -> None:
-    assert judged([8, 8.1, 7.9], Bound(most=10)).verdict is Verdict.REPRODUCED
-    assert judged([12, 12.1, 11.9], Bound(most=10)).verdict is Verdict.NOT_REPRODUCED
+    assert judged([8, 8.1, 7.9], Bound(most=10)).verdict is Verdict.COMES_OUT
+    assert judged([12, 12.1, 11.9], Bound(most=10)).verdict is Verdict.FAILS
     kept, missed = judged([8, 9, 12.9], Bound(most=10)), judged([8, 9, 13.1], Bound(most=10))
-    assert (kept.verdict, missed.verdict) == (Verdict.UNDECIDED, Verdict.UNDECIDED)
+    assert (kept.verdict, missed.verdict) == (Verdict.UNJUDGED, Verdict.UNJUDGED)
+    assert kept.words == "can't be judged (the interval of 3 seeds reaches across the bound)"
     assert "The mean keeps the bound, its interval reaches across it." in kept.why
     assert "The mean misses the bound, its interval reaches across it." in missed.why
-    assert judged([8, 8, 8], Bound(most=8)).verdict is Verdict.REPRODUCED
-    assert judged([5], Bound(most=10)).verdict is Verdict.UNDECIDED
+    assert judged([8, 8, 8], Bound(most=8)).verdict is Verdict.COMES_OUT
+    assert judged([5], Bound(most=10)).verdict is Verdict.UNJUDGED
     assert "One value gives no interval; it keeps the bound." in judged([5], Bound(most=10)).why
 
 
@@ -267,18 +275,17 @@ def test_an_undecided_statement_names_the_changes_that_decide_it() -> None:
 
 
 def test_seeds_without_a_value_are_said() -> None:
-    statement = Statement("s", "s", "s", Take("ratio", ((term("x.jain"), term("y.jain")),)), Bound(0.1))
+    statement = Statement("s", "s", "", "s", Take("ratio", ((term("x.jain"), term("y.jain")),)), Bound(0.1))
     runs_ = [{"x": seen(1.0)["x"], "y": seen(y)["x"]} for y in (2.0, 2.0, 0.0)]
     found = row(EXPERIMENTS[0], statement, Medium("table2", "sizes", {}, pixels=False), runs_, {})
-    assert found.verdict is Verdict.REPRODUCED
+    assert found.verdict is Verdict.COMES_OUT
     assert found.why == "1 of 3 seeds have no value."
 
 
 def test_what_holds_by_construction_is_shown_and_not_counted() -> None:
     certain = judged([5, 5], Bound(most=10), kind=Kind.CERTAIN)
     assert certain.verdict is Verdict.CERTAIN
-    assert not certain.experiment.expects(certain.statement)
-    assert judged([15, 15], Bound(most=10), kind=Kind.CERTAIN).verdict is Verdict.NOT_REPRODUCED
+    assert judged([15, 15], Bound(most=10), kind=Kind.CERTAIN).verdict is Verdict.FAILS
 
 
 def test_a_strict_bound_excludes_its_ends() -> None:
@@ -296,9 +303,91 @@ def test_a_failure_names_the_change_that_turns_it_or_the_nearest() -> None:
     assert "None of 2 changes turns it; nearest: paced (12 ± 0 ms)" in stuck.why
 
 
-def test_what_has_no_bound_is_reported_and_what_nobody_can_run_is_not_reproducible() -> None:
+def test_what_comes_out_in_another_set_up_depends_on_what_the_paper_leaves_open() -> None:
+    row = judged([20, 20], Bound(most=10), {"half as long": [9, 9], "longer": [30, 30]})
+    assert row.words == "depends on what the paper leaves open (half as long)"
+    assert judged([20, 20], Bound(most=10), {"longer": [30, 30]}).words == "does not come out"
+    # A change whose interval reaches across the bound shows nothing.
+    assert judged([20, 20], Bound(most=10), {"half as long": [5, 12]}).words == "does not come out"
+
+
+READ = replace(EXPERIMENTS[0], changes=(Change("γ", {}, says='"the increase" (3.7)'), Change("CoDel", {})))
+
+
+@pytest.mark.parametrize(
+    ("values", "gamma", "codel", "words"),
+    [
+        ([20, 20], [9, 9], [9, 9], "comes out with the reading “γ”"),
+        ([8, 13], [9, 9], [20, 20], "comes out with the reading “γ”"),
+        ([20, 20], [30, 30], [9, 9], "depends on what the paper leaves open (CoDel)"),
+        ([9, 9], [30, 30], [30, 30], "comes out (not with the reading “γ”)"),
+        ([20, 20], [30, 30], [30, 30], "does not come out"),
+    ],
+)
+def test_a_statement_is_judged_as_printed_and_by_each_reading_of_the_papers_words(
+    values: list[float], gamma: list[float], codel: list[float], words: str
+) -> None:
+    row = judged(values, Bound(most=10), {"γ": gamma, "CoDel": codel}, experiment=READ)
+    assert row.words == words
+    assert row.measured is not None
+    assert row.measured.values == tuple(values)
+    assert list(row.readings) == ["γ"]
+
+
+def test_another_number_of_the_same_runs_may_be_what_the_words_mean() -> None:
+    other = Another("twice", '"twice" (1)', Take("ratio", ((term("x.jain"), 2.0),)))
+    row = judged([12, 12.2], Bound(most=10), others=(other,))
+    assert row.words == "comes out with the reading “twice”"
+    assert write.read_otherwise(row) == "twice: 6 ± 1 ms"
+
+
+def test_what_asks_too_little_of_the_network_is_not_judged() -> None:
+    row = judged([8, 8], Bound(most=10), little="the encoder limits the rate")
+    assert row.words == "can't be judged (the encoder limits the rate)"
+
+
+@pytest.mark.parametrize(
+    ("bound", "width"),
+    [
+        (Bound(0.5, 2.0), "a factor of 4"),
+        (Bound(-5.0, 5.0), "10 ms wide"),
+        (Bound(0.0, strict=True), "an order alone"),
+        (Bound(most=1.0), "an order alone"),
+        (Bound(1.5), "open above"),
+        (Bound(most=30.0), "open below"),
+        (Bound(), ""),
+    ],
+)
+def test_a_bound_says_how_wide_it_is(bound: Bound, width: str) -> None:
+    kind = Kind.REPORTED if bound == Bound() else Kind.MEASURED
+    assert judged([1, 1], bound, kind=kind).width == width
+
+
+def test_what_five_seeds_leave_undecided_is_run_with_twenty_and_nothing_else_is() -> None:
+    (experiment,) = (e for e in EXPERIMENTS if e.id == "B-I")
+    plan = suite._Plan(experiment, media_of(experiment, ())[0], (1, 2, 3, 4, 5))
+    before = set(plan.jobs())
+    by_id = {s.id: s for s in experiment.statements}
+    open_ = replace(judged([8, 9, 13.1], Bound(most=10)), statement=by_id["asmp-tcp"])
+    decided = replace(judged([8, 8, 8], Bound(most=10)), statement=by_id["pgmcc-tcp"])
+    plan.ask_more([open_, decided])
+    more = set(plan.jobs()) - before
+    assert {job.seed for job in more} == set(range(6, 21))
+    assert {job.sets for job in more} == {
+        plan.job(v, 6, "", False).sets for v in plan.variants if v.name == "asmp"
+    }
+
+
+def test_a_reading_sets_what_each_network_calls_its_links() -> None:
+    red = next(c for e in EXPERIMENTS if e.id == "B-K" for c in e.changes if c.name.startswith("RED"))
+    assert "topology.bottleneck.queue" in red.sets_in(Path("b-e.toml"))
+    assert "link.l8.queue" in red.sets_in(Path("papers/scenarios/b-h.toml"))
+    assert red.sets_in(Path("b-j.toml")) == {}
+
+
+def test_what_has_no_bound_is_reported_and_what_nobody_can_run_can_not_be_judged() -> None:
     assert judged([1, 2], Bound(), kind=Kind.REPORTED).verdict is Verdict.REPORTED
-    assert judged([1, 2], Bound(most=9), kind=Kind.IMPOSSIBLE).verdict is Verdict.NOT_REPRODUCIBLE
+    assert judged([1, 2], Bound(most=9), kind=Kind.IMPOSSIBLE).verdict is Verdict.UNJUDGED
 
 
 # ---------------------------------------------------------------- what is measured

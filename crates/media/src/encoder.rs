@@ -12,6 +12,9 @@ kinds! {
     Vbr for (), by "vbr", default "bucket" {
         /// a quantizer once per group of pictures, by the leaky bucket of Evalvid-RA (SVBR, Hamdi and Roberts).
         "bucket" => Bucket(Bucket), "vbr = \"bucket\"";
+        /// a quantizer once per group of pictures, by the rule of Evalvid-RA's published program: a leaky bucket kept in
+        /// bytes, and a nominal quantizer that the next group's size is told at.
+        "evalvid" => Evalvid(Evalvid), "vbr = \"evalvid\"";
         /// a quantizer once per group of pictures, the best one whose next group fits the rate.
         "ladder" => Ladder, "vbr = \"ladder\"";
         /// a quantizer per frame, the best one with which the rest of the group fits the rate and each frame of it
@@ -27,6 +30,14 @@ settings! {
         /// The bucket's size, in groups of pictures at the target rate.
         bucket: f64 where (Within { least: 0.1, most: 100.0, remedy: "from 0.1 to 100 GoPs" }) = 1.5,
     }
+    /// The rule of Evalvid-RA's program.
+    #[derive(Copy)]
+    Evalvid {
+        /// The bucket's size, in groups of pictures at the target rate.
+        bucket: f64 where (Within { least: 0.1, most: 100.0, remedy: "from 0.1 to 100 GoPs" }) = 1.5,
+        /// The quantizer that the stream would have were it not controlled; the first group has twice this.
+        nominal: f64 where (Within { least: 1.0, most: 255.0, remedy: "from 1 to 255" }) = 2.0,
+    }
     /// How fast the frames have to leave that are chosen one by one.
     #[derive(Copy)]
     PerFrame {
@@ -41,6 +52,7 @@ settings! {
 const WAIT: Within<Span> = Within { least: Span::millis(10), most: Span::secs(10), remedy: "from \"10ms\" to \"10s\"" };
 
 impl Kind<()> for Bucket {}
+impl Kind<()> for Evalvid {}
 impl Kind<()> for PerFrame {}
 
 /// What becomes of bytes that still wait in the pacer when a GoP begins.
@@ -71,6 +83,17 @@ pub struct Coded {
     pub size: Bytes,
 }
 
+/// What Evalvid-RA's program keeps from one group of pictures to the next.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    /// The mean rate that the group was given, in bit/s.
+    mean: f64,
+    /// The bytes that it might have.
+    allowed: f64,
+    /// What the bucket held when it began, in bytes.
+    level: f64,
+}
+
 /// Delivers the frames of a ladder, looped, at quantizers that follow the rate it is told.
 #[derive(Clone, Debug)]
 pub struct Encoder {
@@ -86,6 +109,7 @@ pub struct Encoder {
     /// The quantizer that the bucket steers, between the rungs.
     quantizer: f64,
     fill: Option<f64>,
+    before: Option<Before>,
     sent: Bytes,
     /// What the rate allowed beyond what was made, in bytes; negative: what was made beyond it.
     saved: f64,
@@ -106,6 +130,7 @@ impl Encoder {
             told: (0.0, 0),
             quantizer: 0.0,
             fill: None,
+            before: None,
             sent: Bytes::ZERO,
             saved: 0.0,
             limited: false,
@@ -129,7 +154,7 @@ impl Encoder {
         let within = self.next % frames;
         self.next += within.next_multiple_of(gop).min(frames) - within;
         (self.told, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
-        self.saved = 0.0;
+        (self.saved, self.before) = (0.0, None);
         self.next as u32
     }
 
@@ -177,8 +202,7 @@ impl Encoder {
 
     fn choose(&mut self, clip: u64, rate: Rate, backlog: Bytes) {
         let range = self.ladder.gop_at(clip);
-        let mean = if self.told.1 == 0 { rate.as_bps_f64() } else { self.told.0 / f64::from(self.told.1) };
-        self.told = (0.0, 0);
+        let mean = self.mean(rate);
         let span = self.ladder.span(range.len() as u64);
         let budget = match self.waiting {
             Waiting::Drained => {
@@ -199,6 +223,7 @@ impl Encoder {
         let cheapest = (0..rungs).min_by_key(|r| size(*r)).unwrap_or(0);
         self.rung = match (self.vbr, self.fill) {
             (Vbr::Ladder | Vbr::Frame(_), _) => fitting.unwrap_or(cheapest),
+            (Vbr::Evalvid(rule), _) => self.by_nominal(rule, mean, budget.as_f64().max(1.0), |r| size(r).as_f64()),
             (Vbr::Bucket(_), None) => {
                 self.fill = Some(0.5);
                 let first = f64::from(self.ladder.quantizers[fitting.unwrap_or(cheapest)]);
@@ -224,6 +249,35 @@ impl Encoder {
         };
         self.sent = Bytes::ZERO;
         self.limited = self.rung == 0 && size(0).as_f64() < 0.95 * budget.as_f64();
+    }
+
+    /// The mean of the rates told during the last GoP; Evalvid-RA's program counts the mean before them as one more.
+    fn mean(&mut self, rate: Rate) -> f64 {
+        let (sum, count) = std::mem::take(&mut self.told);
+        let (sum, count) = self.before.map_or((sum, count), |before| (sum + before.mean, count + 1));
+        if count == 0 { rate.as_bps_f64() } else { sum / f64::from(count) }
+    }
+
+    /// The rung of the next GoP by Evalvid-RA's program. The bucket's level is in bytes, so that a new rate makes the
+    /// same level a larger or smaller share of it; R_o is the GoP's size at the nominal quantizer q, and Q = q R_o / R'.
+    fn by_nominal(&mut self, rule: Evalvid, mean: f64, allowed: f64, size: impl Fn(usize) -> f64) -> usize {
+        let coarser = |factor: f64| match self.ladder.scale {
+            Scale::Linear => rule.nominal * factor,
+            Scale::Logarithmic(steps) => rule.nominal + f64::from(steps) * libm::log2(factor),
+        };
+        let Some(before) = self.before else {
+            self.quantizer = coarser(2.0);
+            self.before = Some(Before { mean, allowed, level: rule.bucket * allowed / 2.0 });
+            return self.nearest();
+        };
+        let whole = rule.bucket * before.allowed;
+        let level = filled(before.level, whole, before.allowed, self.sent.as_f64());
+        self.before = Some(Before { mean, allowed, level });
+        let open = size(self.rung_of(rule.nominal));
+        if (open / allowed - 1.0).abs() > 0.05 {
+            self.quantizer = libm::floor(coarser(open / wanted(level / whole, allowed, open)) + 0.5);
+        }
+        self.nearest()
     }
 
     /// Chooses the quantizer of the frame in place `clip`, which begins a GoP or goes on with one.
@@ -267,7 +321,13 @@ impl Encoder {
         let quantizers = &self.ladder.quantizers;
         let (low, high) = (quantizers[0], quantizers[quantizers.len() - 1]);
         self.quantizer = self.quantizer.clamp(f64::from(low), f64::from(high));
-        let off = |q: u8| (f64::from(q) - self.quantizer).abs();
+        self.rung_of(self.quantizer)
+    }
+
+    /// The rung whose quantizer is nearest.
+    fn rung_of(&self, quantizer: f64) -> usize {
+        let quantizers = &self.ladder.quantizers;
+        let off = |q: u8| (f64::from(q) - quantizer).abs();
         (0..quantizers.len()).min_by(|a, b| off(quantizers[*a]).total_cmp(&off(quantizers[*b]))).unwrap_or(0)
     }
 }
@@ -282,7 +342,17 @@ impl Encoder {
 /// ```
 pub fn bucket(share: f64, factor: f64, r: f64, sent: f64, open: f64) -> (f64, f64) {
     let b = factor * r;
-    let x = ((share * b - r).max(0.0) + sent).min(b) / b;
+    let x = filled(share * b, b, r, sent) / b;
+    (x, wanted(x, r, open))
+}
+
+/// X: the level of a bucket of `whole` bytes out of which `r` leak while `sent` come in.
+fn filled(level: f64, whole: f64, r: f64, sent: f64) -> f64 {
+    ((level - r).max(0.0) + sent).min(whole)
+}
+
+/// R': the bytes that the next GoP should have where the bucket is filled to the share `x`.
+fn wanted(x: f64, r: f64, open: f64) -> f64 {
     let fifth = |v: f64| v * v * v * v * v;
     let wanted = if open > r {
         let e1 = 1.0 - fifth(1.0 - x);
@@ -291,7 +361,7 @@ pub fn bucket(share: f64, factor: f64, r: f64, sent: f64, open: f64) -> (f64, f6
         let e2 = fifth(x);
         e2 * open + (1.0 - e2) * r
     };
-    (x, wanted.max(1.0))
+    wanted.max(1.0)
 }
 
 #[cfg(test)]

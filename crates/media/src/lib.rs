@@ -13,7 +13,7 @@ mod rfc8593;
 
 pub use assembly::{Assembly, Chain, FrameFate, Missing, SentFrame, SentFrames};
 pub use buffer::{Consume, PlayBuffer};
-pub use encoder::{Bucket, Coded, Encoder, PerFrame, Vbr, Waiting, bucket};
+pub use encoder::{Bucket, Coded, Encoder, Evalvid, PerFrame, Vbr, Waiting, bucket};
 pub use feed::Feed;
 pub use frame::{Fragment, Frame, FrameKind, Part};
 pub use ladder::{Ladder, LadderError, Scale};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use steadycast_media::FrameKind;
-use steadycast_media::{Bucket, Encoder, Ladder, PerFrame, Scale, Vbr, Waiting, bucket};
+use steadycast_media::{Bucket, Encoder, Evalvid, Ladder, PerFrame, Scale, Vbr, Waiting, bucket};
 use steadycast_units::{Bytes, Rate, Span};
 
 #[track_caller]
@@ -217,4 +217,26 @@ fn per_frame_a_rate_that_falls_within_a_group_is_followed_within_it() {
     let falls = |n: u32| if n % 48 < 18 { Rate::mbps(1) } else { Rate::kbps(300) };
     let (longest, _) = played(2.5, Span::millis(100), 480, falls);
     assert!(longest <= Span::millis(100), "{longest}");
+}
+
+#[test]
+fn evalvid_ras_own_rule_never_takes_the_finest_quantizer_where_only_the_next_one_fits() {
+    // Table 2 at q = 2 takes 2.61 Mb/s and at q = 3 1.42: at 1.7 Mb/s the share of the bucket decides between them.
+    // Q = 2 R_o / R' is at least 2.61 · 2 / 2.61 = 2 at an empty bucket, and rounds to 2 below 2.5: R' > 2.09 Mb/s,
+    // x < 0.11, which a GoP of 1.42 Mb/s after another, 0.56 of a bucket of 1.5, never comes to.
+    let own = Vbr::Evalvid(Evalvid { bucket: 1.5, nominal: 2.0 });
+    assert!(quantizers(own, 1_700.0, 200)[1..].iter().all(|q| *q == 3), "{:?}", quantizers(own, 1_700.0, 20));
+    // The present quantizer's rule goes up and down.
+    assert!(quantizers(Vbr::Bucket(Bucket { bucket: 1.5 }), 1_700.0, 200).contains(&2));
+}
+
+#[test]
+fn evalvid_ras_own_rule_begins_at_twice_the_nominal_quantizer_and_comes_to_the_rate() {
+    for (nominal, kbps) in [(2.0, 300.0), (2.0, 650.0), (8.0, 300.0), (8.0, 650.0)] {
+        let all = quantizers(Vbr::Evalvid(Evalvid { bucket: 1.5, nominal }), kbps, 60);
+        assert_eq!(f64::from(all[0]), 2.0 * nominal);
+        let mean = all[20..].iter().map(|q| TABLE_2[usize::from(*q) - 2]).sum::<f64>() / 40.0;
+        // Q assumes rates that fall as 1/q, and Table 2's fall faster: the finer the nominal quantizer, the lower.
+        between(mean / kbps, 0.3, 1.2);
+    }
 }

@@ -37,10 +37,10 @@ pub(crate) const MULTFRC: Controller = Controller {
 /// Many connections, IIMD.
 pub(crate) const E_MULTFRC: Controller = Controller {
     name: "e-multfrc",
-    about: "several TFRC connections at once: a quarter less when the round-trip time grows by half",
+    about: "several TFRC connections at once: a quarter less when the round-trip time grows by a quarter",
     colour: "#17becf",
     dashes: &[6.0, 2.0],
-    params: &with_tfrc(&IIMD),
+    params: &with_tfrc(&E_IIMD),
     ..MULTFRC
 };
 
@@ -62,7 +62,7 @@ pub(crate) const AIO_TFRC: Controller = Controller {
 /// One connection, IIMD.
 pub(crate) const EAIO_TFRC: Controller = Controller {
     name: "eaio-tfrc",
-    about: "one connection worth n TFRC connections: n times the rate at the loss among one in n packets; n as in e-multfrc",
+    about: "one connection worth n TFRC connections: n times the rate at the loss among one in n packets; n by the law of e-multfrc",
     colour: "#bcbd22",
     dashes: &[6.0, 2.0],
     params: &with_tfrc(&IIMD),
@@ -77,6 +77,8 @@ const MARKED: Promise = Promise {
 const LAW_PARAMS: usize = 10;
 const IIAD: [Param; LAW_PARAMS] = law("iiad", [1.0, 1.0], [1.0, 1.0], [0.25, 0.25]);
 const IIMD: [Param; LAW_PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.5, 0.5]);
+/// Section 2.3: "exactly the same as MULTFRC except" the law, so that γ is MULTFRC's.
+const E_IIMD: [Param; LAW_PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.25, 0.25]);
 
 /// The law's parameters: repaired and in paper mode.
 const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 2]) -> [Param; LAW_PARAMS] {
@@ -101,7 +103,7 @@ const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 
         Param::number(
             "gamma",
             "congestion: the mean round-trip time exceeds the least one by more than this share of it",
-            "Chen, Zakhor, section 3",
+            "Chen, Zakhor, sections 2.1, 2.3 and 3",
             gamma,
             [0.0, 10.0],
         ),

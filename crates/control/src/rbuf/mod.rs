@@ -40,6 +40,7 @@ pub(crate) const TYPE1: Controller = Controller {
         GAMMA_OVER_FAST,
         GAMMA_SIGN,
         STABLE,
+        ADDED,
         HORIZON,
         STEP,
         IPD_MIN,
@@ -68,6 +69,7 @@ pub(crate) const TYPE2: Controller = Controller {
         K_LAT,
         GAMMA_UNDER,
         GAMMA_OVER,
+        ADDED,
         IPD_MIN,
         IPD_MAX,
         IPD_START,
@@ -143,6 +145,13 @@ const STABLE: Param = Param::choice(
     "eq. 15; the prediction that section 4.4 claims is not printed",
     ["predictive", "literal"],
     &["predictive", "literal"],
+);
+const ADDED: Param = Param::choice(
+    "added",
+    "the 1 of eq. 15: a packet more in each round trip, or a packet per second more in each round",
+    "eq. 15, whose 1 has no unit; table 1 has rates in packets per second",
+    ["packet", "packet"],
+    &["packet", "rate"],
 );
 const HORIZON: Param = Param::number(
     "horizon",

@@ -37,6 +37,8 @@ pub(super) struct Sender {
     under: f64,
     over: f64,
     trend: Option<Trend>,
+    /// Whether eq. 15 adds a packet per second to the rate, and not a packet to a round's amount.
+    adds_rate: bool,
     alpha: f64,
     capped: bool,
     least: Rate,
@@ -74,6 +76,7 @@ impl Sender {
             under: values.number("gamma_under"),
             over: values.number("gamma_over"),
             trend,
+            adds_rate: values.choice("added") == "rate",
             alpha: values.number("alpha_srtt"),
             capped: values.choice("cc_cap") == "tfrc",
             rate: train.rate(values.span("ipd_start")).clamp(least, most).as_bytes_per_s(),
@@ -148,6 +151,7 @@ impl Sender {
                     ((amount + packet.min(t.step / rounds * amount)) / round, "stable")
                 }
             }
+            (State::Stable, _) if self.adds_rate => (self.rate * rtt / round + packet, "stable"),
             (State::Stable, _) => ((self.rate * rtt + packet) / round, "stable"),
         };
         self.bound();

@@ -141,6 +141,15 @@ fn stable_type_two_adds_a_packet_per_round_and_yields_to_a_growing_round_trip() 
 }
 
 #[test]
+fn the_one_of_equation_fifteen_may_be_a_packet_per_second() {
+    let mut bench = Bench::of(&plan("rbuf-type2").set("added", text("rate")));
+    bench.round(FULL / 2, 0, R);
+    let before = bench.bps();
+    bench.round(FULL / 2, 0, R);
+    assert_within(bench.bps() - before, 8000.0, 0.05);
+}
+
+#[test]
 fn stable_type_one_foresees_where_the_level_goes() {
     // Ten packets per round: no round's change is that of a single packet.
     let small =
