@@ -96,8 +96,8 @@ def test_no_crate_reads_the_system_s_randomness_as_a_file(crate: str) -> None:
 
 
 WIDE = {
-    "control": 71, "emulate": 6, "ends": 3, "link": 6, "live": 13, "network": 2, "record": 4, "remote": 2,
-    "scenario": 5, "session": 7, "sim": 37, "tcp": 2, "units": 5, "wire": 4, "words": 8,
+    "control": 32, "emulate": 6, "link": 6, "network": 2, "record": 4, "scenario": 5, "sim": 37, "tcp": 2, "units": 5,
+    "wire": 4, "words": 8,
 }  # fmt: skip
 """How many lines of a crate are wider than 120. The formatter leaves comments and texts alone. They only get fewer."""
 

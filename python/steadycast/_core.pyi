@@ -16,7 +16,7 @@ def check(path: str, sets: Sequence[str]) -> list[dict[str, Any]]:
     """Say what is wrong with a scenario file: dicts with file, line, key, what, remedy."""
 
 def controllers() -> list[dict[str, Any]]:
-    """Return the registry: dicts with name, about, source, cast, feedback, colour, dashes, params."""
+    """Return the registry: dicts with name, about, when, source, cast, feedback, colour, dashes, params."""
 
 def promises() -> list[tuple[str, str]]:
     """Return the promises of the session, whichever controller runs in it, each with what is promised."""

@@ -79,6 +79,8 @@ class Controller:
 
     name: str
     about: str
+    when: str
+    """When to take it."""
     source: str
     cast: str
     feedback: str
@@ -145,6 +147,7 @@ def _controller(entry: dict[str, Any]) -> Controller:
     return Controller(
         name=entry["name"],
         about=entry["about"],
+        when=entry["when"],
         source=entry["source"],
         cast=entry["cast"],
         feedback=entry["feedback"],

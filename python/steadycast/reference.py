@@ -46,27 +46,38 @@ def keys() -> tuple[Key, ...]:
     return tuple(sorted(_walk(schema, schema, ""), key=lambda key: key.path))
 
 
+@cache
+def _explained() -> tuple[Key, ...]:
+    """All keys, and the controllers' parameters under `flow.params`."""
+    from steadycast.controllers import core
+
+    schema: Node = json.loads(core().schema())
+    flow = _resolved(schema["properties"]["flow"]["items"], schema)
+    params = _resolved(flow["properties"]["params"], schema)
+    return (*keys(), *_walk(params, schema, "flow.params"))
+
+
 def explain(path: str) -> str:
-    """Explain a key: its entry, and of a table the keys in it.
+    """Explain a key or a controller's parameter: its entry, and of a table the keys in it.
 
     Raises:
         UserError: there is no such key; the message names the nearest ones.
 
     """
     wanted = path.replace("[]", "").replace("[[", "").replace("]]", "").strip(".")
-    found = [key for key in keys() if key.path == wanted]
+    found = [key for key in _explained() if key.path == wanted]
     # "rate" alone is a key of several tables: all of them are meant.
     # As --set names it: flow.NAME.KEY, link.NAME.KEY.
     table, _, rest = wanted.partition(".")
-    found = found or [key for key in keys() if key.path == f"{table}.{rest.partition('.')[2]}"]
-    found = found or [key for key in keys() if key.path.rpartition(".")[2] == wanted]
+    found = found or [key for key in _explained() if key.path == f"{table}.{rest.partition('.')[2]}"]
+    found = found or [key for key in _explained() if key.path.rpartition(".")[2] == wanted]
     if not found:
         import difflib
 
-        names = {key.path for key in keys()} | {key.path.rpartition(".")[2] for key in keys()}
+        names = {name for key in _explained() for name in (key.path, key.path.rpartition(".")[2])}
         near = difflib.get_close_matches(wanted, sorted(names), n=3)
         remedy = f"did you mean {' or '.join(near)}?" if near else "`steadycast schema` has all of them"
-        raise UserError(f"--explain {path}", "no key of a scenario has this name", remedy)
+        raise UserError(f"--explain {path}", "no key of a scenario and no parameter of a controller has this name", remedy)
     # A queue is a queue wherever it stands: equal entries are printed once.
     entries: dict[str, list[str]] = {}
     for key in found:
@@ -77,7 +88,7 @@ def explain(path: str) -> str:
 def _entry(key: Key) -> str:
     lines = [key.kind, f"  {key.about}"]
     if key.table:
-        inside = [k for k in keys() if k.path.rpartition(".")[0] == key.path]
+        inside = [k for k in _explained() if k.path.rpartition(".")[0] == key.path]
         names = [k.path.rpartition(".")[2] for k in inside]
         width = max((len(name) for name in names), default=0)
         lines += [f"    {name:{width}}  {k.about}" for name, k in zip(names, inside, strict=True)]
@@ -184,7 +195,7 @@ def controllers_page() -> str:
         '`mode = "paper"` or `--mode paper` ([mode](../glossary.md)).',
     ]
     for one in registry():
-        lines += ["", f"## {one.name}", "", f"{one.about[0].upper()}{one.about[1:]}. Source: {one.source}."]
+        lines += ["", f"## {one.name}", "", f"{one.about[0].upper()}{one.about[1:]}. Take it {one.when}. Source: {one.source}."]
         needs = "".join(f" Needs {need}: {about}" for need, about in one.needs)
         lines += ["", f"Serves {one.cast}; feedback: {one.feedback}.{needs}"]
         if one.promises:

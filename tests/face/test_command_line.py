@@ -282,8 +282,8 @@ def test_controllers_are_listed_and_one_has_its_page(say: Say) -> None:
     listed = say("controllers").out
     assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in names)
     one = say("controllers", "asmp").out
-    assert re.search(r"^gamma_down +0\.9 \(paper: 0\) +0 … 1 ", one, re.MULTILINE)
-    assert re.search(r"^smooth +true +true \| false ", one, re.MULTILINE)
+    assert re.search(r"^gamma_down +0\.9 +weight of a new rate that is lower", one, re.MULTILINE)
+    assert "Take it for a group in which somebody sends standard reports" in one
     assert "It needs" not in one
     assert "\nIt needs packet reports: " in say("controllers", "scream").out
     wrong = say("controllers", "asmpp")
@@ -355,6 +355,26 @@ def test_a_key_is_explained_by_its_path_by_its_name_and_a_mistyped_one_with_the_
     wrong = say("check", "--explain", "playuot")
     assert wrong.code == 2
     assert "playout" in wrong.err
+
+
+def test_a_parameter_is_explained_with_the_controllers_that_have_it_its_range_and_its_source(say: Say) -> None:
+    one = say("check", "--explain", "flow.video.params.asmp.t_suspend").out
+    assert "ASMP, 3.8 gives no value; 0ns to 24h" in one or "ASMP, 3.8 gives no value; 0s to 86400s" in one
+    assert say("check", "--explain", "t_suspend").out == one
+    every = say("check", "--explain", "gamma_down").out
+    assert "number, 0 to 1" in every
+    assert "in paper mode 0)" in every
+    assert "flow.params.tfrc.t_mbi, flow.params.multfrc.t_mbi" in say("check", "--explain", "t_mbi").out
+    gone = say("check", "--explain", "gama_down")
+    assert gone.code == 2
+    assert "gamma_down" in gone.err
+
+
+def test_a_controller_fits_one_screen(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for controller in json.loads(say("controllers", "--json").out):
+        lines = say("controllers", controller["name"]).out.splitlines()
+        assert len(lines) <= 45, f"{controller['name']}: {len(lines)} lines"
 
 
 def test_the_schema_is_laid_out_in_lines(say: Say) -> None:

@@ -203,7 +203,11 @@ pub struct ParamError {
 
 /// All parameters of one controller, each with its value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Values(Vec<(&'static str, Value)>, Reading);
+pub struct Values {
+    mode: Mode,
+    all: Vec<(&'static str, Value)>,
+    reading: Reading,
+}
 
 /// What a controller's halves have made of their values: one for all of them.
 #[derive(Clone, Debug, Default)]
@@ -237,22 +241,27 @@ impl Values {
             };
             values[place].1 = params[place].read(given)?;
         }
-        Ok(Self(values, Reading::default()))
+        Ok(Self { mode, all: values, reading: Reading::default() })
+    }
+
+    /// The mode whose defaults they are.
+    pub const fn mode(&self) -> Mode {
+        self.mode
     }
 
     /// All of them, in the registry's order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
-        self.0.iter().map(|(name, value)| (*name, value))
+        self.all.iter().map(|(name, value)| (*name, value))
     }
 
     /// What `read` makes of them, shared by all halves that ask for it: a large group has many.
     pub(crate) fn read<T: Any + Send + Sync>(&self, read: impl Fn(&Self) -> T) -> Arc<T> {
-        let shared = self.1.0.get_or_init(|| Arc::new(read(self)));
+        let shared = self.reading.0.get_or_init(|| Arc::new(read(self)));
         Arc::clone(shared).downcast().unwrap_or_else(|_| Arc::new(read(self)))
     }
 
     fn get(&self, name: &str) -> Option<&Value> {
-        self.0.iter().find(|(n, _)| *n == name).map(|(_, v)| v)
+        self.all.iter().find(|(n, _)| *n == name).map(|(_, v)| v)
     }
 
     /// The number called `name`. A name that the controller's own list lacks is a bug there: debug builds stop, release
@@ -462,6 +471,8 @@ pub struct Controller {
     pub name: &'static str,
     /// What it is, in one line.
     pub about: &'static str,
+    /// When to take it, in one line (`docs/which-controller.md`).
+    pub when: &'static str,
     /// Where it comes from.
     pub source: &'static str,
     /// How many receivers it can serve.

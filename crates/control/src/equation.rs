@@ -231,7 +231,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_inverse_finds_the_loss_that_made_the_rate(exponent in -7.5f64..0.0, ms in 1u64..2_000, size in 200u64..1_500) {
+        fn the_inverse_finds_the_loss_that_made_the_rate(
+            exponent in -7.5f64..0.0, ms in 1u64..2_000, size in 200u64..1_500,
+        ) {
             let loss = libm::exp10(exponent);
             let (r, s) = (Span::millis(ms), Bytes::new(size));
             // Above 0.3 and at long round trips the rate is a few bits per second, and its rounding is all there is.

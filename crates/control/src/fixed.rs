@@ -8,6 +8,7 @@ use steadycast_units::Rate;
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "fixed",
     about: "a constant rate; feedback is ignored",
+    when: "as a baseline, and for a source whose rate is known to fit",
     source: "plain RTP (RFC 3550)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::None,

@@ -19,6 +19,7 @@ use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "lda-plus",
     about: "at each RTCP report, up in proportion to what is left of the bottleneck, down by the root of the loss",
+    when: "beside Reno in a drop-tail queue of 300 ms",
     source: "Sisalem, Wolisz: LDA+ (2000)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Periodic,
@@ -45,7 +46,6 @@ const PARAMS: &[Param] = &[
         source: "LDA+: 10 kb/s",
         kind: rate(Rate::kbps(10)),
     },
-    Param::number("pairs", "every so many packets two leave back to back", "own", [16.0, 16.0], [2.0, 1_000.0]),
     Param {
         name: "bottleneck",
         about: "the bottleneck's rate; not set: measured by packet pairs",
@@ -69,6 +69,8 @@ const EXTENSION: u8 = 8;
 const SECOND: u8 = 1;
 /// APP subtype: the bottleneck's rate in bytes per second, f32, beside a standard report.
 const ESTIMATE: u8 = 1;
+/// Every so many packets two leave back to back; LDA+ does not say how many.
+const EVERY: u64 = 16;
 /// Pairs of which the median is taken.
 const PAIRS: usize = 21;
 /// Receivers that are kept; more than this are not listened to.
@@ -97,7 +99,6 @@ struct Sender {
     floor: Rate,
     cap: Rate,
     first_step: Rate,
-    every: u64,
     bottleneck: Option<Rate>,
     rise_on_loss: bool,
     members: BTreeMap<ReceiverId, Member>,
@@ -117,7 +118,6 @@ impl Sender {
             floor,
             cap: setup.cap,
             first_step: values.rate("a_start").unwrap_or(Rate::kbps(10)),
-            every: values.number("pairs") as u64,
             bottleneck: values.rate("bottleneck"),
             rise_on_loss: values.switch("rise_on_loss"),
             members: BTreeMap::new(),
@@ -272,8 +272,8 @@ impl SenderHalf for Sender {
             Limit::Network
         };
         // The second of a pair leaves at once; the others wait a little longer for it.
-        let pair = self.sent > 0 && self.sent.is_multiple_of(self.every);
-        let others = (self.every - 1) as f64 / self.every as f64;
+        let pair = self.sent > 0 && self.sent.is_multiple_of(EVERY);
+        let others = (EVERY - 1) as f64 / EVERY as f64;
         Decision {
             target: self.rate,
             pacing: if pair { Rate::MAX } else { self.rate.scale(others).max(Rate::bps(1)) },
@@ -290,7 +290,7 @@ impl SenderHalf for Sender {
     }
 
     fn notice(&mut self, _: &Departing) -> Notice {
-        let pair = self.sent > 0 && self.sent.is_multiple_of(self.every);
+        let pair = self.sent > 0 && self.sent.is_multiple_of(EVERY);
         Notice::new(EXTENSION, &[if pair { SECOND } else { 0 }])
     }
 }

@@ -25,7 +25,8 @@
 //! otherwise. A session would call them; here three reports are driven by hand.
 //!
 //! ```
-//! use steadycast_control::{Arrival, Body, Decision, Limit, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Slot, Why};
+//! use steadycast_control::{Arrival, Body, Decision, Limit, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent};
+//! use steadycast_control::{Slot, Why};
 //! use steadycast_units::{Rate, Span, Time};
 //!
 //! struct Halving {

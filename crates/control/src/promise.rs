@@ -13,7 +13,8 @@ pub struct Promise {
 /// RTCP's part of the session bandwidth.
 pub const RTCP_SHARE: Promise = Promise {
     id: "rtcp.share",
-    about: "RTCP on a timer takes at most 6 % of the session bandwidth: the 5 % of RFC 3550, 6.2, and a point to spare in a window \
+    about: "RTCP on a timer takes at most 6 % of the session bandwidth: the 5 % of RFC 3550, 6.2, and a point to \
+            spare in a window \
             of half a minute",
 };
 /// Repair and parity are part of the rate.
@@ -24,7 +25,8 @@ pub const REPAIR_WITHIN_RATE: Promise = Promise {
 /// What was repaired stays lost to the controller.
 pub const REPAIR_NOT_COUNTED: Promise = Promise {
     id: "repair.never-feeds-loss",
-    about: "the receiver half is shown as many packets of the media as the report's counters have: a repaired one stays lost to it",
+    about: "the receiver half is shown as many packets of the media as the report's counters have: a \
+            repaired one stays lost to it",
 };
 /// Losses are losses, whatever repair brings.
 pub const LOSSES_COUNT: Promise = Promise {

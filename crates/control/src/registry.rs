@@ -322,6 +322,18 @@ mod tests {
         assert!(FALLBACK.standard_reports && FALLBACK.receivers == Receivers::OneOrMany);
     }
 
+    /// `docs/embedding.md` promises these names.
+    #[test]
+    fn what_can_be_set_is_little_enough_to_be_promised() {
+        for controller in ALL {
+            let modern = ["scream", "nada", "gcc"].contains(&controller.name);
+            let most = if modern { 12 } else { 17 };
+            assert!(controller.params.len() <= most || controller.name == "steady", "{}", controller.name);
+        }
+        let all: usize = ALL.iter().filter(|c| c.name != "steady").map(|c| c.params.len()).sum();
+        assert!((100..=188).contains(&all), "{all}");
+    }
+
     #[test]
     fn every_default_lies_in_its_own_range() {
         for controller in ALL {

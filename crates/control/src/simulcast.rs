@@ -282,7 +282,10 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_it_is_told_it_moves_by_its_rule(
-            steps in prop::collection::vec((0u64..4_000, prop::option::of(0u64..3_000), prop::collection::vec(0u64..3_000, 0..5)), 1..300)
+            steps in prop::collection::vec(
+                (0u64..4_000, prop::option::of(0u64..3_000), prop::collection::vec(0u64..3_000, 0..5)),
+                1..300,
+            )
         ) {
             let floors = kbps(&[100, 500, 1000]);
             let mut chooser = Chooser::new(floors.iter().copied(), 1.2, HOLD, Time::ZERO);

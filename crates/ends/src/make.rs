@@ -260,7 +260,8 @@ mod tests {
 
     fn config(keys: &str) -> tcp::Config {
         let text = format!(
-            "duration = \"1s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"1Mbps\", delay = \"1ms\" }}\n\
+            "duration = \"1s\"\n[topology]\nshape = \"dumbbell\"\n\
+             bottleneck = {{ rate = \"1Mbps\", delay = \"1ms\" }}\n\
              [[flow]]\nname = \"tcp\"\nkind = \"tcp\"\n{keys}\n"
         );
         let loaded = sc::Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));

@@ -29,8 +29,8 @@ impl Record<'_> {
         let name = &flow.name;
         let untold = (packets > 0).then(|| {
             format!(
-                "flow.{name}: of {packets} packets that arrived no report told, since reports have 5 % of the bandwidth; \
-                 make flow.{name}.packet larger, or flow.{name}.rtcp.session_bw higher"
+                "flow.{name}: of {packets} packets that arrived no report told, since reports have 5 % of the \
+                 bandwidth; make flow.{name}.packet larger, or flow.{name}.rtcp.session_bw higher"
             )
         });
         let refused = (messages > 0).then(|| {
@@ -56,8 +56,8 @@ impl Record<'_> {
         let link = &self.scenario.links[back as usize / 2].name;
         (most > MOST_OF_THE_WAY_BACK).then(|| {
             format!(
-                "flow.{}: its reports want {:.0} % of the way back over link \"{link}\", and wait there for each other; give that \
-                 direction a higher rate (link.back.rate), or take a controller that reports less",
+                "flow.{}: its reports want {:.0} % of the way back over link \"{link}\", and wait there for each \
+                 other; give that direction a higher rate (link.back.rate), or take a controller that reports less",
                 flow.name,
                 most * 100.0
             )

@@ -111,7 +111,8 @@ fn main() {
     let used = cpu_seconds() - before;
     let (p50, p99) = errors(&times, gap as f64);
     println!(
-        "{{\"who\":\"{who}\",\"mbps\":{mbps},\"packets\":{},\"cpu_s_per_million\":{:.2},\"gap_error_us\":{{\"p50\":{p50:.1},\"p99\":{p99:.1}}}}}",
+        "{{\"who\":\"{who}\",\"mbps\":{mbps},\"packets\":{},\"cpu_s_per_million\":{:.2},\
+         \"gap_error_us\":{{\"p50\":{p50:.1},\"p99\":{p99:.1}}}}}",
         times.len(),
         used / times.len() as f64 * 1e6,
     );

@@ -303,7 +303,9 @@ impl Session {
         });
         let buffer = sink.buffer.as_ref().map(|b| {
             let level = sink.intake.samples.last().and_then(|p| p.buffer).unwrap_or_default();
-            json!({ "level_bytes": level.get(), "size_bytes": b.size().get(), "underflows": b.underflows(), "overflows": b.overflows() })
+            let (level, size) = (level.get(), b.size().get());
+            let (under, over) = (b.underflows(), b.overflows());
+            json!({ "level_bytes": level, "size_bytes": size, "underflows": under, "overflows": over })
         });
         let delay = points.iter().rev().find_map(|p| p.delay);
         let view = self.session().map(Receiver::view).unwrap_or_default();

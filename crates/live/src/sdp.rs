@@ -791,10 +791,12 @@ mod tests {
     #[test]
     fn retransmissions_are_read_where_they_are_asked_for_and_are_of_the_videos_type() {
         let read = |lines: &str| {
-            let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVPF 96 97 98 99\r\na=rtpmap:96 H264/90000\r\n";
+            let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\n\
+                        m=video 5 RTP/AVPF 96 97 98 99\r\na=rtpmap:96 H264/90000\r\n";
             Description::read(format!("{head}{lines}").as_bytes()).unwrap().repair
         };
-        let of_two = "a=rtpmap:98 H265/90000\r\na=rtpmap:99 rtx/90000\r\na=fmtp:99 apt=98\r\na=rtpmap:97 RTX/90000\r\na=fmtp:97 rtx-time=300; apt=96\r\n";
+        let of_two = "a=rtpmap:98 H265/90000\r\na=rtpmap:99 rtx/90000\r\na=fmtp:99 apt=98\r\n\
+                          a=rtpmap:97 RTX/90000\r\na=fmtp:97 rtx-time=300; apt=96\r\n";
         let found = read(&format!("a=rtcp-fb:96 nack\r\n{of_two}")).unwrap();
         assert_eq!((found.payload_type, found.kept, found.sources), (97, Some(Span::millis(300)), None));
         for none in [
@@ -885,7 +887,8 @@ mod tests {
             let read = read("t=0 0\r\n", formats, maps).unwrap();
             assert_eq!((read.payload_type, read.format), (payload_type, None), "{formats}");
         }
-        let text = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nt=0 0\r\nm=video 5 RTP/AVP 33 26 97 99\r\na=rtpmap:97 rtx/90000\r\n";
+        let text = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nt=0 0\r\nm=video 5 RTP/AVP 33 26 97 99\r\n\
+                    a=rtpmap:97 rtx/90000\r\n";
         assert_eq!(offered(text.as_bytes()), ["MP2T (33)", "JPEG (26)", "rtx (97)", "99 (99)"]);
     }
 
@@ -922,8 +925,10 @@ mod tests {
 
     #[test]
     fn ffmpegs_description_is_read() {
-        let text = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=No Name\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\na=tool:libavformat\r\n\
-                    m=video 5004 RTP/AVP 96\r\na=rtpmap:96 MP4V-ES/90000\r\na=fmtp:96 profile-level-id=1;config=000001B001\r\n";
+        let text = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=No Name\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n\
+                    a=tool:libavformat\r\n\
+                    m=video 5004 RTP/AVP 96\r\na=rtpmap:96 MP4V-ES/90000\r\n\
+                    a=fmtp:96 profile-level-id=1;config=000001B001\r\n";
         let read = Description::read(text.as_bytes()).unwrap();
         assert_eq!((read.format, read.config), (Some(PayloadFormat::Mpeg4), vec![0, 0, 1, 0xb0, 1]));
         assert_eq!(read.address, "127.0.0.1:5004".parse().unwrap());
@@ -931,7 +936,8 @@ mod tests {
 
     #[test]
     fn parameter_sets_of_h265_are_read_in_the_order_in_which_a_decoder_needs_them() {
-        let text = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=video 5004 RTP/AVP 96\r\n\
+        let text = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n\
+                    m=video 5004 RTP/AVP 96\r\n\
                     a=rtpmap:96 H265/90000\r\na=fmtp:96 sprop-pps=RAE=; sprop-vps=QAE=; sprop-sps=QgE=\r\n";
         let read = Description::read(text.as_bytes()).unwrap();
         assert_eq!(read.config, [0, 0, 0, 1, 0x40, 1, 0, 0, 0, 1, 0x42, 1, 0, 0, 0, 1, 0x44, 1]);

@@ -48,7 +48,8 @@ pub enum LiveError {
     Entropy(getrandom::Error),
     /// ECN is used where reports of single packets tell how it arrives.
     #[error(
-        "--ecn: marks are known, and the path is checked, by reports of single packets that tell of them; take --feedback rfc8888"
+        "--ecn: marks are known, and the path is checked, by reports of single packets that tell of them; take \
+         --feedback rfc8888"
     )]
     EcnUntold,
     /// A session bandwidth that no session has: reports would never leave, or without end.
@@ -496,13 +497,16 @@ impl Session {
             })),
             "no_room": self.desk.as_ref().map_or(0, EncoderDesk::no_room),
             "size": self.sizes().map(|(sizes, (width, height))| json!({
-                "width": width, "height": height, "smaller": sizes.now > 0, "smaller_frames": sizes.smaller, "changes": sizes.changes,
+                "width": width, "height": height, "smaller": sizes.now > 0,
+                "smaller_frames": sizes.smaller, "changes": sizes.changes,
             })),
             "repair": source.repairs().map(|r| json!({
                 "packets": r.packets, "parities": r.parities, "refused": r.refused, "stale": r.stale,
             })),
-            "padding": source.padding().map(|(packets, _)| packets), "key_frames": source.key_frames, "quantizer": last, "feedback": source.feedback().packets,
-            "feedback_refused": source.feedback().refused, "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
+            "padding": source.padding().map(|(packets, _)| packets), "key_frames": source.key_frames,
+            "quantizer": last, "feedback": source.feedback().packets,
+            "feedback_refused": source.feedback().refused,
+            "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers().map_or(0, Peers::unreadable), "peers": peers,
         })
     }
@@ -577,8 +581,8 @@ impl Session {
         if sizes.smaller > 0 {
             let (width, height) = self.sizes.first().copied().unwrap_or_default();
             warnings.push(format!(
-                "the rate had no room for {width}x{height} in {} of {coded} frames, which were made smaller: take a higher --floor, or a \
-                 smaller --size",
+                "the rate had no room for {width}x{height} in {} of {coded} frames, which were made smaller: take a \
+                 higher --floor, or a smaller --size",
                 sizes.smaller
             ));
         }

@@ -12,6 +12,7 @@ pub(crate) fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         let entry = PyDict::new(py);
         entry.set_item("name", c.name)?;
         entry.set_item("about", c.about)?;
+        entry.set_item("when", c.when)?;
         entry.set_item("source", c.source)?;
         entry.set_item(
             "cast",

@@ -21,8 +21,9 @@
 //!
 //! # What is promised
 //!
-//! [`Remote`], [`Bounds`], [`Packet`], [`PacketResult`] and what they are made of follow semantic versioning. [`History`],
-//! [`Joined`], [`Replayed`], [`Departures`] and [`Shadow`] are parts that `steadycast-session` is built of, too; they may change in any version.
+//! [`Remote`], [`Bounds`], [`Packet`], [`PacketResult`] and what they are made of follow semantic versioning.
+//! [`History`], [`Joined`], [`Replayed`], [`Departures`] and [`Shadow`] are parts that `steadycast-session` is built
+//! of, too; they may change in any version.
 
 mod history;
 mod remote;

@@ -559,7 +559,16 @@ impl Declared for Params {
                     Kind::Choice { default, of, .. } => json!({ "enum": of, "default": default }),
                     Kind::Switch { default, .. } => json!({ "type": "boolean", "default": default }),
                 };
-                let about = format!("{} ({})", param.about, param.source);
+                let range = match param.kind {
+                    Kind::Span { min, max, .. } => format!("; {min} to {max}"),
+                    Kind::Rate { min, max, .. } => format!("; {min} to {max}"),
+                    _ => String::new(),
+                };
+                let paper = match param.default(Mode::Paper) {
+                    paper if paper == param.default(Mode::Repaired) => String::new(),
+                    paper => format!("; in paper mode {paper}"),
+                };
+                let about = format!("{} ({}{range}{paper})", param.about, param.source);
                 params.insert(param.name.to_owned(), described(schema, &[&about]));
             }
             let schema = json!({ "type": "object", "properties": params, "additionalProperties": false });

@@ -1,11 +1,11 @@
 //! The circuit breaker of RFC 8083: what a sender does, whatever its controller, when the network or its receivers give
 //! no sign of life.
 //!
-//! | condition | RFC 8083 | here |
-//! |---|---|---|
-//! | no report on the stream | 4.1: three reporting intervals of at least 5 s | 15 s |
-//! | reports, but the highest sequence number stands still | 4.2: five intervals | 5 reports over at least 5 s, of all receivers |
-//! | more than ten times what TCP would send | 4.3: over CB_INTERVAL | 5 reports over at least 5 s; in a group of two receivers at least, and of more than are left behind anyway |
+//! - No report on the stream for 15 s (4.1: three reporting intervals of at least 5 s).
+//! - Reports, but the highest sequence number stands still, in 5 of them over at least 5 s, of all receivers (4.2: five
+//!   intervals).
+//! - More than ten times what TCP would send, in 5 reports over at least 5 s; in a group, of two receivers at least,
+//!   and of more than are left behind anyway (4.3: over CB_INTERVAL).
 //!
 //! The first step is a tenth of the rate (4.3 allows to try that first); when that does not help for as long again, the
 //! media pauses: one packet in two seconds goes on, so that whoever comes, or comes back, can report, and the first

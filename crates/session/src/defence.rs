@@ -1,12 +1,13 @@
 //! Feedback is not trusted: a layer around a sender half that keeps one receiver from holding down a group.
 //!
-//! | defence | what it does |
-//! |---|---|
-//! | plausibility | a report that names packets that were not sent, or more losses than packets, is ignored; so is a second one within 2 ms, unless it tells of single packets |
-//! | support | a receiver whose report halves the rate while its own report block shows next to no loss is set aside |
-//! | floor | the rate never goes below it; a receiver that holds a group there for 5 s is set aside: this session can't serve it |
-//! | quantile | of a large group the slowest 2 % are left behind: a receiver is set aside if it limits the rate for 5 s of 30 and, by its report blocks, is twice as badly off as the worst of the others |
-//! | exclusion | the operator's decision: reports of that receiver are not heard |
+//! - Plausibility: a report that names packets that were not sent, or more losses than packets, is ignored; so is a
+//!   second one within 2 ms, unless it tells of single packets.
+//! - Support: a receiver whose report halves the rate while its own report block shows next to no loss is set aside.
+//! - Floor: the rate never goes below it; a receiver that holds a group there for 5 s is set aside, since this session
+//!   can't serve it.
+//! - Quantile: of a large group the slowest 2 % are left behind. A receiver is set aside if it limits the rate for 5 s
+//!   of 30 and, by its report blocks, is twice as badly off as the worst of the others.
+//! - Exclusion: the operator's decision; reports of that receiver are not heard.
 //!
 //! A receiver that a rule has set aside is heard again after a minute. The only receiver is never set aside. How badly
 //! off a receiver is follows by the square-root law from the losses and round trips that the sender counts, so that the

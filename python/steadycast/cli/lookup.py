@@ -45,23 +45,17 @@ def controllers(
         return
     one = chosen[0]
     needs = "".join(f"\nIt needs {need}: {about}" for need, about in one.needs)
-    console.print(f"{one.name}: {one.about}\n{one.source}; {one.cast}, feedback {one.feedback}{needs}\n")
+    console.print(f"{one.name}: {one.about}\nTake it {one.when}.")
+    console.print(f"{one.source}; {one.cast}, feedback {one.feedback}{needs}\n")
     if one.promises:
         console.print(terminal.prose(list(one.promises), "promise", "what is checked in every run"))
         console.print()
     if not one.params:
         console.print("It has no parameters.")
         return
-    rows = [
-        (
-            p.name,
-            written(p.default) + (f" (paper: {written(p.paper)})" if p.paper != p.default else ""),
-            p.range,
-            f"{p.about} [{p.source}]",
-        )
-        for p in one.params
-    ]
-    console.print(terminal.prose(rows, "parameter", "default", "range", "what it does"))
+    rows = [(p.name, written(p.default), p.about) for p in one.params]
+    console.print(terminal.prose(rows, "parameter", "default", "what it does"))
+    console.print("\nRange and source of one: steadycast check --explain PARAMETER")
 
 
 @base.app.command(

@@ -173,19 +173,19 @@ pub(super) struct Indicator {
 
 impl Indicator {
     pub(super) fn new(config: &Config) -> Self {
-        let equal_is_congested = config.ci_equal_is_congested;
+        let equal_is_congested = config.rules.ci_equal_is_congested;
         Self {
             anchor: None,
             last: 0.0,
             short: Mean::default(),
-            long: Long::new(config.ci_long_window),
+            long: Long::new(config.rules.ci_long_window),
             trend: Trend::new(),
             // Before the first frame both means are zero, that is equal.
             state: if equal_is_congested { State::Congested } else { State::Unloaded },
-            drift: config.drift,
+            drift: config.rules.drift,
             eps: config.ci_eps.as_secs_f64(),
             equal_is_congested,
-            window: config.ci_long_window,
+            window: config.rules.ci_long_window,
         }
     }
 

@@ -4,6 +4,7 @@
 //! sender takes the least of them. `docs/controllers/asmp.md` has the equations and every place where the repaired mode
 //! differs from the printed one.
 
+mod constants;
 mod delay;
 mod loss;
 mod message;
@@ -13,13 +14,15 @@ mod sender;
 pub(crate) mod suppress;
 
 use crate::Promise;
-use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers, Values};
+use crate::entry::{Controller, FeedbackTiming, Kind, Mode, Param, Receivers, Values};
+use constants::{AGG_SHARE, PAPER, REPAIRED, Rules};
 use steadycast_units::{Rate, Span};
 
 /// The registry's entry.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "asmp",
     about: "smooth TCP-friendly multicast: receivers compute a rate per RTCP report, the least one counts",
+    when: "for a group in which somebody sends standard reports alone; else tfmcc is quicker",
     source: "Bouras, Gkamas, Kioumourtzis: ASMP (Wiley, 2009); Multi-Evalvid-RA (2009)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Periodic,
@@ -41,7 +44,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
 
 const STEP: Promise = Promise {
     id: "asmp.a-packet-per-report",
-    about: "outside the start phase a receiver's rate rises by at most one packet per round trip from report to report (eq. 13)",
+    about: "outside the start phase a receiver's rate rises by at most one packet per round trip from report to \
+            report (eq. 13)",
 };
 const LEAST: Promise = Promise {
     id: "asmp.least-counts",
@@ -60,50 +64,12 @@ const PARAMS: &[Param] = &[
         [0.0, 1.0],
     ),
     Param::switch("smooth", "off: the new rate is taken as it is (weight 1)", "ASMP, 4.2", [true, true]),
-    Param::switch("clamp_increase", "at most P/RTT more per report, with loss too", "own; ASMP, eq. 13", [true, false]),
-    Param::switch("recv_clamp", "at most P/RTT above what is sent or received", "own", [true, false]),
     Param::span(
         "ci_eps",
         "how much the short mean of the delay exceeds the long one under congestion",
         "own; ASMP, eq. 18 has none",
         [Span::millis(1), Span::ZERO],
         [Span::ZERO, Span::secs(1)],
-    ),
-    Param::choice(
-        "ci_equal",
-        "the state when both means are equal",
-        "ASMP, eq. 18 and 3.7",
-        ["unloaded", "congested"],
-        &["unloaded", "congested"],
-    ),
-    Param::span(
-        "ci_long_window",
-        "how far back the long mean reaches; 0s: to the start",
-        "own; ASMP, 3.7",
-        [Span::secs(60), Span::ZERO],
-        [Span::ZERO, Span::secs(3600)],
-    ),
-    Param::choice(
-        "ci_clock",
-        "delay counted from the sampling or from the sending of a frame",
-        "own; ASMP, 3.4",
-        ["sent", "sampled"],
-        &["sent", "sampled"],
-    ),
-    Param::switch("drift", "take the drift between the clocks out of the delay", "own", [true, false]),
-    Param::choice(
-        "rtt_mode",
-        "how one-way delay moves the round-trip time",
-        "own; ASMP, eq. 6-10",
-        ["additive", "multiplicative"],
-        &["additive", "multiplicative"],
-    ),
-    Param::span(
-        "initial_rtt",
-        "round-trip time until the sender has announced one",
-        "own",
-        [Span::millis(500), Span::millis(500)],
-        [Span::millis(1), Span::secs(10)],
     ),
     Param {
         name: "initial_rate",
@@ -117,25 +83,11 @@ const PARAMS: &[Param] = &[
         },
     },
     Param::choice(
-        "init",
-        "a new receiver's rate: what is sent now, or initial_rate",
-        "own; ASMP, 5.4.1",
-        ["announced", "fixed"],
-        &["announced", "fixed"],
-    ),
-    Param::choice(
         "start",
         "double per report until the first sign of congestion",
         "own: the paper has none",
         ["ramp", "none"],
         &["ramp", "none"],
-    ),
-    Param::span(
-        "ramp_delay",
-        "queueing delay that ends the start phase",
-        "own",
-        [Span::millis(20), Span::millis(20)],
-        [Span::millis(1), Span::secs(10)],
     ),
     Param::choice(
         "loss_mode",
@@ -146,7 +98,7 @@ const PARAMS: &[Param] = &[
     ),
     Param::choice(
         "spacing",
-        "least time between two reports, where RTCP allows less: a round trip, since each adds P/RTT, or least_interval",
+        "least time between two reports, where RTCP allows less: a round trip, since each adds P/RTT, or a second",
         "own; the paper reports per RTCP interval",
         ["rtt", "interval"],
         &["rtt", "interval"],
@@ -186,50 +138,26 @@ const PARAMS: &[Param] = &[
         [0.02, 0.02],
         [0.0, 0.5],
     ),
-    Param::switch(
-        "suppress_by_lower",
-        "never suppressed by a rate more than 2 % above one's own",
-        "own",
-        [true, false],
-    ),
     Param::choice(
         "agg",
-        "the sender takes the least rate, or skips a share of the lowest",
+        "the sender takes the least rate, or skips the lowest 2 %",
         "ASMP, eq. 1",
         ["min", "min"],
         &["min", "quantile"],
-    ),
-    Param::number("agg_share", "the share that quantile skips", "own", [0.02, 0.02], [0.0, 0.5]),
-    Param::switch("no_feedback", "silence lowers the rate", "own: the paper has no such timer", [true, false]),
-    Param::span(
-        "least_interval",
-        "time between two reports at least, the start phase apart; the sender assumes it for silence and ageing",
-        "own; ASMP, 5.4.1",
-        [Span::secs(1), Span::secs(1)],
-        [Span::millis(10), Span::secs(60)],
     ),
 ];
 
 /// What the parameters say, looked up once.
 #[derive(Clone, Copy, Debug)]
 struct Config {
+    rules: &'static Rules,
     beta: f64,
     gamma_unloaded: f64,
     gamma_congested: f64,
     gamma_down: Option<f64>,
-    clamp_increase: bool,
-    recv_clamp: bool,
     ci_eps: Span,
-    ci_equal_is_congested: bool,
-    ci_long_window: Span,
-    ci_sampled: bool,
-    drift: bool,
-    additive: bool,
-    initial_rtt: Span,
     initial_rate: Rate,
-    init_announced: bool,
     ramp: bool,
-    ramp_delay: Span,
     loss_events: bool,
     spaced: bool,
     suppress: bool,
@@ -237,10 +165,7 @@ struct Config {
     t_random: Span,
     lambda: Option<f64>,
     similarity: f64,
-    suppress_by_lower: bool,
     skip: Option<f64>,
-    no_feedback: bool,
-    least_interval: Span,
 }
 
 impl Config {
@@ -248,23 +173,14 @@ impl Config {
         let smooth = |gamma: f64| if values.switch("smooth") { gamma } else { 1.0 };
         let set = |n: f64| (n > 0.0).then_some(n);
         Self {
+            rules: if values.mode() == Mode::Paper { &PAPER } else { &REPAIRED },
             beta: values.number("beta"),
             gamma_unloaded: smooth(values.number("gamma_unloaded")),
             gamma_congested: smooth(values.number("gamma_congested")),
             gamma_down: set(values.number("gamma_down")).map(smooth),
-            clamp_increase: values.switch("clamp_increase"),
-            recv_clamp: values.switch("recv_clamp"),
             ci_eps: values.span("ci_eps"),
-            ci_equal_is_congested: values.choice("ci_equal") == "congested",
-            ci_long_window: values.span("ci_long_window"),
-            ci_sampled: values.choice("ci_clock") == "sampled",
-            drift: values.switch("drift"),
-            additive: values.choice("rtt_mode") == "additive",
-            initial_rtt: values.span("initial_rtt"),
             initial_rate: values.rate("initial_rate").unwrap_or(Rate::kbps(150)),
-            init_announced: values.choice("init") == "announced",
             ramp: values.choice("start") == "ramp",
-            ramp_delay: values.span("ramp_delay"),
             loss_events: values.choice("loss_mode") == "event",
             spaced: values.choice("spacing") == "rtt",
             suppress: values.choice("suppress") == "on",
@@ -272,10 +188,7 @@ impl Config {
             t_random: values.span("t_random"),
             lambda: set(values.number("lambda")),
             similarity: values.number("similarity"),
-            suppress_by_lower: values.switch("suppress_by_lower"),
-            skip: (values.choice("agg") == "quantile").then(|| values.number("agg_share")),
-            no_feedback: values.switch("no_feedback"),
-            least_interval: values.span("least_interval"),
+            skip: (values.choice("agg") == "quantile").then_some(AGG_SHARE),
         }
     }
 }

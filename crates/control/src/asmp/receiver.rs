@@ -1,4 +1,5 @@
 use super::Config;
+use super::constants::{LEAST_INTERVAL, RAMP_DELAY};
 use super::delay::{Indicator, State};
 use super::loss::Losses;
 use super::message::{Claim, read_announcement, read_rate};
@@ -171,10 +172,10 @@ impl Receiver {
         self.count_losses(expected, lost, x_recv, rtt);
         let waited = self.first.map_or(Span::ZERO, |first| slot.now.since(first));
         let few = if self.rtt.is_told() { STRANGER } else { PATIENCE };
-        let patient = self.reports <= few || waited < self.config.least_interval * u64::from(PATIENCE);
-        let waits = self.config.init_announced && !self.rtt.is_known() && patient;
+        let patient = self.reports <= few || waited < LEAST_INTERVAL * u64::from(PATIENCE);
+        let waits = self.config.rules.init_announced && !self.rtt.is_known() && patient;
         // In a group whose members report once in some seconds, a rate of the first moment would stand for as long.
-        if waits && (self.ramp.is_none() && self.claim.is_none() || slot.interval > self.config.least_interval) {
+        if waits && (self.ramp.is_none() && self.claim.is_none() || slot.interval > LEAST_INTERVAL) {
             return None;
         }
         let old = self.claim.map_or_else(|| self.first_rate(x_recv), |claim| claim.rate);
@@ -200,7 +201,8 @@ impl Receiver {
     }
 
     fn first_rate(&self, x_recv: Rate) -> Rate {
-        let rate = if self.config.init_announced { self.announced.unwrap_or(x_recv) } else { self.config.initial_rate };
+        let rate =
+            if self.config.rules.init_announced { self.announced.unwrap_or(x_recv) } else { self.config.initial_rate };
         rate.clamp(self.floor, self.cap)
     }
 
@@ -227,7 +229,7 @@ impl Receiver {
         now: Time,
     ) -> Result<Rate, Rate> {
         let Some(ramp) = &mut self.ramp else { return Err(old) };
-        if lost || state == State::Congested || queue > self.config.ramp_delay {
+        if lost || state == State::Congested || queue > RAMP_DELAY {
             self.ramp = None;
             // The rate had been doubled past what the path carries: what came through is what it does carry.
             return Err(old.min(x_recv));
@@ -263,7 +265,7 @@ impl Receiver {
         let mut inst = old + step;
         if let (true, Some(l)) = (lost || self.events.is_some(), self.loss()) {
             let fair = throughput_full(self.packet, rtt, l, rtt * 4, 1.0);
-            inst = if config.clamp_increase { fair.min(inst) } else { fair };
+            inst = if config.rules.clamp_increase { fair.min(inst) } else { fair };
         }
         let mut gamma = match state {
             State::Congested => config.gamma_congested,
@@ -276,14 +278,14 @@ impl Receiver {
         // Twice what arrives lets a source with coarse steps reach its next one; what it does not use at all is no
         // credit.
         let most = self.announced.map_or(x_recv, |sent| sent.min(x_recv.scale(2.0)).max(x_recv)) + step;
-        if config.recv_clamp && rate > most { (most, true) } else { (rate, false) }
+        if config.rules.recv_clamp && rate > most { (most, true) } else { (rate, false) }
     }
 
     /// Whether another's report makes ours needless.
     fn says_the_same(&self, own: Rate, other: Rate) -> bool {
         let (own, other) = (own.as_bps_f64(), other.as_bps_f64());
         let near = (other - own).abs() <= self.config.similarity * own;
-        near && (!self.config.suppress_by_lower || other <= 1.02 * own)
+        near && (!self.config.rules.suppress_by_lower || other <= 1.02 * own)
     }
 
     fn after_report(&mut self, slot: &Slot) -> Turn {
@@ -291,7 +293,7 @@ impl Receiver {
         let apart = if self.rtt.is_known() { self.rtt.get() * 2 } else { UNKNOWN };
         let fast = Span::from_secs_f64(fast).max(apart);
         let spaced = self.config.spaced && self.rtt.is_known();
-        let least = if spaced { self.rtt.get() } else { self.config.least_interval };
+        let least = if spaced { self.rtt.get() } else { LEAST_INTERVAL };
         // A start phase that is over is held until a round trip is announced: what comes meanwhile is to be seen soon,
         // too.
         let starting = self.ramp.is_some() || (self.config.ramp && !self.rtt.is_known());
@@ -341,7 +343,7 @@ impl ReceiverHalf for Receiver {
         let one_way = OneWay::between(arrival.sent, arrival.at);
         self.rtt.on_packet(one_way);
         if arrival.edge.first {
-            let sampled = self.config.ci_sampled.then(|| OneWay::between(arrival.sampled, arrival.at));
+            let sampled = self.config.rules.ci_sampled.then(|| OneWay::between(arrival.sampled, arrival.at));
             self.indicator.on_frame(sampled.unwrap_or(one_way), arrival.at);
         }
     }
@@ -382,7 +384,7 @@ impl ReceiverHalf for Receiver {
             return self.reply();
         }
         let computed = self.compute(slot);
-        if let (true, Some(new), Some(old)) = (self.config.clamp_increase, computed, self.claim)
+        if let (true, Some(new), Some(old)) = (self.config.rules.clamp_increase, computed, self.claim)
             && !new.start
         {
             let most = old.rate.as_bps_f64() + self.packet.as_f64() * 8.0 / new.rtt.as_secs_f64();

@@ -1,4 +1,5 @@
 use super::Config;
+use super::constants::INITIAL_RTT;
 use super::delay::CLOCK_STEP;
 use steadycast_units::{Offset, OneWay, Span, Time};
 
@@ -20,7 +21,7 @@ struct Anchor {
 /// between.
 ///
 /// ```text
-///  additive:        t_inst = RTT + (T_oneway − T_ref)          only a variation: the clocks' offset cancels; at least half the least RTT
+///  additive:        t_inst = RTT + (T_oneway − T_ref)          the clocks' offset cancels; at least half the least RTT
 ///  multiplicative:  t_inst = (1 + a) T_oneway,  a = RTT / T_oneway − 1 at the last announcement, 1 before it
 ///
 ///  t_RTT = β t_inst + (1 − β) t_RTT                            once per report, within 1 ms … 10 s
@@ -50,9 +51,9 @@ pub(super) struct RoundTrip {
 impl RoundTrip {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            additive: config.additive,
+            additive: config.rules.additive,
             beta: config.beta,
-            initial: config.initial_rtt,
+            initial: INITIAL_RTT,
             one_way: None,
             recent: None,
             announced: None,

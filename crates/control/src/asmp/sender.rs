@@ -1,4 +1,5 @@
 use super::Config;
+use super::constants::LEAST_INTERVAL;
 use super::message::{Claim, MOST_ANNOUNCED, announcement, rate_notice};
 use super::suppress::RTCP_SHARE;
 use crate::entry::{Setup, Values};
@@ -93,7 +94,7 @@ impl Sender {
     /// The report interval as far as the sender can know it: what 5 % allow, or what it sees, whichever is longer.
     fn interval(&self) -> Span {
         let by_rule = Span::from_secs_f64(f64::from(self.members) * REPORT_SIZE / self.rtcp);
-        by_rule.min(Span::secs(3600)).max(self.gap).max(self.config.least_interval)
+        by_rule.min(Span::secs(3600)).max(self.gap).max(LEAST_INTERVAL)
     }
 
     fn forget(&mut self, id: ReceiverId) {
@@ -128,7 +129,7 @@ impl Sender {
 
     /// With nobody left to say a rate, silence is waited for.
     fn arm(&mut self, now: Time) {
-        if !self.config.no_feedback || self.limiting().is_some() || self.halve_at.is_some() {
+        if !self.config.rules.no_feedback || self.limiting().is_some() || self.halve_at.is_some() {
             return;
         }
         let quiet_since = *self.sign_of_life.get_or_insert(now);
@@ -218,7 +219,7 @@ impl SenderHalf for Sender {
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
         self.forget(receiver);
         self.settle(at);
-        if how == Leave::Bye && self.config.no_feedback && self.table.is_empty() && self.basis == Basis::Held {
+        if how == Leave::Bye && self.config.rules.no_feedback && self.table.is_empty() && self.basis == Basis::Held {
             // Nobody is left to wait for: silence begins at once.
             self.basis = Basis::Deserted;
             self.halve_at = Some(at);

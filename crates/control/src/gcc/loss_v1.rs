@@ -1,6 +1,7 @@
 //! The rate by the fraction of lost packets, and the limits of all rates (libwebrtc,
 //! `send_side_bandwidth_estimation.cc`).
 
+use super::constants::{HIGH_LOSS, LOW_LOSS, SILENCE};
 use std::collections::VecDeque;
 use steadycast_units::{Rate, Span, Time};
 
@@ -21,17 +22,12 @@ const START: Span = Span::secs(2);
 const BACK_OFF_INTERVAL: Span = Span::secs(1);
 const BACK_OFF: f64 = 0.8;
 
-/// Its constants.
+/// Where its rate begins, and its bounds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) start: Rate,
     pub(super) floor: Rate,
     pub(super) cap: Rate,
-    /// Up to this fraction the rate rises, above that one it falls.
-    pub(super) low: f64,
-    pub(super) high: f64,
-    /// A round trip, or silence, longer than this lowers the rate.
-    pub(super) silence: Span,
 }
 
 #[derive(Clone, Debug)]
@@ -152,7 +148,7 @@ impl LossV1 {
 
     /// Whether the no-feedback rule holds.
     pub(super) fn is_silent(&self) -> bool {
-        self.corrected_rtt() > self.settings.silence
+        self.corrected_rtt() > SILENCE
     }
 
     /// One step. `v2`: what the other loss-based estimate gives, where it is ready.
@@ -186,10 +182,10 @@ impl LossV1 {
         if now.since(fraction_at) >= FRESH {
             return self.take(self.target, "loss report too old: held");
         }
-        if self.fraction <= self.settings.low {
+        if self.fraction <= LOW_LOSS {
             let least = self.least.front().map_or(self.target, |(_, rate)| *rate);
             self.take(least.scale(FACTOR) + STEP, "little loss: increased");
-        } else if self.fraction <= self.settings.high {
+        } else if self.fraction <= HIGH_LOSS {
             self.take(self.target, "some loss: held");
         } else {
             let due = self.cut_at.is_none_or(|at| now.since(at) >= BETWEEN_CUTS + self.rtt);
@@ -224,14 +220,7 @@ mod tests {
     use super::*;
 
     fn estimator() -> LossV1 {
-        LossV1::new(Settings {
-            start: Rate::kbps(300),
-            floor: Rate::kbps(5),
-            cap: Rate::mbps(30),
-            low: 0.02,
-            high: 0.1,
-            silence: Span::secs(3),
-        })
+        LossV1::new(Settings { start: Rate::kbps(300), floor: Rate::kbps(5), cap: Rate::mbps(30) })
     }
 
     fn at(ms: u64) -> Time {

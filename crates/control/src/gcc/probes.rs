@@ -5,6 +5,7 @@
 //! and bytes. The session sends them at its rate; nothing else tells the two what belongs to it.
 
 use super::Received;
+use super::constants::{FIRST_PROBE, SECOND_PROBE};
 use crate::Probe;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
@@ -55,13 +56,10 @@ pub(super) enum Cause {
     Closed,
 }
 
-/// Its constants.
+/// What can be set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) enabled: bool,
-    /// Multiples of the start rate.
-    pub(super) first: f64,
-    pub(super) second: f64,
     /// In application-limited phases.
     pub(super) alr: bool,
     pub(super) most: Rate,
@@ -174,7 +172,7 @@ impl Probes {
             drop_probe: None,
             alr_ended: None,
         };
-        probes.ask(None, &[settings.start.scale(settings.first), settings.start.scale(settings.second)], true);
+        probes.ask(None, &[settings.start.scale(FIRST_PROBE), settings.start.scale(SECOND_PROBE)], true);
         probes
     }
 
@@ -292,14 +290,7 @@ mod tests {
     const S: Bytes = Bytes::new(1_000);
 
     fn probes() -> Probes {
-        Probes::new(Settings {
-            enabled: true,
-            first: 3.0,
-            second: 6.0,
-            alr: true,
-            most: Rate::mbps(5),
-            start: Rate::kbps(300),
-        })
+        Probes::new(Settings { enabled: true, alr: true, most: Rate::mbps(5), start: Rate::kbps(300) })
     }
 
     fn at(ms: u64) -> Time {

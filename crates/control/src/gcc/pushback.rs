@@ -1,5 +1,6 @@
 //! Less for the encoder while more is under way than fits (libwebrtc, `congestion_window_pushback_controller.cc`).
 
+use super::constants::QUEUE_TIME;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
 
@@ -13,15 +14,14 @@ const FLOOR: Rate = Rate::kbps(30);
 /// The window, and the encoder's share of the target.
 #[derive(Clone, Debug)]
 pub(super) struct Pushback {
-    queue_time: Span,
     rtts: VecDeque<Span>,
     window: Option<Bytes>,
     share: f64,
 }
 
 impl Pushback {
-    pub(super) fn new(queue_time: Span) -> Self {
-        Self { queue_time, rtts: VecDeque::new(), window: None, share: 1.0 }
+    pub(super) fn new() -> Self {
+        Self { rtts: VecDeque::new(), window: None, share: 1.0 }
     }
 
     /// A report whose oldest packet had left this long ago; the target as it is.
@@ -35,7 +35,7 @@ impl Pushback {
             self.rtts.pop_front();
         }
         let rtt = self.rtts.iter().min().copied().unwrap_or_default();
-        let fits = target.over(rtt + self.queue_time);
+        let fits = target.over(rtt + QUEUE_TIME);
         let fits = self.window.map_or(fits, |old| Bytes::new((old + fits).get() / 2));
         self.window = Some(fits.max(LEAST));
     }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_window_is_what_the_target_carries_in_the_least_round_trip_and_the_queue_time() {
-        let mut pushback = Pushback::new(Span::millis(350));
+        let mut pushback = Pushback::new();
         pushback.on_report(Span::millis(150), Rate::mbps(1));
         assert_eq!(pushback.window, Some(Bytes::new(62_500)));
         pushback.on_report(Span::millis(50), Rate::mbps(1));
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_share_falls_faster_the_fuller_the_window_and_is_whole_again_when_it_is_empty() {
-        let mut pushback = Pushback::new(Span::millis(350));
+        let mut pushback = Pushback::new();
         pushback.on_report(Span::millis(50), Rate::mbps(1));
         let mut step = |bytes: u64| {
             pushback.step(Bytes::new(bytes));

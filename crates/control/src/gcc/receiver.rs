@@ -1,4 +1,5 @@
-use crate::entry::{Setup, Values};
+use super::constants::{FEEDBACK_MAX, FEEDBACK_MIN};
+use crate::entry::Setup;
 use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, Wake};
 use steadycast_units::{Bytes, Span, Time};
 
@@ -16,9 +17,8 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn new(setup: &Setup, values: &Values) -> Self {
-        let (least, most) = (values.span("feedback_min"), values.span("feedback_max"));
-        let interval = REPORT.at(setup.session_bandwidth.scale(SHARE)).min(most).max(least);
+    pub(super) fn new(setup: &Setup) -> Self {
+        let interval = REPORT.at(setup.session_bandwidth.scale(SHARE)).min(FEEDBACK_MAX).max(FEEDBACK_MIN);
         Self { interval, last: None, due: None }
     }
 

@@ -89,7 +89,7 @@ impl Sender {
             alr: Alr::new(start),
             was_alr: false,
             probes: Probes::new(config.probes),
-            pushback: config.pushback.then(|| Pushback::new(config.queue_time)),
+            pushback: config.pushback.then(Pushback::new),
             unsaid: (0, 0),
             say_at: Time::ZERO,
             per_packet: false,

@@ -2,8 +2,9 @@
 //! (libwebrtc, `trendline_estimator.cc`).
 
 use super::arrivals::Delta;
+use super::constants::{GAIN, OVERUSE, POINTS, SMOOTHING, THRESHOLD};
 use std::collections::VecDeque;
-use steadycast_units::{PeerTime, Span};
+use steadycast_units::PeerTime;
 
 /// The slope counts for more with each group, up to this many.
 const MOST_DELTAS: u32 = 60;
@@ -26,22 +27,12 @@ pub(super) enum Usage {
     Under,
 }
 
-/// Its constants.
+/// What can be set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
-    /// Points of the regression.
-    pub(super) points: usize,
-    /// Weight of the old smoothed delay.
-    pub(super) smoothing: f64,
-    /// What a slope is multiplied with before it meets the threshold.
-    pub(super) gain: f64,
-    /// The threshold at first.
-    pub(super) threshold: f64,
-    /// How fast it follows a larger slope, and a smaller one, per millisecond.
+    /// How fast the threshold follows a larger slope, and a smaller one, per millisecond.
     pub(super) k_up: f64,
     pub(super) k_down: f64,
-    /// How long a slope has to lie above it.
-    pub(super) overuse: Span,
 }
 
 #[derive(Clone, Debug)]
@@ -71,7 +62,7 @@ impl Trendline {
             smoothed: 0.0,
             points: VecDeque::new(),
             trend: 0.0,
-            threshold: settings.threshold,
+            threshold: THRESHOLD,
             adapted: None,
             over: None,
             usage: Usage::Normal,
@@ -87,13 +78,12 @@ impl Trendline {
         let first = *self.first.get_or_insert(arrived);
         self.deltas = (self.deltas + 1).min(1_000);
         self.accumulated += delta.variation();
-        let weight = self.settings.smoothing;
-        self.smoothed = weight * self.smoothed + (1.0 - weight) * self.accumulated;
+        self.smoothed = SMOOTHING * self.smoothed + (1.0 - SMOOTHING) * self.accumulated;
         self.points.push_back((arrived.since(first).as_secs_f64() * 1e3, self.smoothed));
-        if self.points.len() > self.settings.points {
+        if self.points.len() > POINTS {
             self.points.pop_front();
         }
-        let full = self.points.len() == self.settings.points;
+        let full = self.points.len() == POINTS;
         let trend = full.then(|| slope(&self.points)).flatten().unwrap_or(self.trend);
         self.detect(trend, delta.sent.as_millis_f64(), arrived);
     }
@@ -103,11 +93,11 @@ impl Trendline {
             self.usage = Usage::Normal;
             return;
         }
-        let modified = f64::from(self.deltas.min(MOST_DELTAS)) * trend * self.settings.gain;
+        let modified = f64::from(self.deltas.min(MOST_DELTAS)) * trend * GAIN;
         if modified > self.threshold {
             let (time, groups) = self.over.map_or((sent / 2.0, 1), |(time, groups)| (time + sent, groups + 1));
             self.over = Some((time, groups));
-            if time > self.settings.overuse.as_millis_f64() && groups > 1 && trend >= self.trend {
+            if time > OVERUSE.as_millis_f64() && groups > 1 && trend >= self.trend {
                 self.over = Some((0.0, 0));
                 self.usage = Usage::Over;
             }
@@ -147,17 +137,9 @@ fn slope(points: &VecDeque<(f64, f64)>) -> Option<f64> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use steadycast_units::Offset;
+    use steadycast_units::{Offset, Span};
 
-    pub(in crate::gcc) const STOCK: Settings = Settings {
-        points: 20,
-        smoothing: 0.9,
-        gain: 4.0,
-        threshold: 12.5,
-        k_up: 0.0087,
-        k_down: 0.039,
-        overuse: Span::millis(10),
-    };
+    pub(in crate::gcc) const STOCK: Settings = Settings { k_up: 0.0087, k_down: 0.039 };
 
     fn ms(ms: i64) -> PeerTime {
         PeerTime::from_nanos(ms * 1_000_000)

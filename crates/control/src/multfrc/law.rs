@@ -1,11 +1,12 @@
 //! How many connections a stream is worth: one more while the round-trip time shows no queue, fewer when it does.
 
-use crate::entry::Values;
-use std::collections::VecDeque;
+use crate::entry::{Mode, Values};
 use steadycast_units::{Rate, Span, Time};
 
 /// Share of the allowed rate that a source must use for the number to rise.
 const USED: f64 = 0.9;
+/// Most connections.
+const MOST: f64 = 64.0;
 
 /// How the number moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +26,9 @@ pub(super) struct Law {
     alpha: f64,
     beta: f64,
     gamma: f64,
-    most: f64,
     period: Span,
     /// The least round-trip time is that of a sample, not of a period's mean.
     of_samples: bool,
-    expiry: Span,
     /// The number does not rise while the source leaves its rate unused.
     used: bool,
     n: f64,
@@ -38,8 +37,8 @@ pub(super) struct Law {
     sum: f64,
     least: Option<Span>,
     samples: u32,
-    /// What was least in each period, and when the period ended; oldest first, only what may still be the minimum.
-    minima: VecDeque<(Time, Span)>,
+    /// R_min: what was least in any period.
+    base: Option<Span>,
     /// Bytes that were sent and that might have been.
     sent: f64,
     allowed: f64,
@@ -48,7 +47,6 @@ pub(super) struct Law {
 
 impl Law {
     pub(super) fn new(values: &Values) -> Self {
-        let most = values.number("n_max");
         Self {
             moves: match values.choice("law") {
                 "iiad" => Move::Iiad,
@@ -58,17 +56,15 @@ impl Law {
             alpha: values.number("alpha"),
             beta: values.number("beta"),
             gamma: values.number("gamma"),
-            most,
             period: values.span("period"),
             of_samples: values.choice("rtt_min") == "samples",
-            expiry: values.span("rtt_min_expiry"),
-            used: values.switch("only_used"),
-            n: values.number("n").min(most),
+            used: values.mode() == Mode::Repaired,
+            n: values.number("n"),
             next: None,
             sum: 0.0,
             least: None,
             samples: 0,
-            minima: VecDeque::new(),
+            base: None,
             sent: 0.0,
             allowed: 0.0,
             at: None,
@@ -122,14 +118,8 @@ impl Law {
         let least = if self.of_samples { self.least } else { mean };
         (self.sent, self.allowed, self.sum, self.samples, self.least) = (0.0, 0.0, 0.0, 0, None);
         let (Some(mean), Some(least)) = (mean, least) else { return false };
-        while self.minima.back().is_some_and(|(_, old)| *old >= least) {
-            self.minima.pop_back();
-        }
-        self.minima.push_back((now, least));
-        while self.minima.front().is_some_and(|(at, _)| now.since(*at) >= self.expiry) && self.minima.len() > 1 {
-            self.minima.pop_front();
-        }
-        let Some((_, base)) = self.minima.front().copied() else { return false };
+        let base = self.base.map_or(least, |base| base.min(least));
+        self.base = Some(base);
         let congested = mean.saturating_sub(base) > base.scale(self.gamma);
         if !congested && self.used && !used {
             return false;
@@ -142,7 +132,7 @@ impl Law {
             (Move::Iimd, true) => self.beta * self.n + up,
         };
         let before = self.n;
-        self.n = moved.clamp(1.0, self.most);
+        self.n = moved.clamp(1.0, MOST);
         self.n != before
     }
 }
@@ -234,21 +224,17 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_way_counts_as_congestion_until_the_old_minimum_expires() {
-        let mut law = law("eaio-tfrc", Mode::Repaired, &[("rtt_min_expiry", Given::Text("600s".into()))]);
+    fn a_longer_way_counts_as_congestion_for_good() {
+        let mut law = law("eaio-tfrc", Mode::Repaired, &[]);
         for k in 0..30 {
             period(&mut law, k, 100);
         }
         let high = law.n();
-        for k in 30..58 {
+        for k in 30..90 {
             period(&mut law, k, 200);
         }
         let low = law.n();
         assert!(high > 3.5 && low < 1.2, "{high} {low}");
-        for k in 58..90 {
-            period(&mut law, k, 200);
-        }
-        assert!(law.n() > 3.0, "{}", law.n());
     }
 
     #[test]

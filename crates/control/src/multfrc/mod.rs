@@ -19,7 +19,9 @@ const PAPER: &str = "Chen, Zakhor: EAIO-TFRC; RFC 5348";
 /// Many connections, IIAD.
 pub(crate) const MULTFRC: Controller = Controller {
     name: "multfrc",
-    about: "several TFRC connections at once: one more in n periods, one less when the round-trip time grows by a quarter",
+    about: "several TFRC connections at once: one more in n periods, one less when the round-trip time \
+            grows by a quarter",
+    when: "for one receiver over a hop that loses packets without congestion",
     source: PAPER,
     receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
@@ -47,7 +49,8 @@ pub(crate) const E_MULTFRC: Controller = Controller {
 /// One connection, IIAD.
 pub(crate) const AIO_TFRC: Controller = Controller {
     name: "aio-tfrc",
-    about: "one connection worth n TFRC connections: n times the rate at the loss among one in n packets; n as in multfrc",
+    about: "one connection worth n TFRC connections: n times the rate at the loss among one in n packets; \
+            n as in multfrc",
     extension: one::EXTENSION,
     app: *b"TFRC",
     colour: "#bcbd22",
@@ -62,7 +65,8 @@ pub(crate) const AIO_TFRC: Controller = Controller {
 /// One connection, IIMD.
 pub(crate) const EAIO_TFRC: Controller = Controller {
     name: "eaio-tfrc",
-    about: "one connection worth n TFRC connections: n times the rate at the loss among one in n packets; n by the law of e-multfrc",
+    about: "one connection worth n TFRC connections: n times the rate at the loss among one in n packets; \
+            n by the law of e-multfrc",
     colour: "#bcbd22",
     dashes: &[6.0, 2.0],
     params: &with_tfrc(&IIMD),
@@ -74,7 +78,7 @@ const MARKED: Promise = Promise {
     about: "as many packets are marked as the sum of 1/n over the packets sent, to one packet, and n is at least 1",
 };
 
-const LAW_PARAMS: usize = 10;
+const LAW_PARAMS: usize = 7;
 const IIAD: [Param; LAW_PARAMS] = law("iiad", [1.0, 1.0], [1.0, 1.0], [0.25, 0.25]);
 const IIMD: [Param; LAW_PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.5, 0.5]);
 /// Section 2.3: "exactly the same as MULTFRC except" the law, so that γ is MULTFRC's.
@@ -91,7 +95,6 @@ const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 
             &["iiad", "iimd", "fixed"],
         ),
         Param::number("n", "connections at the start (and for good with a fixed law)", "own", [1.0, 1.0], [1.0, 64.0]),
-        Param::number("n_max", "most connections", "own", [64.0, 64.0], [1.0, 64.0]),
         Param::number("alpha", "rise per period, divided by n", "Chen, Zakhor, eq. 1 and 2", alpha, [0.0, 8.0]),
         Param::number(
             "beta",
@@ -120,20 +123,6 @@ const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 
             "Chen, Zakhor, section 3: means; samples own",
             ["samples", "averages"],
             &["samples", "averages"],
-        ),
-        Param::span(
-            "rtt_min_expiry",
-            "for how long the least round-trip time is kept; by default for good, since a queue that never drains would \
-                    become the measure",
-            "Chen, Zakhor, section 2.1",
-            [Span::secs(1_000_000), Span::secs(1_000_000)],
-            [Span::secs(1), Span::secs(1_000_000)],
-        ),
-        Param::switch(
-            "only_used",
-            "n does not rise while the source sends less than nine tenths of its rate",
-            "own",
-            [true, false],
         ),
     ]
 }

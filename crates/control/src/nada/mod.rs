@@ -5,6 +5,7 @@
 //! reports it in six bytes each 100 ms, or by the sender from per-packet feedback. `docs/controllers/nada.md` has the
 //! equations and the deviations.
 
+mod constants;
 mod message;
 mod receiver;
 mod sender;
@@ -12,12 +13,14 @@ mod signal;
 
 use crate::Need;
 use crate::entry::{Controller, FeedbackTiming, Mode, Param, Receivers, Setup, Values};
+use constants::{R_MAX, X_MAX};
 use steadycast_units::{Rate, Span};
 
 /// The registry's entry.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "nada",
     about: "delay, loss and marks as one signal; the rate settles where the signal is in inverse proportion to it",
+    when: "to compare with what calls use; at drop-tail it leaves CUBIC a third",
     source: "RFC 8698",
     receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
@@ -84,122 +87,28 @@ const PARAMS: &[Param] = &[
         [Span::millis(100), Span::millis(100)],
         [Span::millis(20), Span::millis(500)],
     ),
-    Param::span(
-        "log_window",
-        "over which rate, loss and marks are counted",
-        "RFC 8698, LOGWIN",
-        [Span::millis(500), Span::millis(500)],
-        [Span::millis(50), Span::secs(10)],
-    ),
-    Param::span(
-        "q_eps",
-        "queueing delay that ends the ramp-up",
-        "RFC 8698, QEPS",
-        [Span::millis(10), Span::millis(10)],
-        [Span::millis(1), Span::millis(500)],
-    ),
-    Param::span(
-        "d_filt",
-        "what the delay filter adds to the round trip",
-        "RFC 8698, DFILT",
-        [Span::millis(120), Span::millis(120)],
-        [Span::ZERO, Span::secs(1)],
-    ),
     Param::number("gamma_max", "most ramp-up per report", "RFC 8698, GAMMA_MAX", [0.5, 0.5], [0.0, 2.0]),
     Param::span(
-        "q_bound",
-        "the queue that a ramp-up may build",
-        "RFC 8698, QBOUND",
-        [Span::millis(50), Span::millis(50)],
-        [Span::millis(1), Span::secs(1)],
-    ),
-    Param::number(
-        "multi_loss",
-        "loss intervals without a loss until delay is taken at its face again",
-        "RFC 8698, MULTILOSS",
-        [7.0, 7.0],
-        [0.0, 100.0],
-    ),
-    Param::span(
-        "q_th",
-        "beside losses a delay above this counts less, the more it is",
-        "RFC 8698, QTH",
-        [Span::millis(50), Span::millis(50)],
-        [Span::millis(1), Span::secs(1)],
-    ),
-    Param::number("lambda", "how much less", "RFC 8698, LAMBDA", [0.5, 0.5], [0.0, 10.0]),
-    Param::number("plr_ref", "the loss that counts as d_loss", "RFC 8698, PLRREF", [0.01, 0.01], [1e-4, 1.0]),
-    Param::number("pmr_ref", "the share of marks that counts as d_mark", "RFC 8698, PMRREF", [0.01, 0.01], [1e-4, 1.0]),
-    Param::span(
         "d_loss",
-        "the delay that a loss of plr_ref counts as",
+        "the delay that a loss of 1 % counts as",
         "RFC 8698, DLOSS",
         [Span::millis(10), Span::millis(10)],
         [Span::ZERO, Span::secs(1)],
     ),
     Param::span(
         "d_mark",
-        "the delay that marks of pmr_ref count as",
+        "the delay that marks of 1 % of the packets count as",
         "RFC 8698, DMARK",
         [Span::millis(2), Span::millis(2)],
         [Span::ZERO, Span::secs(1)],
     ),
-    Param::number("alpha", "gain of the means of loss and marks", "RFC 8698, ALPHA", [0.1, 0.1], [0.001, 1.0]),
-    Param::number("fps", "frames per second", "RFC 8698, FPS", [30.0, 30.0], [1.0, 240.0]),
-    Param::number(
-        "beta_v",
-        "how much a waiting queue lowers the encoder's rate",
-        "RFC 8698, BETA_V",
-        [0.1, 0.1],
-        [0.0, 10.0],
-    ),
-    Param::number("beta_s", "how much it raises the sending rate", "RFC 8698, BETA_S", [0.1, 0.1], [0.0, 10.0]),
-    Param::span(
-        "x_max",
-        "the signal's greatest value",
-        "ns3-rmcat: 500 ms; RFC 8698, 5.3: what 15 bits hold",
-        [Span::millis(500), message::MOST_X],
-        [Span::millis(50), message::MOST_X],
-    ),
-    Param::number(
-        "filter",
-        "packets of whose queueing delays the least counts",
-        "RFC 8698, 5.1.1",
-        [15.0, 15.0],
-        [1.0, 1_000.0],
-    ),
-    Param::span(
-        "base_over",
-        "the base delay is the least of this time",
-        "RFC 8698, 5.1.1: tens of minutes; RFC 6817",
-        [Span::secs(600), Span::secs(600)],
-        [Span::secs(10), Span::secs(7_200)],
-    ),
-    Param::switch("marks_end_ramp", "a mark ends the ramp-up, as a loss does", "own", [true, false]),
-    Param::span(
-        "silence",
-        "without a report for this (or two intervals and a round trip) the rate is halved",
-        "own",
-        [Span::millis(500), Span::millis(500)],
-        [Span::millis(100), Span::secs(10)],
-    ),
 ];
-
-/// RMAX where neither the operator nor the media bounds the rate. The law rests at x = XREF · RMAX / r, and x is at
-/// most `x_max`: with a larger RMAX no signal could push the rate below a video's usual range.
-const R_MAX: Rate = Rate::mbps(20);
-/// Most by which the rate-shaping buffer moves either rate, as a share of the reference rate (RFC 8698, 5.2.2).
-const MOST_SHAPING: f64 = 0.05;
-/// A report that came after a gap counts for this many intervals at most.
-const MOST_INTERVALS: u64 = 2;
-/// Slots of the base delay's memory.
-const BASE_SLOTS: u64 = 10;
 
 /// What the parameters say, looked up once. Rates in bit/s, times of the signal in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Config {
     at_sender: bool,
-    /// Not as printed: what the RFC is silent of has a rule.
+    /// Not as printed: what the RFC is silent of has a rule, and a mark ends the ramp-up, as a loss does.
     own_rules: bool,
     /// The session's floor, to which silence leads.
     floor: f64,
@@ -211,28 +120,10 @@ struct Config {
     eta: f64,
     tau: f64,
     delta: Span,
-    log_window: Span,
-    q_eps: Span,
-    d_filt: f64,
     gamma_max: f64,
-    q_bound: f64,
-    multi_loss: f64,
-    q_th: f64,
-    lambda: f64,
-    plr_ref: f64,
-    pmr_ref: f64,
     d_loss: f64,
     d_mark: f64,
-    alpha: f64,
-    fps: f64,
-    beta_v: f64,
-    beta_s: f64,
     x_max: f64,
-    filter: usize,
-    base_slot: Span,
-    base_slots: usize,
-    marks_end_ramp: bool,
-    silence: Span,
 }
 
 impl Config {
@@ -242,9 +133,10 @@ impl Config {
             values.rate(name).unwrap_or(default).max(setup.floor).min(setup.cap).as_bps_f64()
         };
         let r_max = within("r_max", if setup.cap < Setup::NO_CAP { setup.cap } else { R_MAX });
+        let own_rules = setup.mode == Mode::Repaired;
         Self {
             at_sender: values.choice("at") == "sender",
-            own_rules: setup.mode == Mode::Repaired,
+            own_rules,
             floor: setup.floor.as_bps_f64().min(r_max),
             prio: values.number("prio"),
             r_min: within("r_min", setup.floor).min(r_max),
@@ -254,28 +146,10 @@ impl Config {
             eta: values.number("eta"),
             tau: secs("tau"),
             delta: values.span("delta"),
-            log_window: values.span("log_window"),
-            q_eps: values.span("q_eps"),
-            d_filt: secs("d_filt"),
             gamma_max: values.number("gamma_max"),
-            q_bound: secs("q_bound"),
-            multi_loss: values.number("multi_loss"),
-            q_th: secs("q_th"),
-            lambda: values.number("lambda"),
-            plr_ref: values.number("plr_ref"),
-            pmr_ref: values.number("pmr_ref"),
             d_loss: secs("d_loss"),
             d_mark: secs("d_mark"),
-            alpha: values.number("alpha"),
-            fps: values.number("fps"),
-            beta_v: values.number("beta_v"),
-            beta_s: values.number("beta_s"),
-            x_max: secs("x_max"),
-            filter: values.number("filter") as usize,
-            base_slot: values.span("base_over") / BASE_SLOTS,
-            base_slots: BASE_SLOTS as usize,
-            marks_end_ramp: values.switch("marks_end_ramp"),
-            silence: values.span("silence"),
+            x_max: if own_rules { X_MAX } else { message::MOST_X }.as_secs_f64(),
         }
     }
 }

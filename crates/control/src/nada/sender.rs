@@ -1,6 +1,7 @@
+use super::Config;
+use super::constants::{BETA_S, BETA_V, D_FILT, FPS, MOST_INTERVALS, MOST_SHAPING, Q_BOUND, SILENCE};
 use super::message::Message;
 use super::signal::{Packet, Signal};
-use super::{Config, MOST_INTERVALS, MOST_SHAPING};
 use crate::entry::Setup;
 use crate::fields::ABSURD_RTT;
 use crate::silence::Silence;
@@ -38,7 +39,7 @@ struct Law {
 impl Law {
     fn gamma(&self, rtt: f64) -> f64 {
         let config = &self.config;
-        (config.q_bound / (rtt + config.delta.as_secs_f64() + config.d_filt)).min(config.gamma_max)
+        (Q_BOUND.as_secs_f64() / (rtt + config.delta.as_secs_f64() + D_FILT.as_secs_f64())).min(config.gamma_max)
     }
 
     fn update(&mut self, message: &Message, rtt: f64, delta: Span) {
@@ -66,11 +67,8 @@ impl Law {
     /// The encoder's rate and the sending rate while so many bytes wait (RFC 8698, 5.2.2).
     fn shaped(&self, waiting: f64) -> (f64, f64) {
         let config = &self.config;
-        let by = |beta: f64| (beta * 8.0 * waiting * config.fps).min(MOST_SHAPING * self.rate);
-        (
-            (self.rate - by(config.beta_v)).max(config.r_min.min(self.rate)),
-            (self.rate + by(config.beta_s)).min(config.r_max),
-        )
+        let by = |beta: f64| (beta * 8.0 * waiting * FPS).min(MOST_SHAPING * self.rate);
+        ((self.rate - by(BETA_V)).max(config.r_min.min(self.rate)), (self.rate + by(BETA_S)).min(config.r_max))
     }
 }
 
@@ -171,7 +169,7 @@ impl Sender {
     }
 
     fn patience(&self) -> Span {
-        self.config.silence.max(self.config.delta * 2 + self.rtt().unwrap_or_default())
+        SILENCE.max(self.config.delta * 2 + self.rtt().unwrap_or_default())
     }
 
     fn sent(&mut self, at: Time) {

@@ -1,4 +1,7 @@
 use super::Config;
+use super::constants::{
+    ALPHA, BASE_SLOT, BASE_SLOTS, FILTER, LAMBDA, LOG_WINDOW, MULTI_LOSS, PLR_REF, PMR_REF, Q_EPS, Q_TH,
+};
 use super::message::Message;
 use crate::base::BaseDelay;
 use crate::loss::{Heard, LossHistory, LossSettings};
@@ -49,7 +52,7 @@ impl Signal {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             config: *config,
-            base: BaseDelay::new(config.base_slot, config.base_slots),
+            base: BaseDelay::new(BASE_SLOT, BASE_SLOTS),
             log: VecDeque::new(),
             queues: VecDeque::new(),
             highest: None,
@@ -84,7 +87,7 @@ impl Signal {
             |delay| self.base.queueing(packet.at, delay),
         );
         self.queues.push_back(queue);
-        while self.queues.len() > self.config.filter {
+        while self.queues.len() > FILTER {
             self.queues.pop_front();
         }
         let Packet { at, size, marked, .. } = *packet;
@@ -93,7 +96,7 @@ impl Signal {
     }
 
     fn forget(&mut self, now: Time) {
-        while self.log.front().is_some_and(|packet| now.since(packet.at) > self.config.log_window) {
+        while self.log.front().is_some_and(|packet| now.since(packet.at) > LOG_WINDOW) {
             self.log.pop_front();
         }
     }
@@ -105,18 +108,17 @@ impl Signal {
         let (lost, got) = (count(|p| p.missing), count(|p| u64::from(p.counts)));
         let (marked, all) = (count(|p| u64::from(p.marked)), self.log.len() as u64);
         let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
-        let alpha = self.config.alpha;
-        self.loss += alpha * (share(lost, lost.saturating_add(got)) - self.loss);
-        self.marks += alpha * (share(marked, all) - self.marks);
+        self.loss += ALPHA * (share(lost, lost.saturating_add(got)) - self.loss);
+        self.marks += ALPHA * (share(marked, all) - self.marks);
         let filtered = self.queues.iter().min().copied().unwrap_or_default().as_secs_f64();
         let interval = self.history.rate().map(|p| 1.0 / p.get());
-        let delay = warped(filtered, self.history.open(), interval, &self.config);
+        let delay = warped(filtered, self.history.open(), interval);
         let x = aggregate(delay, self.loss, self.marks, &self.config);
-        let quiet = lost == 0 && self.log.iter().all(|packet| packet.queue < self.config.q_eps);
+        let quiet = lost == 0 && self.log.iter().all(|packet| packet.queue < Q_EPS);
         let covered = self.first.map_or(Span::ZERO, |first| now.since(first));
-        let window = covered.clamp(self.config.delta, self.config.log_window.max(self.config.delta));
+        let window = covered.clamp(self.config.delta, LOG_WINDOW.max(self.config.delta));
         Message {
-            gradual: !quiet || (self.config.marks_end_ramp && marked > 0),
+            gradual: !quiet || (self.config.own_rules && marked > 0),
             x: Span::from_secs_f64(x),
             received: self.log.iter().map(|p| p.size).sum::<Bytes>().per(window),
         }
@@ -130,10 +132,11 @@ impl Signal {
 ///            QTH · exp(−λ (d − QTH)/QTH)   for d ≥ QTH, less than 7 loss intervals after a loss
 ///  d_tilde =  d                             else; in the eighth interval it goes over from one to the other
 /// ```
-fn warped(delay: f64, since: f64, interval: Option<f64>, config: &Config) -> f64 {
-    let Some(interval) = interval.filter(|_| delay >= config.q_th) else { return delay };
-    let warped = config.q_th * libm::exp(-config.lambda * (delay - config.q_th) / config.q_th);
-    let beyond = ((since - config.multi_loss * interval) / interval).clamp(0.0, 1.0);
+fn warped(delay: f64, since: f64, interval: Option<f64>) -> f64 {
+    let threshold = Q_TH.as_secs_f64();
+    let Some(interval) = interval.filter(|_| delay >= threshold) else { return delay };
+    let warped = threshold * libm::exp(-LAMBDA * (delay - threshold) / threshold);
+    let beyond = ((since - MULTI_LOSS * interval) / interval).clamp(0.0, 1.0);
     beyond * delay + (1.0 - beyond) * warped
 }
 
@@ -143,7 +146,7 @@ fn warped(delay: f64, since: f64, interval: Option<f64>, config: &Config) -> f64
 ///                     ⎝ 1 %  ⎠          ⎝ 1 %  ⎠
 /// ```
 fn aggregate(delay: f64, loss: f64, marks: f64, config: &Config) -> f64 {
-    let (marks, loss) = (marks / config.pmr_ref, loss / config.plr_ref);
+    let (marks, loss) = (marks / PMR_REF, loss / PLR_REF);
     (delay + config.d_mark * marks * marks + config.d_loss * loss * loss).min(config.x_max)
 }
 
@@ -162,17 +165,16 @@ mod tests {
 
     #[test]
     fn beside_losses_a_delay_above_50_ms_counts_less_the_longer_it_is() {
-        let config = printed();
         for (delay, want) in [(0.075, 0.038_940), (0.1, 0.030_327), (0.15, 0.018_394), (0.3, 0.004_104)] {
-            near(warped(delay, 10.0, Some(100.0), &config), want, 1e-6);
-            near(warped(delay, 699.0, Some(100.0), &config), want, 1e-6);
+            near(warped(delay, 10.0, Some(100.0)), want, 1e-6);
+            near(warped(delay, 699.0, Some(100.0)), want, 1e-6);
             // In the eighth interval half and half, and then, and before any loss, as it is.
-            near(warped(delay, 750.0, Some(100.0), &config), f64::midpoint(delay, want), 1e-6);
-            near(warped(delay, 801.0, Some(100.0), &config), delay, 1e-9);
-            near(warped(delay, 10.0, None, &config), delay, 1e-9);
+            near(warped(delay, 750.0, Some(100.0)), f64::midpoint(delay, want), 1e-6);
+            near(warped(delay, 801.0, Some(100.0)), delay, 1e-9);
+            near(warped(delay, 10.0, None), delay, 1e-9);
         }
-        near(warped(0.049, 10.0, Some(100.0), &config), 0.049, 1e-9);
-        near(warped(0.05, 10.0, Some(100.0), &config), 0.05, 1e-9);
+        near(warped(0.049, 10.0, Some(100.0)), 0.049, 1e-9);
+        near(warped(0.05, 10.0, Some(100.0)), 0.05, 1e-9);
     }
 
     #[test]
@@ -243,7 +245,7 @@ mod tests {
 
     #[test]
     fn marks_end_the_ramp_up_unless_as_printed() {
-        let config = Config { marks_end_ramp: true, ..printed() };
+        let config = Config { own_rules: true, ..printed() };
         assert!(run(&mut Signal::new(&config), 0..100, |_| false, |_| 0).gradual);
     }
 }

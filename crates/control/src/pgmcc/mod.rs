@@ -9,13 +9,14 @@ mod receiver;
 mod sender;
 
 use crate::Promise;
-use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers, Values};
+use crate::entry::{Controller, FeedbackTiming, Mode, Param, Receivers, Values};
 use steadycast_units::Span;
 
 /// The registry's entry.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "pgmcc",
     about: "the receiver with the least throughput acknowledges each packet, and TCP's window runs on that",
+    when: "beside BBR in a deep drop-tail queue",
     source: "Rizzo (SIGCOMM 2000); draft-ietf-rmt-bb-pgmcc-03",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
@@ -32,10 +33,18 @@ pub(crate) const CONTROLLER: Controller = Controller {
 
 const WITHIN: Promise = Promise {
     id: "pgmcc.within-window",
-    about: "no packet leaves that the window has no room for, but for as many as may be lost without anybody knowing yet",
+    about: "no packet leaves that the window has no room for, but for as many as may be lost without anybody \
+            knowing yet",
 };
 
 const DRAFT: &str = "draft-ietf-rmt-bb-pgmcc-03";
+
+/// Time-outs in a row after which there is no acker any more, and the receivers are asked (the draft).
+const ELECT_AFTER: u32 = 2;
+/// The least retransmission time-out (RFC 6298; ns-2.35).
+const RTO_MIN: Span = Span::millis(200);
+/// In a group, an answer to "report now" is delayed by at most this, for others to be first; not in the draft.
+const BACKOFF: Span = Span::millis(100);
 
 const PARAMS: &[Param] = &[
     Param::number(
@@ -73,33 +82,14 @@ const PARAMS: &[Param] = &[
         [3.0, 3.0],
         [1.0, 16.0],
     ),
-    Param::number(
-        "elect_after",
-        "time-outs in a row after which there is no acker any more, and the receivers are asked",
-        DRAFT,
-        [2.0, 2.0],
-        [1.0, 16.0],
-    ),
-    Param {
-        name: "rto_min",
-        about: "least retransmission time-out",
-        source: "RFC 6298; ns-2.35",
-        kind: span([200, 200], [10, 10_000]),
-    },
-    Param {
-        name: "backoff",
-        about: "in a group, the longest time by which an answer to \"report now\" is delayed, for others to be first",
-        source: "own",
-        kind: span([100, 100], [0, 10_000]),
-    },
-    Param {
-        name: "nak_backoff",
-        about: "in a group, the longest time by which a report of a missing packet waits to become superfluous by another's; \
+    Param::span(
+        "nak_backoff",
+        "in a group, the longest time by which a report of a missing packet waits to become superfluous by another's; \
                 0: it is sent at once",
-        source: "draft-ietf-rmt-bb-pgmcc-03 (NAK suppression); RFC 3208; ASMP's paper has none",
-        kind: span([500, 0], [0, 10_000]),
-    },
-    Param::switch("only_used", "the window does not grow while it is not filled", "own; RFC 7661", [true, false]),
+        "draft-ietf-rmt-bb-pgmcc-03 (NAK suppression); RFC 3208; ASMP's paper has none",
+        [Span::millis(500), Span::ZERO],
+        [Span::ZERO, Span::secs(10)],
+    ),
     Param::number(
         "pacing",
         "packets leave at this multiple of the window per round trip, at most",
@@ -109,15 +99,6 @@ const PARAMS: &[Param] = &[
     ),
 ];
 
-const fn span(defaults: [u64; 2], range: [u64; 2]) -> Kind {
-    Kind::Span {
-        default: Span::millis(defaults[0]),
-        paper: Span::millis(defaults[1]),
-        min: Span::millis(range[0]),
-        max: Span::millis(range[1]),
-    }
-}
-
 /// What the parameters say, looked up once.
 #[derive(Clone, Copy, Debug)]
 struct Config {
@@ -126,10 +107,8 @@ struct Config {
     sqrt: bool,
     ssthresh: f64,
     dupthresh: u32,
-    elect_after: u32,
-    rto_min: Span,
-    backoff: Span,
     nak_backoff: Span,
+    /// The window does not grow while it is not filled (RFC 7661); as printed it does.
     only_used: bool,
     pacing: f64,
 }
@@ -142,11 +121,8 @@ impl Config {
             sqrt: values.choice("rank") == "sqrt",
             ssthresh: values.number("ssthresh"),
             dupthresh: values.number("dupthresh") as u32,
-            elect_after: values.number("elect_after") as u32,
-            rto_min: values.span("rto_min"),
-            backoff: values.span("backoff"),
             nak_backoff: values.span("nak_backoff"),
-            only_used: values.switch("only_used"),
+            only_used: values.mode() == Mode::Repaired,
             pacing: values.number("pacing"),
         }
     }

@@ -1,5 +1,5 @@
-use super::Config;
 use super::message::{Back, Forward, Purpose};
+use super::{BACKOFF, Config};
 use crate::asmp::suppress;
 use crate::entry::{Setup, Values};
 use crate::tfrc::echo;
@@ -148,7 +148,7 @@ impl ReceiverHalf for Receiver {
         } else if gap {
             self.miss(now);
         } else if forward.report_now && self.due.is_none() && self.asked.is_none_or(|at| now.since(at) >= ASK_AGAIN) {
-            let wait = if self.group { self.config.backoff } else { Span::ZERO };
+            let wait = if self.group { BACKOFF } else { Span::ZERO };
             let at = now + self.chance.span_between(Span::ZERO, wait);
             self.due = Some((Wake { at, why: "the sender has asked" }, Purpose::Report));
             self.asked = Some(at);

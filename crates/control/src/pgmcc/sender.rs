@@ -1,5 +1,5 @@
-use super::Config;
 use super::message::{Back, Forward, Heard, Purpose};
+use super::{Config, ELECT_AFTER, RTO_MIN};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, rank};
 use crate::fields::ABSURD_RTT;
@@ -109,7 +109,7 @@ impl Sender {
     }
 
     fn rto(&self) -> Span {
-        let base = self.rtt.map_or(FIRST_RTO, |r| r.smoothed + r.deviation * 4).max(self.config.rto_min);
+        let base = self.rtt.map_or(FIRST_RTO, |r| r.smoothed + r.deviation * 4).max(RTO_MIN);
         (base * (1 << self.doublings.min(8))).min(MOST_RTO)
     }
 
@@ -316,7 +316,7 @@ impl SenderHalf for Sender {
         self.timeouts = self.timeouts.saturating_add(1);
         self.doublings = (self.doublings + 1).min(8);
         self.rule = "time-out";
-        if self.timeouts >= self.config.elect_after {
+        if self.timeouts >= ELECT_AFTER {
             self.acker = None;
         }
         self.smoothed = self.smoothed.min(self.packet.per(self.rto()));

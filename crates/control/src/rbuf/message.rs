@@ -76,7 +76,9 @@ mod tests {
         }
 
         #[test]
-        fn a_report_reads_back(size in 1u32..1 << 30, part in 0.0f64..1.0, stamp: u32, held in 0u32..1 << 30, p in 0.0f32..1.0) {
+        fn a_report_reads_back(
+            size in 1u32..1 << 30, part in 0.0f64..1.0, stamp: u32, held in 0u32..1 << 30, p in 0.0f32..1.0,
+        ) {
             let level = (f64::from(size) * part) as u32;
             for loss in [None, Some(p)] {
                 let found = Finding {

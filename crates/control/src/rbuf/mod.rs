@@ -21,6 +21,7 @@ const COLOUR: &str = "#2ca02c";
 pub(crate) const TYPE1: Controller = Controller {
     name: "rbuf-type1",
     about: "keeps the receiver's buffer between a fifth and nine tenths, by its level and its change",
+    when: "to repeat its paper: it steers by the buffer of a player",
     source: SOURCE,
     receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
@@ -41,14 +42,11 @@ pub(crate) const TYPE1: Controller = Controller {
         GAMMA_SIGN,
         STABLE,
         ADDED,
-        HORIZON,
-        STEP,
         IPD_MIN,
         IPD_MAX,
         IPD_START,
         T_FIXED,
         T_PER_BYTE,
-        ALPHA_SRTT,
         CC_CAP,
     ],
     sender: |setup, values| Box::new(Sender::new(setup, values, true)),
@@ -60,6 +58,7 @@ pub(crate) const TYPE1: Controller = Controller {
 pub(crate) const TYPE2: Controller = Controller {
     name: "rbuf-type2",
     about: "keeps the receiver's buffer between a fifth and nine tenths, by its level alone",
+    when: "to repeat its paper: it steers by the buffer of a player",
     source: "Hong, Park 2011, section 4.4; its predecessor of 2009",
     dashes: &[6.0, 2.0],
     params: &[
@@ -75,7 +74,6 @@ pub(crate) const TYPE2: Controller = Controller {
         IPD_START,
         T_FIXED,
         T_PER_BYTE,
-        ALPHA_SRTT,
         CC_CAP,
     ],
     sender: |setup, values| Box::new(Sender::new(setup, values, false)),
@@ -86,6 +84,7 @@ pub(crate) const TYPE2: Controller = Controller {
 pub(crate) const NO_CONTROL: Controller = Controller {
     name: "no-control",
     about: "the least delay between packets, whatever happens",
+    when: "to repeat its paper, and never on a network of others",
     source: "Hong, Park 2011, figure 11",
     colour: COLOUR,
     dashes: &[2.0, 2.0],
@@ -153,20 +152,13 @@ const ADDED: Param = Param::choice(
     ["packet", "packet"],
     &["packet", "rate"],
 );
-const HORIZON: Param = Param::number(
-    "horizon",
-    "rounds for which ΔB is foreseen (stable = predictive)",
-    "not in the paper",
-    [8.0, 8.0],
-    [0.0, 1000.0],
-);
-const STEP: Param = Param::number(
-    "step",
-    "most that the additive step may be, as a share of a round's amount (stable = predictive)",
-    "not in the paper",
-    [0.05, 0.05],
-    [0.0, 1.0],
-);
+/// Rounds for which ΔB is foreseen (`stable = "predictive"`); not in the paper.
+const HORIZON: f64 = 8.0;
+/// The additive step is at most this share of a round's amount (`stable = "predictive"`); not in the paper.
+const STEP: f64 = 0.05;
+/// The weight of the past in the smoothed round-trip time (eq. 17, without a value; RFC 6298: 7/8).
+const ALPHA_SRTT: f64 = 0.875;
+
 const IPD_RANGE: [Span; 2] = [Span::ZERO, Span::secs(600)];
 const IPD_MIN: Param = Param::span(
     "ipd_min",
@@ -202,13 +194,6 @@ const T_PER_BYTE: Param = Param::span(
     "as t_fixed",
     [Span::micros(4), Span::micros(4)],
     [Span::ZERO, Span::millis(1)],
-);
-const ALPHA_SRTT: Param = Param::number(
-    "alpha_srtt",
-    "weight of the past in the smoothed round-trip time",
-    "eq. 17, without a value; RFC 6298: 7/8",
-    [0.875, 0.875],
-    [0.0, 0.999],
 );
 const CC_CAP: Param = Param::choice(
     "cc_cap",

@@ -1,5 +1,5 @@
 use super::message::Finding;
-use super::{EXTENSION, Train};
+use super::{ALPHA_SRTT, EXTENSION, HORIZON, STEP, Train};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, throughput};
 use crate::fields::ABSURD_RTT;
@@ -25,8 +25,6 @@ struct Trend {
     over_fast: f64,
     printed: bool,
     predictive: bool,
-    horizon: f64,
-    step: f64,
 }
 
 pub(super) struct Sender {
@@ -39,7 +37,6 @@ pub(super) struct Sender {
     trend: Option<Trend>,
     /// Whether eq. 15 adds a packet per second to the rate, and not a packet to a round's amount.
     adds_rate: bool,
-    alpha: f64,
     capped: bool,
     least: Rate,
     most: Rate,
@@ -66,8 +63,6 @@ impl Sender {
             over_fast: values.number("gamma_over_fast"),
             printed: values.choice("gamma_sign") == "printed",
             predictive: values.choice("stable") == "predictive",
-            horizon: values.number("horizon"),
-            step: values.number("step"),
         });
         Self {
             low: values.number("b_l"),
@@ -77,7 +72,6 @@ impl Sender {
             over: values.number("gamma_over"),
             trend,
             adds_rate: values.choice("added") == "rate",
-            alpha: values.number("alpha_srtt"),
             capped: values.choice("cc_cap") == "tfrc",
             rate: train.rate(values.span("ipd_start")).clamp(least, most).as_bytes_per_s(),
             least,
@@ -96,7 +90,7 @@ impl Sender {
     /// The smoothed round trip, and by how much this sample has changed it (eq. 17).
     fn smooth(&mut self, sample: Span) -> (Span, f64) {
         let old = self.srtt.unwrap_or(sample);
-        let new = Span::from_secs_f64(self.alpha * old.as_secs_f64() + (1.0 - self.alpha) * sample.as_secs_f64());
+        let new = Span::from_secs_f64(ALPHA_SRTT * old.as_secs_f64() + (1.0 - ALPHA_SRTT) * sample.as_secs_f64());
         self.srtt = Some(new);
         (old, new.as_secs_f64() - old.as_secs_f64())
     }
@@ -139,7 +133,7 @@ impl Sender {
                 (self.rate * fast.map_or(self.over, |t| t.over_fast), "overflow")
             }
             (State::Stable, Some(t)) if t.predictive => {
-                let then = level + t.horizon * self.change;
+                let then = level + HORIZON * self.change;
                 if self.change > 0.0 && then >= high {
                     (self.rate * t.over_fast, "stable: filling")
                 } else if self.change < 0.0 && then < low {
@@ -148,7 +142,7 @@ impl Sender {
                     (self.rate * rtt / round, "stable: rising")
                 } else {
                     let amount = self.rate * rtt;
-                    ((amount + packet.min(t.step / rounds * amount)) / round, "stable")
+                    ((amount + packet.min(STEP / rounds * amount)) / round, "stable")
                 }
             }
             (State::Stable, _) if self.adds_rate => (self.rate * rtt / round + packet, "stable"),

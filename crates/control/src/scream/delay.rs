@@ -1,4 +1,5 @@
 use super::Config;
+use super::constants::{DRIFT_GAIN, JITTER_EXTREMES_GAIN, JITTER_GAIN, JITTER_THRESHOLD, QDELAY_GAIN};
 use std::collections::VecDeque;
 
 /// Samples of the normalised queueing delay of which the variance and the mean are taken (RFC 8298, 4.1.2.3).
@@ -69,15 +70,15 @@ impl Delay {
         if qdelay < self.mean {
             self.mean = qdelay;
         } else {
-            self.mean += config.qdelay_gain * (qdelay - self.mean);
+            self.mean += QDELAY_GAIN * (qdelay - self.mean);
         }
         if config.reduce_jitter {
-            self.highest *= 1.0 - config.jitter_extremes_gain;
-            self.lowest += config.jitter_extremes_gain * (self.highest - self.lowest);
+            self.highest *= 1.0 - JITTER_EXTREMES_GAIN;
+            self.lowest += JITTER_EXTREMES_GAIN * (self.highest - self.lowest);
             let most = if config.code { CODE_MOST_DIFFERENCE } else { f64::INFINITY };
             let difference = (self.highest - self.lowest).min(most);
-            self.deviation += config.jitter_gain * (difference - self.deviation);
-            self.scale = (1.0 - self.deviation / config.jitter_threshold).clamp(0.0, 1.0);
+            self.deviation += JITTER_GAIN * (difference - self.deviation);
+            self.scale = (1.0 - self.deviation / JITTER_THRESHOLD.as_secs_f64()).clamp(0.0, 1.0);
         }
         if config.compete {
             self.compete(config);
@@ -96,7 +97,7 @@ impl Delay {
                 (self.bias_rounds, self.bias_least) = (0, f64::INFINITY);
             }
         }
-        self.standing += config.drift_gain * (least - self.standing);
+        self.standing += DRIFT_GAIN * (least - self.standing);
         let stands = self.standing > self.target / 4.0;
         if stands {
             (self.standing, self.bias, self.mean) = (0.0, 0.0, 0.0);
@@ -126,7 +127,8 @@ impl Delay {
         } else {
             0.9 * self.target
         };
-        self.target = target.clamp(config.qdelay_target, config.qdelay_target_max.max(config.qdelay_target));
+        self.target = target
+            .clamp(config.qdelay_target, config.profile.qdelay_target_max.as_secs_f64().max(config.qdelay_target));
     }
 }
 

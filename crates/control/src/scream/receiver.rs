@@ -1,13 +1,10 @@
-use crate::entry::Values;
+use super::constants::{REPORT_AFTER, REPORT_PACKETS};
 use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, Wake};
-use steadycast_units::{Span, Time};
+use steadycast_units::Time;
 
 /// Asks for reports at SCReAM's times. What they tell of single packets is the session's.
+#[derive(Default)]
 pub(super) struct Receiver {
-    /// A report is due after this many packets ...
-    packets: u32,
-    /// ... or this long after the last one.
-    after: Span,
     /// Packets since the last report.
     fresh: u32,
     last: Option<Time>,
@@ -15,11 +12,6 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn new(values: &Values) -> Self {
-        let (packets, after) = (values.number("report_packets") as u32, values.span("report_after"));
-        Self { packets, after, fresh: 0, last: None, due: None }
-    }
-
     fn count(&mut self, at: Time, marker: bool) {
         self.fresh += 1;
         let last = *self.last.get_or_insert(at);
@@ -28,10 +20,10 @@ impl Receiver {
         }
         self.due = Some(if marker {
             Wake { at, why: "frame complete" }
-        } else if self.fresh >= self.packets {
+        } else if self.fresh >= REPORT_PACKETS {
             Wake { at, why: "packets to acknowledge" }
         } else {
-            Wake { at: last + self.after, why: "report interval" }
+            Wake { at: last + REPORT_AFTER, why: "report interval" }
         });
     }
 }

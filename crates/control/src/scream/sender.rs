@@ -1,4 +1,8 @@
 use super::Config;
+use super::constants::{
+    OVERHEAD_MAX, OVERHEAD_MIN, PACE_MIN, PACING_HEADROOM, PACKET_OVERHEAD, RELAXED_PACING, RELAXED_PACING_MOST,
+    REORDERING, RTT_IDLE_GAIN, SILENCE, SPARE_BELOW,
+};
 use super::delay::Delay;
 use super::flight::{Flight, News};
 use super::window::{Cut, Input, Peak, Window, alpha};
@@ -86,11 +90,11 @@ pub(super) struct Sender {
 fn carried(ref_wnd: f64, s_rtt: f64, adjust: f64, frame_deviation: f64, config: &Config) -> f64 {
     let ratio = (config.mss / ref_wnd).min(1.0);
     let small = 1.0 - (ratio - SMALL_WINDOW).clamp(0.0, MOST_SMALL_WINDOW);
-    let payload = config.mss / (config.mss + config.packet_overhead);
+    let payload = config.mss / (config.mss + PACKET_OVERHEAD.as_f64());
     let (rtt, divisor) = if config.code {
-        ((s_rtt + CODE_RTT_MORE).min(CODE_RTT_MOST), config.rate_divisor * (1.0 + adjust))
+        ((s_rtt + CODE_RTT_MORE).min(CODE_RTT_MOST), config.profile.rate_divisor * (1.0 + adjust))
     } else {
-        (s_rtt, config.rate_divisor + adjust + frame_deviation)
+        (s_rtt, config.profile.rate_divisor + adjust + frame_deviation)
     };
     8.0 * ref_wnd / rtt.max(1e-4) * small * payload / divisor
 }
@@ -103,13 +107,13 @@ impl Sender {
             floor,
             cap,
             window: Window::new(&config),
-            flight: Flight::new(config.reordering, !config.code),
+            flight: Flight::new(REORDERING, !config.code),
             delay: Delay::new(&config),
-            base: BaseDelay::new(config.base_slot, config.base_slots),
+            base: BaseDelay::new(config.profile.base_slot, config.profile.base_slots),
             silence: Silence::default(),
             peak: Peak::default(),
             acked: Meter::default(),
-            alpha: config.alpha_start,
+            alpha: config.profile.alpha_start,
             told: (0, 0),
             alpha_at: None,
             filtered_at: None,
@@ -134,7 +138,7 @@ impl Sender {
     }
 
     fn patience(&self) -> Span {
-        self.config.silence.max(Span::from_secs_f64(self.s_rtt.unwrap_or(0.0) * SILENT_ROUNDS))
+        SILENCE.max(Span::from_secs_f64(self.s_rtt.unwrap_or(0.0) * SILENT_ROUNDS))
     }
 
     fn sent(&mut self, at: Time, number: u64, size: Bytes) {
@@ -162,7 +166,7 @@ impl Sender {
         }
         self.falling = sample < s_rtt;
         let limited = self.window.room(self.most.0.max(self.most.1), &self.config) < self.window.bytes;
-        let gain = if self.falling && limited { self.config.rtt_idle_gain } else { RTT_GAIN };
+        let gain = if self.falling && limited { RTT_IDLE_GAIN } else { RTT_GAIN };
         self.s_rtt = Some(s_rtt + gain * (sample - s_rtt));
     }
 
@@ -223,18 +227,17 @@ impl Sender {
     }
 
     fn overhead(&self) -> f64 {
-        let (least, most) = (self.config.overhead_min, self.config.overhead_max);
+        let (least, most) = (OVERHEAD_MIN, OVERHEAD_MAX);
         least + (most - least).max(0.0) * self.delay.scale
     }
 
     fn pace(&self) -> f64 {
-        let config = &self.config;
-        let pace = config.pacing_headroom * self.target.max(config.pace_min);
+        let pace = PACING_HEADROOM * self.target.max(PACE_MIN.as_bps_f64());
         if self.s_rtt.is_none() {
             return pace.max(FIRST_PACE);
         }
-        let above = (self.target / self.cap - config.relaxed_pacing) / (1.0 - config.relaxed_pacing).max(1e-9);
-        pace / (1.0 - above.clamp(0.0, 1.0)).clamp(1.0 / config.relaxed_pacing_most, 1.0)
+        let above = (self.target / self.cap - RELAXED_PACING) / (1.0 - RELAXED_PACING).max(1e-9);
+        pace / (1.0 - above.clamp(0.0, 1.0)).clamp(1.0 / RELAXED_PACING_MOST, 1.0)
     }
 }
 
@@ -254,11 +257,11 @@ impl SenderHalf for Sender {
             self.frame_period += (gap.as_secs_f64() - self.frame_period) / 16.0;
         }
         let period = self.frame_period.max(1e-3);
-        let error = (queue.age.as_secs_f64() - period * self.config.queue_goal) / period;
-        self.adjust = (self.adjust + self.config.rate_adjust_gain * error).clamp(0.0, MOST_ADJUST);
+        let error = (queue.age.as_secs_f64() - period * self.config.profile.queue_goal) / period;
+        self.adjust = (self.adjust + self.config.profile.rate_adjust_gain * error).clamp(0.0, MOST_ADJUST);
         let nominal = (self.target * period / 8.0).max(1.0);
         let over = (frame.as_f64() / nominal - 1.0).max(0.0);
-        self.frame_deviation += self.config.frame_size_gain * (over - self.frame_deviation);
+        self.frame_deviation += self.config.profile.frame_size_gain * (over - self.frame_deviation);
         self.frame_deviation = self.frame_deviation.min(MOST_FRAME_DEVIATION);
     }
 
@@ -311,7 +314,7 @@ impl SenderHalf for Sender {
                 qdelay_mean: self.delay.mean,
                 qdelay_target: self.delay.target,
                 delay_scale: self.delay.scale,
-                spared: self.config.spare && self.target < self.config.spare_below * arrives,
+                spared: self.config.spare && self.target < SPARE_BELOW * arrives,
                 acked: news.acked as f64,
                 acked_marked: news.acked_marked as f64,
                 flight: self.most.0.max(self.most.1),

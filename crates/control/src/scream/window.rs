@@ -1,4 +1,5 @@
 use super::Config;
+use super::constants::{POLICER_LEAVES, POLICER_LOSS, SPARE_BY};
 use steadycast_units::{Span, Time};
 
 /// Bounds of the scale near the inflection point, and its factor.
@@ -120,7 +121,7 @@ impl Window {
             sent.is_some_and(|sent| !config.once_per_rtt || self.episode.is_none_or(|at| sent > at))
         };
         let queued = input.qdelay_mean > input.qdelay_target / 4.0;
-        self.lost |= fresh(input.lost) && (queued || input.loss_rate >= config.loss_ignored);
+        self.lost |= fresh(input.lost) && (queued || input.loss_rate >= config.profile.loss_ignored);
         self.marked |= if config.l4s { input.marked.is_some() } else { fresh(input.marked) };
         if input.lost.is_some() || input.marked.is_some() {
             self.congested = Some(input.now);
@@ -140,7 +141,7 @@ impl Window {
             return None;
         };
         let before = self.bytes;
-        let spared = if input.spared { config.spare_by } else { 1.0 };
+        let spared = if input.spared { SPARE_BY } else { 1.0 };
         let long_way = (input.s_rtt / config.virtual_rtt).max(1.0);
         match cut {
             Cut::Loss => self.bytes *= self.beta_loss(input, config),
@@ -174,12 +175,12 @@ impl Window {
 
     /// What a loss leaves. A policer drops without a queue: the window then keeps below what it was.
     fn beta_loss(&mut self, input: &Input, config: &Config) -> f64 {
-        let polices = input.loss_rate > config.policer_loss && input.qdelay_mean < input.qdelay_target / 4.0;
+        let polices = input.loss_rate > POLICER_LOSS && input.qdelay_mean < input.qdelay_target / 4.0;
         if config.policer && polices {
             self.policed = Some(if config.code {
                 CODE_POLICER_LEAVES * f64::midpoint(self.bytes, self.inflection)
             } else {
-                config.policer_leaves * self.bytes
+                POLICER_LEAVES * self.bytes
             });
         }
         if config.code && self.policed.is_some() { CODE_POLICER_BETA } else { config.beta_loss }
@@ -197,9 +198,9 @@ impl Window {
     fn grow(&mut self, scale: f64, input: &Input, config: &Config) {
         let ratio = (config.mss / self.bytes).min(1.0);
         let rtts = if config.code { input.s_rtt } else { input.s_rtt.max(config.virtual_rtt) };
-        let post = self
-            .congested
-            .map_or(1.0, |at| (input.now.since(at).as_secs_f64() / (config.post_congestion * rtts)).clamp(0.0, 1.0));
+        let post = self.congested.map_or(1.0, |at| {
+            (input.now.since(at).as_secs_f64() / (config.profile.post_congestion * rtts)).clamp(0.0, 1.0)
+        });
         let by = (input.acked - input.acked_marked).max(0.0)
             * ratio
             * (input.s_rtt / config.virtual_rtt).min(1.0)
@@ -218,7 +219,7 @@ impl Window {
 
     /// The most that the window may grow to, so that it tells of what the source sends.
     pub(super) fn room(&self, flight: f64, config: &Config) -> f64 {
-        config.mss + config.head_room * flight
+        config.mss + config.profile.head_room * flight
     }
 
     /// Not above `most`.
@@ -315,7 +316,7 @@ mod tests {
     #[test]
     fn alpha_of_a_steady_fifth_is_a_fifth_after_two_seconds_of_reports_each_25_ms() {
         let config = config("draft");
-        let after = (0..80).fold(config.alpha_start, |value, _| alpha(value, 0.2, &config));
+        let after = (0..80).fold(config.profile.alpha_start, |value, _| alpha(value, 0.2, &config));
         assert!((after - 0.2).abs() < 0.01, "{after}");
     }
 

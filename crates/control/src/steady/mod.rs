@@ -37,6 +37,7 @@ use steadycast_units::{Ecn, Span};
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "steady",
     about: "an empty queue where nobody else fills it, and CUBIC's share where somebody does",
+    when: "for one receiver, unless you know of a reason for another; it is the default",
     source: "own; RFC 9438 beside TCP",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,

@@ -1,7 +1,7 @@
 //! What the halves of `tfmcc` say to each other.
 //!
 //! ```text
-//! notice, on every packet:      X_supp f32 bit/s │ fb_nr u8 │ flags u8 │ R_max u16 ms │ CLR u32 │ echo of u32 │ ts'_r u32
+//! notice, on every packet:  X_supp f32 bit/s │ fb_nr u8 │ flags u8 │ R_max u16 ms │ CLR u32 │ echo of u32 │ ts'_r u32
 //!                               [│ X f32 bit/s: profiles sigcomm2001 and norm only]
 //! report (APP "TFMC" 1):        ts_r u32 │ ts'_i u32 │ X_r f32 bit/s │ p f32 │ RTT u32 µs │ fb_nr u8 │ flags u8 │ 0 0
 //! ```

@@ -20,6 +20,7 @@ use steadycast_units::Span;
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "tfmcc",
     about: "the limiting receiver reports each round trip and sets the rate; the others report in rounds, few of them",
+    when: "for a group in which every receiver is ours (steadycast receive)",
     source: "RFC 4654; Widmer, Handley (SIGCOMM 2001)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
@@ -37,7 +38,20 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// Of the quick start: round trips in its first feedback round, so that the sender hears of somebody before long.
+/// What remains of the largest round-trip time after a round without a larger one (RFC 4654, 3.2).
+const R_MAX_DECAY: f64 = 0.9;
+/// The clock's granularity: the largest round-trip time is this above a packet's gap at least (RFC 4654, 3.2).
+const GRANULARITY: Span = Span::millis(1);
+/// The weight of the old round-trip time at receivers other than the limiting one (RFC 4654, 4.3.2).
+const Q_OTHER: f64 = 0.5;
+/// Round trips over which the receive rate is measured (RFC 4654, 4.3.4).
+const K: f64 = 3.0;
+/// The least discount factor of older loss intervals (RFC 4654, 5.5).
+const DISCOUNT: f64 = 0.5;
+/// The rate never falls below one packet in this (RFC 4654, 3.3).
+const X_MIN: Span = Span::secs(8);
+/// The quick start has so many round trips in its first feedback round, so that the sender hears of somebody before
+/// long.
 const FIRST_ROUND: f64 = 2.0;
 
 const RISE: Promise = Promise {
@@ -69,20 +83,6 @@ const PARAMS: &[Param] = &[
         [Span::millis(10), Span::secs(10)],
     ),
     Param::number(
-        "r_max_decay",
-        "what remains of it after a round without a larger one",
-        "RFC 4654, 3.2",
-        [0.9, 0.9],
-        [0.1, 1.0],
-    ),
-    Param::span(
-        "granularity",
-        "the clock's: the largest round-trip time is this above a packet's gap at least",
-        "RFC 4654, 3.2",
-        [Span::millis(1), Span::millis(1)],
-        [Span::ZERO, Span::millis(100)],
-    ),
-    Param::number(
         "round",
         "a feedback round in largest round-trip times (4 with any-source multicast)",
         "RFC 4654, 3.4",
@@ -96,29 +96,6 @@ const PARAMS: &[Param] = &[
         "RFC 4654, 4.5",
         [10_000.0, 10_000.0],
         [2.0, 1e7],
-    ),
-    Param::number(
-        "q_clr",
-        "weight of the old round-trip time at the limiting receiver",
-        "RFC 4654, 4.3.2",
-        [0.9, 0.9],
-        [0.0, 0.99],
-    ),
-    Param::number("q_other", "weight of the old round-trip time at others", "RFC 4654, 4.3.2", [0.5, 0.5], [0.0, 0.99]),
-    Param::number(
-        "k",
-        "round trips over which the receive rate is measured",
-        "RFC 4654, 4.3.4",
-        [3.0, 3.0],
-        [1.0, 8.0],
-    ),
-    Param::number("discount", "least discount factor of older loss intervals", "RFC 4654, 5.5", [0.5, 0.5], [0.0, 1.0]),
-    Param::span(
-        "x_min",
-        "the rate never falls below one packet in this",
-        "RFC 4654, 3.3",
-        [Span::secs(8), Span::secs(8)],
-        [Span::secs(1), Span::secs(64)],
     ),
 ];
 
@@ -136,16 +113,11 @@ struct Config {
     profile: Profile,
     quick: bool,
     r_max: Span,
-    r_max_decay: f64,
-    granularity: Span,
     round: f64,
     g: f64,
     receivers: f64,
+    /// The weight of the old round-trip time at the limiting receiver (RFC 4654, 4.3.2).
     q_clr: f64,
-    q_other: f64,
-    k: f64,
-    discount: f64,
-    x_min: Span,
 }
 
 impl Config {
@@ -164,16 +136,10 @@ impl Config {
             profile,
             quick: values.choice("start") == "quick",
             r_max: values.span("r_max"),
-            r_max_decay: values.number("r_max_decay"),
-            granularity: values.span("granularity"),
             round: values.number("round"),
             g: values.number("g"),
             receivers: values.number("receivers"),
-            q_clr: if profile == Profile::Sigcomm2001 { 0.95 } else { values.number("q_clr") },
-            q_other: values.number("q_other"),
-            k: values.number("k"),
-            discount: values.number("discount"),
-            x_min: values.span("x_min"),
+            q_clr: if profile == Profile::Sigcomm2001 { 0.95 } else { 0.9 },
         }
     }
 }

@@ -1,7 +1,7 @@
-use super::Config;
 use super::message::{Back, Forward};
 use super::rtt::RoundTrip;
 use super::timer::{bias, draw};
+use super::{Config, DISCOUNT, K, X_MIN};
 use crate::entry::{Setup, Values};
 use crate::equation::{first_interval_sqrt, loss_for, throughput};
 use crate::loss::{Heard, LossHistory, LossSettings};
@@ -61,13 +61,13 @@ impl Receiver {
         Self {
             id: setup.id,
             packet: setup.packet,
-            least: setup.packet.per(config.x_min),
+            least: setup.packet.per(X_MIN),
             group: setup.group,
             chance: setup.chance.clone(),
             last: None,
             rtt: RoundTrip::new(),
             meter: Meter::default(),
-            losses: LossHistory::new(LossSettings { discount: config.discount, ..LossSettings::default() }),
+            losses: LossHistory::new(LossSettings { discount: DISCOUNT, ..LossSettings::default() }),
             queue: Queue::new(if config.quick { START_DELAY } else { Span::ZERO }),
             have_loss: false,
             is_clr: false,
@@ -89,7 +89,7 @@ impl Receiver {
 
     fn window(&self) -> Span {
         let slow_start = self.config.quick && !self.have_loss;
-        self.rtt().scale(if slow_start { SLOW_START_OVER } else { self.config.k })
+        self.rtt().scale(if slow_start { SLOW_START_OVER } else { K })
     }
 
     /// What arrives: one packet per largest round trip until there is more to measure.

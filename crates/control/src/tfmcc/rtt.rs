@@ -1,4 +1,4 @@
-use super::{Config, Profile};
+use super::{Config, Profile, Q_OTHER};
 use steadycast_units::{Offset, OneWay, Span, Stamp, Time};
 
 const LEAST: Span = Span::millis(1);
@@ -47,7 +47,7 @@ impl RoundTrip {
     /// A packet that echoes our stamp; true when it is the first.
     pub(super) fn on_echo(&mut self, echo: Stamp, way: OneWay, at: Time, is_clr: bool, config: &Config) -> bool {
         let Some(sample) = elapsed(echo, at) else { return false };
-        let q = if is_clr { config.q_clr } else { config.q_other };
+        let q = if is_clr { config.q_clr } else { Q_OTHER };
         let first = self.smoothed.is_none();
         self.smoothed = Some(self.smoothed.map_or(sample, |old| old.scale(q) + sample.scale(1.0 - q)));
         self.least = Some(self.least.map_or(sample, |least| least.min(sample)));

@@ -1,7 +1,7 @@
 use super::echo::Echoes;
 use super::message::{Back, Forward};
 use super::rtt::elapsed;
-use super::{Config, Profile};
+use super::{Config, GRANULARITY, Profile, R_MAX_DECAY, X_MIN};
 use crate::entry::{Setup, Values};
 use crate::{Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use std::borrow::Cow;
@@ -94,7 +94,7 @@ pub(super) struct Sender {
 impl Sender {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
         let config = Config::new(values);
-        let least = setup.packet.per(config.x_min).max(setup.floor).min(setup.cap);
+        let least = setup.packet.per(X_MIN).max(setup.floor).min(setup.cap);
         Self {
             packet: setup.packet,
             least,
@@ -138,7 +138,7 @@ impl Sender {
 
     /// R_max is never below the gap between two packets.
     fn stretch(&mut self) {
-        let gap = self.packet.at(self.x) + self.config.granularity;
+        let gap = self.packet.at(self.x) + GRANULARITY;
         self.r_max = self.r_known.max(gap).min(MOST_R_MAX);
         if !self.config.quick {
             self.r_known = self.r_max;
@@ -176,7 +176,7 @@ impl Sender {
 
     fn new_round(&mut self, now: Time) {
         if !self.raised && !self.assumed {
-            self.r_known = self.r_known.scale(self.config.r_max_decay).max(self.r_peak).max(Span::millis(1));
+            self.r_known = self.r_known.scale(R_MAX_DECAY).max(self.r_peak).max(Span::millis(1));
             self.stretch();
         }
         (self.r_peak, self.raised) = (Span::ZERO, false);

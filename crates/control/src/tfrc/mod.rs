@@ -20,6 +20,7 @@ use steadycast_units::Span;
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "tfrc",
     about: "TCP-friendly rate control for one receiver: TCP's throughput equation at the measured loss event rate",
+    when: "for one receiver where a queue as long as TCP makes it does no harm, and for receivers that are not ours",
     source: "RFC 5348",
     receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
@@ -41,11 +42,11 @@ const TWICE: Promise = Promise {
 };
 
 /// Its parameters, which controllers that are made of it have as well.
-pub(crate) const PARAMS: &[Param; 10] = &[
+pub(crate) const PARAMS: &[Param; 5] = &[
     Param::choice(
         "profile",
-        "ns2: every parameter below that stands at RFC 5348's value takes ns-2's instead, and the rate rises by \
-                at most one packet per round trip once there was a loss",
+        "ns2: ns-2's constants, also of what stands at the default below, and the rate rises by at most one packet per \
+                round trip once there was a loss",
         "RFC 5348; ns-2.35 defaults",
         ["rfc5348", "rfc5348"],
         &["rfc5348", "ns2"],
@@ -56,20 +57,6 @@ pub(crate) const PARAMS: &[Param; 10] = &[
         "own; RFC 5348, 5.5: 0.25; its predecessor and ns-2: 0.5",
         [RFC.discount, NS2.discount],
         [0.05, 1.0],
-    ),
-    Param::number(
-        "ndupack",
-        "later packets that make a missing one count as lost (ns2: 1)",
-        "RFC 5348, 5.1: NDUPACK",
-        [RFC.ndupack, RFC.ndupack],
-        [1.0, 64.0],
-    ),
-    Param::number(
-        "q_rtt",
-        "weight of the past in the round-trip time and, with damping, in the mean of its square root (ns2: 0.95)",
-        "RFC 5348, 4.3: q, 4.5: q2",
-        [RFC.q, RFC.q],
-        [0.0, 0.999],
     ),
     Param::switch(
         "damping",
@@ -83,29 +70,6 @@ pub(crate) const PARAMS: &[Param; 10] = &[
         "RFC 5348, 4.3: t_mbi",
         [Span::secs(64), Span::secs(64)],
         [Span::millis(100), Span::secs(600)],
-    ),
-    Param::number(
-        "nofeedback",
-        "round trips without a report after which the rate is halved (ns2: 2)",
-        "RFC 5348, 4.3 step 3",
-        [RFC.nofeedback, RFC.nofeedback],
-        [1.0, 64.0],
-    ),
-    Param::number(
-        "report_every",
-        "round trips after which the receiver's feedback timer expires; a packet that arrives a round trip after the \
-                last report calls one too (ns2: 1.5)",
-        "RFC 5348, 6.2",
-        [RFC.report, RFC.report],
-        [1.0, 16.0],
-    ),
-    Param::choice(
-        "t_rto",
-        "TCP's retransmission time-out in the equation: four round trips, or TCP's own estimator with ticks of 0.1 s in \
-                the full equation (ns2: tcp)",
-        "RFC 5348, 3.1; ns-2.35",
-        ["4R", "4R"],
-        &["4R", "tcp"],
     ),
     Param::span(
         "start_delay",
@@ -121,54 +85,57 @@ pub(crate) const PARAMS: &[Param; 10] = &[
 const START_DELAY: Span = Span::millis(20);
 
 /// What a profile sets.
+#[derive(Debug)]
 struct Profile {
+    /// The least discount factor of older loss intervals while the open one is long (RFC 5348, 5.5).
     discount: f64,
-    ndupack: f64,
+    /// Later packets that make a missing one count as lost (RFC 5348, 5.1: NDUPACK).
+    ndupack: u32,
+    /// The weight of the past in the round-trip time (RFC 5348, 4.3: q) and, with damping, in the mean of its square
+    /// root (4.5: q2).
     q: f64,
+    /// Round trips without a report after which the rate is halved (RFC 5348, 4.3, step 3).
     nofeedback: f64,
+    /// Round trips after which the receiver's feedback timer expires (RFC 5348, 6.2).
     report: f64,
-}
-
-/// Discounting is off: with it a smooth stream beside one TCP takes more than twice its rate at a drop-tail queue.
-const RFC: Profile = Profile { discount: 1.0, ndupack: 3.0, q: 0.9, nofeedback: 4.0, report: 1.0 };
-const NS2: Profile = Profile { discount: 0.5, ndupack: 1.0, q: 0.95, nofeedback: 2.0, report: 1.5 };
-
-/// What the parameters say, looked up once.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    loss: LossSettings,
-    q: f64,
-    damping: bool,
-    t_mbi: Span,
-    nofeedback: f64,
-    report: f64,
+    /// TCP's retransmission time-out in the equation is TCP's own estimator with ticks of 0.1 s, and not four round
+    /// trips (RFC 5348, 3.1).
     tcp_rto: bool,
-    start_delay: Span,
     /// ns-2's congestion avoidance: rises are limited, and only the latest X_recv counts.
     gentle: bool,
 }
 
+/// RFC 5348, but for discounting, which is off: with it a smooth stream beside one TCP takes more than twice its rate
+/// at a drop-tail queue.
+const RFC: Profile =
+    Profile { discount: 1.0, ndupack: 3, q: 0.9, nofeedback: 4.0, report: 1.0, tcp_rto: false, gentle: false };
+/// The defaults of ns-2.35.
+const NS2: Profile =
+    Profile { discount: 0.5, ndupack: 1, q: 0.95, nofeedback: 2.0, report: 1.5, tcp_rto: true, gentle: true };
+
+/// What the parameters say, looked up once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    profile: &'static Profile,
+    loss: LossSettings,
+    damping: bool,
+    t_mbi: Span,
+    start_delay: Span,
+}
+
 impl Settings {
     pub(crate) fn read(values: &Values) -> Self {
-        let ns2 = values.choice("profile") == "ns2";
-        let number = |name: &str, rfc: f64, other: f64| {
-            let given = values.number(name);
-            if ns2 && given == rfc { other } else { given }
-        };
+        let profile = if values.choice("profile") == "ns2" { &NS2 } else { &RFC };
+        // What stands at the default is the profile's.
+        let discount = values.number("discount_threshold");
+        let discount = if discount == RFC.discount { profile.discount } else { discount };
+        let start_delay = values.span("start_delay");
         Self {
-            loss: LossSettings {
-                discount: number("discount_threshold", RFC.discount, NS2.discount),
-                ndupack: number("ndupack", RFC.ndupack, NS2.ndupack) as u32,
-                ..LossSettings::default()
-            },
-            q: number("q_rtt", RFC.q, NS2.q),
+            profile,
+            loss: LossSettings { discount, ndupack: profile.ndupack, ..LossSettings::default() },
             damping: values.switch("damping"),
             t_mbi: values.span("t_mbi"),
-            nofeedback: number("nofeedback", RFC.nofeedback, NS2.nofeedback),
-            report: number("report_every", RFC.report, NS2.report),
-            tcp_rto: ns2 || values.choice("t_rto") == "tcp",
-            start_delay: Some(values.span("start_delay")).filter(|d| !ns2 || *d != START_DELAY).unwrap_or_default(),
-            gentle: ns2,
+            start_delay: if profile.gentle && start_delay == START_DELAY { Span::ZERO } else { start_delay },
         }
     }
 }

@@ -93,7 +93,7 @@ impl Receiver {
     }
 
     fn interval(&self, rtt: Span) -> Span {
-        rtt.scale(self.settings.report)
+        rtt.scale(self.settings.profile.report)
     }
 
     /// The number nearest to the newest one whose low 16 bits are `low`.
@@ -181,7 +181,7 @@ impl ReceiverHalf for Receiver {
             Some("no round-trip time yet")
         } else if silence {
             Some("data after silence")
-        } else if self.settings.report > 1.0 && self.reported.is_some_and(|at| now.since(at) >= rtt) {
+        } else if self.settings.profile.report > 1.0 && self.reported.is_some_and(|at| now.since(at) >= rtt) {
             Some("a round trip since the last")
         } else if self.reported.is_none() {
             Some("first packet")

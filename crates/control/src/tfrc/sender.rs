@@ -144,7 +144,7 @@ impl Sender {
     }
 
     fn equation(&self, rtt: Span, loss: LossRate) -> Rate {
-        let one = if self.settings.tcp_rto {
+        let one = if self.settings.profile.tcp_rto {
             equation::throughput_full(self.packet, rtt, loss, self.rto.value(), 1.0)
         } else {
             equation::throughput(self.packet, rtt, loss)
@@ -154,7 +154,7 @@ impl Sender {
 
     fn measured(&mut self, sample: Span) -> RoundTrip {
         let root = sample.as_secs_f64().sqrt();
-        let q = self.settings.q;
+        let q = self.settings.profile.q;
         let rtt = match self.rtt {
             None => RoundTrip { smoothed: sample, latest: sample, root_mean: root },
             Some(old) => RoundTrip {
@@ -175,7 +175,7 @@ impl Sender {
     fn update_received(&mut self, rate: Rate, now: Time, rtt: Span) {
         self.received.push((rate, now));
         self.received.retain(|(_, at)| now.since(*at) <= rtt * 2);
-        let keep = if self.settings.gentle { 1 } else { RECEIVED_ENTRIES };
+        let keep = if self.settings.profile.gentle { 1 } else { RECEIVED_ENTRIES };
         let surplus = self.received.len().saturating_sub(keep);
         self.received.drain(..surplus);
     }
@@ -212,7 +212,7 @@ impl Sender {
             let fair = self.equation(rtt, loss);
             let mut rate = fair.min(limit);
             self.rule = if fair <= limit { "throughput equation" } else { name };
-            if self.settings.gentle && self.lossy && rate > self.allowed {
+            if self.settings.profile.gentle && self.lossy && rate > self.allowed {
                 let round_trips = now.since(self.changed).ratio(rtt).min(2.0);
                 rate = rate.min(self.allowed + self.packet.per(rtt).scale(round_trips * self.worth));
             }
@@ -233,7 +233,7 @@ impl Sender {
     }
 
     fn set_timer(&mut self, now: Time) {
-        let round_trips = self.rtt.map_or(Span::ZERO, |r| r.smoothed.scale(self.settings.nofeedback));
+        let round_trips = self.rtt.map_or(Span::ZERO, |r| r.smoothed.scale(self.settings.profile.nofeedback));
         let packets = (self.packet + self.packet).at(self.bounded(self.allowed));
         self.nofeedback = Some(now + round_trips.max(packets).max(self.apart * 2));
         self.idle = true;
@@ -272,7 +272,7 @@ impl Sender {
                 self.allowed = half;
                 true
             }
-            Some(_) if self.settings.gentle => {
+            Some(_) if self.settings.profile.gentle => {
                 self.allowed = half;
                 self.changed = now;
                 true

@@ -9,7 +9,7 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::entry::{Controller, Dashes, FeedbackTiming, Param, Receivers, Setup, Values};
+use crate::entry::{Controller, Dashes, FeedbackTiming, Mode, Param, Receivers, Setup, Values};
 use crate::{ReceiverHalf, SenderHalf};
 use receiver::Receiver;
 use sender::Sender;
@@ -38,6 +38,7 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
     Controller {
         name,
         about,
+        when: "to repeat its paper; of the five tfrcp-qai-cl swings least",
         source: "Miyabayashi et al. 2001",
         receivers: Receivers::One,
         feedback: FeedbackTiming::Clocked,
@@ -84,6 +85,13 @@ pub(crate) const QAI_CL: Controller = Controller {
     ..entry("tfrcp-qai-cl", "as tfrcp-qai, with the loss of the whole session", &[4.0, 4.0], STEPS_CL)
 };
 
+/// The least value of TCP's retransmission time-out T₀ = srtt + 4 rttvar in the equation, as in Linux; the paper has
+/// none.
+const RTO_MIN: Span = Span::millis(200);
+/// How much faster than the mean the packets of pictures may leave, since an I frame costs several P frames; not in the
+/// paper.
+const PACE: f64 = 1.25;
+
 const K: Param = Param::number(
     "k",
     "round trips of a control interval, before it is rounded up to whole groups of pictures",
@@ -112,28 +120,6 @@ const ACK: Param = Param::choice(
     ["report", "report"],
     &["report", "packet"],
 );
-const COUNTS: Param = Param::choice(
-    "counts",
-    "packets expected and received: from the cumulative counters of two receiver reports, which no lost report \
-            can spoil, or as the receiver counts them between two of them (mtfr)",
-    "section II.B",
-    ["rr", "mtfr"],
-    &["rr", "mtfr"],
-);
-const RTO_MIN: Param = Param::span(
-    "rto_min",
-    "least value of TCP's retransmission time-out T₀ = srtt + 4 rttvar in the equation",
-    "not in the paper; Linux: 0.2 s",
-    [Span::millis(200), Span::millis(200)],
-    [Span::millis(1), Span::secs(60)],
-);
-const PACE: Param = Param::number(
-    "pace",
-    "how much faster than the mean the packets of pictures may leave: an I frame costs several P frames",
-    "not in the paper",
-    [1.25, 1.25],
-    [1.0, 10.0],
-);
 const R0: Param = Param::choice(
     "r0",
     "first rate: that of the quantizer q0, or the highest of the video",
@@ -157,10 +143,10 @@ const CL_BRANCH: Param = Param::choice(
     &["cumulative", "interval"],
 );
 
-const RATE: &[Param] = &[K, ROUND, SR_EVERY, ACK, COUNTS, RTO_MIN, PACE, Q0, R0];
-const RATE_CL: &[Param] = &[K, ROUND, SR_EVERY, ACK, COUNTS, RTO_MIN, PACE, Q0, R0, CL_BRANCH];
-const STEPS: &[Param] = &[K, ROUND, SR_EVERY, ACK, COUNTS, RTO_MIN, PACE, Q0, QSTEP];
-const STEPS_CL: &[Param] = &[K, ROUND, SR_EVERY, ACK, COUNTS, RTO_MIN, PACE, Q0, QSTEP, CL_BRANCH];
+const RATE: &[Param] = &[K, ROUND, SR_EVERY, ACK, Q0, R0];
+const RATE_CL: &[Param] = &[K, ROUND, SR_EVERY, ACK, Q0, R0, CL_BRANCH];
+const STEPS: &[Param] = &[K, ROUND, SR_EVERY, ACK, Q0, QSTEP];
+const STEPS_CL: &[Param] = &[K, ROUND, SR_EVERY, ACK, Q0, QSTEP, CL_BRANCH];
 
 /// What all five have.
 #[derive(Clone, Copy, Debug)]
@@ -169,9 +155,9 @@ struct Settings {
     by_frame: bool,
     sr_every: f64,
     per_packet: bool,
+    /// Packets are counted as the receiver counts them between two reports, as printed (section II.B), and not from the
+    /// cumulative counters of two receiver reports, which no lost report can spoil.
     counts: bool,
-    rto_min: Span,
-    pace: f64,
     q0: f64,
 }
 
@@ -182,9 +168,7 @@ impl Settings {
             by_frame: values.choice("interval_round") == "frame",
             sr_every: values.number("sr_every").round(),
             per_packet: values.choice("ack") == "packet",
-            counts: values.choice("counts") == "mtfr",
-            rto_min: values.span("rto_min"),
-            pace: values.number("pace"),
+            counts: values.mode() == Mode::Paper,
             q0: values.number("q0"),
         }
     }

@@ -1,5 +1,5 @@
 use super::message::Message;
-use super::{Law, Settings, Variant};
+use super::{Law, PACE, RTO_MIN, Settings, Variant};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, throughput_full};
 use crate::fields::ABSURD_RTT;
@@ -193,7 +193,7 @@ impl Sender {
         let rule = match fraction.filter(|_| lossy) {
             Some(p) => {
                 let deviation = self.rtt.map_or(Span::ZERO, |r| r.deviation);
-                let rto = (rtt + deviation * 4).max(self.settings.rto_min);
+                let rto = (rtt + deviation * 4).max(RTO_MIN);
                 self.set(throughput_full(self.packet, rtt, p, rto, 1.0), Limit::Network);
                 "throughput equation".into()
             }
@@ -326,7 +326,7 @@ impl SenderHalf for Sender {
         let target =
             if self.on_rung { self.rate.max(self.map.rungs[self.rung].peak.scale(ROUNDING)) } else { self.rate };
         let target = target.min(self.cap);
-        let pacing = if self.pictured { target.max(self.map.lowest()).scale(self.settings.pace) } else { target };
+        let pacing = if self.pictured { target.max(self.map.lowest()).scale(PACE) } else { target };
         Decision { target, pacing, window: None, limit: self.limit, why: self.why.clone() }
     }
 

@@ -72,12 +72,14 @@ struct Bench {
     packet: u64,
     seq: u64,
     delay_ms: f64,
+    /// What the notices say is sent.
+    told: Option<Rate>,
 }
 
 impl Bench {
     fn new(mode: Mode, packet: u64, rtt: Span, rate: Rate, given: &[(&str, Given)]) -> Self {
         let half = factory(mode, given).receiver(&setup(packet));
-        let mut bench = Self { half, now: 0.0, packet, seq: 0, delay_ms: 20.0 };
+        let mut bench = Self { half, now: 0.0, packet, seq: 0, delay_ms: 20.0, told: None };
         bench.second(0.0);
         let body = announcement(rate, &[(3, Span::secs(3)), (7, rtt)]);
         bench.half.on_announce(&Announcement { at: sec(bench.now), body: &body });
@@ -86,6 +88,8 @@ impl Bench {
 
     /// A second of packets, the delay growing by `growth_ms` over it.
     fn second(&mut self, growth_ms: f64) {
+        let notice = self.told.map(|rate| ((rate.as_bps() / 100) as u32).to_be_bytes());
+        let notice = notice.as_ref().map_or(&[][..], |word| &word[1..]);
         for _ in 0..100 {
             self.now += 0.01;
             self.seq += 1;
@@ -99,7 +103,7 @@ impl Bench {
                 sampled: sent,
                 edge: FrameEdge { first: true, last: true },
                 ecn: Ecn::NotEct,
-                notice: &[],
+                notice,
                 buffer: None,
             });
         }
@@ -130,10 +134,14 @@ fn without_loss_a_report_adds_gamma_times_a_packet_per_round_trip() {
     for (packet, rtt, whole) in [(1018, 40, 203.6), (1000, 100, 80.0)] {
         let bench = |smooth| {
             let rate = Rate::mbps(1);
-            let given = [NO_RAMP(), ("smooth", Given::Switch(smooth)), ("recv_clamp", Given::Switch(false))];
+            let given = [NO_RAMP(), ("smooth", Given::Switch(smooth))];
             let mut bench = Bench::new(Mode::Repaired, packet, Span::millis(rtt), rate, &given);
             let first = bench.report(0);
-            let (unloaded, congested) = (bench.next(0, 0.0), bench.next(0, 30.0));
+            // The sender follows, so that what is sent bounds nothing.
+            bench.told = Some(first);
+            let unloaded = bench.next(0, 0.0);
+            bench.told = Some(unloaded);
+            let congested = bench.next(0, 30.0);
             (kbps(first - rate), kbps(unloaded - first), kbps(congested - unloaded))
         };
         let (first, second, _) = bench(false);
@@ -154,8 +162,7 @@ fn with_loss_the_equation_decides_and_decreases_are_damped_only_as_printed() {
     let fair = throughput_full(PACKET, rtt, LossRate::new(0.05).unwrap(), rtt * 4, 1.0).as_bps_f64();
     let down = |mode| {
         // One lossy interval out of one: the fraction is known exactly.
-        let given =
-            [NO_RAMP(), ("init", text("announced")), ("rtt_mode", text("additive")), ("loss_mode", text("fraction"))];
+        let given = [NO_RAMP(), ("initial_rate", text("800kbps")), ("loss_mode", text("fraction"))];
         let mut bench = Bench::new(mode, 1000, rtt, Rate::kbps(800), &given);
         bench.second(20.0);
         bench.report(5).as_bps_f64()
@@ -164,7 +171,8 @@ fn with_loss_the_equation_decides_and_decreases_are_damped_only_as_printed() {
     let repaired = down(Mode::Repaired);
     between(repaired, 0.9 * 0.85 * fair + 0.1 * 800e3, 0.9 * fair + 0.1 * 800e3);
     let printed = down(Mode::Paper);
-    between(printed, 0.2 * 0.85 * fair + 0.8 * 800e3, 0.2 * fair + 0.8 * 800e3);
+    // There the round trip grows with the delay itself, which doubles at most.
+    between(printed, 0.2 * 0.5 * fair + 0.8 * 800e3, 0.2 * fair + 0.8 * 800e3);
     assert!(printed > repaired + 200e3, "the printed form takes a fifth of the step only: {printed} and {repaired}");
 }
 
@@ -172,7 +180,7 @@ fn with_loss_the_equation_decides_and_decreases_are_damped_only_as_printed() {
 fn little_loss_lets_the_rate_jump_only_as_printed() {
     let rtt = Span::millis(40);
     let up = |mode| {
-        let given = [NO_RAMP(), ("init", text("announced")), ("rtt_mode", text("additive"))];
+        let given = [NO_RAMP(), ("initial_rate", text("800kbps"))];
         let mut bench = Bench::new(mode, 1000, rtt, Rate::kbps(800), &given);
         for _ in 0..7 {
             bench.next(0, 0.0);
@@ -187,14 +195,14 @@ fn little_loss_lets_the_rate_jump_only_as_printed() {
 #[test]
 fn an_idle_receiver_stays_a_packet_per_round_trip_above_what_is_sent() {
     let rtt = Span::millis(100);
-    for (mode, low, high) in [(Mode::Repaired, 876e3, 881e3), (Mode::Paper, 2_000e3, 5_000e3)] {
-        let given =
-            [NO_RAMP(), ("init", text("announced")), ("rtt_mode", text("additive")), ("ci_equal", text("unloaded"))];
+    for (mode, low, high) in [(Mode::Repaired, 876e3, 881e3), (Mode::Paper, 1_456e3, 3_752e3)] {
+        let given = [NO_RAMP(), ("initial_rate", text("800kbps"))];
         let mut bench = Bench::new(mode, 1000, rtt, Rate::kbps(800), &given);
         let mut rate = bench.report(0);
         for _ in 0..40 {
             rate = bench.next(0, 0.0);
         }
+        // As printed a level delay is either state: 41 reports of 0.2 to 0.9 packets per round trip each.
         between(rate.as_bps_f64(), low, high);
     }
 }
@@ -738,7 +746,9 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (0u8..4, bytes()).prop_map(|(subtype, bytes)| Act::Announce { subtype, bytes }),
         1 => (0u8..4, bytes()).prop_map(|(subtype, bytes)| Act::Heard { subtype, bytes }),
         2 => (any::<u16>(), any::<i16>(), any::<u32>(), any::<u32>(), 0.0f64..1.0)
-            .prop_map(|(expected, lost, members, interval, share)| Act::Slot { expected, lost, members, interval, share }),
+            .prop_map(|(expected, lost, members, interval, share)| {
+                Act::Slot { expected, lost, members, interval, share }
+            }),
         1 => any::<u8>().prop_map(Act::Leave),
         3 => (any::<u8>(), any::<Option<u32>>(), 0u8..4, bytes(), any::<u64>(), any::<bool>(), any::<u32>()).prop_map(
             |(from, rtt, subtype, bytes, highest, reception, members)|
@@ -755,7 +765,8 @@ proptest! {
     /// and silence ends at the floor.
     #[test]
     fn any_order_of_operations_keeps_the_limits(
-        acts in prop::collection::vec(act(), 1..120), paper in any::<bool>(), events in any::<bool>(), seed in any::<u64>(),
+        acts in prop::collection::vec(act(), 1..120), paper in any::<bool>(), events in any::<bool>(),
+        seed in any::<u64>(),
     ) {
         let mode = if paper { Mode::Paper } else { Mode::Repaired };
         let factory = factory(mode, &[("loss_mode", text(if events { "event" } else { "fraction" }))]);
@@ -775,7 +786,8 @@ proptest! {
                     let own = sender.notice(&Departing { at: now, seq, size: PACKET, edge });
                     let sent = PeerTime::from_nanos(now.as_nanos() as i64 - i64::from(delay));
                     receiver.on_arrival(&Arrival {
-                        at: now, seq, size: PACKET, sent, sampled: sent, edge, ecn: if ce { Ecn::Ce } else { Ecn::NotEct },
+                        at: now, seq, size: PACKET, sent, sampled: sent, edge,
+                        ecn: if ce { Ecn::Ce } else { Ecn::NotEct },
                         notice: if skip == 0 { own.bytes() } else { &notice }, buffer: None,
                     });
                 }
@@ -802,14 +814,17 @@ proptest! {
                 Act::Report { from, rtt, subtype, bytes, highest, reception, members } => {
                     let body = Body { subtype, bytes };
                     let reception =
-                        reception.then_some(Reception { expected: 5, lost: 1, fraction: 0.2, highest, jitter: Span::ZERO });
+                        reception
+                            .then_some(Reception { expected: 5, lost: 1, fraction: 0.2, highest, jitter: Span::ZERO });
                     let rtt = rtt.map(|r| Span::micros(u64::from(r)));
                     let (from, body) = (ReceiverId(u32::from(from)), Some(&body));
                     sender.on_report(&Report { at: now, from, rtt, reception, body, members, packets: &[] });
                 }
                 Act::Echo { from } => {
                     let from = ReceiverId(u32::from(from));
-                    sender.on_report(&Report { at: now, from, rtt: None, reception: None, body: last.as_ref(), members: 2, packets: &[] });
+                    let body = last.as_ref();
+                    let (rtt, reception, packets) = (None, None, &[]);
+                    sender.on_report(&Report { at: now, from, rtt, reception, body, members: 2, packets });
                 }
                 Act::Wait(us) => {
                     now += Span::micros(u64::from(us) / 100);

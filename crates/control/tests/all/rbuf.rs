@@ -429,7 +429,8 @@ proptest! {
     fn whatever_a_sender_hears_its_rate_stays_within_its_bounds(
         ops in prop::collection::vec((op(), 0u64..2_000), 1..100), first in any::<bool>(), paper in any::<bool>(),
     ) {
-        let mut plan = Plan::new(if first { "rbuf-type1" } else { "rbuf-type2" }, Path::clean(R)).set("ipd_max", text("2s"));
+        let name = if first { "rbuf-type1" } else { "rbuf-type2" };
+        let mut plan = Plan::new(name, Path::clean(R)).set("ipd_max", text("2s"));
         plan.mode = if paper { Mode::Paper } else { Mode::Repaired };
         (plan.floor, plan.cap) = (Rate::kbps(6), Rate::kbps(900));
         let mut bench = Bench::of(&plan);
@@ -457,14 +458,19 @@ proptest! {
             if matches!(op, Op::Timer) {
                 prop_assert!(decision.target <= before.target);
             }
-            let notice = bench.half.notice(&Departing { at: bench.now, seq: 1, size: Bytes::new(1000), edge: FrameEdge::default() });
+            let (size, edge) = (Bytes::new(1000), FrameEdge::default());
+            let notice = bench.half.notice(&Departing { at: bench.now, seq: 1, size, edge });
             prop_assert_eq!((notice.id(), notice.bytes().len()), (7, 3));
         }
     }
 
     #[test]
     fn whatever_a_receiver_hears_its_reports_are_sound(
-        ops in prop::collection::vec((any::<u64>(), 0u64..400, any::<i64>(), prop::collection::vec(any::<u8>(), 0..5), any::<u32>(), 1u32..1 << 30), 1..60),
+        ops in prop::collection::vec(
+            (any::<u64>(), 0u64..400, any::<i64>(), prop::collection::vec(any::<u8>(), 0..5), any::<u32>(),
+            1u32..1 << 30),
+            1..60,
+        ),
         capped in any::<bool>(),
     ) {
         let plan = plan("rbuf-type1");
@@ -476,7 +482,8 @@ proptest! {
             now += Span::millis(ms);
             let buffer = BufferLevel { level: Bytes::new(u64::from(level)), size: Bytes::new(u64::from(size)) };
             half.on_arrival(&Arrival {
-                at: now, seq, size: Bytes::new(1000), sent: PeerTime::from_nanos(sent), sampled: PeerTime::from_nanos(sent),
+                at: now, seq, size: Bytes::new(1000), sent: PeerTime::from_nanos(sent),
+                sampled: PeerTime::from_nanos(sent),
                 edge: FrameEdge::default(), ecn: Ecn::NotEct, notice: &notice, buffer: Some(buffer),
             });
             let mut reports = 0;
@@ -497,7 +504,8 @@ proptest! {
 
     #[test]
     fn any_path_keeps_the_loop_alive_and_bounded(
-        seed in any::<u64>(), loss in 0.0f64..0.5, back in 0.0f64..0.5, ms in 2u64..400, kbps in 50u64..2_000, first in any::<bool>(),
+        seed in any::<u64>(), loss in 0.0f64..0.5, back in 0.0f64..0.5, ms in 2u64..400, kbps in 50u64..2_000,
+        first in any::<bool>(),
     ) {
         let mut path = Path::clean(Span::millis(ms)).bottleneck(Rate::kbps(kbps), 30).losing(Loss::Bernoulli(loss));
         path.back_loss = Loss::Bernoulli(back);

@@ -717,9 +717,12 @@ proptest! {
                     seq += 1 + u64::from(skip);
                     now += Span::millis(5);
                     let sent = PeerTime::from_nanos(now.as_nanos() as i64 - i64::from(delay));
-                    receiver.on_arrival(&Arrival { sent, ecn: if ce { Ecn::Ce } else { Ecn::NotEct }, ..arrival(now, seq, &notice) });
+                    let ecn = if ce { Ecn::Ce } else { Ecn::NotEct };
+                    receiver.on_arrival(&Arrival { sent, ecn, ..arrival(now, seq, &notice) });
                 }
-                Act::Overtaken { back } => receiver.on_arrival(&arrival(now, seq.saturating_sub(u64::from(back)), &[0; 20])),
+                Act::Overtaken { back } => {
+                    receiver.on_arrival(&arrival(now, seq.saturating_sub(u64::from(back)), &[0; 20]));
+                }
                 Act::Own { skip } => {
                     seq += 1 + u64::from(skip);
                     now += Span::millis(20);
@@ -754,12 +757,14 @@ proptest! {
                     }
                     let body = Body { subtype, bytes };
                     let (from, body) = (ReceiverId(u32::from(from)), Some(&body));
-                    sender.on_report(&Report { at: now, from, rtt: None, reception: None, body, members: 2, packets: &[] });
+                    let (rtt, reception, packets) = (None, None, &[]);
+                    sender.on_report(&Report { at: now, from, rtt, reception, body, members: 2, packets });
                 }
                 Act::Echo { from } => {
                     // Five ids, of which one is the receiver's own.
                     let from = ReceiverId(u32::from(from) + 3);
-                    sender.on_report(&Report { at: now, from, rtt: None, reception: None, body: last.as_ref(), members: 2, packets: &[] });
+                    let (rtt, reception, body, packets) = (None, None, last.as_ref(), &[]);
+                    sender.on_report(&Report { at: now, from, rtt, reception, body, members: 2, packets });
                 }
                 Act::Wait(us) => {
                     now += Span::micros(u64::from(us) / 100);

@@ -479,7 +479,11 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        4 => (prop_oneof![0u64..2_000, any::<u64>()], prop_oneof![-5i64..500, any::<i64>()], proptest::option::of(0u64..100_000))
+        4 => (
+            prop_oneof![0u64..2_000, any::<u64>()],
+            prop_oneof![-5i64..500, any::<i64>()],
+            proptest::option::of(0u64..100_000),
+        )
             .prop_map(|(expected, lost, rtt)| Op::Report { expected, lost, rtt }),
         1 => (0u8..4, prop::collection::vec(any::<u8>(), 0..12)).prop_map(|(n, bytes)| Op::Garbage(n, bytes)),
         1 => Just(Op::Sent),
@@ -493,7 +497,8 @@ proptest! {
 
     #[test]
     fn whatever_a_sender_hears_its_rate_stays_within_its_bounds(
-        which in 0usize..5, mode in any::<bool>(), frames in any::<bool>(), pictures in any::<bool>(), packet in any::<bool>(),
+        which in 0usize..5, mode in any::<bool>(), frames in any::<bool>(), pictures in any::<bool>(),
+        packet in any::<bool>(),
         ops in prop::collection::vec(op(), 1..80),
     ) {
         let mut plan = Plan::new(ALL[which], Path::clean(R))
@@ -511,7 +516,10 @@ proptest! {
                     prop_assert_eq!(bench.target(), before, "a report decides nothing by itself");
                 }
                 Op::Garbage(subtype, bytes) => bench.report(1, 0, R, Some(&Body { subtype, bytes })),
-                Op::Sent => bench.half.on_sent(&Sent { at: bench.now, seq: 1, size: Bytes::new(1000), data_limited: false, number: 0 }),
+                Op::Sent => {
+                    let (at, size) = (bench.now, Bytes::new(1000));
+                    bench.half.on_sent(&Sent { at, seq: 1, size, data_limited: false, number: 0 });
+                }
                 Op::Announce => {
                     bench.half.announce(bench.now);
                     if let Due::At(wake) = bench.half.due() {
@@ -531,7 +539,10 @@ proptest! {
     }
 
     #[test]
-    fn whatever_a_receiver_hears_it_answers_once(ops in prop::collection::vec((any::<bool>(), 0u64..50, any::<i64>()), 1..60), packet in any::<bool>()) {
+    fn whatever_a_receiver_hears_it_answers_once(
+        ops in prop::collection::vec((any::<bool>(), 0u64..50, any::<i64>()), 1..60),
+        packet in any::<bool>(),
+    ) {
         let plan = plan("tfrcp", Path::clean(R)).set("ack", text(if packet { "packet" } else { "report" }));
         let chosen = Chosen::shared("tfrcp", Mode::Paper, &plan.params).unwrap();
         let mut half: Box<dyn ReceiverHalf> = chosen.receiver(&plan.setup(ReceiverId(9), "receiver"));
@@ -543,7 +554,8 @@ proptest! {
             } else {
                 half.on_arrival(&Arrival {
                     at: now, seq: n as u64, size: Bytes::new(1000), sent: PeerTime::from_nanos(lost / 2),
-                    sampled: PeerTime::from_nanos(0), edge: FrameEdge::default(), ecn: Ecn::NotEct, notice: &[], buffer: None,
+                    sampled: PeerTime::from_nanos(0), edge: FrameEdge::default(), ecn: Ecn::NotEct,
+                    notice: &[], buffer: None,
                 });
             }
             if let Due::At(wake) = half.due() {
@@ -559,7 +571,8 @@ proptest! {
 
     #[test]
     fn any_path_keeps_the_loop_alive_and_bounded(
-        which in 0usize..5, seed in any::<u64>(), loss in 0.0f64..0.5, back in 0.0f64..0.5, ms in 2u64..400, kbps in 500u64..5_000,
+        which in 0usize..5, seed in any::<u64>(), loss in 0.0f64..0.5, back in 0.0f64..0.5, ms in 2u64..400,
+        kbps in 500u64..5_000,
     ) {
         let mut path = Path::clean(Span::millis(ms)).bottleneck(Rate::kbps(kbps), 20).losing(Loss::Bernoulli(loss));
         path.back_loss = Loss::Bernoulli(back);

@@ -142,7 +142,8 @@ proptest! {
             packet.encode(&vec![0; usize::from(packet.header.payload_len)], &mut bytes);
             prop_assert_eq!(bytes.len() as u64 + 28, packet.size.get());
             prop_assert!(packet.size.get() <= limit, "{} > {limit}", packet.size.get());
-            let (reached, size) = (&mut reached[packet.fragment.frame as usize], frames[packet.fragment.frame as usize]);
+            let frame = packet.fragment.frame as usize;
+            let (reached, size) = (&mut reached[frame], frames[frame]);
             prop_assert_eq!(u64::from(packet.fragment.offset), *reached);
             *reached += u64::from(packet.fragment.len);
             prop_assert_eq!(packet.header.marker, *reached == size);

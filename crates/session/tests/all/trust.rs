@@ -460,7 +460,9 @@ proptest! {
     #[test]
     fn no_rtcp_from_elsewhere_moves_the_rate_by_a_fifth_before_during_or_after(
         said in prop::collection::vec(any_datagram(), 1..40), every in prop_oneof![Just(5u64), Just(100), Just(1_000)],
-        controller in prop_oneof![Just(("steady", 1)), Just(("asmp", 1)), Just(("tfrc", 1)), Just(("asmp", 2)), Just(("tfmcc", 2))],
+        controller in prop_oneof![
+            Just(("steady", 1)), Just(("asmp", 1)), Just(("tfrc", 1)), Just(("asmp", 2)), Just(("tfmcc", 2)),
+        ],
         when in 0u8..3,
     ) {
         let (join, still) = [(at(2_000), (0, 0)), (at(0), (3_000, 6_000)), (at(0), (0, 0))][usize::from(when)];
