@@ -77,7 +77,9 @@ def explain(path: str) -> str:
         names = {name for key in _explained() for name in (key.path, key.path.rpartition(".")[2])}
         near = difflib.get_close_matches(wanted, sorted(names), n=3)
         remedy = f"did you mean {' or '.join(near)}?" if near else "`steadycast schema` has all of them"
-        raise UserError(f"--explain {path}", "no key of a scenario and no parameter of a controller has this name", remedy)
+        raise UserError(
+            f"--explain {path}", "no key of a scenario and no parameter of a controller has this name", remedy
+        )
     # A queue is a queue wherever it stands: equal entries are printed once.
     entries: dict[str, list[str]] = {}
     for key in found:
@@ -195,7 +197,12 @@ def controllers_page() -> str:
         '`mode = "paper"` or `--mode paper` ([mode](../glossary.md)).',
     ]
     for one in registry():
-        lines += ["", f"## {one.name}", "", f"{one.about[0].upper()}{one.about[1:]}. Take it {one.when}. Source: {one.source}."]
+        lines += [
+            "",
+            f"## {one.name}",
+            "",
+            f"{one.about[0].upper()}{one.about[1:]}. Take it {one.when}. Source: {one.source}.",
+        ]
         needs = "".join(f" Needs {need}: {about}" for need, about in one.needs)
         lines += ["", f"Serves {one.cast}; feedback: {one.feedback}.{needs}"]
         if one.promises:

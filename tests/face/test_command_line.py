@@ -357,7 +357,9 @@ def test_a_key_is_explained_by_its_path_by_its_name_and_a_mistyped_one_with_the_
     assert "playout" in wrong.err
 
 
-def test_a_parameter_is_explained_with_the_controllers_that_have_it_its_range_and_its_source(say: Say) -> None:
+def test_a_parameter_is_explained_with_the_controllers_that_have_it_its_range_and_its_source(
+    say: Say,
+) -> None:
     one = say("check", "--explain", "flow.video.params.asmp.t_suspend").out
     assert "ASMP, 3.8 gives no value; 0ns to 24h" in one or "ASMP, 3.8 gives no value; 0s to 86400s" in one
     assert say("check", "--explain", "t_suspend").out == one

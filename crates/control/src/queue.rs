@@ -7,8 +7,8 @@ use steadycast_units::{OneWay, Span, Time};
 const PERIOD: Span = Span::secs(10);
 /// So many packets in a row have waited: one that was held up on a radio link shows no queue.
 const IN_A_ROW: u32 = 4;
-/// And so much of a round trip: a burst of somebody else's slow start is through by then, an overshoot of one's own
-/// grows.
+/// They have waited for so much of a round trip: a burst of somebody else's slow start is through by then, an overshoot
+/// of one's own grows.
 const PART: f64 = 0.5;
 
 /// The queueing delay of a path, from one-way delays on two clocks.

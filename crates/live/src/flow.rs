@@ -9,8 +9,12 @@ use std::path::Path;
 use steadycast_scenario::{Document, FlowKind, Loaded, Problem, Video};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 
-/// The name of a live session's flow.
+/// The name of a live session's flow, under which its ends draw their numbers.
 pub(crate) const FLOW: &str = "video";
+/// The name of its sending end.
+pub(crate) const SOURCE: &str = "video.src";
+/// The name of its receiving end.
+pub(crate) const SINK: &str = "video.dst1";
 
 /// The largest datagram that a live session sends, as IP size: Ethernet's.
 pub(crate) const MTU: Bytes = Bytes::new(1_500);

@@ -1,7 +1,7 @@
 //! A live receiver in a thread of its own.
 
 use crate::entropy;
-use crate::flow::{self, FlowKeys};
+use crate::flow::{self, FlowKeys, SINK};
 use crate::folder::STEP;
 use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback};
@@ -56,9 +56,6 @@ pub struct Receiving {
     handle: Handle,
     shelf: FrameShelf,
 }
-
-/// The name under which the receiving end draws its numbers.
-const SINK: &str = "video.dst1";
 
 /// What a description makes of a receiver's session.
 struct Told {

@@ -1,7 +1,7 @@
 //! A live sender in a thread of its own.
 
 use crate::entropy;
-use crate::flow::{self, FlowKeys};
+use crate::flow::{self, FLOW, FlowKeys, SOURCE};
 use crate::folder::{STEP, reported};
 use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback, ParityStream, Retransmissions, Sources};
@@ -164,11 +164,6 @@ const LEAST: Rate = Rate::kbps(50);
 /// By how much a pacer that is woken late catches up: more would be a burst.
 const CREDIT: Span = Span::millis(4);
 
-/// The session whose ends draw their numbers under this name.
-const SESSION: &str = "video";
-/// Its sending end.
-const SOURCE: &str = "video.src";
-
 /// A medium, ready to be sent.
 struct Prepared {
     feed: Option<Box<dyn Feed>>,
@@ -238,7 +233,7 @@ impl Sending {
         let described = describe(&options, video, &plan, &medium, own);
         let sdp = described.write(own, clock.epoch().0 >> 32);
         let prepared = Prepared::of(medium, &plan, clock);
-        let mut source = plan.source(SESSION, prepared.feed, None, Time::ZERO);
+        let mut source = plan.source(FLOW, prepared.feed, None, Time::ZERO);
         Spool::keep(source.kept());
         // What becomes of each packet is not known here.
         source.frames = SentFrames::lean();
@@ -323,13 +318,13 @@ fn describe(options: &SendOptions, video: &Video, plan: &VideoPlan, medium: &Med
         rtcp_port: None,
         excluded: Vec::new(),
         reports: None,
-        repair: plan.repair(SESSION).map(|repair| Retransmissions {
+        repair: plan.repair(FLOW).map(|repair| Retransmissions {
             payload_type: repair.payload_type,
             kept: Some(KEPT),
             sources: sources(repair.ssrc),
         }),
         parity: plan
-            .parity(SESSION)
+            .parity(FLOW)
             .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
         // Nothing of another session passes for this one's.
         media: options.key.is_some().then(|| (media.identity.ssrc, media.identity.cname.clone())),

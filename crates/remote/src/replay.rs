@@ -107,9 +107,9 @@ struct Replay {
     least: Span,
     receivers: BTreeMap<ReceiverId, Receiver>,
     left: Departures,
-    /// Of the report that is played back: kept, so that a report takes no new memory.
+    /// The arrivals of the report that is played back; kept, so that a report takes no new memory.
     arrivals: Vec<(PeerTime, PacketReport)>,
-    /// See above.
+    /// What the halves said to it; kept for the same reason.
     said: Vec<Said>,
     /// When a report came last, and the longest time between two of late.
     heard: Option<Time>,

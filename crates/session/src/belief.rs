@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
 use steadycast_wire::rtcp::ReportBlock;
 
-/// A receiver echoes the sender report that it heard last: one of so many, or of this time, where some were lost.
+/// A receiver echoes the sender report that it heard last: one of so many, where some were lost.
 const LATEST: usize = 8;
-/// See above.
+/// A receiver echoes a sender report of no longer ago than this, or one of the latest.
 const FRESH: Span = Span::secs(2);
 /// A receiver's highest number may be so far behind what had been sent when that report was.
 const BEHIND: u64 = 100;

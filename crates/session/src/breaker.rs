@@ -115,7 +115,7 @@ impl Breaker {
 
     /// How many receivers have to show that too much is sent: of a group more than those who are left behind anyway,
     /// and never one alone, whose word would cut the rate of all.
-    fn needed(&self) -> usize {
+    fn receivers_needed(&self) -> usize {
         match self.watched.len() {
             all if self.group && all > 1 => ((all as f64 * BEHIND) as usize + 1).max(2),
             _ => 1,
@@ -131,7 +131,7 @@ impl Breaker {
         }
     }
 
-    fn trip(&mut self, now: Time, why: &'static str) {
+    fn trip_breaker(&mut self, now: Time, why: &'static str) {
         self.state = match self.state {
             State::Closed => {
                 State::Cut { since: now, rate: self.orders.bound(self.half.decision()).pacing.scale(0.1), why }
@@ -157,11 +157,11 @@ impl Breaker {
 
     fn check_silence(&mut self, now: Time) {
         if self.deadline().is_some_and(|at| at <= now) {
-            self.trip(now, "no report for 15 s");
+            self.trip_breaker(now, "no report for 15 s");
         }
     }
 
-    fn judge(&mut self, report: &Report<'_>) {
+    fn judge_report(&mut self, report: &Report<'_>) {
         let Some(reception) = report.reception else { return };
         if self.watched.len() >= WATCHED && !self.watched.contains_key(&report.from) {
             return;
@@ -180,17 +180,17 @@ impl Breaker {
         }
         let due = watched.reports >= REPORTS && now.since(watched.since) >= INTERVAL;
         if due {
-            let over = watched.excess(now, sent, self.packet);
+            let over = watched.exceeds_tcp(now, sent, self.packet);
             watched.restart(now, sent);
             watched.over = over;
         }
         let over = watched.over;
         let stuck = |w: &Watched| w.still.1 >= REPORTS && now.since(w.still.0) >= INTERVAL;
         if self.watched.values().all(stuck) {
-            return self.trip(now, "nothing arrives any more");
+            return self.trip_breaker(now, "nothing arrives any more");
         }
-        if due && over && self.watched.values().filter(|w| w.over).count() >= self.needed() {
-            return self.trip(now, "ten times what TCP would send");
+        if due && over && self.watched.values().filter(|w| w.over).count() >= self.receivers_needed() {
+            return self.trip_breaker(now, "ten times what TCP would send");
         }
         let moving = self.watched.values().any(|w| w.still.1 == 0);
         match self.state {
@@ -218,7 +218,7 @@ impl Watched {
 
     /// Whether more was sent than ten times TCP's rate, by the simple equation that RFC 8083 recommends:
     /// `X = s / (R · √(2p/3))`.
-    fn excess(&self, now: Time, sent: Bytes, packet: Bytes) -> bool {
+    fn exceeds_tcp(&self, now: Time, sent: Bytes, packet: Bytes) -> bool {
         let (Some(rtt), true) = (self.rtt.filter(|r| !r.is_zero()), self.expected > 0 && self.lost > 0) else {
             return false;
         };
@@ -259,7 +259,7 @@ impl SenderHalf for Breaker {
             self.state = State::Closed;
         }
         self.half.on_report(report);
-        self.judge(report);
+        self.judge_report(report);
     }
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {

@@ -170,7 +170,7 @@ impl Defence {
     }
 
     /// Whether a receiver is heard; one that was set aside long ago is again.
-    fn hears(&mut self, now: Time, from: ReceiverId) -> bool {
+    fn hears_receiver(&mut self, now: Time, from: ReceiverId) -> bool {
         let mut orders = self.orders.locked();
         match orders.aside.get(&from.0) {
             Some((_, Some(until))) if *until <= now => {
@@ -232,7 +232,7 @@ impl Defence {
 
     /// Looks at what a report has done to the rate. Towards one receiver there is nobody else to hear, whatever names
     /// are made up.
-    fn judge(&mut self, report: &Report<'_>, before: Rate) {
+    fn judge_report(&mut self, report: &Report<'_>, before: Rate) {
         if !self.group || report.members < 2 {
             return;
         }
@@ -273,7 +273,7 @@ impl SenderHalf for Defence {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        if !self.hears(report.at, report.from) {
+        if !self.hears_receiver(report.at, report.from) {
             if self.known.remove(&report.from).is_some() {
                 self.half.on_leave(report.at, report.from, Leave::Silent);
             }
@@ -301,7 +301,7 @@ impl SenderHalf for Defence {
         known.rtt = report.rtt.or(known.rtt);
         let before = self.half.decision().target;
         self.half.on_report(report);
-        self.judge(report, before);
+        self.judge_report(report, before);
     }
 
     fn decision(&self) -> Decision {

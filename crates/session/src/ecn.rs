@@ -74,11 +74,11 @@ impl std::ops::Add for EcnCounts {
     }
 }
 
-/// Of this many packets that have arrived ...
+/// This many packets that have arrived are judged together.
 const JUDGED: u64 = 20;
-/// ... no more than one in this many may have come with another field than a path may give it.
+/// No more than one in this many of them may have come with another field than a path may give it.
 const TOLERATED: u64 = 10;
-/// As long as this, and for as many packets as are judged, ECN-capable packets are sent into silence before others are
+/// ECN-capable packets are sent into silence for this long, and for as many packets as are judged, before others are
 /// tried.
 const SILENCE: Span = Span::secs(3);
 
@@ -90,7 +90,7 @@ pub(crate) struct EcnCheck {
     asked: Ecn,
     path: EcnPath,
     counts: EcnCounts,
-    /// Of the packets that are judged next: how many, how many of them cleared, and how many changed.
+    /// How many packets are judged next, how many of them were cleared, and how many changed.
     judged: (u64, u64, u64),
     /// Since when ECN-capable packets have been sent of which none is known to have arrived, and how many.
     silent: Option<(Time, u64)>,

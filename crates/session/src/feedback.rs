@@ -191,10 +191,10 @@ pub(crate) struct Reporter {
 
 /// Reports leave no closer together than this: RFC 8888, section 4, calls one per frame the most that helps.
 const SHORTEST: Span = Span::millis(25);
-/// And, where packets come at all, no farther apart than this: beyond it delay-based controllers see too little (RFC
-/// 8888, 4).
+/// Reports leave no farther apart than this where packets come at all: beyond it delay-based controllers see too little
+/// (RFC 8888, 4).
 const LONGEST: Span = Span::millis(200);
-/// Of a report without packets: SSRCs, times, IP and UDP.
+/// A report without packets has this size: SSRCs, times, IP and UDP.
 const LEAST_REPORT: Bytes = Bytes::new(64);
 /// Bytes of a message without what it says of packets: of one stream in RFC 8888's format, and in the transport-wide
 /// one.

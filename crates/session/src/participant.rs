@@ -86,7 +86,7 @@ const SHARE_WINDOW: u64 = 30;
 pub(crate) enum Standing {
     /// To be used.
     Good,
-    /// Of one who has left, who uses another's SSRC, or our own, come back: to be ignored.
+    /// It is of one who has left, who uses another's SSRC, or our own, come back: to be ignored.
     Ignored,
     /// Someone else uses our SSRC: to be ignored, and we take another.
     Collision,
@@ -228,7 +228,7 @@ impl Participant {
     /// What RTCP's own timer says is to go now, if anything: a regular compound, or feedback alone.
     pub(crate) fn expiry(&mut self, now: Time) -> Option<Expiry> {
         while self.timer.next() <= now {
-            self.expire(now);
+            self.expire_members(now);
             let census = self.census();
             match self.timer.on_expiry(now, &census) {
                 Expiry::Rearm(_) | Expiry::Suppress => {}
@@ -248,7 +248,7 @@ impl Participant {
         self.timer.request_dithered(now, useful) != Early::TooLate
     }
 
-    fn expire(&mut self, now: Time) {
+    fn expire_members(&mut self, now: Time) {
         let census = self.census();
         let member = self.timer.member_timeout(&census);
         let sender = self.timer.sender_timeout();

@@ -709,12 +709,12 @@ impl Receiver {
     fn hear_media(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
         let heard = self.participant.members.on_rtp(now, ssrc, from, true);
         if Standing::of(heard) == Standing::Collision {
-            self.renew();
+            self.take_new_ssrc();
         }
         !matches!(heard, Heard::Conflict(_))
     }
 
-    fn renew(&mut self) {
+    fn take_new_ssrc(&mut self) {
         self.participant.renew();
         self.half.on_renamed(ReceiverId(self.participant.identity.ssrc));
     }
@@ -735,7 +735,7 @@ impl Receiver {
         match self.participant.learn(now, from, compound, len) {
             Standing::Good => {}
             Standing::Ignored => return,
-            Standing::Collision => return self.renew(),
+            Standing::Collision => return self.take_new_ssrc(),
         }
         let speaker = compound.sender().filter(|ssrc| self.participant.members.speaks_from(*ssrc, from));
         if let Some(stream) = self.stream.as_mut().filter(|s| Some(s.ssrc) == speaker) {
@@ -838,7 +838,7 @@ impl Receiver {
             return Output::Wait(self.participant.farewell_wake(now));
         }
         if self.knock_wake().is_some_and(|wake| wake.at <= now) {
-            return Output::Rtcp(self.knock(now));
+            return Output::Rtcp(self.encode_knock(now));
         }
         if let Some(wake) = self.half.wake()
             && wake.at <= now
@@ -848,9 +848,9 @@ impl Receiver {
         if self.feedback_due().is_some_and(|wake| wake.at <= now) {
             return Output::Rtcp(self.feedback(now));
         }
-        self.wish(now);
+        self.schedule_nack(now);
         self.wish_parity(now);
-        self.plead(now);
+        self.schedule_key_frame_request(now);
         // A half that is clocked by itself sends regular packets with a bandwidth of their own; RTCP's timer then
         // rests.
         match self.half.due() {
@@ -861,12 +861,12 @@ impl Receiver {
             }
             Due::Rtcp => match self.participant.expiry(now) {
                 Some(Expiry::SendFeedback) if self.repair.is_some() || self.plea.is_some() || self.asks_parity() => {
-                    if let Some(bytes) = self.ask(now) {
+                    if let Some(bytes) = self.encode_request(now) {
                         return Output::Rtcp(bytes);
                     }
                 }
                 Some(_) => {
-                    if let Some(bytes) = self.report(now).or_else(|| self.ask(now)) {
+                    if let Some(bytes) = self.report(now).or_else(|| self.encode_request(now)) {
                         return Output::Rtcp(bytes);
                     }
                 }
@@ -875,15 +875,15 @@ impl Receiver {
             _ => {}
         }
         // Requests go at the times of RTCP's timer, which a half that is clocked by itself leaves alone.
-        if self.wished()
+        if self.wants_to_ask()
             && self.half.due() != Due::Rtcp
             && self.participant.rtcp_due(now)
-            && let Some(bytes) = self.ask(now)
+            && let Some(bytes) = self.encode_request(now)
         {
             return Output::Rtcp(bytes);
         }
         if self.answer_wake().is_some_and(|wake| wake.at <= now) && self.participant.rtcp_due(now) {
-            return Output::Rtcp(self.answer(now));
+            return Output::Rtcp(self.encode_answer(now));
         }
         let due = match self.half.due() {
             Due::Rtcp => Some(self.participant.wake()),
@@ -921,13 +921,13 @@ impl Receiver {
         }
         packets.extend(self.packet_reports(now));
         packets.extend(self.parity_use(now));
-        packets.extend(self.nack(now));
+        packets.extend(self.nack_packet(now));
         packets.extend(self.parity_request(now));
         packets.extend(self.key_frame_request(now));
         Some(self.encode(now, packets))
     }
 
-    fn wished(&self) -> bool {
+    fn wants_to_ask(&self) -> bool {
         let asks = self.repair.as_ref().is_some_and(|repair| repair.wished) || self.asks_parity();
         asks || self.plea.is_some_and(|plea| plea.wished)
     }
@@ -980,7 +980,7 @@ impl Receiver {
     }
 
     /// Tells RTCP's timer when a key frame is to be asked for.
-    fn plead(&mut self, now: Time) {
+    fn schedule_key_frame_request(&mut self, now: Time) {
         let Some(plea) = self.plea.as_mut().filter(|plea| !plea.wished && plea.at <= now) else { return };
         plea.wished = self.participant.request_early(now, PLEA_USEFUL);
         if !plea.wished {
@@ -1001,7 +1001,7 @@ impl Receiver {
     }
 
     /// Tells RTCP's timer when there is something to ask for.
-    fn wish(&mut self, now: Time) {
+    fn schedule_nack(&mut self, now: Time) {
         let Some(repair) = &mut self.repair else { return };
         if repair.wished || now < repair.held || repair.requester.wake().is_none_or(|at| at > now) {
             return;
@@ -1041,7 +1041,7 @@ impl Receiver {
     }
 
     /// A request for the packets that are missing, if there is still something to ask for.
-    fn nack(&mut self, now: Time) -> Option<Packet> {
+    fn nack_packet(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
         let repair = self.repair.as_mut()?;
         if std::mem::take(&mut repair.wished) {
@@ -1054,8 +1054,8 @@ impl Receiver {
 
     /// A compound with a request alone (RFC 4585, 3.1). Its report has no block, so that controllers see the reports
     /// that they would see without repair.
-    fn ask(&mut self, now: Time) -> Option<Vec<u8>> {
-        let requests = [self.nack(now), self.parity_request(now), self.key_frame_request(now)];
+    fn encode_request(&mut self, now: Time) -> Option<Vec<u8>> {
+        let requests = [self.nack_packet(now), self.parity_request(now), self.key_frame_request(now)];
         let asked: Vec<_> = requests.into_iter().flatten().collect();
         if asked.is_empty() {
             return None;
@@ -1097,7 +1097,7 @@ impl Receiver {
         Some(self.knock?.wake(self.stream.as_ref().map(|s| s.heard)))
     }
 
-    fn knock(&mut self, now: Time) -> Vec<u8> {
+    fn encode_knock(&mut self, now: Time) -> Vec<u8> {
         if let Some(knock) = &mut self.knock {
             knock.knocked(now);
         }
@@ -1113,7 +1113,7 @@ impl Receiver {
         self.said.is_none_or(|said| said < heard).then_some(Wake { at, why: "media pauses" })
     }
 
-    fn answer(&mut self, now: Time) -> Vec<u8> {
+    fn encode_answer(&mut self, now: Time) -> Vec<u8> {
         self.said = Some(now);
         let present = app(self.participant.identity.ssrc, self.app, Body { subtype: PRESENT, bytes: Vec::new() });
         let packets = vec![self.receiver_report(now), self.participant.sdes(), present];

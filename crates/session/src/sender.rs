@@ -566,11 +566,11 @@ impl Sender {
         if self.stopped() {
             return false;
         }
-        if !self.purse.take(self.half.allowance(), self.cost(frame.size)) {
+        if !self.purse.take(self.half.allowance(), self.cost_on_wire(frame.size)) {
             self.pacer.skip(frame.kind);
             return false;
         }
-        let taken = self.pacer.push(now, frame, parts, self.pacing());
+        let taken = self.pacer.push(now, frame, parts, self.media_rate());
         if taken {
             self.tell_queue(now, Some(frame.size));
         }
@@ -587,7 +587,7 @@ impl Sender {
     }
 
     /// What a frame of this size takes on the wire.
-    fn cost(&self, size: Bytes) -> Bytes {
+    fn cost_on_wire(&self, size: Bytes) -> Bytes {
         let each = overhead(&self.bare_header(), &Notice::NONE, self.numbered()).max(self.notice_cost);
         let limit = self.settings.packet.saturating_sub(self.number_of_original());
         let fits = limit.saturating_sub(each).max(Bytes::new(1));
@@ -659,8 +659,8 @@ impl Sender {
         }
         let mine = self.participant.identity.ssrc;
         let mut reports = false;
-        let teller = self.teller(now, from, &compound);
-        let mut joined = teller.and_then(|_| self.join(now, &compound));
+        let teller = self.feedback_sender(now, from, &compound);
+        let mut joined = teller.and_then(|_| self.join_feedback(now, &compound));
         for packet in &compound.packets {
             match packet {
                 Packet::ReceiverReport { ssrc, blocks } | Packet::SenderReport { ssrc, blocks, .. }
@@ -825,7 +825,7 @@ impl Sender {
     /// Who tells of single packets in a compound: who reports in it, or, without a report, who sent its first feedback
     /// message. `None` unless that is a member that speaks from there. Of each packet only the first word that it has
     /// arrived counts: a stranger's would take the place of the receiver's.
-    fn teller(&mut self, now: Time, from: Origin, compound: &Compound) -> Option<u32> {
+    fn feedback_sender(&mut self, now: Time, from: Origin, compound: &Compound) -> Option<u32> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         if !compound.packets.iter().any(|packet| feedback::tells(format, packet)) {
             return None;
@@ -847,7 +847,7 @@ impl Sender {
     }
 
     /// The per-packet feedback in a compound, joined with what was sent; `None` without any.
-    fn join(&mut self, now: Time, compound: &Compound) -> Option<Joined> {
+    fn join_feedback(&mut self, now: Time, compound: &Compound) -> Option<Joined> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         let history = self.history.as_mut()?;
         let repair = self.repair.as_ref().map(|repair| repair.keeper.settings.ssrc);
@@ -1029,19 +1029,19 @@ impl Sender {
         if let Some(due) = self.media_due()
             && due <= now
         {
-            let again = if repairs { self.resend(now) } else { None };
-            let extra = again.or_else(|| self.protect(now));
+            let again = if repairs { self.send_repair(now) } else { None };
+            let extra = again.or_else(|| self.send_parity(now));
             let waits = self.settings.greedy || self.pacer.head().is_some();
-            let extra = extra.or_else(|| if waits { None } else { self.pad(now) });
-            let media = extra.unwrap_or_else(|| self.media(now));
+            let extra = extra.or_else(|| if waits { None } else { self.send_padding(now) });
+            let media = extra.unwrap_or_else(|| self.send_media(now));
             self.ecn.on_sent(now, media.number);
             self.participant.see_size(media.size);
             return Output::Media(media);
         }
-        self.wait(now)
+        self.wait_until_due(now)
     }
 
-    fn wait(&self, now: Time) -> Output {
+    fn wait_until_due(&self, now: Time) -> Output {
         let media = self.media_due().map(|at| Wake { at, why: "pacer" });
         let report = match self.half.due() {
             Due::Rtcp => Some(self.participant.wake()),
@@ -1059,28 +1059,28 @@ impl Sender {
         let closed = self.decision.window.is_some_and(Window::is_closed);
         let repairs = self.repair.as_ref().is_some_and(|repair| repair.keeper.has_waiting());
         let parity = self.parity.as_ref().is_some_and(|parity| parity.blocks.waits());
-        let waits = self.settings.greedy || self.pacer.head().is_some() || repairs || parity || self.pads();
-        (waits && !closed).then(|| self.pacer.due(self.pace()))
+        let waits = self.settings.greedy || self.pacer.head().is_some() || repairs || parity || self.pads_for_probe();
+        (waits && !closed).then(|| self.pacer.due(self.departure_rate()))
     }
 
     /// Whether padding would leave, did nothing else wait: a probe is under way.
-    fn pads(&self) -> bool {
+    fn pads_for_probe(&self) -> bool {
         let kept = self.repair.as_ref().is_some_and(|repair| repair.keeper.newest().is_some());
         kept && self.padding.is_some() && self.prober.pads() && !self.stopped()
     }
 
     /// The rate at which packets leave: a probe's while one is under way.
-    fn pace(&self) -> Rate {
-        self.prober.rate().unwrap_or_else(|| self.pacing())
+    fn departure_rate(&self) -> Rate {
+        self.prober.rate().unwrap_or_else(|| self.media_rate())
     }
 
     /// The rate at which packets leave without a probe.
-    fn pacing(&self) -> Rate {
+    fn media_rate(&self) -> Rate {
         let Decision { target, pacing, .. } = self.decision;
         if self.room > 1.0 { pacing.max(target.scale(self.room)) } else { pacing }
     }
 
-    fn media(&mut self, now: Time) -> Media {
+    fn send_media(&mut self, now: Time) -> Media {
         let mut header = RtpHeader { send_time: Some(Stamp::of(now)), ..self.bare_header() };
         // A retransmission is longer by the original's number.
         let limit = self.settings.packet.saturating_sub(self.number_of_original());
@@ -1119,7 +1119,7 @@ impl Sender {
         let (number, seq) = (self.number, self.seq);
         let ecn = self.ecn.field();
         let media = Media { header, notice, fragment, number, transport, stream, seq, repairs, size, ecn };
-        self.keep(now, &media, frame.kind, ready);
+        self.keep_for_repair(now, &media, frame.kind, ready);
         if let Some(history) = &mut self.history {
             history.on_sent(self.number, now, size, Stream::Media, self.seq as u16);
         }
@@ -1128,10 +1128,10 @@ impl Sender {
         } else {
             self.pacer.take(len);
         }
-        self.pacer.sent(now, size, self.pace());
+        self.pacer.sent(now, size, self.departure_rate());
         let early = self.prober.on_sent(self.half.probe(), size);
         self.pacer.owe(early);
-        if !self.settings.greedy && self.pacer.head().is_none() && !self.pads() {
+        if !self.settings.greedy && self.pacer.head().is_none() && !self.pads_for_probe() {
             self.prober.ran_dry();
         }
         self.participant.members.on_own_rtp(now);
@@ -1158,11 +1158,11 @@ impl Sender {
     }
 
     /// An original leaves: it may be asked for.
-    fn keep(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
+    fn keep_for_repair(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
         let again = overhead(&media.header, &Notice::NONE, self.numbered()) + self.number_of_original();
         // A probe's packets may leave faster.
-        let pacing = self.pacing().max(self.pace());
-        self.cover(now, media);
+        let pacing = self.media_rate().max(self.departure_rate());
+        self.add_to_block(now, media);
         let Some(repair) = &mut self.repair else { return };
         let (header, fragment) = (media.header, media.fragment);
         let size = again + Bytes::new(u64::from(header.payload_len));
@@ -1175,18 +1175,18 @@ impl Sender {
     }
 
     /// Sends a packet again, under a number of the retransmission stream; `None`: none waits.
-    fn resend(&mut self, now: Time) -> Option<Media> {
-        let pacing = self.pacing();
+    fn send_repair(&mut self, now: Time) -> Option<Media> {
+        let pacing = self.media_rate();
         let repair = self.repair.as_mut()?;
         let Resend { seq: original, kept } = repair.keeper.next(now)?;
         repair.keeper.counts.packets += 1;
         repair.keeper.counts.bytes += kept.size;
         repair.share.on_sent(now, kept.size, true);
-        self.again(now, original, &kept, Stream::Repair, pacing)
+        self.send_again(now, original, &kept, Stream::Repair, pacing)
     }
 
     /// Sends a packet again, at this rate, under the next number of the retransmission stream.
-    fn again(&mut self, now: Time, original: u64, kept: &Kept, stream: Stream, pacing: Rate) -> Option<Media> {
+    fn send_again(&mut self, now: Time, original: u64, kept: &Kept, stream: Stream, pacing: Rate) -> Option<Media> {
         let (numbered, media) = (self.numbered(), self.participant.identity.ssrc);
         let repair = self.repair.as_mut()?;
         let RepairSettings { ssrc, payload_type, .. } = repair.keeper.settings;
@@ -1213,12 +1213,12 @@ impl Sender {
     }
 
     /// Sends the newest packet again, for its size alone; `None`: none is kept.
-    fn pad(&mut self, now: Time) -> Option<Media> {
-        if !self.pads() {
+    fn send_padding(&mut self, now: Time) -> Option<Media> {
+        if !self.pads_for_probe() {
             return None;
         }
         let Resend { seq: original, kept } = self.repair.as_ref()?.keeper.newest()?;
-        let media = self.again(now, original, &kept, Stream::Padding, self.pace())?;
+        let media = self.send_again(now, original, &kept, Stream::Padding, self.departure_rate())?;
         // A probe that is filled up is not within the pacing rate: nothing of it was too early.
         self.prober.on_sent(None, media.size);
         if let Some(padding) = &mut self.padding {
@@ -1229,7 +1229,7 @@ impl Sender {
     }
 
     /// A packet of the media leaves: it becomes part of a block.
-    fn cover(&mut self, now: Time, media: &Media) {
+    fn add_to_block(&mut self, now: Time, media: &Media) {
         let Some(parity) = &mut self.parity else { return };
         parity.share.on_sent(now, media.size, false);
         if now >= parity.until {
@@ -1257,9 +1257,9 @@ impl Sender {
     }
 
     /// Sends a parity; `None`: none waits.
-    fn protect(&mut self, now: Time) -> Option<Media> {
+    fn send_parity(&mut self, now: Time) -> Option<Media> {
         let numbered = self.numbered();
-        let (pacing, bare) = (self.pacing(), self.bare_header());
+        let (pacing, bare) = (self.media_rate(), self.bare_header());
         let parity = self.parity.as_mut()?;
         let Parity { protection, payload } = parity.blocks.next()?;
         let ParitySettings { ssrc, payload_type, .. } = parity.blocks.settings;
@@ -1359,7 +1359,7 @@ impl Sender {
         let decision = self.half.decision();
         if decision != self.decision {
             self.decision = decision;
-            let pacing = self.pacing();
+            let pacing = self.media_rate();
             if let Some(repair) = &mut self.repair {
                 repair.inside.rate = repair.inside.rate.max(pacing);
             }

@@ -209,23 +209,23 @@ impl Standard {
 
     /// By how much the start phase runs ahead of what the halves say: as much as suits all, and not at all once one has
     /// lost something or reports by itself.
-    fn lead(&self) -> f64 {
+    fn start_lead(&self) -> f64 {
         let all = self.receivers.values().map(|r| if r.lossless { r.lead } else { 1.0 });
         if self.ours.is_empty() { all.reduce(f64::min).unwrap_or(1.0) } else { 1.0 }
     }
 
     /// Keeps in order who is next, after a receiver's half has changed or gone.
-    fn rank(&mut self, id: ReceiverId) {
+    fn rank_receiver(&mut self, id: ReceiverId) {
         let receiver = self.receivers.get(&id);
         let call = |r: &Receiver| r.shadow.half.wake().map(|w| w.at).into_iter().chain(r.repeat(&self.factory)).min();
         self.calls.set(id, receiver.and_then(call));
         self.ceilings.set(id, receiver.and_then(|r| r.ceiling));
     }
 
-    fn forget(&mut self, id: ReceiverId) {
+    fn forget_receiver(&mut self, id: ReceiverId) {
         self.bare.remove(&id);
         if self.receivers.remove(&id).is_some() {
-            self.rank(id);
+            self.rank_receiver(id);
         }
     }
 
@@ -235,7 +235,7 @@ impl Standard {
             receiver.shadow.half.on_announce(&Announcement { at: now, body: &body });
         }
         for id in self.receivers.keys().copied().collect::<Vec<_>>() {
-            self.rank(id);
+            self.rank_receiver(id);
         }
         Some(body)
     }
@@ -331,7 +331,7 @@ impl Standard {
             let most = asked.max(self.begin.scale(2.0)).scale(MOST_LEAD);
             receiver.lead = start.min(most).ratio(asked).max(1.0);
         }
-        self.rank(report.from);
+        self.rank_receiver(report.from);
     }
 }
 
@@ -439,7 +439,7 @@ impl SenderHalf for Standard {
             if self.ours.len() < SHADOWS {
                 self.ours.insert(report.from);
             }
-            self.forget(report.from);
+            self.forget_receiver(report.from);
             return self.half.on_report(report);
         }
         if self.ours.contains(&report.from) && !self.fallen {
@@ -451,7 +451,7 @@ impl SenderHalf for Standard {
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
         self.ours.remove(&receiver);
-        self.forget(receiver);
+        self.forget_receiver(receiver);
         self.half.on_leave(at, receiver, how);
     }
 
@@ -475,7 +475,7 @@ impl SenderHalf for Standard {
                     Report { at: now, from: id, rtt: None, reception: None, body: Some(body), members, packets: &[] };
                 self.half.on_report(&report);
             }
-            self.rank(id);
+            self.rank_receiver(id);
         }
         if self.half.wake().is_some_and(|wake| wake.at <= now) {
             self.half.on_timer(now);
@@ -493,7 +493,7 @@ impl SenderHalf for Standard {
     fn decision(&self) -> Decision {
         let mut decision = self.half.decision();
         if decision.limit == Limit::Start {
-            let lead = self.lead();
+            let lead = self.start_lead();
             decision.target = decision.target.scale(lead).min(self.setup.cap);
             decision.pacing = decision.pacing.scale(lead).min(self.setup.cap);
         }

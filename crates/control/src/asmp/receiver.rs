@@ -87,7 +87,7 @@ pub(super) struct Receiver {
     most_received: Option<Rate>,
     since: Option<Time>,
     first: Option<Time>,
-    /// Of the interval since the last report that was sent: what has gone into `losses` already.
+    /// What has gone into `losses` already of the interval since the last report that was sent.
     counted: (u64, i64),
     /// What stood in a sent report, but not yet in `losses`.
     carried: (u64, i64),
@@ -140,11 +140,11 @@ impl Receiver {
     }
 
     /// Packets expected and missing since the last call. Slots count since the last report that was *sent*.
-    fn fresh(&mut self, slot: &Slot) -> (u64, i64) {
-        let all = (slot.expected, slot.lost);
-        let before = if slot.expected < self.counted.0 { (0, 0) } else { self.counted };
-        let (carried, _) = (std::mem::take(&mut self.carried), self.counted = all);
-        (all.0 - before.0 + carried.0, all.1.saturating_sub(before.1).saturating_add(carried.1))
+    fn counts_since_last_slot(&mut self, slot: &Slot) -> (u64, i64) {
+        let (expected, lost) = if slot.expected < self.counted.0 { (0, 0) } else { self.counted };
+        let carried = std::mem::take(&mut self.carried);
+        self.counted = (slot.expected, slot.lost);
+        (slot.expected - expected + carried.0, slot.lost.saturating_sub(lost).saturating_add(carried.1))
     }
 
     /// The receive rate since the last call, and the higher of those over the last second and its last quarter; `None`
@@ -164,7 +164,7 @@ impl Receiver {
     /// Ends a report interval: a new claim, or none when there is nothing to base it on.
     fn compute(&mut self, slot: &Slot) -> Option<Claim> {
         self.reports = self.reports.saturating_add(1);
-        let (expected, lost) = self.fresh(slot);
+        let (expected, lost) = self.counts_since_last_slot(slot);
         let (latest, x_recv) = self.receive_rate(slot.now)?;
         let (state, queue) = self.indicator.judge();
         let rtt = self.rtt.step(slot.now, self.indicator.drift());
@@ -380,7 +380,7 @@ impl ReceiverHalf for Receiver {
         if let Turn::Fire { until, .. } = self.turn {
             self.turn = Turn::Round(until.max(slot.now));
             // Packets since the round began stand in the report that leaves now; the next round has to know of them.
-            self.carried = self.fresh(slot);
+            self.carried = self.counts_since_last_slot(slot);
             return self.reply();
         }
         let computed = self.compute(slot);

@@ -97,7 +97,7 @@ impl Sender {
         by_rule.min(Span::secs(3600)).max(self.gap).max(LEAST_INTERVAL)
     }
 
-    fn forget(&mut self, id: ReceiverId) {
+    fn forget_receiver(&mut self, id: ReceiverId) {
         let Some(entry) = self.table.remove(&id) else { return };
         self.by_age.remove(&(entry.heard, id));
         if let Some((claim, _)) = entry.claim {
@@ -114,7 +114,7 @@ impl Sender {
         self.by_rate.iter().nth(skip).copied()
     }
 
-    fn settle(&mut self, now: Time) {
+    fn settle_rate(&mut self, now: Time) {
         if let Some((rate, id)) = self.limiting() {
             self.rate = rate.clamp(self.floor, self.cap);
             self.basis = Basis::Receiver(id);
@@ -123,12 +123,12 @@ impl Sender {
             if let Basis::Receiver(_) = self.basis {
                 self.basis = Basis::Held;
             }
-            self.arm(now);
+            self.arm_silence(now);
         }
     }
 
     /// With nobody left to say a rate, silence is waited for.
-    fn arm(&mut self, now: Time) {
+    fn arm_silence(&mut self, now: Time) {
         if !self.config.rules.no_feedback || self.limiting().is_some() || self.halve_at.is_some() {
             return;
         }
@@ -136,7 +136,7 @@ impl Sender {
         self.halve_at = Some((quiet_since + self.interval() * SILENCE).max(now));
     }
 
-    fn look(&mut self, now: Time) {
+    fn check_least(&mut self, now: Time) {
         self.unchecked += 1;
         if self.config.skip.is_some() || self.unchecked < self.table.len() {
             return;
@@ -149,13 +149,13 @@ impl Sender {
         }
     }
 
-    fn expire(&mut self, now: Time) {
+    fn expire_receivers(&mut self, now: Time) {
         let life = self.interval() * GONE;
         while let Some((heard, id)) = self.by_age.first().copied() {
             if heard + life > now {
                 break;
             }
-            self.forget(id);
+            self.forget_receiver(id);
         }
     }
 }
@@ -163,7 +163,7 @@ impl Sender {
 impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
         if self.sign_of_life.is_none() {
-            self.arm(sent.at);
+            self.arm_silence(sent.at);
         }
     }
 
@@ -178,7 +178,7 @@ impl SenderHalf for Sender {
         if progress || claim.is_some() {
             self.sign_of_life = Some(now);
             if self.halve_at.take().is_some() {
-                self.arm(now);
+                self.arm_silence(now);
             }
         }
         if claim.is_none() && report.rtt.is_none() {
@@ -186,7 +186,7 @@ impl SenderHalf for Sender {
         }
         let full = self.table.len() >= MOST_RECEIVERS && !self.table.contains_key(&id);
         if let (true, Some((_, oldest))) = (full, self.by_age.first().copied()) {
-            self.forget(oldest);
+            self.forget_receiver(oldest);
         }
         let entry =
             self.table.entry(id).or_insert(Entry { heard: now, claim: None, rtt: None, waits: None, told: false });
@@ -211,14 +211,14 @@ impl SenderHalf for Sender {
             }
             self.by_rate.insert((claim.rate, id));
         }
-        self.expire(now);
-        self.settle(now);
-        self.look(now);
+        self.expire_receivers(now);
+        self.settle_rate(now);
+        self.check_least(now);
     }
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
-        self.forget(receiver);
-        self.settle(at);
+        self.forget_receiver(receiver);
+        self.settle_rate(at);
         if how == Leave::Bye && self.config.rules.no_feedback && self.table.is_empty() && self.basis == Basis::Held {
             // Nobody is left to wait for: silence begins at once.
             self.basis = Basis::Deserted;
@@ -227,8 +227,8 @@ impl SenderHalf for Sender {
     }
 
     fn on_timer(&mut self, now: Time) {
-        self.expire(now);
-        self.settle(now);
+        self.expire_receivers(now);
+        self.settle_rate(now);
         if self.halve_at.is_some_and(|at| at <= now) {
             self.rate = self.rate.scale(0.5).max(self.floor);
             if self.basis != Basis::Deserted {

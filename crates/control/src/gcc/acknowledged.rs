@@ -31,10 +31,10 @@ impl Acknowledged {
     }
 }
 
-/// The window holds this many packets and this much time at least, ...
+/// The window holds this many packets and this much time at least.
 const LEAST_PACKETS: usize = 20;
 const LEAST_SPAN: Span = Span::secs(1);
-/// ... and no more than this.
+/// The window holds no more than this.
 const MOST_PACKETS: usize = 500;
 const MOST_SPAN: Span = Span::secs(5);
 /// Fewer packets give no rate.

@@ -9,9 +9,9 @@ const ALPHA: f64 = 0.05;
 /// Bounds of its variance, divided by its mean in kb/s.
 const LEAST_VARIANCE: f64 = 0.4;
 const MOST_VARIANCE: f64 = 2.5;
-/// The rate never exceeds this share of what came through, ...
+/// The rate never exceeds this share of what came through and [`ABOVE`].
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
-/// ... and this.
+/// What is added to that share.
 const ABOVE: Rate = Rate::kbps(10);
 /// A decrease goes this far below β times what came through.
 const BELOW: Rate = Rate::kbps(5);

@@ -5,16 +5,16 @@ use steadycast_units::{Offset, PeerTime, Span, Time};
 
 /// A group holds what left within this time of its first packet.
 const GROUP: Span = Span::millis(5);
-/// Packets that arrive this close together with a falling delay waited for the same thing and are one group, ...
+/// Packets that arrive this close together with a falling delay waited for the same thing and are one group.
 const BURST: Span = Span::millis(5);
-/// ... which does not last longer than this.
+/// Such a group does not last longer than this.
 const LONGEST_BURST: Span = Span::millis(100);
 /// The other clock has jumped when its time between two groups is longer than ours by this.
 const JUMP: Span = Span::secs(3);
 /// After this many groups in a row that arrived before the one before them, all is forgotten.
 const REORDERED: u32 = 3;
 
-/// Of two successive groups: the time between the departures, and between the arrivals, of their last packets.
+/// The time between the departures, and between the arrivals, of the last packets of two successive groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delta {
     pub(super) sent: Span,

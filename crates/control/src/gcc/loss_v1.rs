@@ -9,7 +9,7 @@ use steadycast_units::{Rate, Span, Time};
 const LEAST_PACKETS: i64 = 20;
 /// The rise starts from the least target of this time.
 const RISE: Span = Span::secs(1);
-/// Its factor, and what it adds to that.
+/// The rise multiplies that target with this, and adds this to it.
 const FACTOR: f64 = 1.08;
 const STEP: Rate = Rate::kbps(1);
 /// Between two cuts lies this and a round trip.
@@ -18,7 +18,7 @@ const BETWEEN_CUTS: Span = Span::millis(300);
 const FRESH: Span = Span::secs(6);
 /// While nothing was lost, the target follows the estimate by delay for this long.
 const START: Span = Span::secs(2);
-/// Of the back-off at silence: how often, and by what.
+/// The back-off at silence is made this often, and by this factor.
 const BACK_OFF_INTERVAL: Span = Span::secs(1);
 const BACK_OFF: f64 = 0.8;
 

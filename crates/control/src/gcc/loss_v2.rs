@@ -29,10 +29,10 @@ const BIAS: f64 = 0.000_2;
 const LOG_BIAS: f64 = 0.02;
 const BIAS_UNTIL: f64 = 0.2;
 const BIAS_SMOOTHING: f64 = 0.002;
-/// While loss limits: the bandwidth rises by no more than this in each window, ...
+/// While loss limits, the bandwidth rises by no more than this in each window.
 const MOST_RISE: f64 = 1.3;
 const WINDOW: Span = Span::millis(300);
-/// ... and to this share of what comes through; the lower one while that is below this share of the held rate.
+/// It then rises to this share of what comes through; the lower one while that is below this share of the held rate.
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
 const ABOVE_ACKNOWLEDGED_HELD: f64 = 1.2;
 const HELD: f64 = 1.3;
@@ -102,10 +102,10 @@ impl Channel {
 /// Packets of one report, as the model takes them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Batch {
-    /// Of packets told of for the first time, and of those among them that are missing.
+    /// Bytes of packets told of for the first time, and of those among them that are missing.
     pub(super) size: Bytes,
     pub(super) lost: Bytes,
-    /// Of packets that were missing and came after all.
+    /// Bytes of packets that were missing and came after all.
     pub(super) recovered: Bytes,
     /// The first and the last departure.
     pub(super) first: Time,

@@ -18,19 +18,19 @@ const FURTHER: f64 = 2.0;
 const FURTHER_ABOVE: f64 = 0.7;
 /// A result is waited for no longer than this. A probe that is not complete after it is withdrawn.
 const WAIT: Span = Span::secs(1);
-/// In application-limited phases: how often, and at which multiple of the estimate.
+/// An application-limited phase has a probe this often, at this multiple of the estimate.
 const ALR_INTERVAL: Span = Span::secs(5);
 const ALR_SCALE: f64 = 2.0;
-/// A drop is large below this share; the old rate's share that is then tried, if it promises more than the estimate,
-/// ...
+/// A drop is large below this share. AFTER_DROP of the old rate is then tried, if PROMISE of that is more than the
+/// estimate.
 const DROP: f64 = 0.66;
 const AFTER_DROP: f64 = 0.85;
 const PROMISE: f64 = 0.95;
-/// ... this long after the drop, this long after an application-limited phase, and this seldom.
+/// The old rate is tried for this long after the drop and after an application-limited phase, and this seldom.
 const DROP_FRESH: Span = Span::secs(5);
 const ALR_FRESH: Span = Span::secs(3);
 const DROP_INTERVAL: Span = Span::secs(5);
-/// While loss limits a rising rate: no more than this multiple.
+/// A probe is no more than this multiple of the estimate while loss limits a rising rate.
 const LOSS_LIMITED: f64 = 1.5;
 /// This share of packets and bytes has to arrive.
 const COMPLETE: f64 = 0.8;
@@ -172,7 +172,7 @@ impl Probes {
             drop_probe: None,
             alr_ended: None,
         };
-        probes.ask(None, &[settings.start.scale(FIRST_PROBE), settings.start.scale(SECOND_PROBE)], true);
+        probes.request_probes(None, &[settings.start.scale(FIRST_PROBE), settings.start.scale(SECOND_PROBE)], true);
         probes
     }
 
@@ -226,7 +226,7 @@ impl Probes {
         }
         self.estimate = rate;
         if self.further_above.is_some_and(|least| rate > least) {
-            self.ask(Some(now), &[rate.scale(FURTHER)], true);
+            self.request_probes(Some(now), &[rate.scale(FURTHER)], true);
         }
     }
 
@@ -242,7 +242,7 @@ impl Probes {
             && rate.scale(PROMISE) > self.estimate
         {
             self.drop_probe = Some(now);
-            self.ask(Some(now), &[rate], false);
+            self.request_probes(Some(now), &[rate], false);
         }
     }
 
@@ -255,11 +255,11 @@ impl Probes {
         let Some(since) = alr.filter(|_| self.settings.alr && self.further_above.is_none()) else { return };
         let due = self.asked.map_or(since, |at| at.max(since)) + ALR_INTERVAL;
         if now >= due {
-            self.ask(Some(now), &[self.estimate.scale(ALR_SCALE)], true);
+            self.request_probes(Some(now), &[self.estimate.scale(ALR_SCALE)], true);
         }
     }
 
-    fn ask(&mut self, now: Option<Time>, rates: &[Rate], further: bool) {
+    fn request_probes(&mut self, now: Option<Time>, rates: &[Rate], further: bool) {
         let most = match self.cause {
             Cause::Open => self.settings.most,
             Cause::LossRising => self.settings.most.min(self.estimate.scale(LOSS_LIMITED)),

@@ -4,9 +4,9 @@ use super::constants::QUEUE_TIME;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// The window follows the least of this many reports' longest round trips, ...
+/// The window follows the least of this many reports' longest round trips.
 const REPORTS: usize = 32;
-/// ... and is not below two packets of 1500 bytes.
+/// The window is not below two packets of 1500 bytes.
 const LEAST: Bytes = Bytes::new(3_000);
 /// The encoder's share never takes the rate below this.
 const FLOOR: Rate = Rate::kbps(30);

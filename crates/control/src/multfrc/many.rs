@@ -46,7 +46,7 @@ pub(super) struct Sender {
     next_id: u16,
     /// Whose packet is about to leave.
     turn: u16,
-    /// As the connections were told.
+    /// How far apart reports come, as the connections were told.
     apart: Span,
 }
 

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use steadycast_units::{OneWay, Rate, Span, Time};
 
-/// Of the round-trip times of this many reports the least counts (ns3-rmcat).
+/// The least of the round-trip times of this many reports counts (ns3-rmcat).
 const RTTS: usize = 15;
 /// Packets that were missing are remembered up to this many, so that a late one is told from one that is told twice.
 const MISSING: usize = 512;

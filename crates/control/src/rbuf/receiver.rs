@@ -3,7 +3,7 @@ use crate::loss::{Heard, LossHistory, LossSettings};
 use crate::{Arrival, BufferLevel, Due, ReceiverHalf, Reply, Slot, View, Wake, tfrc};
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// As long as no round-trip time is known.
+/// A round lasts this as long as no round-trip time is known.
 const FIRST_ROUND: Span = Span::millis(50);
 /// Reports are at least this far apart: the equations count a shorter round trip as this.
 const LEAST_ROUND: Span = Span::millis(1);

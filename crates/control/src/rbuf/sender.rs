@@ -88,7 +88,7 @@ impl Sender {
     }
 
     /// The smoothed round trip, and by how much this sample has changed it (eq. 17).
-    fn smooth(&mut self, sample: Span) -> (Span, f64) {
+    fn smooth_rtt(&mut self, sample: Span) -> (Span, f64) {
         let old = self.srtt.unwrap_or(sample);
         let new = Span::from_secs_f64(ALPHA_SRTT * old.as_secs_f64() + (1.0 - ALPHA_SRTT) * sample.as_secs_f64());
         self.srtt = Some(new);
@@ -184,7 +184,7 @@ impl SenderHalf for Sender {
         // Between two packets a report brings no new round trip.
         let (rtt, growth) = match self.srtt {
             Some(old) if self.last_echo == Some(found.echo) => (old, 0.0),
-            _ => self.smooth(age.saturating_sub(found.delay)),
+            _ => self.smooth_rtt(age.saturating_sub(found.delay)),
         };
         self.last_echo = Some(found.echo);
         self.silence = Some(report.at + self.round() * HELD_ROUNDS);

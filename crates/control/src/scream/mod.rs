@@ -179,7 +179,7 @@ mod tests {
     use crate::registry::{Chosen, Given};
     use steadycast_units::{Rate, Seed};
 
-    /// Of a session with 1000-byte packets without ECN.
+    /// The configuration of a session with 1000-byte packets without ECN.
     pub(super) fn config(profile: &str) -> Config {
         let given = [("profile".to_owned(), Given::Text(profile.into()))];
         let chosen = Chosen::new("scream", Mode::Repaired, &given).unwrap();

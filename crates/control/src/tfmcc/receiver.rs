@@ -13,10 +13,11 @@ use steadycast_units::{Bytes, Chance, OneWay, PeerTime, Rate, Span, Stamp, Time}
 /// Without packets for this many round trips there is no loss any more: the sender may start slowly (RFC 4654, 4.3.1).
 const FORGET_LOSS: u64 = 10;
 
-/// Of the quick start: a queue of this length ends slow start.
+/// A queue of this length ends slow start, with the quick start.
 const START_DELAY: Span = Span::millis(20);
 
-/// And no queue that is shorter than so many of one's own packets: on a slow link a few of somebody else's are longer.
+/// A queue that is shorter than so many of one's own packets does not: on a slow link a few of somebody else's are
+/// longer.
 const OWN_PACKETS: u64 = 4;
 /// Until it ends what arrives is measured over this many round trips: it doubles in each two then, and in each four
 /// over three.

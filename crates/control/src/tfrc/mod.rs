@@ -80,8 +80,8 @@ pub(crate) const PARAMS: &[Param; 5] = &[
     ),
 ];
 
-/// Of the repaired mode: a sixth of the queue of a home router, and more than a burst of TCP's first ten packets takes
-/// on 6 Mb/s.
+/// The start ends at this in repaired mode: it is a sixth of the queue of a home router, and more than a burst of TCP's
+/// first ten packets takes on 6 Mb/s.
 const START_DELAY: Span = Span::millis(20);
 
 /// What a profile sets.

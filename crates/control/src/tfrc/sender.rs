@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// As long as no round-trip time is known.
+/// The no-feedback timer runs for this as long as no round-trip time is known (RFC 5348, 4.2).
 const FIRST_TIMER: Span = Span::secs(2);
 /// Runs of packets without data-limitation that are kept: those of two round trips or so.
 const RUNS: usize = 64;
