@@ -147,7 +147,7 @@ def _controller(entry: dict[str, Any]) -> Controller:
     return Controller(
         name=entry["name"],
         about=entry["about"],
-        when=entry["when"],
+        when=entry.get("when", ""),
         source=entry["source"],
         cast=entry["cast"],
         feedback=entry["feedback"],
