@@ -203,7 +203,8 @@ proptest! {
         for (_, rate) in &world.rates {
             prop_assert!((Rate::kbps(8)..=Rate::mbps(10)).contains(rate), "{}", rate);
         }
-        prop_assert!(world.mean(10, 20) <= 3.0 * 1e3 * least as f64 + 100e3, "{} on {} kb/s", world.mean(10, 20), least);
+        let mean = world.mean(10, 20);
+        prop_assert!(mean <= 3.0 * 1e3 * least as f64 + 100e3, "{mean} on {least} kb/s");
         prop_assert!(world.sender.checks().iter().all(|check| check.broken == 0));
     }
 }
