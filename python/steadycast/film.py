@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FORMATS = {"mp4": ("libx264", "video/mp4"), "webm": ("libvpx-vp9", "video/webm")}
 """Containers, with the encoder and the type of each."""
-_OPTIONS = {
+OPTIONS = {
     "mp4": {"preset": "ultrafast", "crf": "20", "tune": "zerolatency"},
     "webm": {"deadline": "realtime", "cpu-used": "8", "crf": "30", "b": "0", "row-mt": "1"},
 }
@@ -71,7 +71,7 @@ def film(
     ladder = viewers[0].ladder
     cut = cut or Cut(range(min(viewer.slots for viewer in viewers)))
     columns = len(viewers) + 1
-    options = dict(_OPTIONS[kind])
+    options = dict(OPTIONS[kind])
     if cut.quantizer is not None:
         options["crf"] = str(cut.quantizer)
     factor = min(1.0, (cut.width or ladder.width) / ladder.width)

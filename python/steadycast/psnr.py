@@ -24,6 +24,7 @@ from steadycast.media.metrics import (
     picture_psnr_db,
     picture_ssim,
 )
+from steadycast.media.quality import BY
 from steadycast.media.table import F64, U8
 from steadycast.media.yuv import Layout, is_raw
 
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from steadycast.media.reader import Reader
     from steadycast.progress import Progress
 
-BY = ("time", "index")
-"""Which pictures are compared: those that are shown at one time, or those of one number."""
 PLANES = ("y", "u", "v", "all")
 
 

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from steadycast import record
+from steadycast import record as record_of
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json
 from steadycast.report import say
@@ -17,29 +17,38 @@ if TYPE_CHECKING:
 
     from steadycast.progress import Progress
 
-COLUMNS = record.table("quality")
-MEASURED = ("name", *record.FREEZES, *dict.fromkeys(c.figure.key.partition(".")[0] for c in COLUMNS))
+COLUMNS = record_of.table("quality")
+MEASURED = ("name", *record_of.FREEZES, *dict.fromkeys(c.figure.key.partition(".")[0] for c in COLUMNS))
 
 
-def measure(folder: Folder, progress: Progress | None = None, *, vmaf: bool = False) -> list[Json]:
+def measure(
+    folder: Folder, progress: Progress | None = None, *, by: str = "time", vmaf: bool = False
+) -> list[Json]:
     """Decode and measure each receiver of each video, worst first, as summary.json's receivers have it.
+
+    ``by`` is one of `media.quality.BY`; by index nothing stands still, so freezes are left out.
 
     Raises:
         UserError: there is no video, or no pixels stand behind it.
         MissingError: VMAF was asked for, and there is no program that measures it.
 
     """
+    from steadycast.media.quality import BY
     from steadycast.viewing import Record
 
+    if by not in BY:
+        raise UserError(
+            f"--by {by}", "there is no such way to set frames side by side", f"take {' or '.join(BY)}"
+        )
     if vmaf:
         from steadycast.media.vmaf import need
 
         need()
     record = Record.of(folder, progress)
     flows = [copy.deepcopy(f) for f in folder.summary["flows"] if f["name"] in record.ladders]
-    record.measure(flows, progress, vmaf=vmaf)
+    record.measure(flows, progress, by=by, vmaf=vmaf)
     rows = [
-        {key: receiver[key] for key in MEASURED}
+        {key: receiver[key] for key in MEASURED if by == "time" or key not in record_of.FREEZES}
         for flow in flows
         for receiver in ranked_receivers(flow)
         if receiver["mos"] is not None

@@ -134,13 +134,14 @@ class Viewer:
     """Which display slots count, where the flow paused or the receiver was away; `None`: all."""
 
     def quality(
-        self, *, vmaf: bool = False, slots_done: Callable[[int, int], None] | None = None
+        self, *, by: str = "time", vmaf: bool = False, slots_done: Callable[[int, int], None] | None = None
     ) -> Quality | None:
-        """Decode everything, and measure it."""
+        """Decode everything, and measure it; ``by`` is one of `media.quality.BY`."""
         return evaluate(
             self.ladder,
             self.chosen_q,
             self.fates,
+            by=by,
             with_vmaf=vmaf,
             vmaf_from=self.counted_from,
             vmaf_of=self.owed,
@@ -176,7 +177,7 @@ class Record:
 
     @classmethod
     def of(cls, folder: Folder, progress: Progress | None = None) -> Record:
-        """Read a run folder; clips are encoded again, or their ladders taken from the cache.
+        """Read a run, in a folder or `Run.held`; clips are encoded again, or their ladders taken from the cache.
 
         Raises:
             UserError: there is no video with pixels, a table is missing, or a clip is no longer there.
@@ -187,9 +188,9 @@ class Record:
         from steadycast.run import load
 
         file = folder.path / "scenario.toml"
-        if not file.is_file():
+        if not folder.scenario_text:
             raise UserError(str(file), "no such file", "run the scenario again")
-        loaded = load(file)
+        loaded = load(file, text=folder.scenario_text)
         videos = loaded.videos()
         if not videos:
             raise UserError(str(folder.path), "there is no video in this run", "only videos have pictures")
@@ -226,9 +227,18 @@ class Record:
         return Viewer(ladder, chosen, told, first, mine, lasts_of(rows, ladder), owed_of(rows, ladder))
 
     def measure(
-        self, flows: Sequence[Json], progress: Progress | None = None, *, vmaf: bool = False
+        self,
+        flows: Sequence[Json],
+        progress: Progress | None = None,
+        *,
+        by: str = "time",
+        vmaf: bool = False,
     ) -> Scores:
-        """Put quality into the receivers of a summary's flows; return the scores of all frames."""
+        """Put quality into the receivers of a summary's flows; return the scores of all frames.
+
+        ``by`` is one of `media.quality.BY`. By index there are no scores of frames: received ones are not at their
+        places.
+        """
         scores = Scores(*(np.full(len(self.frames), np.nan) for _ in range(3)))
         for flow in flows:
             name = flow["name"]
@@ -242,13 +252,14 @@ class Record:
                 told(0, 1)
                 record.put_unknown(receiver, "receiver", MEASURED)
                 viewer = self.viewer(name, receiver["name"])
-                seen = viewer.quality(vmaf=vmaf, slots_done=told) if viewer is not None else None
+                seen = viewer.quality(by=by, vmaf=vmaf, slots_done=told) if viewer is not None else None
                 if viewer is None or seen is None:
                     continue
                 record.put(
                     receiver, "receiver", summarised(seen, viewer.counted_from, viewer.lasts, viewer.owed)
                 )
-                _put(scores, seen, viewer.rows, self.frames["display"])
+                if by == "time":
+                    _put(scores, seen, viewer.rows, self.frames["display"])
             _within(progress, f"decoding {name}", len(receivers), len(receivers))(0, 1)
         return scores
 
@@ -355,7 +366,7 @@ def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None, owed: Bo
     """
     counted = np.arange(len(seen.mos)) >= first
     if owed is not None:
-        counted &= owed
+        counted &= owed[: len(counted)]
     part = seen if counted.all() else seen.where(counted)
     against = {"raw": part.mean_psnr_raw(), "encoded": part.mean_psnr_encoded()}
     return {

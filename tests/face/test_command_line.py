@@ -39,6 +39,7 @@ COMMANDS = [
     "encode",
     "quality",
     "export",
+    "psnr",
     "controllers",
     "check",
     "schema",

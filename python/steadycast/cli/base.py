@@ -70,6 +70,22 @@ Film = Annotated[
 Vmaf = Annotated[
     bool, typer.Option("--vmaf", help="Measure VMAF as well; takes imageio-ffmpeg, and its time.")
 ]
+By = Annotated[
+    str,
+    typer.Option(
+        "--by",
+        metavar="HOW",
+        help="time: with what is shown at the same time; index: picture i with picture i, whatever was lost.",
+    ),
+]
+SaveVideo = Annotated[
+    Path | None,
+    typer.Option(
+        "--save-video",
+        metavar="PATH",
+        help="Save what each receiver saw: a file (.yuv, .y4m, .mkv, .mp4, .webm) or a folder (.mkv).",
+    ),
+]
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Instead of the scenario's seed.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="As in run. Repeatable.")]
 Jobs = Annotated[

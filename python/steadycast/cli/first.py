@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from steadycast.cli import base
-from steadycast.cli.base import SEEDS, AsJson, File, Film, Force, Out, Scenario, Seed, Vmaf
+from steadycast.cli.base import SEEDS, AsJson, File, Film, Force, Out, SaveVideo, Scenario, Seed, Vmaf
 from steadycast.errors import UserError
 from steadycast.exits import Exit
 from steadycast.files import scenario_at
@@ -44,6 +44,7 @@ def run(
     force: Force = False,
     vmaf: Vmaf = False,
     film: Film = True,
+    video: SaveVideo = None,
 ) -> None:
     """Run a scenario, and show who got what and what the viewers saw.
 
@@ -53,6 +54,10 @@ def run(
 
     if seed is not None and seeds is not None:
         raise UserError("--seeds", "--seed is given as well", "give one of the two")
+    if video is not None:
+        if seeds is not None:
+            raise UserError("--save-video", "--seeds is given as well", "run one seed: --seed N")
+        base.module("steadycast.received").checked(video)
     base.changes(sets)
     many = base.seed_range(seeds) if seeds is not None else None
     file = scenario_at(file)
@@ -72,7 +77,10 @@ def run(
                 summary = runner.run_seeds(file, seeds=many, progress=progress, **common)
             else:
                 common["film"], common["recorded"] = film and place is not None, ahead and ahead.draw
-                summary = runner.run(file, seed=seed, progress=progress, **common).summary
+                done = runner.run(file, seed=seed, progress=progress, **common)
+                summary = done.summary
+                if video is not None:
+                    base.module("steadycast.received").save(done.held(), video, progress)
             if place is not None:
                 left.append(f"the results are whole, without their report: steadycast report {place}")
             report = base.write_report(place, ahead and ahead.drawings) if place is not None else None

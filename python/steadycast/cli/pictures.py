@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from steadycast.cli import base
-from steadycast.cli.base import AsJson, Fps, Pixels, Size, Vmaf
+from steadycast.cli.base import AsJson, By, Fps, Pixels, Size, Vmaf
 
 
 @base.app.command(
@@ -23,14 +23,7 @@ from steadycast.cli.base import AsJson, Fps, Pixels, Size, Vmaf
 def psnr(
     original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="The video as it was.")],
     received: Annotated[Path, typer.Argument(metavar="RECEIVED", help="The video as it is shown.")],
-    by: Annotated[
-        str,
-        typer.Option(
-            "--by",
-            metavar="HOW",
-            help="time: with what is shown at the same time; index: frame i with frame i, whatever was lost.",
-        ),
-    ] = "time",
+    by: By = "time",
     size: Size = "clip",
     fps: Fps = "clip",
     pixels: Pixels = None,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from steadycast.cli import base
-from steadycast.cli.base import AsJson, Fps, Pixels, RunFolder, Size, Vmaf
+from steadycast.cli.base import AsJson, By, Fps, Pixels, RunFolder, SaveVideo, Size, Vmaf
 from steadycast.errors import UserError
 from steadycast.exits import Exit
 from steadycast.live.flow import CODECS
@@ -213,12 +213,18 @@ def encode(
 
 @base.app.command(
     short_help="Measure again what each receiver saw.",
-    epilog=base.examples("steadycast quality home", "steadycast quality home --json"),
+    epilog=base.examples(
+        "steadycast quality home",
+        "steadycast quality home --by index",
+        "steadycast quality home --save-video received.y4m",
+    ),
 )
 def quality(
     directory: RunFolder,
     as_json: AsJson = False,
     vmaf: Vmaf = False,
+    by: By = "time",
+    video: SaveVideo = None,
 ) -> None:
     """Decode again what each receiver got, and measure it. The folder stays as it is."""
     from steadycast import quality as measuring
@@ -226,8 +232,11 @@ def quality(
     from steadycast.progress import Terminal
     from steadycast.report import terminal
 
+    folder = Folder.open(directory)
     with Terminal() as progress:
-        rows = measuring.measure(Folder.open(directory), progress, vmaf=vmaf)
+        rows = measuring.measure(folder, progress, by=by, vmaf=vmaf)
+        if video is not None:
+            base.module("steadycast.received").save(folder, video, progress)
     if as_json:
         base.print_json(rows)
     else:

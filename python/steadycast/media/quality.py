@@ -24,7 +24,16 @@ from steadycast.media.metrics import (
     picture_psnr_db,
     picture_ssim,
 )
-from steadycast.media.splice import Fates, Quantizers, first_of, on_screen, segment_key, segments, units
+from steadycast.media.splice import (
+    Fates,
+    Quantizers,
+    first_of,
+    left_out,
+    on_screen,
+    segment_key,
+    segments,
+    units,
+)
 from steadycast.media.table import F64, I64, U8, Bools, FrameTable
 from steadycast.media.vmaf import vmaf
 from steadycast.workers import cores
@@ -32,6 +41,12 @@ from steadycast.workers import cores
 Planes = tuple[float | None, float | None, float | None]
 Score = tuple[float, float, float]
 
+BY = ("time", "index")
+"""Which picture a frame of the original is compared with.
+
+time: the one that is on the screen in its slot. index: the one that has its number among those that a decoder gives of
+a stream without the frames that are lost or late (`left_out`): a frame that is not there moves all that follow it.
+"""
 _TOLD_EVERY = 4
 """Slots between two reports of progress."""
 _PIXELS_HELD = 256 << 20
@@ -126,6 +141,7 @@ def evaluate(
     chosen_q: Quantizers,
     told: Fates,
     *,
+    by: str = "time",
     with_vmaf: bool = False,
     vmaf_from: int = 0,
     vmaf_of: Bools | None = None,
@@ -134,21 +150,21 @@ def evaluate(
     """Decode what one receiver got and compare it slot by slot; `None` when no pixels stand behind the sizes.
 
     ``chosen_q`` holds the quantizer of each group of pictures of the flow, or of each of its frames.
-    Receivers with the same losses, and parts of flows with the same losses, are decoded and measured once: the
-    ladder keeps the results. VMAF is that of the slots from ``vmaf_from`` on, and of ``vmaf_of`` alone where that is
-    given. ``slots_done`` is told now and then how many slots of how many have been compared.
+    ``by`` is one of `BY`. Receivers with the same losses, and parts of flows with the same losses, are decoded and
+    measured once: the ladder keeps the results. VMAF is that of the slots from ``vmaf_from`` on, and of ``vmaf_of``
+    alone where that is given. ``slots_done`` is told now and then how many slots of how many have been compared.
     """
     if isinstance(media, FrameTable):
         return None
     needed = media.table.groups_in(told.frames)
     if len(chosen_q) < needed:
         raise ValueError(f"{needed} groups of pictures need as many quantizers, {len(chosen_q)} are given")
-    view = _View(media, chosen_q, told)
-    key = (*view.key(), with_vmaf, vmaf_from, None if vmaf_of is None else vmaf_of.tobytes())
+    view = _View(media, chosen_q, told if by == "time" else left_out(media.table, told))
+    key = (by, *view.key(), with_vmaf, vmaf_from, None if vmaf_of is None else vmaf_of.tobytes())
     kept = media.scores.get(key)
     if isinstance(kept, Quality):
         return kept
-    quality = view.measure(slots_done)
+    quality = view.measure(view.shown() if by == "time" else np.flatnonzero(view.there()), slots_done)
     if with_vmaf:
         slots = [
             slot for slot in range(vmaf_from, len(quality.shown)) if vmaf_of is None or bool(vmaf_of[slot])
@@ -258,11 +274,11 @@ class _View:
         shown_at = (
             None
             if self.told.arrival_ns is None or self.told.play_ns is None
-            else on_screen(self.table, self.told, self._there()).tobytes()
+            else on_screen(self.table, self.told, self.there()).tobytes()
         )
         return ("quality", self.told.frames, tuple(self.keys), shown_at)
 
-    def _there(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    def there(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         """For each slot, whether the decoder has a picture for it."""
         there = np.zeros(self.told.frames, dtype=np.bool_)
         for part, key in zip(self.parts, self.keys, strict=True):
@@ -284,7 +300,7 @@ class _View:
         return there
 
     def shown(self) -> I64:
-        return on_screen(self.table, self.told, self._there())
+        return on_screen(self.table, self.told, self.there())
 
     def raw(self, slot: int) -> Picture:
         return self.ladder.raw.picture(slot % self.table.frames)
@@ -308,8 +324,7 @@ class _View:
         passes, within = divmod(slot, self.table.frames)
         return passes * self.table.gops + within // self.table.gop
 
-    def measure(self, slots_done: Callable[[int, int], None] | None = None) -> Quality:
-        shown = self.shown()
+    def measure(self, shown: I64, slots_done: Callable[[int, int], None] | None = None) -> Quality:
         n = len(shown)
         psnr_raw, psnr_encoded = np.zeros((n, 3)), np.zeros((n, 3))
         ssim = np.zeros(n)

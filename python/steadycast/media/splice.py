@@ -84,6 +84,16 @@ def fates(table: FrameTable, told: Fates) -> U8:
     return result
 
 
+def left_out(table: FrameTable, told: Fates) -> Fates:
+    """Return what a decoder is given where every frame that is not whole, or comes after its slot, is left out."""
+    there = told.complete
+    if told.arrival_ns is not None and told.play_ns is not None:
+        slots = table.slot_of(np.arange(told.frames))
+        play = told.play_ns[np.minimum(slots, told.frames - 1)]
+        there = there & ((told.arrival_ns <= play) | (slots >= told.frames))
+    return Fates(there)
+
+
 def shown_frames(arrival_times: I64, play_times: I64) -> I64:
     """Index of the frame on screen at each display slot; −1 before the first.
 

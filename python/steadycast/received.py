@@ -1,0 +1,141 @@
+"""The received video of a run as a file: what stands on each viewer's screen, slot by slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import av
+import numpy as np
+
+from steadycast import files
+from steadycast.errors import UnwrittenError, UserError
+from steadycast.film import FORMATS, OPTIONS
+from steadycast.media.metrics import Picture
+
+if TYPE_CHECKING:
+    from steadycast.folder import Folder
+    from steadycast.progress import Progress
+    from steadycast.viewing import Viewer
+
+_CONTAINERS = {
+    ".mkv": ("matroska", "ffv1", {}),
+    **{f".{name}": (name, codec, OPTIONS[name]) for name, (codec, _) in FORMATS.items()},
+}
+"""For each ending the container, the encoder and its options; FFV1 loses nothing."""
+ENDINGS = (".yuv", ".y4m", *_CONTAINERS)
+_ANOTHER = "make room, or give another --save-video PATH"
+
+
+def checked(target: Path) -> Path:
+    """Return where received videos go, if they can be written so: a folder, or a file by its ending.
+
+    Raises:
+        UserError: no video ends so.
+
+    """
+    if target.suffix and target.suffix.lower() not in ENDINGS:
+        ways = f"{', '.join(ENDINGS)}, or a folder's name without an ending"
+        raise UserError(f"--save-video {target}", "a video can't be saved so", f"take {ways}")
+    return target
+
+
+def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
+    """Save what each receiver of each video saw, from the first frame on: frame i is that of display slot i.
+
+    A picture that is late, or lost, is the one that is shown in its place; before the first one the screen is black.
+
+    Args:
+        folder: a run.
+        target: a folder, which gets FLOW-RECEIVER.mkv without loss; or a file, whose name gets -RECEIVER where there
+            are several.
+        progress: told how many slots are done.
+
+    Raises:
+        UserError: nothing in the run has pictures, or no video ends so.
+        UnwrittenError: the system refused.
+
+    """
+    from steadycast.viewing import Record
+
+    record = Record.of(folder, progress)
+    found = [
+        (f"{flow['name']}-{receiver['name'].removeprefix(flow['name'] + '.')}", viewer)
+        for flow in folder.summary["flows"]
+        if flow["name"] in record.ladders
+        for receiver in flow["receivers"]
+        if (viewer := record.viewer(flow["name"], receiver["name"])) is not None
+    ]
+    if not found:
+        raise UserError(str(folder.path), "no frame of a video was recorded", "run it for longer")
+    single = checked(target).suffix != ""
+    place = target.parent if single else target
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnwrittenError.of(place, error, _ANOTHER) from error
+    paths = []
+    for n, (name, viewer) in enumerate(found):
+        path = target if single else target / f"{name}.mkv"
+        if single and len(found) > 1:
+            path = target.with_stem(f"{target.stem}-{name}")
+        _save(viewer, path, lambda done, n=n: progress("saving", n * 100 + done, len(found) * 100))  # type: ignore[misc]
+        paths.append(path)
+    return paths
+
+
+def _save(viewer: Viewer, path: Path, told: Callable[[int], None]) -> None:
+    ladder = viewer.ladder
+    with (
+        files.whole(path, _ANOTHER) as new,
+        _writer(path, new, ladder.width, ladder.height, ladder.table.fps) as put,
+    ):
+        for slot, seen in enumerate(viewer.pictures()):
+            put(seen.received)
+            if slot % 16 == 0:
+                told(slot * 100 // viewer.slots)
+
+
+@contextmanager
+def _writer(
+    path: Path, new: Path, width: int, height: int, fps: Fraction
+) -> Iterator[Callable[[Picture], None]]:
+    """Write pictures into ``new``, in the form that ``path`` asks for."""
+    ending = path.suffix.lower()
+    if ending in _CONTAINERS:
+        with _container(ending, new, width, height, fps) as put:
+            yield put
+        return
+    framed = ending == ".y4m"
+    with new.open("wb") as file:
+        if framed:
+            file.write(
+                f"YUV4MPEG2 W{width} H{height} F{fps.numerator}:{fps.denominator} Ip A1:1 C420mpeg2\n".encode()
+            )
+
+        def put(picture: Picture) -> None:
+            file.write(b"FRAME\n" if framed else b"")
+            for plane in (picture.y, picture.u, picture.v):
+                file.write(plane.tobytes())
+
+        yield put
+
+
+@contextmanager
+def _container(
+    ending: str, new: Path, width: int, height: int, fps: Fraction
+) -> Iterator[Callable[[Picture], None]]:
+    name, codec, options = _CONTAINERS[ending]
+    with files.media(new, "w", form=name) as out:
+        stream: Any = out.add_stream(codec, rate=fps, options=options)
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+
+        def put(picture: Picture) -> None:
+            flat = np.concatenate([plane.reshape(-1) for plane in (picture.y, picture.u, picture.v)])
+            out.mux(stream.encode(av.VideoFrame.from_ndarray(flat.reshape(-1, width), format="yuv420p")))
+
+        yield put
+        out.mux(stream.encode())
