@@ -18,6 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import reference_pages
+import reference_python
 from steadycast.exits import Exit
 from steadycast.report.words import GLOSSARY
 from steadycast.style import GRID, MUTED
@@ -72,15 +74,12 @@ def exits() -> str:
 
 def pages() -> dict[str, str]:
     """Return the pages that are made with the site, by their place below docs/ without `.md`."""
-    from steadycast import reference as made
-    from steadycast.reference_python import python_page
-
     return {
-        "reference/scenario": made.scenario_page(),
-        "reference/commands": made.commands_page(),
-        "reference/controllers": made.controllers_page(),
-        "reference/metrics": made.metrics_page(),
-        "reference/python": python_page(),
+        "reference/scenario": reference_pages.scenario_page(),
+        "reference/commands": reference_pages.commands_page(),
+        "reference/controllers": reference_pages.controllers_page(),
+        "reference/metrics": reference_pages.metrics_page(),
+        "reference/python": reference_python.python_page(),
         "record": record(),
         "exit-codes": exits(),
         "glossary": glossary(),
@@ -183,14 +182,14 @@ def record() -> str:
 
 def _promises() -> list[str]:
     """Promises of the session; those of the controllers stand beside their parameters."""
-    from steadycast.controllers import core
+    from steadycast.core import core
 
     lines = [
         "\nA promise that was broken is a warning of the run. Those of the controllers are listed with their",
         " [parameters](reference/controllers.md); these are the session's, whichever controller runs in it:\n",
         "\n| promise | what is promised |\n|---|---|\n",
     ]
-    return lines + [f"| `{name}` | {about} |\n" for name, about in core().promises()]
+    return lines + [f"| `{name}` | {about} |\n" for name, about in core.promises()]
 
 
 def _path(figure: record.Figure) -> str:
@@ -277,9 +276,7 @@ def glance(folder: Folder) -> Figure:
 
 def manual() -> None:
     """Write the manual page that the wheel installs."""
-    from steadycast.reference import man_page
-
-    MANUAL.write_text(man_page(), encoding="utf-8")
+    MANUAL.write_text(reference_pages.man_page(), encoding="utf-8")
 
 
 PARTS = {"stubs": stubs, "manual": manual, "demo": demo, "controllers": controllers}

@@ -14,9 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from steadycast.loading import load
 from steadycast.media import ladder
 from steadycast.media.prepare import media_of
-from steadycast.run import load
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steadycast import _core, reference
+from steadycast import reference
+from steadycast.core import core
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULE = ROOT / "python" / "steadycast" / "scenario.py"
@@ -223,7 +224,7 @@ def made() -> str:
     """Return the module with its classes made anew."""
     before, rest = MODULE.read_text(encoding="utf-8").split(BEGIN, 1)
     _, after = rest.split(END, 1)
-    text = f"{before}{BEGIN}\n{classes(json.loads(_core.schema()))}\n\n{END}{after}"
+    text = f"{before}{BEGIN}\n{classes(json.loads(core.schema()))}\n\n{END}{after}"
     command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(MODULE), "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=ROOT)
     return done.stdout

@@ -1,7 +1,8 @@
-"""The crates know of each other as ARCHITECTURE.md says."""
+"""The crates know of each other as ARCHITECTURE.md says, and the modules in Python of none that knows of them."""
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
 import re
@@ -153,3 +154,66 @@ def test_an_integration_uses_names_that_the_crate_for_products_has(place: Path) 
                 assert re.search(declared, OFFERED, re.MULTILINE), f"{file}: there is no {name}::{member}"
         used |= names
     assert {"Remote", "PacketResult"} <= used
+
+
+# ---------------------------------------------------------------- Python
+
+FACE = ROOT / "python" / "steadycast"
+
+
+@functools.cache
+def modules() -> dict[str, Path]:
+    """The package's modules by their full names."""
+    names = {
+        path: ("steadycast", *path.relative_to(FACE).with_suffix("").parts) for path in FACE.rglob("*.py")
+    }
+    return {".".join(name).removesuffix(".__init__"): path for path, name in names.items()}
+
+
+def imports(path: Path) -> set[str]:
+    """What a module imports of the package, in functions too; names that only type checkers see are left out."""
+    found: set[str] = set()
+    known = {*modules(), "steadycast._core"}
+    todo: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            inner = {f"{node.module}.{each.name}" for each in node.names}
+            found |= inner & known or {node.module}
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            todo += node.orelse
+        else:
+            todo += ast.iter_child_nodes(node)
+    return {name for name in found if name.startswith("steadycast.")}
+
+
+def circle(known: dict[str, set[str]]) -> list[str]:
+    """Those of which each knows of another of them; none, where they can be put in an order."""
+    left = {name: arrows & known.keys() - {name} for name, arrows in known.items()}
+    while free := [name for name, arrows in left.items() if not arrows]:
+        for name in free:
+            del left[name]
+        left = {name: arrows - set(free) for name, arrows in left.items()}
+    return sorted(left)
+
+
+def test_no_module_knows_of_one_that_knows_of_it_not_even_in_a_function() -> None:
+    known = {name: imports(path) for name, path in modules().items()}
+    assert len(known) > 80
+    assert circle(known) == []
+    assert circle(known | {"steadycast.errors": {"steadycast.run"}}) != []
+
+
+def test_the_compiled_module_is_loaded_in_one_place_and_for_the_version() -> None:
+    users = {name for name, path in modules().items() if "steadycast._core" in imports(path)}
+    assert users == {"steadycast.core", "steadycast.__main__"}
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_no_module_takes_a_private_name_of_another(name: str) -> None:
+    tree = ast.parse(modules()[name].read_text(encoding="utf-8"))
+    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    taken = {each.name for node in froms for each in node.names if re.match(r"_[a-z]", each.name)}
+    assert taken == set()

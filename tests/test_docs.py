@@ -79,10 +79,9 @@ def test_the_reference_of_python_says_what_each_argument_and_attribute_is() -> N
 
 
 def test_the_manual_page_is_what_the_program_says() -> None:
-    from steadycast.reference import man_page
-
-    made = man_page()
-    assert _docs().MANUAL.read_text(encoding="utf-8") == made
+    docs = _docs()
+    made = docs.reference_pages.man_page()
+    assert docs.MANUAL.read_text(encoding="utf-8") == made
     assert made.count("\n.SS ") == made.count("\n.SS steadycast ") > 10
     roff = [line for line in made.splitlines() if line.startswith((".", "'"))]
     assert all(

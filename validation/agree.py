@@ -87,7 +87,7 @@ def main() -> None:
             found = agree(
                 SCENARIO,
                 seeds=range(1, args.seeds + 1),
-                sets=[f"topology.bottleneck.queue={spec}", f"flow.tcp.congestion={congestion}"],
+                set=[f"topology.bottleneck.queue={spec}", f"flow.tcp.congestion={congestion}"],
                 out=args.out / f"{queue}-{congestion}" if args.out else None,
                 force=True,
                 progress=Silent(),

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from validation import page
 
 if TYPE_CHECKING:
-    from steadycast.cases import Suite
     from steadycast.cases.case import Case, Variant
+    from steadycast.cases.suite import Suite
 
 HELD, CASES, BOUNDS = "test-cases-held", "test-cases", "test-cases-bounds"
 
@@ -56,8 +56,8 @@ def behind(suite: Suite, name: str) -> list[str]:
 
 def bounds(suite: Suite) -> page.Table:
     """Return what each case expects, and the bounds that say so."""
-    from steadycast.cases import Judged
     from steadycast.cases.show import described, ends
+    from steadycast.cases.suite import Judged
 
     rows = []
     for case in suite.cases:
@@ -71,8 +71,8 @@ def bounds(suite: Suite) -> page.Table:
 
 def measures(suite: Suite) -> page.Table:
     """Return what each controller did in each variant of each case, and which bounds fail, with how many seeds."""
-    from steadycast.cases import takes_part
     from steadycast.cases.show import COLUMNS
+    from steadycast.cases.suite import takes_part
 
     rows = []
     for case in suite.cases:

@@ -115,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 run = steadycast.run(
                     SCENARIOS / case.scenario,
                     seed=seed,
-                    sets=settings(case, controller, clips, args.congestion),
+                    set=settings(case, controller, clips, args.congestion),
                     out=place,
                     force=True,
                 )

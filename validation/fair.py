@@ -304,15 +304,15 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print a row as soon as it is known."""
     args = arguments(argv)
+    from steadycast.media.prepare import prepare
     from steadycast.progress import shown
 
-    from papers.engine.runs import prepare
     from validation.worlds import results
 
     todo = tables(args)
     with shown() as progress:
         work = [work for table in todo for row in table.rows for work in row.work]
-        prepare((each.job for each in work), progress)
+        prepare([each.job.load() for each in work if each.job.pixels], progress)
         with results(work, args.at_once, progress) as found:
             made = [(table, table.show(found)) for table in todo]
     if args.write:

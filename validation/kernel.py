@@ -108,7 +108,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as place:
             out = Path(place) / "run"
             done = emulate(
-                SCENARIO, seed=1, sets=sets, out=out, quality=False, pcap=[LINK], progress=Silent()
+                SCENARIO, seed=1, set=sets, out=out, quality=False, pcap=[LINK], progress=Silent()
             ).run
             acks, data = captured(out / "pcap" / f"{LINK}.pcapng")
         took = answers(acks, data)

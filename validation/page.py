@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from steadycast.core import commit
 from steadycast.errors import UserError
-from steadycast.run import commit
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 DATA = DOCS / "data"

@@ -22,7 +22,7 @@ from papers.engine.runs import Job
 from validation.worlds import Film, Seen, damaged, psnr, seconds, sent_again, trusted
 
 if TYPE_CHECKING:
-    from steadycast.run import Run
+    from steadycast.result import Run
 
 BPS = 3_800_000
 LENGTH_S = 60

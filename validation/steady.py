@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from validation import page
 
 if TYPE_CHECKING:
-    from steadycast.run import Run
+    from steadycast.result import Run
 
 ROOT = Path(__file__).resolve().parent.parent
 OTHERS = ("tfrc", "asmp", "tfmcc", "scream", "nada", "gcc")

@@ -22,7 +22,7 @@ from steadycast.progress import Progress, Silent
 from papers.engine.runs import Job, key_of, processes
 
 if TYPE_CHECKING:
-    from steadycast.run import Run
+    from steadycast.result import Run
 
 FORMAT = 1
 """Raised when `Seen` gets other content: what was kept before then doesn't count."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import polars as pl
     from steadycast.folder import Json
-    from steadycast.run import Run
+    from steadycast.result import Run
 
 FORMAT = 8
 """Raised when an observation gets other content: older ones in the cache then don't count."""

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Any
 
-from steadycast._core import variation
+from steadycast.core import core
 from steadycast.errors import UserError
 
 from papers.engine.observe import Flow, Observed, percentile
@@ -191,7 +191,7 @@ def mean_share(flow: Flow, start: float, end: float, link: float) -> float | Non
 @_of_flow
 def deviation(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
     """Coefficient of variation of a series over a stretch of time."""
-    return variation(flow.between(series, start, end))
+    return core.variation(flow.between(series, start, end))
 
 
 @_of_flow
@@ -272,7 +272,7 @@ def highest_of_steps(flow: Flow, first: float, end: float) -> float:
 @_of_flow
 def swing(flow: Flow, skip: float) -> float | None:
     """Coefficient of variation of the target, without its first `skip` steps."""
-    return variation(flow.targets[int(skip) :])
+    return core.variation(flow.targets[int(skip) :])
 
 
 @_of_flow

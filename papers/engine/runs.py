@@ -29,10 +29,14 @@ from pathlib import Path
 from typing import IO, Any
 
 import steadycast
-from steadycast.errors import MissingError, UserError
+from steadycast.core import core
+from steadycast.emulate import need_rights
+from steadycast.errors import UserError
+from steadycast.loading import changes, load
 from steadycast.media.cache import folder as cache_folder
 from steadycast.media.cache import key as cache_key
 from steadycast.media.cache import write as cache_write
+from steadycast.media.prepare import prepare
 from steadycast.progress import Progress, Silent
 
 from papers.engine import observe
@@ -61,12 +65,14 @@ class Job:
     @staticmethod
     def of(scenario: Path, sets: Iterable[Sets], seed: int, *, pixels: bool, emulated: bool = False) -> Job:
         """Run with all changes; a later one of the same path counts."""
-        from steadycast.run import _texts
-
         merged: dict[str, object] = {}
         for each in sets:
             merged |= each
-        return Job(scenario, tuple(_texts(merged)), seed, pixels, emulated)
+        return Job(scenario, tuple(changes(merged)), seed, pixels, emulated)
+
+    def load(self) -> core.Scenario:
+        """Read and check its scenario."""
+        return load(self.scenario, [*self.sets, f"seed={self.seed}"])
 
 
 def run_all(jobs: Sequence[Job], progress: Progress, at_once: int = 4) -> dict[Job, Observed]:
@@ -91,9 +97,9 @@ def run_all(jobs: Sequence[Job], progress: Progress, at_once: int = 4) -> dict[J
             done[key] = known
     if todo:
         timed = {key: job for key, job in todo.items() if job.emulated}
-        for job in list(timed.values())[:1]:
-            _may_emulate(job)
-        prepare(todo.values(), progress)
+        if timed:
+            need_rights()
+        prepare([job.load() for job in todo.values() if job.pixels], progress)
         virtual = {key: job for key, job in todo.items() if not job.emulated}
         if not timed:
             done |= _spread(virtual, progress)
@@ -108,9 +114,7 @@ def run_all(jobs: Sequence[Job], progress: Progress, at_once: int = 4) -> dict[J
 
 def key_of(job: Job) -> str:
     """Name of a run's result: its resolved scenario, its clips' content, the program that runs it."""
-    from steadycast.run import load
-
-    loaded = load(job.scenario, _changes(job))
+    loaded = job.load()
     clips = [path for video in loaded.videos() if video["media"] == "clip" for path in video["paths"]]
     return cache_key(
         {
@@ -151,9 +155,7 @@ def _program(controllers: Iterable[str]) -> list[str]:
 
     Stronger than a version or a commit: it also tells a build with changes that nobody has committed.
     """
-    from steadycast import _core
-
-    rest, each = _core.sources()
+    rest, each = core.sources()
     return [rest, _media(), *(each[name] for name in sorted(set(controllers)))]
 
 
@@ -165,16 +167,12 @@ def _media() -> str:
     import av
 
     here = Path(steadycast.__file__).resolve().parent
-    files = [here / name for name in ("run.py", "emulate.py", "viewing.py")]
+    files = [here / name for name in ("run.py", "steps.py", "emulate.py", "viewing.py")]
     files += [Path(observe.__file__).resolve(), *sorted((here / "media").glob("*.py"))]
     digest = hashlib.sha256(repr(sorted(av.library_versions.items())).encode())
     for file in files:
         digest.update(_content(str(file)).encode())
     return digest.hexdigest()
-
-
-def _changes(job: Job) -> list[str]:
-    return [*job.sets, f"seed={job.seed}"]
 
 
 def _place(key: str) -> Path:
@@ -187,23 +185,6 @@ def _read(key: str) -> Observed | None:
     except (OSError, EOFError, ValueError):
         return None
     return Observed(content) if content.get("format") == observe.FORMAT else None
-
-
-def prepare(jobs: Iterable[Job], progress: Progress) -> None:
-    """Encode every ladder that is needed once, before several processes want it at the same time."""
-    from steadycast.media.prepare import media_of
-    from steadycast.run import load
-
-    prepared = set()
-    for job in jobs:
-        if not job.pixels:
-            continue
-        loaded = load(job.scenario, _changes(job))
-        for video in loaded.videos():
-            facts = repr({k: v for k, v in video.items() if k not in ("flow", "controller", "playout_s")})
-            if video["media"] in ("clip", "synthetic") and facts not in prepared:
-                prepared.add(facts)
-                media_of(video, loaded.seed, progress)
 
 
 def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[str, Observed]:
@@ -313,23 +294,6 @@ def _cores() -> int:
 # ---------------------------------------------------------------- in real time
 
 
-def _may_emulate(job: Job) -> None:
-    """Find out before anything is run whether this can be.
-
-    Raises:
-        MissingError: the right to make network namespaces is missing.
-
-    """
-    from steadycast import _core
-    from steadycast.run import load
-
-    try:
-        _core.Emulation(load(job.scenario, _changes(job)), {}, {}, None, True)
-    except PermissionError as error:
-        what, _, remedy = str(error).partition("; ")
-        raise MissingError("reproduce --emulated", what, remedy or "run it as root") from None
-
-
 def _real_time(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[str, Observed]:
     """Run in real time; what was not trustworthy is run once more, after all others.
 
@@ -345,9 +309,7 @@ _AROUND_S = 3.0
 
 
 def _timed(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[str, Observed]:
-    from steadycast.run import load
-
-    lengths = {key: load(job.scenario, _changes(job)).duration_s + _AROUND_S for key, job in todo.items()}
+    lengths = {key: job.load().duration_s + _AROUND_S for key, job in todo.items()}
     order = sorted(todo, key=lambda key: -lengths[key])
     whole = makespan([lengths[key] for key in order], at_once)
     what = f"{len(todo)} runs in real time"

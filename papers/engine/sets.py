@@ -40,6 +40,6 @@ def short(sets: Mapping[str, object]) -> dict[str, object]:
 
 def text(sets: Mapping[str, object]) -> str:
     """Write changes as the command line takes them, ranges kept: "flow.tcp[1-10].preset=linux"."""
-    from steadycast.run import _texts
+    from steadycast.loading import changes
 
-    return " ".join(_texts(short(sets)))
+    return " ".join(changes(short(sets)))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rich.text import Text
+from steadycast.core import program
 from steadycast.folder import Json
 from steadycast.report.markup import Html, element, joined
 
@@ -53,9 +54,7 @@ def answer(result: Result, family: str = "") -> str:
 
 def commit() -> str:
     """Return the commit of the program that ran."""
-    from steadycast.run import commit as known
-
-    return known() or "unknown"
+    return program()["commit"] or "unknown"
 
 
 def note(result: Result) -> str:
@@ -443,11 +442,9 @@ def _sensitivity(part: Part) -> Html:
 
 def numbers(result: Result) -> Json:
     """All that was measured, for programs."""
-    from steadycast import _core
-
     return {
         "format": 1,
-        "program": {"version": _core.__version__, "commit": commit()},
+        "program": program(),
         "command": result.command,
         "seeds": list(result.seeds),
         "world": "emulated" if result.emulated else "simulated",

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from steadycast.live.receiver import ReceivedFrame, Receiver
     from steadycast.live.sender import Sender
     from steadycast.live.status import PeerStatus, ReceiverStatus, SenderStatus
-    from steadycast.run import Columns, Run, run, run_seeds
+    from steadycast.result import Run
+    from steadycast.run import run, run_seeds
     from steadycast.scenario import (
         Arq,
         Buffer,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         Uniform,
     )
     from steadycast.sweep import Sweep, sweep
+    from steadycast.table import Table
 
 __all__ = [
     "Agreement",
@@ -63,7 +65,6 @@ __all__ = [
     "Buffer",
     "Change",
     "Clock",
-    "Columns",
     "Emulated",
     "Encode",
     "Event",
@@ -101,6 +102,7 @@ __all__ = [
     "Setup",
     "Simulcast",
     "Sweep",
+    "Table",
     "Table2",
     "Topology",
     "Uniform",
@@ -124,8 +126,10 @@ _HOMES = {
     "steadycast.live.receiver": ("ReceivedFrame", "Receiver"),
     "steadycast.live.sender": ("Sender",),
     "steadycast.live.status": ("PeerStatus", "ReceiverStatus", "SenderStatus"),
-    "steadycast.run": ("Columns", "Run", "run", "run_seeds"),
+    "steadycast.result": ("Run",),
+    "steadycast.run": ("run", "run_seeds"),
     "steadycast.sweep": ("Sweep", "sweep"),
+    "steadycast.table": ("Table",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -7,17 +7,13 @@ import sys
 from steadycast.exits import Exit
 
 
-def version() -> str:
-    """Return the line that names program and version."""
-    from steadycast._core import __version__
-
-    return f"steadycast {__version__}"
-
-
 def main() -> None:
     """Entry point."""
     if sys.argv[1:] == ["--version"]:
-        print(version())
+        # Without `steadycast.core`, which loads more.
+        from steadycast._core import __version__
+
+        print(f"steadycast {__version__}")
         return
     try:
         from steadycast import cli, signals

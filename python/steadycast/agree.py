@@ -10,20 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadycast import _core, style
+from steadycast import style
+from steadycast.core import core
 from steadycast.emulate import emulate, need_rights
-from steadycast.errors import UserError
+from steadycast.errors import Problems, UserError
 from steadycast.folder import FORMAT, Draft, Json, aggregate, find, number
+from steadycast.loading import Sets, changes, load, seeds_of
 from steadycast.progress import Progress
 from steadycast.report import say
-from steadycast.run import Problems, load, moved, run, seeds_of
+from steadycast.result import Run, moved
+from steadycast.run import run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from rich.table import Table
-
-    from steadycast.run import Run
 
 WORLDS = ("simulated", "emulated")
 
@@ -208,7 +209,7 @@ def agree(
     scenario: str | Path,
     *,
     seeds: Sequence[int] = (1,),
-    sets: Sequence[str] = (),
+    set: Sets = (),
     out: Path | None = None,
     force: bool = False,
     progress: Progress | None = None,
@@ -219,7 +220,7 @@ def agree(
     Args:
         scenario: a file.
         seeds: of the runs.
-        sets: changes to the scenario.
+        set: changes to the scenario, as for `run`.
         out: where the runs, agree.json, agree.png and agree-seconds.png go; without it nothing is written.
         force: replace a folder that is there.
         progress: told how far each run is.
@@ -232,7 +233,7 @@ def agree(
     """
     need_rights()
     given = seeds_of(seeds)
-    if refused := _core.refusals(load(scenario, sets)):
+    if refused := core.refusals(load(scenario, changes(set))):
         raise Problems(refused)
     with ExitStack() as stack:
         draft = None
@@ -241,7 +242,7 @@ def agree(
             draft.begin()
         done: dict[str, list[Run]] = {world: [] for world in WORLDS}
         for seed in given:
-            common: dict[str, Any] = {"seed": seed, "sets": sets, "quality": quality, "progress": progress}
+            common: dict[str, Any] = {"seed": seed, "set": set, "quality": quality, "progress": progress}
             # One after the other: an emulation wants the machine for itself.
             for world in WORLDS:
                 place = draft.part / f"{world}-{seed}" if draft is not None else None

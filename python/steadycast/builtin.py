@@ -23,6 +23,28 @@ def find(name: str) -> Path | None:
     return FOLDER / f"{name}.toml" if name in names() else None
 
 
+def scenario_at(path: Path) -> Path:
+    """Return the path of a scenario file: the one that is named, or the built-in one of this name.
+
+    `home` is the file of that name, else `home.toml` beside it, else the built-in scenario.
+
+    Raises:
+        UserError: there is none.
+
+    """
+    if path.is_file():
+        return path
+    if path.parent == Path() and not path.suffix:
+        own = path.with_suffix(".toml")
+        if own.is_file():
+            return own
+        if (found := find(path.name)) is not None:
+            return found
+    what = "this is a folder" if path.is_dir() else "no such file"
+    offer = f"give the path of a scenario, or the name of a built-in one; {remedy(path.name)}"
+    raise UserError(str(path), what, offer)
+
+
 def about(name: str) -> str:
     """Say in one sentence what a built-in scenario is: the comment that its file begins with."""
     return _path(name).read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()

@@ -2,49 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol, cast
+from typing import Any
 
-from steadycast.errors import MissingError, UserError
-
-
-class Core(Protocol):
-    """What the face asks of the compiled module."""
-
-    Scenario: Any
-    """A checked scenario: `_core.Scenario`."""
-
-    def controllers(self) -> list[dict[str, Any]]:
-        """All controllers, in the registry's order."""
-
-    def promises(self) -> list[tuple[str, str]]:
-        """List the promises of the session, whichever controller runs in it: name, and what is promised."""
-
-    def schema(self) -> str:
-        """Scenario format's JSON Schema."""
-
-    def check(self, path: str, sets: list[str]) -> list[dict[str, Any]]:
-        """Say what is wrong with a scenario file: file, line, key, what, remedy."""
-
-
-def core() -> Core:
-    """Compiled module.
-
-    Raises:
-        MissingError: it was not built for this Python.
-
-    """
-    try:
-        return cast(Core, importlib.import_module("steadycast._core"))
-    except ImportError as error:
-        raise MissingError(
-            "steadycast._core",
-            f"the compiled module can't be loaded ({error})",
-            'install it again: "pip install --force-reinstall steadycast"; in a checkout "maturin develop"',
-        ) from error
+from steadycast.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -111,7 +74,9 @@ def registry(*, quiet: bool = False) -> tuple[Controller, ...]:
     `quiet` gives none instead of an error where the compiled module is absent (a report needs only looks).
     """
     try:
-        entries = core().controllers()
+        from steadycast.core import core
+
+        entries = core.controllers()
     except UserError:
         if quiet:
             return ()

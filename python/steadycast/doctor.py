@@ -114,11 +114,10 @@ def _findings() -> Iterator[Finding]:
 
 def _simulator() -> Finding:
     try:
-        from steadycast import _core
-
-        return Finding("simulator", "ok", f"compiled module {_core.__version__}")
-    except ImportError as error:
-        return Finding("simulator", "missing", str(error), "install steadycast again", Exit.MISSING)
+        from steadycast.core import core
+    except MissingError as error:
+        return Finding("simulator", "missing", error.problem, "install steadycast again", Exit.MISSING)
+    return Finding("simulator", "ok", f"compiled module {core.__version__}")
 
 
 def _codecs() -> Finding:
@@ -181,9 +180,9 @@ def _networks() -> None:
 
 
 def _sockets() -> None:
-    from steadycast.live.session import core
+    from steadycast.core import need_linux
 
-    core()
+    need_linux("Sender", "send and receive")
 
 
 def _extra(name: str, modules: Sequence[str], use: str) -> Finding:

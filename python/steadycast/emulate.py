@@ -6,19 +6,16 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from steadycast.controller import named
-from steadycast.errors import MissingError, UserError, need_linux
+from steadycast.core import core, need_linux
+from steadycast.errors import Problems, UserError
 from steadycast.folder import free_or_force
+from steadycast.loading import Sets, Source, changes, folder_of, load, place_of
 from steadycast.progress import Progress, Silent, shown
-from steadycast.run import Problems, Run, Sets, _Runner, _texts, load
-
-if TYPE_CHECKING:
-    from steadycast import _core
-    from steadycast.scenario import Scenario
+from steadycast.result import Run
+from steadycast.steps import Keep, Ladders, Made, Plan, Ready, stage
 
 
 @dataclass(frozen=True)
@@ -40,11 +37,10 @@ class Emulated:
 
 
 def emulate(
-    scenario: str | Path | Scenario,
+    scenario: Source,
     *,
     seed: int | None = None,
     set: Sets = (),
-    sets: Sets = (),
     out: Path | str | None = None,
     force: bool = False,
     progress: Progress | None = None,
@@ -63,7 +59,6 @@ def emulate(
         scenario: a file, or a `steadycast.scenario.Scenario`.
         seed: instead of the scenario's own.
         set: changes to it, as for `run`.
-        sets: the same; the two are added.
         out: where to write the run folder; without it nothing is written.
         force: replace a folder that is there.
         progress: told how far it is; by default a bar, where somebody looks.
@@ -94,23 +89,53 @@ def emulate(
 
         need()
     classes = dict(controllers or {})
-    changes = [*_texts(set), *_texts(sets), *named(classes)]
-    if seed is not None:
-        changes.append(f"seed={seed}")
+    sets = changes(set, seed=seed, classes=classes)
     if pcap:
-        links = dict.fromkeys([*load(scenario, changes).captured(), *pcap])
-        changes.append(f"record.pcap={json.dumps(list(links))}")
+        links = dict.fromkeys([*load(scenario, sets).captured(), *pcap])
+        sets.append(f"record.pcap={json.dumps(list(links))}")
+    plan = Plan.of(load(scenario, sets), place_of(scenario), folder_of(scenario), classes)
+    if program is None:
+        plan.need_flows("write at least one [[flow]], or add --in HOST -- COMMAND")
+    alone = only or not plan.loaded.flows
+    if not alone:
+        plan = replace(plan, warnings=_left_aside(plan.loaded, approximate=approximate))
+    command = None if program is None else (program.host, list(program.command))
+    made: Made | None = _no_media if alone else None
+    worlds: list[core.Emulation] = []
+
+    def build(loaded: core.Scenario, ladders: Ladders, steering: Mapping[str, type]) -> core.Emulation:
+        worlds.append(core.Emulation(loaded, ladders, steering, command, alone))
+        return worlds[0]
+
     with ExitStack() as stack:
         # A program has the terminal to itself.
         told = progress or (stack.enter_context(shown()) if program is None else Silent())
-        runner = _Real(scenario, changes, told, quality, vmaf, classes)
-        runner.program, runner.only, runner.approximate, runner.film = program, only, approximate, film
-        if program is None:
-            runner._need_flows("write at least one [[flow]], or add --in HOST -- COMMAND")
-        elif not runner.loaded.flows:
-            runner.only = True
-        done = runner.go(out, force)
-        return Emulated(done, runner.code)
+        done = stage(
+            lambda: Ready.of(plan, told, build, made),
+            told,
+            Keep(quality, vmaf, film),
+            out,
+            force=force,
+            doing="emulating",
+        )
+        return Emulated(done, worlds[0].code)
+
+
+def _left_aside(loaded: core.Scenario, *, approximate: bool) -> tuple[str, ...]:
+    """Say what this world can't honour, and leaves aside where that is allowed.
+
+    Raises:
+        Problems: it is not.
+
+    """
+    refused = core.refusals(loaded)
+    if refused and not approximate:
+        raise Problems(refused)
+    return tuple(f"{p['key']}: left aside: {p['what']}" for p in refused)
+
+
+def _no_media(*_: object) -> None:
+    """Make no media: without its flows a scenario needs none."""
 
 
 def _one(programs: Program | Sequence[Program] | None) -> Program | None:
@@ -145,63 +170,5 @@ def need_rights() -> None:
         MissingError: one of them is.
 
     """
-    from steadycast import _core
-
-    need_linux(_core, "Emulation", "emulate")
-
-    try:
-        _core.Emulation(_core.Scenario("rights", [], _SMALLEST), {}, {})
-    except PermissionError as error:
-        what, _, remedy = str(error).partition("; ")
-        raise MissingError("emulate", what, remedy or "run it as root") from None
-
-
-class _Real(_Runner):
-    """One run in real time, step by step."""
-
-    doing = "emulating"
-    program: Program | None = None
-    only = False
-    approximate = False
-    code: int | None = None
-    _left_aside: Sequence[str] = ()
-
-    def _build(self, ladders: dict[str, dict[str, object]]) -> _core.Simulation | _core.Emulation:
-        refused = [] if self.only else self.core.refusals(self.loaded)
-        if refused and not self.approximate:
-            raise Problems(refused)
-        self._left_aside = [f"{p['key']}: left aside: {p['what']}" for p in refused]
-        program = (self.program.host, list(self.program.command)) if self.program is not None else None
-        try:
-            made: _core.Emulation = self.core.Emulation(
-                self.loaded, ladders, self.classes, program, self.only
-            )
-            return made
-        except ValueError as error:
-            if program is not None and str(error).startswith("no host"):
-                remedy = "name a node of the scenario, or an end of one of its flows"
-                raise UserError(f"--in {program[0]}", str(error), remedy) from None
-            key, _, what = str(error).partition(": ")
-            if not what:
-                key, what = "emulate", key
-            raise UserError(f"{self.where}: {key}", what, "change it in the scenario, or by --set") from None
-
-    def _go(self, *args: Any) -> Run:
-        try:
-            return super()._go(*args)
-        except ValueError as error:
-            # The program, which starts when all else is ready.
-            what, _, problem = str(error).partition(": ")
-            raise MissingError(what, problem, "give its path, or install it") from None
-
-    def _ladders(self) -> dict[str, dict[str, object]]:
-        return {} if self.only else super()._ladders()
-
-    def _measure(self, summary: Any, tables: Any) -> Any:
-        return None if self.only else super()._measure(summary, tables)
-
-    def _record(self, simulation: _core.Simulation | _core.Emulation, *, complete: bool) -> Run:
-        self.code = getattr(simulation, "code", None)
-        done = super()._record(simulation, complete=complete)
-        done.summary["warnings"] += self._left_aside
-        return done
+    need_linux("Emulation", "emulate")
+    core.Emulation(core.Scenario("rights", [], _SMALLEST), {}, {})

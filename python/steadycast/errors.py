@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import re
-import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from steadycast.exits import Exit
 
@@ -29,6 +29,27 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         return f"{self.place}: {self.problem}; {self.remedy}"
+
+
+class Problems(UserError):  # noqa: N818  (as the core calls it)
+    """All that is wrong with a scenario."""
+
+    def __init__(self, problems: Sequence[Mapping[str, Any]]) -> None:
+        self.problems = list(problems)
+        first = self.problems[0]
+        super().__init__(_place(first), first["what"], first["remedy"])
+
+    def __str__(self) -> str:
+        return "\n".join(f"{_place(p)}: {p['what']}; {p['remedy']}" for p in self.problems)
+
+    def __reduce__(self) -> tuple[type[Problems], tuple[list[Mapping[str, Any]]]]:
+        return Problems, (self.problems,)
+
+
+def _place(problem: Mapping[str, Any]) -> str:
+    line = f":{problem['line']}" if problem["line"] is not None else ""
+    key = f": {problem['key']}" if problem["key"] else ""
+    return f"{problem['file']}{line}{key}"
 
 
 class MissingError(UserError):
@@ -64,18 +85,3 @@ def reason(error: BaseException) -> str:
 def full(error: OSError) -> bool:
     """Whether the system has no room, or may not write there at all."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-
-
-def need_linux(core: object, part: str, command: str) -> None:
-    """Say so where the compiled module was built without the worlds of real time, as it is on other systems.
-
-    Raises:
-        MissingError: it lacks ``part``.
-
-    """
-    if not hasattr(core, part):
-        raise MissingError(
-            command,
-            f"this needs Linux, and here is {sys.platform}",
-            "run, compare and report work here; for the others take a Linux machine or container",
-        )

@@ -7,31 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from steadycast.errors import UnwrittenError, UserError
-
-
-def scenario_at(path: Path) -> Path:
-    """Return the path of a scenario file: the one that is named, or the built-in one of this name.
-
-    `home` is the file of that name, else `home.toml` beside it, else the built-in scenario.
-
-    Raises:
-        UserError: there is none.
-
-    """
-    from steadycast import builtin
-
-    if path.is_file():
-        return path
-    if path.parent == Path() and not path.suffix:
-        own = path.with_suffix(".toml")
-        if own.is_file():
-            return own
-        if (found := builtin.find(path.name)) is not None:
-            return found
-    what = "this is a folder" if path.is_dir() else "no such file"
-    remedy = f"give the path of a scenario, or the name of a built-in one; {builtin.remedy(path.name)}"
-    raise UserError(str(path), what, remedy)
+from steadycast.errors import UnwrittenError
 
 
 @contextmanager

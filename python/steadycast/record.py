@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steadycast import _core
+from steadycast.core import core
 
 Json = dict[str, Any]
 
@@ -81,11 +81,11 @@ class Column:
 
 
 FIGURES: tuple[Figure, ...] = tuple(
-    Figure(**{**f, "parts": tuple(f["parts"]), "shown": tuple(f["shown"])}) for f in _core.figures()
+    Figure(**{**f, "parts": tuple(f["parts"]), "shown": tuple(f["shown"])}) for f in core.figures()
 )
-FREEZES: tuple[str, ...] = tuple(json.loads(_core.freezes([], [])))
+FREEZES: tuple[str, ...] = tuple(json.loads(core.freezes([], [])))
 """The keys of a receiver's figures of freezes."""
-COLUMNS: tuple[Column, ...] = tuple(Column(**c) for c in _core.columns())
+COLUMNS: tuple[Column, ...] = tuple(Column(**c) for c in core.columns())
 
 
 def table(name: str) -> list[Shown]:
@@ -168,7 +168,7 @@ def reach(value: Any, *path: str) -> Any:
 
 def median(values: Sequence[float]) -> float | None:
     """Return the median: of an even number of values the mean of the two in the middle; None without any."""
-    return _core.median(list(values))
+    return core.median(list(values))
 
 
 def middle(values: Iterable[Any]) -> Any:

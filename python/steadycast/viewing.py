@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from steadycast.folder import Folder, Json
     from steadycast.media.ladder import Ladder
     from steadycast.progress import Progress
+    from steadycast.table import Column
 
 PLANES = ("y", "u", "v")
 MEASURED = ("psnr_db.raw.y", "ssim", "vmaf", "mos.mean")
@@ -43,8 +44,6 @@ FRAMES = (
 )
 MISSING = ("flow", "node", "frame", "offset", "len")
 """Columns of the two tables that are read here."""
-Column = tuple[str, str, Any]
-"""A column as the core tells it (`_core.Simulation.table`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,9 +182,9 @@ class Record:
             UserError: there is no video with pixels, a table is missing, or a clip is no longer there.
 
         """
+        from steadycast.loading import load
         from steadycast.media.ladder import Ladder
         from steadycast.media.prepare import media_of
-        from steadycast.run import load
 
         file = folder.path / "scenario.toml"
         if not folder.scenario_text:

@@ -26,7 +26,7 @@ from tests.conftest import bounded
 def test_import_loads_nothing_that_is_not_needed() -> None:
     program = (
         "import sys, steadycast, steadycast.run, steadycast.controllers\n"
-        "heavy = ('numpy', 'polars', 'av', 'matplotlib', 'steadycast._core')\n"
+        "heavy = ('numpy', 'polars', 'av', 'matplotlib')\n"
         "print([m for m in heavy if m in sys.modules])\n"
         "print(callable(steadycast.run), callable(steadycast.controllers), steadycast.controllers()[0].name)"
     )
@@ -76,7 +76,7 @@ def test_a_run_has_tables_and_a_summary(scenario: Path, tmp_path: Path) -> None:
     assert b64decode(picture[1]).startswith(b"<svg ")
     written = repr(run).splitlines()
     assert [line.split()[0] for line in written[1:]] == ["flow", "video", "tcp", "noise"]
-    assert len(repr(run.rates)) < 100
+    assert "throughput_bps" in repr(run.rates)
     with pytest.raises(KeyError, match="rates"):
         run.table("rate")
     page = run.report()

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from steadycast.cases import run_cases, takes_part
+from steadycast.cases import run_cases
 from steadycast.cases.case import LONGEST_S, Case, cases, chosen, lasts_s, sets, write_scenarios
 from steadycast.cases.radio import CELLS
+from steadycast.cases.suite import takes_part
 from steadycast.controllers import registry
-from steadycast.run import load
+from steadycast.loading import load
 
 from tests.face.conftest import say as say
 from tests.face.test_command_line import Say

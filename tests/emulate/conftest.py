@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from steadycast.errors import MissingError
 
 COMMAND = [sys.executable, "-c", "from steadycast.cli import main; main()"]
 
@@ -36,12 +37,11 @@ congestion = "reno"
 
 @cache
 def _may() -> bool:
-    from steadycast import _core
+    from steadycast.emulate import need_rights
 
-    scenario = _core.Scenario("may.toml", [], DUMBBELL)
     try:
-        _core.Emulation(scenario, {}, {})
-    except PermissionError:
+        need_rights()
+    except MissingError:
         return False
     return True
 

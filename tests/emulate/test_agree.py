@@ -39,7 +39,7 @@ def test_both_worlds_stand_side_by_side_with_what_is_near_and_what_is_not(
     (tmp_path / "both" / "old").touch()
     wrong = steadycast(["agree", str(dumbbell), "-o", "both", "--force", "--set", "nothing=1"], tmp_path)
     assert (wrong.returncode, (tmp_path / "both" / "old").exists()) == (2, True), wrong.stderr
-    again = agree(dumbbell, sets=["duration=2s"], out=tmp_path / "both", force=True)
+    again = agree(dumbbell, set=["duration=2s"], out=tmp_path / "both", force=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["both", "short.toml"]
     assert not (tmp_path / "both" / "old").exists()
     for world in ("simulated", "emulated"):

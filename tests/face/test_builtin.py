@@ -13,11 +13,11 @@ import pytest
 import steadycast as sc
 from steadycast import builtin
 from steadycast.exits import Exit
+from steadycast.loading import load
 from steadycast.media import ladder as ladder_module
 from steadycast.media.ladder import encode_ladder
 from steadycast.media.prepare import media_of
 from steadycast.media.synthetic import Synthetic
-from steadycast.run import load
 
 from tests.conftest import Said
 

@@ -272,6 +272,7 @@ def test_an_existing_folder_is_refused_before_the_run(say: Say, scenario: Path, 
 
 def test_a_missing_compiled_module_is_exit_code_3(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "steadycast._core", None)
+    monkeypatch.delitem(sys.modules, "steadycast.core", raising=False)
     said = say("schema")
     assert said.code == 3
     assert "can't be loaded" in said.err

@@ -22,7 +22,7 @@ from steadycast.errors import UserError
 from steadycast.lab.server import listening
 from steadycast.lab.text import Base
 from steadycast.lab.work import Board, Setup, Task, begin
-from steadycast.run import _Runner
+from steadycast.steps import conduct
 
 from tests.conftest import bounded
 from tests.lab.conftest import ROOT, SCENARIO, Lab, start, stop
@@ -101,13 +101,12 @@ def test_captures_are_not_made(lab: Lab, tmp_path: Path, monkeypatch: pytest.Mon
     assert lab.post("run", {**BODY, "text": text}).code == 200
     # What a worker does, in this process: where the run would put its captures.
     places: list[tuple[list[str], Path | None]] = []
-    go = _Runner._go
 
-    def told(runner: Any, simulation: Any, media_s: float, pcap: Path | None, draft: Any) -> Any:
-        places.append((runner.loaded.captured(), pcap))
-        return go(runner, simulation, media_s, pcap, draft)
+    def told(ready: Any, progress: Any, keep: Any, *, captures: Path | None = None) -> Any:
+        places.append((ready.plan.loaded.captured(), captures))
+        return conduct(ready, progress, keep, captures=captures)
 
-    monkeypatch.setattr(_Runner, "_go", told)
+    monkeypatch.setattr("steadycast.lab.work.conduct", told)
     file = tmp_path / "small.toml"
     file.write_text(text)
     begin(Setup(tmp_path / "board", None))(Task("run", Base.read(file), text, (), (), 0, 0))

@@ -7,10 +7,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from steadycast.errors import UserError
+from steadycast.errors import Problems, UserError
 from steadycast.lab import text as lab_text
 from steadycast.lab.text import Base, Knob, Where, checked, edited, edits_of, knobs
-from steadycast.run import Problems, load
+from steadycast.loading import load
 
 from tests.lab.conftest import ROOT, SCENARIO
 

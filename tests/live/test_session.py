@@ -427,7 +427,7 @@ def test_keys_move_the_floor_and_exclude_receivers() -> None:
 
 def test_a_floor_set_during_a_session_holds_at_once(port: int) -> None:
     settings = session_settings(port)
-    sender = session.core().Sender(settings, {"kind": "greedy"})
+    sender = session.live_core().Sender(settings, {"kind": "greedy"})
     try:
         sender.limit(floor=700_000)
         seen = status_once(sender, lambda s: s["decision"] and s["decision"]["target_bps"] == 700_000)
@@ -480,7 +480,9 @@ def test_a_sender_that_names_no_controller_gets_reports_at_rfc_3550s_times(port:
             "give_up_s",
         )
     )
-    receiver = session.core().Receiver({**none, "at": f"127.0.0.1:{port}", "mux": False, "cname": "test"})
+    receiver = session.live_core().Receiver(
+        {**none, "at": f"127.0.0.1:{port}", "mux": False, "cname": "test"}
+    )
     own = ports(1)[0]
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as media,

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from steadycast.errors import MissingError, UserError
 from steadycast.progress import Silent
-from steadycast.run import load
 
 from papers import EXPERIMENTS
 from papers.engine import observe, runs, suite, write
@@ -60,7 +59,7 @@ class World:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(runs, "_may_emulate", lambda job: None)
+    monkeypatch.setattr(runs, "need_rights", lambda: None)
     return tmp_path / "cache"
 
 
@@ -95,7 +94,7 @@ def test_the_emulated_form_of_an_experiment_is_short_and_can_be_read() -> None:
     assert {e.id for e, *_ in forms} == {*(f"M-{x}" for x in "ABCDEFG"), "H-L", "C-F"}
     for _, experiment, medium, seeds in forms:
         for each in suite._Plan(experiment, medium, tuple(range(seeds))).jobs(emulated=True):
-            assert 60 <= load(each.scenario, runs._changes(each)).duration_s <= 600
+            assert 60 <= each.load().duration_s <= 600
             assert each.emulated
 
 
@@ -112,7 +111,7 @@ def test_a_clip_adds_a_run_of_its_own_that_tells_of_pictures_only() -> None:
 def test_all_of_it_takes_less_than_forty_minutes_four_at_a_time() -> None:
     plans = suite._emulated(["M", "H-L", "C-F"], (), tuple(range(1, 6)))
     jobs = {key_of(job): job for plan in plans for job in plan.jobs(emulated=True)}
-    lengths = [load(job.scenario, runs._changes(job)).duration_s for job in jobs.values()]
+    lengths = [job.load().duration_s for job in jobs.values()]
     assert 20 * 60 < makespan(sorted(lengths, reverse=True), 4) < 33 * 60, "a clip adds five minutes"
 
 
@@ -173,12 +172,12 @@ def test_the_longest_run_goes_first(cache: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_without_the_right_to_emulate_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
-        raise PermissionError("network namespaces are not allowed; run it as root")
+        raise MissingError("emulate", "network namespaces are not allowed", "run it as root")
 
     monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path))
     monkeypatch.setattr("steadycast._core.Emulation", refuse)
     made = world(monkeypatch)
-    with pytest.raises(MissingError, match=r"reproduce --emulated: network namespaces .*; run it as root"):
+    with pytest.raises(MissingError, match=r"emulate: network namespaces .*; run it as root"):
         run_all([job()], Silent())
     assert made.began == []
 

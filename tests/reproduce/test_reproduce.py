@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.folder import Draft
-from steadycast.run import load
 
 from papers import EXPERIMENTS, chosen
-from papers.engine import runs, sets, suite, write
+from papers.engine import sets, suite, write
 from papers.engine.experiment import (
     UNITS,
     Another,
@@ -208,9 +207,7 @@ def test_every_flow_that_a_statement_names_is_in_its_scenario(experiment: Experi
         plan = suite._Plan(experiment, medium, (1,))
         for v in plan.variants:
             job = plan.job(v, 1, "", False)
-            flows[v.name] = {
-                f["name"] for f in tomllib.loads(load(job.scenario, runs._changes(job)).toml())["flow"]
-            }
+            flows[v.name] = {f["name"] for f in tomllib.loads(job.load().toml())["flow"]}
     for s in experiment.statements:
         for part in (x for each in s.measure.rows for x in each if isinstance(x, Term)):
             if part.quantity.flow:
@@ -222,7 +219,7 @@ def test_every_run_of_an_experiment_is_a_scenario_that_can_be_read(experiment: E
     for medium in media_of(experiment, ()):
         plan = suite._Plan(experiment, medium, (1,))
         for job in plan.jobs():
-            load(job.scenario, runs._changes(job))
+            job.load()
 
 
 # ---------------------------------------------------------------- from numbers to verdicts

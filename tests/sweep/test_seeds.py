@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import steadycast as sc
-from steadycast.errors import UserError
+from steadycast.errors import Problems, UserError
 from steadycast.folder import TABLES
-from steadycast.run import Problems, load
+from steadycast.loading import load
 from steadycast.workers import cores
 
 from tests.conftest import SMALL

@@ -57,8 +57,13 @@ const ENDS_LATE: Span = Span::millis(5);
 #[derive(Debug, thiserror::Error)]
 pub enum EmulateError {
     /// The right to make network namespaces and devices is missing.
-    #[error("{0}")]
-    Rights(String),
+    #[error("{problem}; {remedy}")]
+    Rights {
+        /// What is missing.
+        problem: &'static str,
+        /// What gives it.
+        remedy: &'static str,
+    },
     /// The network.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -598,12 +603,14 @@ fn make_hosts(scenario: &Scenario, nodes: &[NodeIx], mtu: u16) -> Result<(Vec<Ho
         namespace::apart(|| nodes.iter().map(|node| namespace::host(host_address(*node), mtu)).collect())
             .map_err(during("the hosts"))?;
     let made = made.map_err(|error| match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => EmulateError::Rights(
-            "network namespaces and devices are not allowed here; run it as root, or with CAP_SYS_ADMIN and CAP_NET_ADMIN".into(),
-        ),
-        Some(libc::ENOENT | libc::ENODEV) => {
-            EmulateError::Rights("there is no /dev/net/tun; load the kernel's module \"tun\", or let a container have it".into())
-        }
+        Some(libc::EPERM | libc::EACCES) => EmulateError::Rights {
+            problem: "network namespaces and devices are not allowed here",
+            remedy: "run it as root, or with CAP_SYS_ADMIN and CAP_NET_ADMIN",
+        },
+        Some(libc::ENOENT | libc::ENODEV) => EmulateError::Rights {
+            problem: "there is no /dev/net/tun",
+            remedy: "load the kernel's module \"tun\", or let a container have it",
+        },
         _ => EmulateError::Io("the hosts", error),
     })?;
     let (mut hosts, mut gates) = (Vec::new(), Vec::new());

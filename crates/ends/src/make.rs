@@ -2,6 +2,8 @@
 
 use crate::{Agent, AgentIx, Beat, FlowEnds, Intake, Place, PlainSink, PlainSource, TcpSink, TcpSource, VideoPlan};
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 use steadycast_control::ParamError;
 use steadycast_control::registry::Factory;
@@ -23,10 +25,9 @@ pub struct Inputs {
 }
 
 /// Why a flow can't be.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum MakeError {
     /// The controller or one of its parameters.
-    #[error("flow.{flow}.controller: {error}")]
     Controller {
         /// The flow.
         flow: String,
@@ -34,13 +35,11 @@ pub enum MakeError {
         error: ParamError,
     },
     /// A flow has nothing to send.
-    #[error("flow.{flow}.media: no frame sizes were given; encode the clip first, or take media = \"greedy\"")]
     NoLadder {
         /// The flow.
         flow: String,
     },
     /// Frame sizes that can't be used.
-    #[error("flow.{flow}.media: {error}")]
     Ladder {
         /// The flow.
         flow: String,
@@ -48,7 +47,6 @@ pub enum MakeError {
         error: LadderError,
     },
     /// A TCP that can't be.
-    #[error("flow.{flow}: {error}")]
     Tcp {
         /// The flow.
         flow: String,
@@ -56,7 +54,6 @@ pub enum MakeError {
         error: tcp::ConfigError,
     },
     /// A congestion control that only a kernel has.
-    #[error("flow.{flow}.congestion: \"{name}\" is a kernel's; simulated are reno, newreno, sack and cubic")]
     KernelOnly {
         /// The flow.
         flow: String,
@@ -64,6 +61,34 @@ pub enum MakeError {
         name: String,
     },
 }
+
+impl MakeError {
+    /// The scenario's key, and what is wrong with it.
+    pub fn told(&self) -> (String, String) {
+        match self {
+            Self::Controller { flow, error } => (format!("flow.{flow}.controller"), error.to_string()),
+            Self::NoLadder { flow } => {
+                let what = "no frame sizes were given; encode the clip first, or take media = \"greedy\"";
+                (format!("flow.{flow}.media"), what.to_owned())
+            }
+            Self::Ladder { flow, error } => (format!("flow.{flow}.media"), error.to_string()),
+            Self::Tcp { flow, error } => (format!("flow.{flow}"), error.to_string()),
+            Self::KernelOnly { flow, name } => {
+                let what = format!("\"{name}\" is a kernel's; simulated are reno, newreno, sack and cubic");
+                (format!("flow.{flow}.congestion"), what)
+            }
+        }
+    }
+}
+
+impl fmt::Display for MakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, what) = self.told();
+        write!(f, "{key}: {what}")
+    }
+}
+
+impl Error for MakeError {}
 
 /// Makes a source, told the name of its session.
 pub type MakeSource<'a> = Box<dyn FnMut(&str) -> Agent + 'a>;

@@ -12,6 +12,8 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,43 +28,58 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
 
 /// Why a live session can't begin, or had to end.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum LiveError {
     /// A key of its flow.
-    #[error("{}: {}; {}", .0.key, .0.what, .0.remedy)]
     Flow(Problem),
     /// Its flow is none of video: a bug.
-    #[error("the session's flow is no video; please report this")]
     NoVideo,
     /// Its controller, or its frames' sizes.
-    #[error(transparent)]
-    Plan(#[from] MakeError),
+    Plan(MakeError),
     /// An address, a port or an interface.
-    #[error(transparent)]
-    Net(#[from] NetError),
+    Net(NetError),
     /// The system gives no more sockets or threads.
-    #[error("{0}; look at `ulimit -n`")]
-    System(#[from] io::Error),
+    System(io::Error),
     /// The system gives no random numbers.
-    #[error("no random numbers for a session: {0}; a Linux kernel from 3.17 on has them (`getrandom`)")]
     Entropy(getrandom::Error),
     /// ECN is used where reports of single packets tell how it arrives.
-    #[error(
-        "--ecn: marks are known, and the path is checked, by reports of single packets that tell of them; take \
-         --feedback rfc8888"
-    )]
     EcnUntold,
     /// A session bandwidth that no session has: reports would never leave, or without end.
-    #[error(
-        "the description's session-bw: {0} is no bandwidth of a session; take 10000 to 10000000000 bits per second"
-    )]
     SessionBandwidth(u64),
     /// The record is not what a scenario can say: a bug.
-    #[error("the record can't be written: {0}")]
     Record(String),
 }
 
 impl LiveError {
+    /// Where it is, what is wrong, and what would help.
+    pub fn told(&self) -> (String, String, String) {
+        let (place, problem, remedy) = match self {
+            Self::Flow(problem) => (problem.key.clone(), problem.what.clone(), problem.remedy.as_str()),
+            Self::NoVideo => ("the session".into(), "its flow is no video".into(), "please report this"),
+            Self::Plan(error) => {
+                let (key, what) = error.told();
+                (key, what, "see steadycast --help")
+            }
+            Self::Net(error) => (error.place.clone(), error.problem.clone(), error.remedy),
+            Self::System(error) => ("the session".into(), error.to_string(), "look at `ulimit -n`"),
+            Self::Entropy(error) => {
+                let remedy = "a Linux kernel from 3.17 on has them (`getrandom`)";
+                ("no random numbers for a session".into(), error.to_string(), remedy)
+            }
+            Self::EcnUntold => {
+                let what = "marks are known, and the path is checked, by reports of single packets that tell of them";
+                ("--ecn".into(), what.into(), "take --feedback rfc8888")
+            }
+            Self::SessionBandwidth(bandwidth) => (
+                "the description's session-bw".into(),
+                format!("{bandwidth} is no bandwidth of a session"),
+                "take 10000 to 10000000000 bits per second",
+            ),
+            Self::Record(what) => ("the record can't be written".into(), what.clone(), "please report this"),
+        };
+        (place, problem, remedy.to_owned())
+    }
+
     /// A key of the flow is what a description says.
     pub(crate) fn of_description(self) -> Self {
         match self {
@@ -72,6 +89,33 @@ impl LiveError {
             }
             other => other,
         }
+    }
+}
+
+impl fmt::Display for LiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (place, problem, remedy) = self.told();
+        write!(f, "{place}: {problem}; {remedy}")
+    }
+}
+
+impl Error for LiveError {}
+
+impl From<MakeError> for LiveError {
+    fn from(error: MakeError) -> Self {
+        Self::Plan(error)
+    }
+}
+
+impl From<NetError> for LiveError {
+    fn from(error: NetError) -> Self {
+        Self::Net(error)
+    }
+}
+
+impl From<io::Error> for LiveError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
     }
 }
 

@@ -1,14 +1,15 @@
 //! From a scenario's link to the settings of its two directions.
 
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 use steadycast_link::{self as link, Steps};
 use steadycast_scenario::{self as sc, DirIx};
 
 /// Why a scenario's network can't be.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum BuildError {
     /// No way leads from a flow's source to a receiver.
-    #[error("flow.{flow}: no way leads from {from} to {to}")]
     NoWay {
         /// The flow.
         flow: String,
@@ -18,17 +19,37 @@ pub enum BuildError {
         to: String,
     },
     /// A recorded rate can't be changed, and none can begin on the way.
-    #[error(
-        "link.{link}: a trace holds for a whole run; an event can set a constant rate on a link with a constant rate"
-    )]
     TraceEvent {
         /// The link.
         link: String,
     },
     /// More than is numbered.
-    #[error("the scenario has too many {0}")]
     TooMany(&'static str),
 }
+
+impl BuildError {
+    /// The scenario's key, and what is wrong with it.
+    pub fn told(&self) -> (String, String) {
+        match self {
+            Self::NoWay { flow, from, to } => (format!("flow.{flow}"), format!("no way leads from {from} to {to}")),
+            Self::TraceEvent { link } => {
+                let what = "a trace holds for a whole run; an event can set a constant rate on a link with a \
+                    constant rate";
+                (format!("link.{link}"), what.to_owned())
+            }
+            Self::TooMany(what) => ((*what).to_owned(), "the scenario has too many of them".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, what) = self.told();
+        write!(f, "{key}: {what}")
+    }
+}
+
+impl Error for BuildError {}
 
 pub(crate) fn link_config(
     direction: &sc::Direction,

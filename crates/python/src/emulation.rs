@@ -1,12 +1,13 @@
 use crate::controller::FaultSlot;
+use crate::error::{missing, refused, unwritten, wrong};
 use crate::scenario::{PyScenario, listed as problems};
-use crate::simulation::{Asking, columns, inputs, unwritten};
-use pyo3::exceptions::{PyKeyError, PyOSError, PyPermissionError, PyValueError};
+use crate::simulation::{Asking, columns, inputs};
+use pyo3::exceptions::{PyKeyError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use steadycast_emulate::{EmulateError, Emulation, Options, Program};
 
 /// A scenario in real time, across this machine's kernel.
@@ -14,6 +15,10 @@ use steadycast_emulate::{EmulateError, Emulation, Options, Program};
 pub(crate) struct PyEmulation {
     emulation: Mutex<Emulation>,
     fault: FaultSlot,
+    /// What errors call the scenario.
+    file: String,
+    /// Where captures go.
+    captures: OnceLock<PathBuf>,
 }
 
 /// What a scenario asks that the emulated world can't give: dicts as of `check`.
@@ -22,19 +27,33 @@ pub(crate) fn refusals<'py>(py: Python<'py>, scenario: &PyScenario) -> PyResult<
     problems(py, &steadycast_emulate::refusals(&scenario.loaded))
 }
 
-fn error(error: EmulateError) -> PyErr {
-    match error {
-        EmulateError::Rights(what) => PyPermissionError::new_err(what),
-        EmulateError::Io(what, error) => PyOSError::new_err((error.raw_os_error(), format!("{what}: {error}"))),
-        other => PyValueError::new_err(other.to_string()),
-    }
+/// What an emulation of the scenario `file` raises.
+fn error(file: &str, error: EmulateError) -> PyErr {
+    let told = match error {
+        EmulateError::Rights { problem, remedy } => return missing("emulate", problem.to_owned(), remedy),
+        EmulateError::Program { name, error } => {
+            return missing(&name, format!("can't be started ({error})"), "give its path, or install it");
+        }
+        EmulateError::NoHost(name) => {
+            let remedy = "name a node of the scenario, or an end of one of its flows";
+            return wrong(format!("--in {name}"), format!("no host is called \"{name}\""), remedy);
+        }
+        EmulateError::Io(what, error) => {
+            return PyOSError::new_err((error.raw_os_error(), format!("{what}: {error}")));
+        }
+        EmulateError::Build(error) => error.told(),
+        EmulateError::Make(error) => error.told(),
+        EmulateError::Net { flow, error } => (format!("flow.{flow}"), error.to_string()),
+        EmulateError::Tcp(error) => (format!("flow.{}.{}", error.flow, error.key), error.what),
+    };
+    refused(file, told)
 }
 
 #[pymethods]
 impl PyEmulation {
     /// Makes the hosts and opens the flows' sockets; `ladders` and `controllers` as for a simulation. `program`: a
-    /// host's name, and what is to run there beside the flows, or alone with `only`. Raises PermissionError where a
-    /// right is missing.
+    /// host's name, and what is to run there beside the flows, or alone with `only`. Raises MissingError where a
+    /// right is missing, UserError for the rest.
     #[new]
     #[pyo3(signature = (scenario, ladders, controllers, program=None, only=false))]
     fn new(
@@ -47,8 +66,10 @@ impl PyEmulation {
         let (mut inputs, fault) = inputs(ladders, controllers)?;
         let program = program.map(|(host, command)| Program { host, command });
         let options = Options { hosts: Vec::new(), only_network: only, program };
-        let emulation = Emulation::build(scenario.scenario(), &mut inputs, options).map_err(error)?;
-        Ok(Self { emulation: Mutex::new(emulation), fault })
+        let emulation =
+            Emulation::build(scenario.scenario(), &mut inputs, options).map_err(|e| error(&scenario.file, e))?;
+        let (file, captures) = (scenario.file.clone(), OnceLock::new());
+        Ok(Self { emulation: Mutex::new(emulation), fault, file, captures })
     }
 
     fn __repr__(&self) -> String {
@@ -58,10 +79,11 @@ impl PyEmulation {
     }
 
     /// Has the packets of the links that the scenario captures written to `folder`/LINK.pcapng while it runs. Raises
-    /// OSError with the file's name.
+    /// UnwrittenError.
     fn capture(&self, folder: PathBuf) -> PyResult<()> {
+        let folder = self.captures.get_or_init(|| folder);
         let named = |link: &str| folder.join(format!("{link}.pcapng"));
-        self.locked().capture(|link| Ok(Box::new(File::create(named(link))?))).map_err(unwritten)
+        self.locked().capture(|link| Ok(Box::new(File::create(named(link))?))).map_err(|e| unwritten(Some(folder), e))
     }
 
     /// Runs to the end, or to the program's, in real time; otherwise as a simulation's.
@@ -74,8 +96,8 @@ impl PyEmulation {
         });
         let captured = self.locked().end_capture();
         asking.over()?;
-        let complete = complete.map_err(error)?;
-        captured.map_err(unwritten)?;
+        let complete = complete.map_err(|e| error(&self.file, e))?;
+        captured.map_err(|e| unwritten(self.captures.get().map(PathBuf::as_path), e))?;
         Ok(complete)
     }
 

@@ -3,6 +3,7 @@
 mod controller;
 #[cfg(target_os = "linux")]
 mod emulation;
+mod error;
 #[cfg(target_os = "linux")]
 mod live;
 mod picture;

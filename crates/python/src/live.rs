@@ -1,6 +1,7 @@
+use crate::error::wrong;
 use crate::simulation::{columns, ladder, scale};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::collections::BTreeMap;
@@ -16,8 +17,9 @@ use steadycast_session::FrameKind;
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
 
-fn wrong(error: &LiveError) -> PyErr {
-    PyValueError::new_err(error.to_string())
+fn refused(error: &LiveError) -> PyErr {
+    let (place, problem, remedy) = error.told();
+    wrong(place, problem, remedy)
 }
 
 fn want<'py, T>(from: &Bound<'py, PyDict>, key: &str) -> PyResult<T>
@@ -42,21 +44,18 @@ fn pair(from: &Bound<'_, PyDict>) -> PyResult<PairOptions> {
 }
 
 fn address(text: &str) -> PyResult<IpAddr> {
-    text.parse().map_err(|_| PyValueError::new_err(format!("{text}: not an address; write it as 10.0.0.1 or fd00::1")))
+    text.parse().map_err(|_| wrong(text, "not an address", "write it as 10.0.0.1 or fd00::1"))
 }
 
 fn socket(text: &str) -> PyResult<SocketAddr> {
-    text.parse().map_err(|_| {
-        PyValueError::new_err(format!(
-            "{text}: not ADDRESS:PORT; write it as 10.0.0.1:5004, [fd00::1]:5004 or host:5004"
-        ))
-    })
+    let remedy = "write it as 10.0.0.1:5004, [fd00::1]:5004 or host:5004";
+    text.parse().map_err(|_| wrong(text, "not ADDRESS:PORT", remedy))
 }
 
 fn format(codec: &str) -> PyResult<PayloadFormat> {
     PayloadFormat::of_codec(codec).ok_or_else(|| {
         let all = PayloadFormat::ALL.map(PayloadFormat::codec).join(", ");
-        PyValueError::new_err(format!("codec: there is no {codec}; take one of {all}"))
+        wrong("codec", format!("there is no {codec}"), format!("take one of {all}"))
     })
 }
 
@@ -68,13 +67,14 @@ pub(crate) fn is_key_frame(codec: &str, frame: &[u8]) -> PyResult<bool> {
 
 /// The flow is handed over as JSON.
 fn unreadable(error: serde_json::Error) -> PyErr {
-    PyValueError::new_err(format!("flow: can't be read ({error}); give an object of a flow's keys"))
+    wrong("flow", format!("can't be read ({error})"), "give an object of a flow's keys")
 }
 
 fn key(from: &Bound<'_, PyDict>) -> PyResult<Option<MasterKey>> {
     let text: Option<String> = want(from, "key")?;
-    let wrong = "--key-file: it does not hold 30 bytes in base64; make one with: openssl rand -base64 30 > key";
-    text.map(|text| MasterKey::read(&text).ok_or_else(|| PyValueError::new_err(wrong))).transpose()
+    let remedy = "make one with: openssl rand -base64 30 > key";
+    let none = || wrong("--key-file", "it does not hold 30 bytes in base64", remedy);
+    text.map(|text| MasterKey::read(&text).ok_or_else(none)).transpose()
 }
 
 fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
@@ -161,7 +161,7 @@ impl PySession {
 
     /// Waits for its end, and returns the record.
     fn finish(&self, py: Python<'_>) -> PyResult<PyRecord> {
-        let record = py.detach(|| self.handle.finish()).map_err(|e| wrong(&e))?;
+        let record = py.detach(|| self.handle.finish()).map_err(|e| refused(&e))?;
         Ok(PyRecord(Mutex::new(record)))
     }
 }
@@ -175,7 +175,7 @@ pub(crate) struct PySender {
 
 #[pymethods]
 impl PySender {
-    /// Begins to send. Raises ValueError with place, problem and remedy.
+    /// Begins to send. Raises UserError.
     #[new]
     fn new(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDict>) -> PyResult<PyClassInitializer<Self>> {
         let flow = serde_json::from_str(&want::<String>(options, "flow")?).map_err(unreadable)?;
@@ -188,7 +188,7 @@ impl PySender {
             consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
             key: key(options)?,
         };
-        let sending = Sending::start(options, medium(medium_)?).map_err(|e| wrong(&e))?;
+        let sending = Sending::start(options, medium(medium_)?).map_err(|e| refused(&e))?;
         let session = PySession { kind: "Sender", handle: sending.handle() };
         Ok(PyClassInitializer::from(session).add_subclass(Self { desk: sending.desk(), sending }))
     }
@@ -274,7 +274,7 @@ pub(crate) struct PyReceiver {
 
 #[pymethods]
 impl PyReceiver {
-    /// Begins to receive. Raises ValueError with place, problem and remedy.
+    /// Begins to receive. Raises UserError.
     #[new]
     fn new(options: &Bound<'_, PyDict>) -> PyResult<PyClassInitializer<Self>> {
         let text: Option<String> = want(options, "sdp")?;
@@ -282,8 +282,7 @@ impl PyReceiver {
         let description = match text {
             Some(text) => {
                 let place: String = want(options, "at")?;
-                let wrong = |e| PyValueError::new_err(format!("{place}: {e}"));
-                Description::read(text.as_bytes()).map_err(wrong)?
+                Description::read(text.as_bytes()).map_err(|e| wrong(place, e.problem, e.remedy))?
             }
             None => {
                 let codec: Option<String> = want(options, "codec")?;
@@ -322,10 +321,10 @@ impl PyReceiver {
             latency: want::<Option<f64>>(options, "latency_s")?.map(Span::from_secs_f64),
         };
         if description.secure && options.key.is_none() {
-            let text = "--key-file: the stream is encrypted, and no key is given; ask its sender for the key";
-            return Err(PyValueError::new_err(text));
+            let problem = "the stream is encrypted, and no key is given";
+            return Err(wrong("--key-file", problem, "ask its sender for the key"));
         }
-        let receiving = Receiving::start(options).map_err(|e| wrong(&e))?;
+        let receiving = Receiving::start(options).map_err(|e| refused(&e))?;
         let session = PySession { kind: "Receiver", handle: receiving.handle() };
         let own = Self { shelf: receiving.shelf(), description, offered, _receiving: receiving };
         Ok(PyClassInitializer::from(session).add_subclass(own))

@@ -1,4 +1,4 @@
-use pyo3::exceptions::PyValueError;
+use crate::error;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::path::Path;
@@ -62,22 +62,18 @@ pub(crate) fn check<'py>(py: Python<'py>, path: &str, sets: Vec<String>) -> PyRe
 #[pyclass(frozen, name = "Scenario", module = "steadycast._core")]
 pub(crate) struct PyScenario {
     pub(crate) loaded: Loaded,
+    /// What errors call it: its file.
+    pub(crate) file: String,
 }
 
 #[pymethods]
 impl PyScenario {
-    /// Reads a scenario: a file, or `text` (TOML, or JSON) as if it stood at `path`. Raises ValueError with a list of
-    /// problems.
+    /// Reads a scenario: a file, or `text` (TOML, or JSON) as if it stood at `path`. Raises Problems.
     #[new]
     #[pyo3(signature = (path, sets, text=None, json=false))]
     fn new(py: Python<'_>, path: &str, sets: Vec<String>, text: Option<&str>, json: bool) -> PyResult<Self> {
-        match load(text, json, path, &sets) {
-            Ok(loaded) => Ok(Self { loaded }),
-            Err(problems) => {
-                let list = listed(py, &problems.0)?;
-                Err(PyValueError::new_err(list.unbind()))
-            }
-        }
+        let loaded = load(text, json, path, &sets).map_err(|problems| error::problems(py, &problems.0))?;
+        Ok(Self { loaded, file: path.to_owned() })
     }
 
     fn __repr__(&self) -> String {

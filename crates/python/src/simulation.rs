@@ -1,17 +1,17 @@
 use crate::controller::{Fault, FaultSlot, PythonController};
+use crate::error::{refused, unwritten, wrong};
 use crate::scenario::PyScenario;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyKeyError, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::fs::File;
-use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use steadycast_control::registry::Factory;
 use steadycast_media::{Ladder, Scale};
 use steadycast_session::FrameKind;
-use steadycast_sim::{Inputs, Simulation, Table, Values};
+use steadycast_sim::{BuildError, Inputs, Simulation, Table, Values};
 use steadycast_units::Time;
 
 /// A run of a scenario.
@@ -20,18 +20,25 @@ pub(crate) struct PySimulation {
     /// Behind a lock because its halves are for one thread at a time.
     simulation: Mutex<Simulation>,
     fault: FaultSlot,
+    /// Where captures go.
+    captures: OnceLock<PathBuf>,
 }
 
 #[pymethods]
 impl PySimulation {
     /// Makes a scenario's world. `ladders`: flow → dict of fps (a pair), gop, doubling, qs, kinds, display and sizes
-    /// (uint8, uint32 and 2-D uint32 arrays). `controllers`: flow → a class.
+    /// (uint8, uint32 and 2-D uint32 arrays). `controllers`: flow → a class. Raises UserError.
     #[new]
     fn new(scenario: &PyScenario, ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (inputs, fault) = inputs(ladders, controllers)?;
-        let simulation =
-            Simulation::build(scenario.scenario(), &inputs).map_err(|e| PyValueError::new_err(e.to_string()))?;
-        Ok(Self { simulation: Mutex::new(simulation), fault })
+        let simulation = Simulation::build(scenario.scenario(), &inputs).map_err(|error| {
+            let told = match error {
+                BuildError::Flow(error) => error.told(),
+                BuildError::Network(error) => error.told(),
+            };
+            refused(&scenario.file, told)
+        })?;
+        Ok(Self { simulation: Mutex::new(simulation), fault, captures: OnceLock::new() })
     }
 
     fn __repr__(&self) -> String {
@@ -41,15 +48,16 @@ impl PySimulation {
     }
 
     /// Has the packets of the links that the scenario captures written to `folder`/LINK.pcapng while it runs. Raises
-    /// OSError with the file's name.
+    /// UnwrittenError.
     fn capture(&self, folder: PathBuf) -> PyResult<()> {
+        let folder = self.captures.get_or_init(|| folder);
         let named = |link: &str| folder.join(format!("{link}.pcapng"));
-        self.locked().capture(|link| Ok(Box::new(File::create(named(link))?))).map_err(unwritten)
+        self.locked().capture(|link| Ok(Box::new(File::create(named(link))?))).map_err(|e| unwritten(Some(folder), e))
     }
 
     /// Runs to the end. `progress(done_s, of_s)` is called now and then, and may raise to stop the run; Ctrl-C stops it
-    /// with KeyboardInterrupt. Returns whether the end was reached. Raises RuntimeError with place, problem and remedy
-    /// for a mistake in a user's class.
+    /// with KeyboardInterrupt. Returns whether the end was reached. Raises UserError for a mistake in a user's
+    /// class, UnwrittenError for a capture.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
         let mut asking = Asking::new(&self.fault, progress, ASKED);
         let complete = py.detach(|| {
@@ -59,7 +67,7 @@ impl PySimulation {
         });
         let captured = self.locked().end_capture();
         asking.over()?;
-        captured.map_err(unwritten)?;
+        captured.map_err(|e| unwritten(self.captures.get().map(PathBuf::as_path), e))?;
         Ok(complete)
     }
 
@@ -146,17 +154,13 @@ pub(crate) fn inputs(ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict
 fn raised(fault: &FaultSlot) -> PyResult<()> {
     match fault.lock().ok().and_then(|mut f| f.take()) {
         Some(Fault::Interrupted(error)) => Err(error),
-        Some(Fault::Wrong { place, problem, remedy }) => Err(PyRuntimeError::new_err((place, problem, remedy))),
+        Some(Fault::Wrong { place, problem, remedy }) => Err(wrong(place, problem, remedy)),
         None => Ok(()),
     }
 }
 
 /// The interpreter is asked whether to go on every so many times that the simulation asks.
 const ASKED: u32 = 16;
-
-pub(crate) fn unwritten((link, error): (String, io::Error)) -> PyErr {
-    PyOSError::new_err((error.raw_os_error(), format!("{error}"), format!("{link}.pcapng")))
-}
 
 impl PySimulation {
     fn locked(&self) -> MutexGuard<'_, Simulation> {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from steadycast.cases.case import Bound, Case
-    from steadycast.run import Run
+    from steadycast.result import Run
 
 Series = npt.NDArray[np.float64]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadycast import style
-from steadycast.cases import Judged, Suite, chosen_drawing, takes_part
 from steadycast.cases.case import Bound, Case, Variant, sets
+from steadycast.cases.suite import Judged, Suite, chosen_drawing, takes_part
 from steadycast.files import write_text
 from steadycast.progress import Progress, Silent
 from steadycast.report import canvas, page, say, terminal

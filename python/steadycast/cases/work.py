@@ -13,7 +13,7 @@ from steadycast.cases.case import cases, sets
 from steadycast.progress import Silent
 
 if TYPE_CHECKING:
-    from steadycast.run import Run
+    from steadycast.result import Run
 
 _POINTS = 240
 """How many points of a series are drawn at most."""

@@ -272,9 +272,9 @@ def _top(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        from steadycast import __main__
+        from steadycast.core import core
 
-        print(__main__.version())
+        print(f"steadycast {core.__version__}")
         raise typer.Exit(Exit.DONE)
 
 

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
+from steadycast.builtin import scenario_at
 from steadycast.cli import base
 from steadycast.cli.base import SEEDS, AsJson, File, Film, Force, Out, SaveVideo, Scenario, Seed, Vmaf
 from steadycast.errors import UserError
 from steadycast.exits import Exit
-from steadycast.files import scenario_at
 
 
 @base.app.command(
@@ -71,7 +71,7 @@ def run(
             else stack.enter_context(base.module("steadycast.ahead").Ahead(place))
         )
         runner = base.module("steadycast.run")
-        common = {"sets": sets or (), "out": place, "force": force, "vmaf": vmaf}
+        common = {"set": sets or (), "out": place, "force": force, "vmaf": vmaf}
         with base.interruptible() as left, Terminal() as progress:
             if many is not None:
                 summary = runner.run_seeds(file, seeds=many, progress=progress, **common)

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from steadycast.builtin import scenario_at
 from steadycast.cli import base
 from steadycast.cli.base import SCENARIO, AsJson, Sets, completed
 from steadycast.errors import UserError
 from steadycast.exits import Exit
-from steadycast.files import scenario_at
 
 
 @base.app.command(
@@ -78,7 +78,7 @@ def check(
     ] = None,
 ) -> None:
     """Look for mistakes in a scenario, without running it; or explain a key."""
-    from steadycast.controllers import core
+    from steadycast.core import core
 
     if explain is not None:
         from steadycast import reference
@@ -88,13 +88,13 @@ def check(
     if file is None:
         raise UserError("check", "no scenario is named", "write steadycast check FILE, or --explain KEY")
     file = scenario_at(file)
-    if problems := core().check(str(file), list(sets or [])):
-        from steadycast.run import Problems
+    if problems := core.check(str(file), list(sets or [])):
+        from steadycast.errors import Problems
 
         print(Problems(problems), file=sys.stderr)
         raise typer.Exit(Exit.MISUSED)
     # What `run` would warn of is said here, too.
-    for warning in core().Scenario(str(file), list(sets or [])).warnings():
+    for warning in core.Scenario(str(file), list(sets or [])).warnings():
         print(f"warning: {warning}", file=sys.stderr)
     print(f"{file}: no mistakes found")
 
@@ -107,6 +107,6 @@ def schema() -> None:
     """Print the scenario format as a JSON Schema, for editors."""
     import json
 
-    from steadycast.controllers import core
+    from steadycast.core import core
 
-    print(json.dumps(json.loads(core().schema()), indent=2, ensure_ascii=False))
+    print(json.dumps(json.loads(core.schema()), indent=2, ensure_ascii=False))

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from steadycast.builtin import scenario_at
 from steadycast.cli import base
 from steadycast.cli.base import SCENARIO, SEEDS, AsJson, Force, Jobs, Out, Scenario, completed
 from steadycast.errors import UserError
 from steadycast.exits import Exit
-from steadycast.files import scenario_at
 
 
 @base.app.command(

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from steadycast.builtin import scenario_at
 from steadycast.cli import base
 from steadycast.cli.base import SEEDS, AsJson, File, Film, Force, Out, Scenario, Seed, Sets, Vmaf
 from steadycast.errors import UserError
-from steadycast.files import scenario_at
 
 
 def _programs(host: str | None, command: list[str] | None) -> list[tuple[str, list[str]]]:
@@ -90,7 +90,7 @@ def emulate(
         done = world.emulate(
             file,
             seed=seed,
-            sets=sets or (),
+            set=sets or (),
             out=place,
             force=force,
             vmaf=vmaf,
@@ -133,7 +133,7 @@ def agree(
     file = scenario_at(file)
     with base.interruptible(), Terminal() as progress:
         found = base.module("steadycast.agree").agree(
-            file, seeds=base.seed_range(seeds), sets=sets or (), out=out, force=force, progress=progress
+            file, seeds=base.seed_range(seeds), set=sets or (), out=out, force=force, progress=progress
         )
     if as_json:
         base.print_json(found.json())

@@ -29,13 +29,12 @@ from typing import Any
 
 from steadycast import style
 from steadycast.controllers import registry
-from steadycast.errors import UserError
+from steadycast.errors import Problems, UserError
 from steadycast.film import FORMATS
 from steadycast.lab import text as scenario_text
 from steadycast.lab.text import Base, checked, edited, edits_of, first_video, knobs
 from steadycast.lab.watch import Watched
 from steadycast.lab.work import Board, CancelledError, Setup, Task
-from steadycast.run import Problems
 from steadycast.workers import LostError, Workers
 
 try:

@@ -12,14 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steadycast.builtin import scenario_at
 from steadycast.controllers import registry
-from steadycast.errors import MissingError, UserError
-from steadycast.files import scenario_at
+from steadycast.errors import MissingError, Problems, UserError
+from steadycast.loading import load
 from steadycast.reference import keys
-from steadycast.run import Problems, load
 
 if TYPE_CHECKING:
-    from steadycast import _core
+    from steadycast.core import core
 
 Json = dict[str, Any]
 Where = Sequence[str | int]
@@ -89,7 +89,7 @@ def parsed(text: str) -> Json:
 
 def checked(
     base: Base, text: str, clips: Path | None = None, sets: Sequence[str] = ()
-) -> tuple[Json, _core.Scenario]:
+) -> tuple[Json, core.Scenario]:
     """Read and check a text from the page: its plain values, and the scenario.
 
     It may name the files that its base names, and clips of the folder ``clips``; no other file is looked at.

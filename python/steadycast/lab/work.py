@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import mmap
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,18 +14,18 @@ from steadycast import record, style
 from steadycast.errors import UserError
 from steadycast.folder import number
 from steadycast.lab import text as scenario_text
+from steadycast.media.prepare import MediaKept
 from steadycast.report import say, series
 from steadycast.report.answer import answer, title
 from steadycast.report.rank import alike, ranked_receivers
 from steadycast.report.terminal import heading
-from steadycast.run import Held, Run, _Runner, media_facts
+from steadycast.result import Held, Run
+from steadycast.steps import Keep, Plan, Ready, conduct
 
 if TYPE_CHECKING:
-    from steadycast import _core
+    from steadycast.core import core
     from steadycast.folder import Folder
-    from steadycast.media.ladder import Ladder
-    from steadycast.media.table import FrameTable
-    from steadycast.scenario import Scenario
+    from steadycast.progress import Progress
 
 Json = dict[str, Any]
 
@@ -122,90 +121,86 @@ class Board:
 def begin(setup: Setup) -> Callable[[Task], bytes]:
     """Return what does a task: JSON of a run, a film's bytes, or a report's HTML."""
     board = Board(setup.board)
-    media: OrderedDict[str, Ladder | FrameTable | None] = OrderedDict()
+    kept = MediaKept(_KEPT)
 
-    class Kept(_Runner):
-        """A run that shares media with those before it, ends when a newer one is wanted, and captures nothing."""
+    def made(task: Task, sets: Sequence[str], pictures: bool) -> Done:
+        """Run what the page wants, unless a newer one is wanted; nothing is captured."""
 
-        def __init__(self, task: Task, sets: Sequence[str], pictures: bool) -> None:
-            self.task = task
-            super().__init__(task.base.place, sets, self._told, pictures, False, {})
-
-        def _told(self, what: str, done: int, of: int) -> None:
-            if board.newest(self.task.place) != self.task.ticket:
+        def told(what: str, done: int, of: int) -> None:
+            if board.newest(task.place) != task.ticket:
                 raise CancelledError
-            board.tell(self.task.place, self.task.ticket, what, done, of)
+            board.tell(task.place, task.ticket, what, done, of)
 
-        def _load(self, scenario: str | Path | Scenario, sets: Sequence[str]) -> _core.Scenario:
-            tree, loaded = scenario_text.checked(self.task.base, self.task.text, setup.clips, sets)
-            interval = series.span((tree.get("record") or {}).get("interval")) or 1.0
-            if loaded.duration_s / interval > _MOST_STEPS:
-                stretched = f"record.interval={math.ceil(loaded.duration_s / _MOST_STEPS * 1000)}ms"
-                _, loaded = scenario_text.checked(
-                    self.task.base, self.task.text, setup.clips, [*sets, stretched]
-                )
-            return loaded
-
-        def _media_of(self, video: Mapping[str, Any]) -> Ladder | FrameTable | None:
-            # Frame sizes by Table II are drawn by the run's seed.
-            name = f"{media_facts(video)} {self.loaded.seed if video['media'] == 'table2' else ''}"
-            if name not in media:
-                media[name] = super()._media_of(video)
-            media.move_to_end(name)
-            scores = getattr(media[name], "scores", {})
+        def media(video: Mapping[str, Any], seed: int, progress: Progress | None) -> Any:
+            found = kept.of(video, seed, progress)
+            scores = getattr(found, "scores", {})
             if len(scores) > _MOST_SCORES:
                 scores.clear()
-            while len(media) > max(_KEPT, len(self.loaded.videos())):
-                media.popitem(last=False)
-            return media[name]
+            return found
 
-        def done(self) -> Run:
-            """Run it."""
-            self._told("starting", 0, 1)
-            simulation, media_s = self._prepared()
-            return self._go(simulation, media_s, None, None)
+        loaded = _loaded(task, setup.clips, sets)
+        kept.most = max(_KEPT, len(loaded.videos()))
+        plan = Plan.of(loaded, str(task.base.place), task.base.place.parent)
+        told("starting", 0, 1)
+        ready = Ready.of(plan, told, made=media)
+        return Done(ready, conduct(ready, told, Keep(quality=pictures)), told)
 
     def one(task: Task) -> bytes:
         if task.what == "film":
-            runs = [Kept(task, sets, False) for sets in (task.sets, *task.others)]
-            return _film(task, [(runner, runner.done()) for runner in runs])
-        runner = Kept(task, task.sets, task.pictures)
-        run = runner.done()
+            return _film(task, [made(task, sets, False) for sets in (task.sets, *task.others)])
+        done = made(task, task.sets, task.pictures)
         if task.what == "report":
-            runner._told("drawing the report", 0, 1)
-            return run.report().read_bytes()
-        pixels = any(each["media"] in ("clip", "synthetic") for each in runner.loaded.videos())
-        content = {"pixels": pixels, **shown(run)}
+            done.told("drawing the report", 0, 1)
+            return done.run.report().read_bytes()
+        pixels = any(each["media"] in ("clip", "synthetic") for each in done.ready.plan.loaded.videos())
+        content = {"pixels": pixels, **shown(done.run)}
         return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
     return one
 
 
-def _film(task: Task, runs: Sequence[tuple[Any, Run]]) -> bytes:
+@dataclass(frozen=True)
+class Done:
+    """A run that the page has wanted, and what tells the page how far it is."""
+
+    ready: Ready
+    run: Run
+    told: Progress
+
+
+def _loaded(task: Task, clips: Path | None, sets: Sequence[str]) -> core.Scenario:
+    """Read the page's text; the recording interval of a long run is stretched."""
+    tree, loaded = scenario_text.checked(task.base, task.text, clips, sets)
+    interval = series.span((tree.get("record") or {}).get("interval")) or 1.0
+    if loaded.duration_s / interval > _MOST_STEPS:
+        stretched = f"record.interval={math.ceil(loaded.duration_s / _MOST_STEPS * 1000)}ms"
+        _, loaded = scenario_text.checked(task.base, task.text, clips, [*sets, stretched])
+    return loaded
+
+
+def _film(task: Task, runs: Sequence[Done]) -> bytes:
     from steadycast.film import film
-    from steadycast.media.table import FrameTable
     from steadycast.viewing import FRAMES, MISSING, Record, Rows
 
     viewers = []
-    for runner, run in runs:
-        ladders = {f: m for f, m in runner.media.items() if not isinstance(m, FrameTable)}
-        flow = next((f for f in run.summary["flows"] if f["name"] in ladders), None)
+    for done in runs:
+        ladders, tables = done.ready.ladders, done.run.tables
+        flow = next((f for f in done.run.summary["flows"] if f["name"] in ladders), None)
         if flow is None:
             raise UserError(
                 "film", "no video of this scenario has pixels", 'choose media "synthetic" or a clip'
             )
-        held = run.held()
-        frames = Rows.of_frame(held.table("frames"), FRAMES)
-        missing = Rows.of_frame(run.table("missing").to_polars(), MISSING)
-        found = Record(runner.loaded.videos(), ladders, frames, missing)
+        frames = Rows.of_core(tables["frames"].columns, FRAMES)
+        missing = Rows.of_core(tables["missing"].columns, MISSING)
+        found = Record(done.ready.plan.loaded.videos(), ladders, frames, missing)
         names = [receiver["name"] for receiver in flow["receivers"]]
         name = str(task.receiver) if task.receiver in names else ranked_receivers(flow)[0]["name"]
         viewer = found.viewer(flow["name"], name)
         if viewer is None:
             raise UserError("film", "no frame of this video was recorded", "run it for longer")
         viewers.append(viewer)
-    told = runs[0][0]._told
-    made = film(viewers, task.kind, lambda done, of: told("filming", done, of))
+    told = runs[0].told
+    made = film(viewers, task.kind, lambda at, of: told("filming", at, of))
     assert made is not None  # it may be of any length
     return made
 

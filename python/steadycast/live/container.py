@@ -129,7 +129,7 @@ class Growing:
         packet.stream, packet.time_base = self._stream, _CLOCK
         packet.pts, packet.dts = self._times.of(ticks)
         packet.duration = self._step
-        packet.is_keyframe = session.core().is_key_frame(self._codec, data)
+        packet.is_keyframe = session.live_core().is_key_frame(self._codec, data)
         self._file.mux(packet)
 
     def close(self) -> None:

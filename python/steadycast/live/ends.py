@@ -15,7 +15,7 @@ from steadycast.errors import UserError
 from steadycast.live import session
 
 if TYPE_CHECKING:
-    from steadycast.run import Run
+    from steadycast.result import Run
 
 Json = dict[str, Any]
 
@@ -154,8 +154,7 @@ def leave(core: Any) -> None:
 
 def finished(core: Any, warnings: list[str]) -> Run:
     """Wait for a core session's end, and return its record."""
-    with session.refusals():
-        record = core.finish()
+    record = core.finish()
     summary = session.summary_of(record)
     summary["warnings"] += warnings
     return session.run_of(record, summary)

@@ -377,7 +377,7 @@ def contain(
             keys = (
                 n
                 for n, (_, data) in _units(source, codec, frames, head)
-                if session.core().is_key_frame(codec, data)
+                if session.live_core().is_key_frame(codec, data)
             )
             first = next(keys, 0)
             for n, (ticks, data) in _units(source, codec, frames, head):
@@ -477,8 +477,7 @@ def need_pictures(receiver: Any, what: str) -> None:
 def _begin(
     settings: Json, options: Options, length: float | None, draft: Draft | None, told: outlets.Outlets
 ) -> Received:
-    with session.refusals():
-        receiver = session.core().Receiver(settings)
+    receiver = session.live_core().Receiver(settings)
     wants = options.out is not None or options.play is not None or options.reference is not None
     if wants:
         need_pictures(receiver, options.what)
@@ -519,8 +518,7 @@ def _watch(receiver: Any, options: Options, length: float | None, told: outlets.
 
 def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | None) -> Received:
     """Write what there is: when the stream can't be written the record still is, and the other way round."""
-    with session.refusals():
-        record = receiver.finish()
+    record = receiver.finish()
     summary = session.summary_of(record)
     if ended_by := summary["flows"][0]["receivers"][0].get("ended_by"):
         print(f"ended by {ended_by}", file=sys.stderr)

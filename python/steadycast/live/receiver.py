@@ -193,8 +193,7 @@ class Receiver(ends.Ends):
                 latency=None if latency is None else f"{latency}s",
             )
             settings = receive.settings_of(options, tell=False)
-            with session.refusals():
-                core = session.core().Receiver(settings)
+            core = session.live_core().Receiver(settings)
             if pixels is not None:
                 receive.need_pictures(core, "what" if settings["sdp"] else str(what))
         super().__init__(core, ends.leave)

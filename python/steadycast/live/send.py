@@ -114,9 +114,9 @@ def begun(settings: Json, flow: Flow, planned: Any) -> Any:
         UserError: an option or an address can't be used.
 
     """
-    with named(flow), session.refusals():
+    with named(flow):
         said = json.dumps(keys(flow, planned.clip))
-        return session.core().Sender({**settings, "flow": said}, planned.medium)
+        return session.live_core().Sender({**settings, "flow": said}, planned.medium)
 
 
 def _begin(
@@ -217,8 +217,7 @@ def _follow(
 
 def _record(sender: Any, planned: Any, worker: threading.Thread | None, draft: Draft | None) -> Json:
     """Write what there is."""
-    with session.refusals():
-        record = sender.finish()
+    record = sender.finish()
     if worker is not None:
         worker.join(5.0)
     summary = session.summary_of(record)

@@ -9,14 +9,16 @@ import re
 import secrets
 import socket
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from steadycast.errors import UserError, need_linux
+from steadycast.core import core, need_linux, program
+from steadycast.errors import UserError
 from steadycast.folder import TABLES, Draft
-from steadycast.run import Columns, Run, commit, unscored
+from steadycast.result import Run
+from steadycast.table import Table, unscored
 
 Json = dict[str, Any]
 
@@ -194,34 +196,21 @@ def own_name() -> str:
     return f"{host}-{secrets.token_hex(2)}"
 
 
-def core() -> Any:
+def live_core() -> Any:
     """Return the compiled module.
 
     Raises:
         MissingError: it was built for a system without the live world.
 
     """
-    from steadycast import _core
-
-    need_linux(_core, "Sender", "send and receive")
-    return _core
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Turn what the core says, place: problem; remedy, into a user's error."""
-    try:
-        yield
-    except ValueError as error:
-        place, _, rest = str(error).partition(": ")
-        problem, _, remedy = rest.partition("; ")
-        raise UserError(place, problem or "can't be used", remedy or "see steadycast --help") from None
+    need_linux("Sender", "send and receive")
+    return core
 
 
 def summary_of(record: Any) -> Json:
     """Return the summary, with what the program is."""
     summary: Json = json.loads(record.summary(True))
-    summary["program"] = {"version": core().__version__, "commit": commit()}
+    summary["program"] = program()
     return summary
 
 
@@ -238,5 +227,5 @@ def run_of(record: Any, summary: Json) -> Run:
     tables: dict[str, Any] = {}
     for name in TABLES:
         columns = record.table(name)
-        tables[name] = unscored(columns) if name == "frames" else Columns(columns)
+        tables[name] = unscored(columns) if name == "frames" else Table(columns)
     return Run(summary, {"format": 1}, tables, record.toml)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steadycast import _core
+from steadycast.core import core
 from steadycast.media.table import F64, U8
 
 PSNR_CAP_DB = 100.0
@@ -44,7 +44,7 @@ class Picture:
 
 def psnr_db(a: U8, b: U8) -> float:
     """PSNR of two planes in dB; infinite when they are identical."""
-    value = float(_core.picture_psnr(a, b))
+    value = float(core.picture_psnr(a, b))
     return value if value < PSNR_CAP_DB or not np.array_equal(a, b) else np.inf
 
 
@@ -61,7 +61,7 @@ def overall_db(y: float, u: float, v: float) -> float:
 
 def picture_ssim(a: Picture, b: Picture) -> float:
     """SSIM of the luma planes."""
-    return float(_core.picture_ssim(a.y, b.y))
+    return float(core.picture_ssim(a.y, b.y))
 
 
 def opinion_classes(psnr: F64) -> U8:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from steadycast.media.table import FrameTable
 
 if TYPE_CHECKING:
+    from steadycast.core import core
     from steadycast.media.ladder import Ladder
     from steadycast.progress import Progress
 
@@ -78,3 +80,47 @@ def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) ->
         return None
     sizes = media_of({**video, "media": video["sequence"]}, seed, progress)
     return sizes if sizes is None or isinstance(sizes, FrameTable) else sizes.table
+
+
+def facts(video: Mapping[str, Any], seed: int) -> str:
+    """Say what a flow's media depend on: frame sizes by Table II are drawn by the run's seed."""
+    own = {k: v for k, v in video.items() if k not in ("flow", "controller", "playout_s", "receivers")}
+    return f"{own} {seed if video['media'] == 'table2' else ''}"
+
+
+class MediaKept:
+    """The media that a process keeps from run to run: those of the flows that were wanted last, at most ``most``."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._media: OrderedDict[str, Ladder | FrameTable | None] = OrderedDict()
+
+    def of(
+        self, video: Mapping[str, Any], seed: int, progress: Progress | None = None
+    ) -> Ladder | FrameTable | None:
+        """Return a flow's media, as `media_of`."""
+        name = facts(video, seed)
+        if name not in self._media:
+            self._media[name] = media_of(video, seed, progress)
+        self._media.move_to_end(name)
+        while len(self._media) > self.most:
+            self._media.popitem(last=False)
+        return self._media[name]
+
+
+def prepare(scenarios: Iterable[core.Scenario], progress: Progress) -> list[Path]:
+    """Encode each ladder that is needed once, before several processes want it at the same time.
+
+    Returns their files in the cache.
+
+    Raises:
+        UserError: a clip is missing, damaged or of another kind.
+
+    """
+    ready: dict[str, Path | None] = {}
+    for loaded in scenarios:
+        for video in loaded.videos():
+            name = facts(video, loaded.seed)
+            if video.get("sequence", video["media"]) in ("clip", "synthetic") and name not in ready:
+                ready[name] = getattr(media_of(video, loaded.seed, progress), "place", None)
+    return [path for path in ready.values() if path is not None]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from steadycast import _core
+from steadycast.core import core
 from steadycast.media.decode import decode_units
 from steadycast.media.ladder import Ladder
 from steadycast.media.metrics import (
@@ -79,7 +79,7 @@ class Quality:
         """
         changes = np.diff(self.shown, prepend=-1) != 0
         spans = np.full(len(changes), float(1 / self.fps)) if lasts is None else lasts
-        figures: dict[str, Any] = json.loads(_core.freezes(changes.tolist(), spans.tolist()))
+        figures: dict[str, Any] = json.loads(core.freezes(changes.tolist(), spans.tolist()))
         return figures
 
     def where(self, part: Bools) -> "Quality":

@@ -170,14 +170,14 @@ def sweep(
         KeyboardInterrupt: somebody pressed Ctrl-C; the same call goes on.
 
     """
-    from steadycast.run import _literal, _texts, seeds_of
+    from steadycast.loading import changes, literal, seeds_of
 
-    base = Base.of(scenario, _texts(set))
+    base = Base.of(scenario, changes(set))
     heads = planning.table(Path(table)) if table is not None else ((), ((),))
     if not isinstance(over or {}, Mapping):
         remedy = 'give a dict of axes: {"flow.video.controller": ["asmp", "tfrc"]}'
         raise UserError("over", f"it is a {type(over).__name__}", remedy)
-    given = [(path, [_literal(value) for value in _several(values)]) for path, values in (over or {}).items()]
+    given = [(path, [literal(value) for value in _several(values)]) for path, values in (over or {}).items()]
     axes, rows = planning.grid(given, heads)
     if jobs is not None and scheduler is not None:
         raise UserError("--jobs", "a cluster's workers are as many as it has", "leave it out, or --scheduler")
@@ -300,7 +300,7 @@ def _work(
     metrics: Sequence[str],
     progress: Progress,
 ) -> None:
-    from steadycast.run import prepare
+    from steadycast.media.prepare import prepare
     from steadycast.sweep.cluster import Cluster, pack
     from steadycast.sweep.work import Setup, failed
     from steadycast.workers import Workers, cores

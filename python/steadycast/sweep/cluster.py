@@ -20,7 +20,7 @@ from steadycast.sweep import plan as planning
 from steadycast.sweep.plan import Base, Task
 
 if TYPE_CHECKING:
-    from steadycast import _core
+    from steadycast.core import core
 
 _REACH_S = 10
 """How long a scheduler may take to answer, in seconds."""
@@ -44,7 +44,7 @@ class Parcel:
     """SHA-256 of all this."""
 
 
-def pack(base: Base, pixels: bool, scenarios: Iterable[_core.Scenario], encoded: Iterable[Path]) -> Parcel:
+def pack(base: Base, pixels: bool, scenarios: Iterable[core.Scenario], encoded: Iterable[Path]) -> Parcel:
     """Read all files that the scenarios of a sweep name.
 
     Raises:

@@ -14,12 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from steadycast.builtin import scenario_at
+from steadycast.core import core
 from steadycast.errors import UserError
-from steadycast.files import scenario_at
 from steadycast.folder import Json, read_json, write_json
+from steadycast.loading import load
 
 if TYPE_CHECKING:
-    from steadycast import _core
     from steadycast.scenario import Scenario
 
 FORMAT = 1
@@ -89,15 +90,13 @@ class Base:
         """Where the files are that it names."""
         return Path(self.scenario).parent if isinstance(self.scenario, str) else self.origin
 
-    def load(self, *more: str) -> _core.Scenario:
+    def load(self, *more: str) -> core.Scenario:
         """Read and check it with more changes.
 
         Raises:
             UserError: all that is wrong with it, a line each.
 
         """
-        from steadycast.run import load
-
         return load(self.scenario, [*self.sets, *more], self.text, self.origin)
 
 
@@ -128,7 +127,7 @@ class Plan:
         *,
         pixels: bool,
         file: str,
-    ) -> tuple[Self, list[_core.Scenario]]:
+    ) -> tuple[Self, list[core.Scenario]]:
         """Plan a sweep; also returns the scenarios of its points that are valid. Without seeds the scenario's own.
 
         A combination of values that makes no valid scenario is a run that fails. A value that makes none in any
@@ -407,17 +406,15 @@ def _is_at(error: UserError, path: str) -> bool:
 
 def program() -> str:
     """Version, and what the core was made of."""
-    from steadycast import _core
-
-    made_of = hashlib.sha256(repr(_core.sources()).encode()).hexdigest()
-    return f"steadycast {_core.__version__} ({made_of[:16]})"
+    made_of = hashlib.sha256(repr(core.sources()).encode()).hexdigest()
+    return f"steadycast {core.__version__} ({made_of[:16]})"
 
 
 def _hash(*parts: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _contents(loaded: _core.Scenario, folder: Path) -> list[str]:
+def _contents(loaded: core.Scenario, folder: Path) -> list[str]:
     """Return the resolved scenario without its seed, and the contents of all files that it names."""
     resolved = tomllib.loads(loaded.toml())
     resolved.pop("seed", None)
@@ -426,7 +423,7 @@ def _contents(loaded: _core.Scenario, folder: Path) -> list[str]:
     return [told, *sorted(_content(file) for file in files(loaded, folder))]
 
 
-def files(loaded: _core.Scenario, folder: Path) -> set[Path]:
+def files(loaded: core.Scenario, folder: Path) -> set[Path]:
     """Return all files that a scenario names."""
     found: set[Path] = set()
     _find_files(tomllib.loads(loaded.toml()), folder, found)

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from steadycast import _core
-from steadycast.progress import Silent
-from steadycast.run import Run, _Runner, media_facts
+from steadycast.core import core
+from steadycast.loading import place_of
+from steadycast.media.prepare import MediaKept, media_of
+from steadycast.progress import Progress, Silent
+from steadycast.result import Run
+from steadycast.steps import Keep, Plan, Ready, conduct, drive
 from steadycast.sweep.plan import Base, Task
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import polars as pl
-
     from steadycast.media.ladder import Ladder
     from steadycast.media.table import FrameTable
-    from steadycast.run import Columns
-    from steadycast.scenario import Scenario
 
 _KEPT = 8
 """How many flows' media a process keeps from run to run."""
@@ -37,50 +33,19 @@ class Setup:
 
 def begin(setup: Setup) -> Callable[[Task], bytes]:
     """Return what makes a task its row, as a line of JSON."""
-    media: OrderedDict[str, Ladder | FrameTable | None] = OrderedDict()
+    base, kept = setup.base, MediaKept(_KEPT)
 
-    class Lean(_Runner):
-        """A run that shares media with those before it, and makes no tables where no pictures are measured."""
-
-        folder = setup.base.folder
-
-        def _load(self, scenario: str | Path | Scenario, sets: Sequence[str]) -> _core.Scenario:
-            return setup.base.load(*sets)
-
-        def _tables(
-            self, simulation: _core.Simulation | _core.Emulation
-        ) -> dict[str, pl.DataFrame | Columns]:
-            return super()._tables(simulation) if self.quality else {}
-
-        def _simulated(self, done: float, of: float) -> None:
-            pass  # the sweep counts whole runs
-
-        def _record(self, simulation: _core.Simulation | _core.Emulation, *, complete: bool) -> Run:
-            self.figures: str | None = None
-            if self.quality or self.loaded.expectations() or not isinstance(simulation, _core.Simulation):
-                return super()._record(simulation, complete=complete)
-            # What a row needs, without the way over a summary.
-            sha256, self.figures = simulation.figures(complete)
-            return Run({"complete": complete, "record_sha256": sha256}, {}, {}, "")
-
-        def _media_of(self, video: Mapping[str, Any]) -> Ladder | FrameTable | None:
-            if self.quality:
-                return super()._media_of(video)  # decoded pictures that stay would fill the memory
-            # Frame sizes by Table II are drawn by the run's seed.
-            name = f"{media_facts(video)} {self.loaded.seed if video['media'] == 'table2' else ''}"
-            if name not in media:
-                media[name] = super()._media_of(video)
-            media.move_to_end(name)
-            if len(media) > _KEPT:
-                media.popitem(last=False)
-            return media[name]
+    def made(video: Mapping[str, Any], seed: int, told: Progress | None) -> Ladder | FrameTable | None:
+        """Share media with the runs before; decoded pictures that stay would fill the memory."""
+        return media_of(video, seed, told) if setup.pixels else kept.of(video, seed, told)
 
     def one(task: Task) -> bytes:
         row: dict[str, Any] = {"key": task.key, "seed": task.seed}
         found = "{}"
         try:
-            runner = Lean(setup.base.scenario, task.sets, Silent(), setup.pixels, False, {})
-            run = runner.go(None, False)
+            plan = Plan.of(base.load(*task.sets), place_of(base.scenario), base.folder)
+            ready = Ready.of(plan, Silent(), made=made)
+            run, found = _done(ready, setup.pixels)
         except Exception as error:  # also of a user's controller: the sweep goes on
             row |= {"complete": False, "error": f"{type(error).__name__}: {error}"}
         else:
@@ -90,11 +55,21 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
                 "record_sha256": run.summary["record_sha256"],
                 "cpu_s": run.cost["cpu_s"],
             }
-            found = runner.figures or figures(run.summary)
         head = json.dumps(row, ensure_ascii=False, allow_nan=False)
         return f'{head[:-1]}, "figures": {found}}}\n'.encode()
 
     return one
+
+
+def _done(ready: Ready, pixels: bool) -> tuple[Run, str]:
+    """Run a world; return the run, with no tables where nothing looks at them, and its figures as JSON."""
+    if pixels or ready.plan.loaded.expectations() or not isinstance(ready.world, core.Simulation):
+        run = conduct(ready, Silent(), Keep(quality=pixels))
+        return run, figures(run.summary)
+    # What a row needs, without the way over a summary.
+    complete, cost = drive(ready.world)
+    sha256, found = ready.world.figures(complete)
+    return Run({"complete": complete, "record_sha256": sha256}, cost, {}, ""), found
 
 
 def failed(task: Task, error: BaseException) -> bytes:
@@ -105,6 +80,4 @@ def failed(task: Task, error: BaseException) -> bytes:
 
 def figures(summary: Mapping[str, Any]) -> str:
     """Return each number of a summary under the path by which `steadycast.folder.find` finds it, as JSON."""
-    from steadycast import _core
-
-    return _core.flat(json.dumps(summary))
+    return core.flat(json.dumps(summary))

@@ -1,0 +1,49 @@
+//! Errors as Python has them: those of `steadycast.errors`, with place, problem and remedy.
+
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use std::io;
+use std::path::Path;
+use steadycast_scenario::Problem;
+
+mod kinds {
+    pyo3::import_exception!(steadycast.errors, MissingError);
+    pyo3::import_exception!(steadycast.errors, Problems);
+    pyo3::import_exception!(steadycast.errors, UnwrittenError);
+    pyo3::import_exception!(steadycast.errors, UserError);
+}
+
+/// What mends a world that can't be built from its scenario.
+const CHANGE: &str = "change it in the scenario, or by --set";
+
+/// A mistake in the input.
+pub(crate) fn wrong(place: impl Into<String>, problem: impl Into<String>, remedy: impl Into<String>) -> PyErr {
+    kinds::UserError::new_err((place.into(), problem.into(), remedy.into()))
+}
+
+/// A right or a tool that this machine lacks.
+#[cfg(target_os = "linux")]
+pub(crate) fn missing(place: &str, problem: String, remedy: &'static str) -> PyErr {
+    kinds::MissingError::new_err((place.to_owned(), problem, remedy))
+}
+
+/// All that is wrong with a scenario.
+pub(crate) fn problems(py: Python<'_>, all: &[Problem]) -> PyErr {
+    crate::scenario::listed(py, all).map_or_else(|error| error, |list| kinds::Problems::new_err((list.unbind(),)))
+}
+
+/// A key of the scenario `file` of which no world can be built.
+pub(crate) fn refused(file: &str, (key, what): (String, String)) -> PyErr {
+    wrong(format!("{file}: {key}"), what, CHANGE)
+}
+
+/// A capture that could not be written to its folder.
+pub(crate) fn unwritten(folder: Option<&Path>, (link, error): (String, io::Error)) -> PyErr {
+    let path = folder.unwrap_or(Path::new("")).join(format!("{link}.pcapng"));
+    let error = PyOSError::new_err((error.raw_os_error(), error.to_string()));
+    Python::attach(|py| {
+        let of = py.get_type::<kinds::UnwrittenError>().getattr("of");
+        let made = of.and_then(|of| of.call1((path, error.into_value(py), "make room, or capture less")));
+        made.map_or_else(|error| error, PyErr::from_value)
+    })
+}

@@ -1,0 +1,111 @@
+"""A scenario is read and checked here, with the changes that a caller makes to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from steadycast.builtin import scenario_at
+from steadycast.controller import named
+from steadycast.core import core
+from steadycast.errors import UserError
+from steadycast.scenario import Scenario
+
+Source = str | Path | Scenario
+"""A scenario: its file's path, the name of a built-in one, or an object."""
+Sets = Mapping[str, object] | Sequence[str]
+"""Changes to a scenario: ``{"flow.video.controller": "tfrc"}`` or ``["flow.video.controller=tfrc"]``."""
+
+
+def load(
+    scenario: Source, sets: Sequence[str] = (), text: str | None = None, origin: Path = Path()
+) -> core.Scenario:
+    """Read and check a scenario: the core's `Scenario`; ``text`` is what its file holds, if that is known.
+
+    Files that an object names are looked for from ``origin`` on.
+
+    Raises:
+        UserError: all that is wrong with it, a line each.
+
+    """
+    if isinstance(scenario, str) and "\n" in scenario:
+        raise UserError(
+            "scenario", "it is a scenario's text, not the name of a file", "save it, and give the file's name"
+        )
+    if not isinstance(scenario, Source):
+        remedy = "give a file's name, or a steadycast.scenario.Scenario"
+        raise UserError("scenario", f"it is a {type(scenario).__name__}", remedy)
+    if isinstance(scenario, Scenario):
+        return core.Scenario(str(origin / "scenario"), list(sets), scenario.to_json(), True)
+    place = scenario_at(Path(scenario)) if text is None else scenario
+    return core.Scenario(str(place), list(sets), text)
+
+
+def place_of(scenario: Source) -> str:
+    """Say what errors call a scenario."""
+    return "scenario" if isinstance(scenario, Scenario) else str(scenario)
+
+
+def folder_of(scenario: Source) -> Path:
+    """Return where the files are that a scenario names."""
+    return Path() if isinstance(scenario, Scenario) else Path(scenario).parent
+
+
+def changes(sets: Sets, *, seed: int | None = None, classes: Mapping[str, type] | None = None) -> list[str]:
+    """Write changes as PATH=VALUE, each; a seed and the classes that steer flows are changes, too.
+
+    Raises:
+        UserError: they are none.
+
+    """
+    texts = [*_texts(sets), *named(classes or {})]
+    return texts if seed is None else [*texts, f"seed={seed}"]
+
+
+def _texts(sets: Sets) -> list[str]:
+    if isinstance(sets, Mapping):
+        return [f"{path}={literal(value)}" for path, value in sets.items()]
+    if isinstance(sets, str) or not isinstance(sets, Iterable):
+        raise UserError(f"set={sets!r}", "it is no list of changes", 'give a dict: {"duration": "6s"}')
+    texts = list(sets)
+    for each in texts:
+        if not isinstance(each, str):
+            raise UserError(
+                f"set: {each!r}",
+                f"it is a {type(each).__name__}",
+                'write "PATH=VALUE", or give a dict: {"duration": "6s"}',
+            )
+    return texts
+
+
+def literal(value: object) -> str:
+    """Write a value as TOML has it; texts go as they are."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{k} = {_quoted(v)}" for k, v in value.items())
+        return f"{{ {inner} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_quoted(v) for v in value)}]"
+    return str(value)
+
+
+def _quoted(value: object) -> str:
+    return json.dumps(value) if isinstance(value, str) else literal(value)
+
+
+def seeds_of(given: Iterable[int]) -> list[int]:
+    """Return the seeds.
+
+    Raises:
+        UserError: they are none.
+
+    """
+    if isinstance(given, int | str) or not isinstance(given, Iterable):
+        remedy = "give several, as range(1, 11); one stands in a list"
+        raise UserError(f"seeds {given!r}", f"it is a {type(given).__name__}", remedy)
+    # One that is named twice is still one sample.
+    if not (seeds := list(dict.fromkeys(given))):
+        raise UserError("seeds", "there are none", "give at least one")
+    return seeds

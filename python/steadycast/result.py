@@ -1,0 +1,239 @@
+"""A run and its record, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadycast.folder import SOMETIMES, Draft, Folder, Json
+
+if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
+    import polars as pl
+
+    from steadycast.report.canvas import Drawing
+    from steadycast.table import Table
+
+
+class Figures(dict[str, Any]):
+    """Figures of a flow, a link or a receiver, by attribute as by key; what stands in a list is found by its name.
+
+    run.flows["video"].receivers["viewer"].psnr_db.raw.y
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            raise AttributeError(f"there is no figure {name!r}: there are {', '.join(self)}")
+        found = self[name]
+        if isinstance(found, list) and all(isinstance(each, dict) and "name" in each for each in found):
+            return {each["name"]: Figures(each) for each in found}
+        return Figures(found) if isinstance(found, dict) else found
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run:
+    """A run and its record."""
+
+    summary: Json
+    """What summary.json holds."""
+    cost: Json
+    """What cost.json holds: processor time, time and memory."""
+    tables: dict[str, Table]
+    """The tables of the record, by their names."""
+    scenario: str
+    """The scenario with all defaults, as TOML."""
+    folder: Path | None = None
+    """Where it was written."""
+    captures: dict[str, Path] = field(default_factory=dict)
+    """Links that were captured, and their pcapng files."""
+    film: tuple[Json, bytes] | None = None
+    """What the film of the worst ten seconds shows, and the film, in WebM; `None` where none was made."""
+    _scratch: TemporaryDirectory[str] | None = None
+    """Keeps files of a run without a folder as long as the run itself."""
+
+    def table(self, name: str) -> Table:
+        """Return a table by its name: rates, decisions, frames, missing, links, tcp, moves, packets."""
+        if name not in self.tables:
+            raise KeyError(f"no table {name!r}: there are {', '.join(self.tables)}")
+        return self.tables[name]
+
+    @property
+    def flows(self) -> dict[str, Figures]:
+        """What the summary has of each flow, by its name: ``run.flows["video"].goodput_bps``."""
+        return {flow["name"]: Figures(flow) for flow in self.summary["flows"]}
+
+    @property
+    def rates(self) -> Table:
+        """Throughput, loss and delay per interval."""
+        return self.table("rates")
+
+    @property
+    def frames(self) -> Table:
+        """What became of each frame at each receiver."""
+        return self.table("frames")
+
+    @property
+    def decisions(self) -> Table:
+        """What the controllers decided, and why."""
+        return self.table("decisions")
+
+    @property
+    def links(self) -> Table:
+        """Load, queue and drops of each link per interval."""
+        return self.table("links")
+
+    @property
+    def tcp(self) -> Table:
+        """Window, threshold and RTT of each TCP per interval."""
+        return self.table("tcp")
+
+    @property
+    def moves(self) -> Table:
+        """Which receiver of a simulcast went from which group to which, when and why."""
+        return self.table("moves")
+
+    @property
+    def packets(self) -> Table:
+        """Packets one by one, of the flows that the scenario records."""
+        return self.table("packets")
+
+    def save(self, path: Path | str, *, force: bool = False) -> Path:
+        """Write the run folder; returns where it is.
+
+        Raises:
+            UserError: the folder exists and ``force`` is not given, or can't be written.
+
+        """
+        with Draft(path, force=force) as draft:
+            for name, file in self.captures.items():
+                draft.copy(f"pcap/{name}.pcapng", file)
+            self.fill(draft)
+            return draft.finish(self.summary)
+
+    def report(self) -> Path:
+        """Write report.html and return its path: in the run's folder, or one that goes with this object."""
+        from tempfile import TemporaryDirectory
+
+        from steadycast.report import write_report
+
+        if self.folder is not None:
+            return write_report(self.folder)
+        scratch = self._scratch
+        if scratch is None:
+            scratch = TemporaryDirectory(prefix="steadycast-")
+            object.__setattr__(self, "_scratch", scratch)
+        return write_report(self.save(Path(scratch.name) / "run", force=True))
+
+    def plot(self, name: str = "rates") -> Drawing:
+        """Draw a figure of the report: rates, delay, mos, quality, why, queue or tcp. A notebook shows it.
+
+        Raises:
+            UserError: there is no such figure, or the run has nothing that it could show.
+
+        """
+        from steadycast.report.figures import drawing
+
+        return drawing(self.held(), name)
+
+    def held(self) -> Folder:
+        """Return this run as what reports and figures read, without writing it anywhere."""
+        return Held(self.folder or Path(str(self.summary["scenario"]["name"])), self.summary, self)
+
+    def fill(self, draft: Draft) -> None:
+        """Write what stands beside the summary into a folder that is being made."""
+        self.fill_tables(draft)
+        self.fill_rest(draft)
+
+    def fill_rest(self, draft: Draft) -> None:
+        """Write what stands beside the summary and the tables: cost and film."""
+        draft.json("cost.json", self.cost)
+        if self.film is not None:
+            draft.film(*self.film)
+
+    def fill_tables(self, draft: Draft) -> None:
+        """Write the scenario and the tables alone: what figures are drawn from."""
+        draft.text("scenario.toml", self.scenario)
+        for name, table in self.tables.items():
+            if len(table) or name not in SOMETIMES:
+                draft.table(name, table.frame)
+
+    def __repr__(self) -> str:
+        """Show the flows as a small table, in plain text."""
+        caption, rows = self._flows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(n) for cell, n in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
+        return "\n".join([f"Run of {caption}", *lines])
+
+    def _repr_html_(self) -> str:
+        """Show the flows as a small table above their rates, in a notebook."""
+        from base64 import b64encode
+        from html import escape
+
+        from steadycast.report.canvas import drawn
+        from steadycast.report.figures import draw_rates
+
+        caption, (heads, *rows) = self._flows()
+        head = "".join(f"<th>{each}</th>" for each in heads)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        table = f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+        figure = drawn(lambda: draw_rates(self.held()))
+        if figure is None:
+            return table
+        # As a picture, so that what is named in one figure is not found in another of the same notebook.
+        code = b64encode(figure._repr_svg_().encode()).decode()
+        return f'{table}<img alt="throughput over time" src="data:image/svg+xml;base64,{code}">'
+
+    def _flows(self) -> tuple[str, list[tuple[str, ...]]]:
+        from steadycast import record
+        from steadycast.report import say
+        from steadycast.report.answer import title
+        from steadycast.report.terminal import heading
+
+        columns = record.table("terminal")
+        heads = ("flow", *(heading(column) for column in columns))
+        rows = [
+            (title(flow), *(say.how(column.figure)(column.of_flow(flow)) for column in columns))
+            for flow in self.summary["flows"]
+        ]
+        caption = str(self.summary["scenario"]["name"]) + (
+            "" if self.summary["complete"] else " (interrupted)"
+        )
+        return caption, [heads, *rows]
+
+
+def moved(run: Run, folder: Path) -> Run:
+    """Return a run as it stands in another folder than the one that it was written to."""
+    captures = {name: folder / "pcap" / path.name for name, path in run.captures.items()}
+    return replace(run, folder=folder, captures=captures)
+
+
+@dataclass(frozen=True, eq=False)
+class Held(Folder):
+    """A run in memory, read as one in a folder."""
+
+    run: Run
+
+    @property
+    def scenario_text(self) -> str:
+        """The resolved scenario, as TOML."""
+        return self.run.scenario
+
+    @property
+    def film(self) -> tuple[Json, bytes] | None:
+        """What the film of the worst ten seconds shows, and the film."""
+        return self.run.film
+
+    def has(self, name: str) -> bool:
+        """Whether there is a table that a folder would have."""
+        return name in self.run.tables and (name not in SOMETIMES or self.table(name).height > 0)
+
+    def table(self, name: str) -> pl.DataFrame:
+        """Table of the record."""
+        return self.run.table(name).frame

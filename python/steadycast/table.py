@@ -1,0 +1,103 @@
+"""A table of a record: columns as the core tells them, which become a frame when somebody asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from steadycast.errors import MissingError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Column = tuple[str, str, Any]
+"""A column as the core tells it (`_core.Simulation.table`): name, kind, content."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """One table of a record."""
+
+    columns: Sequence[Column]
+    """As the core tells them; "absent" is a kind, too, whose content is rows and type."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Arrow's stream interface, for any program that reads Arrow without a copy."""
+        return self.frame.__arrow_c_stream__(requested_schema)
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return it as a polars frame; what is absent is null."""
+        return self.frame
+
+    def to_pandas(self) -> Any:
+        """Return it as a pandas frame; what is absent is NaN or None.
+
+        Raises:
+            MissingError: pandas is not installed.
+
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingError("to_pandas", "pandas is not installed", "pip install pandas") from error
+        return pd.DataFrame({column.name: column.to_numpy() for column in self.frame})
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """The polars frame, which is made once."""
+        import numpy as np
+        import polars as pl
+
+        series = []
+        for name, kind, content in self.columns:
+            if kind == "text":
+                codes, texts = content
+                places = np.frombuffer(codes, dtype="<u4").astype(np.int64)
+                places[places == 0xFFFF_FFFF] = len(texts)
+                series.append(pl.Series(name, [*texts, None], dtype=pl.String).gather(places))
+            elif kind == "absent":
+                rows, dtype = content
+                series.append(pl.Series(name, [], dtype=getattr(pl, dtype)).extend_constant(None, rows))
+            elif kind in ("i64", "i64 or none"):
+                whole = pl.Series(name, np.frombuffer(content, dtype="<i8"))
+                series.append(whole if kind == "i64" else whole.replace(-1, None))
+            else:
+                real = pl.Series(name, np.frombuffer(content, dtype="<f8")).fill_nan(None)
+                series.append(real if kind == "f64" else real.cast(getattr(pl, kind)))
+        return pl.DataFrame(series)
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    def __repr__(self) -> str:
+        """Show the first and the last rows, as polars does."""
+        return repr(self.frame)
+
+    def _repr_html_(self) -> str:
+        """Show the same in a notebook."""
+        return self.frame._repr_html_()
+
+
+def scores() -> list[tuple[str, str]]:
+    """Return the columns of the table of frames that take pixels, with their types."""
+    from steadycast import record
+
+    return [
+        (name, "Int64" if name == "mos" else "Float64") for name in record.columns("frames", measured=True)
+    ]
+
+
+def unscored(columns: Sequence[Column]) -> Table:
+    """Add the columns of what has not been measured, and leave out what a live receiver can't know: nulls."""
+    unknown = ("q", "clip_frame")
+    columns = [(name, "i64 or none" if name in unknown else kind, content) for name, kind, content in columns]
+    rows = len(next(content for name, _, content in columns if name == "frame")) // 8
+    return Table([*columns, *((name, "absent", (rows, dtype)) for name, dtype in scores())])
+
+
+def scored(table: Table, measured: Any) -> Table:
+    """Put what was measured, an array for each column that takes pixels, in the place of what was absent."""
+    known = [column for column in table.columns if column[1] != "absent"]
+    return Table([*known, *((name, dtype, getattr(measured, name).tobytes()) for name, dtype in scores())])
