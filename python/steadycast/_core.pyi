@@ -12,9 +12,6 @@ __version__: str
 def schema() -> str:
     """JSON Schema of the scenario format."""
 
-def check(path: str, sets: Sequence[str]) -> list[dict[str, Any]]:
-    """Say what is wrong with a scenario file: dicts with file, line, key, what, remedy."""
-
 def controllers() -> list[dict[str, Any]]:
     """Return the registry: dicts with name, about, when, source, cast, feedback, colour, dashes, params."""
 
@@ -96,7 +93,7 @@ def is_key_frame(codec: str, frame: bytes) -> bool:
     """Tell whether a decoder can begin with a frame; on Linux alone."""
 
 def refusals(scenario: Scenario) -> list[dict[str, Any]]:
-    """Say what a scenario asks that the emulated world can't give: dicts as of `check`."""
+    """Say what a scenario asks that the emulated world can't give: dicts with file, line, key, what, remedy."""
 
 @final
 class Emulation:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from steadycast.core import core, need_linux
 from steadycast.errors import Problems, UserError
-from steadycast.folder import free_or_force
 from steadycast.loading import Sets, Source, changes, folder_of, load, place_of
 from steadycast.progress import Progress, Silent, shown
 from steadycast.result import Run
@@ -82,12 +81,6 @@ def emulate(
     if only and program is None:
         raise UserError("--only", "there is no program to run", "add --in HOST -- COMMAND")
     need_rights()
-    if out is not None:
-        free_or_force(Path(out), force=force)
-    if vmaf:
-        from steadycast.media.vmaf import need
-
-        need()
     classes = dict(controllers or {})
     sets = changes(set, seed=seed, classes=classes)
     if pcap:

@@ -160,7 +160,7 @@ class Run:
         draft.text("scenario.toml", self.scenario)
         for name, table in self.tables.items():
             if len(table) or name not in SOMETIMES:
-                draft.table(name, table.frame)
+                draft.table(name, table.to_polars())
 
     def __repr__(self) -> str:
         """Show the flows as a small table, in plain text."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steadycast.errors import UserError
-from steadycast.folder import Draft, Folder, Json, aggregate, free_or_force
+from steadycast.folder import Draft, Folder, Json, aggregate
 from steadycast.loading import Sets, Source, changes, folder_of, load, place_of, seeds_of
 from steadycast.progress import Progress, Silent, shown
 from steadycast.result import Run
@@ -53,12 +53,6 @@ def run(
         KeyboardInterrupt: somebody pressed Ctrl-C; with ``out``, what there is stands in ``out``.part.
 
     """
-    if out is not None:
-        free_or_force(Path(out), force=force)
-    if vmaf:
-        from steadycast.media.vmaf import need
-
-        need()
     classes = dict(controllers or {})
     loaded = load(scenario, changes(set, seed=seed, classes=classes))
     plan = Plan.of(loaded, place_of(scenario), folder_of(scenario), classes)

@@ -337,6 +337,10 @@ def stage(
     """Prepare and conduct a run, and write its folder while it goes on, if there is to be one."""
     from tempfile import TemporaryDirectory
 
+    if keep.vmaf:
+        from steadycast.media.vmaf import need
+
+        need()
     if out is not None:
         # The folder is this run's before anything is encoded or simulated.
         with Draft(out, force=force) as draft:

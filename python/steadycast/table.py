@@ -27,10 +27,6 @@ class Table:
         """Arrow's stream interface, for any program that reads Arrow without a copy."""
         return self.frame.__arrow_c_stream__(requested_schema)
 
-    def to_polars(self) -> pl.DataFrame:
-        """Return it as a polars frame; what is absent is null."""
-        return self.frame
-
     def to_pandas(self) -> Any:
         """Return it as a pandas frame; what is absent is NaN or None.
 
@@ -46,7 +42,11 @@ class Table:
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """The polars frame, which is made once."""
+        """The polars frame, which is kept from its first use on."""
+        return self.to_polars()
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return it as a polars frame; what is absent is null."""
         import numpy as np
         import polars as pl
 
@@ -69,7 +69,10 @@ class Table:
         return pl.DataFrame(series)
 
     def __len__(self) -> int:
-        return self.frame.height
+        _, kind, content = self.columns[0]
+        if kind == "absent":
+            return int(content[0])
+        return len(content[0]) // 4 if kind == "text" else len(content) // 8
 
     def __repr__(self) -> str:
         """Show the first and the last rows, as polars does."""
@@ -100,4 +103,5 @@ def unscored(columns: Sequence[Column]) -> Table:
 def scored(table: Table, measured: Any) -> Table:
     """Put what was measured, an array for each column that takes pixels, in the place of what was absent."""
     known = [column for column in table.columns if column[1] != "absent"]
-    return Table([*known, *((name, dtype, getattr(measured, name).tobytes()) for name, dtype in scores())])
+    kinds = ((name, "f64" if dtype == "Float64" else dtype) for name, dtype in scores())
+    return Table([*known, *((name, kind, getattr(measured, name).tobytes()) for name, kind in kinds)])

@@ -76,7 +76,12 @@ def test_a_run_has_tables_and_a_summary(scenario: Path, tmp_path: Path) -> None:
     assert b64decode(picture[1]).startswith(b"<svg ")
     written = repr(run).splitlines()
     assert [line.split()[0] for line in written[1:]] == ["flow", "video", "tcp", "noise"]
-    assert "throughput_bps" in repr(run.rates)
+    assert repr(run.rates).startswith(f"shape: ({len(run.rates)}, ")
+    video = run.flows["video"]
+    receiver = video["receivers"][0]
+    assert video.receivers[receiver["name"]].delay_ms.p95 == receiver["delay_ms"]["p95"]
+    with pytest.raises(AttributeError, match="there is no figure 'throughput': there are .*throughput_bps"):
+        _ = video.throughput
     with pytest.raises(KeyError, match="rates"):
         run.table("rate")
     page = run.report()

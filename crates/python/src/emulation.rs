@@ -21,7 +21,7 @@ pub(crate) struct PyEmulation {
     captures: OnceLock<PathBuf>,
 }
 
-/// What a scenario asks that the emulated world can't give: dicts as of `check`.
+/// What a scenario asks that the emulated world can't give: dicts with file, line, key, what and remedy.
 #[pyfunction]
 pub(crate) fn refusals<'py>(py: Python<'py>, scenario: &PyScenario) -> PyResult<Bound<'py, PyList>> {
     problems(py, &steadycast_emulate::refusals(&scenario.loaded))

@@ -29,7 +29,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(record::variation, module)?)?;
     module.add_function(wrap_pyfunction!(sources::sources, module)?)?;
     module.add_function(wrap_pyfunction!(scenario::schema, module)?)?;
-    module.add_function(wrap_pyfunction!(scenario::check, module)?)?;
     module.add_function(wrap_pyfunction!(picture::picture_psnr, module)?)?;
     module.add_function(wrap_pyfunction!(picture::picture_ssim, module)?)?;
     module.add_class::<scenario::PyScenario>()?;

@@ -49,15 +49,6 @@ pub(crate) fn listed<'py>(py: Python<'py>, problems: &[Problem]) -> PyResult<Bou
     Ok(list)
 }
 
-/// What is wrong with a scenario file: dicts with file, line, key, what, remedy. Empty when nothing is.
-#[pyfunction]
-pub(crate) fn check<'py>(py: Python<'py>, path: &str, sets: Vec<String>) -> PyResult<Bound<'py, PyList>> {
-    match load(None, false, path, &sets) {
-        Ok(_) => listed(py, &[]),
-        Err(problems) => listed(py, &problems.0),
-    }
-}
-
 /// A checked scenario.
 #[pyclass(frozen, name = "Scenario", module = "steadycast._core")]
 pub(crate) struct PyScenario {

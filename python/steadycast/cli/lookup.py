@@ -11,7 +11,7 @@ import typer
 from steadycast.builtin import scenario_at
 from steadycast.cli import base
 from steadycast.cli.base import SCENARIO, AsJson, Sets, completed
-from steadycast.errors import UserError
+from steadycast.errors import Problems, UserError
 from steadycast.exits import Exit
 
 
@@ -78,7 +78,7 @@ def check(
     ] = None,
 ) -> None:
     """Look for mistakes in a scenario, without running it; or explain a key."""
-    from steadycast.core import core
+    from steadycast.loading import load
 
     if explain is not None:
         from steadycast import reference
@@ -88,13 +88,13 @@ def check(
     if file is None:
         raise UserError("check", "no scenario is named", "write steadycast check FILE, or --explain KEY")
     file = scenario_at(file)
-    if problems := core.check(str(file), list(sets or [])):
-        from steadycast.errors import Problems
-
-        print(Problems(problems), file=sys.stderr)
-        raise typer.Exit(Exit.MISUSED)
+    try:
+        loaded = load(file, sets or ())
+    except Problems as problems:
+        print(problems, file=sys.stderr)
+        raise typer.Exit(Exit.MISUSED) from None
     # What `run` would warn of is said here, too.
-    for warning in core.Scenario(str(file), list(sets or [])).warnings():
+    for warning in loaded.warnings():
         print(f"warning: {warning}", file=sys.stderr)
     print(f"{file}: no mistakes found")
 

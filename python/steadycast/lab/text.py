@@ -65,7 +65,7 @@ class Base:
 
 
 def problem(what: str, remedy: str, *, line: int | None = None, key: str = "") -> Problems:
-    """Make one problem of a text, in the shape of those that `_core.check` finds."""
+    """Make one problem of a text, in the shape of those of a scenario file."""
     return Problems([{"file": "scenario", "line": line, "key": key, "what": what, "remedy": remedy}])
 
 
