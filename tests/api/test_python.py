@@ -80,7 +80,7 @@ def test_a_run_has_tables_and_a_summary(scenario: Path, tmp_path: Path) -> None:
     video = run.flows["video"]
     receiver = video["receivers"][0]
     assert video.receivers[receiver["name"]].delay_ms.p95 == receiver["delay_ms"]["p95"]
-    with pytest.raises(AttributeError, match="there is no figure 'throughput': there are .*throughput_bps"):
+    with pytest.raises(AttributeError, match=r"there is no figure 'throughput': there are .*throughput_bps"):
         _ = video.throughput
     with pytest.raises(KeyError, match="rates"):
         run.table("rate")

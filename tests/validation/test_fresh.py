@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from steadycast.run import load
+from steadycast.loading import load
 
 from validation import fresh
 

@@ -53,8 +53,8 @@ def controllers(
     if not one.params:
         console.print("It has no parameters.")
         return
-    rows = [(p.name, written(p.default), p.about) for p in one.params]
-    console.print(terminal.prose(rows, "parameter", "default", "what it does"))
+    params = [(p.name, written(p.default), p.about) for p in one.params]
+    console.print(terminal.prose(params, "parameter", "default", "what it does"))
     console.print("\nRange and source of one: steadycast check --explain PARAMETER")
 
 
