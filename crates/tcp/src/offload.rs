@@ -65,33 +65,45 @@ impl Offload {
         !repair && self.left == 0 && self.length > 1
     }
 
-    /// Whether this new segment may leave now.
-    pub(crate) fn admits(&mut self, now: Time, view: &View) -> bool {
-        if self.left == 0 {
-            let full = self.full(view);
-            self.waits = view.unsent > 1 && view.room < full && self.better_waits(now, view);
-            if self.waits {
-                return false;
-            }
-            // Two units at least are to be on their way.
-            self.length = full.min(view.room).min(view.unsent).min((view.cwnd / 2).max(1));
-            self.left = self.length;
-            let gone = self.sent.partition_point(|(seq, _)| *seq <= view.una).saturating_sub(1);
-            self.sent.drain(..gone);
-            self.sent.push_back((view.seq, now));
+    /// Whether a unit is leaving of which this new segment is the next.
+    #[inline]
+    pub(crate) fn goes_on(&mut self) -> bool {
+        self.left.checked_sub(1).is_some_and(|left| {
+            self.left = left;
+            true
+        })
+    }
+
+    /// Whether a unit may leave now that begins with this new segment.
+    pub(crate) fn begins(&mut self, now: Time, view: &View) -> bool {
+        while self.sent.get(1).is_some_and(|(seq, _)| *seq <= view.una) {
+            self.sent.pop_front();
         }
-        self.left -= 1;
+        // Room for less than the least unit is room for less than a full one, however long that is.
+        let full = if view.room < LEAST { LEAST } else { self.full(view) };
+        self.waits = view.unsent > 1 && view.room < full && self.better_waits(now, view);
+        if self.waits {
+            return false;
+        }
+        // Two units at least are to be on their way.
+        self.length = full.min(view.room).min(view.unsent).min((view.cwnd / 2).max(1));
+        self.left = self.length - 1;
+        self.sent.push_back((view.seq, now));
         true
     }
 
     /// Segments in a full unit (`tcp_tso_autosize`).
     fn full(&self, view: &View) -> u32 {
-        let Some(srtt) = view.srtt else { return (LARGEST.get() / self.payload.get()) as u32 };
+        let Some(srtt) = view.srtt else { return ((LARGEST.get() / self.payload.get()) as u32).max(1) };
+        let halvings = view.least_rtt.as_nanos() / HALVING.as_nanos();
+        // So little of a window that even twice the rate is less than two segments, on a way that is not short.
+        if halvings >= 16 && PACED * u64::from(view.cwnd) < srtt {
+            return LEAST;
+        }
         // A window per round trip, and more than that while it grows fast.
         let factor = if f64::from(view.cwnd) < view.ssthresh / 2.0 { 2.0 } else { 1.2 };
         let window = Bytes::new(self.payload.get() * u64::from(view.cwnd));
         let paced = window.per(srtt).scale(factor).over(PACED);
-        let halvings = view.least_rtt.as_nanos() / HALVING.as_nanos();
         let near = Bytes::new(if halvings < 32 { LARGEST.get() >> halvings } else { 0 });
         let bytes = (paced + near).min(LARGEST);
         ((bytes.get() / self.payload.get()) as u32).max(LEAST)
@@ -103,8 +115,8 @@ impl Offload {
         if view.repairing || !recent || view.room >= view.cwnd.div_ceil(3) {
             return false;
         }
-        let oldest = self.sent.partition_point(|(seq, _)| *seq <= view.una).checked_sub(1).map(|n| self.sent[n].1);
-        let (Some(oldest), Some(srtt)) = (oldest, view.srtt) else { return false };
-        (oldest + srtt).since(now) <= NEAR.min(srtt / 2)
+        let oldest = self.sent.front().filter(|(seq, _)| *seq <= view.una);
+        let (Some((_, oldest)), Some(srtt)) = (oldest, view.srtt) else { return false };
+        (*oldest + srtt).since(now) <= NEAR.min(srtt / 2)
     }
 }

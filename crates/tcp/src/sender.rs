@@ -655,22 +655,25 @@ impl Sender {
     }
 
     /// Whether a new segment may leave, with room for `room` of them.
+    #[inline]
     fn admits(&mut self, now: Time, room: u32) -> bool {
         let Some(offload) = &mut self.offload else { return true };
-        offload.admits(
-            now,
-            &View {
-                una: self.una,
-                seq: self.max,
-                room,
-                unsent: self.end - self.max,
-                cwnd: self.cwnd as u32,
-                ssthresh: self.ssthresh,
-                srtt: self.rtt.srtt(),
-                least_rtt: self.rtt.least(),
-                repairing: self.state != State::Open,
-            },
-        )
+        offload.goes_on() || self.begins_unit(now, room)
+    }
+
+    fn begins_unit(&mut self, now: Time, room: u32) -> bool {
+        let view = View {
+            una: self.una,
+            seq: self.max,
+            room,
+            unsent: self.end - self.max,
+            cwnd: self.cwnd as u32,
+            ssthresh: self.ssthresh,
+            srtt: self.rtt.srtt(),
+            least_rtt: self.rtt.least(),
+            repairing: self.state != State::Open,
+        };
+        self.offload.as_mut().is_none_or(|offload| offload.begins(now, &view))
     }
 
     /// This hole is sent again.
@@ -912,7 +915,7 @@ impl Sender {
         let waits = self.offload.as_ref().is_some_and(Offload::waits);
         let was_out = f64::from(self.max - self.una + acked + u32::from(waits));
         let used = if self.cwnd < self.ssthresh { 2.0 * was_out } else { was_out };
-        used >= self.cwnd.trunc()
+        used >= f64::from(self.cwnd as u32)
     }
 
     fn grow(&mut self, now: Time, ack: &Ack, acked: u32) {
