@@ -101,14 +101,28 @@ impl Intake {
     #[inline]
     pub fn add(&mut self, now: Time, size: Bytes, sent: Time) {
         let delay = now.since(sent);
-        self.now.bytes += size.get();
-        self.now.packets += 1;
-        self.now.delay_ns += delay.as_nanos();
+        self.now.count(size, delay);
         if self.counts(now) {
             self.bytes += size;
             self.delay.add(delay);
         }
-        self.digest.add(now.as_nanos() ^ size.get() << 48);
+        self.digest.add(digested(now, size));
+    }
+
+    /// Adds a whole bundle, as one packet after the other by [`Intake::add`]. Returns `false`, and does nothing, where
+    /// means begin, end or pause meanwhile.
+    pub(crate) fn add_all(&mut self, bundle: &Bundle) -> bool {
+        let Bundle { begins, ends, sum, delay, digested } = bundle;
+        if !self.pauses.is_empty() || *begins < self.from || *ends > self.until {
+            return false;
+        }
+        self.now.bytes += sum.bytes;
+        self.now.packets += sum.packets;
+        self.now.delay_ns += sum.delay_ns;
+        self.bytes += Bytes::new(sum.bytes);
+        self.delay.merge(delay);
+        digested.iter().for_each(|value| self.digest.add(*value));
+        true
     }
 
     /// A packet of `size` that repairs a lost one: its bytes arrived, the lost packet did not.
@@ -117,7 +131,7 @@ impl Intake {
         if self.counts(now) {
             self.bytes += size;
         }
-        self.digest.add(!now.as_nanos() ^ size.get() << 48);
+        self.digest.add(!digested(now, size));
     }
 
     /// Whether means are taken now.
@@ -162,6 +176,48 @@ impl Intake {
         });
         self.last = self.now;
     }
+}
+
+/// Distinct packets that have reached many receivers alike: they are added up once for all of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bundle {
+    begins: Time,
+    ends: Time,
+    sum: Sample,
+    delay: Spread,
+    digested: Vec<u64>,
+}
+
+impl Bundle {
+    /// What it is made of: see [`Intake::add`].
+    pub(crate) fn add(&mut self, now: Time, size: Bytes, sent: Time) {
+        if self.sum.packets == 0 {
+            self.begins = now;
+        }
+        self.ends = now;
+        self.sum.count(size, now.since(sent));
+        self.delay.add(now.since(sent));
+        self.digested.push(digested(now, size));
+    }
+
+    pub(crate) const fn packets(&self) -> u64 {
+        self.sum.packets
+    }
+}
+
+impl Sample {
+    #[inline]
+    fn count(&mut self, size: Bytes, delay: Span) {
+        self.bytes += size.get();
+        self.packets += 1;
+        self.delay_ns += delay.as_nanos();
+    }
+}
+
+/// What a packet adds to the digest.
+#[inline]
+const fn digested(now: Time, size: Bytes) -> u64 {
+    now.as_nanos() ^ size.get() << 48
 }
 
 /// A running digest of a record: cheap per packet, and different for any other record.

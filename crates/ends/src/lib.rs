@@ -35,7 +35,7 @@ pub use body::{AgentIx, Arriving, Body};
 pub use freeze::Freezes;
 pub use intake::{Digest, Intake, Point};
 pub use make::{AgentFactory, Inputs, MakeError, MakeSink, MakeSource, Makers};
-pub use patience::{Patience, Routine};
+pub use patience::{Patience, PlainRun, Routine};
 pub use plan::{Does, End, Turn, plan, turns_of};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
 pub use skew::Skew;

@@ -1,5 +1,6 @@
 //! What an agent may be told of later: a world that has many receivers goes round them once for many packets.
 
+use crate::intake::Bundle;
 use crate::{Agent, Arriving, Body};
 use steadycast_session as session;
 use steadycast_units::Time;
@@ -46,7 +47,36 @@ impl Patience {
     }
 }
 
+/// Plain packets of a flow that follow each other by number, and have reached many agents alike.
+#[derive(Debug)]
+pub struct PlainRun {
+    first: u64,
+    bundle: Bundle,
+}
+
+impl PlainRun {
+    /// Of packets that have arrived at these times; `None`: they are no such run.
+    pub fn of<'a>(packets: impl Iterator<Item = (Time, Arriving<'a>)>) -> Option<Self> {
+        let mut run = None;
+        for (at, packet) in packets {
+            let Body::Plain(n) = packet.body else { return None };
+            let Self { first, bundle } = run.get_or_insert_with(|| Self { first: *n, bundle: Bundle::default() });
+            if *n != *first + bundle.packets() {
+                return None;
+            }
+            bundle.add(at, packet.size, packet.sent);
+        }
+        run
+    }
+}
+
 impl Agent {
+    /// As [`Agent::catch_up`] with all packets of a run. Returns `false`, and does nothing, where they have to be told one
+    /// by one.
+    pub fn catch_up_run(&mut self, run: &PlainRun) -> bool {
+        if let Self::PlainSink(sink) = self { sink.on_bundle(run.first, &run.bundle) } else { false }
+    }
+
     /// The packets that it may be told of later, until its wake and before anything else happens to it; `None`: it has
     /// to be told of each at once.
     pub fn patience(&self) -> Option<Patience> {

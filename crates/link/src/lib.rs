@@ -321,13 +321,23 @@ impl Link {
     /// ```
     #[inline]
     pub fn offer(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
-        let idle = &mut self.idle;
-        if size == idle.size && now >= idle.free {
-            idle.free = now + idle.span;
-            idle.passed += 1;
-            return Fate::Arrives { at: now + idle.latency, ecn };
+        match self.pass(now, size) {
+            Some(latency) => Fate::Arrives { at: now + latency, ecn },
+            None => self.offer_to_rest(now, size, ecn),
         }
-        self.offer_to_rest(now, size, ecn)
+    }
+
+    /// Offers a packet if it finds a plain link idle and is as large as the one before that did; tells how long it is
+    /// under way. With `None` nothing has happened, and it remains to be offered.
+    #[inline]
+    pub fn pass(&mut self, now: Time, size: Bytes) -> Option<Span> {
+        let idle = &mut self.idle;
+        if size != idle.size || now < idle.free {
+            return None;
+        }
+        idle.free = now + idle.span;
+        idle.passed += 1;
+        Some(idle.latency)
     }
 
     /// The same as [`Link::offer`], with a number that tells flows apart, which only FQ-CoDel uses.
@@ -465,6 +475,13 @@ impl Link {
     #[inline]
     pub const fn was_idle(&self) -> bool {
         self.idle.passed > 0
+    }
+
+    /// Whether the last packet that was taken, and is under way for so long, waited for one other of its size, which came
+    /// at the same time and found a plain link idle.
+    pub fn was_second(&self, latency: Span) -> bool {
+        let Idle { passed, plain, span, .. } = self.idle;
+        passed == 0 && plain != Plain::No && self.rest.waited == span && latency == self.idle.latency + span
     }
 
     /// Packets in the queue at `now`, the one on the transmitter included.

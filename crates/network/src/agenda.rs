@@ -1,7 +1,6 @@
 //! What happens next: a heap of packed keys.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::cmp::Ordering;
 use steadycast_units::Time;
 
 /// What a key in the agenda is for.
@@ -78,9 +77,12 @@ impl PartialOrd for Key {
     }
 }
 
+/// A binary heap of its own, since a hop puts one key in where another was: the standard one's `PeekMut` does the same
+/// in twice the instructions.
 #[derive(Default)]
 pub(crate) struct Agenda {
-    keys: BinaryHeap<Reverse<Key>>,
+    /// No key comes before its parent, which is the one at half its place.
+    keys: Vec<Key>,
     turns: u64,
     /// The first key has been handed out. Whatever is put in next takes its place: half the work of taking one away and
     /// putting one in, and most events put in another.
@@ -97,29 +99,60 @@ impl Agenda {
 
     #[inline]
     pub(crate) fn put(&mut self, key: Key) {
-        if std::mem::take(&mut self.taken)
-            && let Some(mut first) = self.keys.peek_mut()
-        {
-            first.0 = key;
-            return;
+        if self.taken {
+            return self.replace(key);
         }
-        self.keys.push(Reverse(key));
+        let mut place = self.keys.len();
+        self.keys.push(key);
+        while place > 0 && key < self.keys[(place - 1) / 2] {
+            self.keys[place] = self.keys[(place - 1) / 2];
+            place = (place - 1) / 2;
+        }
+        self.keys[place] = key;
+    }
+
+    /// Puts a key in where the one is that [`Agenda::take`] has handed out.
+    #[inline(always)]
+    pub(crate) fn replace(&mut self, key: Key) {
+        self.taken = false;
+        let keys = &mut self.keys[..];
+        let (mut place, mut child) = (0, 1);
+        while let Some([left, right]) = keys.get(child..).and_then(<[Key]>::first_chunk) {
+            // Without a branch: which of two comes first can't be predicted.
+            let first = *right.min(left);
+            child += usize::from(right < left);
+            if key < first {
+                child = keys.len();
+                break;
+            }
+            keys[place] = first;
+            (place, child) = (child, 2 * child + 1);
+        }
+        if let Some(&only) = keys.get(child).filter(|only| **only < key) {
+            keys[place] = only;
+            place = child;
+        }
+        if let Some(slot) = keys.get_mut(place) {
+            *slot = key;
+        }
     }
 
     /// When the next key is due; NEVER without any. To be asked when [`Agenda::take`] has answered that nothing more is
     /// due.
     pub(crate) fn next(&self) -> Time {
         debug_assert!(!self.taken, "the first key is still the one that was handed out");
-        self.keys.peek().map_or(Time::NEVER, |key| key.0.at())
+        self.keys.first().map_or(Time::NEVER, |key| key.at())
     }
 
     /// Takes the next key, if it is due up to and including `until`.
     #[inline]
     pub(crate) fn take(&mut self, until: Time) -> Option<(Time, Due)> {
-        if std::mem::take(&mut self.taken) {
-            self.keys.pop();
+        if std::mem::take(&mut self.taken)
+            && let Some(last) = self.keys.pop()
+        {
+            self.replace(last);
         }
-        let first = self.keys.peek()?.0;
+        let first = *self.keys.first()?;
         self.taken = first.at() <= until;
         self.taken.then(|| (first.at(), first.due()))
     }

@@ -137,7 +137,6 @@ impl Datagrams {
         self.deliver(now, &mut arrived);
         while let Some((at, event)) = self.network.step(now) {
             match event {
-                Event::Moved => {}
                 Event::Arrived(delivery) => self.hand_over(at, delivery, &mut arrived),
                 Event::Together(fan) => {
                     let mut more = self.network.spread(at, Some(fan));

@@ -3,6 +3,7 @@
 use crate::agenda::Key;
 use crate::packet::PacketIx;
 use steadycast_link::Ecn;
+use steadycast_units::Time;
 
 /// One copy of a packet between two nodes.
 #[derive(Clone, Copy, Default)]
@@ -23,21 +24,11 @@ pub(crate) struct Lane {
     slots: Vec<InFlight>,
     head: usize,
     len: usize,
-    /// The key of the one that came in last.
-    last: Key,
+    /// When the last of them arrives.
+    last: Time,
 }
 
 impl Lane {
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Whether what arrives at this key arrives behind all others.
-    #[inline]
-    pub(crate) fn is_behind(&self, key: Key) -> bool {
-        self.len == 0 || self.last < key
-    }
-
     #[inline]
     fn slot(&self, n: usize) -> usize {
         (self.head + n) & (self.slots.len().wrapping_sub(1))
@@ -48,22 +39,29 @@ impl Lane {
         if self.len == 0 { None } else { self.slots.get(self.head) }
     }
 
+    /// Takes the first one out; the key of the next.
     #[inline]
-    pub(crate) fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) -> Option<Key> {
         self.head = self.slot(1);
         self.len -= 1;
+        self.front().map(|next| next.key)
     }
 
-    /// Puts one in behind all others.
+    /// Puts one in, whose key was made after those of all others; returns whether it arrives first.
     #[inline(always)]
-    pub(crate) fn push(&mut self, flying: InFlight) {
+    pub(crate) fn put(&mut self, flying: InFlight) -> bool {
+        let (at, others) = (flying.key.at(), self.len);
         if self.len == self.slots.len() {
             self.grow();
         }
-        let slot = self.slot(self.len);
+        let slot = self.slot(others);
         self.slots[slot] = flying;
         self.len += 1;
-        self.last = flying.key;
+        if at < self.last && others > 0 {
+            return self.sink();
+        }
+        self.last = at;
+        others == 0
     }
 
     #[cold]
@@ -74,24 +72,19 @@ impl Lane {
         self.slots.resize((2 * self.len).max(4), InFlight::default());
     }
 
-    /// Puts one in where it belongs; returns whether it arrives first.
-    ///
-    /// Told field by field: if its address were taken, it would be put together in memory on the fast path, too.
+    /// Moves the one that came in last to where it belongs; returns whether it arrives first.
     #[cold]
     #[inline(never)]
-    pub(crate) fn insert(&mut self, key: Key, packet: PacketIx, size: u32, place: u32, ecn: Ecn) -> bool {
-        let flying = InFlight { key, packet, size, place, ecn };
-        let last = self.last;
-        self.push(flying);
-        self.last = last.max(flying.key);
+    fn sink(&mut self) -> bool {
         let mut place = self.len - 1;
-        while place > 0 && flying.key < self.slots[self.slot(place - 1)].key {
+        let newcomer = self.slots[self.slot(place)];
+        while place > 0 && newcomer.key < self.slots[self.slot(place - 1)].key {
             let (to, from) = (self.slot(place), self.slot(place - 1));
             self.slots[to] = self.slots[from];
             place -= 1;
         }
         let slot = self.slot(place);
-        self.slots[slot] = flying;
+        self.slots[slot] = newcomer;
         place == 0
     }
 
@@ -105,7 +98,6 @@ mod tests {
     use super::*;
     use crate::agenda::{Agenda, Due};
     use proptest::prelude::*;
-    use steadycast_units::Time;
 
     proptest! {
         #[test]
@@ -113,14 +105,8 @@ mod tests {
             let (mut lane, mut agenda, mut told) = (Lane::default(), Agenda::default(), Vec::new());
             for (at, pops) in steps {
                 let key = agenda.key(Time::from_nanos(at), Due::Lane(0));
-                let behind = told.last().is_none_or(|last| *last < key);
-                prop_assert_eq!(lane.is_behind(key), behind);
                 let flying = InFlight { key, packet: PacketIx::default(), size: 1, place: 0, ecn: Ecn::NotEct };
-                if behind {
-                    lane.push(flying);
-                } else {
-                    prop_assert_eq!(lane.insert(key, flying.packet, 1, 0, Ecn::NotEct), told.iter().all(|other| key < *other));
-                }
+                prop_assert_eq!(lane.put(flying), told.iter().all(|other| key < *other));
                 told.push(key);
                 told.sort_unstable();
                 for _ in 0..pops {

@@ -2,8 +2,8 @@
 //!
 //! A link tells a packet's arrival when it is offered, so a hop is one event: the packet waits in a lane, a list in the
 //! order of arrival, and only the first of each lane stands in the agenda. Each link has a lane of its own. What takes
-//! equally long on whatever link arrives in the order in which it was offered, so idle links share a lane per latency:
-//! the agenda then holds a few keys instead of one per link. Copies that a branching node sends on at once mostly
+//! equally long on whatever link arrives in the order in which it was offered, so idle links share a lane per latency,
+//! as do those with one packet before: the agenda then holds a few keys instead of one per link. Copies that a branching node sends on at once mostly
 //! arrive at once, too: they are one event together, a [`Fan`].
 //!
 //! A link whose queue decides when packets leave answers that it holds a packet: that waits under the link's token
@@ -89,23 +89,35 @@ pub(crate) trait Capture: Send {
 pub(crate) struct Hop {
     pub(crate) link: Link,
     pub(crate) captured: bool,
-    /// Whether it is captured, holds packets, or delivers some twice: then an offer takes the long way.
-    special: bool,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
     /// The latency of the lane that it shared last, and that lane.
-    shared: (Span, u32),
+    shared: Shared,
+    /// The same of packets that came together with another one.
+    second: Shared,
+}
+
+/// A lane that links share, and how long what is in it is under way.
+#[derive(Clone, Copy)]
+struct Shared {
+    latency: Span,
+    lane: u32,
+}
+
+impl Shared {
+    const NONE: Self = Self { latency: Span::MAX, lane: 0 };
 }
 
 impl Hop {
     pub(crate) fn new(link: Link, to: u32, reverse: u32) -> Self {
-        let special = link.holds() || link.disorders();
-        Self { link, to, reverse, captured: false, special, shared: (Span::MAX, 0) }
+        Self { link, to, reverse, captured: false, shared: Shared::NONE, second: Shared::NONE }
     }
 
-    /// Has its packets shown.
-    pub(crate) fn capture(&mut self) {
-        (self.captured, self.special) = (true, true);
+    /// How long a packet is under way that finds the link idle, and is as large as the one before that did. `None`: it
+    /// is to be offered.
+    #[inline(always)]
+    fn pass(&mut self, now: Time, size: u32) -> Option<Span> {
+        if self.captured { None } else { self.link.pass(now, Bytes::new(u64::from(size))) }
     }
 }
 
@@ -305,7 +317,11 @@ impl Net {
         let size = u32::try_from(size.get()).unwrap_or(u32::MAX);
         let packet = self.pool.put(head, body);
         match to {
-            To::One { path, .. } => out.extend(self.forward(now, path, packet, size, ecn)),
+            To::One { path, .. } => {
+                if let Some(delivery) = self.forward(now, path, packet, size, ecn) {
+                    out.push(delivery);
+                }
+            }
             To::Group(group) => self.spread(now, node, None, group, packet, ecn, out),
         }
     }
@@ -313,15 +329,14 @@ impl Net {
     /// The first packet of a lane has arrived, and is delivered or goes on.
     #[inline(always)]
     pub(crate) fn arrive(&mut self, now: Time, lane: u32, out: &mut Vec<Delivery>) -> Option<Delivery> {
-        let in_flight = &mut self.lanes.lanes[lane as usize];
-        let InFlight { key, packet, size, place, ecn } = *in_flight.front()?;
+        let lane = &mut self.lanes.lanes[lane as usize];
+        let InFlight { key, packet, size, place, ecn } = *lane.front()?;
         // After an overtaking the agenda has a key too many for this lane: it comes too early, or for nothing.
         if key.at() > now {
             return None;
         }
-        in_flight.pop();
-        if let Some(next) = in_flight.front() {
-            self.agenda.put(next.key);
+        if let Some(next) = lane.pop() {
+            self.agenda.replace(next);
         }
         self.hops += 1;
         if place & MARK != 0 {
@@ -346,7 +361,7 @@ impl Net {
         }
         let node = self.links[l as usize].to;
         self.spread(now, node, Some(l), group, packet, ecn, out);
-        None
+        out.pop()
     }
 
     /// Sends a unicast packet on, or delivers it.
@@ -355,12 +370,26 @@ impl Net {
         match self.paths.next(way) {
             Next::Agent(agent) => Some(Delivery { agent, packet, ecn }),
             Next::Link(link) => {
-                match self.offer(now, link, way.0 + 1, packet, size, ecn) {
-                    Some((at, ecn)) => self.fly(now, at, link, way.0 + 1, packet, size, ecn),
-                    None => self.pool.release(packet),
+                let place = way.0 + 1;
+                let hop = &mut self.links[link as usize];
+                match hop.pass(now, size) {
+                    Some(latency) if hop.shared.latency == latency => {
+                        let lane = hop.shared.lane;
+                        self.fly(now + latency, lane, packet, size, place, ecn);
+                    }
+                    passed => self.forward_slowly(now, link, passed, Held { packet, size, place, ecn }),
                 }
                 None
             }
+        }
+    }
+
+    /// Sends a packet on that does not find the link as the one before it.
+    #[inline(never)]
+    fn forward_slowly(&mut self, now: Time, link: u32, passed: Option<Span>, held: Held) {
+        match passed.map_or_else(|| self.offer(now, link, held), |latency| Some((now + latency, held.ecn))) {
+            Some((at, ecn)) => self.depart(now, at, link, Held { ecn, ..held }),
+            None => self.pool.release(held.packet),
         }
     }
 
@@ -391,7 +420,11 @@ impl Net {
         // Those that arrive together, so far.
         let (mut together, mut legs) = (Time::NEVER, self.fans.spare());
         for &link in branches.iter().filter(|link| Some(**link) != back) {
-            let Some((at, ecn)) = self.offer(now, link, MARK | link, packet, size, ecn) else { continue };
+            let offered = match self.links[link as usize].pass(now, size) {
+                Some(latency) => Some((now + latency, ecn)),
+                None => self.offer(now, link, Held { packet, size, place: MARK | link, ecn }),
+            };
+            let Some((at, ecn)) = offered else { continue };
             if at != together {
                 if !legs.is_empty() {
                     let spare = self.fans.spare();
@@ -416,7 +449,7 @@ impl Net {
         self.pool.copy(packet, legs.len() as u32);
         if let [Leg { link, ecn }] = legs[..] {
             self.fans.keep(legs);
-            self.fly(now, at, link, MARK | link, packet, size, ecn);
+            self.depart(now, at, link, Held { packet, size, place: MARK | link, ecn });
         } else {
             let n = self.fans.put(Fan { packet, legs });
             let key = self.agenda.key(at, Due::Fan(n));
@@ -424,24 +457,17 @@ impl Net {
         }
     }
 
-    /// When a packet that takes link `l` to `place` arrives, and with which mark; `None`: it does not, or the link
-    /// holds it, with a copy of its own.
-    #[inline(always)]
-    fn offer(&mut self, now: Time, l: u32, place: u32, packet: PacketIx, size: u32, ecn: Ecn) -> Option<(Time, Ecn)> {
+    /// When a packet that takes link `l` arrives, and with which mark; `None`: it does not, or the link holds it, with a
+    /// copy of its own.
+    fn offer(&mut self, now: Time, l: u32, held: Held) -> Option<(Time, Ecn)> {
+        let Held { packet, size, ecn, .. } = held;
         let hop = &mut self.links[l as usize];
-        if hop.special {
-            return self.offer_slowly(now, l, Held { packet, size, place, ecn });
+        if !hop.captured && !hop.link.holds() && !hop.link.disorders() {
+            return match hop.link.offer(now, Bytes::new(u64::from(size)), ecn) {
+                Fate::Arrives { at, ecn } => Some((at, ecn)),
+                Fate::Dropped(_) | Fate::Held(_) => None,
+            };
         }
-        match hop.link.offer(now, Bytes::new(u64::from(size)), ecn) {
-            Fate::Arrives { at, ecn } => Some((at, ecn)),
-            Fate::Dropped(_) | Fate::Held(_) => None,
-        }
-    }
-
-    #[inline(never)]
-    fn offer_slowly(&mut self, now: Time, l: u32, held: Held) -> Option<(Time, Ecn)> {
-        let Held { packet, size, place, ecn } = held;
-        let hop = &mut self.links[l as usize];
         let flow = if hop.link.holds() { self.pool.get(packet).flow() } else { 0 };
         let fate = hop.link.offer_of(now, Bytes::new(u64::from(size)), ecn, flow);
         if let Fate::Held(token) = fate {
@@ -451,7 +477,7 @@ impl Net {
             self.show(now, l, packet, ecn, fate);
         }
         if let Fate::Arrives { ecn, .. } = fate {
-            self.repeat(now, l, Held { packet, size, place, ecn });
+            self.repeat(now, l, Held { ecn, ..held });
         }
         self.drain_queue(now, l);
         match fate {
@@ -461,10 +487,10 @@ impl Net {
     }
 
     /// Schedules the duplicate of the packet that link `l` has just accepted, if the link makes one.
-    fn repeat(&mut self, now: Time, l: u32, Held { packet, size, place, ecn }: Held) {
+    fn repeat(&mut self, now: Time, l: u32, held: Held) {
         if let Some(at) = self.links[l as usize].link.copy() {
-            self.pool.copy(packet, 1);
-            self.fly(now, at, l, place, packet, size, ecn);
+            self.pool.copy(held.packet, 1);
+            self.depart(now, at, l, held);
         }
     }
 
@@ -479,16 +505,16 @@ impl Net {
     /// Has a link tell what becomes of the packets that it holds, as far as that is known, and when to ask again.
     fn drain_queue(&mut self, now: Time, l: u32) {
         while let Some((token, fate)) = self.links[l as usize].link.take(now) {
-            let Some(Held { packet, size, place, ecn }) = self.holds.take(l, token) else { continue };
+            let Some(held) = self.holds.take(l, token) else { continue };
             if self.links[l as usize].captured {
-                self.show(now, l, packet, ecn, fate);
+                self.show(now, l, held.packet, held.ecn, fate);
             }
             match fate {
                 Fate::Arrives { at, ecn } => {
-                    self.repeat(now, l, Held { packet, size, place, ecn });
-                    self.fly(now, at, l, place, packet, size, ecn);
+                    self.repeat(now, l, Held { ecn, ..held });
+                    self.depart(now, at, l, Held { ecn, ..held });
                 }
-                Fate::Dropped(_) | Fate::Held(_) => self.pool.release(packet),
+                Fate::Dropped(_) | Fate::Held(_) => self.pool.release(held.packet),
             }
         }
         if let (Some(due), Some(hold)) = (self.links[l as usize].link.due(), self.holds.links.get_mut(&l))
@@ -508,45 +534,31 @@ impl Net {
         }
     }
 
-    /// A packet was just offered to `link` and arrives at `at`.
-    #[allow(clippy::too_many_arguments, reason = "as above")]
-    #[inline(always)]
-    fn fly(&mut self, now: Time, at: Time, link: u32, place: u32, packet: PacketIx, size: u32, ecn: Ecn) {
-        let lane = self.lane(link, at.since(now));
-        let key = self.agenda.key(at, Due::Lane(lane));
-        let in_flight = &mut self.lanes.lanes[lane as usize];
-        if in_flight.is_behind(key) {
-            let first = in_flight.is_empty();
-            in_flight.push(InFlight { key, packet, size, place, ecn });
-            if first {
-                self.agenda.put(key);
+    /// A packet was just offered to `link` and arrives at `at`: it goes into its lane.
+    fn depart(&mut self, now: Time, at: Time, link: u32, Held { packet, size, place, ecn }: Held) {
+        let (latency, hop) = (at.since(now), &mut self.links[link as usize]);
+        let idle = hop.link.was_idle();
+        let lane = if idle || hop.link.was_second(latency) {
+            let shared = if idle { &mut hop.shared } else { &mut hop.second };
+            if shared.latency != latency {
+                *shared = Shared { latency, lane: self.lanes.shared(latency).unwrap_or(link) };
             }
-        } else if in_flight.insert(key, packet, size, place, ecn) {
-            // A jitter that reorders has let it overtake all others. The agenda still has the key of the one that was
-            // first.
-            self.agenda.put(key);
-        }
-    }
-
-    /// The lane for a packet that was just offered.
-    #[inline(always)]
-    fn lane(&mut self, link: u32, latency: Span) -> u32 {
-        let hop = &self.links[link as usize];
-        if hop.shared.0 == latency {
-            hop.shared.1
-        } else if hop.link.was_idle() {
-            self.share(link, latency)
+            shared.lane
         } else {
             link
-        }
+        };
+        self.fly(at, lane, packet, size, place, ecn);
     }
 
-    #[cold]
-    #[inline(never)]
-    fn share(&mut self, link: u32, latency: Span) -> u32 {
-        let Some(lane) = self.lanes.shared(latency) else { return link };
-        self.links[link as usize].shared = (latency, lane);
-        lane
+    /// A packet is in a lane until `at`.
+    #[inline(always)]
+    fn fly(&mut self, at: Time, lane: u32, packet: PacketIx, size: u32, place: u32, ecn: Ecn) {
+        let key = self.agenda.key(at, Due::Lane(lane));
+        // Where a jitter that reorders has let it overtake all others, the agenda still has the key of the one that was
+        // first.
+        if self.lanes.lanes[lane as usize].put(InFlight { key, packet, size, place, ecn }) {
+            self.agenda.put(key);
+        }
     }
 
     /// Takes one step of a join or leave of a group; returns the next one, if the tree changes further up.

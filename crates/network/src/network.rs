@@ -1,6 +1,6 @@
 //! A scenario's network: links, ways between nodes, groups with their trees, and what happens to packets on them.
 //!
-//! A driver calls [`Network::step`] for one event after the other, and takes after each what was delivered from
+//! A driver calls [`Network::step`] for one event of its own after the other, and takes after each what was delivered from
 //! [`Network::delivered`]. The events are the network's own and the alarms that the driver has set for itself
 //! ([`Network::set_alarm`]): one agenda orders both, ties by the order of scheduling.
 
@@ -29,9 +29,7 @@ pub enum Alarm {
 
 /// What [`Network::step`] has done.
 pub enum Event {
-    /// Packets have moved on. [`Network::delivered`] has what has arrived at the same time.
-    Moved,
-    /// A packet has reached an agent.
+    /// A packet has reached an agent. [`Network::delivered`] has what else has arrived with it.
     Arrived(Delivery),
     /// Copies of one packet arrive together. They wait until the driver says what becomes of them: [`Network::spread`]
     /// or [`Network::absorb`].
@@ -310,30 +308,36 @@ impl Network {
         if self.deliveries.is_empty() { self.net.agenda.next() } else { Time::ZERO }
     }
 
-    /// Goes on by one event that is due up to and including `until`; tells its time. `None`: nothing is due until then.
-    #[inline(always)]
+    /// Goes on up to and including `until`, or to the next event that is the driver's; tells its time. `None`: nothing
+    /// is due until then.
+    #[inline(never)]
     pub fn step(&mut self, until: Time) -> Option<(Time, Event)> {
-        let (at, due) = self.net.agenda.take(until)?;
-        let event = match due {
-            Due::Lane(lane) => self.net.arrive(at, lane, &mut self.deliveries).map_or(Event::Moved, Event::Arrived),
-            Due::Agent(agent) => Event::Alarm(Alarm::Agent(AgentIx(agent))),
-            Due::Entry(n) => Event::Alarm(Alarm::Entry(n)),
-            Due::Fan(n) => {
-                let fan = self.net.fans.take(n);
-                self.net.hops += fan.legs.len() as u64;
-                Event::Together(fan)
-            }
-            Due::Queue(link) => {
-                self.net.ask(at, link);
-                Event::Moved
-            }
-            Due::Graft(n) => {
-                let Graft { group, node, join } = self.grafts[n as usize];
-                self.turn_now(at, group, node, join);
-                Event::Moved
-            }
-        };
-        Some((at, event))
+        loop {
+            let (at, due) = self.net.agenda.take(until)?;
+            let event = match due {
+                Due::Lane(lane) => match self.net.arrive(at, lane, &mut self.deliveries) {
+                    Some(delivery) => Event::Arrived(delivery),
+                    None => continue,
+                },
+                Due::Agent(agent) => Event::Alarm(Alarm::Agent(AgentIx(agent))),
+                Due::Entry(n) => Event::Alarm(Alarm::Entry(n)),
+                Due::Fan(n) => {
+                    let fan = self.net.fans.take(n);
+                    self.net.hops += fan.legs.len() as u64;
+                    Event::Together(fan)
+                }
+                Due::Queue(link) => {
+                    self.net.ask(at, link);
+                    continue;
+                }
+                Due::Graft(n) => {
+                    let Graft { group, node, join } = self.grafts[n as usize];
+                    self.turn_now(at, group, node, join);
+                    continue;
+                }
+            };
+            return Some((at, event));
+        }
     }
 
     /// Copies that have arrived together are delivered and go on, each where it is: to be called until it returns
@@ -437,7 +441,7 @@ impl Network {
         for link in &scenario.record.pcap {
             taps.open(scenario, *link, &mut open)?;
             for direction in [DirIx::forward(*link), DirIx::back(*link)] {
-                self.net.links[direction.0 as usize].capture();
+                self.net.links[direction.0 as usize].captured = true;
             }
         }
         self.net.capture = Some(Box::new(taps));

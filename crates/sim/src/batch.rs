@@ -6,7 +6,7 @@
 //! when it is told of the rest.
 
 use std::collections::BTreeMap;
-use steadycast_ends::{Agent, AgentIx, Arriving, PacketRow, Patience, Routine};
+use steadycast_ends::{Agent, AgentIx, Arriving, PacketRow, Patience, PlainRun, Routine};
 use steadycast_link::Ecn;
 use steadycast_network::{Fan, Leg, Network, PacketIx, To};
 use steadycast_scenario::{DirIx, NodeIx};
@@ -114,6 +114,12 @@ impl Batches {
         batch.all.clear();
     }
 
+    /// Whether nobody has ever waited.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     /// Tells an agent what it has not been told.
     #[inline]
     pub(crate) fn settle_one(&mut self, agent: AgentIx, network: &Network, told: &mut Told<'_>) {
@@ -182,8 +188,12 @@ impl Batch {
             return;
         }
         let all: Vec<_> = self.arrivals.iter().map(|arrival| arrival.arriving(network)).collect();
+        let run = if told.logs.is_empty() { PlainRun::of(all.iter().copied()) } else { None };
         for sink in &mut self.sinks {
-            sink.settle(all.iter().copied(), told);
+            let at_once = run.as_ref().filter(|_| sink.done == 0);
+            if !at_once.is_some_and(|run| told.agents[sink.agent.0 as usize].catch_up_run(run)) {
+                sink.settle(all.iter().copied(), told);
+            }
             sink.done = 0;
         }
         for Arrival { packet, copies, .. } in self.arrivals.drain(..) {
@@ -213,5 +223,56 @@ impl Sink {
             log.extend(new.clone().filter_map(row));
         }
         told.agents[n].catch_up(new);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use steadycast_ends::{Agent, AgentIx, Arriving, Body, Intake, PlainRun, PlainSink};
+    use steadycast_link::Ecn;
+    use steadycast_units::{Bytes, Span, Time};
+
+    proptest! {
+        #[test]
+        fn a_run_adds_up_to_what_its_packets_add_one_by_one(
+            runs in prop::collection::vec(prop::collection::vec((0u64..20_000_000, 0u64..2_000, 0u64..500_000_000), 1..70), 1..6),
+            skip in 0usize..5, from in 0u64..400, until in 100u64..2_000,
+        ) {
+            let (from, until) = (Time::ZERO + Span::millis(from), Time::ZERO + Span::millis(until));
+            let sink = || Agent::PlainSink(Box::new(PlainSink::new(Intake::new(from, until))));
+            let (mut one_by_one, mut at_once) = (sink(), sink());
+            let (mut now, mut number) = (Time::ZERO, 0);
+            for (n, run) in runs.iter().enumerate() {
+                // One packet is lost before this run.
+                number += u64::from(n == skip);
+                let bodies: Vec<_> = (number..).take(run.len()).map(Body::Plain).collect();
+                number += run.len() as u64;
+                let packets: Vec<_> = run.iter().zip(&bodies).map(|((gap, size, delay), body)| {
+                    now += Span::nanos(*gap);
+                    let (size, sent) = (Bytes::new(*size), now.before(Span::nanos(*delay)));
+                    (now, Arriving { from: AgentIx(0), size, sent, ecn: Ecn::NotEct, body })
+                }).collect();
+                let run = PlainRun::of(packets.iter().copied());
+                prop_assert!(run.is_some());
+                one_by_one.catch_up(packets.iter().copied());
+                if !run.is_some_and(|run| at_once.catch_up_run(&run)) {
+                    at_once.catch_up(packets.iter().copied());
+                }
+                // What came already counts once.
+                for sink in [&mut one_by_one, &mut at_once] {
+                    sink.catch_up(packets.iter().copied().take(2));
+                    sink.sample(now);
+                }
+            }
+            let told = |agent: &Agent| {
+                let Agent::PlainSink(sink) = agent else { return None };
+                let Intake { bytes, delay, samples, digest, .. } = &sink.intake;
+                let tenth = |n: u32| delay.quantile(f64::from(n) / 10.0);
+                let quantiles: Vec<_> = (0..=10).map(tenth).collect();
+                Some((*bytes, quantiles, delay.mean(), delay.max(), samples.all().to_vec(), *digest, sink.expected()))
+            };
+            prop_assert_eq!(told(&one_by_one), told(&at_once));
+        }
     }
 }

@@ -258,7 +258,6 @@ impl Simulation {
                     self.hand_over(delivery);
                     self.deliver();
                 }
-                Event::Moved => self.deliver(),
                 Event::Together(fan) => self.share_out(fan),
                 Event::Alarm(Alarm::Agent(agent)) => self.wake(agent),
                 Event::Alarm(Alarm::Entry(entry)) => self.follow(entry),
@@ -284,6 +283,9 @@ impl Simulation {
     /// Tells an agent what came before, as something else is about to happen to it.
     #[inline]
     fn settle_one(&mut self, agent: AgentIx) {
+        if self.batches.is_empty() {
+            return;
+        }
         let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
         self.batches.settle_one(agent, &self.network, &mut told);
     }
@@ -369,6 +371,16 @@ impl Simulation {
         while let Some(packet) = self.ports[ix].release(at) {
             let node = self.ports[ix].node;
             self.network.send(at, node, packet.head, || packet.body);
+        }
+        if let Agent::PlainSource(source) = &mut self.agents[ix] {
+            // As TCP's, its packet goes straight on its way.
+            let (packet, number) = (source.packet(), source.poll(at));
+            let wake = source.wake();
+            if let Some(number) = number {
+                self.send(agent, packet, Ecn::NotEct, || Body::Plain(number));
+            }
+            self.arm(agent, wake);
+            return self.deliver();
         }
         if self.agents[ix].wake() <= at {
             self.agents[ix].on_wake(at, &mut Out { packets: &mut self.outgoing });

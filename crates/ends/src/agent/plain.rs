@@ -1,7 +1,7 @@
 //! Packets at a constant rate, always or in some periods, and where they go.
 
 use super::{About, Agent, Out, SentStep, Tell};
-use crate::intake::Intake;
+use crate::intake::{Bundle, Intake};
 use crate::{Activity, Body, Rows};
 use steadycast_link::Ecn;
 use steadycast_record::{Figures, flow};
@@ -98,10 +98,11 @@ impl PlainSource {
         self.next
     }
 
-    /// Sends what is due.
-    pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
+    /// The number of the packet that is due.
+    #[inline]
+    pub fn poll(&mut self, now: Time) -> Option<u64> {
         if now < self.next {
-            return;
+            return None;
         }
         if let Beat::OnOff { on, off, until, sending, chance } = &mut self.beat {
             while *until <= now {
@@ -117,15 +118,22 @@ impl PlainSource {
             }
             if !*sending {
                 self.next = *until;
-                return;
+                return None;
             }
         }
-        out.send(self.packet, Ecn::NotEct, Body::Plain(self.sent));
         self.sent += 1;
         self.bytes += self.packet;
         // Where the clock is real it may be called late: the rate is kept all the same, without a burst after a long
         // pause.
         self.next = (self.next + self.gap).max(now.before(CATCH_UP));
+        Some(self.sent - 1)
+    }
+
+    /// Sends what is due.
+    pub(super) fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
+        if let Some(number) = self.poll(now) {
+            out.send(self.packet, Ecn::NotEct, Body::Plain(number));
+        }
     }
 
     /// Ends a step of the series.
@@ -155,6 +163,11 @@ impl PlainSink {
     #[inline(always)]
     pub fn on_packet(&mut self, now: Time, number: u64, size: Bytes, sent: Time) {
         self.first.get_or_insert(number);
+        if number == self.next {
+            // Mostly it is the next one.
+            (self.next, self.came) = (number + 1, self.came << 1 | 1);
+            return self.intake.add(now, size, sent);
+        }
         let ahead = (number + 1).saturating_sub(self.next);
         self.came = self.came.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX)).unwrap_or(0);
         self.next += ahead;
@@ -165,6 +178,19 @@ impl PlainSink {
         }
         self.came |= bit.unwrap_or(0);
         self.intake.add(now, size, sent);
+    }
+
+    /// Packets have come, of which `first` is the number of the first; the others follow it. Returns `false`, and does
+    /// nothing, where they have to be told one by one.
+    pub(crate) fn on_bundle(&mut self, first: u64, bundle: &Bundle) -> bool {
+        let n = bundle.packets();
+        if first != self.next || n >= u64::from(u128::BITS) || !self.intake.add_all(bundle) {
+            return false;
+        }
+        self.first.get_or_insert(first);
+        self.next += n;
+        self.came = self.came << n | ((1 << n) - 1);
+        true
     }
 
     /// Packets that should have come, from the first that did to the newest.

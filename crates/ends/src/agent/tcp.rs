@@ -265,6 +265,7 @@ impl TcpSource {
     }
 
     /// An application that always has something, at present.
+    #[inline]
     fn feed(&mut self, now: Time) {
         if let Work::OnOff { writing: true, gap: None, .. } = self.work
             && self.sender.unsent() == 0
