@@ -18,8 +18,6 @@ const LONGER: Span = Span::millis(150);
 /// from the last picture to the end is judged in the same way; the W3C leaves that one out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freezes {
-    /// When each freeze began, from the first picture on, and how long it lasted.
-    pub each: Vec<(Span, Span)>,
     /// The sum of the squares of the pictures' durations, in ns².
     squares_ns2: u128,
     /// Intervals that are freezes.
@@ -67,7 +65,6 @@ impl Freezes {
         let frozen = span >= (mean * 3).max(mean + LONGER);
         if frozen {
             self.count += 1;
-            self.each.push((self.shown, span));
             self.time += span;
             self.longest = self.longest.max(span);
         }

@@ -1,22 +1,26 @@
 //! The viewing score: one number from 1 to 5 for what a viewer saw. It is not an ITU MOS; docs/viewing-score.md has its
 //! formula.
 
-use crate::Freezes;
 use steadycast_units::Span;
 
-/// Freezes count in windows of this time, of which the mean is taken.
-const WINDOW: Span = Span::secs(60);
+/// A picture may stand this long beyond its own slot before its standing counts.
+const UNNOTICED: Span = Span::millis(100);
 
-/// `1 + (Q − 1) · S`: the quality of coding `Q` by G.1070 for the media's rate and the frames shown per second, times
-/// what freezes leave of it, `S`, by P.1203.3's formula for stalls. `None` where nothing was shown.
-pub(crate) fn viewing_score(media_bps: f64, shown_fps: f64, freezes: &Freezes) -> Option<f64> {
-    let shown = freezes.shown.as_secs_f64();
-    (shown > 0.0 && shown_fps > 0.0).then(|| 1.0 + (coding(media_bps / 1e3, shown_fps) - 1.0) * smooth(freezes))
+/// The share of the time after which pictures that stand leave 1/e of the quality: fitted to what P.1203.3 (equation
+/// 29) leaves of half a minute with one to five freezes of 0.4 s and 0.5 s.
+const STANDING: f64 = 0.08;
+
+/// The width of G.1070's curve over frame rates, at 1 Mb/s (`D_FrV`).
+const WIDTH: f64 = 1.5;
+
+/// `1 + (Q − 1) · S`: the quality of coding `Q`, 1 to 5, times what of it the showing leaves.
+pub(crate) fn viewing_score(coding: f64, smooth: f64) -> f64 {
+    1.0 + (coding - 1.0) * smooth
 }
 
-/// G.1070's video quality without loss, which shows as freezes here, with its provisional coefficients for H.264 in
-/// VGA: 1 to 5.
-fn coding(kbps: f64, fps: f64) -> f64 {
+/// G.1070's video quality without loss, with its provisional coefficients for H.264 in VGA: 1 to 5. It stands in where
+/// no pictures are measured; of the pictures it knows their rate alone.
+pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
     let best_fps = (5.517 + 1.29e-2 * kbps).clamp(1.0, 30.0);
     let best = 3.459 - 3.459 / (1.0 + libm::pow(kbps / 178.53, 1.02));
     let width = 1.15 + 3.55e-4 * kbps;
@@ -24,70 +28,97 @@ fn coding(kbps: f64, fps: f64) -> f64 {
     1.0 + best * libm::exp(-apart * apart / (2.0 * width * width))
 }
 
-/// What freezes leave of the quality, 0 to 1 (ITU-T P.1203.3, equation 29), the mean over windows.
-fn smooth(freezes: &Freezes) -> f64 {
-    let windows = freezes.shown.as_nanos().div_ceil(WINDOW.as_nanos()).max(1);
-    let length = freezes.shown / windows;
-    let within = |window: u64| {
-        let (from, to) = (length * window, length * (window + 1));
-        let stalls: Vec<(f64, f64)> = freezes
-            .each
-            .iter()
-            .filter(|(at, _)| *at >= from && (*at < to || window + 1 == windows))
-            .map(|(at, lasts)| (at.saturating_sub(from).as_secs_f64(), lasts.as_secs_f64()))
-            .collect();
-        left(&stalls, length.as_secs_f64())
-    };
-    (0..windows).map(within).sum::<f64>() / windows as f64
-}
-
-/// The formula, of stalls that begin at a time and last, in `total` seconds.
-fn left(stalls: &[(f64, f64)], total: f64) -> f64 {
-    let (Some((first, _)), Some((last, _))) = (stalls.first(), stalls.last()) else { return 1.0 };
-    const C: f64 = 0.484_128_79;
-    let weight = |x: f64| C + (1.0 - C) * libm::exp2(-x / 10.0);
-    let weighed: f64 = stalls.iter().map(|(at, lasts)| lasts * weight(total - at)).sum();
-    let count = stalls.len() as f64;
-    let apart = if stalls.len() > 1 { (last - first) / (count - 1.0) } else { 0.0 };
-    libm::exp(-count / 9.351_586_84)
-        * libm::exp(-(weighed / total) / 0.918_908_15)
-        * libm::exp(-(apart / total) / 11.056_755_8)
+/// What the showing leaves of the quality, 0 to 1. The slots say whether their picture appeared and how long they last;
+/// `None` without a slot.
+///
+/// Both factors fall, or stay, with each picture less: fewer pictures than slots count by G.1070's curve over frame
+/// rates, and the time in which a picture stood for more than its slot and 100 ms by its share. Two gaps that become
+/// one stand for no less time than before, so that a longer freeze is never better than two.
+pub(crate) fn smooth(slots: impl IntoIterator<Item = (bool, Span)>, period: Span) -> Option<f64> {
+    let (mut shown, mut count) = (0_u64, 0_u64);
+    let (mut total, mut standing, mut gap) = (Span::ZERO, Span::ZERO, Span::ZERO);
+    let beyond = |gap: Span| gap.saturating_sub(period + UNNOTICED);
+    for (new, lasts) in slots {
+        if new {
+            standing += beyond(std::mem::replace(&mut gap, Span::ZERO));
+        }
+        (shown, count) = (shown + u64::from(new), count + 1);
+        (total, gap) = (total + lasts, gap + lasts);
+    }
+    standing += beyond(gap);
+    if total.is_zero() {
+        return None;
+    }
+    if shown == 0 {
+        return Some(0.0);
+    }
+    let fewer = libm::log(shown as f64 / count as f64);
+    let rate = libm::exp(-fewer * fewer / (2.0 * WIDTH * WIDTH));
+    Some(rate * libm::exp(-standing.as_secs_f64() / total.as_secs_f64() / STANDING))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
-    fn near(value: f64, expected: f64) {
-        assert!((value - expected).abs() < 0.002, "{value} instead of {expected}");
+    const PERIOD: Span = Span::millis(40);
+
+    fn near(value: f64, expected: f64, by: f64) {
+        assert!((value - expected).abs() < by, "{value} instead of {expected}");
+    }
+
+    /// Half a minute at 25 pictures per second with as many freezes of so many slots, evenly spread.
+    fn frozen(freezes: usize, slots: usize) -> f64 {
+        let every = 750 / freezes.max(1);
+        let stands = |n: usize| freezes > 0 && (every / 2..every / 2 + slots - 1).contains(&(n % every));
+        smooth((0..750).map(|n| (!stands(n), PERIOD)), PERIOD).expect("there are slots")
     }
 
     #[test]
     fn coding_is_as_g_1070_has_it() {
-        near(coding(500.0, 15.0), 3.526);
-        near(coding(1_000.0, 25.0), 3.890);
+        near(coding(500.0, 15.0), 3.526, 0.002);
+        near(coding(1_000.0, 25.0), 3.890, 0.002);
     }
 
     #[test]
-    fn stalls_evenly_spread_over_half_a_minute_leave_what_p_1203_says() {
-        for (count, lasts, expected) in [(1, 0.5, 0.888), (3, 0.5, 0.678), (5, 0.4, 0.547), (10, 0.3, 0.315)] {
-            let stalls: Vec<(f64, f64)> =
-                (0..count).map(|n| (30.0 * (n as f64 + 0.5) / f64::from(count), lasts)).collect();
-            let got = left(&stalls, 30.0);
-            assert!((got - expected).abs() < 0.005, "{count} stalls: {got} instead of {expected}");
+    fn a_few_freezes_leave_what_p_1203_leaves_of_half_a_minute() {
+        // Freezes, their slots of 40 ms, and what equation 29 leaves.
+        for (freezes, slots, expected) in [(1, 12, 0.888), (3, 12, 0.678), (5, 10, 0.547)] {
+            near(frozen(freezes, slots), expected, 0.06);
         }
-        near(left(&[], 30.0), 1.0);
+        near(frozen(0, 1), 1.0, 1e-9);
     }
 
     #[test]
-    fn each_freeze_lowers_the_score_and_none_leaves_the_coding_s() {
-        let played = |every: u64| {
-            let slots = (0..3_000u64).map(|n| (n == 0 || n % every >= 10, Span::millis(40)));
-            viewing_score(800_000.0, 25.0, &Freezes::of(slots)).expect("pictures were shown")
-        };
-        let scores = [played(u64::MAX), played(2_000), played(500), played(100)];
-        assert!(scores.windows(2).all(|w| w[0] > w[1]), "{scores:?}");
-        near(scores[0], coding(800.0, 25.0) - 0.0);
-        assert!(viewing_score(1e6, 25.0, &Freezes::default()).is_none());
+    fn half_the_pictures_leave_nine_tenths_and_a_fifth_leaves_the_half() {
+        let every = |n: u64| smooth((0..1_000).map(|slot| (slot % n == 0, PERIOD)), PERIOD);
+        near(every(2).expect("there are slots"), 0.90, 0.01);
+        // Four slots of 40 ms between two pictures stand 60 ms beyond what goes unnoticed: 30 % of the time.
+        let alone = libm::exp(-libm::log(5.0) * libm::log(5.0) / (2.0 * WIDTH * WIDTH));
+        near(alone, 0.56, 0.01);
+        near(every(5).expect("there are slots"), alone * libm::exp(-0.3 / STANDING), 0.01);
+    }
+
+    #[test]
+    fn nothing_shown_leaves_nothing_and_no_slot_says_nothing() {
+        assert_eq!(smooth([(false, PERIOD); 50], PERIOD), Some(0.0));
+        assert_eq!(smooth([], PERIOD), None);
+        near(viewing_score(4.5, 0.0), 1.0, 1e-9);
+    }
+
+    proptest! {
+        #[test]
+        fn dropping_pictures_never_raises_the_score(
+            slots in prop::collection::vec((any::<bool>(), any::<bool>(), 1_u64..400), 1..300),
+            even in any::<bool>(),
+        ) {
+            let lasts = |ms: u64| if even { PERIOD } else { Span::millis(ms) };
+            let before = smooth(slots.iter().map(|(new, _, ms)| (*new, lasts(*ms))), PERIOD);
+            let after = smooth(slots.iter().map(|(new, kept, ms)| (*new && *kept, lasts(*ms))), PERIOD);
+            let (before, after) = (before.expect("there are slots"), after.expect("there are slots"));
+            prop_assert!(after <= before + 1e-12, "{before} became {after}");
+            prop_assert!((0.0..=1.0).contains(&after) && (0.0..=1.0).contains(&before));
+        }
     }
 }

@@ -23,7 +23,7 @@ words! {
 settings! {
     /// A random addition to each packet's delay.
     #[derive(Copy, Eq)]
-    Jitter {
+    Jitter, short "mean" "\"5ms\"" {
         /// Its mean.
         mean: Span => "write for example mean = \"2ms\"",
         /// Its distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of it,

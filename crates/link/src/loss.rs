@@ -2,12 +2,12 @@ use crate::Steps;
 use serde_json::Value as Json;
 use std::sync::Arc;
 use steadycast_units::{Chance, Time};
-use steadycast_words::tree::{Item, Value};
+use steadycast_words::tree::{Item, Table, Value};
 use steadycast_words::{Declared, Findings, FromToml, Kind, Packets, Spanned, ToToml, kinds, settings};
 
 kinds! {
     /// Which packets get lost, apart from the queue, in the order in which they are sent.
-    Loss for () {
+    Loss for (), example "0.01, \"1%\" or { kind = \"run\", mean = \"50p\" }", short share {
         /// Each packet with the same probability, independently.
         "bernoulli" => Bernoulli(BernoulliLoss), "bernoulli loss";
         /// Runs of packets that arrive, of exponentially distributed length, one loss between two runs: ns-2's
@@ -63,6 +63,17 @@ impl FromToml for Loss {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         Self::read_for(item, &(), out)
     }
+}
+
+/// A probability alone is Bernoulli's: 0.01, or "1%".
+fn share(item: &Item) -> Option<Table> {
+    let p = match &item.value {
+        Value::Real(_) | Value::Whole(_) => item.value.clone(),
+        Value::Text(text) => Value::Real(text.trim().strip_suffix('%')?.trim().parse::<f64>().ok()? / 100.0),
+        _ => return None,
+    };
+    let kind = Value::Text("bernoulli".to_owned());
+    Some(vec![("kind".to_owned(), kind.into()), ("p".to_owned(), p.into())])
 }
 
 /// What is wrong with a number as a probability, and what would be right.

@@ -10,12 +10,13 @@ use crate::{Drop, Ecn, Limit};
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
-use steadycast_words::tree::Item;
+use steadycast_words::tree::{Item, Table};
 use steadycast_words::{Findings, Kind, kinds, settings};
 
 kinds! {
     /// What waits for a link, and what is dropped.
-    Queue for Line, default "droptail" {
+    Queue for Line, default "droptail",
+        example "\"fq-codel\", \"100ms\" or { kind = \"fq-codel\", limit = \"100p\" }", short size {
         /// First come, first served; what does not fit is dropped.
         "droptail" => DropTail(DropTail), "a drop-tail queue";
         /// Random early detection (Floyd and Jacobson 1993).
@@ -29,6 +30,12 @@ kinds! {
         /// Dual-queue coupled AQM for L4S (RFC 9332).
         "dualpi2" => DualPi2(DualPi2), "a DualPI2 queue";
     }
+}
+
+/// A limit alone is that of a drop-tail queue.
+fn size(item: &Item) -> Option<Table> {
+    let begins = item.text()?.trim_start().chars().next()?;
+    begins.is_ascii_digit().then(|| vec![("limit".to_owned(), item.clone())])
 }
 
 impl Queue {

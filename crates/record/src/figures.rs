@@ -219,12 +219,16 @@ figures! {
     /// Figures of a flow's receiver.
     receiver = Receiver {
         NAME = figure("name", Text, "The receiver's node.");
-        VIEWING_SCORE = figure("viewing_score", Opinion, "What the viewer saw as one number, 1 to 5: the quality of \
-            coding for rate and frame \
-            rate (G.1070) times what freezes leave of it (P.1203.3). It compares runs; it is not an ITU MOS \
-            (docs/viewing-score.md).")
+        VIEWING_SCORE = figure("viewing_score", Opinion, "What the viewer saw as one number, 1 (bad) to 5 (excellent): \
+            the quality of coding times what of it the showing leaves, which never rises when a picture is missing. \
+            It is not an ITU MOS (docs/viewing-score.md).")
             .when(When::Frames).higher()
             .shown("score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, "")]);
+        SCORED_BY = figure("viewing_score_by", Text, "What the score's quality of coding is built on: pictures (their \
+            PSNR as they were encoded), or rate where none were measured (G.1070).").when(When::Frames)
+            .shown("score by", &[(Receivers, "")]);
+        SMOOTH = figure("smooth_frac", Share, "What of the quality of coding the showing leaves: less with each \
+            picture that is not shown, and with the time for which one stood still.").when(When::Frames).higher();
         THROUGHPUT = figure("throughput_bps", Rate, "What arrived at the receiver, in bits of IP packets per second, \
             each packet counted \
             once.").higher().shown("throughput", &[(Receivers, "")]);
@@ -312,7 +316,9 @@ figures! {
         STARTUP = figure("startup_ms", Millis, "From joining to the first picture.").when(When::Frames).lower();
         PLAYOUT = spread("playout_ms", "The play-out delay of each frame, from its being ready to its being shown; \
             null where frames are \
-            waited for.").when(When::Frames).lower().shown("play-out", &[(Receivers, "p95"), (Compare, "p95")]);
+            waited for.").when(When::Frames).lower()
+            .shown("play-out", &[(Terminal, "p95"), (Flows, "p95"), (Compare, "p95"), (Runs, "p95"),
+                (Receivers, "p95")]);
         PLAYOUT_NEEDED = figure("playout_needed_ms", Millis, "The play-out delay with which no frame would have been \
             late.")
             .when(When::Video).lower().shown("play-out needed", &[(Receivers, "")]);

@@ -102,7 +102,15 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
             let names = scene.flows.iter().map(|flow| flow.name.as_str());
             let Some((n, rest)) = named("flow", Of::Flow, names, rest, at, scene, out) else { return };
             let flow = &scene.flows[n];
-            let Some(rest) = rest.strip_prefix(RECEIVERS) else { return figure(Owner::Flow(flow), rest, at, out) };
+            let Some(rest) = rest.strip_prefix(RECEIVERS) else {
+                return match headed(flow, rest, scene.nodes) {
+                    Some(path) => {
+                        let what = format!("a flow has no {}", quoted(rest));
+                        out.problem(at, what, format!("did you mean {}?", quoted(&path)));
+                    }
+                    None => figure(Owner::Flow(flow), rest, at, out),
+                };
+            };
             let nodes = flow.to.iter().map(|node| scene.nodes[node.0 as usize].as_str());
             if let Some((_, rest)) = named("receiver", Of::Receiver, nodes, rest, at, scene, out) {
                 figure(Owner::Receiver(flow), rest, at, out);
@@ -142,6 +150,32 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
             out.problem(at, what, remedy(nearest(head, &heads()), &heads()));
         }
     }
+}
+
+/// The path of what is no figure of a flow, but the heading of one in a table, or a figure of its receivers.
+fn headed(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> {
+    if find(Of::Flow, word).is_some() {
+        return None;
+    }
+    let called = word.replace('_', " ");
+    let fits = |figure: &&Figure| {
+        let short = figure.short.is_some_and(|short| short.eq_ignore_ascii_case(&called));
+        figure.unit.is_number() && (short || figure.is_at(word) || figure.key == word)
+    };
+    let of = |of: Of| {
+        let figure = FIGURES.iter().filter(|figure| figure.of == of).find(fits)?;
+        // Of a distribution the tables show this quantile.
+        Some(if figure.is_at(word) {
+            word.to_owned()
+        } else {
+            paths(figure).into_iter().min_by_key(|p| !p.ends_with(".p95"))?
+        })
+    };
+    if let Some(path) = of(Of::Flow) {
+        return Some(format!("{FLOWS}.{}.{path}", flow.name));
+    }
+    let node = nodes.get(flow.to.first()?.0 as usize)?;
+    Some(format!("{FLOWS}.{}.{RECEIVERS}{node}.{}", flow.name, of(Of::Receiver)?))
 }
 
 /// What a path into the summary may begin with.

@@ -12,13 +12,78 @@ use steadycast_control::{FeedbackFormat, Mode};
 use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
 use steadycast_media::{CodecSettings, Vbr};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
-use steadycast_words::tree::{Item, Value};
+use steadycast_words::tree::{Item, Value, quoted, string};
 use steadycast_words::{
-    Declared, Deferred, Findings, FromToml, OneOrMany, OrNone, Spanned, described, kinds, tables, words,
+    Declared, Deferred, Findings, FromToml, OneOrMany, OrNone, Spanned, Word, described, kinds, lengthened, tables,
+    words,
 };
 
 /// The newest format that this program reads.
 pub(crate) const FORMAT: u64 = 1;
+
+/// What others call a key, and what it is called here; of several that is meant which the table has.
+pub(crate) const OTHER_WORDS: &[(&str, &str)] = &[
+    ("bandwidth", "rate"),
+    ("bitrate", "rate"),
+    ("bw", "rate"),
+    ("capacity", "rate"),
+    ("speed", "rate"),
+    ("throughput", "rate"),
+    ("latency", "delay"),
+    ("propagation", "delay"),
+    ("rtt", "delay"),
+    ("packet_loss", "loss"),
+    ("loss_rate", "loss"),
+    ("plr", "loss"),
+    ("aqm", "queue"),
+    ("qdisc", "queue"),
+    ("queue_size", "queue"),
+    ("buffer_size", "queue"),
+    ("size", "limit"),
+    ("max_rate", "cap"),
+    ("max_bitrate", "cap"),
+    ("maximum", "cap"),
+    ("min_rate", "floor"),
+    ("min_bitrate", "floor"),
+    ("start_rate", "params"),
+    ("codec", "encode.codec"),
+    ("fps", "encode.fps"),
+    ("framerate", "encode.fps"),
+    ("frame_rate", "encode.fps"),
+    ("gop", "encode.gop"),
+    ("resolution", "encode.size"),
+    ("size", "encode.size"),
+    ("file", "clip"),
+    ("video", "clip"),
+    ("input", "clip"),
+    ("algorithm", "controller"),
+    ("cc", "controller"),
+    ("congestion_control", "congestion"),
+    ("cc", "congestion"),
+    ("dejitter", "playout"),
+    ("jitter_buffer", "playout"),
+    ("playout_delay", "playout"),
+    ("src", "from"),
+    ("source", "from"),
+    ("sender", "from"),
+    ("dst", "to"),
+    ("destination", "to"),
+    ("receiver", "to"),
+    ("sink", "to"),
+    ("type", "kind"),
+    ("time", "at"),
+    ("time", "duration"),
+    ("length", "duration"),
+    ("runtime", "duration"),
+    ("end", "stop"),
+    ("flows", "flow"),
+    ("links", "link"),
+    ("events", "event"),
+    ("network", "topology"),
+    ("metric", "that"),
+    ("path", "that"),
+    ("burst_size", "burst"),
+];
 
 tables! {
     /// A Steadycast scenario: a network, the flows on it, and what happens on the way.
@@ -157,7 +222,7 @@ tables! {
         params: Params,
         /// video: clip, synthetic, greedy, table2, map001, trace or rfc8593; by default what "clip" or "trace" say,
         /// else synthetic.
-        media: MediaWord,
+        media: MediaSaid,
         /// video: files, played one after the other and looped; relative to this file.
         clip: OneOrMany<String>,
         /// video: frame sizes, as CSV or a multi-rate trace of Evalvid-RA; relative to this file.
@@ -369,9 +434,10 @@ impl<T: Declared> Declared for Directed<T> {
 }
 impl<T: FromToml> FromToml for Directed<T> {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        let item = lengthened::<T>(item);
         let (key, rest) = item.split(DirectionKey::KEYS);
         if item.table().is_none() {
-            T::read(item, out);
+            T::read(&item, out);
             return None;
         }
         Some(Self { what: T::read(&rest, out), direction: DirectionKey::read(&key, out)?.direction })
@@ -419,6 +485,29 @@ words! {
     Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
     RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }
     Reports { "group" => Self::Group, "source" => Self::Source, }
+}
+
+/// What kind of media it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MediaSaid(pub(crate) MediaWord);
+
+impl Declared for MediaSaid {
+    fn schema() -> Json {
+        MediaWord::schema()
+    }
+}
+
+impl FromToml for MediaSaid {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        match item.text().filter(|text| MediaWord::of(text).is_none() && text.contains(['.', '/', '\\'])) {
+            Some(file) => {
+                let key = if file.ends_with(".csv") { "trace" } else { "clip" };
+                out.problem(&item.at, format!("{} is a file", quoted(file)), format!("write {key} = {}", string(file)));
+                None
+            }
+            None => MediaWord::read(item, out).map(Self),
+        }
+    }
 }
 
 tables! {
@@ -486,6 +575,7 @@ impl FromToml for PlayoutSaid {
             Some("none") => Playout::None,
             Some("adaptive") => Playout::Adaptive(AdaptivePlayout::default()),
             Some(_) => Playout::Fixed(Span::read(item, out)?),
+            None if item.table().is_none() => Playout::Fixed(Span::read(item, out)?),
             None => {
                 let PlayoutTable::Adaptive(bounds) = PlayoutTable::read_for(item, &(), out)?;
                 Playout::Adaptive(bounds)

@@ -93,12 +93,12 @@ pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -
         }
         let names = pattern.names();
         total += names.len();
-        for name_of_one in &names {
-            if !seen.insert(name_of_one.clone()) {
-                let what = format!("two flows are called {}", quoted(name_of_one));
-                out.problem(&name.at, what, "call one of them something else");
-            }
+        // What a second flow of a name would bring along is called as the first one's: that would be said again.
+        if let Some(twice) = names.iter().find(|one| seen.contains(*one)) {
+            out.problem(&name.at, format!("two flows are called {}", quoted(twice)), "call one of them something else");
+            continue;
         }
+        seen.extend(names.iter().cloned());
         all.push(Group { table, names, ranged: pattern.is_range() });
     }
     all
@@ -192,7 +192,7 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
         Some(from) => pick(group, i, from, out).and_then(|name| net.find(&name, &from.at, out)),
         None if dumbbell => net.node(&format!("{}.src", group.names[i])),
         None => {
-            if net.source.is_none() {
+            if net.source.is_none() && !net.partial {
                 out.missing(&table.at, "from", "write the source's node, for example from = \"s\"");
             }
             net.source.map(crate::NodeIx)
@@ -232,7 +232,9 @@ fn receivers(
             return (1..=count).map(|n| net.node(&format!("{}.dst{n}", group.names[i]))).collect();
         }
         if net.ends.is_empty() {
-            out.missing(&table.at, "to", "write the receivers' nodes, for example to = [\"r[1-3]\"]");
+            if !net.partial {
+                out.missing(&table.at, "to", "write the receivers' nodes, for example to = [\"r[1-3]\"]");
+            }
             return None;
         }
         if count > net.ends.len() as u64 {
@@ -446,7 +448,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     if let (Playout::Fixed(Span::ZERO), Some(said)) = (playout, &table.playout) {
         out.problem(&said.at, "no frame is that early", "write a time above 0, or \"none\"");
     }
-    if let (Some(buffer), Some(MediaWord::Greedy)) = (&table.buffer, table.media.as_ref().map(|m| m.value))
+    if let (Some(buffer), Some(MediaWord::Greedy)) = (&table.buffer, table.media.as_ref().map(|m| m.value.0))
         && buffer.consume.is_none()
     {
         out.problem(&buffer.at, "greedy media has no frames to play", "write for example consume = \"64kbps\"");
@@ -497,11 +499,23 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
 }
 
 fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<Media> {
-    let word = table.media.as_ref().map(|m| m.value).unwrap_or(match (&table.clip, &table.trace) {
-        (Some(_), _) => MediaWord::Clip,
-        (None, Some(_)) => MediaWord::Trace,
-        (None, None) => MediaWord::Synthetic,
-    });
+    let files_say = match (&table.clip, &table.trace) {
+        (Some(clip), _) => Some((MediaWord::Clip, &clip.at)),
+        (None, Some(trace)) => Some((MediaWord::Trace, &trace.at)),
+        (None, None) => None,
+    };
+    let word = match (&table.media, files_say) {
+        (None, _) => files_say.map_or(MediaWord::Synthetic, |(word, _)| word),
+        // What the command line names goes before what the file says.
+        (Some(said), Some((word, at))) if at.set && !said.at.set && said.value.0 != MediaWord::Rfc8593 => word,
+        (Some(said), Some((word, at))) if ![word, MediaWord::Rfc8593].contains(&said.value.0) => {
+            let (file, media) = (word.word(), said.value.0.word());
+            let what = format!("a {file} beside media = \"{media}\", which plays none");
+            out.problem(at, what, format!("write media = \"{file}\", or leave one of them out"));
+            return None;
+        }
+        (Some(said), _) => said.value.0,
+    };
     if let (Some(bytes), true) = (&table.bytes, word != MediaWord::Greedy) {
         out.problem(&bytes.at, "only greedy media has a size", "write media = \"greedy\", or leave it out");
     }

@@ -1,7 +1,7 @@
 //! Reading a scenario: from a file, a text or JSON, with what the command line sets.
 
 use crate::Scenario;
-use crate::file::{File, LinkExtra, Spec};
+use crate::file::{File, LinkExtra, OTHER_WORDS, Spec};
 use crate::network::{Files, Layout};
 use crate::tree::{self, give_paths};
 use sha2::{Digest, Sha256};
@@ -46,7 +46,7 @@ impl Document {
     /// The file can't be read, or is not TOML.
     pub fn read(path: &Path) -> Result<Self, Problems> {
         let shown = path.display().to_string();
-        let mut out = Findings::new(&shown);
+        let mut out = Findings::new(&shown).knowing(OTHER_WORDS);
         let trouble = |what: String, out: &mut Findings| {
             out.raw(None, "", what, "name a scenario file, for example scenarios/home.toml".into());
         };
@@ -88,7 +88,7 @@ impl Document {
     /// # Errors
     /// The text is not TOML.
     pub fn parse(text: &str, origin: &Path) -> Result<Self, Problems> {
-        let mut out = Findings::new(&origin.display().to_string());
+        let mut out = Findings::new(&origin.display().to_string()).knowing(OTHER_WORDS);
         let root = from_toml(text, &mut out);
         Self::of(root, text.as_bytes(), origin, out)
     }
@@ -98,7 +98,7 @@ impl Document {
     /// # Errors
     /// Nested too deep.
     pub fn from_json(json: &serde_json::Value, origin: &Path) -> Result<Self, Problems> {
-        let mut out = Findings::new(&origin.display().to_string());
+        let mut out = Findings::new(&origin.display().to_string()).knowing(OTHER_WORDS);
         let root = from_json(json, 0, &mut out);
         let text = if out.problems.is_empty() { json.to_string() } else { String::new() };
         Self::of(root, text.as_bytes(), origin, out)
@@ -153,7 +153,7 @@ impl Document {
     /// # Errors
     /// Everything that is wrong with it, not only the first thing.
     pub fn check_with(mut self, registry: Registry) -> Result<Loaded, Problems> {
-        let mut out = Findings::new(&self.file);
+        let mut out = Findings::new(&self.file).knowing(OTHER_WORDS);
         give_paths(&mut self.root, "");
         let mut files = Files::new(&self.folder, registry);
         let tables = File::read(&self.root, &mut out);

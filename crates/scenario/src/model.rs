@@ -640,7 +640,7 @@ settings! {
     }
     /// Lengths of periods.
     #[derive(Copy)]
-    Periods {
+    Periods, short "mean" "\"5s\"" {
         /// How they are distributed.
         [kind] dist: PeriodDist,
         /// Their mean.

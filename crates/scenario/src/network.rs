@@ -49,7 +49,7 @@ pub(crate) struct Network {
     /// Names that stand for several links.
     groups: BTreeMap<String, Vec<usize>>,
     /// Whether some nodes could not be read: then others may rightly name them.
-    partial: bool,
+    pub(crate) partial: bool,
     /// Where a shape's flows come from and go to, if they don't say.
     pub(crate) source: Option<u32>,
     pub(crate) ends: Vec<u32>,
@@ -427,6 +427,7 @@ impl Network {
     ) {
         let Some(shape) = &topology.shape else {
             out.missing(&topology.at, "shape", "choose from: dumbbell, star, chain, parking-lot, tree");
+            self.partial = true;
             return;
         };
         let allowed: &[&str] = match shape.value {
@@ -604,7 +605,10 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
     let (back, both) = item.split(&["back"]);
     let spec = Spec::read(&both, out)?;
     let toward = spec.loss.as_ref().and_then(|l| l.direction.as_ref()).map_or(Directions::Forward, |d| d.value);
-    let forward = direction(&spec, toward.forward(), files, out);
+    // A rate that could not be read has had its say.
+    let unread = |spec: &Spec, item: &Item| spec.rate.is_none() && item.get("rate").is_some();
+    let mut silent = unread(&spec, &both);
+    let forward = direction(&spec, silent, toward.forward(), files, out);
     let (_, lossless) = both.split(&["loss"]);
     let base = if toward.back() { both } else { lossless };
     let back = match back.get("back") {
@@ -613,10 +617,13 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
             if let Some(at) = over.get("loss").and_then(|l| l.get("direction")).map(|d| &d.at) {
                 out.problem(at, "not a key here", "what stands in \"back\" has its direction");
             }
-            Spec::read(&merge(&base, over), out)?
+            let item = merge(&base, over);
+            let spec = Spec::read(&item, out)?;
+            silent = unread(&spec, &item);
+            spec
         }
     };
-    let back = direction(&back, true, files, out);
+    let back = direction(&back, silent, true, files, out);
     let (Some(forward), Some(back)) = (forward, back) else { return None };
     if out.problems.len() > before {
         return None;
@@ -627,8 +634,8 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
 }
 
 /// One direction, with every default filled in.
-fn direction(spec: &Spec, lossy: bool, files: &mut Files, out: &mut Findings) -> Option<Direction> {
-    let rate = rate(spec.rate.as_ref(), spec.trace.as_ref(), spec.r#loop.as_ref(), files, out);
+fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mut Findings) -> Option<Direction> {
+    let rate = rate(spec.rate.as_ref(), spec.trace.as_ref(), spec.r#loop.as_ref(), files, out).filter(|_| !unread);
     let delay = spec.delay.as_ref().map_or(Span::ZERO, |d| d.value);
     let jitter = spec.jitter.as_ref().map(|jitter| jitter.value).filter(|jitter| !jitter.mean.is_zero());
     let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);

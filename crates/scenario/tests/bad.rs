@@ -255,6 +255,232 @@ const WRONG: &[(&str, &str)] = &[
     ("[[expect]]", "[record]\ninterval = \"0s\"\npackets = [\"vido\"]\npcap = [\"md\"]\n[[expect]]"),
 ];
 
+/// Short forms that people try first, in place of what, and the long forms that they stand for.
+const SHORT: &[(&str, &str, &str)] = &[
+    ("loss = { kind = \"bernoulli\", p = 0.02 }", "loss = 0.01", "loss = { kind = \"bernoulli\", p = 0.01 }"),
+    ("loss = { kind = \"bernoulli\", p = 0.02 }", "loss = \"1%\"", "loss = { kind = \"bernoulli\", p = 0.01 }"),
+    ("loss = { kind = \"bernoulli\", p = 0.02 }", "loss = \"0.5 %\"", "loss = { kind = \"bernoulli\", p = 0.005 }"),
+    ("loss = { kind = \"bernoulli\", p = 0.02 }", "loss = \"none\"", "loss = { kind = \"none\" }"),
+    ("jitter = { mean = \"2ms\" }", "jitter = \"5ms\"", "jitter = { mean = \"5ms\" }"),
+    ("queue = { limit = \"50p\" }", "queue = \"fq-codel\"", "queue = { kind = \"fq-codel\" }"),
+    ("queue = { limit = \"50p\" }", "queue = \"codel\"", "queue = { kind = \"codel\" }"),
+    ("queue = { limit = \"50p\" }", "queue = \"100ms\"", "queue = { limit = \"100ms\" }"),
+    ("queue = { limit = \"50p\" }", "queue = \"64kB\"", "queue = { limit = \"64kB\" }"),
+    ("off = { mean = \"5s\" }", "off = \"5s\"", "off = { mean = \"5s\" }"),
+    (
+        "at = \"50s\"\njoin = \"video.r2\"",
+        "at = \"50s\"\nset = { link = \"mid\", loss = \"3%\" }",
+        "at = \"50s\"\nset = { link = \"mid\", loss = { kind = \"bernoulli\", p = 0.03 } }",
+    ),
+];
+
+/// Mistakes of which each is answered by one line, and what that line has to hold: the place, and a remedy.
+const ONE_LINE: &[(&str, &str, &str)] = &[
+    (
+        "queue = { limit = \"50p\" }",
+        "queue = \"fq_codel\"",
+        "bad.toml:7: link.mid.queue: \"fq_codel\" is not one of its values; did you mean \"fq-codel\"?",
+    ),
+    ("queue = { limit = \"50p\" }", "queue = 50", "link.mid.queue: 50 is not a table; write for example \"fq-codel\""),
+    ("queue = { limit = \"50p\" }", "queue = \"50\"", "link.mid.queue"),
+    ("queue = { limit = \"50p\" }", "queue = \"htb\"", "choose from: droptail, red, codel"),
+    ("queue = { limit = \"50p\" }", "queue = true", "write for example \"fq-codel\""),
+    ("queue = { limit = \"50p\" }", "qdisc = \"codel\"", "link.mid.qdisc: no such key; did you mean \"queue\"?"),
+    (
+        "queue = { limit = \"50p\" }",
+        "queue = { size = \"50p\" }",
+        "link.mid.queue.size: no such key; did you mean \"limit\"?",
+    ),
+    (
+        "loss = { kind = \"bernoulli\", p = 0.02 }",
+        "loss = \"a little\"",
+        "link.mid.loss: \"a little\" is not one of its values; choose from: bernoulli",
+    ),
+    (
+        "loss = { kind = \"bernoulli\", p = 0.02 }",
+        "loss = 2",
+        "link.mid.loss: 2 is no probability; from 0 to 1: 2 % is 0.02",
+    ),
+    ("loss = { kind = \"bernoulli\", p = 0.02 }", "loss = \"200%\"", "link.mid.loss: 2 is no probability"),
+    ("loss = { kind = \"bernoulli\", p = 0.02 }", "loss = -0.1", "link.mid.loss: -0.1 is no probability"),
+    ("loss = { kind = \"bernoulli\", p = 0.02 }", "loss = [0.1]", "write for example 0.01, \"1%\""),
+    ("loss = { kind = \"bernoulli\", p = 0.02 }", "packet_loss = 0.01", "did you mean \"loss\"?"),
+    (
+        "jitter = { mean = \"2ms\" }",
+        "jitter = 5",
+        "link.mid.jitter: 5 is not a time; write its unit, as \"5s\" or \"5ms\"",
+    ),
+    ("jitter = { mean = \"2ms\" }", "jitter = \"5\"", "link.mid.jitter: \"5\" has no unit of time"),
+    ("jitter = { mean = \"2ms\" }", "jitter = \"wild\"", "link.mid.jitter: \"wild\" has no number"),
+    ("rate = \"4Mbps\"", "rate = 5", "link.mid.rate: 5 is not a rate; write its unit, as \"5Mbps\" or \"5kbps\""),
+    (
+        "rate = \"4Mbps\"\nqueue = { limit = \"50p\" }",
+        "rate = 5\nqueue = { limit = \"100ms\" }",
+        "link.mid.rate: 5 is not a rate",
+    ),
+    (
+        "rate = \"4Mbps\"\nqueue = { limit = \"50p\" }",
+        "rate = \"fast\"\nqueue = \"100ms\"",
+        "link.mid.rate: \"fast\" has no number",
+    ),
+    ("rate = \"4Mbps\"", "bandwidth = \"4Mbps\"", "link.mid.bandwidth: no such key; did you mean \"rate\"?"),
+    ("rate = \"4Mbps\"", "capacity = \"4Mbps\"", "did you mean \"rate\"?"),
+    (
+        "rate = \"4Mbps\"",
+        "rate = \"4Mbps\"\nlatency = \"10ms\"",
+        "link.mid.latency: no such key; did you mean \"delay\"?",
+    ),
+    ("rate = \"4Mbps\"", "rate = \"4Mbps\"\nrtt = \"10ms\"", "did you mean \"delay\"?"),
+    (
+        "rate = \"4Mbps\"",
+        "rate = \"4Mbps\"\ndelay = 10",
+        "link.mid.delay: 10 is not a time; write its unit, as \"10s\" or \"10ms\"",
+    ),
+    (
+        "controller = \"fixed\"",
+        "controller = \"fixed\"\nmax_rate = \"2Mbps\"",
+        "flow.video.max_rate: no such key; did you mean \"cap\"?",
+    ),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nmin_rate = \"2Mbps\"", "did you mean \"floor\"?"),
+    (
+        "controller = \"fixed\"",
+        "controller = \"fixed\"\ncodec = \"vp8\"",
+        "flow.video.codec: no such key; write encode = { codec = … }",
+    ),
+    (
+        "controller = \"fixed\"",
+        "controller = \"fixed\"\nfps = 30",
+        "flow.video.fps: no such key; write encode = { fps = … }",
+    ),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nresolution = \"720p\"", "write encode = { size = … }"),
+    (
+        "controller = \"fixed\"",
+        "controller = \"fixed\"\nplayout = 300",
+        "flow.video.playout: 300 is not a time; write its unit, as \"300s\" or \"300ms\"",
+    ),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nplayout = true", "flow.video.playout: true is not a time"),
+    (
+        "controller = \"fixed\"",
+        "controller = \"fixed\"\nplayout = \"auto\"",
+        "flow.video.playout: \"auto\" has no number",
+    ),
+    (
+        "controller = \"fixed\"",
+        "controller = \"fixed\"\nmedia = \"mine.mkv\"",
+        "flow.video.media: \"mine.mkv\" is a file; write clip = \"mine.mkv\"",
+    ),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nmedia = \"sizes.csv\"", "write trace = \"sizes.csv\""),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nmedia = \"movie\"", "choose from: clip, synthetic"),
+    (
+        "controller = \"fixed\"",
+        "controller = \"fixed\"\nmedia = \"synthetic\"\nclip = \"mine.mkv\"",
+        "flow.video.clip: a clip beside media = \"synthetic\", which plays none; write media = \"clip\", or leave one of them out",
+    ),
+    (
+        "controller = \"fixed\"",
+        "controller = \"fixed\"\nmedia = \"greedy\"\ntrace = \"a.csv\"",
+        "flow.video.trace: a trace beside media = \"greedy\"",
+    ),
+    ("controller = \"fixed\"", "cc = \"fixed\"", "flow.video.cc: no such key; did you mean \"controller\"?"),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nfile = \"mine.mkv\"", "did you mean \"clip\"?"),
+    ("to = [\"r[1-3]\"]", "dst = [\"r[1-3]\"]", "did you mean \"to\"?"),
+    (
+        "name = \"tcp\"\nkind = \"tcp\"",
+        "name = \"video\"\nkind = \"tcp\"",
+        "flow.video.name: two flows are called \"video\"; call one of them something else",
+    ),
+    ("kind = \"tcp\"", "type = \"tcp\"", "did you mean \"kind\"?"),
+    ("kind = \"tcp\"", "kind = \"tcp\"\ncongestion_control = \"cubic\"", "did you mean \"congestion\"?"),
+    ("[[flow]]\nname = \"tcp\"", "[flow]\nname = \"tcp\"", "write [[flow]] each time, with two brackets"),
+    ("[[event]]\n", "[event]\n", "event: a table where a list of them stands; write [[event]]"),
+    ("[[expect]]\n", "[expect]\n", "write [[expect]]"),
+    (
+        "that = \"flows.tcp.share_of_fair\"",
+        "that = \"flows.video.score\"",
+        "did you mean \"flows.video.receivers.r1.viewing_score\"?",
+    ),
+    (
+        "that = \"flows.tcp.share_of_fair\"",
+        "that = \"flows.video.psnr\"",
+        "did you mean \"flows.video.receivers.r1.psnr_db.raw.y\"?",
+    ),
+    (
+        "that = \"flows.tcp.share_of_fair\"",
+        "that = \"flows.video.delay\"",
+        "did you mean \"flows.video.receivers.r1.delay_ms.p95\"?",
+    ),
+    (
+        "that = \"flows.tcp.share_of_fair\"",
+        "that = \"flows.video.loss_frac\"",
+        "did you mean \"flows.video.receivers.r1.loss_frac\"?",
+    ),
+    ("that = \"flows.tcp.share_of_fair\"", "metric = \"flows.tcp.share_of_fair\"", "did you mean \"that\"?"),
+    ("duration = \"80s\"", "duration = 80", "duration: 80 is not a time; write its unit, as \"80s\" or \"80ms\""),
+    ("duration = \"80s\"", "length = \"80s\"", "length: no such key; did you mean \"duration\"?"),
+];
+
+#[test]
+fn a_short_form_is_what_its_long_form_is() {
+    let read = |good: &str, other: &str| {
+        assert!(GOOD.contains(good), "{good}");
+        Scenario::parse(&GOOD.replacen(good, other, 1), Path::new("bad.toml"))
+            .unwrap_or_else(|p| panic!("{other}: {p}"))
+    };
+    for (good, short, long) in SHORT {
+        let (short, long) = (read(good, short), read(good, long));
+        assert_eq!(short.scenario, long.scenario, "{good}");
+        let again = Scenario::parse(&short.resolved_toml(), Path::new("bad.toml")).unwrap_or_else(|p| panic!("{p}"));
+        assert_eq!(again.scenario, long.scenario, "{good}");
+    }
+}
+
+#[test]
+fn each_of_these_mistakes_is_answered_in_one_line_with_its_place_and_remedy() {
+    let mut wrong = Vec::new();
+    for (good, bad, expected) in ONE_LINE {
+        assert!(GOOD.contains(good), "{good}");
+        let said = check(&GOOD.replacen(good, bad, 1)).expect_err(bad).to_string();
+        if said.lines().count() != 1 || !said.starts_with("bad.toml:") || !said.contains(expected) {
+            wrong.push(format!("{bad}\n    {said}"));
+        }
+    }
+    let shape = "duration = \"9s\"\n[topology]\nshape = \"wifi\"\nbottleneck = { rate = \"1Mbps\" }\n\
+                 [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"fixed\"\n[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\n";
+    for (text, expected) in [
+        (shape.to_owned(), "topology.shape: \"wifi\" is not one of its values; choose from: dumbbell"),
+        (shape.replace("\"wifi\"", "\"dumbbell\"").replace("\"tcp\"\nkind", "\"video\"\nkind"), "two flows are called"),
+        (shape.replace("\"wifi\"", "\"dumbell\""), "did you mean \"dumbbell\"?"),
+        (shape.replace("\"wifi\"", "\"dumbbell\"").replace("[[flow]]", "[flow]"), "write [[flow]] each time"),
+    ] {
+        let said = check(&text).expect_err(&text).to_string();
+        if said.lines().count() != 1 || !said.contains(expected) {
+            wrong.push(format!("{text}\n    {said}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(ONE_LINE.len() + 4 >= 40);
+}
+
+#[test]
+fn a_clip_that_the_command_line_names_is_played_whatever_the_file_s_media_is() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clip-set");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("mine.mkv"), b"any").unwrap();
+    let file = folder.join("a.toml");
+    std::fs::write(&file, GOOD.replacen("controller = \"fixed\"", "controller = \"fixed\"\nmedia = \"synthetic\"", 1))
+        .unwrap();
+    let played = |sets: &[&str]| {
+        let mut document = Document::read(&file).unwrap();
+        for set in sets {
+            document.set(set).unwrap();
+        }
+        document.check().map(|loaded| loaded.resolved_toml())
+    };
+    assert!(played(&["flow.video.clip=mine.mkv"]).unwrap().contains("mine.mkv"));
+    let both = ["flow.video.clip=mine.mkv", "flow.video.media=synthetic"];
+    assert!(played(&both).unwrap_err().to_string().contains("a clip beside media = \"synthetic\""));
+}
+
 fn check(text: &str) -> Result<(), Problems> {
     Document::parse(text, Path::new("bad.toml"))?.check().map(|_| ())
 }

@@ -42,8 +42,8 @@ pub use settings::{
     refuse_others, with_default,
 };
 pub use table::{
-    Declared, Deferred, FromToml, OneOrMany, OrNone, Packets, Spanned, ToToml, Word, add_keys, described, not_a_table,
-    not_one_of, packets, plain, quantity,
+    Declared, Deferred, FromToml, OneOrMany, OrNone, Packets, Spanned, ToToml, Word, add_keys, described, lengthened,
+    not_a_table, not_one_of, packets, plain, quantity,
 };
 
 /// What the macros name in other crates.

@@ -76,12 +76,26 @@ pub struct Findings {
     pub warnings: Vec<Problem>,
     /// Keys that a misspelt one most likely meant: they are not missed a second time.
     excused: Vec<String>,
+    /// What others call a key, and what it is called here.
+    other_words: &'static [(&'static str, &'static str)],
 }
 
 impl Findings {
     /// Nothing yet, in the file of this name.
     pub fn new(file: &str) -> Self {
-        Self { file: file.to_owned(), problems: Vec::new(), warnings: Vec::new(), excused: Vec::new() }
+        Self {
+            file: file.to_owned(),
+            problems: Vec::new(),
+            warnings: Vec::new(),
+            excused: Vec::new(),
+            other_words: &[],
+        }
+    }
+
+    /// The same, which knows what others call a key: (their word, ours). Ours may be a dotted path to a key of a table.
+    pub fn knowing(mut self, other_words: &'static [(&'static str, &'static str)]) -> Self {
+        self.other_words = other_words;
+        self
     }
 
     fn make(&self, at: &Place, what: String, remedy: String) -> Problem {
@@ -130,7 +144,13 @@ impl Findings {
         if self.problems.len() >= MAX_PROBLEMS {
             return;
         }
-        let near = nearest(key, known);
+        let ours = |ours: &&str| known.contains(&ours.split('.').next().unwrap_or_default());
+        let meant = self.other_words.iter().filter(|(word, _)| *word == key).map(|(_, meant)| *meant).find(ours);
+        if let Some((table, below)) = meant.and_then(|meant| meant.split_once('.')) {
+            self.problem(at, "no such key", format!("write {table} = {{ {below} = … }}"));
+            return;
+        }
+        let near = meant.or_else(|| nearest(key, known));
         if let (Some(near), Some(stem)) = (near, at.key.strip_suffix(key)) {
             self.excused.push(format!("{stem}{near}"));
         }

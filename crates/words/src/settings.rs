@@ -1,7 +1,7 @@
 //! Settings whose keys have defaults and ranges, and kinds of them.
 
 use crate::problem::Findings;
-use crate::table::{FromToml, ToToml};
+use crate::table::{Declared, FromToml, ToToml};
 use crate::tree::{Item, Table, Value};
 use serde_json::{Map, Value as Json};
 use std::fmt::Display;
@@ -94,15 +94,16 @@ pub fn field<T: FromToml>(
 
 /// The keys of a table that are among these; of the others it says that there is no such key.
 #[doc(hidden)]
-pub fn keep_known(item: &Item, keys: &[&str], out: &mut Findings) -> Option<Item> {
+pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> {
+    let keys = T::keys();
     let Some(table) = item.table() else {
-        crate::not_a_table(item, keys, out);
+        crate::not_a_table::<T>(item, out);
         return None;
     };
     for (key, item) in table.iter().filter(|(key, _)| !keys.contains(&key.as_str())) {
-        out.unknown_key(&item.at, key, keys);
+        out.unknown_key(&item.at, key, &keys);
     }
-    Some(item.split(keys).0)
+    Some(item.split(&keys).0)
 }
 
 /// Says of keys that only other kinds have that this kind has not got them, and which kinds have, unless the kind was
@@ -171,13 +172,13 @@ pub fn kind_first(key: &str, kind: &str, rest: Table) -> Value {
 /// to be there; one that has neither is filled in from a base. `[flat] name: Type = DEFAULT` takes another struct's
 /// keys as its own, `[inner] name: Type` is a field that is no key, and `[kind] name: Type` one of
 /// [`kinds!`](crate::kinds) whose keys stand among the others. `checked by FUNCTION` names what looks at the whole: a
-/// `fn(&Self, &Item, &mut Findings)`.
+/// `fn(&Self, &Item, &mut Findings)`. `, short "KEY" "EXAMPLE"` lets the value of one key stand for the table.
 #[macro_export]
 macro_rules! settings {
     ($(
         $(#[doc = $about:literal])+
         $(#[derive($($derive:ident),+)])?
-        $name:ident $(checked by $whole:path)? {
+        $name:ident $(checked by $whole:path)? $(, short $short:literal $example:literal)? {
             $(
                 $(#[doc = $doc:literal])+
                 $([$mode:ident])? $key:ident: $type:ty $(as $with:ty)? $(where ($rule:expr))? $(= $default:expr)? $(=> $missing:literal)?,
@@ -233,10 +234,18 @@ macro_rules! settings {
                     &[$($about),+],
                 )
             }
+            $(
+                fn long(item: &$crate::tree::Item) -> Option<$crate::tree::Table> {
+                    Some(vec![($short.to_owned(), item.clone())])
+                }
+                fn example() -> &'static str {
+                    $example
+                }
+            )?
         }
         impl $crate::FromToml for $name {
             fn read(item: &$crate::tree::Item, out: &mut $crate::Findings) -> Option<Self> {
-                let known = $crate::keep_known(item, &<Self as $crate::Settings>::names(), out)?;
+                let known = $crate::keep_known::<Self>(&$crate::lengthened::<Self>(item), out)?;
                 <Self as $crate::Settings>::fill(&known, None, out)
             }
         }
@@ -339,13 +348,16 @@ macro_rules! settings {
 
 /// Declares enums of settings that the key `kind` tells apart, or the key after `by`, and the order in which messages
 /// and the schema name them. After each kind's word and type comes what its keys are keys of. `default KIND` is taken
-/// where the key is not there; without it the key has to be.
+/// where the key is not there; without it the key has to be. A kind's word alone stands for the table
+/// that has no other key; `example` shows one, and `short FUNCTION` finds further short forms: a
+/// `fn(&Item) -> Option<Table>`.
 #[macro_export]
 macro_rules! kinds {
     ($(
         $(#[doc = $about:literal])+
         $(#[derive($($derive:ident),+)])?
-        $name:ident for $context:ty $(, by $by:literal)? $(, default $standard:literal)? {
+        $name:ident for $context:ty $(, by $by:literal)? $(, default $standard:literal)?
+            $(, example $example:literal)? $(, short $short:path)? {
             $(
                 $(#[doc = $doc:literal])+
                 $word:literal => $kind:ident $(($type:ty))?, $what:literal;
@@ -375,7 +387,7 @@ macro_rules! kinds {
             }
             /// Reads it for what it belongs to; what is wrong goes to `out`.
             pub fn read_for(item: &$crate::tree::Item, context: &$context, out: &mut $crate::Findings) -> Option<Self> {
-                let item = &$crate::keep_known(item, &<Self as $crate::Declared>::keys(), out)?;
+                let item = &$crate::keep_known::<Self>(&$crate::lengthened::<Self>(item), out)?;
                 #[allow(unused_variables, reason = "there may be no default")]
                 let standard: Option<&str> = None;
                 $(let standard = Some($standard);)?
@@ -426,6 +438,17 @@ macro_rules! kinds {
                     &[$($about),+],
                 )
             }
+            fn long(item: &$crate::tree::Item) -> Option<$crate::tree::Table> {
+                $(if let Some(table) = $short(item) {
+                    return Some(table);
+                })?
+                item.text().map(|_| vec![(Self::KEY.to_owned(), item.clone())])
+            }
+            $(
+                fn example() -> &'static str {
+                    $example
+                }
+            )?
         }
         impl $crate::ToToml for $name {
             fn value(&self) -> Option<$crate::tree::Value> {

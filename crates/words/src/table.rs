@@ -2,9 +2,10 @@
 //! schema alike.
 
 use crate::problem::{Findings, remedy};
-use crate::tree::{Item, Place, Value, quoted};
+use crate::tree::{Item, Place, Table, Value, quoted};
 use crate::{keep_known, nearest};
 use serde_json::{Value as Json, json};
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use steadycast_units::{Bytes, QuantityError, Rate, Span};
@@ -16,6 +17,25 @@ pub trait Declared {
     /// Its keys, if it is a table.
     fn keys() -> Vec<&'static str> {
         Vec::new()
+    }
+    /// The table that a short form stands for; `None`: it is none.
+    fn long(_: &Item) -> Option<Table> {
+        None
+    }
+    /// What may be written for it, as an example; empty where its keys say enough.
+    fn example() -> &'static str {
+        ""
+    }
+}
+
+/// A value in its long form, at its own place.
+pub fn lengthened<T: Declared>(item: &Item) -> Cow<'_, Item> {
+    match item.value {
+        Value::Table(_) => Cow::Borrowed(item),
+        _ => T::long(item).map_or(Cow::Borrowed(item), |table| {
+            let keys = table.into_iter().map(|(key, one)| (key, Item { value: one.value, at: item.at.clone() }));
+            Cow::Owned(Item { value: Value::Table(keys.collect()), at: item.at.clone() })
+        }),
     }
 }
 
@@ -53,6 +73,12 @@ impl<T: Declared> Declared for Spanned<T> {
     }
     fn keys() -> Vec<&'static str> {
         T::keys()
+    }
+    fn long(item: &Item) -> Option<Table> {
+        T::long(item)
+    }
+    fn example() -> &'static str {
+        T::example()
     }
 }
 
@@ -105,7 +131,7 @@ macro_rules! tables {
         impl $crate::FromToml for $name {
             fn read(item: &$crate::tree::Item, out: &mut $crate::Findings) -> Option<Self> {
                 let Some(table) = item.table() else {
-                    $crate::not_a_table(item, &<Self as $crate::Declared>::keys(), out);
+                    $crate::not_a_table::<Self>(item, out);
                     return None;
                 };
                 let mut read = Self {
@@ -155,8 +181,11 @@ macro_rules! tables {
 
 /// Says that something should have been a table.
 #[doc(hidden)]
-pub fn not_a_table(item: &Item, keys: &[&str], out: &mut Findings) {
-    let remedy = format!("write a table of: {}", keys.join(", "));
+pub fn not_a_table<T: Declared>(item: &Item, out: &mut Findings) {
+    let remedy = match T::example() {
+        "" => format!("write a table of: {}", T::keys().join(", ")),
+        example => format!("write for example {example}"),
+    };
     out.problem(&item.at, format!("{} is not a table", item.shown()), remedy);
 }
 
@@ -415,7 +444,7 @@ pub fn quantity(error: &QuantityError) -> (String, String) {
 }
 
 macro_rules! quantities {
-    ($($type:ty, $what:literal, $example:literal, $pattern:literal;)*) => {$(
+    ($($type:ty, $what:literal, $example:literal, $units:expr, $pattern:literal;)*) => {$(
         impl Declared for $type {
             fn schema() -> Json {
                 json!({ "type": "string", "pattern": $pattern, "examples": [$example] })
@@ -424,7 +453,12 @@ macro_rules! quantities {
         impl FromToml for $type {
             fn read(item: &Item, out: &mut Findings) -> Option<Self> {
                 let Some(text) = item.text() else {
-                    let remedy = concat!("write for example \"", $example, "\"");
+                    let [one, other] = $units;
+                    let remedy = match item.value {
+                        Value::Whole(n) if n >= 0 => format!("write its unit, as \"{n}{one}\" or \"{n}{other}\""),
+                        Value::Real(x) if x >= 0.0 => format!("write its unit, as \"{x}{one}\" or \"{x}{other}\""),
+                        _ => concat!("write for example \"", $example, "\"").to_owned(),
+                    };
                     out.problem(&item.at, format!("{} is not a {}", item.shown(), $what), remedy);
                     return None;
                 };
@@ -446,9 +480,9 @@ macro_rules! quantities {
     )*};
 }
 quantities! {
-    Rate, "rate", "4Mbps", r"^\s*[0-9.e+-]+\s*(bps|kbps|Mbps|Gbps)\s*$";
-    Span, "time", "10ms", r"^\s*[0-9.e+-]+\s*(ns|us|µs|ms|s|min|h)\s*$";
-    Bytes, "size", "1018B", r"^\s*[0-9.e+-]+\s*(B|kB|MB|GB|KiB|MiB)\s*$";
+    Rate, "rate", "4Mbps", ["Mbps", "kbps"], r"^\s*[0-9.e+-]+\s*(bps|kbps|Mbps|Gbps)\s*$";
+    Span, "time", "10ms", ["s", "ms"], r"^\s*[0-9.e+-]+\s*(ns|us|µs|ms|s|min|h)\s*$";
+    Bytes, "size", "1018B", ["B", "kB"], r"^\s*[0-9.e+-]+\s*(B|kB|MB|GB|KiB|MiB)\s*$";
 }
 
 /// A number of packets: "50p". May be a fraction where it is a mean.
@@ -530,6 +564,12 @@ impl<T: FromToml> FromToml for Vec<T> {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         match &item.value {
             Value::List(list) => Some(list.iter().filter_map(|i| T::read(i, out)).collect()),
+            Value::Table(_) => {
+                let name = item.at.key.rsplit('.').next().unwrap_or_default();
+                let remedy = format!("write [[{name}]], with two brackets on each side, or a list of tables");
+                out.problem(&item.at, "a table where a list of them stands", remedy);
+                None
+            }
             _ => {
                 out.problem(&item.at, format!("{} is not a list", item.shown()), "put it in [ and ]");
                 None
@@ -609,10 +649,16 @@ impl<T: Declared> Declared for Deferred<T> {
     fn keys() -> Vec<&'static str> {
         T::keys()
     }
+    fn long(item: &Item) -> Option<Table> {
+        T::long(item)
+    }
+    fn example() -> &'static str {
+        T::example()
+    }
 }
 
 impl<T: Declared> FromToml for Deferred<T> {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
-        keep_known(item, &T::keys(), out).map(Self::of)
+        keep_known::<T>(&lengthened::<T>(item), out).map(Self::of)
     }
 }

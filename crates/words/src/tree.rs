@@ -192,10 +192,15 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
         let span = error.span().unwrap_or(0..0);
         let found = text.get(span.clone()).unwrap_or("").trim();
         let key = found.split(['=', '\n']).next().unwrap_or("").trim();
-        let (what, remedy) = explain(error.message(), found);
+        let heads = error.message().contains("duplicate key")
+            && (found.starts_with('[') || text[..span.start.min(text.len())].ends_with('['));
+        let (what, remedy) = explain(error.message(), found, heads);
         // The parser points at the key only where a key is the trouble.
         let key = if error.message().contains("duplicate") { key } else { "" };
         out.raw(Some(lines.at(span.start)), key, what, remedy);
+        if heads {
+            break; // What stands under such a heading is taken for the first one's, and would be refused as well.
+        }
     }
     if !errors.is_empty() {
         return empty;
@@ -206,7 +211,14 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
     item
 }
 
-fn explain(message: &str, found: &str) -> (String, String) {
+fn explain(message: &str, found: &str, heads: bool) -> (String, String) {
+    if heads {
+        let name = found.trim_matches(['[', ']']);
+        return (
+            "a table of this name is there already".into(),
+            format!("write [[{name}]] each time, with two brackets"),
+        );
+    }
     if message.contains("duplicate key") {
         return ("written twice".into(), "leave one of them out".into());
     }

@@ -4,11 +4,11 @@ use super::{LimitShares, VideoSink, VideoSource, ViewRow};
 use crate::Freezes;
 use crate::agent::{About, RowOrigin, SentStep, Tell};
 use crate::intake::Intake;
-use crate::score::viewing_score;
+use crate::score::{coding, smooth, viewing_score};
 use std::collections::BTreeSet;
 use std::ops::Add;
 use steadycast_control::Check;
-use steadycast_media::FrameFate;
+use steadycast_media::{FrameFate, FrameKind};
 use steadycast_record::{Figures, Table, decisions, flow, receiver};
 use steadycast_session::FeedbackCounts;
 use steadycast_units::{Bytes, Span, Spread, Time};
@@ -180,15 +180,16 @@ impl Tell for VideoSink {
 }
 
 impl VideoSink {
-    /// What the viewer saw, as one number, and what goes into it.
-    fn score(&self, freezes: &Freezes, ok: usize, media: Bytes, into: &mut Figures) {
-        let moving = freezes.shown.saturating_sub(freezes.time).as_secs_f64();
-        let fps = (moving > 0.0).then(|| ok.saturating_sub(freezes.each.len()) as f64 / moving);
-        let media = (freezes.shown > Span::ZERO).then(|| media.per(freezes.shown).as_bps_f64());
-        let score = fps.zip(media).and_then(|(fps, media)| viewing_score(media, fps, freezes));
+    /// What the viewer saw, as one number, and what goes into it: of these slots and bytes.
+    fn score(&self, slots: &[(bool, Span)], media: Bytes, period: Span, into: &mut Figures) {
+        let smooth = smooth(slots.iter().copied(), period);
+        let total = slots.iter().fold(Span::ZERO, |sum, (_, lasts)| sum + *lasts);
+        let fps = 1.0 / period.max(Span::nanos(1)).as_secs_f64();
+        let by_rate = (total > Span::ZERO).then(|| coding(media.per(total).as_bps_f64() / 1e3, fps));
+        let score = by_rate.zip(smooth).map(|(coding, smooth)| viewing_score(coding, smooth));
         into.put(&receiver::VIEWING_SCORE, score);
-        into.put(&receiver::SHOWN_FPS, fps);
-        into.put(&receiver::HARMONIC_FPS, freezes.harmonic_fps());
+        into.put(&receiver::SCORED_BY, score.map(|_| "rate"));
+        into.put(&receiver::SMOOTH, smooth);
     }
 
     /// What became of the frames that it was sent.
@@ -229,14 +230,23 @@ impl VideoSink {
             let (from, to) = shown_at(slot).zip(shown_at(slot + 1))?;
             Some(to.since(from))
         };
-        let first_shown = slots.iter().find(|(_, new)| *new).map(|(slot, _)| *slot);
-        let freezes = Freezes::of(slots.into_iter().map(|(slot, new)| (new, lasts(slot).unwrap_or(period))));
+        let slots: Vec<(u32, bool, Span)> =
+            slots.into_iter().map(|(slot, new)| (slot, new, lasts(slot).unwrap_or(period))).collect();
+        let freezes = Freezes::of(slots.iter().map(|(_, new, lasts)| (*new, *lasts)));
         freezes.figures(into);
-        // The time shown begins with the first picture, and so do the bytes that are divided by it.
-        let coded = owed.iter().map(|n| &sent.frames[*n].coded);
-        let media =
-            coded.filter(|coded| first_shown.is_some_and(|first| coded.display >= first)).map(|coded| coded.size);
-        self.score(&freezes, count(FrameFate::Ok), media.fold(Bytes::ZERO, |sum, size| sum + size), into);
+        let moving = freezes.shown.saturating_sub(freezes.time).as_secs_f64();
+        let fps = count(FrameFate::Ok).saturating_sub(freezes.count as usize) as f64 / moving;
+        into.put(&receiver::SHOWN_FPS, Some(fps).filter(|_| moving > 0.0));
+        into.put(&receiver::HARMONIC_FPS, freezes.harmonic_fps());
+        // A member sees nothing before the first picture that needs no other: what it is judged by begins there,
+        // whether that picture arrived or not.
+        let coded = |n: &usize| &sent.frames[*n].coded;
+        let begins = judged(self.joined).iter().map(coded).find(|coded| coded.kind == FrameKind::I);
+        let since = begins.map_or(0, |coded| coded.display);
+        let scored: Vec<(bool, Span)> =
+            slots.iter().filter(|(slot, ..)| *slot >= since).map(|(_, new, lasts)| (*new, *lasts)).collect();
+        let media = owed.iter().map(coded).filter(|coded| coded.display >= since).map(|coded| coded.size);
+        self.score(&scored, media.fold(Bytes::ZERO, |sum, size| sum + size), period, into);
         let mut delays = Spread::default();
         let waited =
             owed.iter().filter_map(|n| Some(schedule.due(sent.frames[*n].ready)?.since(sent.frames[*n].ready)));
