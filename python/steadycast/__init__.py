@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from steadycast._core import ArrivedPacket, Report, ReportSlot, SentPacket, Setup, __version__
     from steadycast.agree import Agreement, agree
+    from steadycast.compare import Comparison, compare
     from steadycast.controllers import controllers
     from steadycast.emulate import Emulated, Program, emulate
     from steadycast.errors import MissingError, UnwrittenError, UserError
@@ -65,6 +66,7 @@ __all__ = [
     "Buffer",
     "Change",
     "Clock",
+    "Comparison",
     "Emulated",
     "Encode",
     "Event",
@@ -110,6 +112,7 @@ __all__ = [
     "UserError",
     "__version__",
     "agree",
+    "compare",
     "controllers",
     "emulate",
     "run",
@@ -120,6 +123,7 @@ __all__ = [
 _HOMES = {
     "steadycast._core": ("ArrivedPacket", "Report", "ReportSlot", "SentPacket", "Setup", "__version__"),
     "steadycast.agree": ("Agreement", "agree"),
+    "steadycast.compare": ("Comparison", "compare"),
     "steadycast.controllers": ("controllers",),
     "steadycast.emulate": ("Emulated", "Program", "emulate"),
     "steadycast.errors": ("MissingError", "UnwrittenError", "UserError"),

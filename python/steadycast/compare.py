@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from steadycast.errors import UserError
+from steadycast.errors import UnwrittenError, UserError
 from steadycast.folder import Json, find, number, write_text
-from steadycast.record import of_flow
-from steadycast.report import film, page, say, several
+from steadycast.report import canvas, choice, film, page, say, several
 from steadycast.report.answer import uncompared
 from steadycast.report.markup import Html, element, joined
 from steadycast.report.several import Run, quantities, sections
@@ -201,12 +200,19 @@ def _lines(runs: Sequence[Run]) -> list[Table]:
     result = []
     for shown in terminal.fitting(widths, max(len(run.name) for run in runs)):
         table = terminal.plain("run", *(columns[i].what for i in shown))
-        table.title, table.title_justify, table.title_style = "▲ best, ▼ worst", "left", "dim"
+        table.title, table.title_justify, table.title_style = _marked(runs), "left", "dim"
         for n, run in enumerate(runs):
             line = [cells[i][n] for i in shown]
             table.add_row(run.name, *(Text(text + sign, style=style) for text, sign, style in line))
         result.append(table)
     return result
+
+
+def _marked(runs: Sequence[Run]) -> str:
+    """Say what is marked: nothing, where no run has several seeds."""
+    if all(len(run.folders) > 1 for run in runs):
+        return "▲ best, ▼ worst; no mark: too close to call"
+    return "one seed each, so nothing is marked; --seeds 1-5 tells what differs"
 
 
 def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -> Json:
@@ -257,7 +263,8 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
         (
             element("h1", " · ".join(run.name for run in every)),
             *(element("p", note, class_="nothing") for note in (*doubted, *notes)),
-            element("p", answer(every), class_="answer"),
+            element("p", answer(every), class_="answer") if len(every) > 1 else Html(),
+            element("p", choice.RULE, class_="small") if len(every) > 1 else Html(),
             _line_table(every),
             _verdict_table(verdicts),
             page.table(["", *(run.name for run in every)], rows),
@@ -269,6 +276,115 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
     whole = page.wrap("Comparison · Steadycast", content + page.section("Words", glossary(content)))
     write_text(path, whole, "give another -o FILE")
     return path
+
+
+def save_figures(runs: Sequence[Run], base: Run | None, folder: Path) -> list[Path]:
+    """Save the figures of all runs on one axis, for a paper or a mail: each as PDF, SVG and PNG, and its data as CSV.
+
+    Raises:
+        UserError: no run has a video.
+        UnwrittenError: the system refused.
+
+    """
+    every = with_base(runs, base)
+    saved = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnwrittenError.of(folder, error) from error
+    for name, (_, column, _, _) in several.FIGURES.items():
+        drawing = canvas.drawn(lambda name=name: several.together(every, name))  # type: ignore[misc]
+        if drawing is None:
+            continue
+        for ending in (".pdf", ".svg", ".png"):
+            saved.append(folder / f"{name}{ending}")
+            drawing.save(saved[-1])
+        saved.append(folder / f"{name}.csv")
+        write_text(saved[-1], several.data(several.videos(every, column), column))
+    if not saved:
+        raise UserError("--figures", "none of these runs has a video over time", "leave it away")
+    return saved
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Runs side by side, as a notebook shows them."""
+
+    runs: Sequence[Run]
+
+    @property
+    def answer(self) -> str:
+        """Which run to take, why, what it costs, and what the others are better at."""
+        return answer(self.runs)
+
+    def plot(self, name: str = "videos") -> canvas.Drawing:
+        """Draw the videos of all runs on one axis: "videos" (throughput) or "delays".
+
+        Raises:
+            UserError: no such figure, or nothing to show.
+
+        """
+        drawing = canvas.drawn(lambda: several.together(self.runs, name)) if name in several.FIGURES else None
+        if drawing is None:
+            remedy = f"there are: {', '.join(several.FIGURES)}, of runs with a video"
+            raise UserError(name, "there is no such figure of these runs", remedy)
+        return drawing
+
+    def save(self, path: Path | str) -> Path:
+        """Write the page that `steadycast compare` writes, and return its path.
+
+        Raises:
+            UnwrittenError: the system refused.
+
+        """
+        return write_page(self.runs, None, [], Path(path))
+
+    def __repr__(self) -> str:
+        from steadycast.report import terminal
+
+        console = terminal.console()
+        with console.capture() as caught:
+            for table in _lines(self.runs):
+                console.print(table)
+        return f"{self.answer}\n\n{caught.get()}".rstrip()
+
+    def _repr_html_(self) -> str:
+        return element("p", self.answer) + _line_table(self.runs)
+
+
+def compare(runs: Mapping[str, Any] | Sequence[Any]) -> Comparison:
+    """Set runs side by side.
+
+    Args:
+        runs: what `run` returned, or folders of runs or of several seeds; in a mapping each has its name.
+
+    Raises:
+        UserError: there are fewer than two, or one is no run.
+
+    """
+    named = list(runs.items()) if isinstance(runs, Mapping) else [(None, each) for each in runs]
+    if len(named) < 2:
+        raise UserError("compare", f"{len(named)} run is nothing to compare", "give two or more")
+    found = [_compared(name, each) for name, each in named]
+    names = [run.name for run in found]
+    return Comparison(
+        [
+            replace(run, name=f"{run.name} ({n})") if names.count(run.name) > 1 else run
+            for n, run in enumerate(found, 1)
+        ]
+    )
+
+
+def _compared(name: str | None, given: Any) -> Run:
+    if isinstance(given, str | Path):
+        run = several.read(Path(given))
+        return run if name is None else replace(run, name=name)
+    summary = getattr(given, "summary", None)
+    if summary is None:
+        raise UserError(f"{given!r:.60}", "this is no run", "give what run(…) returned, or a run's folder")
+    folder = given.held()
+    steered = {str(flow["controller"]) for flow in summary["flows"] if flow.get("controller")}
+    return Run(name or " and ".join(sorted(steered)) or folder.name, folder.path, summary, (folder,))
 
 
 def with_base(runs: Sequence[Run], base: Run | None) -> list[Run]:
@@ -289,6 +405,9 @@ def _cells(row: several.Row, base: Run | None) -> list[str]:
             continue
         if row.how in (say.db, say.score):  # a share of a logarithm, or of a grade, means nothing
             cells[i] += f" ({now - was:+.2f})"
+        elif row.how is say.frac:  # a share of a share would be read as points
+            points = round(100 * (now - was), 1)
+            cells[i] += f" ({points:+g} points)" if points else " (=)"
         elif was:
             share = round(100 * (now - was) / abs(was))
             cells[i] += f" ({share:+d} %)" if share else " (=)"
@@ -296,76 +415,11 @@ def _cells(row: several.Row, base: Run | None) -> list[str]:
 
 
 def answer(runs: Sequence[Run]) -> str:
-    """Say which run is best for the viewer and which for TCP, by how much, and what each took and showed."""
-
-    def shares(run: Run, kind: str) -> list[float]:
-        flows = [f for f in run.summary["flows"] if f.get("kind") == kind]
-        return [share for f in flows if (share := number(f.get("share_of_fair"))) is not None]
-
-    def one(run: Run) -> str:
-        parts = []
-        for kind, called in (("video", "video"), ("tcp", "TCP")):
-            if values := shares(run, kind):
-                parts.append(f"{called} {say.between(min(values), max(values), say.frac)}")
-        scores = [v for f in run.summary["flows"] if (v := of_flow(f, "mos.mean")) is not None]
-        if scores:
-            parts.append(f"MOS {say.between(min(scores), max(scores), say.score)}")
-        if (missed := _missed(run.summary)) is not None:
-            parts.append(f"{say.frac(missed)} of frames not shown whole and in time")
-        return f"{run.name}: {', '.join(parts)}"
-
-    if not runs:
-        return ""
-    return " ".join([*_best(runs), f"Of the fair share, {'; '.join(one(run) for run in runs)}."])
-
-
-def _best(runs: Sequence[Run]) -> list[str]:
-    """Say which runs are best for the viewer and for TCP, and then the values that say so; nothing of a single run."""
-    by_key = {column.what: column for column in several.measures(runs)}
-    viewer = next((by_key[key] for key in _VIEWER if key in by_key and any(by_key[key].marks())), None)
-    tcp = by_key.get("TCP: share of fair")
-    sides = [
-        (whose, column)
-        for whose, column in (("the viewer", viewer), ("TCP", tcp))
-        if column is not None and any(column.marks())
-    ]
-    if not sides:
-        alike = "Neither the viewer's picture nor TCP's share tells these runs apart."
-        return [alike] if len(runs) > 1 and (tcp or any(key in by_key for key in _VIEWER)) else []
-
-    def marked(column: several.Measure, mark: str) -> str:
-        names = [run.name for run, m in zip(runs, column.marks(), strict=True) if m == mark]
-        value = next(v for v, m in zip(column.values, column.marks(), strict=True) if m == mark)
-        return f"{say.listed(names)} ({column.how(value)})"
-
-    def names(column: several.Measure) -> list[str]:
-        return [run.name for run, m in zip(runs, column.marks(), strict=True) if m == "best"]
-
-    best = [(whose, say.listed(names(column))) for whose, column in sides]
-    if len(best) == 2 and best[0][1] == best[1][1]:
-        first = f"{best[0][1]} is best for the viewer and for TCP."
-    else:
-        first = f"{', '.join(f'{name} is best for {whose}' for whose, name in best)}."
-    evidence = [
-        f"{column.what[0].upper()}{column.what[1:]}: best {marked(column, 'best')}, worst {marked(column, 'worst')}."
-        for _, column in sides
-    ]
-    return [first, *evidence]
-
-
-_VIEWER = ("score", "whole and in time", "frozen", "PSNR")
-"""What tells runs apart for the viewer, in this order."""
-
-
-def _missed(summary: Json) -> float | None:
-    """Share of frames that the worst video flow's receivers did not show whole and in time."""
-    shares = []
-    for flow in summary["flows"]:
-        frames = [r.get("frames") or {} for r in flow.get("receivers") or []]
-        sent = sum(number(f.get("sent")) or 0.0 for f in frames)
-        if flow.get("kind") == "video" and sent:
-            shares.append((sent - sum(number(f.get("ok")) or 0.0 for f in frames)) / sent)
-    return max(shares) if shares else None
+    """Say which run to take, why, what it costs and what the others are better at; nothing of a single run."""
+    tested = choice.in_question([run.summary for run in runs])
+    return " ".join(
+        choice.sentences([choice.of_summary(run.name, run.summary, tested, len(run.folders)) for run in runs])
+    )
 
 
 def _line_table(runs: Sequence[Run]) -> Html:
@@ -381,9 +435,10 @@ def _line_table(runs: Sequence[Run]) -> Html:
 
     columns = several.measures(runs)
     rows = [[run.name, *(cell(c, n) for c in columns)] for n, run in enumerate(runs)]
+    marked = _marked(runs)
     note = (
-        "Of each run the flow that is worst off, and of several receivers the one in the middle. "
-        "▲ best, ▼ worst; unmarked where the values, or their 95 % intervals, do not tell runs apart."
+        "Each cell shows the flow that is worst off, with several receivers the median one. "
+        f"{marked[0].upper()}{marked[1:]}."
     )
     return page.table(["run", *(column.head for column in columns)], rows) + element(
         "p", note, class_="small"

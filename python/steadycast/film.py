@@ -133,6 +133,34 @@ def _frame(sheet: Any, held: Sequence[bool], width: int, height: int) -> None:
                 mine[:edge] = mine[-edge:] = mine[:, :edge] = mine[:, -edge:] = colour
 
 
+def smaller(data: bytes, most: int) -> bytes | None:
+    """Encode a film in WebM again, so that it has at most this many bytes; `None` where that takes too much from it."""
+    if len(data) <= most:
+        return data
+    for width, quantizer in _TRIES[1:]:
+        options = {**_OPTIONS["webm"], "crf": str(quantizer)}
+        buffer = io.BytesIO()
+        with (
+            _encoding("webm"),
+            av.open(io.BytesIO(data)) as film,
+            av.open(buffer, "w", format="webm", options={"fflags": "+bitexact"}) as out,
+        ):
+            pictures: Any = film
+            source = pictures.streams.video[0]
+            factor = min(1.0, 2 * width / source.width)
+            stream: Any = out.add_stream(FORMATS["webm"][0], rate=source.average_rate, options=options)
+            stream.width, stream.height = (
+                round(side * factor / 2) * 2 for side in (source.width, source.height)
+            )
+            stream.pix_fmt, stream.gop_size, stream.thread_count = "yuv420p", _GOP, 0
+            for picture in pictures.decode(source):
+                out.mux(stream.encode(picture.reformat(width=stream.width, height=stream.height)))
+            out.mux(stream.encode())
+        if len(made := buffer.getvalue()) <= most:
+            return made
+    return None
+
+
 # ---------------------------------------------------------------- the worst seconds of a run
 
 

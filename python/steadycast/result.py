@@ -31,6 +31,13 @@ class Figures(dict[str, Any]):
             return {each["name"]: Figures(each) for each in found}
         return Figures(found) if isinstance(found, dict) else found
 
+    @property
+    def score(self) -> float | None:
+        """The viewing score of a receiver, or of a flow's median receiver (docs/viewing-score.md)."""
+        from steadycast import record
+
+        return record.of_flow(self if "receivers" in self else {"receivers": [self]}, "viewing_score")
+
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from steadycast.controllers import registry
@@ -14,6 +14,10 @@ INK = "#1b1f24"
 MUTED = "#667080"
 GRID = "#e4e7eb"
 PAPER = "#fffffe"
+DARK_PAPER = "#16191d"
+"""What a page is drawn on where the reader asks for dark."""
+LEAST_CONTRAST = 4.5
+"""Of lines and texts with what they are drawn on (WCAG 2.2, 1.4.3)."""
 
 # Okabe and Ito's colours, told apart by nearly everyone: for controllers without one, and flows of one controller.
 SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -27,7 +31,7 @@ MOS = {
     5: ("excellent", "#2166ac"),
 }
 # What held the rate: the bands behind the decisions.
-LIMIT = {"start": "#e8b400", "network": "#4d9de0", "cap": "#9a9a9a", "encoder": "#9a9a9a", "floor": "#d1495b"}
+LIMIT = {"start": "#e8b400", "network": "#4d9de0", "cap": "#9a9a9a", "encoder": "#9a9a9a", "floor": "#e0606f"}
 # What became of a frame that the viewer did not see in time.
 FATE = {"lost": "#b2182b", "late": "#e08214", "undecodable": "#8073ac"}
 
@@ -43,7 +47,7 @@ class Look:
     def line(self) -> dict[str, Any]:
         """As matplotlib's keyword arguments."""
         style: Any = (0, self.dashes) if self.dashes else "solid"
-        return {"color": self.colour, "linestyle": style}
+        return {"color": readable(self.colour), "linestyle": style}
 
 
 def look(flow: dict[str, Any]) -> Look:
@@ -64,14 +68,50 @@ def look(flow: dict[str, Any]) -> Look:
 
 
 def looks(flows: Sequence[dict[str, Any]]) -> list[Look]:
-    """Tell the flows of one drawing apart: those that would look alike get paler lines."""
+    """Tell the flows of one drawing apart: those that would look alike get paler lines, and dashes of their own."""
     seen: Counter[Look] = Counter()
     result = []
     for flow in flows:
         plain = look(flow)
-        result.append(replace(plain, colour=_paler(plain.colour, min(seen[plain] * 0.3, 0.6))))
+        n = seen[plain]
+        dashes = _DASHES[(n - 1) % len(_DASHES)] if n else plain.dashes
+        colour = readable(_paler(plain.colour, min(n * 0.2, 0.4)))
+        result.append(Look(colour, dashes))
         seen[plain] += 1
     return result
+
+
+_DASHES: tuple[tuple[float, ...], ...] = ((5, 2), (1.5, 1.5), (8, 2, 1.5, 2), (3, 1, 1, 1))
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colours, 1 to 21 (WCAG 2.2)."""
+
+    def luminance(colour: str) -> float:
+        parts = [c / 255 for c in _channels(colour)]
+        red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def ink_on(area: str) -> str:
+    """Return black or white, whichever can be read better on an area."""
+    return max(("#ffffff", "#000000"), key=lambda ink: contrast(ink, area))
+
+
+def readable(colour: str, paper: str = PAPER) -> str:
+    """Return the colour, as much darker or lighter as it has to be to be read on this paper."""
+    end = (0, 0, 0) if contrast(paper, "#000000") > contrast(paper, "#ffffff") else (255, 255, 255)
+    for step in range(51):
+        mixed = "#" + "".join(
+            f"{round(own + (goal - own) * step / 50):02x}"
+            for own, goal in zip(_channels(colour), end, strict=True)
+        )
+        if contrast(mixed, paper) >= LEAST_CONTRAST:
+            return mixed
+    return mixed
 
 
 def _paler(colour: str, share: float) -> str:

@@ -254,9 +254,10 @@ class Record:
                 seen = viewer.quality(by=by, vmaf=vmaf, slots_done=told) if viewer is not None else None
                 if viewer is None or seen is None:
                     continue
-                record.put(
-                    receiver, "receiver", summarised(seen, viewer.counted_from, viewer.lasts, viewer.owed)
-                )
+                figures = summarised(seen, viewer.counted_from, viewer.lasts, viewer.owed)
+                coding = figures.pop("coding")
+                scored = _scored(receiver, coding) if by == "time" else {}
+                record.put(receiver, "receiver", {**figures, **scored})
                 if by == "time":
                     _put(scores, seen, viewer.rows, self.frames["display"])
             _within(progress, f"decoding {name}", len(receivers), len(receivers))(0, 1)
@@ -275,6 +276,17 @@ def _within(progress: Progress | None, what: str, n: int, of: int) -> Callable[[
             progress(what, n * _STEPS + done * _STEPS // max(slots, 1), of * _STEPS)
 
     return told
+
+
+def _scored(receiver: Json, coding: float | None) -> Json:
+    """Return the viewing score by the pictures' own quality of coding; what the showing leaves of it is known.
+
+    That of a run from before that was recorded stays as it is.
+    """
+    smooth = receiver.get("smooth_frac")
+    if coding is None or smooth is None:
+        return {}
+    return {"viewing_score": 1.0 + (coding - 1.0) * smooth, "viewing_score_by": "pictures"}
 
 
 def _put(scores: Scores, seen: Quality, mine: npt.NDArray[np.bool_], display: npt.NDArray[Any]) -> None:
@@ -361,6 +373,8 @@ def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
 def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None, owed: Bools | None = None) -> Json:
     """Quality as figures of a receiver, by their paths, from display slot ``first`` on; VMAF is taken as it is.
 
+    ``coding`` is none of them: it is what the viewing score is built on.
+
     Slots that are not ``owed`` count for nothing: no time passes in them.
     """
     counted = np.arange(len(seen.mos)) >= first
@@ -377,6 +391,7 @@ def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None, owed: Bo
         },
         "ssim": part.mean_ssim(),
         "vmaf": seen.vmaf,
+        "coding": part.mean_coding(),
         "mos.mean": part.mean_mos(),
         **{f"mos.share.{grade}": share for grade, share in part.mos_share().items()},
     }

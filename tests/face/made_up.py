@@ -320,6 +320,8 @@ def _receiver(
         "playout_ms": {"p50": 300.0, "p95": 300.0, "p99": 300.0, "max": 300.0},
         "playout_needed_ms": max(delays),
         "viewing_score": 3.5,
+        "viewing_score_by": "pictures" if pixels else "rate",
+        "smooth_frac": 0.9,
         "shown_fps": 24.5,
         "harmonic_fps": 24.0,
         "frames": {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from steadycast.compare import Condition, Verdict
+from steadycast.compare import Condition, Verdict, answer, read
 from steadycast.errors import UserError
 from steadycast.report.several import Run, measures
 
@@ -67,7 +67,7 @@ def test_changes_are_those_against_the_baseline_wherever_it_is_listed(say: Say, 
     assert said[0].out == said[1].out
     lines = [" ".join(line.split()) for line in said[1].out.splitlines()]
     assert "b a c" in lines
-    assert "tcp: share of fair 106 % 73 % (-31 %) 88 % (-16 %)" in lines
+    assert "tcp: share of fair 106 % 73 % (-33 points) 88 % (-17 points)" in lines
 
 
 def test_a_baseline_of_the_same_name_is_called_by_its_path(say: Say, tmp_path: Path) -> None:
@@ -157,21 +157,23 @@ def test_the_gate_judges_no_interrupted_run_and_no_other_scenario_unless_asked(
     assert f"warning: {said.partition(' instead')[0]}" in judged.err or said in judged.err
 
 
-def test_the_comparison_begins_with_whose_viewer_saw_most(say: Say, tmp_path: Path) -> None:
-    from steadycast import compare
-
-    for name, ok in (("well", 90), ("badly", 40)):
-        make(tmp_path / name, receivers=1, seconds=64)
+def test_the_comparison_begins_with_which_run_to_take_and_says_nothing_of_a_single_one(
+    say: Say, tmp_path: Path
+) -> None:
+    make(tmp_path / "kind", receivers=1, seconds=64)
+    make(tmp_path / "greedy", receivers=1, seconds=64, greed=1.8)
+    for name, score in (("kind", 3.5), ("greedy", 4.5)):
         place = tmp_path / name / "summary.json"
         summary = json.loads(place.read_text())
-        for receiver in summary["flows"][0]["receivers"]:
-            receiver["frames"]["ok_frac"] = ok / 100
+        summary["flows"][0]["receivers"][0].update(viewing_score=score, frozen_frac=0.0)
         place.write_text(json.dumps(summary))
-    runs = compare.read([tmp_path / "badly", tmp_path / "well"])
-    first = "well is best for the viewer. Whole and in time: best well (90 %), worst badly (40 %). "
-    assert compare.answer(runs).startswith(first)
-    assert compare.answer(runs[:1]).startswith("Of the fair share, badly:")
-    assert compare.answer([runs[0], runs[0]]).startswith("Neither the viewer's picture nor TCP's share tells")
+    said = " ".join(say("compare", "greedy", "kind").out.split())
+    assert said.startswith("Take kind: it alone keeps the rule; score 3.50.")
+    assert "greedy is better at score (4.50), but leaves tcp" in said
+    assert "`--seeds 1-5`" in said
+    text = (tmp_path / "compare.html").read_text()
+    assert text.index("Take kind") < text.index("The rule: nobody else") < text.index("<table")
+    assert answer(read([tmp_path / "kind"])) == ""
 
 
 def _run(name: str, score: object, tcp: object) -> Run:
@@ -184,29 +186,27 @@ def _run(name: str, score: object, tcp: object) -> Run:
     return Run(name, Path(name), {"flows": flows}, ())
 
 
-def test_a_run_that_is_best_for_both_is_said_first_and_otherwise_which_for_whom() -> None:
-    from steadycast import compare
+def test_only_intervals_over_seeds_mark_best_and_worst() -> None:
+    def spread(mean: float, ci95: float | None = 0.6) -> dict[str, object]:
+        return {"mean": mean, "ci95": ci95, "min": mean, "max": mean, "n": 3}
 
-    said = compare.answer([_run("a", 4.0, 0.9), _run("b", 3.0, 0.5)])
-    assert said.startswith("a is best for the viewer and for TCP. Score: best a (4.00), worst b (3.00). ")
-    said = compare.answer([_run("a", 4.0, 0.5), _run("b", 3.0, 0.9), _run("c", 2.0, 0.7)])
-    assert said.startswith("a is best for the viewer, b is best for TCP. ")
-    assert "worst c (2.00). TCP: share of fair: best b (90 %), worst a (50 %)." in said
+    def marks(*scores: object) -> tuple[str, ...]:
+        [found] = [m for m in measures([_run("a", each, 1) for each in scores]) if m.what == "score"]
+        return found.marks()
 
-
-def test_a_line_per_run_marks_best_and_worst_of_what_is_told_apart() -> None:
-    spread = {"mean": 4.0, "ci95": 0.6, "min": 3.0, "max": 5.0, "n": 3}
-    near = {**spread, "mean": 3.5}
-    by = {m.what: m for m in measures([_run("a", 4.0, 0.5), _run("b", 4.001, 0.9), _run("c", 3.0, 0.5)])}
-    assert by["score"].marks() == ("best", "best", "worst")
-    assert by["TCP: share of fair"].marks() == ("worst", "best", "worst")
-    assert by["TCP: share of fair"].values == (0.5, 0.9, 0.5)
-    assert by["video: share of fair"].marks() == ("", "", "")
-    [undecided] = [m for m in measures([_run("a", spread, 1), _run("b", near, 1)]) if m.what == "score"]
-    assert undecided.marks() == ("", "")
-    far = {**spread, "mean": 2.0}
-    [told] = [m for m in measures([_run("a", spread, 1), _run("b", far, 1)]) if m.what == "score"]
-    assert told.marks() == ("best", "worst")
+    assert marks(4.0, 2.0) == ("", ""), "one seed each"
+    assert marks(spread(4.0, None), spread(2.0, None)) == ("", "")
+    assert marks(spread(4.0), spread(3.5)) == ("", "")
+    assert marks(spread(4.0), spread(2.0)) == ("best", "worst")
+    assert marks(spread(4.0), spread(3.9), spread(1.0)) == ("best", "best", "worst")
+    assert marks(spread(4.0), spread(2.5), spread(1.0)) == ("best", "", "worst"), "the middle is near neither"
+    assert marks(spread(4.0, 1.2), spread(3.0, 1.2), spread(1.0, 1.2)) == ("best", "", "worst"), (
+        "it is near both"
+    )
+    assert marks(spread(4.0), None, spread(2.0)) == ("best", "", "worst")
+    by = {m.what: m for m in measures([_run("a", 4.0, 0.5), _run("b", 4.0, 0.9)])}
+    assert by["TCP: share of fair"].values == (0.5, 0.9)
+    assert by["video: share of fair"].better is None
 
 
 def test_the_table_with_a_line_per_run_stands_before_all_others(say: Say, tmp_path: Path) -> None:
@@ -214,12 +214,10 @@ def test_the_table_with_a_line_per_run_stands_before_all_others(say: Say, tmp_pa
     make(tmp_path / "greedy", receivers=2, seconds=64, greed=1.4)
     said = say("compare", "greedy", "kind")
     lines = said.out.splitlines()
-    heads = [n for n, line in enumerate(lines) if line.startswith("▲ best, ▼ worst")]
+    heads = [n for n, line in enumerate(lines) if line.startswith("one seed each, so nothing is marked")]
     assert heads
     assert heads[0] < next(n for n, line in enumerate(lines) if line.startswith("video: "))
-    assert any(line.startswith("kind ") and "▲" in line for line in lines)
-    assert any(line.startswith("greedy ") and "▼" in line for line in lines)
     assert max(len(line) for line in lines) <= 80
     text = (tmp_path / "compare.html").read_text()
-    assert "▲" in text
-    assert "▼" in text
+    assert "▲" not in text
+    assert "One seed each, so nothing is marked; --seeds 1-5 tells what differs." in text

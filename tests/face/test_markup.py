@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from steadycast import compare
+from steadycast.compare import Condition, Verdict, write_page
 from steadycast.folder import Folder
 from steadycast.report import film, page, several, write_report
 from steadycast.report.markup import Html, element, joined, text
@@ -81,9 +81,9 @@ def test_a_report_has_no_element_of_a_names(run: Path) -> None:
 def test_a_comparison_has_no_element_of_a_names(run: Path, tmp_path: Path) -> None:
     make(tmp_path / "other", receivers=3, seconds=62, seed=2)
     runs = [several.read(place) for place in (run, poison(tmp_path / "other"))]
-    condition = compare.Condition.read("flows.tcp.share_of_fair<-10%")
-    verdicts = [compare.Verdict(EVIL, condition, 1.0, 2.0)]
-    is_clean(compare.write_page(runs, runs[0], verdicts, tmp_path / "c.html").read_text())
+    condition = Condition.read("flows.tcp.share_of_fair<-10%")
+    verdicts = [Verdict(EVIL, condition, 1.0, 2.0)]
+    is_clean(write_page(runs, runs[0], verdicts, tmp_path / "c.html").read_text())
 
 
 def test_a_page_of_several_seeds_has_no_element_of_a_names(tmp_path: Path) -> None:

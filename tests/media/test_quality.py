@@ -8,6 +8,7 @@ from steadycast.folder import Json
 from steadycast.media import quality as quality_module
 from steadycast.media import vmaf as vmaf_module
 from steadycast.media.ladder import CODECS, encode_ladder
+from steadycast.media.metrics import opinions
 from steadycast.media.quality import Quality, evaluate, pictures_at
 from steadycast.media.splice import NEVER, Fate, Fates, fates, shown_frames
 from steadycast.media.synthetic import Synthetic
@@ -47,7 +48,9 @@ def test_a_frame_of_another_quantizer_than_its_group_s_is_decoded_by_its_own(cod
 
 def test_a_slot_that_is_shown_for_longer_is_a_freeze_like_one_that_is_repeated():
     flat = np.zeros((50, 3))
-    seen = Quality(Fraction(25), np.arange(50), flat, flat, flat[:, 0], np.ones(50, dtype=np.uint8))
+    seen = Quality(
+        Fraction(25), np.arange(50), flat, flat, flat[:, 0], np.ones(50, dtype=np.uint8), flat[:, 0]
+    )
     lasts = np.full(50, 0.04)
     assert seen.freezes()["freeze_count"] == seen.freezes(lasts)["freeze_count"] == 0
     lasts[20] = 0.34
@@ -173,7 +176,9 @@ def blank_slots(quality: Quality) -> int:
 def test_freezes_are_told_from_the_slots_that_are_shown():
     def shown(slots: list[int]) -> Quality:
         none = np.zeros((len(slots), 3))
-        return Quality(Fraction(25), np.array(slots), none, none, none[:, 0], np.ones(len(slots), np.uint8))
+        return Quality(
+            Fraction(25), np.array(slots), none, none, none[:, 0], np.ones(len(slots), np.uint8), none[:, 0]
+        )
 
     assert stills(shown([-1, -1, 0, 0, 0, 3, 4, 4, 6])) == (2, 0)
     assert stills(shown([0, 1, 2])) == (0, 0)
@@ -397,3 +402,54 @@ def test_vmaf_falls_with_the_quantizer():
     fine, coarse = (evaluate(ladder, [q] * 2, Fates(whole(24)), with_vmaf=True).vmaf for q in (2, 31))
     assert 90 < fine <= 100
     assert 0 <= coarse < fine - 10
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_quality_of_coding_is_the_same_whatever_is_dropped_and_a_finer_quantizer_s_is_better(seed):
+    drawn = np.random.default_rng(seed)
+    ladder = small()
+    qs = chosen(ladder, 52)
+    all_there = evaluate(ladder, qs, Fates(whole(52)))
+    some = whole(52)
+    some[drawn.choice(52, size=int(drawn.integers(1, 40)), replace=False)] = False
+    dropped = evaluate(ladder, qs, Fates(some))
+    assert dropped.mean_coding() == pytest.approx(all_there.mean_coding(), abs=1e-9)
+    np.testing.assert_allclose(dropped.coded, all_there.psnr_raw[:, 0])
+    steps = [evaluate(ladder, [q] * len(qs), Fates(some)).mean_coding() for q in ladder.table.qs]
+    assert 5.0 >= steps[0] > steps[1] > steps[2] >= 1.0
+
+
+def test_an_opinion_of_a_psnr_goes_by_straight_lines_between_the_classes_bounds():
+    psnr = np.array([0.0, 17.5, 20.0, 22.5, 25.0, 31.0, 34.0, 37.0, 38.5, 40.0, 60.0, np.inf])
+    assert opinions(psnr).tolist() == [1.0, 1.0, 1.5, 2.0, 2.5, 3.5, 4.0, 4.5, 4.75, 5.0, 5.0, 5.0]
+
+
+def test_a_run_s_score_is_built_on_its_pictures_and_without_them_on_its_rate(tmp_path):
+    text = """duration = "4s"
+[topology]
+shape = "dumbbell"
+bottleneck = { rate = "4Mbps", delay = "5ms" }
+[[flow]]
+name = "video"
+kind = "video"
+controller = "fixed"
+params.fixed = { rate = "2Mbps" }
+playout = "100ms"
+encode = { size = "176x144" }
+"""
+    scores = {}
+    for loss in ("", ', loss = "3%"'):
+        path = tmp_path / "a.toml"
+        path.write_text(text.replace('"5ms" }', f'"5ms"{loss} }}'))
+        for quality in (True, False):
+            flow = run(path, quality=quality, progress=Silent()).flows["video"]
+            (found,) = flow.receivers.values()
+            assert found.viewing_score_by == ("pictures" if quality else "rate")
+            assert found.viewing_score == found.score == flow.score
+            scores[loss, quality] = found.score
+            if quality:
+                coding = 1.0 + (found.score - 1.0) / found.smooth_frac if found.smooth_frac else 1.0
+                assert coding <= 5.0 + 1e-9
+    # 2 Mb/s in QCIF is the finest quantizer: nothing better can be asked for, and nothing is missing.
+    assert scores["", True] > 4.7
+    assert all(scores[', loss = "3%"', quality] < scores["", quality] for quality in (True, False))

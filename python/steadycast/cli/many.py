@@ -138,10 +138,15 @@ def sweep(
         print(f"{ran}; {done.results.height} in all, {done.failed} failed{missing}", file=sys.stderr)
         _errors(done)
         if part is None and done.results["complete"].any():
-            from steadycast.sweep.show import tables, warning
+            from steadycast.sweep.show import MOST_SAID, tables, taken, warning
 
             if (note := warning(done)) is not None:
                 console().print(note, style="bold red")
+            choices = taken(done)
+            for where, text in choices[:MOST_SAID]:
+                console().print(f"At {where}: {text}\n")
+            if len(choices) > MOST_SAID:
+                console().print(f"{len(choices) - MOST_SAID} more points: see the report.\n")
             for each in tables(done, metric or done.metrics(), baseline):
                 console().print(each)
                 print()

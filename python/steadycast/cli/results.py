@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -119,13 +120,22 @@ def compare(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path(
         "compare.html"
     ),
+    figures: Annotated[
+        Path | None,
+        typer.Option(
+            "--figures",
+            metavar="DIR",
+            help="Save figures with all runs: PDF, SVG, PNG, and their data as CSV.",
+        ),
+    ] = None,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Judge interrupted runs, and runs of other scenarios, too.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Set runs side by side: one table, and one page with shared scales."""
-    from steadycast import compare as comparison
+    # By the module: the package has a function of this name.
+    comparison = import_module("steadycast.compare")
 
     if fail_if and baseline is None:
         raise UserError("--fail-if", "there is nothing to measure against", "add --baseline DIR")
@@ -145,12 +155,16 @@ def compare(
         from steadycast.report import terminal
 
         console = terminal.console()
-        console.print(comparison.answer(comparison.with_base(runs, against)))
-        console.print()
+        if said := comparison.answer(comparison.with_base(runs, against)):
+            console.print(said)
+            console.print()
         for table in comparison.tables(runs, against, verdicts):
             console.print(table)
             console.print()
         print(f"page: {comparison.write_page(runs, against, verdicts, out)}")
+    if figures is not None:
+        for path in comparison.save_figures(runs, against, figures):
+            print(path, file=sys.stderr if as_json else sys.stdout)
     if any(verdict.fails for verdict in verdicts):
         raise typer.Exit(Exit.FAILED)
 

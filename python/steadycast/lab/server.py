@@ -35,6 +35,7 @@ from steadycast.lab import text as scenario_text
 from steadycast.lab.text import Base, checked, edited, edits_of, first_video, knobs
 from steadycast.lab.watch import Watched
 from steadycast.lab.work import Board, CancelledError, Setup, Task
+from steadycast.report import choice
 from steadycast.workers import LostError, Workers
 
 try:
@@ -268,7 +269,8 @@ class Lab:
         results = [_outcome(outcome) for outcome in outcomes]
         if "problems" in results[0]:
             return JSONResponse({"text": text, "knobs": shown, **results[0]}, 422)
-        content = _json({"text": text, "knobs": shown, "b": asked.b, "sides": results})
+        taken = _taken(results)
+        content = _json({"text": text, "knobs": shown, "b": asked.b, "sides": results, "taken": taken})
         return Response(content, media_type="application/json")
 
     async def film(self, sent: Json) -> Response:
@@ -425,6 +427,24 @@ def _outcome(outcome: Any) -> Json:
         return {"problems": [_problem("", f"the run was ended from outside: {outcome}", remedy)]}
     what = f"the run failed ({type(outcome).__name__}: {str(outcome)[:200]})"
     return {"problems": [_problem("", what, "please report this, with the scenario's text")]}
+
+
+def _taken(results: Sequence[Json]) -> str:
+    """Say which of A and B to take; nothing where one of them failed, or there is one."""
+    summaries = [result.pop("judged", None) for result in results]
+    if None in summaries:
+        return ""
+    tested = choice.in_question(summaries)
+
+    def named(side: str, summary: Json) -> str:
+        steered = {str(flow["controller"]) for flow in summary["flows"] if flow["name"] in tested}
+        return f"{side} ({', '.join(sorted(steered))})"
+
+    names = map(named, "AB", summaries)
+    found = [
+        choice.of_summary(name, summary, tested) for name, summary in zip(names, summaries, strict=False)
+    ]
+    return " ".join(choice.sentences(found))
 
 
 def _as_problem(error: UserError) -> Json:

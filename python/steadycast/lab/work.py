@@ -15,7 +15,7 @@ from steadycast.errors import UserError
 from steadycast.folder import number
 from steadycast.lab import text as scenario_text
 from steadycast.media.prepare import MediaKept
-from steadycast.report import say, series
+from steadycast.report import choice, say, series
 from steadycast.report.answer import answer, title
 from steadycast.report.rank import alike, ranked_receivers
 from steadycast.report.terminal import heading
@@ -218,6 +218,7 @@ def shown(run: Run) -> Json:
         "from_s": summary["from_s"],
         "cpu_s": _short(run.cost["cpu_s"]),
         "says": answer(summary),
+        "judged": choice.judged(summary),
         "warnings": summary["warnings"],
         "expect": summary["expect"],
         "numbers": _numbers(summary),

@@ -71,6 +71,15 @@ def opinion_classes(psnr: F64) -> U8:
     return np.asarray(classes, dtype=np.uint8)
 
 
+def opinions(psnr: F64) -> F64:
+    """Opinion, 1 to 5, for each luma PSNR in dB: the classes joined by straight lines, their bounds being x.5.
+
+    It is 5 from 40 dB on, and 1 up to 17.5 dB.
+    """
+    known = np.where(np.isnan(psnr), 0.0, np.minimum(psnr, PSNR_CAP_DB))
+    return np.interp(known, (17.5, *OPINION_BOUNDS_DB, 40.0), (1.0, 1.5, 2.5, 3.5, 4.5, 5.0))
+
+
 def mean_db(values: F64) -> float | None:
     """Mean of PSNR values, the infinite ones of identical pictures left out; `None` when nothing remains."""
     kept = values[np.isfinite(values)]

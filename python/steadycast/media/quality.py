@@ -21,8 +21,10 @@ from steadycast.media.metrics import (
     Picture,
     mean_db,
     opinion_classes,
+    opinions,
     picture_psnr_db,
     picture_ssim,
+    psnr_db,
 )
 from steadycast.media.splice import (
     Fates,
@@ -69,6 +71,8 @@ class Quality:
     """SSIM of luma against the source's pictures."""
     mos: U8
     """Opinion class 1…5 by luma PSNR against the source's pictures."""
+    coded: F64
+    """PSNR of luma as it was encoded, whether it arrived or not, against the source's pictures."""
     vmaf: float | None = None
     """VMAF against the source's pictures; `None` where it is not available."""
 
@@ -91,6 +95,7 @@ class Quality:
             self.psnr_encoded[part],
             self.ssim[part],
             self.mos[part],
+            self.coded[part],
         )
 
     def mean_psnr_raw(self) -> Planes:
@@ -111,6 +116,10 @@ class Quality:
     def mean_mos(self) -> float | None:
         """Mean opinion class."""
         return float(self.mos.mean()) if len(self.mos) else None
+
+    def mean_coding(self) -> float | None:
+        """Mean opinion, 1 to 5, of the pictures as they were encoded."""
+        return float(opinions(self.coded).mean()) if len(self.coded) else None
 
     def mos_share(self) -> dict[int, float]:
         """Share of the slots in each opinion class."""
@@ -327,7 +336,7 @@ class _View:
     def measure(self, shown: I64, slots_done: Callable[[int, int], None] | None = None) -> Quality:
         n = len(shown)
         psnr_raw, psnr_encoded = np.zeros((n, 3)), np.zeros((n, 3))
-        ssim = np.zeros(n)
+        ssim, coded = np.zeros(n), np.zeros(n)
         told: SimpleQueue[int | None] = SimpleQueue()
         stop = Event()
 
@@ -338,6 +347,7 @@ class _View:
                         return
                     psnr_raw[slot], ssim[slot] = self._against_raw(slot, int(shown[slot]))
                     psnr_encoded[slot] = self._against_encoded(slot, int(shown[slot]))
+                    coded[slot] = self._coded(slot)
                     if count % _TOLD_EVERY == 0:
                         told.put(_TOLD_EVERY)
             finally:
@@ -369,6 +379,7 @@ class _View:
             psnr_encoded=psnr_encoded,
             ssim=ssim,
             mos=opinion_classes(psnr_raw[:, 0]),
+            coded=coded,
         )
 
     def _origin(self, slot: int) -> tuple[object, ...]:
@@ -386,6 +397,19 @@ class _View:
             kept = (picture_psnr_db(received, raw), picture_ssim(received, raw))
             self.ladder.scores[name] = kept
         return kept  # type: ignore[return-value]
+
+    def _coded(self, slot: int) -> float:
+        """PSNR of luma of a slot's picture as it was encoded."""
+        group = self._group_of_slot(slot)
+        whole = ("whole", (group % self.table.gops, self.chosen_q[group]))
+        name = ("raw", whole, slot - self.table.span(group).start, slot % self.table.frames)
+        kept = self.ladder.scores.get(name)
+        if kept is not None:
+            return float(kept[0][0])  # type: ignore[index]
+        alone = ("coded", *name)
+        if alone not in self.ladder.scores:
+            self.ladder.scores[alone] = psnr_db(self.encoded(slot).y, self.raw(slot).y)
+        return float(self.ladder.scores[alone])  # type: ignore[arg-type]
 
     def _against_encoded(self, slot: int, shown: int) -> Score:
         group = self._group_of_slot(slot)

@@ -9,6 +9,7 @@ from steadycast.controllers import registry
 from steadycast.folder import Json, number
 from steadycast.record import of_flow, reach
 from steadycast.report import say
+from steadycast.report.choice import CONVERSATION_MS, delay_ms
 from steadycast.report.rank import alike, ranked_receivers
 
 MOSTLY = 0.5
@@ -107,32 +108,47 @@ def _got(flow: Json) -> str:
 
 
 def _seen(flow: Json) -> str | None:
+    """Say in one sentence what the viewers saw: the score, what it is built on, and what was missing."""
     receivers = ranked_receivers(flow) if flow.get("kind") == "video" else []
     if not receivers:
         return None
-    n = len(receivers)
-    worst = receivers[0]
-    score, psnr = of_flow(flow, "mos.mean"), of_flow(flow, "psnr_db.raw.y")
-    viewing = of_flow(flow, "viewing_score")
-    scored = f"has a viewing score of {say.score(viewing)} and " if viewing is not None else ""
-    if score is not None:
-        same = alike(receivers)
-        who = f"All {n} viewers of {flow['name']}" if same else f"The median of {flow['name']}'s {n} viewers"
-        who = who if n > 1 else f"{flow['name']}'s viewer"
-        scored = scored.replace("has", "have") if n > 1 and same else scored
-        text = f"{who} {scored}saw {a(grade(score))} picture where it moved (MOS {say.score(score)}"
-        text += f", {say.db(psnr)})" if psnr is not None else ")"
-        least = number(reach(worst, "mos", "mean"))
-        if not same and least is not None:
-            text += f", the worst, {worst['name']}, {a(grade(least))} one (MOS {say.score(least)})"
-        return text + _missed(worst, several=n > 1) + "."
-    ok, sent = number(reach(worst, "frames", "ok")), number(reach(worst, "frames", "sent"))
-    if ok is None or not sent:
-        return None
-    which = f"The worst viewer of {flow['name']}, {worst['name']}," if n > 1 else f"{flow['name']}'s viewer"
-    scored = f"has a viewing score of {say.score(worst.get('viewing_score'))} and " if scored else ""
-    missed = f"{scored}missed {say.frac(1 - ok / sent)} of the frames"
-    return f"{which} {missed} (its pictures were not measured)."
+    n, worst = len(receivers), receivers[0]
+    score = of_flow(flow, "viewing_score")
+    if score is None:
+        ok, sent = number(reach(worst, "frames", "ok")), number(reach(worst, "frames", "sent"))
+        if ok is None or not sent:
+            return None
+        which = (
+            f"The worst viewer of {flow['name']}, {worst['name']}," if n > 1 else f"{flow['name']}'s viewer"
+        )
+        return f"{which} missed {say.frac(1 - ok / sent)} of the frames (its pictures were not measured)."
+    same = alike(receivers)
+    who = f"All {n} viewers of {flow['name']}" if same else f"The median of {flow['name']}'s {n} viewers"
+    who = who if n > 1 else f"{flow['name']}'s viewer"
+    text = f"{who} saw {a(grade(score))} picture ({say.score(score)} of 5, by {_built_on(flow)})"
+    least = number(worst.get("viewing_score"))
+    if not same and least is not None:
+        text += f", the worst, {worst['name']}, {a(grade(least))} one ({say.score(least)})"
+    return text + _missed(worst, several=n > 1) + _late(flow) + "."
+
+
+def _built_on(flow: Json) -> str:
+    """Say what the score's quality of coding is built on."""
+    psnr = of_flow(flow, "psnr_db.raw.y")
+    if (
+        all(receiver.get("viewing_score_by") == "pictures" for receiver in flow["receivers"])
+        and psnr is not None
+    ):
+        return f"its pictures, {say.db(psnr)}"
+    return "its rate alone: its pictures were not measured"
+
+
+def _late(flow: Json) -> str:
+    """Say how late the only viewer of a flow sees everything, where that is too late to talk."""
+    delay = number(delay_ms(flow)) if len(flow["receivers"]) == 1 else None
+    if delay is None or delay <= CONVERSATION_MS:
+        return ""
+    return f"; it was shown {say.ms(delay)} late, which is no call (at most {say.ms(CONVERSATION_MS)}, ITU-T G.114)"
 
 
 def _missed(receiver: Mapping[str, Any], *, several: bool) -> str:

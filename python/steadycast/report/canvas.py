@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from steadycast import style
 from steadycast.errors import UserError
 from steadycast.files import whole
+from steadycast.report.markup import element
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,6 +107,7 @@ def svg(figure: Figure, name: str) -> str:
     """Drawing as inline SVG whose ink, paper and lines follow the page's light and dark."""
     text = _plain_svg(figure)
     # Several drawings share one page: what one refers to must not be found in another.
+    text = text.replace(f'<g id="{_END}"', f'<g class="{_END}"')
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
     text = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', text)
@@ -116,8 +118,33 @@ def svg(figure: Figure, name: str) -> str:
         (style.PAPER, "paper"),
     ):
         text = text.replace(colour, f"var(--{variable})")
-    text = re.sub(r"(fill|stroke): #([0-9a-f]{6})", r"\1: var(--c-\2, #\2)", text)
-    return text.replace("<svg ", '<svg role="img" ', 1)
+    # Lines and texts follow the page. Areas keep their colours, and so do the texts on them.
+    text = re.sub(r"stroke: #([0-9a-f]{6})", r"stroke: var(--c-\1, #\1)", text)
+    text = re.sub(r"(<text [^>]*fill: )#(?!ffffff|111111)([0-9a-f]{6})", r"\1var(--c-\2, #\2)", text)
+    text = text.replace("<svg ", '<svg role="img" ', 1)
+    return _legend(figure) + text
+
+
+_END = "end"
+"""What marks the labels right of the axes, which a narrow page leaves out: there they stand above the drawing."""
+
+
+def _legend(figure: Figure) -> str:
+    """Return the labels right of the axes as a list, for narrow pages; nothing where there are none."""
+    from matplotlib.colors import to_hex
+    from matplotlib.text import Annotation
+
+    labels = [each for each in figure.findobj(Annotation) if each.get_gid() == _END]
+    items: dict[str, str] = {}
+    for each in labels:
+        items.setdefault(" ".join(each.get_text().split()), to_hex(each.get_color()))
+    variables = {style.INK: "ink", style.MUTED: "muted"}
+
+    def colour(value: str) -> str:
+        return f"var(--{variables[value]})" if value in variables else f"var(--c-{value[1:]}, {value})"
+
+    entries = (element("li", name, style=f"color:{colour(value)}") for name, value in items.items())
+    return element("ul", *entries, class_="ends") if items else ""
 
 
 def colours(svgs: str) -> list[str]:
@@ -218,10 +245,11 @@ def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> Non
             textcoords="offset points",
             va="center",
             ha="left",
-            color=label.colour,
+            color=style.readable(label.colour),
             fontsize=size,
             annotation_clip=False,
             linespacing=1.05,
+            gid=_END,
         )
 
 
@@ -235,8 +263,9 @@ def beside(axes: Axes, text: str, y: float, shift: float, colour: str) -> None:
         textcoords="offset points",
         va="center",
         fontsize=7.5,
-        color=colour,
+        color=style.readable(colour),
         annotation_clip=False,
+        gid=_END,
     )
 
 

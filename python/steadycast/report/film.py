@@ -41,21 +41,23 @@ def add(folder: Folder, progress: Progress) -> None:
 def shown(folders: Sequence[Folder]) -> tuple[str, Html]:
     """Return a heading, and the films of these runs under it; nothing where there are none.
 
-    Films are part of the page as long as they are two million bytes together; of the others it says where they are.
+    Where they are more than two million bytes together each is made smaller, to an equal part of that; of one that
+    can't be made so small it says where it is.
     """
-    parts, room = [], _MOST
-    for folder in folders:
-        if (film := folder.film) is None:
-            continue
-        facts, data = film
-        code = base64.b64encode(data).decode("ascii")
-        room -= len(code)
+    from steadycast.film import smaller
+
+    films = [(folder, *film) for folder in folders if (film := folder.film) is not None]
+    # In base64 four characters stand for three bytes.
+    fits = sum(len(data) for _, _, data in films) * 4 // 3 <= _MOST
+    parts = []
+    for folder, facts, data in films:
+        small = data if fits else smaller(data, _MOST * 3 // 4 // len(films))
         name = folder.name if len(folders) > 1 else ""
-        if room < 0:
+        if small is None:
             path = element("code", folder.path / "film.webm")
             parts.append(element("p", element("b", name), f": {_ELSEWHERE} ", path, ".", class_="small"))
             continue
-        parts.append(_figure(folder, name, facts, code))
+        parts.append(_figure(folder, name, facts, base64.b64encode(small).decode("ascii")))
     return "The worst ten seconds", joined(parts)
 
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from steadycast import record
+from steadycast import record, style
 from steadycast.folder import Folder, Json, number, write_text
 from steadycast.record import reach
 from steadycast.report import canvas, figures, film, say
@@ -21,7 +22,7 @@ from steadycast.report.markup import Html, element, joined, text
 from steadycast.report.rank import alike, ranked_receivers
 from steadycast.report.series import banded
 from steadycast.report.words import glossary, heading, term
-from steadycast.style import INK, look
+from steadycast.style import INK, look, readable
 
 _COLLAPSE_ABOVE = 20
 
@@ -75,8 +76,8 @@ def page(folder: Folder, *, pictures: Html | None = None, drawings: Drawings | N
 def wrap(heading: str, content: Html) -> str:
     """Whole page around its content."""
     used = canvas.colours(content)
-    light = "".join(f"--c-{c}:#{c};" for c in used)
-    dark = "".join(f"--c-{c}:color-mix(in srgb,#{c} 72%,white);" for c in used)
+    light = "".join(f"--c-{c}:{style.readable(f'#{c}')};" for c in used)
+    dark = "".join(f"--c-{c}:{style.readable(f'#{c}', style.DARK_PAPER)};" for c in used)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -112,10 +113,16 @@ def folded(words: str, content: Html) -> Html:
     return element("details", element("summary", words), content)
 
 
-def figure(drawing: str, caption: str, command: str, name: str) -> Html:
-    """Drawing, which is SVG, with its caption and the command that makes it."""
-    button = element("button", "save as PNG", type="button", data_name=name, onclick="png(this)")
-    words = element("figcaption", element("span", caption), element("code", command), button)
+def figure(drawing: str, caption: str, command: str, name: str, *, data: str | None = None) -> Html:
+    """Drawing, which is SVG, with its caption, the command that makes it, and its data as CSV."""
+    saves = [
+        element("button", f"save as {kind}", type="button", data_name=name, onclick=f"{kind.lower()}(this)")
+        for kind in ("PNG", "SVG")
+    ]
+    if data is not None:
+        source = f"data:text/csv;charset=utf-8,{quote(data)}"
+        saves.append(element("a", "data as CSV", href=source, download=f"{name}.csv"))
+    words = element("figcaption", element("span", caption), element("code", command), *saves)
     return element("figure", element("div", Html(drawing), class_="wide"), words)
 
 
@@ -127,6 +134,7 @@ def key(flow: Json) -> Html:
 
 
 def _css(colour: str) -> str:
+    colour = readable(colour)
     return "var(--ink)" if colour == INK else f"var(--c-{colour[1:]}, {colour})"
 
 
@@ -228,6 +236,8 @@ def _figures(folder: Folder, drawn: Drawings | None) -> list[Html]:
         drawing = drawn.get(plot.name)
         if drawing is not None:
             note = plot.note if not plot.ranges or banded(folder.summary["flows"]) else ""
+            if plot.name == "quality" and " above " not in drawing:  # it has no levels
+                note = ""
             command = f"steadycast report {folder.path} --figure {plot.name}"
             parts.append(section(plot.title, figure(drawing, note, command, f"{folder.name}-{plot.name}")))
     return parts

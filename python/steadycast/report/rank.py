@@ -12,7 +12,8 @@ def ranked_receivers(flow: Json) -> list[Json]:
 
     def badness(receiver: Json) -> tuple[float, float, float, float]:
         psnr = number(((receiver.get("psnr_db") or {}).get("raw") or {}).get("y"))
-        score = number((receiver.get("mos") or {}).get("mean"))
+        score = number(receiver.get("viewing_score"))
+        score = number((receiver.get("mos") or {}).get("mean")) if score is None else score
         delay = number((receiver.get("delay_ms") or {}).get("p95"))
         return (
             score if score is not None else 9.0,
@@ -28,6 +29,6 @@ def alike(receivers: Sequence[Json]) -> bool:
     """Whether all receivers saw the same, as behind one bottleneck they do."""
 
     def seen(receiver: Json) -> tuple[object, ...]:
-        return tuple(receiver.get(key) for key in ("psnr_db", "mos", "frames", "loss_frac"))
+        return tuple(receiver.get(key) for key in ("psnr_db", "viewing_score", "frames", "loss_frac"))
 
     return all(seen(r) == seen(receivers[0]) for r in receivers)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from steadycast import record
+from steadycast import record, style
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, is_seeds, is_spread, number, read_json, write_text
-from steadycast.report import canvas, figures, page, say, series
+from steadycast.report import canvas, choice, figures, page, say, series
 from steadycast.report.answer import title, uncompared
 from steadycast.report.markup import Html, element, joined
 from steadycast.report.words import glossary, heading, term
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_PANELS = 8
+_MOST_LINES = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +116,121 @@ def draw(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
     return figure
 
 
+@dataclass(frozen=True)
+class Seen:
+    """A video of one run beside those of the others."""
+
+    label: str
+    flow: Json
+    t: Sequence[float]
+    values: Sequence[float]
+
+
+def videos(runs: Sequence[Run], column: str) -> list[Seen]:
+    """Return a column of the rates over time, of the videos in question, run by run."""
+    tested = choice.in_question([run.summary for run in runs])
+    found = []
+    for run in runs[:_MOST_LINES]:
+        for one in over_seeds(run, column):
+            if one.flow["name"] in tested:
+                label = run.name if len(tested) == 1 else f"{run.name}: {one.flow['name']}"
+                found.append(Seen(label, one.flow, one.t, one.mid))
+    return found[:_MOST_LINES]
+
+
+def draw_overlay(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
+    """Draw the videos of all runs on one axis."""
+    lines = videos(runs, column)
+    if not lines:
+        return None
+    top = max((v for one in lines for v in one.values if v == v), default=1.0)
+    scale, unit = canvas.scale_of(top) if column.endswith("_bps") else (1.0, "ms")
+    figure, (axes,) = canvas.canvas(height=3.2)
+    labels = []
+    for one, look in zip(lines, style.looks([one.flow for one in lines]), strict=True):
+        axes.plot(one.t, [v / scale for v in one.values], zorder=3, **look.line)
+        labels.append(canvas.Label(series.last(one.values) / scale, one.label, look.colour))
+    axes.set_xlim(0, max(one.t[-1] for one in lines))
+    canvas.from_zero(axes, top / scale * 1.05)
+    axes.set_title(f"The video's {heading} ({unit})")
+    axes.set_xlabel("time (s)", loc="right", labelpad=1)
+    canvas.label_ends(axes, labels)
+    return figure
+
+
+def draw_delays(runs: Sequence[Run]) -> Figure | None:
+    """Draw how the delay of each run's video is distributed: the share of intervals below it, and its quantiles."""
+    lines = [
+        (one, known) for one in videos(runs, "delay_ms") if (known := sorted(v for v in one.values if v == v))
+    ]
+    if not lines:
+        return None
+    looks = style.looks([one.flow for one, _ in lines])
+    height = 2.6 + 0.3 * len(lines)
+    figure, (upper, lower) = canvas.canvas(2, height=height + 0.6, ratios=(2.2, 0.3 * len(lines)))
+    labels = []
+    for n, ((one, known), look) in enumerate(zip(lines, looks, strict=True)):
+        shares = [100 * (i + 1) / len(known) for i in range(len(known))]
+        upper.step([known[0], *known], [0.0, *shares], where="post", **look.line)
+        labels.append(canvas.Label(100.0 - 12.0 * n, one.label, look.colour))
+        low, first, middle, third, high = (quantile(known, share) for share in (0.05, 0.25, 0.5, 0.75, 0.95))
+        colour = style.readable(look.colour)
+        lower.hlines(n, low, high, color=colour, linewidth=1.2)
+        lower.barh(n, third - first, left=first, height=0.6, color=colour, alpha=0.35, linewidth=0)
+        lower.vlines(middle, n - 0.3, n + 0.3, color=colour, linewidth=2)
+        canvas.beside(lower, f"{one.label}: {say.ms(middle)}", 1 - (n + 0.5) / len(lines), 0, look.colour)
+    upper.set_ylim(0, 101)
+    upper.set_xlim(left=0)
+    upper.set_title("Share of the time with less delay (%)")
+    canvas.label_ends(upper, labels)
+    lower.set_ylim(len(lines) - 0.5, -0.5)
+    lower.set_yticks([])
+    lower.grid(visible=False)
+    lower.spines["left"].set_visible(False)
+    lower.set_title("Median, middle half, and 5 % to 95 %", fontsize=8.5)
+    lower.set_xlabel("one-way delay, mean of each interval (ms)", loc="right", labelpad=1)
+    return figure
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the quantile of values in order: the one at the nearest rank."""
+    return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
+
+
+def data(lines: Sequence[Seen], column: str) -> str:
+    """Return what such a figure shows as CSV: a line per interval, a column per run."""
+    times = sorted({t for one in lines for t in one.t})
+    at = [dict(zip(one.t, one.values, strict=True)) for one in lines]
+    head = ["t_s", *(f"{one.label} {column}".replace(",", " ") for one in lines)]
+    rows = [
+        [f"{t:g}", *("" if (v := each.get(t, math.nan)) != v else f"{v:.6g}" for each in at)] for t in times
+    ]
+    return "\n".join(",".join(row) for row in [head, *rows]) + "\n"
+
+
+FIGURES: dict[str, tuple[str, str, str, str]] = {
+    "videos": (
+        "The videos on one axis",
+        "throughput_bps",
+        "throughput",
+        "Line: of several seeds the median.",
+    ),
+    "delays": (
+        "How long the videos took",
+        "delay_ms",
+        "delay",
+        "Of each interval the mean; of several seeds the median. The play-out delay comes on top where it is longer.",
+    ),
+}
+"""Figures of all runs on one axis: heading, column of the rates, what it is, and what one has to know to read it."""
+
+
+def together(runs: Sequence[Run], name: str) -> Figure | None:
+    """Draw one of `FIGURES`."""
+    _, column, heading, _ = FIGURES[name]
+    return draw_delays(runs) if name == "delays" else draw_overlay(runs, column, heading)
+
+
 def draw_mos(runs: Sequence[Run]) -> Figure | None:
     """Draw what the viewer in the middle by mean score saw in each run; of two in the middle the better."""
     rows = []
@@ -190,25 +306,27 @@ class Measure:
     """higher or lower; None where that depends."""
 
     def marks(self) -> tuple[str, ...]:
-        """Say of each run whether it is best or worst; empty for the others, and for all where that can't be told.
+        """Say of each run whether it is among the best or the worst; empty for the others.
 
-        Runs whose values are said alike are marked alike; none is marked where the 95 % intervals of best and worst
-        overlap.
+        Only intervals over seeds tell runs apart: without them none is marked, nor one whose interval overlaps with
+        those of both the best and the worst.
         """
         known = [v for v in self.values if number(v) is not None]
-        if self.better is None or len(known) < 2:
-            return ("",) * len(self.values)
+        unmarked = ("",) * len(self.values)
+        if self.better is None or len(known) < 2 or any(not is_spread(v) or v["ci95"] is None for v in known):
+            return unmarked
         known.sort(key=lambda v: number(v) or 0.0, reverse=self.better == "higher")
-        best, worst = self.how(known[0]), self.how(known[-1])
-        if best == worst or _overlap(known[0], known[-1]):
-            return ("",) * len(self.values)
-        said = {best: "best", worst: "worst"}
-        return tuple(said.get(self.how(v), "") for v in self.values)
+        ends = {"best": known[0], "worst": known[-1]}
+        if choice.alike(known[0], known[-1], self.how):
+            return unmarked
 
+        def mark(value: Any) -> str:
+            if number(value) is None:
+                return ""
+            near = [end for end, one in ends.items() if choice.alike(value, one, self.how)]
+            return near[0] if len(near) == 1 else ""
 
-def _overlap(one: Any, other: Any) -> bool:
-    half = sum(v["ci95"] or 0.0 for v in (one, other) if is_spread(v))
-    return abs((number(one) or 0.0) - (number(other) or 0.0)) < half
+        return tuple(mark(value) for value in self.values)
 
 
 def measures(runs: Sequence[Run]) -> list[Measure]:
@@ -245,6 +363,11 @@ def _busiest(summary: Json) -> Json:
 def sections(runs: Sequence[Run], command: str) -> Html:
     """Figures of a page that compares `runs`."""
     parts = []
+    for name, (above, column, _, note) in FIGURES.items() if len(runs) > 1 else ():
+        drawing = canvas.in_style(lambda n=name: together(runs, n), name)  # type: ignore[misc]
+        if drawing:
+            code = data(videos(runs, column), column)
+            parts.append(page.section(above, page.figure(drawing, note, command, name, data=code)))
     for name, above, column, title_ in (
         ("rates", "Who got what", "throughput_bps", "throughput"),
         ("delay", "How long it took", "delay_ms", "one-way delay"),

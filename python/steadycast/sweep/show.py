@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from steadycast import record
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import write_text
 from steadycast.folder import Json, spread
-from steadycast.report import canvas, page, say
+from steadycast.report import canvas, choice, page, say
 from steadycast.report.answer import MOSTLY
 from steadycast.report.markup import Html, element, joined
 from steadycast.sweep.plan import RESERVED
@@ -34,7 +35,11 @@ _MOST_LINES = 60
 _MOST_CELLS = 400
 _MOST_PANELS = 12
 _ENDINGS = (".png", ".svg", ".pdf")
+_DIVERGING = ((179, 88, 6), (241, 163, 64), (247, 247, 247), (153, 142, 195), (84, 39, 136))
+"""From orange over white to purple (ColorBrewer's PuOr), which also the colour-blind can tell apart."""
 _SHADES = ((0, 34, 78), (67, 78, 108), (125, 124, 120), (188, 174, 108), (254, 232, 56))
+MOST_SAID = 6
+"""At how many points the terminal says which controller to take."""
 MARK = "†"
 """What marks a point at which runs compare nothing."""
 _BASES = {
@@ -48,6 +53,10 @@ _BASES = {
     "s": 1.0,
     "min": 60.0,
 }
+_CONTROLLER = re.compile(r"flow\.(.+)\.controller")
+_JUDGED = re.compile(
+    r"flows\.(.+?)\.receivers\.(.+)\.(viewing_score|frozen_frac|playout_ms\.p95|delay_ms\.p95)"
+)
 Values = tuple[str, ...]
 Spreads = dict[Values, Json | None]
 
@@ -134,6 +143,71 @@ def warning(sweep: Sweep) -> str | None:
     )
 
 
+def taken(sweep: Sweep) -> list[tuple[str, str]]:
+    """Say of a sweep over controllers, at each point of the other axes, which one to take: (point, sentences)."""
+    steered = [
+        (n, found[1]) for n, path in enumerate(sweep.plan.axes) if (found := _CONTROLLER.fullmatch(path))
+    ]
+    if len(steered) != 1:
+        return []
+    place, tested = steered[0]
+    groups: dict[Values, list[tuple[str, Values]]] = {}
+    for point in sweep.plan.points:
+        values = point.values
+        groups.setdefault((*values[:place], *values[place + 1 :]), []).append((values[place], values))
+    axes = [path for n, path in enumerate(sweep.plan.axes) if n != place]
+    summaries, idles, texts = _summaries(sweep), idle(sweep), []
+    for group, points in groups.items():
+        compared = [(name, summaries[values]) for name, values in points if values in summaries]
+        if any(values in idles for _, values in points):
+            text = f"Nothing is compared here ({MARK})."
+        else:
+            candidates = []
+            for name, (summary, seeds) in compared:
+                each = re.compile(re.escape(tested) + r"\d*")  # a counted flow is several
+                flows = [flow["name"] for flow in summary["flows"] if each.fullmatch(flow["name"])]
+                candidates.append(choice.of_summary(name, summary, flows, seeds))
+            text = " ".join(choice.sentences(candidates))
+        if text:
+            named = zip(_heads(axes), group, strict=False)
+            texts.append((", ".join(f"{head} {value}" for head, value in named) or sweep.plan.name, text))
+    return texts
+
+
+def _summaries(sweep: Sweep) -> dict[Values, tuple[Json, int]]:
+    """Flows and receivers of each point, with means and spreads, as far as they are judged; and its count of seeds."""
+    names = _figures(sweep)
+    places: list[tuple[str, str, str | None, list[str]]] = []
+    for name in names:
+        if found := re.fullmatch(r"flows\.(.+?)\.share_of_fair", name):
+            places.append((name, found[1], None, ["share_of_fair"]))
+        elif found := _JUDGED.fullmatch(name):
+            places.append((name, found[1], found[2], found[3].split(".")))
+    summaries: dict[Values, tuple[Json, int]] = {}
+    for metric, flow, receiver, keys in places:
+        video = f"flows.{flow}.limited_by_frac.network" in names
+        if not video and any(
+            name.startswith(f"flows.{flow}.receivers.") and "loss" in name for name in names
+        ):
+            continue  # background traffic
+        for point, one in spreads(sweep, metric).items():
+            if one is None:
+                continue
+            summary, seeds = summaries.get(point, ({"flows": {}}, 0))
+            summaries[point] = (summary, max(seeds, int(one["n"])))
+            told = summary["flows"].setdefault(
+                flow, {"name": flow, "kind": "video" if video else "tcp", "receivers": {}}
+            )
+            below = told if receiver is None else told["receivers"].setdefault(receiver, {})
+            for key in keys[:-1]:
+                below = below.setdefault(key, {})
+            below[keys[-1]] = one
+    for summary, _ in summaries.values():
+        flows = list(summary["flows"].values())
+        summary["flows"] = [{**told, "receivers": list(told["receivers"].values())} for told in flows]
+    return summaries
+
+
 def frame(axes: Sequence[str], found: Spreads) -> pl.DataFrame:
     """Table of points and their spreads."""
     import polars as pl
@@ -188,8 +262,8 @@ def tables(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> list[T
     for metric in metrics:
         heads, lines = _lines(sweep, metric, baseline)
         shown = plain(*heads)
-        shown.title, shown.title_justify = metric, "left"
-        shown.min_width = len(metric)
+        shown.title, shown.title_justify = f"{said(metric)} ({metric})", "left"
+        shown.min_width = min(len(shown.title), 80)
         for column in shown.columns[: len(heads) - 2 - (baseline is not None)]:
             column.justify, column.overflow, column.no_wrap = "left", "fold", False
         for cells in lines[:_MOST_LINES]:
@@ -214,7 +288,7 @@ def _lines(sweep: Sweep, metric: str, baseline: str | None) -> tuple[list[str], 
     marked = idle(sweep)
     heads = [*_heads(sweep.plan.axes), "mean ± 95 %", "seeds"]
     if baseline is not None:
-        heads.append(f"less {baseline.partition('=')[2]}")
+        heads.append(f"minus {baseline.partition('=')[2]}")
     lines = []
     for point, one in found.items():
         line = [
@@ -226,6 +300,33 @@ def _lines(sweep: Sweep, metric: str, baseline: str | None) -> tuple[list[str], 
             line.append(how(apart.get(point)))
         lines.append(line)
     return heads, lines
+
+
+def said(metric: str) -> str:
+    """Say a metric in words: whose it is, and its heading in tables."""
+    figure = record.at(metric.replace("*", "any"))
+    if figure is None:
+        return metric
+    key = next(
+        (
+            each
+            for each in (figure.key, *(f"{figure.key}.{part}" for part in figure.parts))
+            if metric.endswith(f".{each}")
+        ),
+        figure.key,
+    )
+    whose = metric.removesuffix(f".{key}").partition(".")[2]
+    flow, of, receiver = whose.partition(".receivers.")
+    word = figure.short or figure.key.replace("_", " ")
+    part = key.removeprefix(figure.key).replace(".", " ")
+    at = f", at {receiver}" if of and receiver != "*" else ""
+    return f"{flow}: {word}{part}{at}" if whose else f"{word}{part}"
+
+
+def axis_said(path: str) -> str:
+    """Say an axis in words: the last two keys of its path."""
+    keys = [key for key in path.split(".") if key not in ("flow", "topology", "link")]
+    return " ".join(keys[-2:]).replace("_", " ")
 
 
 def _mark(marked: bool) -> str:
@@ -289,7 +390,8 @@ def grids(sweep: Sweep, metric: str) -> list[Grid]:
         rows, across = (_ordered([*dict.fromkeys(cell[i] for cell in cells)]) for i in (0, 1))
         if len(rows) * len(across) > min(_MOST_CELLS, 4 * len(cells)):
             continue  # scattered points, no grid
-        heading = ", ".join([metric, *(f"{path}={value}" for path, value in zip(axes, group, strict=False))])
+        others = (f"{axis_said(path)} {value}" for path, value in zip(axes, group, strict=False))
+        heading = ", ".join([said(metric), *others])
         bad = {point[-2:] for point in marked if point[:-2] == group}
         result.append(Grid((axes[-2], axes[-1]), heading, metric, rows, across, cells, bad))
     return result
@@ -333,24 +435,29 @@ def _curve(axis: str, metric: str, found: Mapping[str, Json | None], marked: Abs
         )
     axes.yaxis.set_major_formatter(lambda value, _: how(value))
     axes.margins(y=0.2)
-    axes.set_xlabel(axis)
-    axes.set_title(metric, color=style.INK)
+    axes.set_xlabel(axis_said(axis))
+    axes.set_title(said(metric), color=style.INK)
     return figure
 
 
 def _heat(of: Grid) -> Figure:
+    from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
+    from steadycast import style
+
     rows, across, grid = of.rows, of.across, _means(of)
-    figure = Figure(figsize=(canvas.WIDTH, 1.2 + 0.38 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(canvas.WIDTH, 1.2 + 0.46 * len(rows)), layout="constrained")
     axes = figure.subplots()
     axes.grid(visible=False)
-    image = axes.imshow(grid, aspect="auto", cmap="cividis")
+    low, high, shades = _scale(of)
+    colours = LinearSegmentedColormap.from_list("shades", [[c / 255 for c in shade] for shade in shades])
+    image = axes.imshow(grid, aspect="auto", cmap=colours, vmin=low, vmax=high)
     axes.set_xticks(range(len(across)), across, rotation=30 if sum(map(len, across)) > 80 else 0)
     axes.set_yticks(range(len(rows)), rows)
-    axes.set_xlabel(of.paths[1])
-    axes.set_ylabel(of.paths[0])
+    axes.set_xlabel(axis_said(of.paths[1]))
+    axes.set_ylabel(axis_said(of.paths[0]))
     axes.set_title(of.heading)
     how = say.by_unit(of.metric)
     for i, j in itertools.product(range(len(rows)), range(len(across))):
@@ -359,20 +466,19 @@ def _heat(of: Grid) -> Figure:
             axes.add_patch(
                 Rectangle(place, 1, 1, fill=False, hatch="///", edgecolor="#ffffff80", linewidth=0)
             )
-    means = [mean for line in grid for mean in line if not math.isnan(mean)]
-    middle = (min(means) + max(means)) / 2 if means else 0.0
     size = 8.0 if len(across) <= 8 else 6.0
     for (i, line), (j, _) in itertools.product(enumerate(grid), enumerate(across)):
         if not math.isnan(line[j]):
-            dark = line[j] < middle
+            shade = _shade(line[j], low, high, shades)
+            text = how(of.cells[rows[i], across[j]]).replace(" ± ", "\n± ")
             axes.text(
                 j,
                 i,
-                how(line[j]) + _mark((rows[i], across[j]) in of.marked),
+                text + _mark((rows[i], across[j]) in of.marked),
                 ha="center",
                 va="center",
                 size=size,
-                color="#ffffff" if dark else "#000000",
+                color=style.ink_on(shade),
             )
     bar = figure.colorbar(image, ax=axes)
     bar.ax.yaxis.set_major_formatter(lambda value, _: how(value))
@@ -407,6 +513,7 @@ def write_report(
         content = [
             stamp,
             _top(sweep),
+            _taken_html(sweep),
             *(_section(sweep, metric, baseline, i) for i, metric in enumerate(metrics)),
             _commands(sweep),
             _failed(sweep),
@@ -430,7 +537,7 @@ def _save_figures(sweep: Sweep, metrics: Sequence[str]) -> None:
     try:
         if place.exists() or metrics:
             place.mkdir(exist_ok=True)
-        for old in itertools.chain.from_iterable(place.glob(f"*{ending}") for ending in _ENDINGS):
+        for old in itertools.chain.from_iterable(place.glob(f"*{ending}") for ending in (*_ENDINGS, ".csv")):
             old.unlink()
         if not metrics and place.exists():
             place.rmdir()
@@ -442,6 +549,8 @@ def _save_figures(sweep: Sweep, metrics: Sequence[str]) -> None:
         for count, drawing in enumerate(drawings):
             for ending in _ENDINGS:
                 drawing.save(place / f"{name}{f'-{count}' if count else ''}{ending}")
+        if drawings:
+            write_text(place / f"{name}.csv", frame(sweep.plan.axes, spreads(sweep, metric)).write_csv())
 
 
 def _top(sweep: Sweep) -> Html:
@@ -462,44 +571,72 @@ def _top(sweep: Sweep) -> Html:
     return joined([element("h1", "Sweep"), element("p", told, class_="answer"), *bad, last])
 
 
+def _taken_html(sweep: Sweep) -> Html:
+    texts = taken(sweep)
+    if not texts:
+        return Html()
+    rows = page.table(["at", "which to take"], [list(each) for each in texts], prose=(0, 1))
+    return page.section("Which to take", rows + element("p", choice.RULE, class_="small"))
+
+
 def _section(sweep: Sweep, metric: str, baseline: str | None, number: int) -> Html:
     drawn = [_heat_html(grid) for grid in grids(sweep, metric)]
     curve = canvas.in_style(lambda: _curve_of(sweep, metric), f"m{number}")
     if curve is not None:
         drawn.append(element("figure", element("div", Html(curve), class_="wide")))
-    return page.section(metric, joined([*drawn, _table_html(sweep, metric, baseline)], "\n"))
+    path = element("p", element("code", metric), class_="small")
+    return page.section(said(metric), joined([*drawn, _table_html(sweep, metric, baseline), path], "\n"))
 
 
 def _heat_html(of: Grid) -> Html:
     """Heat map as a table: it takes no time to draw, and its numbers can be copied."""
+    from steadycast import style
+
     how = say.by_unit(of.metric)
-    means = [mean for line in _means(of) for mean in line if not math.isnan(mean)]
-    low, span = (min(means), max(means) - min(means)) if means else (0.0, 0.0)
+    low, high, shades = _scale(of)
 
     def cell(place: Values) -> Html:
         one = of.cells.get(place)
         if one is None:
             return element("td", "")
-        level = (one["mean"] - low) / span if span > 0 else 0.5
         marked = place in of.marked
-        colours = f"background-color:{_shade(level)};color:{'#ffffff' if level < 0.5 else '#000000'}"
+        shade = _shade(one["mean"], low, high, shades)
+        colours = f"background-color:{shade};color:{style.ink_on(shade)}"
         return element("td", how(one) + _mark(marked), class_="idle" if marked else None, style=colours)
 
     head = element("tr", element("th", ""), *(element("th", each) for each in of.across))
     lines = [element("tr", element("th", row), *(cell((row, each)) for each in of.across)) for row in of.rows]
-    more = f"{of.heading.removeprefix(of.metric).removeprefix(', ')} " if of.heading != of.metric else ""
+    more = of.heading.removeprefix(said(of.metric)).removeprefix(", ")
+    down, across = (axis_said(path) for path in of.paths)
     return element(
         "figure",
         element("div", element("table", head, *lines, class_="heat"), class_="wide"),
-        element("figcaption", f"{more}down: {of.paths[0]}, across: {of.paths[1]}"),
+        element("figcaption", f"{more} down: {down}, across: {across}".lstrip()),
     )
 
 
-def _shade(level: float) -> str:
-    """Colour between dark blue and yellow (cividis, which also the colour-blind can read), for 0 to 1."""
-    place = min(max(level, 0.0), 1.0) * (len(_SHADES) - 1)
-    n = min(int(place), len(_SHADES) - 2)
-    parts = (round(a + (b - a) * (place - n)) for a, b in zip(_SHADES[n], _SHADES[n + 1], strict=True))
+Shades = Sequence[tuple[int, int, int]]
+
+
+def _scale(of: Grid) -> tuple[float, float, Shades]:
+    """Return the values at both ends of a grid's scale, and its colours.
+
+    A share of the fair share is best in the middle: the scale has 100 % there, and reaches as far to both sides.
+    """
+    means = [mean for line in _means(of) for mean in line if not math.isnan(mean)] or [0.0]
+    figure = record.at(of.metric)
+    if figure is not None and figure.key == "share_of_fair":
+        far = max(*(abs(mean - 1.0) for mean in means), 0.2)
+        return 1.0 - far, 1.0 + far, _DIVERGING
+    return min(means), max(means), _SHADES
+
+
+def _shade(value: float, low: float, high: float, shades: Shades) -> str:
+    """Colour of a value on a scale."""
+    level = (value - low) / (high - low) if high > low else 0.5
+    place = min(max(level, 0.0), 1.0) * (len(shades) - 1)
+    n = min(int(place), len(shades) - 2)
+    parts = (round(a + (b - a) * (place - n)) for a, b in zip(shades[n], shades[n + 1], strict=True))
     return "#" + "".join(f"{part:02x}" for part in parts)
 
 

@@ -115,6 +115,7 @@ function taken(got, edits, typed) {
   $('old').hidden = !(got.problems && state.sides.length);
   if (got.problems) return;
   state.sides = got.sides;
+  state.taken = got.taken;
   drawSides();
   drawAll();
   if (state.film) $('film-note').textContent = 'The film shows earlier values.';
@@ -645,8 +646,9 @@ const brief = (says, several) => (several ? says.slice(0, 2).map((each) => (/ go
 
 function drawSays() {
   const several = there().length > 1;
-  $('says').replaceChildren(...there().flatMap(({ name, side }) => brief(side.says, several).map((sentence, n) =>
-    make('p', { className: n ? 'more' : '' }, several && !n ? make('b', { textContent: `${name} ` }) : '', sentence))));
+  const taken = several && state.taken ? [make('p', { textContent: state.taken })] : [];
+  $('says').replaceChildren(...taken, ...there().flatMap(({ name, side }) => brief(side.says, several).map((sentence, n) =>
+    make('p', { className: n || taken.length ? 'more' : '' }, several && !n ? make('b', { textContent: `${name} ` }) : '', sentence))));
   const warnings = [...new Set(there().flatMap(({ side }) => side.warnings))];
   $('warnings').replaceChildren(warnings.length ? make('ul', {}, ...warnings.map((w) => make('li', { textContent: w }))) : '');
 }
