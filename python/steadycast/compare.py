@@ -406,7 +406,8 @@ def _cells(row: several.Row, base: Run | None) -> list[str]:
         if row.how in (say.db, say.score):  # a share of a logarithm, or of a grade, means nothing
             cells[i] += f" ({now - was:+.2f})"
         elif row.how is say.frac:  # a share of a share would be read as points
-            points = round(100 * (now - was), 1)
+            points = 100 * (now - was)
+            points = round(points) if abs(points) >= 10 else round(points, 1)
             cells[i] += f" ({points:+g} points)" if points else " (=)"
         elif was:
             share = round(100 * (now - was) / abs(was))

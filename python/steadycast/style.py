@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from steadycast.controllers import registry
@@ -68,16 +68,16 @@ def look(flow: dict[str, Any]) -> Look:
 
 
 def looks(flows: Sequence[dict[str, Any]]) -> list[Look]:
-    """Tell the flows of one drawing apart: those that would look alike get paler lines, and dashes of their own."""
-    seen: Counter[Look] = Counter()
-    result = []
+    """Tell the flows of one drawing apart: those that would look alike get paler lines, and then other dashes."""
+    result: list[Look] = []
     for flow in flows:
         plain = look(flow)
-        n = seen[plain]
-        dashes = _DASHES[(n - 1) % len(_DASHES)] if n else plain.dashes
-        colour = readable(_paler(plain.colour, min(n * 0.2, 0.4)))
-        result.append(Look(colour, dashes))
-        seen[plain] += 1
+        found = replace(plain, colour=readable(plain.colour))
+        for dashes, paler in itertools.product((plain.dashes, *_DASHES), (0.0, 0.3, 0.5)):
+            if found not in result:
+                break
+            found = Look(readable(_paler(plain.colour, paler)), dashes)
+        result.append(found)
     return result
 
 

@@ -122,7 +122,7 @@ def svg(figure: Figure, name: str) -> str:
     text = re.sub(r"stroke: #([0-9a-f]{6})", r"stroke: var(--c-\1, #\1)", text)
     text = re.sub(r"(<text [^>]*fill: )#(?!ffffff|111111)([0-9a-f]{6})", r"\1var(--c-\2, #\2)", text)
     text = text.replace("<svg ", '<svg role="img" ', 1)
-    return _legend(figure) + text
+    return f"{_legend(figure)}{text}"
 
 
 _END = "end"
