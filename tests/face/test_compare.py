@@ -67,7 +67,7 @@ def test_changes_are_those_against_the_baseline_wherever_it_is_listed(say: Say, 
     assert said[0].out == said[1].out
     lines = [" ".join(line.split()) for line in said[1].out.splitlines()]
     assert "b a c" in lines
-    assert "tcp: share of fair 106 % 73 % (-33 points) 88 % (-17 points)" in lines
+    assert "tcp: share of fair 106 % 73 % (-32 points) 88 % (-17 points)" in lines
 
 
 def test_a_baseline_of_the_same_name_is_called_by_its_path(say: Say, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_the_comparison_begins_with_which_run_to_take_and_says_nothing_of_a_sing
         place.write_text(json.dumps(summary))
     said = " ".join(say("compare", "greedy", "kind").out.split())
     assert said.startswith("Take kind: it alone keeps the rule; score 3.50.")
-    assert "greedy is better at score (4.50), but leaves tcp" in said
+    assert "greedy is better at score (4.50), but it leaves tcp" in said
     assert "`--seeds 1-5`" in said
     text = (tmp_path / "compare.html").read_text()
     assert text.index("Take kind") < text.index("The rule: nobody else") < text.index("<table")

@@ -47,7 +47,7 @@ class Candidate:
         """Say where it breaks the rule."""
         said = []
         if self.least is not None and (number(self.least[1]) or 0.0) < LEAST_SHARE:
-            said.append(f"leaves {self.least[0]} {say.frac(self.least[1])} of its fair share")
+            said.append(f"it leaves {self.least[0]} {say.frac(self.least[1])} of its fair share")
         if (number(self.frozen) or 0.0) > MOST_FROZEN:
             said.append(f"its picture stands still for {say.frac(self.frozen)} of the time")
         return said
@@ -166,7 +166,7 @@ def _chosen(candidates: Sequence[Candidate]) -> tuple[Candidate | None, str]:
     names = " or ".join(each.name for each in best)
     scored = f"{what} {how(value(one))}"
     if not keep:
-        return one, f"None keeps the rule. Nearest is {names}: it {' and '.join(one.faults)}; {scored}"
+        return one, f"None keeps the rule. Nearest is {names}: {' and '.join(one.faults)}; {scored}"
     if len(keep) == 1:
         return one, f"Take {names}: it alone keeps the rule; {scored}"
     if len(best) > 1:
@@ -209,7 +209,7 @@ def _better(best: Candidate, candidates: Sequence[Candidate]) -> list[str]:
         if not better and best.least and each.least and _above(each.least[1], best.least[1], say.frac):
             better.append(f"what it leaves to {each.least[0]} ({say.frac(each.least[1])})")
         if each is not best and better:
-            but = each.faults or [f"has a {what} of {how(value(each))}"]
+            but = each.faults or [f"it has a {what} of {how(value(each))}"]
             found.append(
                 (len(better), f"{each.name} is better at {' and '.join(better)}, but {' and '.join(but)}")
             )
