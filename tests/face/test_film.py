@@ -169,16 +169,22 @@ def test_what_has_no_pictures_has_no_film(tmp_path: Path) -> None:
         film_page.add(Folder.open(tmp_path / "run"), Silent())
 
 
-def test_a_comparison_shows_the_films_that_have_room_and_names_the_others(
+def test_a_comparison_shows_all_films_smaller_and_names_those_that_can_not_be_made_so_small(
     filmed: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(scenario(tmp_path), out=tmp_path / "other", film=True, progress=Silent())
     page = write_page(read([filmed.path, tmp_path / "other"]), None, [], tmp_path / "compare.html")
     assert page.read_text().count("<video") == 2
     assert filmed.film is not None
-    monkeypatch.setattr(film_page, "_MOST", len(base64.b64encode(filmed.film[1])) + 10)
+    most = len(base64.b64encode(filmed.film[1])) + 10
+    monkeypatch.setattr(film_page, "_MOST", most)
+    page = write_page(read([filmed.path, tmp_path / "other"]), None, [], tmp_path / "compare.html")
+    codes = re.findall(r"data:video/webm;base64,([^\"]*)", page.read_text())
+    assert len(codes) == 2, "all of them, smaller"
+    assert sum(map(len, codes)) <= most
+    monkeypatch.setattr(film_page, "_MOST", 400)
     page = write_page(read([filmed.path, tmp_path / "other"]), None, [], tmp_path / "compare.html")
     text = page.read_text()
-    assert text.count("<video") == 1
+    assert text.count("<video") == 0
     assert "its report shows it, and it stands in" in text
     assert f"<code>{tmp_path / 'other' / 'film.webm'}</code>" in text

@@ -183,7 +183,7 @@ def test_what_else_held_the_rate_is_said_first(shares: dict[str, float], says: s
 def test_a_run_without_pixels_has_no_quality_but_a_report(tmp_path: Path) -> None:
     make(tmp_path / "run", receivers=2, seconds=62, pixels=False)
     text = write_report(tmp_path / "run").read_text(encoding="utf-8")
-    assert "(its pictures were not measured)" in text
+    assert "its pictures were not measured)" in text
     assert "--figure mos" not in text
     assert "--figure quality" in text  # frames' fates and the quantizer are there without pixels
 
@@ -298,6 +298,8 @@ def test_the_first_sentences_say_what_was_missed_and_which_play_out_would_have_d
         "frames": frames,
         "frozen_frac": 0.055,
         "playout_needed_ms": 634.0,
+        "viewing_score": 3.85,
+        "viewing_score_by": "pictures",
         "mos": {"mean": 3.85, "share": {}},
         "psnr_db": {"raw": {"y": 33.8}},
     }
