@@ -38,8 +38,8 @@ def test_the_one_that_keeps_the_rule_is_taken_though_another_looks_better() -> N
     )
     assert said == (
         "Take steady: it alone keeps the rule; score 3.20. It costs: tcp has 87 % of its fair share and its viewer "
-        "sees everything 200 ms late. fixed is better at score (3.90), but it leaves tcp 29 % of its fair share; tfrc is "
-        "better at delay (150 ms), but its picture stands still for 3.0 % of the time."
+        "sees everything 200 ms late. fixed is better at score (3.90), but it leaves tcp 29 % of its fair share; tfrc "
+        "is better at delay (150 ms), but its picture stands still for 3.0 % of the time."
     )
 
 
