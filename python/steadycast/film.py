@@ -138,7 +138,7 @@ def smaller(data: bytes, most: int) -> bytes | None:
     if len(data) <= most:
         return data
     for width, quantizer in _TRIES[1:]:
-        options = {**_OPTIONS["webm"], "crf": str(quantizer)}
+        options = {**OPTIONS["webm"], "crf": str(quantizer)}
         buffer = io.BytesIO()
         with (
             _encoding("webm"),
