@@ -1,5 +1,6 @@
 import hashlib
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import av
@@ -106,7 +107,18 @@ def test_the_synthetic_clip_is_the_same_on_every_machine():
     digest = hashlib.sha256()
     for samples in Synthetic(24).pictures("cif", 25).frames:
         digest.update(samples)
-    assert digest.hexdigest()[:16] == "5e746d2b281400c1"
+    assert digest.hexdigest()[:16] == "0c609e099048ac3f"
+
+
+@pytest.mark.parametrize("size", ["cif", "320x180"])
+def test_the_synthetic_film_has_two_cuts_and_never_stands_still(size: str):
+    pictures = Synthetic(40).pictures(size, 25)
+    luma = [f[: pictures.width * pictures.height].astype(float) for f in pictures.frames]
+    steps = [float(np.abs(b - a).mean()) for a, b in pairwise(luma)]
+    cuts = [place + 1 for place, step in enumerate(steps) if step > 25]
+    assert cuts == [15, 30]  # three parts of 3/8, 3/8 and 2/8
+    assert min(steps) > 0.3
+    assert all(step < 15 for place, step in enumerate(steps) if place + 1 not in cuts)
 
 
 def test_the_synthetic_clip_says_so_and_knows_its_length():
