@@ -126,13 +126,10 @@ def _series(figure: Figure, part: Part) -> Drawing | None:
     drawing, panels = canvas.canvas(len(units), height=1.1 + 1.9 * len(units))
     titles = {v.name: v.title for v in part.experiment.variants}
     flows = [[run.flow(line.flow) for run in part.runs(line.variant)] for line in figure.lines]
-    shapes = looks([each[0].content for each in flows])
     for n, (axes, unit) in enumerate(zip(panels, units, strict=True)):
-        here = [
-            (line, each, shape)
-            for line, each, shape in zip(figure.lines, flows, shapes, strict=True)
-            if _UNITS[line.series] == unit
-        ]
+        chosen = [(f, each) for f, each in zip(figure.lines, flows, strict=True) if _UNITS[f.series] == unit]
+        shapes = looks([each[0].content for _, each in chosen])
+        here = [(line, each, shape) for (line, each), shape in zip(chosen, shapes, strict=True)]
         rows = [[_numbers(flow, line) for flow in each] for line, each, _ in here]
         top = max((x for row in rows for one in row for x in one if x == x), default=0.0)
         factor, name = _FACTORS.get(here[0][0].series, 1.0), unit
@@ -170,7 +167,7 @@ def _sweep(figure: Figure, part: Part) -> Drawing | None:
         known = [(x, [v * curve.scale for v in values if v is not None]) for x, values in rows]
         if not all(values for _, values in known):
             return None
-        shape = look(part.runs(curve.points[0][1])[0].content["flows"][figure.flow])
+        shape = look(part.runs(curve.points[0][1])[0].content["flows"][curve.measure.flow or "video"])
         xs, mid = [x for x, _ in known], [statistics.fmean(v) for _, v in known]
         axes.fill_between(
             xs,

@@ -128,6 +128,7 @@ def reproduce(
     emulated: bool = False,
     at_once: int = 4,
     progress: Progress | None = None,
+    changes: bool = True,
 ) -> Result:
     """Run experiments and judge their statements.
 
@@ -138,6 +139,7 @@ def reproduce(
         emulated: in real time, across the kernel's TCP, and simulated in the same form.
         at_once: so many runs in real time.
         progress: told how far it is.
+        changes: with each change as well; without, as printed and by each reading alone, in a third of the time.
 
     Raises:
         UserError: no such experiment, none that can be emulated, a clip that can't be read.
@@ -148,7 +150,7 @@ def reproduce(
     for clip in clips:
         if not clip.is_file():
             raise UserError(str(clip), "no such file", "give the path of a video")
-    plans = _emulated(ids, clips, tuple(seeds)) if emulated else _simulated(ids, clips, tuple(seeds))
+    plans = _emulated(ids, clips, tuple(seeds)) if emulated else _simulated(ids, clips, tuple(seeds), changes)
     worlds = (False, True) if emulated else (False,)
     jobs = dict.fromkeys(job for plan in plans for world in worlds for job in plan.jobs(world))
     seen = run_all(list(jobs), progress or Silent(), at_once)
@@ -163,8 +165,13 @@ def reproduce(
     return Result(tuple(p for p in parts if p.rows), tuple(ids), used, clips, len(jobs), emulated)
 
 
-def _simulated(ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...]) -> list[_Plan]:
-    return [_Plan(e, m, seeds) for e in chosen(ids) for m in media_of(_placed(e), clips)]
+def _simulated(
+    ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...], changes: bool
+) -> list[_Plan]:
+    found = chosen(ids)
+    if not changes:
+        found = [replace(e, changes=tuple(c for c in e.changes if c.says)) for e in found]
+    return [_Plan(e, m, seeds) for e in found for m in media_of(_placed(e), clips)]
 
 
 def _emulated(ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...]) -> list[_Plan]:
@@ -194,6 +201,8 @@ def _placed(experiment: Experiment) -> Experiment:
 
 _ENOUGH, _TIMES = 5, 4
 """With how many seeds more are taken where they leave a statement undecided, and how many times as many."""
+_OPEN = (Verdict.UNJUDGED, Verdict.FAILS, Verdict.LEFT_OPEN)
+"""Verdicts that a reading which more seeds decide may turn."""
 
 
 class _Plan:
@@ -227,10 +236,12 @@ class _Plan:
     def ask_more(self, rows: Sequence[Row]) -> None:
         """Take more seeds of what these leave undecided: as printed, and by each reading that does not decide it."""
         for r in rows:
-            if r.little or r.verdict is not Verdict.UNJUDGED or r.measured is None or not r.measured.open:
+            if r.little or r.measured is None or r.verdict not in _OPEN:
                 continue
-            names = [n for n, m in r.readings.items() if m.open and n in self.ways()]
-            self.extended |= {(name, v) for name in ("", *names) for v in r.statement.measure.variants}
+            undecided = {"": r.measured, **r.readings}
+            # Another number of the same runs takes more of the runs as printed.
+            ways = {n if n in self.ways() else "" for n, m in undecided.items() if m.open}
+            self.extended |= {(way, v) for way in ways for v in r.statement.measure.variants}
         if self.extended:
             last = self.asked[-1]
             self.seeds = (*self.asked, *range(last + 1, last + 1 + (_TIMES - 1) * len(self.asked)))

@@ -235,12 +235,10 @@ def quoted(result: Result, family: str) -> str:
     return "\n".join(f"- **{name}**: {says}" for name, says in found.items())
 
 
-def shown(result: Result) -> tuple[list[str], Rows]:
-    """Return headings and rows of all numbers that are told beside the papers' without a bound."""
-    rows = [r for r in result.rows if r.verdict is Verdict.REPORTED]
-    return ["experiment", "number", "published", "measured", "why"], [
-        [r.experiment.id, r.statement.text, r.statement.published, r.said(), r.why] for r in rows
-    ]
+def everything(result: Result) -> tuple[list[str], Rows]:
+    """Return headings and rows of all numbers, those without a bound among them."""
+    told = ["experiment", "statement", "published", "asked", "measured", "other readings", "verdict", "why"]
+    return told, [[r.experiment.id, *cells(r)] for r in result.rows]
 
 
 def families(result: Result) -> tuple[list[str], Rows]:
