@@ -20,7 +20,14 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^<!-- run(?:: (\S+))? -->\n```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DURATION = re.compile(r'^duration = "[^"]*"', re.MULTILINE)
-PAGES = ("README.md", "docs/tutorial.md", "docs/python.md", "docs/python-controller.md", "docs/scenarios.md")
+PAGES = (
+    "README.md",
+    "docs/tutorial.md",
+    "docs/python.md",
+    "docs/python-controller.md",
+    "docs/scenarios.md",
+    "docs/toolchain.md",
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ def blocks(page: Path) -> list[Block]:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Make a folder with what the pages use of a checkout."""
-    for name in ("scenarios", "examples"):
+    for name in ("scenarios", "examples", "papers/scenarios"):
         shutil.copytree(ROOT / name, tmp_path / name)
         for scenario in (tmp_path / name).glob("*.toml"):
             scenario.write_text(DURATION.sub('duration = "8s"', scenario.read_text()))

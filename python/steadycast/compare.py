@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from steadycast.errors import UnwrittenError, UserError
-from steadycast.folder import Json, find, number, write_text
-from steadycast.report import canvas, choice, film, page, say, several
+from steadycast.folder import Folder, Json, find, number, write_text
+from steadycast.report import canvas, choice, film, over_time, page, say, several
 from steadycast.report.answer import uncompared
 from steadycast.report.markup import Html, element, joined
 from steadycast.report.several import Run, quantities, sections
 from steadycast.report.words import glossary, term
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.table import Table
 
 
@@ -292,18 +294,49 @@ def save_figures(runs: Sequence[Run], base: Run | None, folder: Path) -> list[Pa
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UnwrittenError.of(folder, error) from error
-    for name, (_, column, _, _) in several.FIGURES.items():
-        drawing = canvas.drawn(lambda name=name: several.together(every, name))  # type: ignore[misc]
+    for name, draw, lines in _figures(every):
+        drawing = canvas.drawn(draw)
         if drawing is None:
             continue
         for ending in (".pdf", ".svg", ".png"):
             saved.append(folder / f"{name}{ending}")
             drawing.save(saved[-1])
         saved.append(folder / f"{name}.csv")
-        write_text(saved[-1], several.data(several.videos(every, column), column))
+        write_text(saved[-1], several.data(*lines()))
     if not saved:
         raise UserError("--figures", "none of these runs has a video over time", "leave it away")
     return saved
+
+
+_Drawn = tuple[str, Callable[[], "Figure | None"], Callable[[], tuple[list[several.Seen], str]]]
+
+
+def _figures(runs: Sequence[Run]) -> Iterator[_Drawn]:
+    """Give each figure's name, what draws it, and what gives its lines; frame by frame it is of the first seed."""
+    for name, (_, column, _, _) in several.FIGURES.items():
+        yield (
+            name,
+            partial(several.together, runs, name),
+            lambda column=column: (several.videos(runs, column), column),  # type: ignore[misc]
+        )
+    firsts = [(run.name, run.folders[0]) for run in runs]
+    for quantity in over_time.QUANTITIES.values():
+        yield (
+            quantity.name,
+            partial(over_time.draw, quantity, firsts),
+            partial(_lines_over_time, quantity, firsts),
+        )
+
+
+def _lines_over_time(
+    quantity: over_time.Quantity, runs: Sequence[tuple[str, Folder]]
+) -> tuple[list[several.Seen], str]:
+    lines = [
+        several.Seen(f"{name}: {line.flow['name']}", line.flow, line.t.tolist(), line.values.tolist())
+        for name, folder in runs
+        for line in quantity.lines(folder)
+    ]
+    return lines, quantity.name
 
 
 @dataclass(frozen=True, eq=False, repr=False)

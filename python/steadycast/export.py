@@ -102,7 +102,7 @@ def classic(folder: Folder, out: Path) -> list[Path]:
         raise UserError(
             str(folder.path / "packets.parquet"),
             "no packets of a video were recorded",
-            'put `packets = "all"` into [record] and run again',
+            "run again with --set record.packets=all",
         )
     types = {"H": 0, "I": 1, "P": 2, "B": 3}
     written = []

@@ -42,7 +42,10 @@ def report(
     figure: Annotated[
         str | None,
         typer.Option(
-            "--figure", metavar="NAME", help="Save one figure: rates, delay, mos, quality, why, queue or tcp."
+            "--figure",
+            metavar="NAME",
+            help="Save one figure: rates, delay, mos, quality, why, queue, tcp, jitter, cumulative-jitter or "
+            "fairness.",
         ),
     ] = None,
     out: Annotated[
@@ -96,6 +99,7 @@ def report(
     short_help="Set runs side by side, against a baseline if there is one.",
     epilog=base.examples(
         "steadycast compare home home-tfrc",
+        "steadycast compare home home-tfrc --figures figures",
         "steadycast compare new --baseline main --fail-if 'flows.tcp.share_of_fair<-10%'",
         "steadycast compare new --baseline main --fail-if "
         "'flows.video.receivers.video.dst1.psnr_db.raw.y<-1'",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from steadycast import style
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, number
-from steadycast.report import say
+from steadycast.report import over_time, say
 from steadycast.report.canvas import (
     WIDTH,
     Drawing,
@@ -94,7 +94,7 @@ def named(name: str) -> Plot:
         UserError: there is none.
 
     """
-    plots = {plot.name: plot for plot in PLOTS}
+    plots = {plot.name: plot for plot in (*PLOTS, *ALONE)}
     if name not in plots:
         raise UserError(name, "no such figure", f"there are: {', '.join(plots)}")
     return plots[name]
@@ -104,7 +104,7 @@ def _nothing(folder: Folder, name: str) -> UserError:
     return UserError(
         str(folder.path),
         f'this run has nothing that the figure "{name}" could show',
-        f"there are: {', '.join(plot.name for plot in PLOTS)}",
+        f"there are: {', '.join(plot.name for plot in (*PLOTS, *ALONE))}",
     )
 
 
@@ -550,6 +550,12 @@ def draw_tcp(folder: Folder) -> Figure | None:
     panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
     return figure
 
+
+ALONE: tuple[Plot, ...] = tuple(
+    Plot(name, over_time.QUANTITIES[name].heading, "", over_time.of_one(name))
+    for name in ("jitter", "cumulative-jitter", "fairness")
+)
+"""Figures that are drawn when they are asked for, and stand in no report."""
 
 PLOTS: tuple[Plot, ...] = (
     Plot("rates", "Who got what", "Band: from the lowest to the highest receiver.", draw_rates, ranges=True),
