@@ -1,7 +1,8 @@
-//! The law of a sender beside somebody elastic: CUBIC's window (RFC 9438), paced, and the tests by which it finds out
+//! The law of a sender beside somebody elastic: CUBIC's window (RFC 9438), paced, and the drains by which it finds out
 //! that it is alone.
 
 use super::Config;
+use super::constants::*;
 use super::delay::{Step, Turn};
 use super::verdict::{Backoff, Chance, Follows};
 
@@ -12,9 +13,6 @@ const C: f64 = 0.4;
 const BETA_MARK: f64 = 0.85;
 /// Highest growth of the window per round trip (RFC 9438, 4.2).
 const GROWTH: f64 = 1.5;
-
-/// What a source of frames uses of its window is counted over this many seconds.
-const USED_SPAN: f64 = 2.0;
 
 /// In a group, windows that differ by less than this are those of one queue.
 const MEMBERS_ALIKE: f64 = 0.8;
@@ -96,27 +94,12 @@ impl Cubic {
     }
 }
 
-/// Whether `part` of what arrived before shows a queue of its own: of one that is shared less arrives while less is
-/// sent, and more while somebody else gives way.
-pub(super) fn is_as_before(part: f64, config: &Config) -> bool {
-    (config.served..1.0 / config.served).contains(&part)
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Drain {
-    since: f64,
     until: f64,
     /// The queueing delay and the received rate at the loss.
     q: f64,
     received: f64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Test {
-    since: f64,
-    length: f64,
-    before: f64,
-    q: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -130,12 +113,6 @@ pub(super) struct Compete {
     congested_at: f64,
     loss_gap: f64,
     drain: Option<Drain>,
-    /// Until then no other drain is made: the last one has shown somebody else.
-    rests: f64,
-    test: Option<Test>,
-    next_test: f64,
-    /// Tests in a row that showed nobody else.
-    alone: u32,
     empty_since: Option<f64>,
     /// The highest queueing delay lately.
     pub(super) high: f64,
@@ -168,10 +145,6 @@ impl Compete {
             congested_at: f64::MIN,
             loss_gap: 1.0,
             drain: None,
-            rests: f64::MIN,
-            test: None,
-            next_test: 0.0,
-            alone: 0,
             empty_since: None,
             high: 0.01,
             told: 0.0,
@@ -187,19 +160,19 @@ impl Compete {
     }
 
     /// What the window would carry now, had this flow gone on competing, in bit/s.
-    pub(super) fn would_carry(&self, now: f64, rtt: f64, config: &Config) -> Option<f64> {
-        self.cubic.map(|cubic| cubic.would_be(now) * config.segment() / rtt)
+    pub(super) fn would_carry(&self, now: f64, rtt: f64) -> Option<f64> {
+        self.cubic.map(|cubic| cubic.would_be(now) * SEGMENT / rtt)
     }
 
     /// `first`: the session never left it.
-    pub(super) fn begin(&mut self, now: f64, rate: f64, rtt: f64, (again, first): (bool, bool), config: &Config) {
-        let w = (rate * rtt / config.segment()).max(config.window_least);
+    pub(super) fn begin(&mut self, now: f64, rate: f64, rtt: f64, (again, first): (bool, bool)) {
+        let w = (rate * rtt / SEGMENT).max(WINDOW_LEAST);
         // What shows that the verdict was wrong cuts the window that was kept. It carries no more than it did: the
         // round trip may be shorter now.
         let ended = self.ended.take().map(|(mut cubic, carried)| {
             cubic.w = cubic.would_be(now);
-            cubic.cut(now, BETA, config.window_least);
-            let most = carried * rtt / config.segment();
+            cubic.cut(now, BETA, WINDOW_LEAST);
+            let most = carried * rtt / SEGMENT;
             cubic.limit(most);
             cubic.w_max = cubic.w_max.min(most / BETA);
             cubic.set_k();
@@ -215,10 +188,8 @@ impl Compete {
             None => Cubic { slow: first, ..Cubic::new(now, w) },
         });
         (self.cut_at, self.congested_at, self.loss_gap) = (f64::MIN, now, self.loss_gap);
-        (self.drain, self.test, self.empty_since, self.alone) = (None, None, None, 0);
-        self.rests = f64::MIN;
+        (self.drain, self.empty_since) = (None, None);
         self.follows = Follows::default();
-        self.next_test = now + 1.0 + 10.0 * rtt;
         self.restore = rate;
     }
 
@@ -239,62 +210,57 @@ impl Compete {
         let q = signals.q;
         // The share of the round trip that is queue.
         let queued = |q: f64| q / (q + signals.base_rtt);
-        let received = signals.carries(rtt.max(config.received_span), step.rate);
+        let received = signals.carries(rtt.max(RECEIVED_SPAN), step.rate);
         for (sent, came) in &step.news.rows {
-            self.follows.see(now, *sent, *came, config);
+            self.follows.see(now, *sent, *came);
         }
-        let shared = step.is_shared(config);
-        let follows_not = !step.news.rows.is_empty() && self.follows.is_own(config) && !shared;
-        if follows_not || signals.trains.show_own(config) {
+        let shared = step.is_shared();
+        let follows_not = !step.news.rows.is_empty() && self.follows.is_own() && !shared;
+        if follows_not || signals.trains.show_own() {
             self.end_own(received.unwrap_or(step.rate));
             return After::Leave { rate: 0.85 * received.unwrap_or(step.rate), rule: OWN_QUEUE, proven: true };
         }
-        let mut cubic = self.cubic.unwrap_or_else(|| Cubic::new(now, config.window_least));
+        let mut cubic = self.cubic.unwrap_or_else(|| Cubic::new(now, WINDOW_LEAST));
         let mut rule = "compete: up";
         if step.loss.is_some() || step.mark {
             let congested = match &step.loss {
-                Some(loss) => chance.see(now, loss, config.bits / step.rate, config) || loss.q > 0.02,
+                Some(loss) => chance.see(now, loss, config.bits / step.rate) || loss.q > 0.02,
                 None => true,
             };
             if congested {
                 (self.loss_gap, self.congested_at) = (now - self.congested_at, now);
             }
-            cubic.cut(now, if step.loss.is_some() { BETA } else { BETA_MARK }, config.window_least);
-            (self.cut_at, self.test) = (now, None);
+            cubic.cut(now, if step.loss.is_some() { BETA } else { BETA_MARK }, WINDOW_LEAST);
+            self.cut_at = now;
             // Where trains show that the queue is shared, a drain that can't show the contrary is a loss of rate.
-            let of_use = !shared || queued(q) > config.tell_shared;
+            let of_use = !shared || queued(q) > TELL_SHARED;
             // A source of frames sends less than it may, and unevenly. What receivers decide is sent a round trip
             // later. Beside a TCP both drains too often show nobody.
-            let may = !(config.frames || config.receivers) || self.follows.may_be_own(now, config);
-            let drains = may
-                && of_use
-                && step.place.limits
-                && q > config.drain_above
-                && config.drain_to < 1.0
-                && now >= self.rests;
+            let may = !(config.frames || config.receivers) || self.follows.may_be_own(now);
+            let drains = may && of_use && step.place.limits && q > DRAIN_ABOVE && DRAIN_TO < 1.0;
             if let Some(received) = received.filter(|_| drains) {
-                let length = (q / (1.0 - config.drain_to)).min(config.drain_most) + rtt;
-                self.drain = Some(Drain { since: now, until: now + length, q, received });
+                let length = (q / (1.0 - DRAIN_TO)).min(DRAIN_MOST) + rtt;
+                self.drain = Some(Drain { until: now + length, q, received });
             }
             self.restore = BETA * received.unwrap_or(0.0);
             rule = "compete: loss";
         } else {
             let before = cubic.w;
-            if shared && step.share.is_some_and(|share| share > config.share_most) {
+            if shared && step.share.is_some_and(|share| share > SHARE_MOST) {
                 // Beside anybody more than half is not fair.
                 cubic.epoch += dt;
             } else {
-                cubic.grow(now, dt, rtt, config.start_up);
+                cubic.grow(now, dt, rtt, START_UP);
             }
             // What the session's cap leaves unused does not grow (RFC 9438, 5.8).
-            cubic.limit((config.cap * rtt / config.segment()).max(before));
+            cubic.limit((config.cap * rtt / SEGMENT).max(before));
             if let Some(received) = received.filter(|_| !step.place.limits) {
                 // A window that is not used does not grow (RFC 9438, 5.8), and one that is a little less than what
                 // arrives without a loss, whoever asked for it, is so by chance.
-                let most = (config.ahead * received + 2.0 * config.bits / rtt) * rtt / config.segment();
+                let most = (AHEAD * received + 2.0 * config.bits / rtt) * rtt / SEGMENT;
                 cubic.limit(most.max(before));
-                let used = received * rtt / config.segment();
-                let calm = now - self.cut_at > rtt.max(config.received_span) + rtt;
+                let used = received * rtt / SEGMENT;
+                let calm = now - self.cut_at > rtt.max(RECEIVED_SPAN) + rtt;
                 if calm && self.drain.is_none_or(|drain| now > drain.until + rtt) && cubic.w > MEMBERS_ALIKE * used {
                     cubic.raise(used);
                 }
@@ -304,54 +270,34 @@ impl Compete {
             cubic.limit(most);
         }
         self.cubic = Some(cubic);
-        let carries = cubic.w * config.segment() / rtt;
+        let carries = cubic.w * SEGMENT / rtt;
         let mut rate = carries;
-        if config.frames && step.place.limits {
-            // Encoders use less than they are granted. A TCP fills its window.
-            rate *= signals.spare(now, USED_SPAN).clamp(1.0, config.frames_fill);
-        }
-        if let Some(received) = received.filter(|_| !signals.is_idle(now, config.idle)) {
+        if let Some(received) = received.filter(|_| !signals.is_idle(now, IDLE)) {
             // What acknowledgements do for TCP: without it the rate jumps after a drain, when rtt is small and w is
             // not. Up to what a drain or an experiment gave away it may jump.
-            rate = rate.min((config.ahead * received + 2.0 * config.bits / rtt).max(self.restore));
+            rate = rate.min((AHEAD * received + 2.0 * config.bits / rtt).max(self.restore));
         }
         if let Some(drain) = self.drain.filter(|drain| now < drain.until) {
-            rate = rate.min(config.drain_to * drain.received);
+            rate = rate.min(DRAIN_TO * drain.received);
             rule = "compete: drain";
-            // In a queue of its own it gets as much as before, no less and no more, and no TCP gives back so much at a
-            // loss.
-            let served = signals.served(drain.since, 0.003, config.served_packets as usize);
-            let told = queued(drain.q);
-            let as_before =
-                if shared { Some(false) } else { served.map(|part| is_as_before(part / drain.received, config)) };
-            let proven = match as_before {
-                Some(true) => true,
-                Some(false) => told > config.tell_shared,
-                None => told > config.tell,
-            };
-            if as_before == Some(false) {
-                self.rests = drain.until + config.drain_rest * (drain.until - drain.since);
-            }
+            let proven = queued(drain.q) > if shared { TELL_SHARED } else { TELL };
             let emptied = signals.low(0.03) < target.min(0.1 * drain.q).max(0.003);
             if emptied && proven {
                 self.cubic = None;
                 return After::Leave { rate: 0.85 * drain.received, rule: "delay: drained, so nobody's", proven };
             }
-            if emptied && as_before != Some(false) && backoff.may_leave(now, config) {
+            if emptied && !shared && backoff.may_leave(now) {
                 return After::Leave { rate: carries, rule: "delay: drained", proven };
             }
         }
-        if let Some(after) = self.leave(step, rate, received, target, backoff, config) {
-            return after;
-        }
-        self.test(step, rate, rule, received, target, backoff, config)
+        self.leave(step, rate, target, backoff).unwrap_or(After::Stay(Turn::Rate(rate, rule)))
     }
 
     /// The window in segments that TCP's equation gives at the share of lost packets, time-outs included (RFC 5348,
     /// 3.1), where Reno's growth rules: beside a short queue TCP's bursts lose more than paced packets do.
     fn equation(&mut self, step: &Step<'_>, friendly: bool, config: &Config) -> Option<f64> {
         let Step { dt, rtt, news, .. } = *step;
-        let gain = (dt / config.equation_span).min(1.0);
+        let gain = (dt / EQUATION_SPAN).min(1.0);
         self.told += gain * (f64::from(news.arrived + news.lost) - self.told);
         self.lost += gain * (f64::from(news.lost) - self.lost);
         let p = self.lost / self.told.max(1e-9);
@@ -364,16 +310,8 @@ impl Compete {
         Some(config.equation * rtt / (rtt * root + out))
     }
 
-    /// Leaves when the queue is empty though nobody lost anything lately, or to try where queues are too short to tell.
-    fn leave(
-        &mut self,
-        step: &Step<'_>,
-        rate: f64,
-        received: Option<f64>,
-        target: f64,
-        backoff: &Backoff,
-        config: &Config,
-    ) -> Option<After> {
+    /// Leaves when the queue is empty though nobody lost anything lately.
+    fn leave(&mut self, step: &Step<'_>, rate: f64, target: f64, backoff: &Backoff) -> Option<After> {
         let Step { now, rtt, signals, .. } = *step;
         let near = if self.high > 0.02 { (0.1 * self.high).max(0.003) } else { 0.5 * target };
         if signals.low(0.05) < near {
@@ -381,77 +319,13 @@ impl Compete {
         } else {
             self.empty_since = None;
         }
-        let tried = config.shallow_try * f64::from(1u32 << backoff.stays().min(16));
-        let untold = !self.follows.is_shared(now, config);
-        if self.high < config.shallow && now - backoff.entered > tried && received.is_some() && untold {
-            return Some(After::Leave { rate, rule: "delay: try", proven: false });
-        }
         let calm = now - self.congested_at > (1.5 * self.loss_gap).max(10.0 * rtt).max(1.0);
-        // Cuts in a row leave so little that the queue is empty beside a TCP, too.
-        let enough = rate >= config.empty_above * step.highest;
-        let empty = enough && self.empty_since.is_some_and(|since| now - since > 0.1);
-        (empty && calm && untold && backoff.may_leave(now, config)).then_some(After::Leave {
+        let empty = self.empty_since.is_some_and(|since| now - since > 0.1);
+        let untold = !self.follows.is_shared(now);
+        (empty && calm && untold && backoff.may_leave(now)).then_some(After::Leave {
             rate,
             rule: "delay: queue is empty",
             proven: false,
         })
-    }
-
-    /// Sends less for a moment: alone, as much arrives as before, and the queue falls by what was not sent.
-    #[allow(clippy::too_many_arguments, reason = "all of it is known where it is called")]
-    fn test(
-        &mut self,
-        step: &Step<'_>,
-        mut rate: f64,
-        mut rule: &'static str,
-        received: Option<f64>,
-        target: f64,
-        backoff: &Backoff,
-        config: &Config,
-    ) -> After {
-        let Step { now, rtt, signals, .. } = *step;
-        let shared = step.is_shared(config);
-        if self.test.is_none()
-            && !shared
-            && step.place.limits
-            && now > self.next_test
-            && signals.q > 2.0 * target
-            && now - self.cut_at > 3.0 * rtt
-            && received.is_some()
-            && let Some(before) = signals.carries(rtt.max(0.3), step.rate)
-        {
-            self.test = Some(Test { since: now, length: rtt.max(0.15), before, q: 0.0 });
-        }
-        if let Some(mut test) = self.test {
-            if now < test.since + rtt {
-                test.q = signals.low(config.low_span);
-                self.test = Some(test);
-            }
-            if now < test.since + test.length {
-                rate = rate.min(config.test_to * test.before);
-                rule = "compete: test";
-            } else if now > test.since + test.length + rtt {
-                self.test = None;
-                let shows = signals.low(test.length) > 0.002;
-                match signals.carries(test.length, step.rate).filter(|_| shows) {
-                    Some(after) => {
-                        let fell = test.q - signals.low(config.low_span);
-                        let expected = (1.0 - config.test_to) * test.length;
-                        if after > 0.97 * test.before && fell > 0.7 * expected {
-                            self.alone += 1;
-                            self.next_test = now + 2.0 * rtt;
-                        } else {
-                            self.alone = 0;
-                            self.next_test = now + config.test_every + 10.0 * rtt;
-                        }
-                        if self.alone >= config.tests as u32 + backoff.stays() {
-                            return After::Leave { rate: after, rule: "delay: tests show nobody else", proven: false };
-                        }
-                    }
-                    None => self.next_test = now + 1.0,
-                }
-            }
-        }
-        After::Stay(Turn::Rate(rate, rule))
     }
 }

@@ -1,4 +1,5 @@
 use super::Config;
+use super::constants::*;
 use super::message::{Claim, Forward};
 use super::sender::SILENT_ROUNDS;
 use crate::entry::Setup;
@@ -98,12 +99,12 @@ impl Follower {
     fn follow(&mut self, now: Time) {
         let Some(entry) = self.limiting.and_then(|id| self.table.get(&id)) else { return };
         let dt = self.set_at.map_or(0.0, |at| now.since(at).as_secs_f64().min(MOST_STEP));
-        let most = (self.rate * libm::pow(self.config.start_up, dt / self.rtt().max(0.05))).max(self.floor);
+        let most = (self.rate * libm::pow(START_UP, dt / self.rtt().max(0.05))).max(self.floor);
         let wanted = entry.claim.rate.as_bps_f64();
         self.rule = entry.claim.rule;
         self.rises &= wanted > most;
         let rate = if self.rises { most } else { wanted };
-        self.rate = rate.max(self.config.least).clamp(self.floor, self.cap);
+        self.rate = rate.max(LEAST).clamp(self.floor, self.cap);
         self.set_at = Some(now);
     }
 
@@ -119,7 +120,7 @@ impl Follower {
     }
 
     fn sent(&mut self, at: Time) {
-        let patience = self.config.silence.max(SILENT_ROUNDS * self.rtt());
+        let patience = SILENCE.max(SILENT_ROUNDS * self.rtt());
         // The first reports of a group are spread over some time.
         let patience = if self.limiting.is_none() { 2.0 * patience } else { patience };
         self.silence.on_sent(at, Span::from_secs_f64(patience));
@@ -167,7 +168,7 @@ impl SenderHalf for Follower {
             self.follow(now);
         }
         if !claim.free {
-            let most = claim.rate.as_bps_f64().max(self.config.least).clamp(self.floor, self.cap);
+            let most = claim.rate.as_bps_f64().max(LEAST).clamp(self.floor, self.cap);
             self.heeded.see(SIMILAR * self.rate <= most + 8.0);
         }
     }

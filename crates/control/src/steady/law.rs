@@ -3,6 +3,7 @@
 
 use super::Config;
 use super::compete::{After, Compete, OWN_QUEUE};
+use super::constants::*;
 use super::delay::{Delay, Step, Turn};
 use super::scalable::Scalable;
 use super::signals::{Burst, News, Round, Signals};
@@ -14,15 +15,12 @@ use steadycast_units::{Span, Time};
 
 /// The longest time, in seconds, for which a law grows at one report.
 const MOST_STEP: f64 = 0.5;
-/// What a source of frames uses of its rate is counted, and made up for, over this many seconds.
-const FILL_SPAN: f64 = 2.0;
 /// After so many halvings in a row for silence nothing is known of the path: it begins again as at first.
 const SILENT_STARTS: u32 = 3;
 /// What arrives of a rate of which much is lost is that of this many seconds, or a round trip.
 const POLICED_SPAN: f64 = 0.5;
-/// Packets of a train at most, and for how many seconds what it told of the path holds in DELAY.
+/// A train has at most so many packets.
 const TRAIN_MOST: f64 = 16.0;
-const TRAIN_KNOWN: f64 = 60.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -52,8 +50,6 @@ pub(super) struct Law {
     pub(super) signals: Signals,
     pub(super) mode: Mode,
     pub(super) rate: f64,
-    /// How many times the rate a source of frames is granted, so that it sends the rate in the mean.
-    fill: f64,
     delay: Delay,
     compete: Compete,
     scalable: Scalable,
@@ -85,13 +81,12 @@ impl Law {
             signals: Signals::new(),
             mode: Mode::Start,
             rate: config.start.clamp(floor, cap),
-            fill: 1.0,
             delay: Delay::new(),
             compete: Compete::new(),
             scalable: Scalable::default(),
             marks_rule: false,
             chance: Chance::new(),
-            backoff: Backoff::new(),
+            backoff: Backoff::default(),
             heard: None,
             loss_at: None,
             mark_at: None,
@@ -113,19 +108,14 @@ impl Law {
 
     /// A packet has left, of a source whose frames leave at `pacing` times the rate, while that was `rate`.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, pacing: Option<f64>, rate: f64) {
-        let most = self.config.burst_most;
+        let most = BURST_MOST;
         let burst = pacing.map(|pacing| Burst { rate: rate.max(1.0), pacing, most });
         self.signals.on_sent(at, number, size, burst);
     }
 
     /// At how many times the rate a frame's packets leave: hardly faster than that where the queue is kept empty.
     pub(super) fn pacing(&self) -> f64 {
-        if self.mode == Mode::Delay { self.config.pacing_delay } else { self.config.pacing }
-    }
-
-    /// The rate that the source is granted, in bit/s.
-    pub(super) fn granted(&self) -> f64 {
-        (self.fill * self.rate).min(self.cap)
+        if self.mode == Mode::Delay { PACING_DELAY } else { self.config.pacing }
     }
 
     /// Whether trains are sent: by a sender that decides, whose source has packets for them.
@@ -139,59 +129,39 @@ impl Law {
             return None;
         }
         let config = &self.config;
-        let packets = libm::ceil(config.train_time * self.rate / config.bits).min(TRAIN_MOST).max(config.train_packets);
+        let packets = libm::ceil(TRAIN_TIME * self.rate / config.bits).min(TRAIN_MOST).max(config.train_packets);
         self.timetable.wanted().map(|number| (number, packets as u32))
     }
 
     /// Learns from trains, and says when the next one is to leave.
     fn see_trains(&mut self, now: f64, news: &News) {
-        let Self { config, signals, .. } = self;
+        let signals = &mut self.signals;
         for train in &news.trains {
-            signals.trains.note(now, train, config);
+            signals.trains.note(now, train);
         }
-        let (trains, rtt) = (signals.trains, signals.rtt());
+        let own = signals.trains.own();
         match self.mode {
             Mode::Start => {}
             Mode::Delay => {
-                let settled = now > self.delay.started + 1.0 + rtt;
-                let doubts = self.delay.doubts(now, self.rate, config);
-                self.timetable.delay(now, (settled, doubts), self.rate, trains.rate(), config);
+                let doubts = self.delay.doubts(now, self.rate);
+                self.timetable.delay(now, doubts);
             }
             Mode::Compete => {
-                let room = signals.q < config.train_room * self.compete.high;
-                self.timetable.compete(now, room, trains.own(), config);
+                let room = signals.q < TRAIN_ROOM * self.compete.high;
+                self.timetable.compete(now, room, own);
             }
         }
-        self.timetable.watch(now, self.rate, self.mode == Mode::Delay);
     }
 
     /// Whether trains show in DELAY that the queue which has lost a packet is the flow's own. Without that doubt what
     /// they show is not counted.
     fn see_own(&mut self, now: f64) {
-        let doubts = self.mode == Mode::Delay && self.delay.doubts(now, self.rate, &self.config);
-        if doubts && self.signals.trains.show_own(&self.config) {
-            self.delay.owns(now, self.rate, &self.config);
+        let doubts = self.mode == Mode::Delay && self.delay.doubts(now, self.rate);
+        if doubts && self.signals.trains.show_own() {
+            self.delay.owns(now, self.rate);
         } else if !doubts && self.mode != Mode::Compete {
             self.signals.trains.forget_own();
         }
-    }
-
-    /// Takes the queue for its own.
-    #[cfg(test)]
-    pub(super) fn take_as_own(&mut self, now: f64) {
-        self.delay.owns(now, self.rate, &self.config);
-    }
-
-    /// Learns what a source of frames leaves unused. In a queue that others may share, what is not used is theirs.
-    fn see_use(&mut self, now: f64, dt: f64) {
-        let config = &self.config;
-        if !config.frames || self.mode != Mode::Delay || !self.delay.owned(now, self.rate, config) {
-            self.fill = 1.0;
-            return;
-        }
-        let spare = self.signals.spare(now, FILL_SPAN).min(2.0);
-        let grown = self.fill * (1.0 + (dt / FILL_SPAN) * (spare - 1.0));
-        self.fill = grown.clamp(1.0, config.frames_fill_own);
     }
 
     fn start(&mut self, step: &Step<'_>) {
@@ -199,31 +169,26 @@ impl Law {
         let config = &self.config;
         // A start that silence has made slow sends a packet each 150 ms.
         let soon = step.signals.received((0.6 * rtt).max(0.06));
-        let Some(mut received) = soon.or_else(|| step.signals.received(1.0)) else { return };
-        if config.frames {
-            // Its first frames come one by one: what arrived of them is not what the path carries.
-            received = received.max(config.frames_start * config.start.min(self.rate));
-        }
+        let Some(received) = soon.or_else(|| step.signals.received(1.0)) else { return };
         if let Some(loss) = &step.loss {
-            let queued = self.chance.see(now, loss, 0.0, config) || loss.q > config.drain_above;
+            let queued = self.chance.see(now, loss, 0.0) || loss.q > DRAIN_ABOVE;
             if queued {
                 self.enter_compete(step, 0.7 * received, "compete: loss in the start");
                 return;
             }
         }
         let target = self.delay.target(self.rate, config);
-        let grows = step.signals.slope((0.5 * rtt).max(0.03)).is_some_and(|slope| slope > config.start_slope);
         let low = step.signals.low(0.03);
-        if low > (0.7 * target).max(0.004) || step.mark || (grows && low > 0.002) {
-            self.rate = config.start_to * received;
+        if low > (0.7 * target).max(0.004) || step.mark {
+            self.rate = START_TO * received;
             self.delay.begin(now, received);
             (self.delay.started, self.delay.refill) = (now, true);
             (self.mode, self.rule) = (Mode::Delay, "delay: the start found a queue");
             return;
         }
-        let most = config.start_most * received.max(step.signals.received(0.5).unwrap_or(0.0));
+        let most = START_MOST * received.max(step.signals.received(0.5).unwrap_or(0.0));
         if self.rate < most {
-            self.rate = (self.rate * libm::pow(config.start_up, dt / rtt.max(0.05))).min(most);
+            self.rate = (self.rate * libm::pow(START_UP, dt / rtt.max(0.05))).min(most);
         }
         if !step.place.limits {
             self.rate = self.rate.max(received);
@@ -232,24 +197,23 @@ impl Law {
     }
 
     fn enter_compete(&mut self, step: &Step<'_>, rate: f64, rule: &'static str) {
-        let again = self.backoff.again(step.now, step.rtt, &self.config);
+        let again = self.backoff.again(step.now, step.rtt);
         let first = self.backoff.left.is_none();
-        self.backoff.enter(step.now, step.rtt, &self.config);
-        self.timetable.begin(step.now, &self.config);
-        self.compete.begin(step.now, rate, step.rtt, (again, first), &self.config);
+        self.backoff.entered = step.now;
+        self.timetable.begin(step.now);
+        self.compete.begin(step.now, rate, step.rtt, (again, first));
         (self.mode, self.rule) = (Mode::Compete, rule);
     }
 
     fn leave_compete(&mut self, step: &Step<'_>, rate: f64, rule: &'static str, proven: bool) {
-        let received = step.signals.carries(step.rtt.max(self.config.received_span), step.rate).unwrap_or(rate);
+        let received = step.signals.carries(step.rtt.max(RECEIVED_SPAN), step.rate).unwrap_or(rate);
         self.backoff.left = Some(step.now);
         let waits = step.signals.q > self.delay.target(self.rate, &self.config);
         if proven {
-            self.backoff.clear();
             self.rate = rate;
             self.delay.begin(step.now, rate / 0.85);
             if rule == OWN_QUEUE {
-                self.delay.owns(step.now, rate, &self.config);
+                self.delay.owns(step.now, rate);
             }
         } else {
             self.rate = if waits { 0.85 * received } else { rate.min(received) };
@@ -262,12 +226,12 @@ impl Law {
     /// and DELAY goes on from there. No window answers to so many losses.
     fn polices(&mut self, step: &Step<'_>) -> bool {
         let Step { now, rtt, signals, .. } = *step;
-        if step.loss.is_none_or(|loss| loss.q > self.config.drain_above) {
+        if step.loss.is_none_or(|loss| loss.q > DRAIN_ABOVE) {
             return false;
         }
         let (told, share) = signals.lossy(now, self.policed_at.map_or(f64::MAX, |at| now - at - rtt));
         let Some(received) = signals.received(rtt.max(POLICED_SPAN)) else { return false };
-        if !Chance::is_more(told, share, self.config.policer) {
+        if !Chance::is_more(told, share, POLICER) {
             return false;
         }
         self.policed_at = Some(now);
@@ -294,7 +258,7 @@ impl Law {
         match self.mode {
             Mode::Start => self.start(step),
             Mode::Delay => {
-                let window = self.compete.would_carry(step.now, step.rtt, &self.config);
+                let window = self.compete.would_carry(step.now, step.rtt);
                 match self.delay.step(step, &mut self.chance, &self.backoff, window, &self.config) {
                     Turn::Rate(rate, rule) => (self.rate, self.rule) = (rate, rule),
                     Turn::Go(rate, rule) => self.enter_compete(step, rate, rule),
@@ -319,17 +283,17 @@ impl Law {
             Mode::Delay
                 if self.signals.low(self.config.low_span) > 2.0 * self.delay.target_now(now, rate, &self.config) =>
             {
-                self.checks[0].see(self.rate <= rate.max(self.floor).max(self.config.least));
+                self.checks[0].see(self.rate <= rate.max(self.floor).max(LEAST));
             }
-            Mode::Compete if !self.signals.is_idle(now, self.config.idle) => {
+            Mode::Compete if !self.signals.is_idle(now, IDLE) => {
                 let rtt = self.signals.rtt();
                 // Nothing arrives for a while of a path that has just become longer: what came since is what arrives
                 // then.
-                let spans = [rtt.max(self.config.received_span), (2.0 * rtt).max(0.5)];
+                let spans = [rtt.max(RECEIVED_SPAN), (2.0 * rtt).max(0.5)];
                 let received = spans.into_iter().filter_map(|span| self.signals.received(span)).reduce(f64::max);
                 let Some(received) = received else { return };
                 let most = (2.0 * received).max(self.compete.restore) + 4.0 * self.config.bits / rtt;
-                self.checks[1].see(self.rate <= most.max(self.floor).max(self.config.least));
+                self.checks[1].see(self.rate <= most.max(self.floor).max(LEAST));
             }
             _ => {}
         }
@@ -337,16 +301,16 @@ impl Law {
 
     fn clamp(&mut self) {
         let rate = if self.rate.is_finite() { self.rate } else { self.floor };
-        self.rate = rate.max(self.config.least).clamp(self.floor, self.cap);
+        self.rate = rate.max(LEAST).clamp(self.floor, self.cap);
     }
 
     /// Hears what became of packets; whether that was anything new.
     pub(super) fn hear(&mut self, at: Time, round: Round, packets: &[PacketReport], place: Place) -> bool {
         let keep = match self.mode {
-            Mode::Compete => self.config.base_kept_competing,
-            Mode::Start | Mode::Delay => self.config.base_kept,
+            Mode::Compete => BASE_KEPT_COMPETING,
+            Mode::Start | Mode::Delay => BASE_KEPT,
         };
-        let news: News = self.signals.hear(at, round, packets, (self.rate, keep as u64));
+        let news: News = self.signals.hear(at, round, packets, (self.rate, keep));
         if news.arrived == 0 && news.lost == 0 {
             return false;
         }
@@ -365,24 +329,19 @@ impl Law {
         if mark || loss.is_some() {
             self.mark_at = Some(now);
         }
-        let (mut share, mut stagnates) = (None, None);
+        let mut share = None;
         if self.has_trains() {
             self.see_trains(now, &news);
-            let trains = &self.signals.trains;
-            share = trains.share(now, &self.config);
-            let known = self.timetable.stagnates(now, &self.config) && now - trains.told_at() < TRAIN_KNOWN;
-            stagnates = trains.rate().filter(|_| known);
+            share = self.signals.trains.share(now);
         }
         let signals = std::mem::take(&mut self.signals);
-        let (rate, highest, rtt) = (self.rate, self.delay.memory.0, signals.rtt());
-        let step =
-            Step { now, dt, rate, highest, rtt, signals: &signals, news: &news, loss, mark, share, stagnates, place };
+        let (rate, rtt) = (self.rate, signals.rtt());
+        let step = Step { now, dt, rate, rtt, signals: &signals, news: &news, loss, mark, share, place };
         let before = (self.mode, self.rate);
         self.law(&step);
         self.signals = signals;
         self.see_own(now);
         self.clamp();
-        self.see_use(now, dt);
         self.look(now, before, place);
         true
     }

@@ -1,4 +1,5 @@
 use super::Config;
+use super::constants::*;
 use super::delay::UP;
 use super::follower::SIMILAR;
 use super::law::{Law, Mode, Place};
@@ -114,7 +115,7 @@ impl Listener {
                 Mode::Start => true,
                 Mode::Delay => law.rule == UP,
                 Mode::Compete => {
-                    let received = law.signals.received(law.signals.rtt().max(self.config.received_span));
+                    let received = law.signals.received(law.signals.rtt().max(RECEIVED_SPAN));
                     received.is_some_and(|received| law.rate > FREE * received)
                 }
             }

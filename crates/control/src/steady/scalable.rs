@@ -2,6 +2,7 @@
 //! competes.
 
 use super::Config;
+use super::constants::*;
 use super::delay::{Step, Turn};
 
 /// Marks of the last while, and the window in segments.
@@ -23,26 +24,26 @@ impl Scalable {
         if !config.l4s {
             return false;
         }
-        let before = self.marked_at.is_some_and(|at| step.now - at < config.l4s_kept);
+        let before = self.marked_at.is_some_and(|at| step.now - at < L4S_KEPT);
         if step.news.marked > 0 {
             self.marked_at = Some(step.now);
         }
-        let rules = self.marked_at.is_some_and(|at| step.now - at < config.l4s_kept);
+        let rules = self.marked_at.is_some_and(|at| step.now - at < L4S_KEPT);
         if rules && !before {
             *self = Self { marked_at: self.marked_at, alpha: 1.0, round_since: step.now, ..Self::default() };
-            self.window = step.rate * step.rtt / config.segment();
+            self.window = step.rate * step.rtt / SEGMENT;
         }
         rules
     }
 
     pub(super) fn step(&mut self, step: &Step<'_>, config: &Config) -> Turn {
         let Step { now, dt, rtt, news, signals, .. } = *step;
-        let round = rtt.max(config.l4s_rtt);
+        let round = rtt.max(L4S_RTT);
         self.told += news.arrived + news.lost;
         self.marked += news.marked;
         if now - self.round_since >= round && self.told > 0 {
             let share = f64::from(self.marked) / f64::from(self.told);
-            self.alpha += config.l4s_gain * (share - self.alpha);
+            self.alpha += L4S_GAIN * (share - self.alpha);
             (self.told, self.marked, self.round_since) = (0, 0, now);
         }
         let mut rule = "l4s: up";
@@ -57,17 +58,17 @@ impl Scalable {
             rule = "l4s: marks";
         } else if news.marked == 0 {
             // As much per round trip of `round`, whatever the path's own is.
-            self.window += config.l4s_up * dt / round * (rtt / round);
+            self.window += L4S_UP * dt / round * (rtt / round);
         }
-        self.window = self.window.max(config.window_least * 0.1);
-        let mut rate = self.window * config.segment() / rtt;
-        if let Some(received) = signals.received(rtt.max(config.received_span))
-            && !signals.is_idle(now, config.idle)
+        self.window = self.window.max(WINDOW_LEAST * 0.1);
+        let mut rate = self.window * SEGMENT / rtt;
+        if let Some(received) = signals.received(rtt.max(RECEIVED_SPAN))
+            && !signals.is_idle(now, IDLE)
         {
-            let most = config.ahead * received + 2.0 * config.bits / rtt;
+            let most = AHEAD * received + 2.0 * config.bits / rtt;
             if rate > most {
                 rate = most;
-                self.window = rate * rtt / config.segment();
+                self.window = rate * rtt / SEGMENT;
             }
         }
         Turn::Rate(rate, rule)

@@ -20,9 +20,6 @@ const JUMP: f64 = 10.0;
 const FIRST_RTT: f64 = 0.1;
 /// The least round-trip time is that of this many seconds.
 const RTT_KEPT: u64 = 600;
-/// A slope is fitted over this many packets at least, and over this time.
-const SLOPE_PACKETS: usize = 8;
-
 /// A packet that leaves this much before its time, in seconds, is a burst's.
 const BURST: f64 = 0.02;
 /// A source that is ahead of its time for longer, in seconds, makes no burst: it sends more than it was told.
@@ -437,46 +434,6 @@ impl Signals {
         Some(received.map_or(rate * share, |received| received.max(rate * share)))
     }
 
-    /// The rate at which the path served what left from `since` on, while at least `q` seconds of queue were there, in
-    /// bit/s; `None` with fewer than `packets` of them.
-    pub(super) fn served(&self, since: f64, q: f64, packets: usize) -> Option<f64> {
-        let waited = || self.arrivals.iter().rev().take_while(|a| a.sent >= since).filter(|a| a.whole - self.base >= q);
-        let (last, first) = (waited().next()?, waited().last()?);
-        let covered = last.came - first.came;
-        (waited().count() >= packets && covered > 0.0).then(|| 8.0 * (last.bytes - first.bytes) as f64 / covered)
-    }
-
-    /// By how much the delay changes from packet to packet over the last second, in the mean.
-    pub(super) fn jitter(&self) -> f64 {
-        let Some(newest) = self.arrivals.back() else { return 0.0 };
-        let (mut sum, mut count, mut after) = (0.0, 0.0, newest.delay);
-        for arrived in self.arrivals.iter().rev().skip(1).take_while(|a| a.at >= newest.at - 1.0) {
-            sum += (after - arrived.delay).abs();
-            count += 1.0;
-            after = arrived.delay;
-        }
-        if count > 0.0 { sum / count } else { 0.0 }
-    }
-
-    /// How fast the delay grows over the packets that left in the last `span` seconds before the newest one that
-    /// arrived, in seconds per second: the slope of the line of least squares.
-    pub(super) fn slope(&self, span: f64) -> Option<f64> {
-        let newest = self.arrivals.back()?;
-        let late = || self.arrivals.iter().rev().take_while(|a| a.sent >= newest.sent - span);
-        let count = late().count();
-        if count < SLOPE_PACKETS {
-            return None;
-        }
-        let (mut x, mut y) = (0.0, 0.0);
-        late().for_each(|a| (x, y) = (x + a.sent / count as f64, y + a.delay / count as f64));
-        let (mut xx, mut xy) = (0.0, 0.0);
-        late().for_each(|a| {
-            xx += (a.sent - x) * (a.sent - x);
-            xy += (a.sent - x) * (a.delay - y);
-        });
-        (xx > 0.0).then(|| xy / xx)
-    }
-
     /// The rate of what was sent between two times, in bit/s.
     fn sent_rate(&self, from: f64, to: f64) -> f64 {
         let up_to = |time: f64| {
@@ -487,13 +444,6 @@ impl Signals {
                 .map_or_else(|| self.sent.front().map_or(0, |(_, bytes)| *bytes), |(_, bytes)| *bytes)
         };
         8.0 * up_to(to).saturating_sub(up_to(from)) as f64 / (to - from).max(1e-3)
-    }
-
-    /// How many times what the source sent in the last `span` seconds its rate was.
-    pub(super) fn spare(&self, now: f64, span: f64) -> f64 {
-        let lately = || self.rates.iter().rev().take_while(|(at, _)| *at > now - span);
-        let mean = lately().map(|(_, rate)| *rate).sum::<f64>() / lately().count().max(1) as f64;
-        mean / self.sent_rate(now - span, now).max(1.0)
     }
 
     /// Whether the source sent less than a part of what it might have, a round trip ago.

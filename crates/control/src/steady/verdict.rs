@@ -1,10 +1,8 @@
 //! What tells a queue that somebody elastic fills from one of our own, and losses of a queue from losses by chance.
 
-use super::Config;
+use super::constants::*;
 use super::signals::Loss;
-use crate::equation::{LossRate, throughput};
 use std::collections::VecDeque;
-use steadycast_units::{Bytes, Span};
 
 /// Losses this far apart, in seconds, are told from each other in the mean rank.
 const RANK_APART: f64 = 0.5;
@@ -28,12 +26,12 @@ impl Chance {
 
     /// A loss event. Whether it is one of congestion: the queue at losses is higher than it mostly is, and there is
     /// one. `packet`: how long the path takes for a packet.
-    pub(super) fn see(&mut self, now: f64, loss: &Loss, packet: f64, config: &Config) -> bool {
+    pub(super) fn see(&mut self, now: f64, loss: &Loss, packet: f64) -> bool {
         // Losses close together meet the same queue: they say it once.
         let since = self.events.back().map_or(f64::MAX, |at| now - at);
-        self.rank += config.rank_gain * (since / RANK_APART).min(1.0) * (loss.rank - self.rank);
+        self.rank += RANK_GAIN * (since / RANK_APART).min(1.0) * (loss.rank - self.rank);
         self.note(now);
-        self.rank > config.rank_congested && loss.q > config.noise_loss + packet
+        self.rank > RANK_CONGESTED && loss.q > NOISE_LOSS + packet
     }
 
     /// A mark: certainly one of congestion.
@@ -53,19 +51,6 @@ impl Chance {
             .is_some_and(|at| *at > now - within)
     }
 
-    /// Whether losses of a queue tell of somebody else who has more of it than `rate`: what TCP would have at as many
-    /// of them is much more. `packet`: how long the path takes for a packet; where that is more than an AQM leaves, a
-    /// single one of one's own is dropped.
-    pub(super) fn tells_of_little(&self, rate: f64, rtt: f64, packet: f64, config: &Config) -> bool {
-        let events = self.events.len() as f64;
-        let tells = events >= config.meager_losses && packet < config.codel_target && !self.is_radio();
-        let loss = LossRate::new(events * config.bits / (rate * EVENTS)).filter(|_| tells);
-        loss.is_some_and(|p| {
-            let tcp = throughput(Bytes::new(config.segment_bytes as u64), Span::from_secs_f64(rtt), p);
-            rate < config.meager * tcp.as_bps_f64()
-        })
-    }
-
     /// Whether a path that loses `at_most` of all packets by chance hardly ever loses this `share` of so many: less
     /// than once in a thousand times, by Chernoff's bound of the binomial distribution's tail.
     pub(super) fn is_more(told: u32, share: f64, at_most: f64) -> bool {
@@ -80,61 +65,13 @@ impl Chance {
     }
 }
 
-/// How hard others press: the mean by which episodes of a queue above its target exceed it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Press {
-    pub(super) mean: f64,
-    /// The next episode is of our own making.
-    pub(super) own: bool,
-}
-
-impl Press {
-    pub(super) fn new() -> Self {
-        Self { mean: 1.0, own: true }
-    }
-
-    /// An episode is over whose queue reached `times` its target.
-    pub(super) fn see(&mut self, times: f64, config: &Config) {
-        if std::mem::take(&mut self.own) {
-            return;
-        }
-        self.mean += config.press_gain * (times.min(4.0) - self.mean);
-    }
-}
-
 /// The highest rate of the last while, by half-life.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory(pub(super) f64);
 
 impl Memory {
-    pub(super) fn see(&mut self, rate: f64, dt: f64, config: &Config) {
-        self.0 = (self.0 * libm::exp2(-dt / config.memory)).max(rate);
-    }
-}
-
-/// How much of the time lately a queue stood, and how many packets of it were one's own, in the mean. A flow that is
-/// alone, or among its kind, empties its queue again and again, for each of them gives way as soon as the target is
-/// reached. A TCP's queue stands for most of a sawtooth.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Standing {
-    /// The share of the time.
-    share: f64,
-    /// Packets.
-    own: f64,
-}
-
-impl Standing {
-    /// For `dt` seconds a queue stood, or not, with `own` packets of this flow in it; `age`: seconds since the first of
-    /// them.
-    pub(super) fn see(&mut self, (age, dt): (f64, f64), stands: bool, own: f64, config: &Config) {
-        let age = age.clamp(dt, config.stands_span);
-        self.share += dt / (age + config.stands_prior) * (f64::from(u8::from(stands)) - self.share);
-        self.own += dt / age.max(f64::MIN_POSITIVE) * (own - self.own);
-    }
-
-    /// Whether somebody else fills it: this flow has too little in it to have made it.
-    pub(super) fn tells(&self, config: &Config) -> bool {
-        self.share > config.stands && self.own < config.stands_own
+    pub(super) fn see(&mut self, rate: f64, dt: f64) {
+        self.0 = (self.0 * libm::exp2(-dt / MEMORY)).max(rate);
     }
 }
 
@@ -147,13 +84,13 @@ pub(super) struct OwnQueue {
 }
 
 impl OwnQueue {
-    pub(super) fn new(now: f64, rate: f64, config: &Config) -> Self {
-        Self { until: now + config.own_kept, rate }
+    pub(super) fn new(now: f64, rate: f64) -> Self {
+        Self { until: now + OWN_KEPT, rate }
     }
 
     /// Whether it may still be taken for that. One that gives much less than it did was not.
-    pub(super) fn holds(&self, now: f64, rate: f64, config: &Config) -> bool {
-        now < self.until && rate > config.starved * self.rate
+    pub(super) fn holds(&self, now: f64, rate: f64) -> bool {
+        now < self.until && rate > STARVED * self.rate
     }
 }
 
@@ -173,8 +110,8 @@ pub(super) struct Follows {
 
 impl Follows {
     /// A few packets in a row that waited, at the rate `sent`, and arrived at the rate `came`.
-    pub(super) fn see(&mut self, now: f64, sent: f64, came: f64, config: &Config) {
-        let kept = libm::exp(-(now - self.at) / config.follows_span);
+    pub(super) fn see(&mut self, now: f64, sent: f64, came: f64) {
+        let kept = libm::exp(-(now - self.at) / FOLLOWS_SPAN);
         self.at = now;
         for sum in [&mut self.weight, &mut self.sent_sent, &mut self.sent_came, &mut self.came_came] {
             *sum *= kept;
@@ -190,9 +127,9 @@ impl Follows {
     }
 
     /// The power and its standard error, once enough was seen to tell it.
-    fn power(&self, config: &Config) -> Option<(f64, f64)> {
+    fn power(&self) -> Option<(f64, f64)> {
         let spread = libm::sqrt(self.sent_sent / self.weight.max(1.0));
-        if self.weight < config.follows_rows || spread < config.follows_spread {
+        if self.weight < FOLLOWS_ROWS || spread < FOLLOWS_SPREAD {
             return None;
         }
         let slope = self.sent_came / self.sent_sent;
@@ -202,66 +139,42 @@ impl Follows {
 
     /// Whether the power is so near zero, with its standard error, that the queue is one's own. A power below zero
     /// shows others, too: they gave way at the same time.
-    pub(super) fn is_own(&self, config: &Config) -> bool {
-        self.power(config).is_some_and(|(power, error)| power.abs() + error < config.follows)
+    pub(super) fn is_own(&self) -> bool {
+        self.power().is_some_and(|(power, error)| power.abs() + error < FOLLOWS)
     }
 
     /// Whether what was seen lately shows a queue that is shared: the power is farther from zero than [`Self::is_own`]
     /// allows, by more than its standard error. Nothing where it is not known.
-    fn shared(&self, now: f64, config: &Config) -> Option<bool> {
-        let (power, error) = self.power(config).filter(|_| now - self.at < config.follows_span)?;
-        Some(power.abs() - error > config.follows)
+    fn shared(&self, now: f64) -> Option<bool> {
+        let (power, error) = self.power().filter(|_| now - self.at < FOLLOWS_SPAN)?;
+        Some(power.abs() - error > FOLLOWS)
     }
 
-    pub(super) fn is_shared(&self, now: f64, config: &Config) -> bool {
-        self.shared(now, config) == Some(true)
+    pub(super) fn is_shared(&self, now: f64) -> bool {
+        self.shared(now) == Some(true)
     }
 
     /// Whether the power is known, and may be that of a queue of one's own.
-    pub(super) fn may_be_own(&self, now: f64, config: &Config) -> bool {
-        self.shared(now, config) == Some(false)
+    pub(super) fn may_be_own(&self, now: f64) -> bool {
+        self.shared(now) == Some(false)
     }
 }
 
-/// How long to stay with competing, once leaving it was wrong.
-#[derive(Clone, Copy, Debug)]
+/// When competing began and ended last.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backoff {
-    stays: u32,
     pub(super) entered: f64,
     pub(super) left: Option<f64>,
 }
 
 impl Backoff {
-    pub(super) fn new() -> Self {
-        Self { stays: 0, entered: 0.0, left: None }
-    }
-
     /// Whether competing was left a short while ago.
-    pub(super) fn again(&self, now: f64, rtt: f64, config: &Config) -> bool {
-        self.left.is_some_and(|left| now - left < config.again + 10.0 * rtt)
-    }
-
-    pub(super) fn enter(&mut self, now: f64, rtt: f64, config: &Config) {
-        if self.again(now, rtt, config) {
-            self.stays = (self.stays + 1).min(config.stays_most as u32);
-        } else if self.left.is_none_or(|left| now - left > 30.0) {
-            self.stays = self.stays.saturating_sub(1);
-        }
-        self.entered = now;
-    }
-
-    /// Leaving was proven right.
-    pub(super) fn clear(&mut self) {
-        self.stays = 0;
-    }
-
-    pub(super) fn stays(&self) -> u32 {
-        self.stays
+    pub(super) fn again(&self, now: f64, rtt: f64) -> bool {
+        self.left.is_some_and(|left| now - left < AGAIN + 10.0 * rtt)
     }
 
     /// Whether it has lasted long enough to be left.
-    pub(super) fn may_leave(&self, now: f64, config: &Config) -> bool {
-        let longer = if self.stays > 0 { config.stay * f64::from(1u32 << self.stays.min(16)) } else { 0.0 };
-        now - self.entered > 1.0 + longer
+    pub(super) fn may_leave(&self, now: f64) -> bool {
+        now - self.entered > 1.0
     }
 }

@@ -1,0 +1,131 @@
+//! The laws' numbers that no parameter sets, each with what it is and where it is from; without a source it is this
+//! project's own. Times are in seconds, rates in bit/s.
+
+/// A base delay is believed for so long: longer while competing, when the queue may never be empty.
+pub(super) const BASE_KEPT: u64 = 20;
+pub(super) const BASE_KEPT_COMPETING: u64 = 600;
+/// The least queueing delay of this while is the queue, since a burst passes sooner; frames of neighbours make queues
+/// that pass, too, so that a source of frames looks at a longer while.
+pub(super) const LOW_SPAN: f64 = 0.060;
+pub(super) const FRAMES_LOW_SPAN: f64 = 0.090;
+/// The received rate is that of this while, or of a round trip.
+pub(super) const RECEIVED_SPAN: f64 = 0.150;
+/// A source that sends less than this share of its rate says nothing of the path.
+pub(super) const IDLE: f64 = 0.8;
+/// No law goes below this rate, above the session's floor.
+pub(super) const LEAST: f64 = 10_000.0;
+
+/// The start grows by this per round trip, or 50 ms, up to so many times what arrives.
+pub(super) const START_UP: f64 = 1.35;
+pub(super) const START_MOST: f64 = 2.0;
+/// After the start this share of what arrives is sent until the queue is gone, and then that of what the path carried.
+pub(super) const START_TO: f64 = 0.7;
+pub(super) const REFILL: f64 = 0.9;
+
+/// The target is this at least, and comes near that at low rates.
+pub(super) const TARGET_LEAST: f64 = 0.0015;
+pub(super) const TARGET_MOST: f64 = 0.050;
+/// The target is at least the time of a packet of one's own less this, from which on CoDel drops (RFC 8289, 3.2).
+pub(super) const CODEL_TARGET: f64 = 0.005;
+/// The target's scale grows by this per second after an AQM dropped at the target.
+pub(super) const SCALE_UP: f64 = 0.005;
+/// The target of a source of frames is at least this share of what it is before it is bent.
+pub(super) const FRAMES_UNBENT: f64 = 0.9;
+/// A source of frames that sends less than it may keeps so many times what it sends (draft-ietf-rmcat-gcc-02, 5.5).
+pub(super) const FRAMES_LIMITED: f64 = 1.5;
+
+/// So many seconds of queueing delay above half of the target cut the whole rate; the least and the greatest cut.
+pub(super) const CUT_SCALE: f64 = 0.2;
+pub(super) const CUT_LEAST: f64 = 0.02;
+pub(super) const CUT_MOST: f64 = 0.25;
+/// A lone flow's queue falls by this share of the link's rate in an experiment; somebody's start may take this longer.
+pub(super) const YIELD_DRAIN: f64 = 0.25;
+pub(super) const SLACK: f64 = 0.6;
+/// A queue below this share of its peak is going.
+pub(super) const GONE: f64 = 0.6;
+/// The rate grows by this per second near what the path carries, and by that below 0.92 of it.
+pub(super) const GAIN: f64 = 0.06;
+pub(super) const GAIN_BELOW: f64 = 0.4;
+/// Without a cut for this long growth doubles in each so many seconds, up to so much per second.
+pub(super) const FAST_AFTER: f64 = 2.0;
+pub(super) const FAST_DOUBLE: f64 = 1.0;
+pub(super) const GAIN_MOST: f64 = 1.0;
+
+/// The gain of the mean rank of the queue at losses, and the mean above which they are a queue's.
+pub(super) const RANK_GAIN: f64 = 0.125;
+pub(super) const RANK_CONGESTED: f64 = 0.68;
+/// Losses with less queueing delay than this and a packet's are by chance.
+pub(super) const NOISE_LOSS: f64 = 0.003;
+/// More lost packets than this share, once that is no chance, are a policer's: no more is sent than arrives.
+pub(super) const POLICER: f64 = 0.1;
+/// Two losses tell of others below this share of the highest rate lately, and the half-life of that.
+pub(super) const PUSHED: f64 = 0.7;
+pub(super) const MEMORY: f64 = 60.0;
+/// Two losses at a queue above this that stood tell of others.
+pub(super) const STANDING: f64 = 0.008;
+/// A rate that falls by a quarter in this and five round trips, twice in a row, below this share of the highest one,
+/// starves where a queue is over the target for that share of the time.
+pub(super) const STARVED_SPAN: f64 = 2.0;
+pub(super) const STARVED: f64 = 0.5;
+pub(super) const STARVED_OVER: f64 = 0.6;
+/// A queue that was the flow's own is taken to be that for so long.
+pub(super) const OWN_KEPT: f64 = 120.0;
+/// A competition that begins so soon after the last one, and ten round trips, goes on with it; a source of frames does
+/// so below that share of what arrived when it left.
+pub(super) const AGAIN: f64 = 12.0;
+pub(super) const FRAMES_BACK: f64 = 0.5;
+
+/// What arrives follows what is sent by at most this power in a queue of the flow's own.
+pub(super) const FOLLOWS: f64 = 0.3;
+/// The power is that of so many seconds, of so many rows of packets, whose sent rates' logarithms deviate by so much.
+pub(super) const FOLLOWS_SPAN: f64 = 4.0;
+pub(super) const FOLLOWS_ROWS: f64 = 8.0;
+pub(super) const FOLLOWS_SPREAD: f64 = 0.1;
+
+/// The window's segments, in bits, and the least window.
+pub(super) const SEGMENT: f64 = 8.0 * 1_500.0;
+pub(super) const WINDOW_LEAST: f64 = 2.0;
+/// No more than so many times what arrives is sent while competing.
+pub(super) const AHEAD: f64 = 1.2;
+/// TCP's equation takes the mean share of lost packets over so long.
+pub(super) const EQUATION_SPAN: f64 = 20.0;
+/// A drain after a loss: the queueing delay from which on it is made, to which share of what arrives, and for how long
+/// beside a round trip.
+pub(super) const DRAIN_ABOVE: f64 = 0.020;
+pub(super) const DRAIN_TO: f64 = 0.6;
+pub(super) const DRAIN_MOST: f64 = 0.3;
+/// Where a drain empties a queue that was a greater share of the round trip no TCP was there (RFC 9438, 4.6); the same
+/// where trains show others (RFC 5681).
+pub(super) const TELL: f64 = 0.55;
+pub(super) const TELL_SHARED: f64 = 0.7;
+
+/// A train takes as long at the rate: feedback tells arrivals to a millisecond.
+pub(super) const TRAIN_TIME: f64 = 0.005;
+/// Trains leave each so many seconds while competing, and so soon after one that showed a queue of the flow's own.
+pub(super) const TRAIN_EVERY: f64 = 3.0;
+pub(super) const TRAIN_AGAIN: f64 = 0.3;
+/// A queue below this share of its highest delay lately has room for a train.
+pub(super) const TRAIN_ROOM: f64 = 0.85;
+/// What trains tell is remembered for so long, and they look for so long after a loss in DELAY.
+pub(super) const TRAIN_SPAN: f64 = 10.0;
+pub(super) const DOUBT: f64 = 2.0;
+/// From this share of a train's rate on what arrives beside it shows a queue of its own, where so many do in a row.
+pub(super) const SHARE_OWN: f64 = 0.85;
+pub(super) const OWN_TRAINS: u32 = 2;
+/// Above this share of the queue the window does not grow: beside anybody more than half is not fair.
+pub(super) const SHARE_MOST: f64 = 0.56;
+
+/// A frame's packets leave at so many times the rate in DELAY, towards one receiver, and the longest burst of a source
+/// whose own queue is not counted.
+pub(super) const PACING_DELAY: f64 = 1.1;
+pub(super) const BURST_MOST: f64 = 0.25;
+/// Without feedback for this, or four round trips, the rate is halved (RFC 8083).
+pub(super) const SILENCE: f64 = 0.5;
+
+/// The scalable rule holds for so long after a mark; it grows by so many segments per round trip without one.
+pub(super) const L4S_KEPT: f64 = 10.0;
+pub(super) const L4S_UP: f64 = 0.37;
+/// The gain of the mean share of marks, and the round trip down to which flows share equally
+/// (draft-briscoe-iccrg-prague-congestion-control).
+pub(super) const L4S_GAIN: f64 = 0.0625;
+pub(super) const L4S_RTT: f64 = 0.025;
