@@ -61,7 +61,8 @@ def test_a_saved_video_is_what_was_measured(ending: str, ran: Ran, tmp_path: Pat
     seen = psnr.compare(ran.clip, path, "index")
     assert seen.frames == (80, len(frames))
     shown = frames.filter(frames["display"] < len(frames))
-    assert seen.psnr_db[shown["display"], 0] == pytest.approx(shown["psnr_y_db"].to_numpy(), abs=1e-9)
+    measured = seen.frame_table()["psnr_y_db"].to_numpy()[shown["display"]]
+    assert measured == pytest.approx(shown["psnr_y_db"].to_numpy(), abs=1e-9)
 
 
 def test_several_receivers_have_a_file_each_of_the_same_name_or_in_one_folder(

@@ -370,7 +370,7 @@ class Lab:
     def _clips(self) -> list[str]:
         if self.clips is None:
             return []
-        kinds = (".mkv", ".mp4", ".webm", ".mov", ".avi", ".y4m", ".m4v", ".mpg", ".ts")
+        kinds = (".mkv", ".mp4", ".webm", ".mov", ".avi", ".y4m", ".yuv", ".m4v", ".mpg", ".ts")
         found = (path for path in self.clips.iterdir() if path.suffix.lower() in kinds)
         return sorted(str(path.resolve()) for path in found)[:100]
 
