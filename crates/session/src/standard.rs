@@ -32,8 +32,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, FALLBACK, Factory, Layer};
 use steadycast_control::{
-    Announcement, Body, Decision, Departing, FrameEdge, Leave, Limit, Mode, Notice, Probe, ReceiverId, Reply, Report,
-    SenderHalf, Sent, Setup, Wake, Why,
+    Announcement, Body, Decision, Departing, FrameEdge, Leave, Limit, Mode, Notice, Probe, ReceiverId, Reception,
+    Reply, Report, SenderHalf, Sent, Setup, Wake, Why,
 };
 use steadycast_remote::{Departures, Left, SHADOWS, Shadow};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
@@ -257,24 +257,35 @@ impl Standard {
         let first = self.left.first().filter(|first| report.at.since(first.at) < EARLY);
         let (early, heard) = (first.is_some(), first.map_or(report.at, |first| first.at));
         let highest = first.filter(|_| count == 1).map_or(highest, |first| first.seq.saturating_sub(1));
-        let (factory, setup) = (&self.factory, &self.setup);
-        self.receivers.entry(report.from).or_insert_with(|| {
-            let setup = Setup { id: report.from, group: false, ..setup.clone() };
-            Receiver {
-                shadow: Shadow::new(factory.receiver(&setup)),
-                highest,
-                heard,
-                rtt: report.rtt,
-                least: None,
-                said: None,
-                lossless: true,
-                notice: None,
-                ceiling: None,
-                cut: false,
-                lead: 1.0,
-            }
-        });
+        if !self.receivers.contains_key(&report.from) {
+            let setup = Setup { id: report.from, group: false, ..self.setup.clone() };
+            let shadow = Shadow::new(self.factory.receiver(&setup));
+            self.receivers.insert(report.from, Receiver::new(shadow, highest, heard, report.rtt));
+        }
+        let reply = self.play_back(report, reception);
         let Some(receiver) = self.receivers.get_mut(&report.from) else { return };
+        match reply {
+            Reply::Body(body) => {
+                self.half.on_report(&Report { body: Some(&body), ..*report });
+                receiver.said = Some((body, report.at));
+            }
+            Reply::Plain => self.half.on_report(report),
+            Reply::Suppress => {}
+        }
+        if let (1, true, Some(rtt)) = (count, early, report.rtt) {
+            let start = self.setup.packet.per(rtt).scale(START);
+            // Another controller's first rate may be far below the fallback's, which the first report would have
+            // doubled.
+            let asked = self.half.decision().pacing;
+            let most = asked.max(self.begin.scale(2.0)).scale(MOST_LEAD);
+            receiver.lead = start.min(most).ratio(asked).max(1.0);
+        }
+        self.rank_receiver(report.from);
+    }
+
+    /// Plays back to a receiver's half what its report tells of; what the half says to it.
+    fn play_back(&mut self, report: &Report<'_>, reception: Reception) -> Reply {
+        let Some(receiver) = self.receivers.get_mut(&report.from) else { return Reply::Suppress };
         if report.rtt.is_some() {
             // What a half says rests on the round trip that the sender announces: it has to know this one before.
             self.half.on_report(&Report { reception: None, ..*report });
@@ -304,38 +315,44 @@ impl Standard {
             }
             reply = receiver.shadow.report(now, report.members + 1, interval).1;
         }
-        receiver.lossless &= all.lost == 0;
-        // The interval after a cut began before it: what was lost then says nothing of the new rate.
-        let too_much = all.too_much();
-        if too_much && !receiver.cut {
-            receiver.ceiling = Some(all.arrived(self.setup.packet).scale(BELOW));
-        } else if !too_much {
-            receiver.ceiling = receiver.ceiling.map(|rate| rate.scale(MORE));
-        }
-        receiver.cut = too_much && !receiver.cut;
+        receiver.set_ceiling(&all, self.setup.packet);
         (receiver.highest, receiver.heard) = (receiver.highest.max(reception.highest), report.at);
         receiver.rtt = report.rtt.or(receiver.rtt);
-        match reply {
-            Reply::Body(body) => {
-                self.half.on_report(&Report { body: Some(&body), ..*report });
-                receiver.said = Some((body, report.at));
-            }
-            Reply::Plain => self.half.on_report(report),
-            Reply::Suppress => {}
-        }
-        if let (1, true, Some(rtt)) = (count, early, report.rtt) {
-            let start = self.setup.packet.per(rtt).scale(START);
-            // Another controller's first rate may be far below the fallback's, which the first report would have
-            // doubled.
-            let asked = self.half.decision().pacing;
-            let most = asked.max(self.begin.scale(2.0)).scale(MOST_LEAD);
-            receiver.lead = start.min(most).ratio(asked).max(1.0);
-        }
-        self.rank_receiver(report.from);
+        reply
     }
 }
 
 impl Receiver {
+    /// A receiver of which nothing up to `highest` counts, and nothing before `heard`.
+    fn new(shadow: Shadow, highest: u64, heard: Time, rtt: Option<Span>) -> Self {
+        Self {
+            shadow,
+            highest,
+            heard,
+            rtt,
+            least: None,
+            said: None,
+            lossless: true,
+            notice: None,
+            ceiling: None,
+            cut: false,
+            lead: 1.0,
+        }
+    }
+
+    /// An interval has been played back: too much loss sets the ceiling, and anything less lifts it.
+    fn set_ceiling(&mut self, all: &Interval, packet: Bytes) {
+        self.lossless &= all.lost == 0;
+        // The interval after a cut began before it: what was lost then says nothing of the new rate.
+        let too_much = all.too_much();
+        if too_much && !self.cut {
+            self.ceiling = Some(all.arrived(packet).scale(BELOW));
+        } else if !too_much {
+            self.ceiling = self.ceiling.map(|rate| rate.scale(MORE));
+        }
+        self.cut = too_much && !self.cut;
+    }
+
     /// When what was said is to be repeated.
     fn repeat(&self, factory: &Arc<dyn Factory>) -> Option<Time> {
         let (_, at) = self.said.as_ref().filter(|_| factory.repeats())?;
