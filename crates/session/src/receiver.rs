@@ -885,6 +885,11 @@ impl Receiver {
         if self.answer_wake().is_some_and(|wake| wake.at <= now) && self.participant.rtcp_due(now) {
             return Output::Rtcp(self.encode_answer(now));
         }
+        self.wait_until_due(now)
+    }
+
+    /// Waits for whatever is due soonest.
+    fn wait_until_due(&self, now: Time) -> Output {
         let due = match self.half.due() {
             Due::Rtcp => Some(self.participant.wake()),
             Due::At(wake) => Some(wake),

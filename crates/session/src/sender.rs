@@ -688,7 +688,16 @@ impl Sender {
         if let Some((who, packets)) = teller.zip(joined) {
             reports |= self.report(now, from, who, &Told { block: None, body: None, packets });
         }
-        for ssrc in self.participant.heard_byes(now, from, &compound, datagram.len()) {
+        self.on_byes(now, from, &compound, datagram.len());
+        if reports {
+            self.feedback.packets += 1;
+            self.feedback.bytes += Bytes::new((datagram.len() + steadycast_wire::IP_UDP_OVERHEAD) as u64);
+        }
+        self.read_decision();
+    }
+
+    fn on_byes(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) {
+        for ssrc in self.participant.heard_byes(now, from, compound, len) {
             if self.peers.get(ssrc).is_some_and(|p| p.from == from) {
                 self.peers.remove(ssrc);
                 self.half.on_leave(now, ReceiverId(ssrc), Leave::Bye);
@@ -696,11 +705,6 @@ impl Sender {
         }
         // Whoever goes on under another SSRC says BYE, too, and has yet to report under it.
         self.only = self.only.filter(|_| self.peers.len() > 0);
-        if reports {
-            self.feedback.packets += 1;
-            self.feedback.bytes += Bytes::new((datagram.len() + steadycast_wire::IP_UDP_OVERHEAD) as u64);
-        }
-        self.read_decision();
     }
 
     /// Whether another one than who is there is the one receiver.
@@ -1120,6 +1124,13 @@ impl Sender {
         let ecn = self.ecn.field();
         let media = Media { header, notice, fragment, number, transport, stream, seq, repairs, size, ecn };
         self.keep_for_repair(now, &media, frame.kind, ready);
+        self.on_media_sent(now, &media, len);
+        media
+    }
+
+    /// A packet of the media leaves, with `len` bytes of the frame: pacer, history, counters and controller take it in.
+    fn on_media_sent(&mut self, now: Time, media: &Media, len: Bytes) {
+        let size = media.size;
         if let Some(history) = &mut self.history {
             history.on_sent(self.number, now, size, Stream::Media, self.seq as u16);
         }
@@ -1136,7 +1147,7 @@ impl Sender {
         }
         self.participant.members.on_own_rtp(now);
         self.packets = self.packets.wrapping_add(1);
-        self.octets = self.octets.wrapping_add(u32::from(header.payload_len));
+        self.octets = self.octets.wrapping_add(u32::from(media.header.payload_len));
         let data_limited = !self.settings.greedy && self.pacer.head().is_none();
         self.half.on_sent(&Sent { at: now, number: self.number, seq: self.seq, size, data_limited });
         self.tell_queue(now, None);
@@ -1145,7 +1156,6 @@ impl Sender {
         if self.decision.window.is_some() {
             self.read_decision();
         }
-        media
     }
 
     /// What a packet that is sent again, or its parity, is longer by.

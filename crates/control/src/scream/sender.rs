@@ -5,7 +5,7 @@ use super::constants::{
 };
 use super::delay::Delay;
 use super::flight::{Flight, News};
-use super::window::{Cut, Input, Peak, Window, alpha};
+use super::window::{Input, Peak, Window, alpha};
 use crate::base::BaseDelay;
 use crate::entry::Setup;
 use crate::meter::Meter;
@@ -170,6 +170,18 @@ impl Sender {
         self.s_rtt = Some(s_rtt + gain * (sample - s_rtt));
     }
 
+    /// The newest packet of a report tells the round trip and the queueing delay.
+    fn measure_newest(&mut self, now: Time, news: &News) {
+        let Some((sent, delay)) = news.newest else { return };
+        let rtt = now.since(sent).as_secs_f64();
+        if rtt < ABSURD_RTT {
+            self.measure(now, rtt);
+        }
+        if let Some(delay) = delay {
+            self.delay.sample(self.base.queueing(now, delay).as_secs_f64());
+        }
+    }
+
     /// A round trip is over: its extremes become the last one's.
     fn turn(&mut self, now: Time, s_rtt: f64) {
         if self.round_began.is_some_and(|began| now.since(began).as_secs_f64() < s_rtt) {
@@ -278,15 +290,7 @@ impl SenderHalf for Sender {
             }
         }
         self.by = Some(report.from);
-        if let Some((sent, delay)) = news.newest {
-            let rtt = now.since(sent).as_secs_f64();
-            if rtt < ABSURD_RTT {
-                self.measure(now, rtt);
-            }
-            if let Some(delay) = delay {
-                self.delay.sample(self.base.queueing(now, delay).as_secs_f64());
-            }
-        }
+        self.measure_newest(now, &news);
         let Some(s_rtt) = self.s_rtt else { return };
         self.turn(now, s_rtt);
         self.count_losses(&news);
@@ -325,10 +329,7 @@ impl SenderHalf for Sender {
         );
         self.limit_at_cap();
         self.rule = match cut {
-            Some(Cut::Loss) => "loss",
-            Some(Cut::ClassicMark) => "ECN mark",
-            Some(Cut::L4sMark) => "L4S marks",
-            Some(Cut::Delay) => "queueing delay",
+            Some(cut) => cut.rule(),
             None if self.window.bytes > before => "window grows",
             None if self.target >= self.cap => "cap reached",
             None => "window held",

@@ -62,6 +62,18 @@ pub(super) enum Cut {
     Delay,
 }
 
+impl Cut {
+    /// What a decision says of it.
+    pub(super) const fn rule(self) -> &'static str {
+        match self {
+            Self::Loss => "loss",
+            Self::ClassicMark => "ECN mark",
+            Self::L4sMark => "L4S marks",
+            Self::Delay => "queueing delay",
+        }
+    }
+}
+
 /// The reference window.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
