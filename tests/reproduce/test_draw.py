@@ -1,0 +1,38 @@
+"""What the figures of the laboratory draw."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from papers import EXPERIMENTS
+from papers.engine.draw import draw
+from papers.engine.experiment import Curve, Figure, Line, Medium, Variant
+from papers.engine.observe import Observed
+from papers.engine.quantity import quantity
+from papers.engine.suite import Part
+
+
+def part_of(variants: list[str], flows: dict[str, dict[str, object]]) -> Part:
+    experiment = replace(EXPERIMENTS[0], variants=tuple(Variant(v, v.upper(), {}) for v in variants))
+    seen = {v: Observed({"flows": flows, "to_s": 4.0}) for v in variants}
+    return Part(experiment, Medium("table2", "sizes", {}, pixels=False), (1, 2), (seen, seen), {}, ())
+
+
+def test_a_sweep_takes_the_look_of_the_flow_that_its_curve_measures() -> None:
+    part = part_of(["a", "b"], {"tcp": {"kind": "tcp", "congestion": "reno", "throughput_bps": 1e6}})
+    curve = Curve("TCP", ((1.0, "a"), (2.0, "b")), quantity("tcp.rate"), 1e-6)
+    made = draw(
+        Figure("Figure 1", "over x", "sweep", ("a", "b"), curves=(curve,), axes=("x", "Mb/s")), part, "f"
+    )
+    assert made is not None
+    assert "TCP" in made
+
+
+def test_each_unit_of_a_figure_over_time_has_a_panel_with_its_name() -> None:
+    video = {"kind": "video", "controller": "asmp", "step_s": 1.0}
+    series = {"targets": [8e3, 12e3, None, 9e3], "losses": [0.0, 0.1, 0.0, 0.2]}
+    part = part_of(["a"], {"video": {**video, **series}})
+    lines = (Line("rate", "a", "video", "targets"), Line("loss", "a", "video", "losses"))
+    made = draw(Figure("Figure 2", "both", "series", ("a",), lines=lines), part, "f")
+    assert made is not None
+    assert all(name in made for name in ("rate (kb/s)", "lost packets (%)", "time (s)"))
