@@ -14,7 +14,7 @@ _DRAWING = "a drawing of how the system works; no data"
 # What no experiment draws: networks, drawings of programs, tables that are statements.
 _OTHERS: dict[str, dict[str, str]] = {
     _PAPER["K"]: {
-        "Figure 1": "a drawing of the tool chain; here: docs/clips.md",
+        "Figure 1": "a drawing of the tool chain; here: docs/toolchain.md",
         "Figure 2": f"{_NETWORK}k-a.toml",
         "Figure 7": "a drawing of equations 3 and 4, on which K-C rests",
         "Figure 13": "a drawing of the play-out limit that K-E sets",
