@@ -71,8 +71,8 @@ impl PlainRun {
 }
 
 impl Agent {
-    /// As [`Agent::catch_up`] with all packets of a run. Returns `false`, and does nothing, where they have to be told one
-    /// by one.
+    /// As [`Agent::catch_up`] with all packets of a run. Returns `false`, and does nothing, where they have to be told
+    /// one by one.
     pub fn catch_up_run(&mut self, run: &PlainRun) -> bool {
         if let Self::PlainSink(sink) = self { sink.on_bundle(run.first, &run.bundle) } else { false }
     }

@@ -17,7 +17,12 @@ pub enum JitterDist {
 }
 
 words! {
-    JitterDist { "exponential" => Self::Exponential, "uniform" => Self::Uniform, "normal" => Self::Normal, "half-normal" => Self::HalfNormal, }
+    JitterDist {
+        "exponential" => Self::Exponential,
+        "uniform" => Self::Uniform,
+        "normal" => Self::Normal,
+        "half-normal" => Self::HalfNormal,
+    }
 }
 
 settings! {

@@ -477,8 +477,8 @@ impl Link {
         self.idle.passed > 0
     }
 
-    /// Whether the last packet that was taken, and is under way for so long, waited for one other of its size, which came
-    /// at the same time and found a plain link idle.
+    /// Whether the last packet that was taken, and is under way for so long, waited for one other of its size, which
+    /// came at the same time and found a plain link idle.
     pub fn was_second(&self, latency: Span) -> bool {
         let Idle { passed, plain, span, .. } = self.idle;
         passed == 0 && plain != Plain::No && self.rest.waited == span && latency == self.idle.latency + span

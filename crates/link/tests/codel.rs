@@ -198,7 +198,8 @@ fn on_a_trace_packets_leave_at_its_opportunities() {
 proptest! {
     #[test]
     fn each_packet_is_told_once_and_flows_stay_in_order(
-        packets in prop::collection::vec((0u64..2_000_000, 40u64..1500, 0u64..6), 1..400), limit in 1u32..60, fair_one in any::<bool>(),
+        packets in prop::collection::vec((0u64..2_000_000, 40u64..1500, 0u64..6), 1..400),
+        limit in 1u32..60, fair_one in any::<bool>(),
     ) {
         let config = if fair_one { fair(limit) } else { config(Queue::CoDel(codel(limit, false))) };
         let mut driver = Driver::new(&config);
@@ -226,7 +227,8 @@ proptest! {
         packets in prop::collection::vec((0u64..2_000_000, 40u64..1500), 1..90), limit in 1u32..60,
     ) {
         let plain = config(Queue::drop_tail(Limit::Packets(limit)));
-        let (mut held, mut link) = (Driver::new(&config(Queue::CoDel(codel(limit, false)))), Link::new(&plain, "test", Seed(1)));
+        let mut held = Driver::new(&config(Queue::CoDel(codel(limit, false))));
+        let mut link = Link::new(&plain, "test", Seed(1));
         let (mut now, mut fates) = (Time::ZERO, BTreeMap::new());
         for (n, (gap, size)) in packets.iter().enumerate() {
             now += Span::nanos(*gap);

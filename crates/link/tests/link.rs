@@ -253,7 +253,8 @@ proptest! {
 
     #[test]
     fn the_short_way_of_an_idle_plain_link_answers_as_the_long_way_does(
-        packets in prop::collection::vec((0u64..2_500_000, 1u64..1600, any::<bool>()), 1..200), limit in 0u32..6, by_bytes in any::<bool>(),
+        packets in prop::collection::vec((0u64..2_500_000, 1u64..1600, any::<bool>()), 1..200),
+        limit in 0u32..6, by_bytes in any::<bool>(),
     ) {
         let queue = if by_bytes { Limit::Bytes(Bytes::new(u64::from(limit) * 800)) } else { Limit::Packets(limit) };
         let plain = Config { queue: Queue::drop_tail(queue), ..config(Rate::mbps(8), limit) };

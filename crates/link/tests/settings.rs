@@ -118,8 +118,11 @@ fn losses_and_delays_read_back_as_they_were_written() {
 
 proptest! {
     #[test]
-    fn any_limit_reads_back_as_it_was_written(n in 1u32.., bytes in 1u64..999_999_999_999, nanos in 1u64..2_592_000_000_000_000) {
-        for limit in [Limit::Packets(n), Limit::Bytes(steadycast_units::Bytes::new(bytes)), Limit::Time(Span::nanos(nanos))] {
+    fn any_limit_reads_back_as_it_was_written(
+        n in 1u32.., bytes in 1u64..999_999_999_999, nanos in 1u64..2_592_000_000_000_000,
+    ) {
+        let bytes = Limit::Bytes(steadycast_units::Bytes::new(bytes));
+        for limit in [Limit::Packets(n), bytes, Limit::Time(Span::nanos(nanos))] {
             let written = limit.value().map(tree::Item::from).expect("a limit is written");
             let mut out = Findings::new("limit.toml");
             // A number of packets goes by a float, and one above 10⁹ is refused.

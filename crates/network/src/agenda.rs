@@ -171,7 +171,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_come_in_the_order_of_time_then_of_making(steps in prop::collection::vec((0u64..50, 0u64..40, any::<bool>()), 1..200)) {
+        fn keys_come_in_the_order_of_time_then_of_making(
+            steps in prop::collection::vec((0u64..50, 0u64..40, any::<bool>()), 1..200),
+        ) {
             let mut agenda = Agenda::default();
             let (mut waiting, mut now) = (Vec::new(), 0);
             let due = |n: u32, flight| if flight { Due::Lane(n) } else { Due::Agent(n) };

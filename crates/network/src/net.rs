@@ -3,8 +3,8 @@
 //! A link tells a packet's arrival when it is offered, so a hop is one event: the packet waits in a lane, a list in the
 //! order of arrival, and only the first of each lane stands in the agenda. Each link has a lane of its own. What takes
 //! equally long on whatever link arrives in the order in which it was offered, so idle links share a lane per latency,
-//! as do those with one packet before: the agenda then holds a few keys instead of one per link. Copies that a branching node sends on at once mostly
-//! arrive at once, too: they are one event together, a [`Fan`].
+//! as do those with one packet before: the agenda then holds a few keys instead of one per link. Copies that a
+//! branching node sends on at once mostly arrive at once, too: they are one event together, a [`Fan`].
 //!
 //! A link whose queue decides when packets leave answers that it holds a packet: that waits under the link's token
 //! until the link tells its fate, and the agenda has a key for when the link is to be asked.
@@ -457,8 +457,8 @@ impl Net {
         }
     }
 
-    /// When a packet that takes link `l` arrives, and with which mark; `None`: it does not, or the link holds it, with a
-    /// copy of its own.
+    /// When a packet that takes link `l` arrives, and with which mark; `None`: it does not, or the link holds it, with
+    /// a copy of its own.
     fn offer(&mut self, now: Time, l: u32, held: Held) -> Option<(Time, Ecn)> {
         let Held { packet, size, ecn, .. } = held;
         let hop = &mut self.links[l as usize];

@@ -1,7 +1,7 @@
 //! A scenario's network: links, ways between nodes, groups with their trees, and what happens to packets on them.
 //!
-//! A driver calls [`Network::step`] for one event of its own after the other, and takes after each what was delivered from
-//! [`Network::delivered`]. The events are the network's own and the alarms that the driver has set for itself
+//! A driver calls [`Network::step`] for one event of its own after the other, and takes after each what was delivered
+//! from [`Network::delivered`]. The events are the network's own and the alarms that the driver has set for itself
 //! ([`Network::set_alarm`]): one agenda orders both, ties by the order of scheduling.
 
 use crate::agenda::{Agenda, Due};

@@ -236,7 +236,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_run_adds_up_to_what_its_packets_add_one_by_one(
-            runs in prop::collection::vec(prop::collection::vec((0u64..20_000_000, 0u64..2_000, 0u64..500_000_000), 1..70), 1..6),
+            runs in prop::collection::vec(
+                prop::collection::vec((0u64..20_000_000, 0u64..2_000, 0u64..500_000_000), 1..70), 1..6,
+            ),
             skip in 0usize..5, from in 0u64..400, until in 100u64..2_000,
         ) {
             let (from, until) = (Time::ZERO + Span::millis(from), Time::ZERO + Span::millis(until));

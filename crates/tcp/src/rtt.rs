@@ -121,8 +121,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ticks_and_what_is_left_are_those_of_a_division(ns in any::<u64>(), tick in 1u64..100_000_000_000, few in 0u64..5) {
-            let of = |tick| Estimator::new(Span::nanos(tick), Span::ZERO, Span::ZERO, Span::ZERO, Span::ZERO, Floor::Whole);
+        fn ticks_and_what_is_left_are_those_of_a_division(
+            ns in any::<u64>(), tick in 1u64..100_000_000_000, few in 0u64..5,
+        ) {
+            let none = Span::ZERO;
+            let of = |tick| Estimator::new(Span::nanos(tick), none, none, none, none, Floor::Whole);
             let tick = tick.min(60_000_000_000);
             for ns in [ns, ns >> 30, few, tick * few, tick * few + tick - 1, u64::MAX - few] {
                 prop_assert_eq!(of(tick).parts(ns), (ns / tick, ns % tick));
