@@ -189,7 +189,7 @@ def _merit(
 
 def _costs(best: Candidate) -> str:
     parts = []
-    if best.least is not None and (share := number(best.least[1]) or 0.0) < 1.0 and share >= LEAST_SHARE:
+    if best.least is not None and LEAST_SHARE <= (number(best.least[1]) or 0.0) < 0.995:
         parts.append(f"{best.least[0]} has {say.frac(best.least[1])} of its fair share")
     if number(best.delay_ms) is not None:
         parts.append(f"its viewer sees everything {say.ms(best.delay_ms)} late")
