@@ -413,7 +413,10 @@ fn set_names_what_it_cannot_find() {
     let error = |assignment: &str| set(&text, &[assignment]).map(|_| ()).unwrap_err().to_string();
     assert_eq!(error("flow.vidoe.rate=1Mbps"), "--set: flow.vidoe.rate: no such flow; did you mean \"video\"?");
     assert_eq!(error("flow.video.rat=1Mbps"), "--set: flow.video.rat: no such key; did you mean \"rate\"?");
-    assert_eq!(error("flow.video.rate=0.5"), "--set: flow.video.rate: 0.5 is not a rate; write for example \"4Mbps\"");
+    assert_eq!(
+        error("flow.video.rate=0.5"),
+        "--set: flow.video.rate: 0.5 is not a rate; write its unit, as \"0.5Mbps\" or \"0.5kbps\""
+    );
     assert!(error("link.botleneck.rate=1Mbps").contains("did you mean \"bottleneck\"?"));
     assert!(error("link.bottleneck.rat=1Mbps").contains("did you mean \"rate\"?"));
     assert!(error("topolgy.bottleneck.rate=1Mbps").contains("did you mean \"topology\"?"));
