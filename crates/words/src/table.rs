@@ -372,7 +372,7 @@ macro_rules! whole_numbers {
         impl FromToml for $type {
             fn read(item: &Item, out: &mut Findings) -> Option<Self> {
                 match item.value {
-                    Value::Whole(n) if (0..10_000).contains(&n) => {
+                    Value::Whole(n) if n >= 0 => {
                         let read = Self::try_from(n).ok();
                         if read.is_none() {
                             out.problem(&item.at, format!("{n} is out of range"), format!("at most {}", Self::MAX));
@@ -455,8 +455,12 @@ macro_rules! quantities {
                 let Some(text) = item.text() else {
                     let [one, other] = $units;
                     let remedy = match item.value {
-                        Value::Whole(n) if n >= 0 => format!("write its unit, as \"{n}{one}\" or \"{n}{other}\""),
-                        Value::Real(x) if (0.0..1e4).contains(&x) => format!("write its unit, as \"{x}{one}\" or \"{x}{other}\""),
+                        Value::Whole(n) if (0..10_000).contains(&n) => {
+                            format!("write its unit, as \"{n}{one}\" or \"{n}{other}\"")
+                        }
+                        Value::Real(x) if (0.0..1e4).contains(&x) => {
+                            format!("write its unit, as \"{x}{one}\" or \"{x}{other}\"")
+                        }
                         _ => concat!("write for example \"", $example, "\"").to_owned(),
                     };
                     out.problem(&item.at, format!("{} is not a {}", item.shown(), $what), remedy);
