@@ -112,7 +112,7 @@ def _controller(entry: dict[str, Any]) -> Controller:
     return Controller(
         name=entry["name"],
         about=entry["about"],
-        when=entry.get("when", ""),
+        when=entry["when"],
         source=entry["source"],
         cast=entry["cast"],
         feedback=entry["feedback"],

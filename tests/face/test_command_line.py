@@ -377,8 +377,6 @@ def test_a_parameter_is_explained_with_the_controllers_that_have_it_its_range_an
 def test_a_controller_fits_one_screen(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for controller in json.loads(say("controllers", "--json").out):
-        if controller["name"] == "steady":
-            continue
         lines = say("controllers", controller["name"]).out.splitlines()
         assert len(lines) <= 45, f"{controller['name']}: {len(lines)} lines"
 
