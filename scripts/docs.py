@@ -35,7 +35,8 @@ PICTURES = ROOT / "docs" / "pictures"
 CONTROLLERS = PICTURES / "controllers"
 FIGURE = PICTURES / "demo-rates.png"
 README = ROOT / "README.md"
-ABOUT = "A video under asmp beside a TCP flow that starts after 5 s"
+STILLS = [PICTURES / f"demo-film-{number}.jpg" for number in (1, 2)]
+ABOUT = "A video under steady; a download comes at 12 s and goes at 27 s"
 HEAD = """# Glossary
 
 The words of reports and tables. Made with the site from the lists that the reports themselves use: headings of
@@ -216,15 +217,53 @@ def demo() -> None:
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "demo"
-        summary = run(ROOT / "scenarios" / "demo.toml", out=place).summary
+        summary = run(ROOT / "scenarios" / "demo.toml", out=place, film=True).summary
         figures.save(Folder.open(place), "rates", FIGURE)
+        seconds = stills(Folder.open(place))
     console = Console(width=80, color_system=None)
     with console.capture() as said:
         console.print(terminal.flows(summary))
     table = "\n".join(line.rstrip() for line in said.get().rstrip().splitlines())
-    shown = f"![{ABOUT}]({FIGURE.relative_to(ROOT)})\n\n```\n{table}\n```\n\n*{ABOUT}: `steadycast demo`.*"
+    pictures = "\n".join(
+        f"![{what}]({path.relative_to(ROOT)})" for what, path in zip(STILL, STILLS, strict=True)
+    )
+    caption = (
+        f"*{ABOUT}: `steadycast demo`. The table counts from 12 s on. The pictures, of its film at {seconds}, have the"
+        " original on the left and what the viewer saw on the right.*"
+    )
+    shown = f"![{ABOUT}]({FIGURE.relative_to(ROOT)})\n\n{pictures}\n\n```\n{table}\n```\n\n{caption}"
     page.put(README, "demo", shown)
     print(FIGURE, README, sep="\n")
+
+
+STILL = (
+    "Somebody who signs, while the download takes its share",
+    "The worst picture: the download has just come",
+)
+SIGNS = 150
+"""In so many of each 400 pictures of the drawn film somebody signs."""
+
+
+def stills(folder: Folder) -> str:
+    """Save two pictures of a run's film, the worst of somebody who signs and of all; return their times."""
+    import io
+
+    import av
+    import polars as pl
+
+    assert folder.film is not None, "the demo has a film"
+    facts, data = folder.film
+    frames = folder.table("frames").filter(pl.col("psnr_y_db").is_not_null())
+    frames = frames.filter(pl.col("due_s").is_between(facts["from_s"], facts["to_s"] - 0.5)).sort("psnr_y_db")
+    first = folder.table("frames").filter(pl.col("due_s") >= facts["from_s"])["display"].min()
+    with av.open(io.BytesIO(data)) as container:
+        pictures = [frame.to_image() for frame in container.decode(video=0)]
+    shown = []
+    signs = frames.filter(pl.col("display") % 400 < SIGNS)
+    for row, path in ((signs[0], STILLS[0]), (frames[0], STILLS[1])):
+        pictures[min(len(pictures) - 1, row["display"][0] - first)].save(path, quality=88)
+        shown.append(f"{row['due_s'][0]:.1f} s")
+    return " and ".join(shown)
 
 
 def controllers() -> None:

@@ -1,4 +1,4 @@
-"""The main job, small: asmp beside TCP, to a report with the picture that the viewer saw."""
+"""The main job, small: a call beside a download, to a report with the picture that the viewer saw."""
 
 from __future__ import annotations
 

@@ -170,8 +170,8 @@ def worst_seconds(
     """Film the ten seconds of a run in which a viewer missed most.
 
     That is the receiver that saw worst, of the video flow with the least share of frames whole and in time. Of its
-    ten-second stretches after the warm-up it is the one with most frames that were not whole and in time; of equal ones
-    that with the lowest mean PSNR, and then the first.
+    ten-second stretches, the warm-up included, it is the one with most frames that were not whole and in time;
+    of equal ones that with the lowest mean PSNR, and then the first.
 
     Returns: what it shows (`flow`, `receiver`, `from_s`, `to_s`, frames by their fates) and the film, or `None` where
     there are no pictures, or no quantizer makes it small enough.
@@ -211,7 +211,7 @@ def _worst_viewer(record: Record, flows: Sequence[Json]) -> tuple[str, str, View
 
 def _worst_slots(record: Record, viewer: Viewer) -> range:
     rows = record.frames.where(viewer.rows)
-    rows = rows.where((rows["display"] >= viewer.counted_from) & (rows["display"] < viewer.slots))
+    rows = rows.where(rows["display"] < viewer.slots)
     first, after = int(rows["display"].min()), int(rows["display"].max()) + 1
     length = min(round(WORST_S * viewer.ladder.table.fps), after - first)
     missed, psnr = np.zeros(after), np.zeros(after)
