@@ -131,7 +131,7 @@ def test_a_metric_is_drawn_for_a_notebook(done: sc.Sweep, tmp_path: Path) -> Non
     shown = done.plot("flows.video.share_of_fair")._repr_svg_()
     assert shown.startswith("<svg ")
     assert "var(--" not in shown
-    assert "topology.bottleneck.rate" in shown
+    assert "bottleneck rate" in shown
     done.plot("flows.video.share_of_fair").save(tmp_path / "share.png")
     assert (tmp_path / "share.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(sc.UserError, match="nothing"):

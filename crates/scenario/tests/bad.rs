@@ -374,7 +374,8 @@ const ONE_LINE: &[(&str, &str, &str)] = &[
     (
         "controller = \"fixed\"",
         "controller = \"fixed\"\nmedia = \"synthetic\"\nclip = \"mine.mkv\"",
-        "flow.video.clip: a clip beside media = \"synthetic\", which plays none; write media = \"clip\", or leave one of them out",
+        "flow.video.clip: a clip beside media = \"synthetic\", which plays none; \
+         write media = \"clip\", or leave one of them out",
     ),
     (
         "controller = \"fixed\"",
@@ -445,7 +446,8 @@ fn each_of_these_mistakes_is_answered_in_one_line_with_its_place_and_remedy() {
         }
     }
     let shape = "duration = \"9s\"\n[topology]\nshape = \"wifi\"\nbottleneck = { rate = \"1Mbps\" }\n\
-                 [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"fixed\"\n[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\n";
+                 [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"fixed\"\n[[flow]]\nname = \"tcp\"\n\
+         kind = \"tcp\"\n";
     for (text, expected) in [
         (shape.to_owned(), "topology.shape: \"wifi\" is not one of its values; choose from: dumbbell"),
         (shape.replace("\"wifi\"", "\"dumbbell\"").replace("\"tcp\"\nkind", "\"video\"\nkind"), "two flows are called"),
