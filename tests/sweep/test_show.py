@@ -140,8 +140,10 @@ def test_a_metric_is_drawn_for_a_notebook(done: sc.Sweep, tmp_path: Path) -> Non
 
 def test_the_terminal_shows_the_metrics_that_are_asked_for(done: sc.Sweep, say: Say) -> None:
     said = say("sweep", "--collect", "--metric", "flows.tcp.throughput_bps", "-o", done.folder)
+    assert said.out.startswith("At rate 500kbps: ")
     lines = said.out.splitlines()
-    assert lines[0].strip() == "flows.tcp.throughput_bps"
+    lines = lines[next(n for n, line in enumerate(lines) if "flows.tcp.throughput_bps" in line) :]
+    assert lines[0].strip() == "tcp: throughput (flows.tcp.throughput_bps)"
     assert lines[1].split()[:2] == ["controller", "rate"]
     assert [line.split()[:2] for line in lines[2:4]] == [["asmp", "500kbps"], ["asmp", "1Mbps"]]
     assert all(len(line) <= 80 for line in lines if not line.startswith("report:"))
