@@ -272,6 +272,10 @@ impl Compete {
         self.cubic = Some(cubic);
         let carries = cubic.w * SEGMENT / rtt;
         let mut rate = carries;
+        if config.frames && step.place.limits {
+            // Encoders use less than they are granted. A TCP fills its window.
+            rate *= signals.spare(now, FILL_SPAN).clamp(1.0, FRAMES_FILL);
+        }
         if let Some(received) = received.filter(|_| !signals.is_idle(now, IDLE)) {
             // What acknowledgements do for TCP: without it the rate jumps after a drain, when rtt is small and w is
             // not. Up to what a drain or an experiment gave away it may jump.

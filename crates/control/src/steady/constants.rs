@@ -34,6 +34,14 @@ pub(super) const FRAMES_UNBENT: f64 = 0.9;
 /// A source of frames that sends less than it may keeps so many times what it sends (draft-ietf-rmcat-gcc-02, 5.5).
 pub(super) const FRAMES_LIMITED: f64 = 1.5;
 
+/// What arrives of a source of frames in the start, one by one, is at least this share of the first rate.
+pub(super) const FRAMES_START: f64 = 0.6;
+/// A source of frames that leaves some of its window unused is granted at most so many times what it carries while
+/// competing (RFC 9438, 5.8), and so many times its rate in a queue of its own; its use is that of so many seconds.
+pub(super) const FRAMES_FILL: f64 = 1.3;
+pub(super) const FRAMES_FILL_OWN: f64 = 1.2;
+pub(super) const FILL_SPAN: f64 = 2.0;
+
 /// So many seconds of queueing delay above half of the target cut the whole rate; the least and the greatest cut.
 pub(super) const CUT_SCALE: f64 = 0.2;
 pub(super) const CUT_LEAST: f64 = 0.02;

@@ -143,6 +143,11 @@ impl Delay {
         self.target(rate, config).max(least)
     }
 
+    /// Whether the queue is still taken to be its own.
+    pub(super) fn owned(&self, now: f64, rate: f64) -> bool {
+        self.own.holds(now, rate)
+    }
+
     /// Whether a queue has just lost a packet that is not known to be its own.
     pub(super) fn doubts(&self, now: f64, rate: f64) -> bool {
         now - self.queue_lost_at < DOUBT && !self.own.holds(now, rate)

@@ -50,6 +50,8 @@ pub(super) struct Law {
     pub(super) signals: Signals,
     pub(super) mode: Mode,
     pub(super) rate: f64,
+    /// How many times the rate a source of frames is granted, so that it sends the rate in the mean.
+    fill: f64,
     delay: Delay,
     compete: Compete,
     scalable: Scalable,
@@ -81,6 +83,7 @@ impl Law {
             signals: Signals::new(),
             mode: Mode::Start,
             rate: config.start.clamp(floor, cap),
+            fill: 1.0,
             delay: Delay::new(),
             compete: Compete::new(),
             scalable: Scalable::default(),
@@ -116,6 +119,11 @@ impl Law {
     /// At how many times the rate a frame's packets leave: hardly faster than that where the queue is kept empty.
     pub(super) fn pacing(&self) -> f64 {
         if self.mode == Mode::Delay { PACING_DELAY } else { self.config.pacing }
+    }
+
+    /// The rate that the source is granted, in bit/s.
+    pub(super) fn granted(&self) -> f64 {
+        (self.fill * self.rate).min(self.cap)
     }
 
     /// Whether trains are sent: by a sender that decides, whose source has packets for them.
@@ -164,12 +172,32 @@ impl Law {
         }
     }
 
+    /// Takes the queue for its own.
+    #[cfg(test)]
+    pub(super) fn take_as_own(&mut self, now: f64) {
+        self.delay.owns(now, self.rate);
+    }
+
+    /// Learns what a source of frames leaves unused. In a queue that others may share, what is not used is theirs.
+    fn see_use(&mut self, now: f64, dt: f64) {
+        if !self.config.frames || self.mode != Mode::Delay || !self.delay.owned(now, self.rate) {
+            self.fill = 1.0;
+            return;
+        }
+        let spare = self.signals.spare(now, FILL_SPAN).min(2.0);
+        let grown = self.fill * (1.0 + (dt / FILL_SPAN) * (spare - 1.0));
+        self.fill = grown.clamp(1.0, FRAMES_FILL_OWN);
+    }
+
     fn start(&mut self, step: &Step<'_>) {
         let Step { now, dt, rtt, .. } = *step;
         let config = &self.config;
         // A start that silence has made slow sends a packet each 150 ms.
         let soon = step.signals.received((0.6 * rtt).max(0.06));
-        let Some(received) = soon.or_else(|| step.signals.received(1.0)) else { return };
+        let Some(mut received) = soon.or_else(|| step.signals.received(1.0)) else { return };
+        if config.frames {
+            received = received.max(FRAMES_START * config.start.min(self.rate));
+        }
         if let Some(loss) = &step.loss {
             let queued = self.chance.see(now, loss, 0.0) || loss.q > DRAIN_ABOVE;
             if queued {
@@ -342,6 +370,7 @@ impl Law {
         self.signals = signals;
         self.see_own(now);
         self.clamp();
+        self.see_use(now, dt);
         self.look(now, before, place);
         true
     }

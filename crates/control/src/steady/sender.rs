@@ -31,7 +31,7 @@ impl Sender {
 
     fn sent(&mut self, at: Time, number: u64, size: u64) {
         let pacing = self.law.config.frames.then(|| self.law.pacing());
-        self.law.on_sent(at, number, size, pacing, self.law.rate);
+        self.law.on_sent(at, number, size, pacing, self.law.granted());
         let rounds = self.law.rtt().map_or(FIRST_SILENCE, |rtt| SILENT_ROUNDS * rtt.as_secs_f64());
         let patience = SILENCE.max(rounds);
         self.silence.on_sent(at, Span::from_secs_f64(patience));
@@ -69,7 +69,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        let rate = self.law.rate;
+        let rate = self.law.granted();
         let pacing = if self.law.config.frames { self.law.pacing() * rate } else { rate };
         let why = Why { rule: Cow::Borrowed(self.law.rule), loss: self.law.loss(), rtt: self.law.rtt(), by: self.by };
         Decision {

@@ -446,6 +446,13 @@ impl Signals {
         8.0 * up_to(to).saturating_sub(up_to(from)) as f64 / (to - from).max(1e-3)
     }
 
+    /// How many times what the source sent in the last `span` seconds its rate was.
+    pub(super) fn spare(&self, now: f64, span: f64) -> f64 {
+        let lately = || self.rates.iter().rev().take_while(|(at, _)| *at > now - span);
+        let mean = lately().map(|(_, rate)| *rate).sum::<f64>() / lately().count().max(1) as f64;
+        mean / self.sent_rate(now - span, now).max(1.0)
+    }
+
     /// Whether the source sent less than a part of what it might have, a round trip ago.
     pub(super) fn is_idle(&self, now: f64, part: f64) -> bool {
         let rtt = self.rtt();

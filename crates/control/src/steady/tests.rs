@@ -232,7 +232,8 @@ fn a_window_over_a_round_trip_that_a_drain_made_short_gives_no_more_than_what_ar
 fn at_the_sessions_cap_the_window_does_not_grow_so_that_the_next_loss_lowers_the_rate() {
     let mut told = Told::new(Rate::mbps(50));
     told.run(3.0, Some(1e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.08 }));
-    let (signals, news, config) = (&told.law.signals, News::default(), Config { frames: true, cap: 1e6, ..config() });
+    let (signals, news, config) =
+        (&told.law.signals, News::default(), Config { receivers: true, cap: 1e6, ..config() });
     for first in [true, false] {
         let (mut compete, mut chance, backoff) = (Compete::new(), Chance::new(), Backoff::default());
         compete.begin(3.0, 1e6, signals.rtt(), (false, first));
@@ -599,6 +600,30 @@ fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds
     assert!((3.2e6..=3.4e6).contains(&carries(true, 0.1)), "{}: cut by what showed the mistake", carries(true, 0.1));
     assert!((2.5e6..=4e6).contains(&carries(true, 0.02)), "{}: no more than it carried", carries(true, 0.02));
     assert!(carries(false, 0.1) < 1e6, "{}", carries(false, 0.1));
+}
+
+/// A law of a source of frames that uses `used` of what it is granted, on an empty path of 20 ms, in this mode; in a
+/// queue of its own or not.
+fn grants(mode: Rules, used: f64, own: bool) -> Law {
+    let mut told = Told::new(Rate::mbps(50));
+    told.law.has_frames();
+    while told.now < 12.0 {
+        if own {
+            told.law.take_as_own(told.now);
+        }
+        (told.law.mode, told.law.rate) = (mode, 1e6);
+        told.run(told.now + 0.001, Some(used * told.law.granted()), |_, _, _| Some(0.02));
+    }
+    told.law
+}
+
+#[test]
+fn what_frames_leave_unused_in_a_queue_of_their_own_is_made_up_for_by_a_fifth_at_most_and_nowhere_else_in_delay() {
+    let granted = |used, own| grants(Rules::Delay, used, own).granted() / 1e6;
+    assert!((1.1..1.15).contains(&granted(0.9, true)), "{}", granted(0.9, true));
+    assert!((1.2..1.25).contains(&granted(0.6, true)), "{}", granted(0.6, true));
+    assert!(granted(1.0, true) < 1.05, "{}", granted(1.0, true));
+    assert!(granted(0.6, false) < 1.05, "{}: what is not used is the others'", granted(0.6, false));
 }
 
 #[test]
