@@ -21,6 +21,7 @@ class Tool:
 
 TOOLS = (
     Tool("ns", "ns2", "comparison with ns-2"),
+    Tool("valgrind", "valgrind", "counted instructions of a packet's hop"),
     Tool("tshark", "tshark", "captures as Wireshark reads them"),
     Tool("ffmpeg", "ffmpeg", "a standard player and sender"),
     Tool(

@@ -4,6 +4,7 @@
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
@@ -21,9 +22,17 @@ fn main() -> io::Result<()> {
         each.len()
     );
     fs::write(PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("sources.rs"), source)?;
+    println!("cargo::rustc-env=BUILD={}", build()?);
     println!("cargo::rerun-if-changed=..");
     println!("cargo::rerun-if-changed=../../Cargo.lock");
     Ok(())
+}
+
+/// The compiler and how it optimizes: counts of instructions compare by it.
+fn build() -> io::Result<String> {
+    let said = Command::new(env::var_os("RUSTC").unwrap_or("rustc".into())).arg("--version").output()?.stdout;
+    let level = env::var("OPT_LEVEL").unwrap_or_default();
+    Ok(format!("{}, opt-level {level}", String::from_utf8_lossy(&said).trim()))
 }
 
 /// The module of each controller, in the order of `registry::ALL`.

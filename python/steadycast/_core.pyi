@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
+__build__: str  # the compiler's version, and how far it optimized
 
 def schema() -> str:
     """JSON Schema of the scenario format."""

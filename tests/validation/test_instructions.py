@@ -1,0 +1,29 @@
+"""The simulator's speed: instructions per packet-hop, counted under callgrind."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from steadycast import _core
+
+from validation import instructions
+
+WITHIN = 0.02
+"""By which a count may differ from the file's, of the same build."""
+OTHER_BUILD = 2.0
+"""By which factor, of another compiler or profile, whose code is another."""
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+def test_a_hop_takes_the_instructions_of_the_file() -> None:
+    build, expected = instructions.written()
+    counted = instructions.count()
+    assert counted.keys() == expected.keys()
+    off = {name: counted[name] / expected[name] for name in expected}
+    print(f"{_core.__build__} beside {build}: {off}")
+    if _core.__build__ == build:
+        remedy = "a change of speed that is meant: python -m validation.instructions --write"
+        assert all(abs(ratio - 1) <= WITHIN for ratio in off.values()), f"{counted}; {remedy}"
+    else:
+        assert all(1 / OTHER_BUILD <= ratio <= OTHER_BUILD for ratio in off.values()), counted

@@ -1,0 +1,103 @@
+"""Counted instructions per packet-hop of the compiled module, under callgrind.
+
+    python -m validation.instructions            # the three workloads of the bench, a minute
+    python -m validation.instructions --write    # and into docs/data/instructions.csv
+
+A count does not depend on what else the machine does, so a run of a few seconds shows what a bench on a quiet machine
+would: a change of the file is a change of speed. Each workload is simulated for a short and for a longer time; the
+difference leaves out Python, its start and the building of the network. Counts of another compiler or another profile
+are others: the file names the build that was counted, and `tests/validation/test_instructions.py` compares by it.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from steadycast import _core
+
+from validation import page
+from validation.bench import SCENARIOS
+
+NAME = "instructions"
+TITLE = "Instructions per packet-hop, counted by callgrind"
+SECONDS = {"bench-cbr": (1, 3), "bench-tcp": (2, 4), "bench-multicast": (2, 12)}
+"""How long each workload is simulated, in seconds; the difference is about 70,000 hops or more."""
+
+COUNTED = """
+import importlib.util, sys
+_, module, scenario, duration = sys.argv
+spec = importlib.util.spec_from_file_location("_core", module)
+core = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(core)
+simulation = core.Simulation(core.Scenario(scenario, [f'duration="{duration}s"']), {}, {})
+simulation.run(None)
+print("hops", simulation.hops)
+"""
+
+
+class NotCountedError(RuntimeError):
+    """The counted program ended without a count."""
+
+
+def _counted(workload: str, seconds: int) -> tuple[int, int]:
+    """Run one simulation under callgrind; return its hops and the instructions of the whole process."""
+    words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, "-c", COUNTED]
+    words += [str(_core.__file__), str(SCENARIOS / f"{workload}.toml"), str(seconds)]
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+    )
+    hops = re.search(r"^hops (\d+)$", done.stdout, re.MULTILINE)
+    instructions = re.search(r"Collected : (\d+)", done.stderr)
+    if done.returncode != 0 or hops is None or instructions is None:
+        raise NotCountedError(f"{' '.join(words)}: exit code {done.returncode}: {done.stderr.strip()[-500:]}")
+    return int(hops[1]), int(instructions[1])
+
+
+def count() -> dict[str, float]:
+    """Count all workloads; return the instructions per hop of each."""
+    runs = [(workload, seconds) for workload, both in SECONDS.items() for seconds in both]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = dict(zip(runs, pool.map(lambda run: _counted(*run), runs), strict=True))
+    per_hop = {}
+    for workload, (short, long) in SECONDS.items():
+        (hops, instructions), (more_hops, more) = made[workload, short], made[workload, long]
+        per_hop[workload] = (more - instructions) / (more_hops - hops)
+    return per_hop
+
+
+def written() -> tuple[str, dict[str, float]]:
+    """Return the build of the file, and its instructions per hop of each workload."""
+    with Path(page.DATA, f"{NAME}.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return rows[0]["build"], {row["workload"]: float(row["instructions per hop"]) for row in rows}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    args = page.options("validation.instructions", __doc__, NAME).parse_args(argv)
+    if shutil.which("valgrind") is None:
+        print("valgrind is missing (Debian and Ubuntu: apt install valgrind)", file=sys.stderr)
+        return 3
+    rows = [[name, f"{per_hop:.1f}", _core.__build__] for name, per_hop in count().items()]
+    table = page.table(["workload", "instructions per hop", "build"], rows)
+    print(f"{TITLE}:\n\n{table}\n")
+    if args.write:
+        page.save(NAME, TITLE, table, page.command("validation.instructions", argv))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
