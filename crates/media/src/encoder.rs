@@ -12,8 +12,8 @@ kinds! {
     Vbr for (), by "vbr", default "bucket" {
         /// a quantizer once per group of pictures, by the leaky bucket of Evalvid-RA (SVBR, Hamdi and Roberts).
         "bucket" => Bucket(Bucket), "vbr = \"bucket\"";
-        /// a quantizer once per group of pictures, by the rule of Evalvid-RA's published program: a leaky bucket kept in
-        /// bytes, and a nominal quantizer that the next group's size is told at.
+        /// a quantizer once per group of pictures, by the rule of Evalvid-RA's published program: a leaky bucket kept
+        /// in bytes, and a nominal quantizer that the next group's size is told at.
         "evalvid" => Evalvid(Evalvid), "vbr = \"evalvid\"";
         /// a quantizer once per group of pictures, the best one whose next group fits the rate.
         "ladder" => Ladder, "vbr = \"ladder\"";
@@ -259,7 +259,8 @@ impl Encoder {
     }
 
     /// The rung of the next GoP by Evalvid-RA's program. The bucket's level is in bytes, so that a new rate makes the
-    /// same level a larger or smaller share of it; R_o is the GoP's size at the nominal quantizer q, and Q = q R_o / R'.
+    /// same level a larger or smaller share of it; R_o is the GoP's size at the nominal quantizer q, and
+    /// Q = q R_o / R'.
     fn by_nominal(&mut self, rule: Evalvid, mean: f64, allowed: f64, size: impl Fn(usize) -> f64) -> usize {
         let coarser = |factor: f64| match self.ladder.scale {
             Scale::Linear => rule.nominal * factor,
