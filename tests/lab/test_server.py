@@ -312,12 +312,13 @@ def test_a_film_shows_the_original_beside_each_picture(lab: Lab, tmp_path: Path)
         pictures = [frame.to_ndarray(format="gray") for frame in film.decode(video=0)]
     assert pictures[0].shape == (144, 3 * 176)
     assert 280 <= len(pictures) <= 300
-    middle = pictures[150].astype(np.int16)
-    original, a, b = middle[:, :176], middle[:, 176:352], middle[:, 352:]
-    assert original.std() > 20
-    # The viewer's pictures are like the original, and not the same: they were encoded, and came late.
-    assert 0.5 < np.abs(original - a).mean() < 40
-    assert 0.5 < np.abs(original - b).mean() < 40
+    assert pictures[150][:, :176].std() > 20
+    # The viewers' pictures are like the original, and not the same: they were encoded. Some came late: the film's cuts
+    # make these unlike for a moment.
+    three = np.stack(pictures).astype(np.int16).reshape(len(pictures), 144, 3, 176)
+    for viewer in (1, 2):
+        unlike = np.abs(three[:, :, viewer] - three[:, :, 0]).mean(axis=(1, 2))
+        assert 0.5 < np.median(unlike) < 40
     assert lab.post("film", {**BODY, "kind": "webm"}).headers["content-type"] == "video/webm"
     no_pixels = SCENARIO.replace('media = "synthetic"', 'media = "table2"').replace(
         'encode = { size = "176x144", q = "4-10" }\n', ""
