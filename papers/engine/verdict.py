@@ -159,7 +159,7 @@ class Row:
         elif self.verdict is Verdict.COMES_OUT and self.turns:
             parts.append(f"No longer with: {self._values(self.turns)}.")
         if self.simulated is not None and self.simulated.verdict is not self.verdict:
-            parts.append(f"In simulation it is {self.simulated.verdict.value}.")
+            parts.append(f"In simulation it {self.simulated.verdict.value}.")
         return " ".join(parts)
 
     def _values(self, names: Iterable[str]) -> str:

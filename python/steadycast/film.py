@@ -134,31 +134,39 @@ def _frame(sheet: Any, held: Sequence[bool], width: int, height: int) -> None:
 
 
 def smaller(data: bytes, most: int) -> bytes | None:
-    """Encode a film in WebM again, so that it has at most this many bytes; `None` where that takes too much from it."""
+    """Encode a film in WebM again, so that it has at most this many bytes.
+
+    Returns: the film; `None` where that takes too much from it, or where it is damaged.
+
+    """
     if len(data) <= most:
         return data
-    for width, quantizer in _TRIES[1:]:
-        options = {**OPTIONS["webm"], "crf": str(quantizer)}
-        buffer = io.BytesIO()
-        with (
-            _encoding("webm"),
-            av.open(io.BytesIO(data)) as film,
-            av.open(buffer, "w", format="webm", options={"fflags": "+bitexact"}) as out,
-        ):
-            pictures: Any = film
-            source = pictures.streams.video[0]
-            factor = min(1.0, 2 * width / source.width)
-            stream: Any = out.add_stream(FORMATS["webm"][0], rate=source.average_rate, options=options)
-            stream.width, stream.height = (
-                round(side * factor / 2) * 2 for side in (source.width, source.height)
-            )
-            stream.pix_fmt, stream.gop_size, stream.thread_count = "yuv420p", _GOP, 0
-            for picture in pictures.decode(source):
-                out.mux(stream.encode(picture.reformat(width=stream.width, height=stream.height)))
-            out.mux(stream.encode())
-        if len(made := buffer.getvalue()) <= most:
-            return made
-    return None
+    try:
+        tries = (_again(data, width, quantizer) for width, quantizer in _TRIES[1:])
+        return next((made for made in tries if len(made) <= most), None)
+    except av.error.InvalidDataError:
+        return None
+
+
+def _again(data: bytes, width: int, quantizer: int) -> bytes:
+    """Encode it with pictures of at most this width each, by this quantizer."""
+    options = {**OPTIONS["webm"], "crf": str(quantizer)}
+    buffer = io.BytesIO()
+    with (
+        _encoding("webm"),
+        av.open(io.BytesIO(data)) as film,
+        av.open(buffer, "w", format="webm", options={"fflags": "+bitexact"}) as out,
+    ):
+        pictures: Any = film
+        source = pictures.streams.video[0]
+        factor = min(1.0, 2 * width / source.width)
+        stream: Any = out.add_stream(FORMATS["webm"][0], rate=source.average_rate, options=options)
+        stream.width, stream.height = (round(side * factor / 2) * 2 for side in (source.width, source.height))
+        stream.pix_fmt, stream.gop_size, stream.thread_count = "yuv420p", _GOP, 0
+        for picture in pictures.decode(source):
+            out.mux(stream.encode(picture.reformat(width=stream.width, height=stream.height)))
+        out.mux(stream.encode())
+    return buffer.getvalue()
 
 
 # ---------------------------------------------------------------- the worst seconds of a run
@@ -233,6 +241,8 @@ def _encoding(kind: str) -> Iterator[None]:
     """Say what the encoder of a film lacks: a part of FFmpeg, or memory."""
     try:
         yield
+    except av.error.InvalidDataError:
+        raise  # what was to be decoded, not the encoder
     except av.error.FFmpegError as error:
         problem = f"FFmpeg's {FORMATS[kind][0]} can't encode it ({error.strerror})"
         raise MissingError("the film", problem, "make room in memory, or leave it out: --no-film") from error

@@ -72,7 +72,9 @@ def test_a_hundred_damaged_clips_are_refused_or_marked(tmp_path: Path) -> None:
                 assert len(seen) == len(whole)
                 unseen += 1
     assert refused + marked + untouched + unseen == 100
-    assert refused >= 8
+    # Damage at the head refuses a clip. The bound was 8 while clips were noise; 6 of the drawn film's are refused, and
+    # 2 is the quantile of 0.05 of as many by chance (binomial, 100 of 0.06).
+    assert refused >= 2
     assert marked >= 60
     assert unseen <= 8
 

@@ -199,7 +199,7 @@ def test_the_decision_and_its_why_stand_under_the_pointer(opened: Callable[..., 
     page.wait_for_function("() => document.querySelector('#pointer .t')")
     said = page.locator("#pointer").inner_text()
     assert re.match(r"(5\.9|6\.0|6\.1) s\n", said)
-    assert re.search(r"A video \(asmp\) ?[\d.]+ [kM]b/s, held by (network|encoder|start)", said)
+    assert re.search(r"A video \(asmp\) ?[\d.]+ [kM]b/s, held by (network|encoder|start|floor)", said)
     assert re.search(r"B video \(tfrc\) ?[\d.]+ [kM]b/s, held by", said)
     assert re.search(r"A: [IPB] frame, quantizer \d+, (shown|late|lost|undecodable)", said)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import pickle
 import signal
@@ -20,13 +21,16 @@ from tests.conftest import SMALL
 from tests.sweep.conftest import SLOW, alive, children, until
 from tests.sweep.test_sweep import Begin, Say, slow
 
+run_module = importlib.import_module("steadycast.run")
+"""The module: the package has a function of that name."""
+
 
 def test_seeds_in_parallel_write_what_they_write_one_after_the_other(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["steadycast.run"], "cores", lambda: 3)
+    monkeypatch.setattr(run_module, "cores", lambda: 3)
     many = sc.run_seeds(small, seeds=range(1, 5), out=tmp_path / "many")
-    monkeypatch.setattr(sys.modules["steadycast.run"], "cores", lambda: 1)
+    monkeypatch.setattr(run_module, "cores", lambda: 1)
     one = sc.run_seeds(small, seeds=range(1, 5), out=tmp_path / "one")
     assert many == one
     names = {path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file()}
