@@ -185,6 +185,11 @@ impl Participant {
         }
     }
 
+    /// Whether there may be other receivers.
+    pub(crate) const fn is_group(&self) -> bool {
+        self.settings.group
+    }
+
     /// Whether the group's size is told by the source.
     pub(crate) const fn summary(&self) -> bool {
         self.settings.summary

@@ -727,9 +727,15 @@ impl Receiver {
         }
     }
 
+    /// Whether RTCP from there is not the source's, towards one receiver: counted as a member, whoever sent it would make
+    /// reports rarer.
+    fn hears_elsewhere(&self, from: Origin) -> bool {
+        !self.participant.is_group() && self.stream.as_ref().is_some_and(|stream| stream.from != from)
+    }
+
     /// A compound of `len` bytes has arrived, already parsed: a group's members share the work in the simulator.
     pub fn on_compound(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) {
-        if self.gone() {
+        if self.gone() || self.hears_elsewhere(from) {
             return;
         }
         match self.participant.learn(now, from, compound, len) {
