@@ -149,7 +149,7 @@ def ours(work: Work) -> Seen:
     import steadycast
 
     job = work.job
-    how: Any = {"seed": job.seed, "sets": job.sets, "quality": job.pixels, "progress": Silent()}
+    how: Any = {"seed": job.seed, "set": job.sets, "quality": job.pixels, "progress": Silent()}
     done = emulate(job.scenario, **how).run if work.emulated else steadycast.run(job.scenario, **how)
     video, tcp = done.summary["flows"][:2]
     viewer = video["receivers"][0]

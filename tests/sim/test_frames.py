@@ -130,7 +130,7 @@ def test_pictures_under_steady_have_their_share_beside_a_download(tmp_path: Path
 
 
 @pytest.mark.xfail(
-    reason="of two videos with large I frames one has 0.3 of its share in some seeds", strict=False
+    reason="docs/steady.md, V2: of two videos with large I frames one has 0.3 of its share", strict=True
 )
 def test_a_second_video_under_steady_is_not_starved_by_the_first_ones_large_pictures(tmp_path: Path) -> None:
     shares = [couple(tmp_path, seed, VIDEO.format(name="second", start=10)) for seed in (1, 2, 3)]

@@ -727,8 +727,8 @@ impl Receiver {
         }
     }
 
-    /// Whether RTCP from there is not the source's, towards one receiver: counted as a member, whoever sent it would make
-    /// reports rarer.
+    /// Whether RTCP from there is not the source's, towards one receiver: as a member, its author would make reports
+    /// rarer.
     fn hears_elsewhere(&self, from: Origin) -> bool {
         !self.participant.is_group() && self.stream.as_ref().is_some_and(|stream| stream.from != from)
     }
