@@ -321,12 +321,12 @@ def test_a_session_that_failed_says_why_and_a_second_close_does_nothing() -> Non
     class Broken:
         done = True
         reasons: ClassVar = [
-            "port 5004: is taken; choose another",
-            "record: it was taken already; this is a bug",
+            ("port 5004", "is taken", "choose another"),
+            ("record", "it was taken already", "this is a bug"),
         ]
 
         def finish(self) -> None:
-            raise ValueError(self.reasons.pop(0))
+            raise sc.UserError(*self.reasons.pop(0))
 
     class Session(ends.Ends):
         def close(self) -> None:
