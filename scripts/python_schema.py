@@ -3,8 +3,8 @@
     .venv/bin/python scripts/python_schema.py            # writes them
     .venv/bin/python scripts/python_schema.py --check    # exit code 1 where they are not the schema's
 
-A key's name, type, default and description come from `steadycast schema`. What stands here is what a schema can't say:
-how a table's class is called, and which keys every table of its kind has.
+A key's name, type and default come from `steadycast schema`. What stands here is what a schema can't
+say: how a table's class is called, and which keys every table of its kind has.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ import json
 import re
 import subprocess
 import sys
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steadycast import reference
 from steadycast.core import core
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -166,18 +164,8 @@ def kind(schema: dict[str, Any], key: str) -> str:
             return {"string": "str", "boolean": "bool", "integer": "int", "number": "float"}[plain]
 
 
-def doc(text: str) -> str:
-    """Return a docstring."""
-    text = text.replace("\\", "\\\\").strip()
-    text = text if text.endswith((".", "…")) else f"{text}."
-    lines = textwrap.wrap(text, 100)
-    if len(lines) == 1:
-        return f'    """{text}"""\n'
-    return '    """' + "\n    ".join(lines) + '\n    """\n'
-
-
 def field(one: Class, key: str, schema: dict[str, Any]) -> str:
-    """Return a field with its docstring."""
+    """Return a field, with its type and its default."""
     name = FIELDS.get(key, LISTS.get(key, key) if one.name == "_File" else key)
     of = kind(schema, key)
     if (one.name, key) in PAIRS:
@@ -196,7 +184,7 @@ def field(one: Class, key: str, schema: dict[str, Any]) -> str:
     else:
         of += " | None"
         value = f" = field(default=None, {renamed})" if renamed else " = None"
-    return f"    {name}: {of}{value}\n" + doc(reference.about(schema))
+    return f"    {name}: {of}{value}\n"
 
 
 def classes(schema: dict[str, Any]) -> str:
@@ -207,8 +195,7 @@ def classes(schema: dict[str, Any]) -> str:
         keys = {k: v for k, v in table["properties"].items() if one.only is None or k in one.only}
         about = one.about or re.sub("^[a-z, ]+: ", "", table["description"])
         text += f"\n\n@dataclass(kw_only=True)\nclass {one.name}({one.base}):\n"
-        summary = about[:1].upper() + about.partition(". ")[0][1:]
-        text += doc(summary) + "\n"
+        text += f'    """{about[:1].upper()}{about.partition(". ")[0][1:].rstrip(".")}."""\n\n'
 
         def place(key: str, needed: tuple[str, ...] = one.needed) -> tuple[int, str]:
             if key in needed:
