@@ -27,10 +27,6 @@ def scenario_at(path: Path) -> Path:
     """Return the path of a scenario file: the one that is named, or the built-in one of this name.
 
     `home` is the file of that name, else `home.toml` beside it, else the built-in scenario.
-
-    Raises:
-        UserError: there is none.
-
     """
     if path.is_file():
         return path
@@ -51,13 +47,7 @@ def about(name: str) -> str:
 
 
 def copy(chosen: Iterable[str], into: Path) -> list[Path]:
-    """Copy built-in scenarios, and the traces that they name, into a folder; return what was written.
-
-    Raises:
-        UserError: there is no such scenario, or a file is there already.
-        UnwrittenError: the system refused.
-
-    """
+    """Copy built-in scenarios, and the traces that they name, into a folder; return what was written."""
     texts: dict[Path, str] = {}
     for name in chosen:
         text = _path(name).read_text(encoding="utf-8")

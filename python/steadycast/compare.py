@@ -38,12 +38,7 @@ class Condition:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read a condition.
-
-        Raises:
-            UserError: it is not one.
-
-        """
+        """Read a condition."""
         match = re.fullmatch(r"\s*([^<>\s]+)\s*([<>])\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(%?)\s*", text)
         if match is None:
             raise UserError(
@@ -91,12 +86,7 @@ class Verdict:
 
 
 def read(paths: Sequence[Path]) -> list[Run]:
-    """Read runs; those whose folders have one name are called by their paths.
-
-    Raises:
-        UserError: one of them is no run folder.
-
-    """
+    """Read runs; those whose folders have one name are called by their paths."""
     runs = [several.read(path) for path in paths]
     names = [name for name, _ in {(run.name, run.path.resolve()) for run in runs}]
     return [Run(str(r.path), r.path, r.summary, r.folders) if names.count(r.name) > 1 else r for r in runs]
@@ -138,12 +128,7 @@ def _differences(one: Json, other: Json) -> list[str]:
 
 
 def judge(runs: Sequence[Run], base: Run, conditions: Sequence[Condition]) -> list[Verdict]:
-    """Each condition on each run.
-
-    Raises:
-        UserError: a path leads nowhere.
-
-    """
+    """Each condition on each run."""
     return [
         Verdict(
             run.name,
@@ -243,12 +228,7 @@ def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) 
 
 
 def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict], path: Path) -> Path:
-    """Write the page that shows all of them to one scale.
-
-    Raises:
-        UserError: it can't be written there.
-
-    """
+    """Write the page that shows all of them to one scale."""
     every = with_base(runs, base)
     command = (
         "steadycast compare "
@@ -281,13 +261,7 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
 
 
 def save_figures(runs: Sequence[Run], base: Run | None, folder: Path) -> list[Path]:
-    """Save the figures of all runs on one axis, for a paper or a mail: each as PDF, SVG and PNG, and its data as CSV.
-
-    Raises:
-        UserError: no run has a video.
-        UnwrittenError: the system refused.
-
-    """
+    """Save the figures of all runs on one axis, each as PDF, SVG and PNG, and its data as CSV."""
     every = with_base(runs, base)
     saved = []
     try:

@@ -28,12 +28,7 @@ REQUIRED = ("on_report", "rate_bps", "on_arrival", "report")
 
 
 def load(name: str, folder: Path) -> type:
-    """Class of a controller that is written as ``file.py:Class``; the file's path is relative to ``folder``.
-
-    Raises:
-        UserError: there is no such file or class, or the file can't be run.
-
-    """
+    """Class of a controller that is written as ``file.py:Class``; the file's path is relative to ``folder``."""
     import importlib.util
     import linecache
     import traceback
@@ -86,12 +81,7 @@ def named(classes: Mapping[str, type]) -> list[str]:
 
 
 def checked(each: type) -> type:
-    """Return the class, if nothing is wrong with it that can be seen without running it.
-
-    Raises:
-        UserError: a method is missing, has an unknown name or takes other arguments than it is given.
-
-    """
+    """Return the class, if nothing is wrong with it that can be seen without running it."""
     _check(each, SENDER)
     every = getattr(each, "report_every_s", 0.1)
     if not isinstance(every, int | float) or not math.isfinite(every) or not 0.001 <= every <= 60:

@@ -90,12 +90,7 @@ def controllers() -> tuple[Controller, ...]:
 
 
 def find(name: str) -> Controller:
-    """Find the controller called `name`.
-
-    Raises:
-        UserError: there is none; it names the nearest.
-
-    """
+    """Find the controller called `name`."""
     import difflib
 
     entries = registry()

@@ -21,12 +21,7 @@ __all__ = ["core", "need_linux", "program"]
 
 
 def need_linux(part: str, command: str) -> None:
-    """Say so where the compiled module was built without the worlds of real time, as it is on other systems.
-
-    Raises:
-        MissingError: it lacks ``part``.
-
-    """
+    """Say so where the compiled module was built without the worlds of real time, as it is on other systems."""
     if not hasattr(core, part):
         raise MissingError(
             command,

@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
-    """Run the demo into a folder; return its summary and its report.
-
-    Raises:
-        UserError: the folder exists, and ``force`` is not given or it is not of this program.
-
-    """
+    """Run the demo into a folder; return its summary and its report."""
     from steadycast.report import write_report
     from steadycast.report.pictures import side_by_side
 

@@ -50,12 +50,7 @@ class Examined:
     findings: tuple[Finding, ...]
 
     def code(self, purpose: str) -> Exit:
-        """Return how a command would end here for what it lacks.
-
-        Raises:
-            UserError: nothing is known of this command.
-
-        """
+        """Return how a command would end here for what it lacks."""
         if purpose not in NEEDED:
             raise UserError(
                 f"doctor {purpose}", "nothing is known of this command", f"name one of {', '.join(NEEDED)}"

@@ -115,12 +115,7 @@ def emulate(
 
 
 def _left_aside(loaded: core.Scenario, *, approximate: bool) -> tuple[str, ...]:
-    """Say what this world can't honour, and leaves aside where that is allowed.
-
-    Raises:
-        Problems: it is not.
-
-    """
+    """Say what this world can't honour, and leaves aside where that is allowed."""
     refused = core.refusals(loaded)
     if refused and not approximate:
         raise Problems(refused)
@@ -157,11 +152,6 @@ to = ["b"]
 
 
 def need_rights() -> None:
-    """Say so at once when this system, or a right to make networks, is missing: nothing else would help then.
-
-    Raises:
-        MissingError: one of them is.
-
-    """
+    """Say so at once when this system, or a right to make networks, is missing: nothing else would help then."""
     need_linux("Emulation", "emulate")
     core.Emulation(core.Scenario("rights", [], _SMALLEST), {}, {})

@@ -47,12 +47,7 @@ def steps(
     pixels: str | None = None,
     progress: Progress | None = None,
 ) -> Steps:
-    """Encode clips at every quantizer, and measure each; ``pixels`` is how samples lie in raw files.
-
-    Raises:
-        UserError: a clip can't be read, or a setting can't be met.
-
-    """
+    """Encode clips at every quantizer, and measure each; ``pixels`` is how samples lie in raw files."""
     from steadycast.media.clip import Clip
     from steadycast.media.ladder import as_options, encode_ladder
     from steadycast.media.quality import evaluate
@@ -77,13 +72,7 @@ def steps(
 
 
 def write_trace(steps: Steps, path: Path) -> Path:
-    """Write the multi-rate trace of a ladder, which a scenario reads as ``trace``; see `media.trace.written`.
-
-    Raises:
-        UserError: the ladder's quantizers are not those of the form that the file's ending asks for.
-        UnwrittenError: the system refused.
-
-    """
+    """Write the multi-rate trace of a ladder, which a scenario reads as ``trace``; see `media.trace.written`."""
     from steadycast.media.trace import written
 
     text = written(path, steps.ladder.table, steps.frame_psnr_y_db)
@@ -93,12 +82,7 @@ def write_trace(steps: Steps, path: Path) -> Path:
 
 
 def write_clips(steps: Steps, folder: Path) -> list[Path]:
-    """Write each quantizer's clip as a stream that players open, such as q02.m4v.
-
-    Raises:
-        UnwrittenError: the system refused.
-
-    """
+    """Write each quantizer's clip as a stream that players open, such as q02.m4v."""
     from steadycast.media import stream
 
     ladder = steps.ladder
@@ -130,12 +114,7 @@ def table(ladder: Steps) -> Table:
 
 
 def draw(ladder: Steps, path: Path) -> None:
-    """Draw rate and quality over the quantizer, and save it.
-
-    Raises:
-        UserError: the file's ending is not known.
-
-    """
+    """Draw rate and quality over the quantizer, and save it."""
     canvas.save_drawing(lambda: _draw(ladder), path)
 
 

@@ -15,7 +15,8 @@ from steadycast.exits import Exit
 class UserError(Exception):
     """A mistake in the input: where it is, what it is, and what would mend it.
 
-    Commands print it as one line, without a traceback; everything else that is raised is a fault of ours.
+    Commands print it as one line, without a traceback; everything else that is raised is a fault of ours. Any function
+    may raise it; the docstrings of the public functions say when they do, those of the others only name other errors.
     """
 
     code: ClassVar[Exit] = Exit.MISUSED

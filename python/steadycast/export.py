@@ -22,11 +22,6 @@ def csv(folder: Folder, out: Path) -> list[Path]:
     control.csv has each step of each controller: t, ctrl, node, r (B/s), p, rtt (s), state, extra.
     packets.csv, where packets were recorded: t, dir, flow, node, seq, size, frame, ftype, q, ecn, owd (s);
     dir is s (sent) or r (received). The other tables are written as they are.
-
-    Raises:
-        UserError: a table is damaged.
-        UnwrittenError: the system refused.
-
     """
     written = []
     _make(out)
@@ -87,10 +82,6 @@ def classic(folder: Folder, out: Path) -> list[Path]:
     N counts receivers from 0. A sender line is `time id packet udp payload quantizer type`, a receiver line
     `time id packet udp payload`: the payload is the IP size less 28 bytes, the packet's number joins the two,
     and frame types are 1 I, 2 P, 3 B, as in the multi-rate traces.
-
-    Raises:
-        UserError: packets were not recorded.
-
     """
     import polars as pl
 

@@ -16,10 +16,6 @@ def whole(path: Path, remedy: str = "make room, or name another place") -> Itera
 
     A reader sees the old file or the new one, never half of one; a block that fails leaves nothing behind.
     What is no plain file (a pipe, a device) is given as it is.
-
-    Raises:
-        UnwrittenError: the system refused.
-
     """
     new = path if path.exists() and not path.is_file() else path.with_name(f"{path.name}.new")
     try:

@@ -55,12 +55,7 @@ class Folder:
 
     @classmethod
     def open(cls, path: Path | str) -> Self:
-        """Read a run folder's summary.
-
-        Raises:
-            UserError: it is not a run folder, is damaged, or is from a newer program.
-
-        """
+        """Read a run folder's summary."""
         path = Path(path)
         unfinished = path.suffix == ".part"
         writer = Claim.holder(path.with_suffix("") if unfinished else path)
@@ -141,12 +136,7 @@ class Folder:
         return (self.path / f"{name}.parquet").exists()
 
     def table(self, name: str) -> pl.DataFrame:
-        """Table of the record.
-
-        Raises:
-            UserError: it is missing or damaged.
-
-        """
+        """Table of the record."""
         import polars as pl
 
         path = self.path / f"{name}.parquet"
@@ -168,12 +158,7 @@ class Folder:
 
 
 def add_film(folder: Folder, shown: Mapping[str, Any], data: bytes) -> None:
-    """Put a film of the worst ten seconds, and what it shows, into a folder that is there.
-
-    Raises:
-        UnwrittenError: the system refused.
-
-    """
+    """Put a film of the worst ten seconds, and what it shows, into a folder that is there."""
     write_json(folder.path / "film.json", shown)
     with whole(folder.path / "film.webm", _ROOM) as new:
         new.write_bytes(data)
@@ -185,12 +170,7 @@ def is_seeds(path: Path | str) -> bool:
 
 
 def read_json(path: Path, remedy: str) -> Json:
-    """JSON object from a file.
-
-    Raises:
-        UserError: it is missing, or not one.
-
-    """
+    """JSON object from a file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -498,13 +478,7 @@ class Draft:
 
 
 def free_or_force(path: Path, *, force: bool) -> None:
-    """Whether results may be written to `path`.
-
-    Raises:
-        UserError: something is there, and either `force` was not given or it is not a folder that this
-        program wrote; or it is the current folder.
-
-    """
+    """Whether results may be written to `path`."""
     if not path.exists():
         return
     need_elsewhere(path)
@@ -514,12 +488,7 @@ def free_or_force(path: Path, *, force: bool) -> None:
 
 
 def need_elsewhere(path: Path) -> None:
-    """Refuse the current folder and those above it: a folder is made beside its place, which it then takes.
-
-    Raises:
-        UserError: it is one of them.
-
-    """
+    """Refuse the current folder and those above it: a folder is made beside its place, which it then takes."""
     here = Path.cwd()
     if path.resolve() in (here, *here.parents):
         raise UserError(
@@ -547,12 +516,7 @@ def replace_folder(source: Path, target: Path) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file so that a reader sees the old one or the new one, never half of one.
-
-    Raises:
-        UnwrittenError: the system refused.
-
-    """
+    """Write a JSON file so that a reader sees the old one or the new one, never half of one."""
     write_text(path, _json_text(value))
 
 
@@ -682,10 +646,6 @@ def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") 
     Lists go by name, and names may hold dots (`flows.video.receivers.video.dst1.mos.mean`). A link's
     forward direction is meant
     where none is named (`links.bottleneck.back.drop_frac`).
-
-    Raises:
-        UserError: there is nothing; it names what there would be.
-
     """
     found, value = _descend(summary, path.split("."))
     if found:
@@ -709,12 +669,7 @@ def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") 
 def judge(
     summary: Mapping[str, Any], expectations: Sequence[Mapping[str, Any]], *, place: str = "scenario"
 ) -> list[Json]:
-    """Scenario's expectations, each with its value and whether it holds: what `summary["expect"]` has.
-
-    Raises:
-        UserError: a path leads nowhere.
-
-    """
+    """Scenario's expectations, each with its value and whether it holds: what `summary["expect"]` has."""
     results = []
     for expectation in expectations:
         that = str(expectation["that"])

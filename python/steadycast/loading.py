@@ -24,10 +24,6 @@ def load(
     """Read and check a scenario: the core's `Scenario`; ``text`` is what its file holds, if that is known.
 
     Files that an object names are looked for from ``origin`` on.
-
-    Raises:
-        UserError: all that is wrong with it, a line each.
-
     """
     if isinstance(scenario, str) and "\n" in scenario:
         raise UserError(
@@ -53,12 +49,7 @@ def folder_of(scenario: Source) -> Path:
 
 
 def changes(sets: Sets, *, seed: int | None = None, classes: Mapping[str, type] | None = None) -> list[str]:
-    """Write changes as PATH=VALUE, each; a seed and the classes that steer flows are changes, too.
-
-    Raises:
-        UserError: they are none.
-
-    """
+    """Write changes as PATH=VALUE, each; a seed and the classes that steer flows are changes, too."""
     texts = [*_texts(sets), *named(classes or {})]
     return texts if seed is None else [*texts, f"seed={seed}"]
 
@@ -96,12 +87,7 @@ def _quoted(value: object) -> str:
 
 
 def seeds_of(given: Iterable[int]) -> list[int]:
-    """Return the seeds.
-
-    Raises:
-        UserError: they are none.
-
-    """
+    """Return the seeds."""
     if isinstance(given, int | str) or not isinstance(given, Iterable):
         remedy = "give several, as range(1, 11); one stands in a list"
         raise UserError(f"seeds {given!r}", f"it is a {type(given).__name__}", remedy)

@@ -108,10 +108,6 @@ def compare(
         vmaf: measure VMAF as well.
         progress: told how many frames are done.
 
-    Raises:
-        UserError: a file can't be read, or they have nothing to compare.
-        MissingError: VMAF was asked for, and there is no program that measures it.
-
     """
     if by not in BY:
         raise UserError(
@@ -232,13 +228,7 @@ def grades(compared: Compared) -> str:
 
 
 def save(compared: Compared, path: Path) -> Path:
-    """Write a row per frame, as CSV or Parquet by the file's ending.
-
-    Raises:
-        UserError: another ending.
-        UnwrittenError: the system refused.
-
-    """
+    """Write a row per frame, as CSV or Parquet by the file's ending."""
     frames = compared.frame_table()
     writers: dict[str, Callable[[Path], object]] = {
         ".csv": frames.write_csv,

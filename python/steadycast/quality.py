@@ -27,11 +27,6 @@ def measure(
     """Decode and measure each receiver of each video, worst first, as summary.json's receivers have it.
 
     ``by`` is one of `media.quality.BY`; by index nothing stands still, so freezes are left out.
-
-    Raises:
-        UserError: there is no video, or no pixels stand behind it.
-        MissingError: VMAF was asked for, and there is no program that measures it.
-
     """
     from steadycast.media.quality import BY
     from steadycast.viewing import Record

@@ -31,12 +31,7 @@ _ANOTHER = "make room, or give another --save-video PATH"
 
 
 def checked(target: Path) -> Path:
-    """Return where received videos go, if they can be written so: a folder, or a file by its ending.
-
-    Raises:
-        UserError: no video ends so.
-
-    """
+    """Return where received videos go, if they can be written so: a folder, or a file by its ending."""
     if target.suffix and target.suffix.lower() not in ENDINGS:
         ways = f"{', '.join(ENDINGS)}, or a folder's name without an ending"
         raise UserError(f"--save-video {target}", "a video can't be saved so", f"take {ways}")
@@ -53,10 +48,6 @@ def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
         target: a folder, which gets FLOW-RECEIVER.mkv without loss; or a file, whose name gets -RECEIVER where there
             are several.
         progress: told how many slots are done.
-
-    Raises:
-        UserError: nothing in the run has pictures, or no video ends so.
-        UnwrittenError: the system refused.
 
     """
     from steadycast.viewing import Record

@@ -58,12 +58,7 @@ def _explained() -> tuple[Key, ...]:
 
 
 def explain(path: str) -> str:
-    """Explain a key or a controller's parameter: its entry, and of a table the keys in it.
-
-    Raises:
-        UserError: there is no such key; the message names the nearest ones.
-
-    """
+    """Explain a key or a controller's parameter: its entry, and of a table the keys in it."""
     wanted = path.replace("[]", "").replace("[[", "").replace("]]", "").strip(".")
     found = [key for key in _explained() if key.path == wanted]
     # "rate" alone is a key of several tables: all of them are meant.

@@ -54,12 +54,7 @@ class Plan:
     def of(
         cls, loaded: core.Scenario, where: str, folder: Path, classes: Mapping[str, type] | None = None
     ) -> Plan:
-        """Find the classes that steer flows: those given, and those that the scenario names by a file in ``folder``.
-
-        Raises:
-            UserError: there is no such class or flow, or something is wrong with a class.
-
-        """
+        """Find the classes that steer flows: those given, and those that the scenario names by a file in ``folder``."""
         given = classes or {}
         videos = loaded.videos()
         for flow in given:
@@ -76,12 +71,7 @@ class Plan:
         return cls(loaded, where, steering)
 
     def need_flows(self, remedy: str = "write at least one [[flow]]") -> None:
-        """Refuse a scenario without flows.
-
-        Raises:
-            UserError: it is one.
-
-        """
+        """Refuse a scenario without flows."""
         if not self.loaded.flows:
             raise UserError(f"{self.where}: flow", "there is none, so nothing would happen", remedy)
 
@@ -128,12 +118,7 @@ class Ready:
 
     @classmethod
     def of(cls, plan: Plan, told: Progress, build: Build | None = None, made: Made | None = None) -> Ready:
-        """Make media by ``made`` and the world by ``build``; without them by `media_of`, and the simulated one.
-
-        Raises:
-            UserError: a clip, the scenario or a parameter of a controller can't be used.
-
-        """
+        """Make media by ``made`` and the world by ``build``; without them by `media_of`, and the simulated one."""
         began = time.perf_counter()
         if build is None:
             plan.need_flows()
@@ -160,12 +145,7 @@ class Ready:
 
 
 def drive(world: World, told: Callable[[float, float], None] | None = None) -> tuple[bool, Json]:
-    """Run a world; return whether its end was reached, and what it took. ``told`` how many seconds of how many.
-
-    Raises:
-        UserError: a user's class has made a mistake, or a capture could not be written.
-
-    """
+    """Run a world; return whether its end was reached, and what it took. ``told`` how many seconds of how many."""
     own, cpu, wall = os.getpid(), time.thread_time(), time.perf_counter()
     try:
         complete = world.run(told)
@@ -266,9 +246,6 @@ def conduct(
         draft: the folder in the making; what there is stands in it when the run is interrupted.
         captures: the folder for captured packets.
         doing: what progress is called while the world runs.
-
-    Raises:
-        UserError: a user's class has made a mistake, or a file can't be written.
 
     """
     files = _capture(ready, captures)

@@ -176,12 +176,7 @@ class Record:
 
     @classmethod
     def of(cls, folder: Folder, progress: Progress | None = None) -> Record:
-        """Read a run, in a folder or `Run.held`; clips are encoded again, or their ladders taken from the cache.
-
-        Raises:
-            UserError: there is no video with pixels, a table is missing, or a clip is no longer there.
-
-        """
+        """Read a run, in a folder or `Run.held`; clips are encoded again, or their ladders taken from the cache."""
         from steadycast.loading import load
         from steadycast.media.ladder import Ladder
         from steadycast.media.prepare import media_of

@@ -59,9 +59,6 @@ class Workers:
         gently: whether they are interrupted at an early end, so that they can put their files in order; otherwise
             they are killed.
 
-    Raises:
-        MissingError: the system is not POSIX: there channels are not handed on to processes.
-
     """
 
     def __init__(self, work: str, setup: object, processes: int, *, gently: bool = False) -> None:

@@ -45,8 +45,6 @@ def run_cases(
         progress: told how far it is; by default a bar, where somebody looks.
 
     Raises:
-        UserError: a controller or a case that is not there, or a folder that is.
-        UnwrittenError: the system refused.
         KeyboardInterrupt: somebody pressed Ctrl-C; nothing is kept.
 
     """

@@ -98,12 +98,7 @@ def cases() -> tuple[Case, ...]:
 
 
 def chosen(ids: Sequence[str]) -> list[Case]:
-    """Return the cases of these ids, or all.
-
-    Raises:
-        UserError: there is none of this id.
-
-    """
+    """Return the cases of these ids, or all."""
     known = {case.id: case for case in cases()}
     for name in ids:
         if name not in known:
@@ -132,12 +127,7 @@ def _content(name: str) -> str:
 
 
 def write_scenarios(folder: Path) -> None:
-    """Write the scenario of each case, and the traces that they name.
-
-    Raises:
-        UnwrittenError: the system refused.
-
-    """
+    """Write the scenario of each case, and the traces that they name."""
     for case in cases():
         for name in dict.fromkeys(variant.scenario for variant in case.variants):
             write_text(folder / f"{name}.toml", _content(name))

@@ -120,12 +120,7 @@ def _short(name: str) -> str:
 
 
 def write_report(suite: Suite, progress: Progress | None = None) -> Path:
-    """Write report.html into the suite's folder, and return its path.
-
-    Raises:
-        UnwrittenError: the system refused.
-
-    """
+    """Write report.html into the suite's folder, and return its path."""
     assert suite.folder is not None
     told = progress or Silent()
     parts = [_head(suite), page.section("Bounds that held", _overview(suite))]

@@ -247,12 +247,7 @@ def tell(what: object) -> None:
 
 
 def module(name: str) -> Any:
-    """Import a module by its full name: the package exports functions that are called like their modules.
-
-    Raises:
-        MissingError: it can't be loaded.
-
-    """
+    """Import a module by its full name: the package exports functions that are called like their modules."""
     from importlib import import_module
 
     try:
@@ -279,12 +274,7 @@ def _top(
 
 
 def changes(sets: list[str] | None) -> None:
-    """Look whether each change of a scenario is a path and a value.
-
-    Raises:
-        UserError: one is not.
-
-    """
+    """Refuse a change of a scenario that is not a path and a value."""
     for change in sets or []:
         if "=" not in change.strip("="):
             raise UserError(
@@ -324,12 +314,7 @@ def interruptible() -> Iterator[list[str]]:
 
 
 def seed_range(text: str) -> range:
-    """`1-5` as 1, 2, 3, 4, 5; `3` as 3.
-
-    Raises:
-        UserError: it is neither, or runs backwards.
-
-    """
+    """`1-5` as 1, 2, 3, 4, 5; `3` as 3."""
     first, dash, last = text.partition("-")
     if first.isdecimal() and (last.isdecimal() or not dash):
         seeds = range(int(first), int(last or first) + 1)

@@ -87,12 +87,7 @@ def _home() -> Path:
 
 
 def _laboratory() -> Any:
-    """Return the package `papers`: of the checkout that this program runs from, or of the current folder.
-
-    Raises:
-        MissingError: neither is a checkout.
-
-    """
+    """Return the package `papers`: of the checkout that this program runs from, or of the current folder."""
     for place in (_CHECKOUT, Path.cwd()):
         if (place / "papers" / "engine" / "suite.py").is_file():
             sys.path.insert(0, str(place))

@@ -492,12 +492,7 @@ def _styles() -> str:
 
 
 def listening(port: int | None) -> socket.socket:
-    """Return a socket that listens on this machine: on the port, or on the first free one from `PORT` on.
-
-    Raises:
-        UserError: the port is taken.
-
-    """
+    """Return a socket that listens on this machine: on the port, or on the first free one from `PORT` on."""
     for number in [port] if port is not None else range(PORT, PORT + _PORTS):
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -533,9 +528,6 @@ def serve(
         link: what follows the token in the address: a scenario that somebody shared.
         opens: open a browser.
         told: told the address.
-
-    Raises:
-        UserError: the port is taken, or ``clips`` is no folder.
 
     """
     if clips is not None and not clips.is_dir():

@@ -45,12 +45,7 @@ class Base:
 
     @classmethod
     def read(cls, file: Path) -> Base:
-        """Read and check a scenario file.
-
-        Raises:
-            UserError: it is not there, is wrong or is too long.
-
-        """
+        """Read and check a scenario file."""
         place = scenario_at(file).absolute()
         load(place)
         text = place.read_text(encoding="utf-8")
@@ -70,12 +65,7 @@ def problem(what: str, remedy: str, *, line: int | None = None, key: str = "") -
 
 
 def parsed(text: str) -> Json:
-    """Return a text's plain values.
-
-    Raises:
-        Problems: it is too long, or not TOML.
-
-    """
+    """Return a text's plain values."""
     if len(text.encode(errors="replace")) > MOST_TEXT:
         raise problem(f"has more than {MOST_TEXT >> 10} KiB", "the lab takes shorter texts")
     try:
@@ -93,10 +83,6 @@ def checked(
     """Read and check a text from the page: its plain values, and the scenario.
 
     It may name the files that its base names, and clips of the folder ``clips``; no other file is looked at.
-
-    Raises:
-        Problems: all that is wrong with it.
-
     """
     tree = parsed(text)
     for key, name in _files(tree):
@@ -131,13 +117,7 @@ def _files(value: object, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
-    """Change values of a text, and leave the rest of it as it stands, comments included.
-
-    Raises:
-        MissingError: tomlkit is not installed.
-        Problems: the text is not TOML, or there is no such place in it.
-
-    """
+    """Change values of a text, and leave the rest of it as it stands, comments included."""
     if not edits:
         return text
     try:

@@ -122,12 +122,7 @@ def config_of(codec: str, unit: bytes) -> bytes:
 
 
 def codec_of(name: str) -> Codec:
-    """Return the codec called ``name``.
-
-    Raises:
-        UserError: there is none.
-
-    """
+    """Return the codec called ``name``."""
     if name not in CODECS:
         raise UserError(f"encode.codec {name}", "there is no such codec", f"take one of {', '.join(CODECS)}")
     return CODECS[name]

@@ -60,12 +60,7 @@ OPTIONS: dict[str, Option] = {
 
 
 def encoding(flow: Flow) -> dict[str, Any]:
-    """Return how pictures are to be coded, as `source.plan` takes it.
-
-    Raises:
-        UserError: the length of a group is no number.
-
-    """
+    """Return how pictures are to be coded, as `source.plan` takes it."""
     said = {
         name: flow.get(name, option.default) for name, option in OPTIONS.items() if "encode." in option.key
     }
@@ -76,12 +71,7 @@ def encoding(flow: Flow) -> dict[str, Any]:
 
 
 def keys(flow: Flow, clip: str | None) -> dict[str, Any]:
-    """Return the options as the keys of a scenario's flow, but for how its pictures are coded.
-
-    Raises:
-        UserError: a parameter is not KEY=VALUE.
-
-    """
+    """Return the options as the keys of a scenario's flow, but for how its pictures are coded."""
     found = {OPTIONS[name].key: value for name, value in flow.items() if "encode." not in OPTIONS[name].key}
     if "params" in found:
         found["params"] = {str(flow["controller"]): dict(_params(found["params"]))}

@@ -264,11 +264,6 @@ class Outlets:
         command: send or receive.
         session: what the session is called: the address that it sends to or hears.
 
-    Raises:
-        UserError: a port is taken, or an address is none.
-        MissingError: metrics were asked for without the library that tells them.
-        UnwrittenError: a file can't be opened.
-
     """
 
     def __init__(self, options: Options, command: str, session: str) -> None:

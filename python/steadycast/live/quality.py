@@ -36,10 +36,6 @@ def measure(
     stamps count, round and round when the clip is looped. A picture that is missing is the one before it. All are
     measured at this ``size``, as they are shown: the sender says it, and may have coded some at a smaller one.
     Without it the first picture's size counts.
-
-    Raises:
-        UserError: the clip can't be read.
-
     """
     kind = codec_of(codec)
     # An empty unit, of which nothing of use came, would tell a decoder that the stream is over.

@@ -268,12 +268,7 @@ class Sink:
             self._place.unlink(missing_ok=True)
 
     def finish(self) -> None:
-        """Wait for the last frame, and give the stream its name or put it into its container.
-
-        Raises:
-            UnwrittenError: that failed, or writing had failed before.
-
-        """
+        """Wait for the last frame, and give the stream its name or put it into its container."""
         self.thread.join(10)
         if self._player is not None:
             self.notes += self._player.finish()
@@ -299,12 +294,7 @@ class Sink:
 
 
 def container_of(out: Path, codec: str) -> str | None:
-    """Find the container that a file's name asks for; `None` for the stream as it comes.
-
-    Raises:
-        UserError: no container has this ending, or it does not take the codec.
-
-    """
+    """Find the container that a file's name asks for; `None` for the stream as it comes."""
     if out.suffix.lower() in stream.ENDINGS[codec]:
         return None
     name, problem = _offered(out, codec)
@@ -361,9 +351,6 @@ def contain(
         frames: when each is shown, in ticks of 90 kHz, and its bytes, in the order in which they stand in the stream.
         head: what a decoder must be told first.
 
-    Raises:
-        UnwrittenError: that can't be done; nothing stands under the file's name.
-
     """
     import av
 
@@ -390,14 +377,7 @@ def contain(
 
 
 def receive(options: Options) -> Received:
-    """Receive until the sender says BYE, the time is over, or a signal ends the session.
-
-    Raises:
-        UserError: an option, an address or the description can't be used.
-        MissingError: the player is not here.
-        UnwrittenError: the stream or the record could not be written. The other one is.
-
-    """
+    """Receive until the sender says BYE, the time is over, or a signal ends the session."""
     with Draft(options.folder, force=options.force) if options.folder is not None else nullcontext() as draft:
         length = session.span(options.duration, "--for") if options.duration else None
         settings = settings_of(options)
@@ -406,12 +386,7 @@ def receive(options: Options) -> Received:
 
 
 def settings_of(options: Options, *, tell: bool = True) -> Json:
-    """Return the options as the core takes them.
-
-    Raises:
-        UserError: one can't be used.
-
-    """
+    """Return the options as the core takes them."""
     path = Path(options.what)
     text, at, interface = None, options.what, options.interface
     if "\n" in options.what or options.what.startswith("v="):
@@ -452,12 +427,7 @@ def _is_file(path: Path) -> bool:
 
 
 def need_pictures(receiver: Any, what: str) -> None:
-    """Stop a core `Receiver` whose pictures can't be had.
-
-    Raises:
-        UserError: its payload format is not known.
-
-    """
+    """Stop a core `Receiver` whose pictures can't be had."""
     if receiver.codec is not None:
         return
     offered = receiver.offered

@@ -53,13 +53,7 @@ class Options:
 
 
 def send(options: Options, progress: Progress | None = None) -> Json:
-    """Send until the source ends, the time is over, or a signal ends the session; return the summary.
-
-    Raises:
-        UserError: an option, an address or the source can't be used.
-        UnwrittenError: the description or the record could not be written.
-
-    """
+    """Send until the source ends, the time is over, or a signal ends the session; return the summary."""
     with Draft(options.out, force=options.force) if options.out is not None else nullcontext() as draft:
         length = session.span(options.duration, "--for") if options.duration else None
         to, interface = session.resolved(options.to, options.interface)
@@ -88,12 +82,7 @@ def default_controller(to: str, mode: object = "repaired") -> str:
 
 
 def settings_of(options: Options) -> Json:
-    """Return how packets travel, as the core takes it.
-
-    Raises:
-        UserError: an option can't be used.
-
-    """
+    """Return how packets travel, as the core takes it."""
     return {
         "to": options.to,
         "interface": options.interface,
@@ -108,12 +97,7 @@ def settings_of(options: Options) -> Json:
 
 
 def begun(settings: Json, flow: Flow, planned: Any) -> Any:
-    """Return a core `Sender` of this flow that has begun.
-
-    Raises:
-        UserError: an option or an address can't be used.
-
-    """
+    """Return a core `Sender` of this flow that has begun."""
     with named(flow):
         said = json.dumps(keys(flow, planned.clip))
         return session.live_core().Sender({**settings, "flow": said}, planned.medium)

@@ -30,12 +30,7 @@ _UNITS = {"bps": 1, "kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9, "ms": 0.001, "s
 
 
 def rate(text: str, option: str) -> int:
-    """`2Mbps` in bit/s.
-
-    Raises:
-        UserError: it is no rate.
-
-    """
+    """`2Mbps` in bit/s."""
     match = _RATE.fullmatch(text.strip())
     if match is None:
         raise UserError(f"{option} {text}", "this is not a rate", "write for example 2Mbps or 300kbps")
@@ -43,12 +38,7 @@ def rate(text: str, option: str) -> int:
 
 
 def play_out(buffer: str | None, consume: str | None) -> dict[str, int | None]:
-    """`16KiB` and `8kbps`: a play-out buffer and how fast it is emptied, as the core takes them.
-
-    Raises:
-        UserError: one is not what it has to be, or there is a rate without a buffer.
-
-    """
+    """`16KiB` and `8kbps`: a play-out buffer and how fast it is emptied, as the core takes them."""
     if buffer is None and consume is not None:
         raise UserError(f"--consume {consume}", "there is no buffer to be emptied", "give --buffer, too")
     size = None
@@ -64,12 +54,7 @@ def play_out(buffer: str | None, consume: str | None) -> dict[str, int | None]:
 
 
 def span(text: str, option: str) -> float:
-    """`90s` in seconds.
-
-    Raises:
-        UserError: it is no length of time.
-
-    """
+    """`90s` in seconds."""
     match = _SPAN.fullmatch(text.strip())
     if match is None:
         raise UserError(f"{option} {text}", "this is not a length of time", "write for example 30s or 5min")
@@ -77,12 +62,7 @@ def span(text: str, option: str) -> float:
 
 
 def params(texts: Iterable[str]) -> list[tuple[str, object]]:
-    """`beta=0.3` and the like, as values.
-
-    Raises:
-        UserError: one is not KEY=VALUE.
-
-    """
+    """`beta=0.3` and the like, as values."""
     found: list[tuple[str, object]] = []
     for text in texts:
         key, equals, value = text.partition("=")
@@ -96,12 +76,7 @@ def params(texts: Iterable[str]) -> list[tuple[str, object]]:
 
 
 def read_key(path: Path | None) -> str | None:
-    """Read a master key's text.
-
-    Raises:
-        UserError: the file can't be read, or others may read it.
-
-    """
+    """Read a master key's text."""
     if path is None:
         return None
     try:
@@ -131,10 +106,6 @@ def resolved(text: str, interface: str | None, *, tell: bool = True) -> tuple[st
 
     A name is looked up once, and where ``tell`` is set stderr says which address was taken. What is neither is left as
     it is.
-
-    Raises:
-        UserError: the name has no address, or there is no such interface.
-
     """
     match = _ADDRESS.fullmatch(text)
     if match is None:
@@ -197,12 +168,7 @@ def own_name() -> str:
 
 
 def live_core() -> Any:
-    """Return the compiled module.
-
-    Raises:
-        MissingError: it was built for a system without the live world.
-
-    """
+    """Return the compiled module."""
     need_linux("Sender", "send and receive")
     return core
 

@@ -228,12 +228,7 @@ def plan(
     keep_size: bool = False,
     progress: Progress | None = None,
 ) -> Plan:
-    """Find out what to send for ``source``.
-
-    Raises:
-        UserError: it can't be read, or can't be coded so.
-
-    """
+    """Find out what to send for ``source``."""
     if source == "greedy":
         return Plan({"kind": "greedy"}, None)
     from steadycast.live.encoder import Encoder, codec_of

@@ -87,12 +87,7 @@ def parse_fps(fps: str | int | float | Fraction, own: Fraction, place: str = "en
 
 
 def own_rate(reader: Reader, fps: str | int | float | Fraction) -> Fraction:
-    """Frames per second that are asked for; ``clip`` is the source's own.
-
-    Raises:
-        ClipError: the source has none that can be sent.
-
-    """
+    """Frames per second that are asked for; ``clip`` is the source's own."""
     rate = reader.facts.rate
     if fps != "clip" or rate is not None:
         return parse_fps(fps, Fraction(0) if rate is None else _tidy(rate))
@@ -211,12 +206,7 @@ def _unreadable(path: Path, error: OSError) -> ClipError:
 
 
 def opened(path: Path, told: Layout) -> Reader:
-    """Open a file; ``told`` is how a raw one is read where its name does not say it.
-
-    Raises:
-        ClipError: it can't be read.
-
-    """
+    """Open a file; ``told`` is how a raw one is read where its name does not say it."""
     try:
         with path.open("rb"):
             pass

@@ -64,12 +64,7 @@ class Codec:
     """Ticks per second at the most of the clock in its headers."""
 
     def need_size(self, place: str, width: int, height: int) -> None:
-        """Check that it can have pictures of this size, which the key or option ``place`` asks for.
-
-        Raises:
-            UserError: it can't.
-
-        """
+        """Check that it can have pictures of this size, which the key or option ``place`` asks for."""
         problem = f"{self.name} cannot have pictures of {width}x{height}"
         if width % self.multiple or height % self.multiple:
             raise UserError(place, problem, f"both sides must be multiples of {self.multiple}")
@@ -175,7 +170,6 @@ class Ladder:
 
         Raises:
             KeyError: there is no such quantizer.
-            UserError: the sizes that came with the program are not those of this machine's encoder.
 
         """
         wanted = sorted({q for q in qs if q not in self._held})
@@ -395,12 +389,7 @@ def open_encoder(codec: Codec, raw: Sized, bframes: int, gop: int, q: int) -> av
 
 @contextmanager
 def as_options() -> Iterator[None]:
-    """Name options of the command line in errors that name the keys of a scenario.
-
-    Raises:
-        UserError: the one that came, with the other names.
-
-    """
+    """Name options of the command line in errors that name the keys of a scenario."""
     try:
         yield
     except UserError as error:

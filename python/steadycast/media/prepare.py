@@ -23,10 +23,6 @@ def media_of(
 
     ``video`` is what the core says of the flow (`_core.Scenario.videos`). Ladders come from the cache when
     they have been encoded before.
-
-    Raises:
-        UserError: a clip or a trace that is missing, damaged or of another kind.
-
     """
     kind = video["media"]
     if kind == "rfc8593":
@@ -112,10 +108,6 @@ def prepare(scenarios: Iterable[core.Scenario], progress: Progress) -> list[Path
     """Encode each ladder that is needed once, before several processes want it at the same time.
 
     Returns their files in the cache.
-
-    Raises:
-        UserError: a clip is missing, damaged or of another kind.
-
     """
     ready: dict[str, Path | None] = {}
     for loaded in scenarios:

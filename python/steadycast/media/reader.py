@@ -157,9 +157,6 @@ class Reader:
         patience: after so many packets in a row that give no picture it is taken to be damaged for good; without it a
             source is read to its end.
 
-    Raises:
-        ClipError: it holds no pictures that can be used.
-
     """
 
     def __init__(self, container: Any, name: str, patience: int | None = None) -> None:

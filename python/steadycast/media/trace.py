@@ -58,10 +58,6 @@ def written(path: Path, table: FrameTable, psnr_y_db: F64) -> str:
 
     ``psnr_y_db`` has a row for each quantizer and a column for each frame in display order; Evalvid-RA's form has no
     place for it.
-
-    Raises:
-        TraceError: Evalvid-RA's form is asked for, and the quantizers are not 2…31.
-
     """
     if path.suffix.lower() == ".csv":
         lines = [",".join([*_CSV, _PSNR])]

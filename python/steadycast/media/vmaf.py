@@ -25,12 +25,7 @@ def program() -> str | None:
 
 
 def need() -> None:
-    """Make sure that VMAF can be measured.
-
-    Raises:
-        MissingError: it can't.
-
-    """
+    """Make sure that VMAF can be measured."""
     if program() is None:
         raise MissingError(
             "VMAF",

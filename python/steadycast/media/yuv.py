@@ -76,7 +76,6 @@ def open_raw(path: Path, layout: Layout) -> Any:
     """Open a raw file as a container, as `files.media` does.
 
     Raises:
-        ClipError: nothing says how its pictures lie in it, or they can't lie so.
         OSError: as `files.media`.
 
     """

@@ -153,13 +153,7 @@ def colours(svgs: str) -> list[str]:
 
 
 def save_drawing(draw: Callable[[], Figure | None], path: Path) -> bool:
-    """Save what `draw` draws; the ending says how. Returns whether there was anything.
-
-    Raises:
-        UserError: an ending that is not known.
-        UnwrittenError: the system refused.
-
-    """
+    """Save what `draw` draws; the ending says how. Returns whether there was anything."""
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(str(path), "an image can't be saved so", "end its name in .png, .svg or .pdf")
     with _context():

@@ -62,24 +62,14 @@ class Plot:
 
 
 def save(folder: Folder, name: str, path: Path) -> None:
-    """Save one figure; the ending says how (.png, .svg, .pdf).
-
-    Raises:
-        UserError: no such figure, nothing to show, or an ending that is not known.
-
-    """
+    """Save one figure; the ending says how (.png, .svg, .pdf)."""
     plot = named(name)
     if not save_drawing(lambda: plot.draw(folder), path):
         raise _nothing(folder, name)
 
 
 def drawing(folder: Folder, name: str) -> Drawing:
-    """Draw one figure, for a notebook.
-
-    Raises:
-        UserError: no such figure, or nothing to show.
-
-    """
+    """Draw one figure, for a notebook."""
     plot = named(name)
     found = canvas_drawn(lambda: plot.draw(folder))
     if found is None:
@@ -88,12 +78,7 @@ def drawing(folder: Folder, name: str) -> Drawing:
 
 
 def named(name: str) -> Plot:
-    """Find a figure by its name.
-
-    Raises:
-        UserError: there is none.
-
-    """
+    """Find a figure by its name."""
     plots = {plot.name: plot for plot in (*PLOTS, *ALONE)}
     if name not in plots:
         raise UserError(name, "no such figure", f"there are: {', '.join(plots)}")

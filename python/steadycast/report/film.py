@@ -20,12 +20,7 @@ _ELSEWHERE = "with its film, too, this page would be too large; its report shows
 
 
 def add(folder: Folder, progress: Progress) -> None:
-    """Film the worst ten seconds of a run that is there, and put the film into its folder.
-
-    Raises:
-        UserError: nothing in it has pictures, a clip is gone, or the film would be too large.
-
-    """
+    """Film the worst ten seconds of a run that is there, and put the film into its folder."""
     from steadycast.film import worst_seconds
     from steadycast.viewing import Record
 

@@ -42,10 +42,6 @@ def write_report(
     """Write DIR/report.html and return its path.
 
     `pictures` is a section of it, from `report.pictures`; `drawings` are its figures, where they are drawn already.
-
-    Raises:
-        UserError: the folder is not a run, or a table of it is damaged.
-
     """
     folder = folder if isinstance(folder, Folder) else Folder.open(folder)
     path = folder.path / "report.html"
@@ -220,12 +216,7 @@ def _flows(summary: Json) -> Html:
 
 
 def drawings(folder: Folder) -> Drawings:
-    """Draw the figures of a run.
-
-    Raises:
-        UserError: a table of it is damaged.
-
-    """
+    """Draw the figures of a run."""
     return {plot.name: figures.drawn(plot, folder) for plot in PLOTS if _needs(plot.name, folder)}
 
 

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def side_by_side(folder: Folder, frame: int) -> Html:
-    """Show a frame of each video as it was recorded, sent, and seen by the median and the worst receiver.
-
-    Raises:
-        UserError: there is no such frame, or there are no pixels.
-
-    """
+    """Show a frame of each video as it was recorded, sent, and seen by the median and the worst receiver."""
     record = Record.of(folder)
     parts = []
     for flow in folder.summary["flows"]:

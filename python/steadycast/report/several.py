@@ -35,12 +35,7 @@ class Run:
 
 
 def read(path: Path) -> Run:
-    """Read a run folder, or a folder of several seeds.
-
-    Raises:
-        UserError: it is neither, or is damaged.
-
-    """
+    """Read a run folder, or a folder of several seeds."""
     if not is_seeds(path):
         folder = Folder.open(path)
         return Run(folder.name, path, folder.summary, (folder,))

@@ -45,12 +45,7 @@ class Parcel:
 
 
 def pack(base: Base, pixels: bool, scenarios: Iterable[core.Scenario], encoded: Iterable[Path]) -> Parcel:
-    """Read all files that the scenarios of a sweep name.
-
-    Raises:
-        UserError: a file stands where a worker would not find it.
-
-    """
+    """Read all files that the scenarios of a sweep name."""
     files: dict[str, bytes] = {}
     homes = (base.folder.resolve(), Path.cwd())
     for path in sorted({path.resolve() for each in scenarios for path in planning.files(each, base.folder)}):
@@ -82,13 +77,7 @@ class Cluster:
         self._owned = isinstance(scheduler, str)
 
     def __enter__(self) -> Self:
-        """Reach the scheduler, and make sure that its workers are of this program.
-
-        Raises:
-            MissingError: distributed is not installed here.
-            UserError: no scheduler answers, it has no workers, or they are of another program.
-
-        """
+        """Reach the scheduler, and make sure that its workers are of this program."""
         self._client = _reached(self._scheduler) if self._owned else self._scheduler
         try:
             _agreed(self._client)
@@ -107,10 +96,6 @@ class Cluster:
 
         A part whose worker was lost is done again by another one. A part that has lost several workers is done run by
         run, and a run that loses several has failed.
-
-        Raises:
-            UserError: the scheduler has gone.
-
         """
         from distributed import as_completed
 

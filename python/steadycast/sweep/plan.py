@@ -64,12 +64,7 @@ class Base:
 
     @classmethod
     def of(cls, scenario: str | Path | Scenario, sets: Sequence[str]) -> Self:
-        """Read a scenario's text, once for all runs.
-
-        Raises:
-            UserError: there is no such file, or it can't be read.
-
-        """
+        """Read a scenario's text, once for all runs."""
         if not isinstance(scenario, str | Path):
             return cls(scenario, scenario.to_json(), tuple(sets))
         path = scenario_at(Path(scenario))
@@ -91,12 +86,7 @@ class Base:
         return Path(self.scenario).parent if isinstance(self.scenario, str) else self.origin
 
     def load(self, *more: str) -> core.Scenario:
-        """Read and check it with more changes.
-
-        Raises:
-            UserError: all that is wrong with it, a line each.
-
-        """
+        """Read and check it with more changes."""
         return load(self.scenario, [*self.sets, *more], self.text, self.origin)
 
 
@@ -132,10 +122,6 @@ class Plan:
 
         A combination of values that makes no valid scenario is a run that fails. A value that makes none in any
         combination is a mistake.
-
-        Raises:
-            UserError: such a value, or a scenario that is wrong as it stands.
-
         """
         made_by = program()
         keys, scenarios, wrong = [], [], {}
@@ -159,12 +145,7 @@ class Plan:
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """Read the plan of a folder; `None` when there is none.
-
-        Raises:
-            UserError: it is damaged, or of a newer program.
-
-        """
+        """Read the plan of a folder; `None` when there is none."""
         path = folder / NAME
         if not path.exists():
             return None
@@ -206,12 +187,7 @@ class Plan:
         }
 
     def joined(self, more: Plan, place: str) -> Plan:
-        """Return this plan with the points and seeds of another.
-
-        Raises:
-            UserError: the two are not of one sweep; it says what differs.
-
-        """
+        """Return this plan with the points and seeds of another."""
 
         def refuse(problem: str) -> UserError:
             return UserError(place, problem, _REMEDY)
@@ -249,12 +225,7 @@ class Plan:
                     yield point, seed, Task(_hash(point.key, str(seed)), sets, seed)
 
     def axis_of(self, baseline: str) -> tuple[int, str]:
-        """Return the place of a baseline's axis, and its value.
-
-        Raises:
-            UserError: it is not PATH=VALUE, or there is no such axis or value.
-
-        """
+        """Return the place of a baseline's axis, and its value."""
         path, _, value = baseline.partition("=")
         if path not in self.axes:
             remedy = f"there are: {', '.join(self.axes)}" if self.axes else "vary it by --over"
@@ -285,12 +256,7 @@ def grid(
     over: Iterable[tuple[str, Sequence[str]]],
     table: tuple[Sequence[str], Sequence[tuple[str, ...]]] = ((), ((),)),
 ) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return the axes and all combinations of their values: a table's rows, times each axis.
-
-    Raises:
-        UserError: an axis stands twice, has no value or may not be one.
-
-    """
+    """Return the axes and all combinations of their values: a table's rows, times each axis."""
     over = list(over)
     axes = [*table[0], *(path for path, _ in over)]
     for place, path in enumerate(axes):
@@ -307,12 +273,7 @@ def grid(
 
 
 def axis(text: str) -> tuple[str, list[str]]:
-    """Read PATH=V1,V2: commas in quotes or brackets divide nothing.
-
-    Raises:
-        UserError: it is not of this form.
-
-    """
+    """Read PATH=V1,V2: commas in quotes or brackets divide nothing."""
     path, equals, values = text.partition("=")
     if not (path.strip() and equals and values.strip()):
         remedy = "write for example --over flow.video.controller=asmp,tfrc"
@@ -337,12 +298,7 @@ def axis(text: str) -> tuple[str, list[str]]:
 
 
 def table(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Read a CSV whose heads are paths and whose rows are points.
-
-    Raises:
-        UserError: it can't be read, is empty or has a row of another length.
-
-    """
+    """Read a CSV whose heads are paths and whose rows are points."""
     remedy = "write a line of paths, and a line of values for each point"
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -361,12 +317,7 @@ def table(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
 
 
 def shard(text: str) -> tuple[int, int]:
-    """Read I/N: part I of N, counted from 0.
-
-    Raises:
-        UserError: it is not of this form.
-
-    """
+    """Read I/N: part I of N, counted from 0."""
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if found is None or int(found[1]) >= int(found[2]):
         remedy = "write 0/4 to 3/4 for four parts"

@@ -65,12 +65,7 @@ Spreads = dict[Values, Json | None]
 
 
 def columns(names: Sequence[str], metric: str) -> list[str]:
-    """Columns that a metric means: one, or with ``*`` all that fit.
-
-    Raises:
-        UserError: there is none.
-
-    """
+    """Columns that a metric means: one, or with ``*`` all that fit."""
     found = _fitting(names, metric)
     if found:
         return found

@@ -50,12 +50,7 @@ class Part:
             self._file = None
 
     def append(self, line: bytes) -> None:
-        """Append a row.
-
-        Raises:
-            UnwrittenError: the system refused.
-
-        """
+        """Append a row."""
         try:
             if self._file is None:
                 self._folder.mkdir(exist_ok=True)
@@ -99,13 +94,7 @@ def rows(folder: Path) -> Iterator[Row]:
 
 
 def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
-    """Write results.parquet from what it holds, from the parts, and from other folders; returns the table.
-
-    Raises:
-        UserError: a results.parquet is damaged.
-        UnwrittenError: the system refused.
-
-    """
+    """Write results.parquet from what it holds, from the parts, and from other folders; returns the table."""
     import polars as pl
 
     order = {task.key: (number, point) for number, (point, _, task) in enumerate(plan.runs())}
