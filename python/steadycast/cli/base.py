@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand
@@ -26,6 +26,19 @@ if TYPE_CHECKING:
 
     from steadycast.report.page import Drawings
 
+
+def option(written: str, about: str, **more: Any) -> Any:
+    """Declare an option as its help shows it: ``-o --out DIR``, its names and then its value."""
+    words = written.split()
+    names = [word for word in words if word.startswith("-")]
+    return typer.Option(*names, metavar=" ".join(words[len(names) :]) or None, help=about, **more)
+
+
+def argument(written: str, about: str, **more: Any) -> Any:
+    """Declare an argument by its name in the help."""
+    return typer.Argument(metavar=written, help=about, **more)
+
+
 app = typer.Typer(
     name="steadycast",
     help="Video over RTP that shares the network fairly with TCP, and a laboratory that shows what every "
@@ -38,8 +51,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+Command = TypeVar("Command", bound=Callable[..., None])
 SCENARIO = "A scenario (TOML), or the name of a built-in one."
-SEEDS = typer.Option("--seeds", metavar="A-B", help="Several seeds, both ends included.")
+SEEDS = option("--seeds A-B", "Several seeds, both ends included.")
 
 # Arguments and options of several commands.
 
@@ -54,50 +68,38 @@ def completed(incomplete: str) -> list[str]:
     return [*names, *sorted(glob(f"{escape(incomplete)}*.toml"))]
 
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help=SCENARIO, autocompletion=completed)]
-RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")]
-Out = Annotated[Path | None, typer.Option("-o", "--out", metavar="DIR", help="The folder for the results.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace results that are there already.")]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print the numbers as JSON on stdout, and nothing else.")
-]
+File = Annotated[Path, argument("FILE", SCENARIO, autocompletion=completed)]
+RunFolder = Annotated[Path, argument("DIR", "A run folder.")]
+Out = Annotated[Path | None, option("-o --out DIR", "The folder for the results.")]
+Force = Annotated[bool, option("--force", "Replace results that are there already.")]
+AsJson = Annotated[bool, option("--json", "Print the numbers as JSON on stdout, and nothing else.")]
 Film = Annotated[
-    bool,
-    typer.Option(
-        "--film/--no-film", help="Film the ten seconds in which a viewer missed most, for the report."
-    ),
+    bool, option("--film/--no-film", "Film the ten seconds in which a viewer missed most, for the report.")
 ]
-Vmaf = Annotated[
-    bool, typer.Option("--vmaf", help="Measure VMAF as well; takes imageio-ffmpeg, and its time.")
-]
+Vmaf = Annotated[bool, option("--vmaf", "Measure VMAF as well; takes imageio-ffmpeg, and its time.")]
 By = Annotated[
     str,
-    typer.Option(
-        "--by",
-        metavar="HOW",
-        help="time: with what is shown at the same time; index: picture i with picture i, whatever was lost.",
+    option(
+        "--by HOW",
+        "time: with what is shown at the same time; index: picture i with picture i, whatever was lost.",
     ),
 ]
 SaveVideo = Annotated[
     Path | None,
-    typer.Option(
-        "--save-video",
-        metavar="PATH",
-        help="Save what each receiver saw: a file (.yuv, .y4m, .mkv, .mp4, .webm) or a folder (.mkv).",
+    option(
+        "--save-video PATH",
+        "Save what each receiver saw: a file (.yuv, .y4m, .mkv, .mp4, .webm) or a folder (.mkv).",
     ),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Instead of the scenario's seed.")]
-Sets = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="As in run. Repeatable.")]
-Jobs = Annotated[
-    int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; without it all processors.")
-]
-Fps = Annotated[str, typer.Option("--fps", help=f"{FPS} A .yuv needs it, unless its name says it.")]
+Seed = Annotated[int | None, option("--seed N", "Instead of the scenario's seed.")]
+Sets = Annotated[list[str] | None, option("--set PATH=VALUE", "As in run. Repeatable.")]
+Jobs = Annotated[int | None, option("--jobs N", "Processes; without it all processors.", min=1)]
+Fps = Annotated[str, option("--fps", f"{FPS} A .yuv needs it, unless its name says it.")]
 Size = Annotated[
-    str, typer.Option("--size", help='"cif", "clip" or "640x480". A .yuv needs it, unless its name says it.')
+    str, option("--size", '"cif", "clip" or "640x480". A .yuv needs it, unless its name says it.')
 ]
 Pixels = Annotated[
-    str | None,
-    typer.Option("--pixel-format", metavar="NAME", help="Of a .yuv, as FFmpeg calls it; yuv420p without it."),
+    str | None, option("--pixel-format NAME", "Of a .yuv, as FFmpeg calls it; yuv420p without it.")
 ]
 
 
@@ -256,15 +258,16 @@ def module(name: str) -> Any:
         raise MissingError(name, f"can't be loaded ({error})", "install steadycast again") from error
 
 
-def examples(*lines: str) -> str:
-    """Write the end of a command's help."""
+def command(about: str, *examples: str, **more: Any) -> Callable[[Command], Command]:
+    """Declare a command: what the list of commands says of it, and the examples at the end of its help."""
     # A backspace character keeps the lines as they are.
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+    listed = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples)
+    return app.command(short_help=about, epilog=listed, **more)
 
 
 @app.callback(invoke_without_command=True)
 def _top(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[bool, option("--version", "Print the version.")] = False,
 ) -> None:
     if version:
         from steadycast.core import core

@@ -11,21 +11,32 @@ import typer
 
 from steadycast.builtin import scenario_at
 from steadycast.cli import base
-from steadycast.cli.base import SEEDS, AsJson, File, Film, Force, Out, SaveVideo, Scenario, Seed, Vmaf
+from steadycast.cli.base import (
+    SEEDS,
+    AsJson,
+    File,
+    Film,
+    Force,
+    Out,
+    SaveVideo,
+    Scenario,
+    Seed,
+    Vmaf,
+    argument,
+    option,
+)
 from steadycast.errors import UserError
 from steadycast.exits import Exit
 
 
-@base.app.command(
+@base.command(
+    "Run a scenario.",
+    "steadycast run home",
+    "steadycast run home.toml -o home",
+    "steadycast run home.toml --set flow.video.controller=tfrc -o home-tfrc",
+    "steadycast run ci.toml --json",
+    "steadycast run home.toml --seeds 1-5 -o home-5",
     cls=Scenario,
-    short_help="Run a scenario.",
-    epilog=base.examples(
-        "steadycast run home",
-        "steadycast run home.toml -o home",
-        "steadycast run home.toml --set flow.video.controller=tfrc -o home-tfrc",
-        "steadycast run ci.toml --json",
-        "steadycast run home.toml --seeds 1-5 -o home-5",
-    ),
 )
 def run(
     file: File,
@@ -34,11 +45,7 @@ def run(
     seeds: Annotated[str | None, SEEDS] = None,
     sets: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="PATH=VALUE",
-            help="Change a value: flow.NAME.KEY, link.NAME.KEY, topology.KEY. Repeatable.",
-        ),
+        option("--set PATH=VALUE", "Change a value: flow.NAME.KEY, link.NAME.KEY, topology.KEY. Repeatable."),
     ] = None,
     as_json: AsJson = False,
     force: Force = False,
@@ -87,13 +94,15 @@ def run(
     base.finish(summary, as_json=as_json, report=report)
 
 
-@base.app.command(
-    short_help="Run a small example, to a report with pictures.",
-    epilog=base.examples("steadycast demo", "steadycast demo --open", "steadycast demo -o first"),
+@base.command(
+    "Run a small example, to a report with pictures.",
+    "steadycast demo",
+    "steadycast demo --open",
+    "steadycast demo -o first",
 )
 def demo(
     out: Out = None,
-    browse: Annotated[bool, typer.Option("--open", help="Show the report in the browser.")] = False,
+    browse: Annotated[bool, option("--open", "Show the report in the browser.")] = False,
     force: Force = False,
 ) -> None:
     """Run a video beside TCP on a link that is too small for both, and write a report with pictures.
@@ -120,22 +129,18 @@ def demo(
         webbrowser.open(page.resolve().as_uri())
 
 
-@base.app.command(
-    short_help="List the built-in scenarios, or copy them.",
-    epilog=base.examples(
-        "steadycast scenarios", "steadycast scenarios --copy home", "steadycast scenarios --all"
-    ),
+@base.command(
+    "List the built-in scenarios, or copy them.",
+    "steadycast scenarios",
+    "steadycast scenarios --copy home",
+    "steadycast scenarios --all",
 )
 def scenarios(
     copied: Annotated[
-        list[str] | None,
-        typer.Option("--copy", metavar="NAME", help="Copy this one, to change it. Repeatable."),
+        list[str] | None, option("--copy NAME", "Copy this one, to change it. Repeatable.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Copy all.")] = False,
-    out: Annotated[
-        Path,
-        typer.Option("-o", "--out", metavar="DIR", help="The folder for the copies; else the current one."),
-    ] = Path(),
+    every: Annotated[bool, option("--all", "Copy all.")] = False,
+    out: Annotated[Path, option("-o --out DIR", "The folder for the copies; else the current one.")] = Path(),
 ) -> None:
     """List the scenarios that come with the program, or copy them into a folder.
 
@@ -155,14 +160,15 @@ def scenarios(
     terminal.console().print(terminal.prose(rows, "name", "what it is"))
 
 
-@base.app.command(
-    short_help="Say what this machine can and can't do.",
-    epilog=base.examples("steadycast doctor", "steadycast doctor emulate", "steadycast doctor --json"),
+@base.command(
+    "Say what this machine can and can't do.",
+    "steadycast doctor",
+    "steadycast doctor emulate",
+    "steadycast doctor --json",
 )
 def doctor(
     purpose: Annotated[
-        str,
-        typer.Argument(metavar="[COMMAND]", help="What it is asked for: run, emulate, send, receive or lab."),
+        str, argument("[COMMAND]", "What it is asked for: run, emulate, send, receive or lab.")
     ] = "run",
     as_json: AsJson = False,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from steadycast.cli import base
-from steadycast.cli.base import SEEDS, Force, Out
+from steadycast.cli.base import SEEDS, Force, Out, argument, option
 from steadycast.errors import MissingError, UserError
 from steadycast.exits import Exit
 
@@ -17,45 +17,36 @@ _CHECKOUT = Path(__file__).resolve().parents[3]
 """Where a checkout has the package, the scenarios and the papers."""
 
 
-@base.app.command(
-    short_help="Move a scenario's values in the browser, and see what comes of them.",
-    epilog=base.examples(
-        "steadycast lab",
-        "steadycast lab home.toml lte.toml",
-        "steadycast lab film.toml --allow-clips films",
-        "steadycast lab --no-browser --port 9000",
-        "steadycast lab --watch sent.jsonl --watch received.jsonl",
-        "steadycast lab 'http://127.0.0.1:8765/#s=fVJ…'",
-    ),
+@base.command(
+    "Move a scenario's values in the browser, and see what comes of them.",
+    "steadycast lab",
+    "steadycast lab home.toml lte.toml",
+    "steadycast lab film.toml --allow-clips films",
+    "steadycast lab --no-browser --port 9000",
+    "steadycast lab --watch sent.jsonl --watch received.jsonl",
+    "steadycast lab 'http://127.0.0.1:8765/#s=fVJ…'",
 )
 def lab(
     files: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[FILE]...",
-            help="Scenarios (TOML) to choose from, or a link that somebody shared. Without: home.",
+        argument(
+            "[FILE]...",
+            "Scenarios (TOML) to choose from, or a link that somebody shared. Without: home.",
             show_default=False,
         ),
     ] = None,
     port: Annotated[
-        int | None,
-        typer.Option(
-            "--port", metavar="N", min=1, max=65535, help="Where it listens; the first free one from 8765 on."
-        ),
+        int | None, option("--port N", "Where it listens; the first free one from 8765 on.", min=1, max=65535)
     ] = None,
-    no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
-    ] = False,
+    no_browser: Annotated[bool, option("--no-browser", "Print the address, and open no browser.")] = False,
     allow_clips: Annotated[
-        Path | None,
-        typer.Option("--allow-clips", metavar="DIR", help="A folder whose clips the page may choose from."),
+        Path | None, option("--allow-clips DIR", "A folder whose clips the page may choose from.")
     ] = None,
     watch: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--watch",
-            metavar="STATUS",
-            help="Show a live session instead, by the file that send or receive appends its status to. At most two.",
+        option(
+            "--watch STATUS",
+            "Show a live session instead, by the file that send or receive appends its status to. At most two.",
         ),
     ] = None,
 ) -> None:
@@ -99,44 +90,38 @@ def _laboratory() -> Any:
     )
 
 
-@base.app.command(
-    short_help="Run a paper's experiments.",
-    epilog=base.examples(
-        "steadycast reproduce",
-        "steadycast reproduce K-A",
-        "steadycast reproduce K --seeds 1-5 -o reproduced",
-        "steadycast reproduce all",
-        "steadycast reproduce M H-L C-F --emulated",
-    ),
+@base.command(
+    "Run a paper's experiments.",
+    "steadycast reproduce",
+    "steadycast reproduce K-A",
+    "steadycast reproduce K --seeds 1-5 -o reproduced",
+    "steadycast reproduce all",
+    "steadycast reproduce M H-L C-F --emulated",
 )
 def reproduce(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[ID]...",
-            help='Experiments ("K-A"), families ("K"), or "all" for K to B; Q only by its name. Without: a list.',
+        argument(
+            "[ID]...",
+            'Experiments ("K-A"), families ("K"), or "all" for K to B; Q only by its name. Without: a list.',
             show_default=False,
         ),
     ] = None,
     seeds: Annotated[str, SEEDS] = "1-5",
     clip: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--clip",
-            metavar="FILE",
-            help="A video instead of the papers' lost ones; without it a synthetic one. Repeatable.",
+        option(
+            "--clip FILE", "A video instead of the papers' lost ones; without it a synthetic one. Repeatable."
         ),
     ] = None,
     emulated: Annotated[
         bool,
-        typer.Option(
+        option(
             "--emulated",
-            help="In real time, as root, beside the kernel's TCP: what can be, with the same simulated beside it.",
+            "In real time, as root, beside the kernel's TCP: what can be, with the same simulated beside it.",
         ),
     ] = False,
-    at_once: Annotated[
-        int, typer.Option("--at-once", metavar="N", min=1, max=64, help="Emulated runs at once.")
-    ] = 4,
+    at_once: Annotated[int, option("--at-once N", "Emulated runs at once.", min=1, max=64)] = 4,
     out: Out = None,
     force: Force = False,
 ) -> None:

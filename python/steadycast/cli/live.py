@@ -11,38 +11,24 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from steadycast.cli import base
-from steadycast.cli.base import AsJson, Force
+from steadycast.cli.base import AsJson, Force, argument, option
 from steadycast.errors import UserError
 from steadycast.exits import Exit
 from steadycast.live.flow import CODECS, OPTIONS, Flow
 
-Record = Annotated[Path | None, typer.Option("-o", metavar="DIR", help="The folder for the record.")]
-For = Annotated[
-    str | None, typer.Option("--for", metavar="SPAN", help="End after this time, for example 30s.")
-]
-Mux = Annotated[bool, typer.Option("--mux", help="RTP and RTCP on one port.")]
-Interface = Annotated[
-    str | None, typer.Option("--interface", metavar="I", help="By its name or its address.")
-]
+Record = Annotated[Path | None, option("-o DIR", "The folder for the record.")]
+For = Annotated[str | None, option("--for SPAN", "End after this time, for example 30s.")]
+Mux = Annotated[bool, option("--mux", "RTP and RTCP on one port.")]
+Interface = Annotated[str | None, option("--interface I", "By its name or its address.")]
 Consume = Annotated[
-    str | None,
-    typer.Option("--consume", metavar="R", help="How fast it is emptied; else as the frames' times say."),
+    str | None, option("--consume R", "How fast it is emptied; else as the frames' times say.")
 ]
 Metrics = Annotated[
     str | None,
-    typer.Option(
-        "--metrics",
-        metavar="ADDR:PORT",
-        help="Serve metrics for Prometheus; a port alone serves this machine.",
-    ),
+    option("--metrics ADDR:PORT", "Serve metrics for Prometheus; a port alone serves this machine."),
 ]
-Status = Annotated[
-    str | None,
-    typer.Option("--status", metavar="FILE", help="Append a JSON line every second; - is stdout."),
-]
-Events = Annotated[
-    Path | None, typer.Option("--events", metavar="FILE", help="Append a JSON line for each change, and why.")
-]
+Status = Annotated[str | None, option("--status FILE", "Append a JSON line every second; - is stdout.")]
+Events = Annotated[Path | None, option("--events FILE", "Append a JSON line for each change, and why.")]
 
 
 def _outlets(metrics: str | None, status: str | None, events: Path | None, *, as_json: bool) -> Any:
@@ -79,57 +65,42 @@ def _typed(name: str) -> Any:
     return Annotated[kind | None, typer.Option(said, metavar=option.metavar, help=option.help)]
 
 
-@base.app.command(
-    short_help="Send a source live, at the rate that the network allows.",
-    epilog=base.examples(
-        "steadycast send film.mkv --to 10.0.0.2:5004 --sdp film.sdp",
-        "steadycast send testsrc --to 239.1.2.3:5004 --ttl 4 --interface eth0 --sdp test.sdp",
-        "steadycast send greedy --to 10.0.0.2:5004 --controller tfrc --for 60s -o runs/live",
-    ),
+@base.command(
+    "Send a source live, at the rate that the network allows.",
+    "steadycast send film.mkv --to 10.0.0.2:5004 --sdp film.sdp",
+    "steadycast send testsrc --to 239.1.2.3:5004 --ttl 4 --interface eth0 --sdp test.sdp",
+    "steadycast send greedy --to 10.0.0.2:5004 --controller tfrc --for 60s -o runs/live",
 )
 @flow_options
 def send(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="SOURCE",
-            help='A video file, "testsrc", "greedy", "/dev/video0", or "-" for standard input.',
-        ),
+        argument("SOURCE", 'A video file, "testsrc", "greedy", "/dev/video0", or "-" for standard input.'),
     ],
-    to: Annotated[str, typer.Option("--to", metavar="A:P", help="A receiver's RTP address, or a group's.")],
+    to: Annotated[str, option("--to A:P", "A receiver's RTP address, or a group's.")],
     flow: Flow,
-    sdp: Annotated[
-        Path | None, typer.Option("--sdp", metavar="FILE", help="Write the session description here.")
-    ] = None,
+    sdp: Annotated[Path | None, option("--sdp FILE", "Write the session description here.")] = None,
     interface: Interface = None,
-    ttl: Annotated[
-        int | None, typer.Option("--ttl", metavar="N", min=1, max=255, help="Time to live.")
-    ] = None,
+    ttl: Annotated[int | None, option("--ttl N", "Time to live.", min=1, max=255)] = None,
     port: Annotated[
-        int | None,
-        typer.Option("--port", metavar="P", min=1, max=65534, help="Own RTP port; RTCP comes to the next."),
+        int | None, option("--port P", "Own RTP port; RTCP comes to the next.", min=1, max=65534)
     ] = None,
     mux: Mux = False,
-    loop: Annotated[bool, typer.Option("--loop", help="Start the file again at its end.")] = False,
+    loop: Annotated[bool, option("--loop", "Start the file again at its end.")] = False,
     ladder: Annotated[
-        bool,
-        typer.Option("--ladder", help="Encode the file at every quantizer before, not while it is sent."),
+        bool, option("--ladder", "Encode the file at every quantizer before, not while it is sent.")
     ] = False,
     keep_size: Annotated[
-        bool,
-        typer.Option("--keep-size", help="Leave pictures out where the rate is too low for their size."),
+        bool, option("--keep-size", "Leave pictures out where the rate is too low for their size.")
     ] = False,
     exclude: Annotated[
-        list[str] | None,
-        typer.Option("--exclude", metavar="CNAME", help="A receiver whose reports do not count. Repeatable."),
+        list[str] | None, option("--exclude CNAME", "A receiver whose reports do not count. Repeatable.")
     ] = None,
     key_file: Annotated[
-        Path | None,
-        typer.Option("--key-file", metavar="FILE", help="Encrypt (SRTP) with the key in this file."),
+        Path | None, option("--key-file FILE", "Encrypt (SRTP) with the key in this file.")
     ] = None,
     buffer: Annotated[
-        str | None,
-        typer.Option("--buffer", metavar="SIZE", help="Its receivers' play-out buffer, for example 16KiB."),
+        str | None, option("--buffer SIZE", "Its receivers' play-out buffer, for example 16KiB.")
     ] = None,
     consume: Consume = None,
     duration: For = None,
@@ -176,67 +147,42 @@ def send(
     base.finish(summary, as_json=as_json, report=base.write_report(out) if out is not None else None)
 
 
-@base.app.command(
-    short_help="Receive a live session.",
-    epilog=base.examples(
-        "steadycast receive film.sdp --out film.mkv",
-        'steadycast receive film.sdp --play "ffplay -loglevel error -"',
-        "steadycast receive 232.1.2.3:5004 --source 10.0.0.1 --interface eth0 --for 60s -o runs/received",
-    ),
+@base.command(
+    "Receive a live session.",
+    "steadycast receive film.sdp --out film.mkv",
+    'steadycast receive film.sdp --play "ffplay -loglevel error -"',
+    "steadycast receive 232.1.2.3:5004 --source 10.0.0.1 --interface eth0 --for 60s -o runs/received",
 )
 def receive(
-    what: Annotated[str, typer.Argument(metavar="SDP|A:P", help="The sender's description, or an address.")],
+    what: Annotated[str, argument("SDP|A:P", "The sender's description, or an address.")],
     source: Annotated[
-        str | None,
-        typer.Option("--source", metavar="ADDR", help="The only sender that is wanted from a group."),
+        str | None, option("--source ADDR", "The only sender that is wanted from a group.")
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="Write the stream: raw (.m4v .m2v .h263 .264 .265 .ivf) or a container.",
-        ),
+        option("--out FILE", "Write the stream: raw (.m4v .m2v .h263 .264 .265 .ivf) or a container."),
     ] = None,
-    play: Annotated[
-        str | None, typer.Option("--play", metavar="CMD", help="Pipe the stream into this command.")
-    ] = None,
+    play: Annotated[str | None, option("--play CMD", "Pipe the stream into this command.")] = None,
     reference: Annotated[
-        Path | None,
-        typer.Option("--reference", metavar="CLIP", help="Measure the pictures against this clip."),
+        Path | None, option("--reference CLIP", "Measure the pictures against this clip.")
     ] = None,
     duration: For = None,
     mux: Mux = False,
     interface: Interface = None,
-    codec: Annotated[
-        str | None, typer.Option("--codec", help=f"{CODECS[:-1]}, where no description says it.")
-    ] = None,
+    codec: Annotated[str | None, option("--codec", f"{CODECS[:-1]}, where no description says it.")] = None,
     name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="CNAME", help="What the sender's operator calls this receiver."),
+        str | None, option("--name CNAME", "What the sender's operator calls this receiver.")
     ] = None,
     key_file: Annotated[
-        Path | None,
-        typer.Option("--key-file", metavar="FILE", help="The key of an encrypted stream (SRTP)."),
+        Path | None, option("--key-file FILE", "The key of an encrypted stream (SRTP).")
     ] = None,
-    buffer: Annotated[
-        str | None,
-        typer.Option("--buffer", metavar="SIZE", help="A play-out buffer, for example 16KiB."),
-    ] = None,
+    buffer: Annotated[str | None, option("--buffer SIZE", "A play-out buffer, for example 16KiB.")] = None,
     consume: Consume = None,
     latency: Annotated[
-        str | None,
-        typer.Option(
-            "--latency", metavar="SPAN", help="How long lost packets are waited for; 300ms without it."
-        ),
+        str | None, option("--latency SPAN", "How long lost packets are waited for; 300ms without it.")
     ] = None,
     give_up: Annotated[
-        str,
-        typer.Option(
-            "--give-up",
-            metavar="SPAN",
-            help="End when nothing comes any more for this time; never to wait on.",
-        ),
+        str, option("--give-up SPAN", "End when nothing comes any more for this time; never to wait on.")
     ] = "30s",
     metrics: Metrics = None,
     status: Status = None,

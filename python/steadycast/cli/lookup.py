@@ -10,19 +10,16 @@ import typer
 
 from steadycast.builtin import scenario_at
 from steadycast.cli import base
-from steadycast.cli.base import SCENARIO, AsJson, Sets, completed
+from steadycast.cli.base import SCENARIO, AsJson, Sets, argument, completed, option
 from steadycast.errors import Problems, UserError
 from steadycast.exits import Exit
 
 
-@base.app.command(
-    short_help="List the rate controllers, or show one.",
-    epilog=base.examples("steadycast controllers", "steadycast controllers asmp"),
+@base.command(
+    "List the rate controllers, or show one.", "steadycast controllers", "steadycast controllers asmp"
 )
 def controllers(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="One controller, with its parameters.")
-    ] = None,
+    name: Annotated[str | None, argument("NAME", "One controller, with its parameters.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the rate controllers, or show one with its parameters."""
@@ -58,23 +55,18 @@ def controllers(
     console.print("\nRange and source of one: steadycast check --explain PARAMETER")
 
 
-@base.app.command(
-    short_help="Look for mistakes in a scenario.",
-    epilog=base.examples(
-        "steadycast check home.toml", "steadycast check home.toml --set flow.video.controller=tfrc"
-    ),
+@base.command(
+    "Look for mistakes in a scenario.",
+    "steadycast check home.toml",
+    "steadycast check home.toml --set flow.video.controller=tfrc",
 )
 def check(
     file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help=SCENARIO, autocompletion=completed, show_default=False),
+        Path | None, argument("FILE", SCENARIO, autocompletion=completed, show_default=False)
     ] = None,
     sets: Sets = None,
     explain: Annotated[
-        str | None,
-        typer.Option(
-            "--explain", metavar="KEY", help='What a key means and takes: "flow.playout", or "playout".'
-        ),
+        str | None, option("--explain KEY", 'What a key means and takes: "flow.playout", or "playout".')
     ] = None,
 ) -> None:
     """Look for mistakes in a scenario, without running it; or explain a key."""
@@ -99,10 +91,7 @@ def check(
     print(f"{file}: no mistakes found")
 
 
-@base.app.command(
-    short_help="Print the scenario format as a JSON Schema.",
-    epilog=base.examples("steadycast schema > scenario.schema.json"),
-)
+@base.command("Print the scenario format as a JSON Schema.", "steadycast schema > scenario.schema.json")
 def schema() -> None:
     """Print the scenario format as a JSON Schema, for editors."""
     import json

@@ -10,80 +10,74 @@ import typer
 
 from steadycast.builtin import scenario_at
 from steadycast.cli import base
-from steadycast.cli.base import SCENARIO, SEEDS, AsJson, Force, Jobs, Out, Scenario, completed
+from steadycast.cli.base import (
+    SCENARIO,
+    SEEDS,
+    AsJson,
+    Force,
+    Jobs,
+    Out,
+    Scenario,
+    argument,
+    completed,
+    option,
+)
 from steadycast.errors import UserError
 from steadycast.exits import Exit
 
 
-@base.app.command(
+@base.command(
+    "Run a scenario at many points and with many seeds.",
+    "steadycast sweep home.toml --over flow.video.controller=asmp,tfrc --seeds 1-10 -o controllers",
+    "steadycast sweep home.toml --over topology.bottleneck.rate=1Mbps,2Mbps,4Mbps \\",
+    "    --over flow.video.controller=asmp,tfrc --seeds 1-5 --baseline flow.video.controller=tfrc -o grid",
+    "steadycast sweep home.toml --with design.csv --seeds 1-3 -o design",
+    "steadycast sweep home.toml --seeds 1-100 --shard $SLURM_ARRAY_TASK_ID/16 -o shared",
+    "steadycast sweep --collect -o shared",
     cls=Scenario,
-    short_help="Run a scenario at many points and with many seeds.",
-    epilog=base.examples(
-        "steadycast sweep home.toml --over flow.video.controller=asmp,tfrc --seeds 1-10 -o controllers",
-        "steadycast sweep home.toml --over topology.bottleneck.rate=1Mbps,2Mbps,4Mbps \\",
-        "    --over flow.video.controller=asmp,tfrc --seeds 1-5 --baseline flow.video.controller=tfrc -o grid",
-        "steadycast sweep home.toml --with design.csv --seeds 1-3 -o design",
-        "steadycast sweep home.toml --seeds 1-100 --shard $SLURM_ARRAY_TASK_ID/16 -o shared",
-        "steadycast sweep --collect -o shared",
-    ),
 )
 def sweep(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help=SCENARIO, autocompletion=completed)
-    ] = None,
+    file: Annotated[Path | None, argument("FILE", SCENARIO, autocompletion=completed)] = None,
     over: Annotated[
         list[str] | None,
-        typer.Option(
-            "--over",
-            metavar="PATH=V1,V2",
-            help="An axis: a path as in run's --set, and its values. Repeatable: all combinations.",
+        option(
+            "--over PATH=V1,V2",
+            "An axis: a path as in run's --set, and its values. Repeatable: all combinations.",
         ),
     ] = None,
     design: Annotated[
-        Path | None,
-        typer.Option(
-            "--with", metavar="TABLE.csv", help="Points from a table: its heads are paths, its rows points."
-        ),
+        Path | None, option("--with TABLE.csv", "Points from a table: its heads are paths, its rows points.")
     ] = None,
     seeds: Annotated[str | None, SEEDS] = None,
     sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="A change for all runs, as in run. Repeatable."),
+        list[str] | None, option("--set PATH=VALUE", "A change for all runs, as in run. Repeatable.")
     ] = None,
     jobs: Jobs = None,
-    pixels: Annotated[
-        bool, typer.Option("--pixels", help="Decode and measure the pictures; takes its time.")
-    ] = False,
+    pixels: Annotated[bool, option("--pixels", "Decode and measure the pictures; takes its time.")] = False,
     metric: Annotated[
         list[str] | None,
-        typer.Option(
-            "--metric",
-            metavar="PATH",
-            help="What is shown: a number of summary.json; with * the mean of what fits. Repeatable.",
+        option(
+            "--metric PATH",
+            "What is shown: a number of summary.json; with * the mean of what fits. Repeatable.",
         ),
     ] = None,
     baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline", metavar="PATH=V", help="Show differences from this value, paired by seed."
-        ),
+        str | None, option("--baseline PATH=V", "Show differences from this value, paired by seed.")
     ] = None,
     shard: Annotated[
-        str | None,
-        typer.Option("--shard", metavar="I/N", help="Do part I of N alone, counted from 0 (job arrays)."),
+        str | None, option("--shard I/N", "Do part I of N alone, counted from 0 (job arrays).")
     ] = None,
     scheduler: Annotated[
-        str | None,
-        typer.Option("--scheduler", metavar="ADDRESS", help="Do the runs on the workers of a Dask cluster."),
+        str | None, option("--scheduler ADDRESS", "Do the runs on the workers of a Dask cluster.")
     ] = None,
     collect: Annotated[
-        bool, typer.Option("--collect", help="Join the parts in DIR, and what an interrupted sweep left.")
+        bool, option("--collect", "Join the parts in DIR, and what an interrupted sweep left.")
     ] = False,
     figures: Annotated[
-        bool, typer.Option("--figures", help="Save each figure as PNG, SVG and PDF, too: DIR/figures.")
+        bool, option("--figures", "Save each figure as PNG, SVG and PDF, too: DIR/figures.")
     ] = False,
     out: Out = None,
-    force: Annotated[bool, typer.Option("--force", help="Begin anew in a folder that is there.")] = False,
+    force: Annotated[bool, option("--force", "Begin anew in a folder that is there.")] = False,
 ) -> None:
     """Run a scenario at all combinations of values with several seeds each: a row per run in results.parquet.
 
@@ -165,36 +159,26 @@ def _errors(done: Any) -> None:
         base.tell(f"{len(errors) - 3} more errors: column error of {done.folder / 'results.parquet'}")
 
 
-@base.app.command(
+@base.command(
+    "Run the IETF's test cases with any controllers.",
+    "steadycast test-cases rfc8867 --controllers scream,gcc,nada --seeds 1-5 -o cases",
+    "steadycast test-cases rfc8867 --case 5.1 --case 5.6 --controllers tfrc",
+    "steadycast test-cases rfc8867 --controllers my.py:Mine --json > cases.json",
     name="test-cases",
-    short_help="Run the IETF's test cases with any controllers.",
-    epilog=base.examples(
-        "steadycast test-cases rfc8867 --controllers scream,gcc,nada --seeds 1-5 -o cases",
-        "steadycast test-cases rfc8867 --case 5.1 --case 5.6 --controllers tfrc",
-        "steadycast test-cases rfc8867 --controllers my.py:Mine --json > cases.json",
-    ),
 )
 def ietf_cases(
-    rfc: Annotated[
-        str,
-        typer.Argument(metavar="RFC", help="rfc8867: its cases 5.1 to 6.3, and RFC 8869's cellular ones."),
-    ],
+    rfc: Annotated[str, argument("RFC", "rfc8867: its cases 5.1 to 6.3, and RFC 8869's cellular ones.")],
     controllers: Annotated[
-        str | None,
-        typer.Option(
-            "--controllers", metavar="A,B", help="Names, or FILE.py:Class; without it the whole registry."
-        ),
+        str | None, option("--controllers A,B", "Names, or FILE.py:Class; without it the whole registry.")
     ] = None,
     seeds: Annotated[str, SEEDS] = "1",
-    case: Annotated[
-        list[str] | None, typer.Option("--case", metavar="ID", help="This case alone. Repeatable.")
-    ] = None,
+    case: Annotated[list[str] | None, option("--case ID", "This case alone. Repeatable.")] = None,
     jobs: Jobs = None,
     emulated: Annotated[
         bool,
-        typer.Option(
+        option(
             "--emulated",
-            help="In real time, beside the kernel's TCP: those of up to 125 s, unless --case says which.",
+            "In real time, beside the kernel's TCP: those of up to 125 s, unless --case says which.",
         ),
     ] = False,
     out: Out = None,

@@ -6,30 +6,25 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from steadycast.cli import base
-from steadycast.cli.base import AsJson, By, Fps, Pixels, Size, Vmaf
+from steadycast.cli.base import AsJson, By, Fps, Pixels, Size, Vmaf, argument, option
 
 
-@base.app.command(
-    short_help="Measure a video file against its original.",
-    epilog=base.examples(
-        "steadycast psnr original.yuv received.yuv --size cif --fps 25",
-        "steadycast psnr original.mkv received.mkv --out frames.csv",
-        "steadycast psnr original_cif.yuv received_cif.yuv --fps 25 --by index",
-    ),
+@base.command(
+    "Measure a video file against its original.",
+    "steadycast psnr original.yuv received.yuv --size cif --fps 25",
+    "steadycast psnr original.mkv received.mkv --out frames.csv",
+    "steadycast psnr original_cif.yuv received_cif.yuv --fps 25 --by index",
 )
 def psnr(
-    original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="The video as it was.")],
-    received: Annotated[Path, typer.Argument(metavar="RECEIVED", help="The video as it is shown.")],
+    original: Annotated[Path, argument("ORIGINAL", "The video as it was.")],
+    received: Annotated[Path, argument("RECEIVED", "The video as it is shown.")],
     by: By = "time",
     size: Size = "clip",
     fps: Fps = "clip",
     pixels: Pixels = None,
     out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="FILE", help="Save each frame's figures: .csv or .parquet."),
+        Path | None, option("-o --out FILE", "Save each frame's figures: .csv or .parquet.")
     ] = None,
     vmaf: Vmaf = False,
     as_json: AsJson = False,

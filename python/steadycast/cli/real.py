@@ -10,7 +10,20 @@ import typer
 
 from steadycast.builtin import scenario_at
 from steadycast.cli import base
-from steadycast.cli.base import SEEDS, AsJson, File, Film, Force, Out, Scenario, Seed, Sets, Vmaf
+from steadycast.cli.base import (
+    SEEDS,
+    AsJson,
+    File,
+    Film,
+    Force,
+    Out,
+    Scenario,
+    Seed,
+    Sets,
+    Vmaf,
+    argument,
+    option,
+)
 from steadycast.errors import UserError
 
 
@@ -32,41 +45,33 @@ def _programs(host: str | None, command: list[str] | None) -> list[tuple[str, li
     return programs
 
 
-@base.app.command(
+@base.command(
+    "Run a scenario in real time, with the kernel's TCP.",
+    "steadycast emulate home.toml -o home-real",
+    "steadycast emulate home.toml --in video.dst1 --only -- ping -c 3 video.src",
+    "steadycast emulate home.toml --pcap bottleneck",
     cls=Scenario,
-    short_help="Run a scenario in real time, with the kernel's TCP.",
     context_settings={"allow_interspersed_args": True},
-    epilog=base.examples(
-        "steadycast emulate home.toml -o home-real",
-        "steadycast emulate home.toml --in video.dst1 --only -- ping -c 3 video.src",
-        "steadycast emulate home.toml --pcap bottleneck",
-    ),
 )
 def emulate(
     file: File,
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="What runs in --in's host.")
-    ] = None,
+    command: Annotated[list[str] | None, argument("[-- COMMAND...]", "What runs in --in's host.")] = None,
     out: Out = None,
     seed: Seed = None,
     sets: Sets = None,
     host: Annotated[
         str | None,
-        typer.Option(
-            "--in",
-            metavar="HOST",
-            help="Run COMMAND there beside the flows; the run ends with it. --in HOST2 -- COMMAND2 may follow.",
+        option(
+            "--in HOST",
+            "Run COMMAND there beside the flows; the run ends with it. --in HOST2 -- COMMAND2 may follow.",
         ),
     ] = None,
-    only: Annotated[
-        bool, typer.Option("--only", help="COMMAND alone, without the scenario's flows.")
-    ] = False,
+    only: Annotated[bool, option("--only", "COMMAND alone, without the scenario's flows.")] = False,
     pcap: Annotated[
-        list[str] | None,
-        typer.Option("--pcap", metavar="LINK", help="Capture a link's packets for Wireshark. Repeatable."),
+        list[str] | None, option("--pcap LINK", "Capture a link's packets for Wireshark. Repeatable.")
     ] = None,
     approximate: Annotated[
-        bool, typer.Option("--approximate", help="Leave aside what a kernel can't do, with a warning.")
+        bool, option("--approximate", "Leave aside what a kernel can't do, with a warning.")
     ] = False,
     as_json: AsJson = False,
     force: Force = False,
@@ -107,18 +112,15 @@ def emulate(
         raise typer.Exit(done.code)
 
 
-@base.app.command(
+@base.command(
+    "Run a scenario simulated and emulated, and set the two side by side.",
+    "steadycast agree dumbbell.toml",
+    "steadycast agree dumbbell.toml --seeds 1-3 -o agreement",
     cls=Scenario,
-    short_help="Run a scenario simulated and emulated, and set the two side by side.",
-    epilog=base.examples(
-        "steadycast agree dumbbell.toml", "steadycast agree dumbbell.toml --seeds 1-3 -o agreement"
-    ),
 )
 def agree(
     file: File,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="DIR", help="The folder for both worlds' results.")
-    ] = None,
+    out: Annotated[Path | None, option("-o --out DIR", "The folder for both worlds' results.")] = None,
     seeds: Annotated[str, SEEDS] = "1",
     sets: Sets = None,
     as_json: AsJson = False,

@@ -10,48 +10,36 @@ from typing import Annotated
 import typer
 
 from steadycast.cli import base
-from steadycast.cli.base import AsJson, By, Fps, Pixels, RunFolder, SaveVideo, Size, Vmaf
+from steadycast.cli.base import AsJson, By, Fps, Pixels, RunFolder, SaveVideo, Size, Vmaf, argument, option
 from steadycast.errors import UserError
 from steadycast.exits import Exit
 from steadycast.live.flow import CODECS
 
 
-@base.app.command(
-    short_help="Write report.html again, or save one of its figures.",
-    epilog=base.examples(
-        "steadycast report home",
-        "steadycast report home --pictures 250",
-        "steadycast report home/seed-1 --film",
-        "steadycast report home --figure rates -o rates.png",
-    ),
+@base.command(
+    "Write report.html again, or save one of its figures.",
+    "steadycast report home",
+    "steadycast report home --pictures 250",
+    "steadycast report home/seed-1 --film",
+    "steadycast report home --figure rates -o rates.png",
 )
 def report(
     directory: RunFolder,
     pictures: Annotated[
-        int | None,
-        typer.Option(
-            "--pictures", metavar="FRAME", min=0, help="Add this frame as sent and as received, side by side."
-        ),
+        int | None, option("--pictures FRAME", "Add this frame as sent and as received, side by side.", min=0)
     ] = None,
     film: Annotated[
         bool,
-        typer.Option(
-            "--film", help="Film the ten seconds in which a viewer missed most, where there is no film yet."
-        ),
+        option("--film", "Film the ten seconds in which a viewer missed most, where there is no film yet."),
     ] = False,
     figure: Annotated[
         str | None,
-        typer.Option(
-            "--figure",
-            metavar="NAME",
-            help="Save one figure: rates, delay, mos, quality, why, queue, tcp, jitter, cumulative-jitter or "
-            "fairness.",
+        option(
+            "--figure NAME",
+            "Save one figure: rates, delay, mos, quality, why, queue, tcp, jitter, cumulative-jitter or fairness.",
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="FILE", help="Where the figure goes: .png, .svg or .pdf."),
-    ] = None,
+    out: Annotated[Path | None, option("-o --out FILE", "Where the figure goes: .png, .svg or .pdf.")] = None,
 ) -> None:
     """Write report.html again, or save one of its figures."""
     from steadycast.folder import Folder, is_seeds
@@ -95,45 +83,33 @@ def report(
     print(write_report(folder, pictures=shown))
 
 
-@base.app.command(
-    short_help="Set runs side by side, against a baseline if there is one.",
-    epilog=base.examples(
-        "steadycast compare home home-tfrc",
-        "steadycast compare home home-tfrc --figures figures",
-        "steadycast compare new --baseline main --fail-if 'flows.tcp.share_of_fair<-10%'",
-        "steadycast compare new --baseline main --fail-if "
-        "'flows.video.receivers.video.dst1.psnr_db.raw.y<-1'",
-    ),
+@base.command(
+    "Set runs side by side, against a baseline if there is one.",
+    "steadycast compare home home-tfrc",
+    "steadycast compare home home-tfrc --figures figures",
+    "steadycast compare new --baseline main --fail-if 'flows.tcp.share_of_fair<-10%'",
+    "steadycast compare new --baseline main --fail-if 'flows.video.receivers.video.dst1.psnr_db.raw.y<-1'",
 )
 def compare(
-    directories: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Run folders, of one seed or of several.")
-    ],
+    directories: Annotated[list[Path], argument("DIR...", "Run folders, of one seed or of several.")],
     baseline: Annotated[
-        Path | None, typer.Option("--baseline", metavar="DIR", help="What the others are measured against.")
+        Path | None, option("--baseline DIR", "What the others are measured against.")
     ] = None,
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(
-            "--fail-if",
-            metavar="CONDITION",
-            help="PATH<CHANGE or PATH>CHANGE against the baseline; a change is -10% or, in the value's "
+        option(
+            "--fail-if CONDITION",
+            "PATH<CHANGE or PATH>CHANGE against the baseline; a change is -10% or, in the value's "
             "own unit, -1. Repeatable.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path(
-        "compare.html"
-    ),
+    out: Annotated[Path, option("-o --out FILE", "The page.")] = Path("compare.html"),
     figures: Annotated[
         Path | None,
-        typer.Option(
-            "--figures",
-            metavar="DIR",
-            help="Save figures with all runs: PDF, SVG, PNG, and their data as CSV.",
-        ),
+        option("--figures DIR", "Save figures with all runs: PDF, SVG, PNG, and their data as CSV."),
     ] = None,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Judge interrupted runs, and runs of other scenarios, too.")
+        bool, option("--anyway", "Judge interrupted runs, and runs of other scenarios, too.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -173,39 +149,28 @@ def compare(
         raise typer.Exit(Exit.FAILED)
 
 
-@base.app.command(
-    short_help="Encode clips at every quantizer.",
-    epilog=base.examples(
-        "steadycast encode film.mkv",
-        "steadycast encode foreman.yuv --size cif --fps 25 --trace foreman.csv --clips foreman",
-    ),
+@base.command(
+    "Encode clips at every quantizer.",
+    "steadycast encode film.mkv",
+    "steadycast encode foreman.yuv --size cif --fps 25 --trace foreman.csv --clips foreman",
 )
 def encode(
-    clips: Annotated[
-        list[Path], typer.Argument(metavar="CLIP...", help="Videos, played one after the other.")
-    ],
-    codec: Annotated[str, typer.Option("--codec", help=CODECS)] = "mpeg4",
+    clips: Annotated[list[Path], argument("CLIP...", "Videos, played one after the other.")],
+    codec: Annotated[str, option("--codec", CODECS)] = "mpeg4",
     size: Size = "clip",
     fps: Fps = "clip",
     pixels: Pixels = None,
-    gop: Annotated[int, typer.Option("--gop", min=1, help="Frames from one I frame to the next.")] = 12,
-    bframes: Annotated[
-        int | None, typer.Option("--bframes", min=0, help="B frames between two others.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Save the figure: .png, .svg or .pdf.")
-    ] = None,
+    gop: Annotated[int, option("--gop", "Frames from one I frame to the next.", min=1)] = 12,
+    bframes: Annotated[int | None, option("--bframes", "B frames between two others.", min=0)] = None,
+    out: Annotated[Path | None, option("-o --out FILE", "Save the figure: .png, .svg or .pdf.")] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(
-            "--trace",
-            metavar="FILE",
-            help="Save each frame's type, size and PSNR at each quantizer (.csv), or Evalvid-RA's form.",
+        option(
+            "--trace FILE",
+            "Save each frame's type, size and PSNR at each quantizer (.csv), or Evalvid-RA's form.",
         ),
     ] = None,
-    clip_folder: Annotated[
-        Path | None, typer.Option("--clips", metavar="DIR", help="Save the clip at each quantizer.")
-    ] = None,
+    clip_folder: Annotated[Path | None, option("--clips DIR", "Save the clip at each quantizer.")] = None,
 ) -> None:
     """Encode clips at every quantizer, and show quantizer, rate and quality."""
     from steadycast import encode as encoding
@@ -229,13 +194,11 @@ def encode(
         print(out)
 
 
-@base.app.command(
-    short_help="Measure again what each receiver saw.",
-    epilog=base.examples(
-        "steadycast quality home",
-        "steadycast quality home --by index",
-        "steadycast quality home --save-video received.y4m",
-    ),
+@base.command(
+    "Measure again what each receiver saw.",
+    "steadycast quality home",
+    "steadycast quality home --by index",
+    "steadycast quality home --save-video received.y4m",
 )
 def quality(
     directory: RunFolder,
@@ -261,22 +224,17 @@ def quality(
         terminal.console().print(measuring.table(rows))
 
 
-@base.app.command(
-    short_help="Write a run's tables for other programs.",
-    epilog=base.examples(
-        "steadycast export home --csv",
-        "steadycast export home --classic -o traces",
-    ),
+@base.command(
+    "Write a run's tables for other programs.",
+    "steadycast export home --csv",
+    "steadycast export home --classic -o traces",
 )
 def export(
     directory: RunFolder,
-    csv: Annotated[bool, typer.Option("--csv", help="All tables, packets.csv and control.csv.")] = False,
-    classic: Annotated[
-        bool, typer.Option("--classic", help="Multi-Evalvid-RA's sd_be_0 and rd_be_N.")
-    ] = False,
+    csv: Annotated[bool, option("--csv", "All tables, packets.csv and control.csv.")] = False,
+    classic: Annotated[bool, option("--classic", "Multi-Evalvid-RA's sd_be_0 and rd_be_N.")] = False,
     out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="DIR", help="The folder for them; otherwise in the run's."),
+        Path | None, option("-o --out DIR", "The folder for them; otherwise in the run's.")
     ] = None,
 ) -> None:
     """Write a run's tables for other programs."""
