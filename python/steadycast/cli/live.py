@@ -59,10 +59,10 @@ def flow_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _typed(name: str) -> Any:
-    option = OPTIONS[name]
     kind: Any = list[str] if name == "param" else str
-    said = f"--{name.replace('_', '-')}"
-    return Annotated[kind | None, typer.Option(said, metavar=option.metavar, help=option.help)]
+    return Annotated[
+        kind | None, option(f"--{name.replace('_', '-')} {OPTIONS[name].metavar}", OPTIONS[name].help)
+    ]
 
 
 @base.command(
