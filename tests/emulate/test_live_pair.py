@@ -1,0 +1,50 @@
+"""A flow of an emulated scenario, and `send` and `receive` across the same link, come to the same rate."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.live.conftest import needs_networks
+from tests.live.network import Emulated, emulate
+
+FLOW = """
+[[flow]]
+name = "video"
+kind = "video"
+controller = "%s"
+media = "greedy"
+from = "s"
+to = ["r"]
+stop = "18s"
+"""
+
+PAIR = """
+$STEADYCAST send greedy --to $STEADYCAST_R:5004 --port 6004 --controller %s --for 18s --json --sdp session.sdp \\
+  > sent.json & them=$!
+while [ ! -s session.sdp ]; do sleep 0.1; done
+nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --for 23s --json > received.json
+wait $them
+"""
+
+CASES = {
+    "steady": ("2Mbps", ()),  # held by the link
+    "tfrc": ("10Mbps", range(60, 12_000, 60)),  # held by the same packets lost: by its equation
+}
+
+
+@pytest.mark.parametrize("controller", CASES)
+@needs_networks
+def test_a_live_pair_and_an_emulated_flow_agree_within_a_tenth(controller: str, tmp_path: Path) -> None:
+    rate, lost = CASES[controller]
+
+    def run(name: str, script: str, beside: str) -> Emulated:
+        return emulate(tmp_path / name, script, rate=rate, loss=tuple(lost) or 0.0, beside=beside)
+
+    with ThreadPoolExecutor(2) as pool:
+        flow = pool.submit(run, "flow", "sleep 20", FLOW % controller)
+        pair = pool.submit(run, "pair", PAIR % controller, "")
+        (_, emulated), (_, live) = flow.result().link(6, 16), pair.result().link(6, 16)
+    assert live == pytest.approx(emulated, rel=0.1)
