@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -31,10 +32,15 @@ Status = Annotated[str | None, option("--status FILE", "Append a JSON line every
 Events = Annotated[Path | None, option("--events FILE", "Append a JSON line for each change, and why.")]
 
 
-def _outlets(metrics: str | None, status: str | None, events: Path | None, *, as_json: bool) -> Any:
-    if status == "-" and as_json:
+def _options(kind: Any, given: Mapping[str, Any]) -> Any:
+    """Make the options of a session of what was typed: each has the name of its field."""
+    if given["status"] == "-" and given["as_json"]:
         raise UserError("--status -", "--json has standard output", "give --status a file")
-    return base.module("steadycast.live.outlets").Options(metrics, status, events)
+    outlets = base.module("steadycast.live.outlets").Options(
+        given["metrics"], given["status"], given["events"]
+    )
+    named = {each.name: given[each.name] for each in fields(kind) if each.name in given}
+    return kind(**named, outlets=outlets)
 
 
 def flow_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -121,27 +127,7 @@ def send(
     if out is not None:
         free_or_force(out, force=force)
     live = base.module("steadycast.live.send")
-    options = live.Options(
-        source=source,
-        to=to,
-        flow=flow,
-        sdp=sdp,
-        interface=interface,
-        ttl=ttl,
-        port=port,
-        mux=mux,
-        loop=loop,
-        ladder=ladder,
-        keep_size=keep_size,
-        exclude=exclude or (),
-        key_file=key_file,
-        duration=duration,
-        out=out,
-        force=force,
-        buffer=buffer,
-        consume=consume,
-        outlets=_outlets(metrics, status, events, as_json=as_json),
-    )
+    options = _options(live.Options, locals())
     with Terminal() as progress:
         summary = live.send(options, progress)
     base.finish(summary, as_json=as_json, report=base.write_report(out) if out is not None else None)
@@ -158,7 +144,7 @@ def receive(
     source: Annotated[
         str | None, option("--source ADDR", "The only sender that is wanted from a group.")
     ] = None,
-    file: Annotated[
+    out: Annotated[
         Path | None,
         option("--out FILE", "Write the stream: raw (.m4v .m2v .h263 .264 .265 .ivf) or a container."),
     ] = None,
@@ -187,38 +173,20 @@ def receive(
     metrics: Metrics = None,
     status: Status = None,
     events: Events = None,
-    out: Record = None,
+    folder: Record = None,
     as_json: AsJson = False,
     force: Force = False,
 ) -> None:
     """Receive a live session until the sender ends it, or Ctrl-C."""
     from steadycast.folder import free_or_force
 
-    if out is not None:
-        free_or_force(out, force=force)
+    if folder is not None:
+        free_or_force(folder, force=force)
     live = base.module("steadycast.live.receive")
-    options = live.Options(
-        what=what,
-        source=source,
-        out=file,
-        play=play,
-        reference=reference,
-        duration=duration,
-        mux=mux,
-        interface=interface,
-        codec=codec,
-        name=name,
-        key_file=key_file,
-        folder=out,
-        force=force,
-        buffer=buffer,
-        consume=consume,
-        latency=latency,
-        give_up=give_up,
-        outlets=_outlets(metrics, status, events, as_json=as_json),
+    received = live.receive(_options(live.Options, locals()))
+    base.finish(
+        received.summary, as_json=as_json, report=base.write_report(folder) if folder is not None else None
     )
-    received = live.receive(options)
-    base.finish(received.summary, as_json=as_json, report=base.write_report(out) if out is not None else None)
     if received.silent:
         base.tell(f"{what}: nothing ever came; see whether the sender sends here, and what stands between")
         raise typer.Exit(Exit.SILENT)

@@ -42,7 +42,7 @@ class Options:
     loop: bool = False
     ladder: bool = False
     keep_size: bool = False
-    exclude: Sequence[str] = ()
+    exclude: Sequence[str] | None = None
     key_file: Path | None = None
     duration: str | None = None
     out: Path | None = None
@@ -183,7 +183,7 @@ def _follow(
         lambda status: view.send_view(status, options.to, port),
         lambda status: view.hints(status, options.to, port),
     )
-    for name in options.exclude:
+    for name in options.exclude or ():
         sender.exclude(name)
     # An interrupt is the operator's way to end a session: the record is whole all the same.
     # A terminal that is gone ends none.
