@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
     """Run the demo into a folder; return its summary and its report."""
-    from steadycast.report import write_report
+    from steadycast.report.page import write_report
     from steadycast.report.pictures import side_by_side
 
     with Ahead(out) as ahead:

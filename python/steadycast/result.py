@@ -126,7 +126,7 @@ class Run:
         """Write report.html and return its path: in the run's folder, or one that goes with this object."""
         from tempfile import TemporaryDirectory
 
-        from steadycast.report import write_report
+        from steadycast.report.page import write_report
 
         if self.folder is not None:
             return write_report(self.folder)

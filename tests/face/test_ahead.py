@@ -13,7 +13,8 @@ from steadycast import ahead as ahead_module
 from steadycast.ahead import Ahead
 from steadycast.folder import Folder
 from steadycast.progress import Silent
-from steadycast.report import page, write_report
+from steadycast.report import page
+from steadycast.report.page import write_report
 from steadycast.run import run
 from steadycast.workers import Helper
 

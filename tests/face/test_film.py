@@ -18,7 +18,7 @@ from steadycast.errors import UserError
 from steadycast.folder import Folder
 from steadycast.progress import Silent
 from steadycast.report import film as film_page
-from steadycast.report import write_report
+from steadycast.report.page import write_report
 from steadycast.run import run
 
 WIDTH, HEIGHT = 176, 144

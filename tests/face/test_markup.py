@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from steadycast.compare import Condition, Verdict, write_page
 from steadycast.folder import Folder
-from steadycast.report import film, page, several, write_report
+from steadycast.report import film, page, several
 from steadycast.report.markup import Html, element, joined, text
+from steadycast.report.page import write_report
 
 from tests.face.made_up import make, make_seeds
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from steadycast.errors import UserError
 from steadycast.folder import Folder
-from steadycast.report import canvas, figures, say, series, write_report, write_seeds_report
+from steadycast.report import canvas, figures, say, series
 from steadycast.report import page as page_module
 from steadycast.report.answer import answer
+from steadycast.report.page import write_report
+from steadycast.report.several import write_seeds_report
 
 from tests.face.made_up import make
 

@@ -274,7 +274,7 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
     text = console.export_text()
     order = [text.index(name) for name in ("1  desk", "2  yard", "3  hall")]
     assert order == sorted(order)
-    assert "the network limits: least of the receivers' rates, loss 1.20 %, RTT 41 ms, set by desk" in text
+    assert "the network limits: least of the receivers' rates, loss 1.2 %, RTT 41.0 ms, set by desk" in text
     assert "no RTCP from 10.0.0.0 (hall) for 9 s" in text
     assert "3 pictures were left out" in text
     for count, said in ((1, "1 packet sent again"), (2, "2 packets sent again")):

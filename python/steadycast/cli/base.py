@@ -329,7 +329,8 @@ def seed_range(text: str) -> range:
 def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = None) -> Path:
     """Write the report of a run, or those of several seeds and the one of all."""
     from steadycast.folder import is_seeds
-    from steadycast.report import write_report, write_seeds_report
+    from steadycast.report.page import write_report
+    from steadycast.report.several import write_seeds_report
 
     if not is_seeds(place):
         return write_report(place, drawings=drawings() if drawings is not None else None)

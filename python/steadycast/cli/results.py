@@ -43,7 +43,8 @@ def report(
 ) -> None:
     """Write report.html again, or save one of its figures."""
     from steadycast.folder import Folder, is_seeds
-    from steadycast.report import figures, write_report
+    from steadycast.report import figures
+    from steadycast.report.page import write_report
 
     if figure is not None:
         target = out or Path(f"{directory.resolve().name}-{figure}.png")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -51,200 +52,150 @@ class Options:
     events: Path | None = None
 
 
+Samples = Iterable[tuple[Mapping[str, str], float | None]]
+"""Values with their labels; `None` is not known."""
+
+
 @dataclass(frozen=True)
 class Metric:
-    """One that Prometheus is told; `read` gives its samples from a status, each with its labels."""
+    """One that Prometheus is told; `read` gives its samples from a status."""
 
     name: str
     kind: str
     """gauge or counter; a counter's name is told with _total."""
     about: str
-    read: Callable[[Json], Iterable[tuple[Mapping[str, str], float | None]]]
+    read: Callable[[Json], Samples]
     labels: tuple[str, ...] = ()
 
 
-def _one(key: str, factor: float = 1.0) -> Callable[[Json], Iterator[tuple[Mapping[str, str], float | None]]]:
-    def read(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
-        value: Any = status
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        yield {}, None if value is None else float(value) * factor
-
-    return read
+def _value(found: Any, path: str) -> float | None:
+    """Return the number at a path into a status; milliseconds become seconds."""
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return None if found is None else float(found) * (1e-3 if path.endswith("_ms") else 1.0)
 
 
-def _each(label: str, key: str, names: Mapping[str, str]) -> Callable[[Json], Any]:
-    def read(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
+def _metric(kind: str, name: str, about: str, read: str | Callable[[Json], Samples], *labels: str) -> Metric:
+    """Declare a metric; where its value stands at one path of the status, ``read`` is that path."""
+    path = read if isinstance(read, str) else ""
+    reads = (lambda status: [({}, _value(status, path))]) if isinstance(read, str) else read
+    return Metric(f"steadycast_{name}", kind, about, reads, labels)
+
+
+_gauge, _counter = partial(_metric, "gauge"), partial(_metric, "counter")
+
+
+def _each(label: str, key: str, names: Mapping[str, str]) -> Callable[[Json], Samples]:
+    def read(status: Json) -> Samples:
         found = status[key] if key else status
-        for name, shown in names.items():
-            yield {label: shown}, float(found[name])
+        return [({label: shown}, float(found[name])) for name, shown in names.items()]
 
     return read
 
 
-def _peers(key: str, factor: float = 1.0) -> Callable[[Json], Any]:
-    def read(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
+def _peer(name: str, about: str, key: str) -> Metric:
+    """Declare a gauge of each receiver."""
+
+    def read(status: Json) -> Samples:
         for peer in shown_peers(status)[0]:
-            value = peer[key]
-            labels = {"receiver": peer["name"], "ssrc": f"{peer['ssrc']:08x}"}
-            yield labels, None if value is None else float(value) * factor
+            yield {"receiver": peer["name"], "ssrc": f"{peer['ssrc']:08x}"}, _value(peer, key)
 
-    return read
+    return _gauge(f"receiver_{name}", about, read, "receiver", "ssrc")
 
 
-def _kinds(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
+def _kinds(status: Json) -> Samples:
     peers = status["peers"]
     for kind in ("ours", "packets", "standard", "aside", "left"):
-        yield {"kind": kind}, float(sum(_kind(peer) == kind for peer in peers))
+        yield {"kind": kind}, float(sum(view.kind(peer) == kind for peer in peers))
 
 
-def _kind(peer: Json) -> str:
-    if peer["left"]:
-        return "left"
-    if peer["aside"]:
-        return "aside"
-    return "ours" if peer["ours"] else "packets" if peer["packets"] else "standard"
-
-
-def _breaker(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
+def _breaker(status: Json) -> Samples:
     yield {}, float(str((status["decision"] or {}).get("rule", "")).startswith("circuit breaker"))
 
 
-def _ecn_failed(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
+def _ecn_failed(status: Json) -> Samples:
     if status["ecn"] is not None:
         yield {}, float(bool(status["ecn"]["failure"]))
 
 
 LIMITS = ("start", "network", "encoder", "cap", "floor")
+_FRAMES = {"frames": "coded", "skipped_frames": "skipped", "left_out": "left_out", "no_room": "no_room"}
+_UPTIME = _gauge("uptime_seconds", "Since the session began.", "at_s")
+_UNREADABLE = _counter("unreadable", "Datagrams that could not be read.", "unreadable")
 SENDER = (
-    Metric("steadycast_uptime_seconds", "gauge", "Since the session began.", _one("at_s")),
-    Metric(
-        "steadycast_rate_bits_per_second",
-        "gauge",
-        "Sent, over the last second, in IP bits.",
-        _one("rate_bps"),
-    ),
-    Metric(
-        "steadycast_target_bits_per_second",
-        "gauge",
-        "What the controller allows.",
-        _one("decision.target_bps"),
-    ),
-    Metric("steadycast_floor_bits_per_second", "gauge", "The lower limit of the rate.", _one("floor_bps")),
-    Metric("steadycast_pacer_delay_seconds", "gauge", "What waits in the pacer.", _one("backlog_ms", 1e-3)),
-    Metric("steadycast_packets", "counter", "RTP packets sent.", _one("packets")),
-    Metric("steadycast_bytes", "counter", "Their IP bytes.", _one("bytes")),
-    Metric(
-        "steadycast_frames",
-        "counter",
+    _UPTIME,
+    _gauge("rate_bits_per_second", "Sent, over the last second, in IP bits.", "rate_bps"),
+    _gauge("target_bits_per_second", "What the controller allows.", "decision.target_bps"),
+    _gauge("floor_bits_per_second", "The lower limit of the rate.", "floor_bps"),
+    _gauge("pacer_delay_seconds", "What waits in the pacer.", "backlog_ms"),
+    _counter("packets", "RTP packets sent.", "packets"),
+    _counter("bytes", "Their IP bytes.", "bytes"),
+    _counter(
+        "frames",
         "Frames: coded, skipped by the pacer, left out by a slow encoder, or since the rate has no room.",
-        _each(
-            "fate",
-            "",
-            {"frames": "coded", "skipped_frames": "skipped", "left_out": "left_out", "no_room": "no_room"},
-        ),
-        ("fate",),
+        _each("fate", "", _FRAMES),
+        "fate",
     ),
-    Metric(
-        "steadycast_smaller_frames",
-        "counter",
+    _counter(
+        "smaller_frames",
         "Frames that were coded at a smaller size than the source's, since the rate has no room for that.",
-        _one("size.smaller_frames"),
+        "size.smaller_frames",
     ),
-    Metric(
-        "steadycast_picture_height", "gauge", "Lines of the pictures as they are coded.", _one("size.height")
-    ),
-    Metric("steadycast_feedback", "counter", "RTCP packets that were heard.", _one("feedback")),
-    Metric(
-        "steadycast_feedback_refused",
-        "counter",
+    _gauge("picture_height", "Lines of the pictures as they are coded.", "size.height"),
+    _counter("feedback", "RTCP packets that were heard.", "feedback"),
+    _counter(
+        "feedback_refused",
         "Reports that were refused: too many of one address, or not the receiver's.",
-        _one("feedback_refused"),
+        "feedback_refused",
     ),
-    Metric("steadycast_ecn_marked", "counter", "Packets that reports told as marked.", _one("ecn.marked")),
-    Metric("steadycast_ecn_failed", "gauge", "1 once the path has spoilt the ECN field.", _ecn_failed),
-    Metric("steadycast_unreadable", "counter", "Datagrams that could not be read.", _one("unreadable")),
-    Metric("steadycast_refused", "counter", "Packets that the other host refused.", _one("refused")),
-    Metric(
-        "steadycast_limited_seconds",
-        "counter",
+    _counter("ecn_marked", "Packets that reports told as marked.", "ecn.marked"),
+    _gauge("ecn_failed", "1 once the path has spoilt the ECN field.", _ecn_failed),
+    _UNREADABLE,
+    _counter("refused", "Packets that the other host refused.", "refused"),
+    _counter(
+        "limited_seconds",
         "Time in which this limited the rate: rate() of it is a share.",
         _each("by", "limited_s", {limit: limit for limit in LIMITS}),
-        ("by",),
+        "by",
     ),
-    Metric("steadycast_breaker_open", "gauge", "1 while the circuit breaker (RFC 8083) acts.", _breaker),
-    Metric(
-        "steadycast_receivers",
-        "gauge",
+    _gauge("breaker_open", "1 while the circuit breaker (RFC 8083) acts.", _breaker),
+    _gauge(
+        "receivers",
         "Receivers, by what they report: ours (the controller's own), packets, standard; or aside, or left.",
         _kinds,
-        ("kind",),
+        "kind",
     ),
-    Metric(
-        "steadycast_receivers_untold",
-        "gauge",
+    _gauge(
+        "receivers_untold",
         f"Receivers beyond the {PEERS} that have metrics of their own.",
         lambda status: [({}, float(shown_peers(status)[1]))],
     ),
-    Metric(
-        "steadycast_receiver_loss_ratio",
-        "gauge",
-        "Loss between its last two reports.",
-        _peers("loss_frac"),
-        ("receiver", "ssrc"),
-    ),
-    Metric(
-        "steadycast_receiver_rtt_seconds",
-        "gauge",
-        "Round trip, from its reports.",
-        _peers("rtt_ms", 1e-3),
-        ("receiver", "ssrc"),
-    ),
-    Metric(
-        "steadycast_receiver_jitter_seconds",
-        "gauge",
-        "Interarrival jitter (RFC 3550), from its reports.",
-        _peers("jitter_ms", 1e-3),
-        ("receiver", "ssrc"),
-    ),
-    Metric(
-        "steadycast_receiver_silent_seconds",
-        "gauge",
-        "Since it was last heard.",
-        _peers("silent_s"),
-        ("receiver", "ssrc"),
-    ),
+    _peer("loss_ratio", "Loss between its last two reports.", "loss_frac"),
+    _peer("rtt_seconds", "Round trip, from its reports.", "rtt_ms"),
+    _peer("jitter_seconds", "Interarrival jitter (RFC 3550), from its reports.", "jitter_ms"),
+    _peer("silent_seconds", "Since it was last heard.", "silent_s"),
 )
 """Of `send`."""
+_FATES = ("whole", "damaged", "missing", "undecodable")
 RECEIVER = (
-    Metric("steadycast_uptime_seconds", "gauge", "Since the session began.", _one("at_s")),
-    Metric(
-        "steadycast_received_rate_bits_per_second",
-        "gauge",
-        "Received, over the last second, in IP bits.",
-        _one("rate_bps"),
-    ),
-    Metric("steadycast_loss_ratio", "gauge", "Loss, over the last second.", _one("loss_frac")),
-    Metric(
-        "steadycast_delay_seconds", "gauge", "Delay above the least that was seen.", _one("delay_ms", 1e-3)
-    ),
-    Metric("steadycast_jitter_seconds", "gauge", "Interarrival jitter (RFC 3550).", _one("jitter_ms", 1e-3)),
-    Metric(
-        "steadycast_packets_received", "counter", "RTP packets received, repeats left out.", _one("received")
-    ),
-    Metric("steadycast_packets_expected", "gauge", "RTP packets by their numbers.", _one("expected")),
-    Metric(
-        "steadycast_frames_received",
-        "counter",
+    _UPTIME,
+    _gauge("received_rate_bits_per_second", "Received, over the last second, in IP bits.", "rate_bps"),
+    _gauge("loss_ratio", "Loss, over the last second.", "loss_frac"),
+    _gauge("delay_seconds", "Delay above the least that was seen.", "delay_ms"),
+    _gauge("jitter_seconds", "Interarrival jitter (RFC 3550).", "jitter_ms"),
+    _counter("packets_received", "RTP packets received, repeats left out.", "received"),
+    _gauge("packets_expected", "RTP packets by their numbers.", "expected"),
+    _counter(
+        "frames_received",
         "Frames, by what became of them.",
-        _each("fate", "frames", {fate: fate for fate in ("whole", "damaged", "missing", "undecodable")}),
-        ("fate",),
+        _each("fate", "frames", {fate: fate for fate in _FATES}),
+        "fate",
     ),
-    Metric("steadycast_silent_seconds", "gauge", "Since the last packet.", _one("silent_s")),
-    Metric("steadycast_still_seconds", "gauge", "Since the last whole frame.", _one("still_s")),
-    Metric("steadycast_reports", "counter", "RTCP packets sent.", _one("reports")),
-    Metric("steadycast_unreadable", "counter", "Datagrams that could not be read.", _one("unreadable")),
-    Metric("steadycast_buffer_bytes", "gauge", "Level of the play-out buffer.", _one("buffer.level_bytes")),
+    _gauge("silent_seconds", "Since the last packet.", "silent_s"),
+    _gauge("still_seconds", "Since the last whole frame.", "still_s"),
+    _counter("reports", "RTCP packets sent.", "reports"),
+    _UNREADABLE,
+    _gauge("buffer_bytes", "Level of the play-out buffer.", "buffer.level_bytes"),
 )
 """Of `receive`."""
 
@@ -423,7 +374,7 @@ class _Events:
                 target = (decision or {}).get("target_bps")
                 yield {"event": "size", **size, "quantizer": status["quantizer"], "target_bps": target}
         peers = {peer["ssrc"]: peer for peer in status["peers"]}
-        kinds = {ssrc: _kind(peer) for ssrc, peer in peers.items()}
+        kinds = {ssrc: view.kind(peer) for ssrc, peer in peers.items()}
         changed = [(ssrc, kind) for ssrc, kind in kinds.items() if self._peers.get(ssrc) != kind]
         gone = [ssrc for ssrc in self._peers if ssrc not in kinds]
         for ssrc, kind in changed[:PEERS]:

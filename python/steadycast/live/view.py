@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
+from steadycast.report.say import frac as share
+from steadycast.report.say import ms, rate
+
 if TYPE_CHECKING:
     from rich.console import Group
 
@@ -17,25 +20,6 @@ _SILENT_S = 6.0
 
 _STILL_S = 2.0
 """After so long without a whole frame the picture stands still, also at one picture a second."""
-
-
-def rate(bps: float | None) -> str:
-    """Write a rate."""
-    if bps is None:
-        return "-"
-    if bps >= 1e6:
-        return f"{bps / 1e6:.2f} Mb/s"
-    return f"{bps / 1e3:.0f} kb/s"
-
-
-def share(value: float | None) -> str:
-    """Write a share in per cent."""
-    return "-" if value is None else f"{100 * value:.1f} %"
-
-
-def ms(value: float | None) -> str:
-    """Milliseconds."""
-    return "-" if value is None else f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"
 
 
 def level(buffer: Json | None) -> str:
@@ -54,7 +38,7 @@ def why(decision: Json | None) -> str:
         return "starting"
     parts = [decision["rule"]]
     if decision["loss"] is not None:
-        parts.append(f"loss {100 * decision['loss']:.2f} %")
+        parts.append(f"loss {share(decision['loss'])}")
     if decision["rtt_ms"] is not None:
         parts.append(f"RTT {ms(decision['rtt_ms'])}")
     if decision["by"]:
@@ -235,7 +219,7 @@ def send_view(status: Json, to: str, port: int | None) -> Group:
             share(peer["loss_frac"]),
             ms(peer["rtt_ms"]),
             ms(peer["jitter_ms"]),
-            f"not heard: {peer['aside']}" if peer["aside"] else _kind(peer),
+            f"not heard: {peer['aside']}" if peer["aside"] else _REPORTS.get(kind(peer), ""),
             style="bold" if limiting else "dim" if silent else "",
         )
     parts: list[Any] = [head, Text(why(status["decision"])), Text("")]
@@ -247,11 +231,16 @@ def send_view(status: Json, to: str, port: int | None) -> Group:
     return Group(*parts)
 
 
-def _kind(peer: Json) -> str:
-    """Say what a receiver reports."""
-    if peer["ours"]:
-        return "our reports"
-    return "packet by packet" if peer["packets"] else "standard"
+def kind(peer: Json) -> str:
+    """Say what a receiver is to the session: ours, packets or standard by its reports, or aside, or left."""
+    if peer["left"]:
+        return "left"
+    if peer["aside"]:
+        return "aside"
+    return "ours" if peer["ours"] else "packets" if peer["packets"] else "standard"
+
+
+_REPORTS = {"ours": "our reports", "packets": "packet by packet", "standard": "standard"}
 
 
 def ordered(status: Json) -> list[Json]:
