@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
-from steadycast.errors import UnwrittenError, UserError
-from steadycast.files import write_text
+from steadycast.errors import UserError, meant
+from steadycast.files import folder, write_text
 
 FOLDER = Path(__file__).parent / "scenarios"
 """Where they are: in a checkout a link to its folder of scenarios, which the wheel has as files."""
@@ -61,10 +60,7 @@ def copy(chosen: Iterable[str], into: Path) -> list[Path]:
                 str(into / place), "this file exists", "move it away, or copy into another folder"
             )
     for place, text in texts.items():
-        try:
-            (into / place).parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UnwrittenError.of(into / place, error) from error
+        folder((into / place).parent)
         write_text(into / place, text)
     return [into / place for place in texts]
 
@@ -78,5 +74,4 @@ def _path(name: str) -> Path:
 
 def remedy(name: str) -> str:
     """Say what a user may have meant by a name that is none."""
-    near = difflib.get_close_matches(name.removesuffix(".toml"), names(), n=1)
-    return f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(names())}"
+    return meant(name.removesuffix(".toml"), names())

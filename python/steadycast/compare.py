@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from steadycast.errors import UnwrittenError, UserError
+from steadycast import files
+from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, find, number, write_text
 from steadycast.report import canvas, choice, film, over_time, page, say, several
 from steadycast.report.answer import uncompared
@@ -263,11 +264,8 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
 def save_figures(runs: Sequence[Run], base: Run | None, folder: Path) -> list[Path]:
     """Save the figures of all runs on one axis, each as PDF, SVG and PNG, and its data as CSV."""
     every = with_base(runs, base)
-    saved = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnwrittenError.of(folder, error) from error
+    saved: list[Path] = []
+    files.folder(folder)
     for name, draw, lines in _figures(every):
         drawing = canvas.drawn(draw)
         if drawing is None:

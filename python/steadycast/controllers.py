@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
-from steadycast.errors import UserError
+from steadycast.core import core
+from steadycast.errors import UserError, meant
 
 
 @dataclass(frozen=True)
@@ -68,20 +69,9 @@ def text(value: object) -> str:
 
 
 @cache
-def registry(*, quiet: bool = False) -> tuple[Controller, ...]:
-    """All controllers.
-
-    `quiet` gives none instead of an error where the compiled module is absent (a report needs only looks).
-    """
-    try:
-        from steadycast.core import core
-
-        entries = core.controllers()
-    except UserError:
-        if quiet:
-            return ()
-        raise
-    return tuple(_controller(entry) for entry in entries)
+def registry() -> tuple[Controller, ...]:
+    """All controllers."""
+    return tuple(_controller(entry) for entry in core.controllers())
 
 
 def controllers() -> tuple[Controller, ...]:
@@ -91,44 +81,14 @@ def controllers() -> tuple[Controller, ...]:
 
 def find(name: str) -> Controller:
     """Find the controller called `name`."""
-    import difflib
-
-    entries = registry()
-    for entry in entries:
-        if entry.name == name:
-            return entry
-    names = [entry.name for entry in entries]
-    near = difflib.get_close_matches(name, names, n=1)
-    remedy = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(names)}"
-    raise UserError(name, "no such controller", remedy)
+    known = {entry.name: entry for entry in registry()}
+    if name not in known:
+        raise UserError(name, "no such controller", meant(name, known))
+    return known[name]
 
 
-def _controller(entry: dict[str, Any]) -> Controller:
-    return Controller(
-        name=entry["name"],
-        about=entry["about"],
-        when=entry["when"],
-        source=entry["source"],
-        cast=entry["cast"],
-        feedback=entry["feedback"],
-        needs=tuple((name, about) for name, about in entry["needs"]),
-        colour=entry["colour"],
-        dashes=tuple(float(d) for d in entry["dashes"]),
-        params=tuple(_parameter(p) for p in entry["params"]),
-        promises=tuple((name, about) for name, about in entry["promises"]),
-    )
-
-
-def _parameter(entry: dict[str, Any]) -> Parameter:
-    of: Sequence[str] = entry.get("of") or ()
-    return Parameter(
-        name=entry["name"],
-        about=entry["about"],
-        source=entry["source"],
-        kind=entry["kind"],
-        default=entry["default"],
-        paper=entry["paper"],
-        min=entry.get("min"),
-        max=entry.get("max"),
-        of=tuple(of),
-    )
+def _controller(entry: Mapping[str, Any]) -> Controller:
+    told = {each.name: entry[each.name] for each in fields(Controller)}
+    pairs = {key: tuple((name, about) for name, about in entry[key]) for key in ("needs", "promises")}
+    params = tuple(Parameter(**{**each, "of": tuple(each.get("of") or ())}) for each in entry["params"])
+    return Controller(**{**told, **pairs, "dashes": tuple(map(float, entry["dashes"])), "params": params})

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steadycast import style
-from steadycast.errors import UnwrittenError
-from steadycast.files import whole
+from steadycast import files, style
 from steadycast.report import canvas, say
 
 if TYPE_CHECKING:
@@ -76,7 +74,7 @@ def write_trace(steps: Steps, path: Path) -> Path:
     from steadycast.media.trace import written
 
     text = written(path, steps.ladder.table, steps.frame_psnr_y_db)
-    with whole(path, "give another --trace FILE") as new:
+    with files.whole(path, "give another --trace FILE") as new:
         new.write_text(text, encoding="ascii")
     return path
 
@@ -88,14 +86,11 @@ def write_clips(steps: Steps, folder: Path) -> list[Path]:
     ladder = steps.ladder
     name, ticks = ladder.codec.name, stream.CLOCK / ladder.table.fps
     another = "give another --clips DIR"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnwrittenError.of(folder, error, another) from error
+    files.folder(folder, another)
     paths = []
     for rung in ladder.rungs:
         path = folder / f"q{rung.q:02}{stream.ENDINGS[name][0]}"
-        with whole(path, another) as new, new.open("wb") as file:
+        with files.whole(path, another) as new, new.open("wb") as file:
             file.write(stream.head(name, rung.extradata))
             for index, slot in enumerate(ladder.table.display):
                 file.write(stream.framed(name, round(int(slot) * ticks), rung.unit(index)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -81,6 +81,19 @@ def reason(error: BaseException) -> str:
     if number is not None:
         return os.strerror(int(number[1]))
     return (str(error).splitlines() or [type(error).__name__])[0][:120]
+
+
+def meant(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Say what somebody may have meant by a name, or else what there is: the remedy where there is no such thing."""
+    import difflib
+
+    names = list(known)
+    near = difflib.get_close_matches(name, names, 1, cutoff)
+    more = ", …" if len(names) > _MOST_NAMES else ""
+    return f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(names[:_MOST_NAMES])}{more}"
+
+
+_MOST_NAMES = 40
 
 
 def full(error: OSError) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadycast.errors import UnwrittenError, UserError
+from steadycast.errors import UserError
+from steadycast.files import folder as folder_of
 from steadycast.files import whole
 from steadycast.folder import TABLES, Folder
 
@@ -24,7 +25,7 @@ def csv(folder: Folder, out: Path) -> list[Path]:
     dir is s (sent) or r (received). The other tables are written as they are.
     """
     written = []
-    _make(out)
+    folder_of(out, _ANOTHER)
     for name in TABLES:
         if not folder.has(name):
             continue
@@ -99,7 +100,7 @@ def classic(folder: Folder, out: Path) -> list[Path]:
     written = []
     for place, flow in enumerate(videos):
         target = out if place == 0 else out / str(flow["name"])
-        _make(target)
+        folder_of(target, _ANOTHER)
         mine = table.filter(pl.col("flow") == flow["name"]).sort("t_s", maintain_order=True)
         number = pl.col("seq").cast(pl.String)
         time = pl.col("t_s").map_elements(lambda t: f"{t:.6f}", return_dtype=pl.String)
@@ -130,10 +131,3 @@ def _lines(path: Path, frame: pl.DataFrame) -> Path:
     with whole(path, _ANOTHER) as new:
         new.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
     return path
-
-
-def _make(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnwrittenError.of(path, error, _ANOTHER) from error

@@ -11,13 +11,15 @@ from steadycast.errors import UnwrittenError
 
 
 @contextmanager
-def whole(path: Path, remedy: str = "make room, or name another place") -> Iterator[Path]:
+def whole(
+    path: Path, remedy: str = "make room, or name another place", ending: str = ".new"
+) -> Iterator[Path]:
     """Give the place of a file in the making, which takes its name when the block ends well.
 
     A reader sees the old file or the new one, never half of one; a block that fails leaves nothing behind.
-    What is no plain file (a pipe, a device) is given as it is.
+    What is no plain file (a pipe, a device) is given as it is. ``ending`` tells writers of one file apart.
     """
-    new = path if path.exists() and not path.is_file() else path.with_name(f"{path.name}.new")
+    new = path if path.exists() and not path.is_file() else path.with_name(f"{path.name}{ending}")
     try:
         yield new
         if new is not path:
@@ -29,6 +31,15 @@ def whole(path: Path, remedy: str = "make room, or name another place") -> Itera
         if isinstance(error, OSError) or (isinstance(error, Exception) and "(os error " in str(error)):
             raise UnwrittenError.of(path, error, remedy) from error
         raise
+
+
+def folder(path: Path, remedy: str = "make room, or name another place") -> Path:
+    """Make a folder where it is not there yet, and return it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnwrittenError.of(path, error, remedy) from error
+    return path
 
 
 def write_text(path: Path, content: str, remedy: str = "make room, or name another place") -> None:

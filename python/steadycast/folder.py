@@ -17,12 +17,13 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from steadycast.errors import UnwrittenError, UserError
+from steadycast import files
+from steadycast.errors import UnwrittenError, UserError, meant
 from steadycast.files import whole
 from steadycast.files import write_text as write_text
 
@@ -449,10 +450,7 @@ class Draft:
     def _file(self, name: str) -> Iterator[Path]:
         self.begin()
         path = self.part / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UnwrittenError.of(path, error, _ROOM) from error
+        files.folder(path.parent, _ROOM)
         with whole(path, _ROOM) as new:
             yield new
 
@@ -652,17 +650,7 @@ def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") 
         return value
     here, rest, options = _furthest(summary, path)
     what = f'"{rest}" is not in {here or "the summary"}'
-    if options:
-        import difflib
-
-        near = difflib.get_close_matches(rest.split(".")[0], options, n=1)
-        remedy = (
-            f'did you mean "{near[0]}"?'
-            if near
-            else f"there are: {', '.join(options[:12])}{', …' if len(options) > 12 else ''}"
-        )
-    else:
-        remedy = f"{here} is a value: end the path there"
+    remedy = meant(rest.split(".")[0], options) if options else f"{here} is a value: end the path there"
     raise UserError(f"{place}: {path}", what, remedy)
 
 
@@ -686,35 +674,25 @@ def failed(summary: Mapping[str, Any]) -> bool:
     return any(not entry.get("ok") for entry in summary.get("expect") or [])
 
 
-@dataclass
-class _Children:
-    """What lies one step below a value: label → value."""
-
-    of: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def under(cls, value: Any) -> _Children:
-        if isinstance(value, Mapping):
-            return cls(dict(value))
-        if isinstance(value, list):
-            labelled: dict[str, Any] = {}
-            for row in value:
-                if isinstance(row, Mapping):
-                    label = str(row.get("name", row.get("id", row.get("that", ""))))
-                    if "direction" in row:
-                        labelled[f"{label}.{row['direction']}"] = row
-                        if row["direction"] == "forward" or label not in labelled:
-                            labelled[label] = row
-                    else:
-                        labelled[label] = row
-            return cls(labelled)
-        return cls()
+def _below(value: Any) -> dict[str, Any]:
+    """Return what lies one step below a value, by its label."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    labelled: dict[str, Any] = {}
+    for row in value if isinstance(value, list) else ():
+        if isinstance(row, Mapping):
+            label = str(row.get("name", row.get("id", row.get("that", ""))))
+            if "direction" in row:
+                labelled[f"{label}.{row['direction']}"] = row
+            if row.get("direction", "forward") == "forward" or label not in labelled:
+                labelled[label] = row
+    return labelled
 
 
 def _descend(value: Any, parts: list[str]) -> tuple[bool, Any]:
     if not parts:
         return True, value
-    children = _Children.under(value).of
+    children = _below(value)
     for length in range(len(parts), 0, -1):  # the longest name first: names hold dots
         label = ".".join(parts[:length])
         if label in children:
@@ -729,5 +707,5 @@ def _furthest(summary: Mapping[str, Any], path: str) -> tuple[str, str, list[str
     for length in range(len(parts) - 1, 0, -1):
         found, value = _descend(summary, parts[:length])
         if found:
-            return ".".join(parts[:length]), ".".join(parts[length:]), list(_Children.under(value).of)
+            return ".".join(parts[:length]), ".".join(parts[length:]), list(_below(value))
     return "", path, list(summary)

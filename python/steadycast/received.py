@@ -12,7 +12,7 @@ import av
 import numpy as np
 
 from steadycast import files
-from steadycast.errors import UnwrittenError, UserError
+from steadycast.errors import UserError
 from steadycast.film import FORMATS, OPTIONS
 from steadycast.media.metrics import Picture
 
@@ -63,11 +63,7 @@ def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
     if not found:
         raise UserError(str(folder.path), "no frame of a video was recorded", "run it for longer")
     single = checked(target).suffix != ""
-    place = target.parent if single else target
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnwrittenError.of(place, error, _ANOTHER) from error
+    files.folder(target.parent if single else target, _ANOTHER)
     paths = []
     for n, (name, viewer) in enumerate(found):
         path = target if single else target / f"{name}.mkv"

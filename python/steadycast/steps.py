@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadycast import controller
+from steadycast import controller, files
 from steadycast.core import core, program
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.folder import FORMAT, TABLES, Draft, Folder, Json, judge
@@ -248,7 +248,7 @@ def conduct(
         doing: what progress is called while the world runs.
 
     """
-    files = _capture(ready, captures)
+    captured = _capture(ready, captures)
     done: Run | None = None
     try:
         complete, cost = drive(ready.world, lambda at, of: told(doing, round(at * 10), round(of * 10)))
@@ -286,7 +286,7 @@ def conduct(
     )
     if draft is not None:
         done.fill_rest(draft)
-    return replace(done, captures=files)
+    return replace(done, captures=captured)
 
 
 def _capture(ready: Ready, folder: Path | None) -> dict[str, Path]:
@@ -294,10 +294,7 @@ def _capture(ready: Ready, folder: Path | None) -> dict[str, Path]:
     links = ready.plan.loaded.captured()
     if folder is None or not links:
         return {}
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise UnwrittenError.of(folder, error, "make room, or capture less") from None
+    files.folder(folder, "make room, or capture less")
     ready.world.capture(folder)
     return {name: folder / f"{name}.pcapng" for name in links}
 

@@ -60,7 +60,7 @@ def look(flow: dict[str, Any]) -> Look:
     if kind in ("cbr", "onoff"):
         return Look("#8a6d3b", (1, 1.5))
     name = str(flow.get("controller"))
-    for entry in registry(quiet=True):
+    for entry in registry():
         if entry.name == name:
             return Look(entry.colour, entry.dashes)
     # A controller of the user's own: always the same spare colour for the same name.

@@ -208,9 +208,6 @@ class Record:
         if ladder is None or not mine.any():
             return None
         rows = self.frames.where(mine)
-        if "due_s" not in rows.columns:  # a record from before play-out delays changed
-            playout_s = next(v["playout_s"] for v in self.videos if v["flow"] == flow)
-            rows = rows.plus("due_s", rows["ready_s"] + (np.nan if playout_s is None else playout_s))
         holes: list[tuple[int, int, int]] = []
         if self.missing is not None:
             lost = self.missing.where(self.missing.are("flow", flow) & self.missing.are("node", receiver))

@@ -12,7 +12,7 @@ from steadycast.report import page
 from steadycast.report.markup import Html
 
 PAPERS = (style.PAPER, style.DARK_PAPER)
-PALETTE = sorted({*(c.colour for c in registry(quiet=True)), *style.SPARE, *style.FATE.values(), style.INK})
+PALETTE = sorted({*(c.colour for c in registry()), *style.SPARE, *style.FATE.values(), style.INK})
 
 
 @pytest.mark.parametrize("paper", PAPERS)

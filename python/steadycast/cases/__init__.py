@@ -16,7 +16,8 @@ from steadycast.cases.case import LONGEST_S, Case, chosen, lasts_s, write_scenar
 from steadycast.cases.suite import NAME, Suite, takes_part
 from steadycast.cases.work import Done, Task
 from steadycast.controllers import find, registry
-from steadycast.errors import UnwrittenError, UserError
+from steadycast.errors import UserError
+from steadycast.files import folder
 from steadycast.folder import Draft
 from steadycast.progress import Progress, shown
 
@@ -71,7 +72,7 @@ def run_cases(
         told = progress or stack.enter_context(shown())
         scenarios = home / "scenarios"
         try:
-            scenarios.mkdir(parents=True, exist_ok=True)
+            folder(scenarios)
             write_scenarios(scenarios)
             suite = Suite(
                 tuple(wanted), tuple(names), tuple(given), _work(scenarios, tasks, jobs, told), home
@@ -81,11 +82,9 @@ def run_cases(
 
                 write_report(suite, told)
                 draft.finish(suite.json())
-        except BaseException as error:
+        except BaseException:
             if draft is not None:
                 draft.discard()
-            if isinstance(error, OSError):
-                raise UnwrittenError.of(home, error) from error
             raise
         return replace(suite, folder=place)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 Json = Mapping[str, Any]
@@ -11,6 +11,14 @@ Json = Mapping[str, Any]
 
 def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
+
+
+def _told(kind: type[Any], status: Json, **own: Any) -> Any:
+    """Take each field from the core's status by its name, spans from milliseconds; ``own`` are the others."""
+    names = [each.name for each in fields(kind) if each.name not in own]
+    spans = {name: f"{name.removesuffix('_s')}_ms" for name in names if name not in status}
+    told = {name: _seconds(status[spans[name]]) if name in spans else status[name] for name in names}
+    return kind(**told, **own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +53,8 @@ class PeerStatus:
     @classmethod
     def of(cls, status: Json) -> Self:
         """Read it from the core's."""
-        return cls(
-            name=status["name"] or None,
-            address=status["address"],
-            ssrc=status["ssrc"],
-            ours=status["ours"],
-            packets=status["packets"],
-            aside=status["aside"],
-            left=status["left"],
-            reports=status["reports"],
-            silent_s=status["silent_s"],
-            loss_frac=status["loss_frac"],
-            jitter_s=_seconds(status["jitter_ms"]),
-            rtt_s=_seconds(status["rtt_ms"]),
-        )
+        found: Self = _told(cls, status, name=status["name"] or None)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,29 +108,23 @@ class SenderStatus:
     def of(cls, status: Json, *, waiting: int, left_out: int) -> Self:
         """Read it from the core's, and what its queue has."""
         decision, size = status["decision"] or {}, status["size"]
-        return cls(
-            at_s=status["at_s"],
-            rate_bps=status["rate_bps"],
+        found: Self = _told(
+            cls,
+            status,
             target_bps=decision.get("target_bps"),
             limit=decision.get("limit"),
             rule=decision.get("rule"),
             loss_frac=decision.get("loss"),
             rtt_s=_seconds(decision.get("rtt_ms")),
             set_by=decision.get("by"),
-            floor_bps=status["floor_bps"],
             backlog_s=_seconds(status["backlog_ms"]) or 0.0,
-            packets=status["packets"],
-            bytes=status["bytes"],
-            frames=status["frames"],
-            skipped_frames=status["skipped_frames"],
             left_out=status["left_out"] + left_out,
             waiting=waiting,
-            key_frames=status["key_frames"],
             size=(size["width"], size["height"]) if size else None,
             smaller_frames=size["smaller_frames"] if size else 0,
-            quantizer=status["quantizer"],
             receivers=tuple(PeerStatus.of(peer) for peer in status["peers"]),
         )
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,22 +167,21 @@ class ReceiverStatus:
     @classmethod
     def of(cls, status: Json, *, unread: int) -> Self:
         """Read it from the core's, and what its queue has lost."""
-        frames = status["frames"]
-        return cls(
-            at_s=status["at_s"],
-            rate_bps=status["rate_bps"],
-            loss_frac=status["loss_frac"],
-            delay_s=_seconds(status["delay_ms"]),
-            jitter_s=_seconds(status["jitter_ms"]),
+        found: Self = _told(
+            cls,
+            status,
             packets=status["received"],
             expected_packets=status["expected"],
             repaired_packets=(status["repair"] or {}).get("repaired", 0),
-            whole_frames=frames["whole"],
-            damaged_frames=frames["damaged"],
-            missing_frames=frames["missing"],
-            undecodable_frames=frames["undecodable"],
             unread=status["overrun"] + unread,
-            silent_s=status["silent_s"],
             source=status["from"],
-            ended_by=status["ended_by"],
+            **{
+                f"{fate}_frames": count
+                for fate, count in status["frames"].items()
+                if f"{fate}_frames" in _FATES
+            },
         )
+        return found
+
+
+_FATES = ("whole_frames", "damaged_frames", "missing_frames", "undecodable_frames")

@@ -3,12 +3,12 @@
 import hashlib
 import json
 import os
-import tempfile
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
-from steadycast.errors import UnwrittenError
+from steadycast import files
 
 _ELSEWHERE = "make room in the cache, or set STEADYCAST_CACHE to another folder"
 
@@ -28,19 +28,8 @@ def key(facts: Mapping[str, object]) -> str:
 
 
 def write(path: Path, fill: Callable[[IO[bytes]], None]) -> None:
-    """Write a file so that its name never stands on half of it, whatever interrupts."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
-    except OSError as error:
-        raise UnwrittenError.of(path.parent, error, _ELSEWHERE) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            fill(file)
-        os.replace(name, path)
-    except OSError as error:
-        Path(name).unlink(missing_ok=True)
-        raise UnwrittenError.of(path, error, _ELSEWHERE) from error
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    """Write a file as `files.whole`; several processes and threads may do so at once."""
+    files.folder(path.parent, _ELSEWHERE)
+    own = f".{os.getpid()}-{threading.get_ident()}.part"
+    with files.whole(path, _ELSEWHERE, own) as new, new.open("wb") as file:
+        fill(file)

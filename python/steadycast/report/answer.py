@@ -53,7 +53,7 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
     shares = {k: number(v) or 0.0 for k, v in (flow.get("limited_by_frac") or {}).items()}
     encoder, start, cap = shares.get("encoder", 0.0), shares.get("start", 0.0), shares.get("cap", 0.0)
     name = f"{flow['name']} ({flow.get('controller')})"
-    if any(c.name == flow.get("controller") and c.feedback == "none" for c in registry(quiet=True)):
+    if any(c.name == flow.get("controller") and c.feedback == "none" for c in registry()):
         if not number(flow.get("throughput_bps")):
             return None
         what = "sent what its encoder's best quality takes" if encoder > MOSTLY else "ran at a fixed rate"

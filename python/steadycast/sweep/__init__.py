@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from steadycast.errors import UnwrittenError, UserError
-from steadycast.folder import Claim, write_text
+from steadycast.files import folder, write_text
+from steadycast.folder import Claim
 from steadycast.progress import Progress, Terminal, shown
 from steadycast.sweep import plan as planning
 from steadycast.sweep import store
@@ -277,10 +278,7 @@ def _begun(place: Path, new: Plan, base: Base, baseline: str | None) -> Plan:
     plan = new if known is None else known.joined(new, str(place))
     if baseline is not None:
         plan.axis_of(baseline)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnwrittenError.of(place, error) from error
+    folder(place)
     if isinstance(base.scenario, str):
         write_text(place / "scenario.toml", base.text)
     else:

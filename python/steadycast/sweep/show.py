@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import itertools
 import math
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steadycast import record
-from steadycast.errors import UnwrittenError, UserError
+from steadycast.errors import UnwrittenError, UserError, meant
 from steadycast.files import write_text
 from steadycast.folder import Json, spread
 from steadycast.report import canvas, choice, page, say
@@ -69,9 +68,7 @@ def columns(names: Sequence[str], metric: str) -> list[str]:
     found = _fitting(names, metric)
     if found:
         return found
-    near = difflib.get_close_matches(metric, names, n=1, cutoff=0.4)
-    remedy = f'did you mean "{near[0]}"?' if near else "name a number of summary.json by its path"
-    raise UserError(f"--metric {metric}", "no run has this figure", remedy)
+    raise UserError(f"--metric {metric}", "no run has this figure", meant(metric, names, cutoff=0.4))
 
 
 def metrics(sweep: Sweep) -> list[str]:
