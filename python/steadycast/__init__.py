@@ -25,37 +25,7 @@ if TYPE_CHECKING:
     from steadycast.live.status import PeerStatus, ReceiverStatus, SenderStatus
     from steadycast.result import Run
     from steadycast.run import run, run_seeds
-    from steadycast.scenario import (
-        Arq,
-        Buffer,
-        Change,
-        Clock,
-        Encode,
-        Event,
-        Expect,
-        Flow,
-        Jitter,
-        Leg,
-        Level,
-        Link,
-        Loss,
-        Map001,
-        Numbers,
-        Period,
-        Pipe,
-        Playout,
-        Policer,
-        Queue,
-        Record,
-        Reorder,
-        Rfc8593,
-        Rtcp,
-        Scenario,
-        Simulcast,
-        Table2,
-        Topology,
-        Uniform,
-    )
+    from steadycast.scenario import *
     from steadycast.sweep import Sweep, sweep
     from steadycast.table import Table
 

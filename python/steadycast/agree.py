@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,60 +28,46 @@ if TYPE_CHECKING:
 
 WORLDS = ("simulated", "emulated")
 
-AIMS = {
-    "throughput_bps": 0.10,
-    "second_bps.p10": 0.10,
-    "second_bps.p50": 0.10,
-    "second_bps.p90": 0.10,
-    "delay_ms.p95": 15.0,
-    "second_delay_ms.p50": 15.0,
-    "second_delay_ms.p90": 15.0,
-    "queue_ms.p50": 15.0,
-    "queue_ms.p95": 15.0,
-    "queue_ms.p99": 15.0,
-    "second_queue_ms.p50": 15.0,
-    "second_queue_ms.p90": 15.0,
-    "loss_frac": 0.0025,
-    "drop_frac": 0.0025,
-    "lossy_second_frac": 0.10,
-}
-"""How near the worlds' means over the seeds are to be: throughput within 10 %, delay and queue within 15 ms, loss
-within a quarter of a percentage point. Two runs of a chaotic system can't agree second by second: their seconds are to
-be distributed alike, in rate, delay, queue, and in how many of them lose a packet (within 10 percentage points)."""
+_Quantity = tuple[str, str, float | None]
+_FLOW: tuple[_Quantity, ...] = (
+    ("throughput", "throughput_bps", 0.10),
+    ("throughput of a second, p10", "second_bps.p10", 0.10),
+    ("throughput of a second, p50", "second_bps.p50", 0.10),
+    ("throughput of a second, p90", "second_bps.p90", 0.10),
+    ("rate's variation", "rate_cov", None),
+    ("RTT p50", "srtt_ms.p50", None),
+    ("RTT p95", "srtt_ms.p95", None),
+    ("window, mean", "cwnd_packets.mean", None),
+    ("sent again", "retransmitted_packets", None),
+    ("time-outs", "timeouts", None),
+)
+_RECEIVER: tuple[_Quantity, ...] = (
+    ("loss", "loss_frac", 0.0025),
+    ("delay p50", "delay_ms.p50", None),
+    ("delay p95", "delay_ms.p95", 15.0),
+    ("delay p99", "delay_ms.p99", None),
+    ("seconds with loss", "lossy_second_frac", 0.10),
+    ("delay of a second, p50", "second_delay_ms.p50", 15.0),
+    ("delay of a second, p90", "second_delay_ms.p90", 15.0),
+    ("frames lost", "frames.lost", None),
+    ("PSNR", "psnr_db.raw.y", None),
+)
+_LINK: tuple[_Quantity, ...] = (
+    ("utilisation", "utilisation_frac", None),
+    ("dropped", "drop_frac", 0.0025),
+    ("queue p50", "queue_ms.p50", 15.0),
+    ("queue p95", "queue_ms.p95", 15.0),
+    ("queue p99", "queue_ms.p99", 15.0),
+    ("seconds with drops", "lossy_second_frac", 0.10),
+    ("queue of a second, p50", "second_queue_ms.p50", 15.0),
+    ("queue of a second, p90", "second_queue_ms.p90", 15.0),
+)
+"""What is compared, where it stands, and how near the worlds' means over the seeds are to be.
 
-_FLOW = (
-    ("throughput", "throughput_bps"),
-    ("throughput of a second, p10", "second_bps.p10"),
-    ("throughput of a second, p50", "second_bps.p50"),
-    ("throughput of a second, p90", "second_bps.p90"),
-    ("rate's variation", "rate_cov"),
-    ("RTT p50", "srtt_ms.p50"),
-    ("RTT p95", "srtt_ms.p95"),
-    ("window, mean", "cwnd_packets.mean"),
-    ("sent again", "retransmitted_packets"),
-    ("time-outs", "timeouts"),
-)
-_RECEIVER = (
-    ("loss", "loss_frac"),
-    ("delay p50", "delay_ms.p50"),
-    ("delay p95", "delay_ms.p95"),
-    ("delay p99", "delay_ms.p99"),
-    ("seconds with loss", "lossy_second_frac"),
-    ("delay of a second, p50", "second_delay_ms.p50"),
-    ("delay of a second, p90", "second_delay_ms.p90"),
-    ("frames lost", "frames.lost"),
-    ("PSNR", "psnr_db.raw.y"),
-)
-_LINK = (
-    ("utilisation", "utilisation_frac"),
-    ("dropped", "drop_frac"),
-    ("queue p50", "queue_ms.p50"),
-    ("queue p95", "queue_ms.p95"),
-    ("queue p99", "queue_ms.p99"),
-    ("seconds with drops", "lossy_second_frac"),
-    ("queue of a second, p50", "second_queue_ms.p50"),
-    ("queue of a second, p90", "second_queue_ms.p90"),
-)
+Throughput is to be within 10 %, delay and queue within 15 ms, loss within a quarter of a percentage point. Two runs of
+a chaotic system can't agree second by second: their seconds are to be distributed alike, in rate, delay, queue, and in
+how many of them lose a packet (within 10 percentage points).
+"""
 
 
 @dataclass(frozen=True)
@@ -93,6 +79,8 @@ class Row:
     path: str
     simulated: Json
     emulated: Json
+    aim: float | None
+    """How large the difference may be, in its unit."""
 
     @property
     def difference(self) -> float | None:
@@ -107,13 +95,7 @@ class Row:
     @property
     def near(self) -> bool | None:
         """Whether it is as near as it is meant to be; None where nothing is meant."""
-        aim = self.aim
-        return None if aim is None or self.difference is None else abs(self.difference) <= aim
-
-    @property
-    def aim(self) -> float | None:
-        """How large the difference may be, in its unit."""
-        return AIMS.get(self.path)
+        return None if self.aim is None or self.difference is None else abs(self.difference) <= self.aim
 
     def said(self) -> str:
         """Say the difference, with its unit."""
@@ -161,26 +143,9 @@ class Agreement:
 
     def json(self) -> Json:
         """As a JSON object."""
-        rows = [
-            {
-                "of": row.of,
-                "what": row.what,
-                "path": row.path,
-                "simulated": row.simulated,
-                "emulated": row.emulated,
-                "difference": row.difference,
-                "aim": row.aim,
-                "near": row.near,
-            }
-            for row in self.rows
-        ]
-        return {
-            "format": FORMAT,
-            "name": self.name,
-            "near": self.near,
-            "warnings": self.warnings,
-            "rows": rows,
-        }
+        rows = [{**asdict(row), "difference": row.difference, "near": row.near} for row in self.rows]
+        told = {"format": FORMAT, "name": self.name, "near": self.near}
+        return {**told, "warnings": self.warnings, "rows": rows}
 
     def table(self) -> Table:
         """As a table for the terminal."""
@@ -282,8 +247,8 @@ def _rows(done: Mapping[str, Sequence[Run]]) -> Iterator[Row]:
             yield from _present(both, f"link {link['name']}", f"links.{link['name']}.forward", _LINK)
 
 
-def _present(both: Mapping[str, Json], of: str, base: str, what: Sequence[tuple[str, str]]) -> Iterator[Row]:
-    for name, path in what:
+def _present(both: Mapping[str, Json], of: str, base: str, what: Sequence[_Quantity]) -> Iterator[Row]:
+    for name, path, aim in what:
         values = []
         for world in WORLDS:
             try:
@@ -291,7 +256,7 @@ def _present(both: Mapping[str, Json], of: str, base: str, what: Sequence[tuple[
             except UserError:
                 values.append(None)
         if any(number(v) is not None for v in values):
-            yield Row(of, name, path, values[0], values[1])
+            yield Row(of, name, path, values[0], values[1], aim)
 
 
 def _with_seconds(each: Run) -> Json:
@@ -433,6 +398,3 @@ def _draw_seconds(found: Agreement) -> Figure | None:
         label_ends(panel, labels)
     axes[-1].set_xlabel("share of the seconds that are below (%)")
     return figure
-
-
-__all__ = ["AIMS", "Agreement", "Row", "agree"]

@@ -7,7 +7,6 @@ record, which the cases set to 200 ms (RFC 8867, 4.1).
 from __future__ import annotations
 
 import itertools
-import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from steadycast import units
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,8 +38,6 @@ NEAR = 0.2
 """A rate that differs from the steady one by less than this share has reached it."""
 _SHORTEST_S = 10.0
 """A step that is shorter has no time to become steady."""
-_SPANS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
-_RATES = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,8 @@ class Facts:
         import polars as pl
 
         told = tomllib.loads(run.scenario)
-        end = _span(told["duration"])
-        step = _span(told["record"]["interval"])
+        end = _read(told["duration"], units.SPAN)
+        step = _read(told["record"]["interval"], units.SPAN)
         flows = tuple(_flow(flow, told.get("event", []), end) for flow in told["flow"])
         steps = round(end / step)
         rates, table = run.rates.to_polars(), run.links.to_polars()
@@ -110,7 +109,7 @@ class Facts:
             carried[name] = _steps(mine, "throughput_bps", step, steps, 0.0)
             capacity[name] = _capacity(carried[name], _steps(mine, "utilisation_frac", step, steps, 0.0))
         changes = tuple(
-            _span(event["at"])
+            _read(event["at"], units.SPAN)
             for event in told.get("event", [])
             if isinstance(event.get("set"), dict) and event["set"].get("direction", "both") != "back"
         )
@@ -193,12 +192,14 @@ class Facts:
 def _flow(told: Mapping[str, Any], events: Sequence[Mapping[str, Any]], end: float) -> Flow:
     name = str(told["name"])
     start = told.get("start")
-    turns = [(_span(start), True)] if isinstance(start, str) else []
+    turns = [(_read(start, units.SPAN), True)] if isinstance(start, str) else []
     if "stop" in told:
-        turns.append((_span(told["stop"]), False))
+        turns.append((_read(told["stop"], units.SPAN), False))
     for event in events:
         turns += [
-            (_span(event["at"]), key == "start") for key in ("start", "stop") if name in event.get(key, ())
+            (_read(event["at"], units.SPAN), key == "start")
+            for key in ("start", "stop")
+            if name in event.get(key, ())
         ]
     active, since = [], None
     for at, on in sorted(turns):
@@ -211,23 +212,17 @@ def _flow(told: Mapping[str, Any], events: Sequence[Mapping[str, Any]], end: flo
         active.append((since, end))
     most = np.inf
     if told["kind"] == "video" and "rfc8593" in told:
-        most = _rate(told["rfc8593"]["r_max"])
+        most = _read(told["rfc8593"]["r_max"], units.RATE)
     elif told["kind"] == "cbr":
-        most = _rate(told["rate"])
+        most = _read(told["rate"], units.RATE)
     back = ".dst" in str(told.get("from", ""))
     return Flow(name, str(told["kind"]), most, tuple(active) or ((0.0, end),), back)
 
 
-def _span(text: str) -> float:
-    found = re.fullmatch(r"([0-9.]+)(ns|us|ms|s|min)", text)
+def _read(text: str, kind: dict[str, float]) -> float:
+    found = units.read(text, kind)
     assert found is not None, text
-    return float(found[1]) * _SPANS[found[2]]
-
-
-def _rate(text: str) -> float:
-    found = re.fullmatch(r"([0-9.]+)(bps|kbps|Mbps|Gbps)", text)
-    assert found is not None, text
-    return float(found[1]) * _RATES[found[2]]
+    return found
 
 
 def _steps(table: pl.DataFrame, column: str, step: float, steps: int, missing: float) -> Series:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadycast import record, style
+from steadycast import record, style, units
 from steadycast.errors import UserError
 from steadycast.folder import number
 from steadycast.lab import text as scenario_text
@@ -171,7 +171,7 @@ class Done:
 def _loaded(task: Task, clips: Path | None, sets: Sequence[str]) -> core.Scenario:
     """Read the page's text; the recording interval of a long run is stretched."""
     tree, loaded = scenario_text.checked(task.base, task.text, clips, sets)
-    interval = series.span((tree.get("record") or {}).get("interval")) or 1.0
+    interval = units.read((tree.get("record") or {}).get("interval"), units.SPAN) or 1.0
     if loaded.duration_s / interval > _MOST_STEPS:
         stretched = f"record.interval={math.ceil(loaded.duration_s / _MOST_STEPS * 1000)}ms"
         _, loaded = scenario_text.checked(task.base, task.text, clips, [*sets, stretched])

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from steadycast import units
 from steadycast.core import core, need_linux, program
 from steadycast.errors import UserError
 from steadycast.folder import TABLES, Draft
@@ -22,43 +23,37 @@ from steadycast.table import Table, unscored
 
 Json = dict[str, Any]
 
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(bps|kbps|Mbps|Gbps)")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|kB|MB|KiB|MiB)")
-_SIZES = {"B": 1, "kB": 10**3, "MB": 10**6, "KiB": 2**10, "MiB": 2**20}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h)")
-_UNITS = {"bps": 1, "kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9, "ms": 0.001, "s": 1, "min": 60, "h": 3600}
+
+def _read(text: str, option: str, kind: dict[str, float], example: str) -> float:
+    """Read an option's quantity; the error says how one is written."""
+    found = units.read(text, kind)
+    if found is None:
+        what, _, remedy = example.partition(", ")
+        raise UserError(f"{option} {text}", f"this is not {what}", f"write for example {remedy}")
+    return found
 
 
 def rate(text: str, option: str) -> int:
     """`2Mbps` in bit/s."""
-    match = _RATE.fullmatch(text.strip())
-    if match is None:
-        raise UserError(f"{option} {text}", "this is not a rate", "write for example 2Mbps or 300kbps")
-    return round(float(match[1]) * _UNITS[match[2]])
+    return round(_read(text, option, units.RATE, "a rate, 2Mbps or 300kbps"))
+
+
+def span(text: str, option: str) -> float:
+    """`90s` in seconds."""
+    return _read(text, option, units.SPAN, "a length of time, 30s or 5min")
 
 
 def play_out(buffer: str | None, consume: str | None) -> dict[str, int | None]:
     """`16KiB` and `8kbps`: a play-out buffer and how fast it is emptied, as the core takes them."""
     if buffer is None and consume is not None:
         raise UserError(f"--consume {consume}", "there is no buffer to be emptied", "give --buffer, too")
-    size = None
-    if buffer is not None:
-        match = _SIZE.fullmatch(buffer.strip())
-        size = round(float(match[1]) * _SIZES[match[2]]) if match else 0
-        if size < 1:
-            raise UserError(f"--buffer {buffer}", "this is not a size", "write for example 16KiB")
+    size = None if buffer is None else round(_read(buffer, "--buffer", units.SIZE, "a size, 16KiB"))
+    if size == 0:
+        raise UserError(f"--buffer {buffer}", "nothing fits into it", "write for example 16KiB")
     drained = rate(consume, "--consume") if consume is not None else None
     if drained == 0:
         raise UserError(f"--consume {consume}", "nothing is taken out", "write for example 8kbps")
     return {"buffer_bytes": size, "consume_bps": drained}
-
-
-def span(text: str, option: str) -> float:
-    """`90s` in seconds."""
-    match = _SPAN.fullmatch(text.strip())
-    if match is None:
-        raise UserError(f"{option} {text}", "this is not a length of time", "write for example 30s or 5min")
-    return float(match[1]) * _UNITS[match[2]]
 
 
 def params(texts: Iterable[str]) -> list[tuple[str, object]]:

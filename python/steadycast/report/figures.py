@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadycast import style
+from steadycast import style, units
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, number
 from steadycast.report import over_time, say
@@ -39,7 +39,6 @@ from steadycast.report.series import (
     interval,
     mark_events,
     series,
-    span,
     time_axis,
 )
 
@@ -139,7 +138,7 @@ def draw_delay(folder: Folder) -> Figure | None:
     time_axis(axes, folder)
     top = highest(lines)
     for flow in folder.scenario.get("flow", []):
-        limit = span(flow.get("playout"))
+        limit = units.read(flow.get("playout"), units.SPAN)
         if limit is not None:
             if limit * 1000 < top * 3:
                 top = max(top, limit * 1000)

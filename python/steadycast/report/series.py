@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from steadycast import style
+from steadycast import style, units
 from steadycast.folder import Folder, Json, number
 from steadycast.report import say
 from steadycast.report.answer import title
@@ -216,11 +215,11 @@ def events(folder: Folder) -> tuple[tuple[float, str], ...]:
     found: dict[float, list[str]] = {}
     for flow in folder.scenario.get("flow", []):
         for key in ("start", "stop"):
-            at = span(flow.get(key))
+            at = units.read(flow.get(key), units.SPAN)
             if at:
                 found.setdefault(at, []).append(f"{flow.get('name')} {key}s")
     for event in folder.scenario.get("event", []):
-        at = span(event.get("at"))
+        at = units.read(event.get("at"), units.SPAN)
         if at is None:
             continue
         for verb in ("join", "leave", "start", "stop"):
@@ -234,12 +233,6 @@ def events(folder: Folder) -> tuple[tuple[float, str], ...]:
         (t, texts[0] if len(texts) == 1 else f"{texts[0]} (+{len(texts) - 1})")
         for t, texts in sorted(found.items())
     )
-
-
-def span(value: object) -> float | None:
-    """Length of time as the scenario writes it, in seconds; None for what is not a fixed one."""
-    match = re.fullmatch(r"([0-9.]+)(us|ms|s|min)", value) if isinstance(value, str) else None
-    return float(match[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}[match[2]] if match else None
 
 
 def time_axis(axes: Axes, folder: Folder) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadycast import record
+from steadycast import record, units
 from steadycast.errors import UnwrittenError, UserError, meant
 from steadycast.files import write_text
 from steadycast.folder import Json, spread
@@ -41,17 +41,7 @@ MOST_SAID = 6
 """At how many points the terminal says which controller to take."""
 MARK = "†"
 """What marks a point at which runs compare nothing."""
-_BASES = {
-    "bps": 1.0,
-    "kbps": 1e3,
-    "Mbps": 1e6,
-    "Gbps": 1e9,
-    "ns": 1e-9,
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "min": 60.0,
-}
+_BASES = units.RATE | units.SPAN
 _CONTROLLER = re.compile(r"flow\.(.+)\.controller")
 _JUDGED = re.compile(
     r"flows\.(.+?)\.receivers\.(.+)\.(viewing_score|frozen_frac|playout_ms\.p95|delay_ms\.p95)"
