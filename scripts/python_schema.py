@@ -1,10 +1,10 @@
-"""The classes of `python/steadycast/scenario.py`, made from the schema of scenario files.
+"""The stub `python/steadycast/scenario.pyi`: the classes of scenarios with their keys, made from the schema.
 
     .venv/bin/python scripts/python_schema.py            # writes them
     .venv/bin/python scripts/python_schema.py --check    # exit code 1 where they are not the schema's
 
-A key's name, type and default come from `steadycast schema`. What stands here is what a schema can't
-say: how a table's class is called, and which keys every table of its kind has.
+A key's name, type, default and description come from `steadycast schema`. What stands here is what a schema can't say:
+how a table's class is called, and which keys every table of its kind has.
 """
 
 from __future__ import annotations
@@ -13,16 +13,47 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steadycast import reference
 from steadycast.core import core
+from steadycast.scenario import _LISTS
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULE = ROOT / "python" / "steadycast" / "scenario.py"
-BEGIN = "# The classes from here on are made by `make python-schema`: change the schema instead."
-END = "# The classes end here."
+STUB = ROOT / "python" / "steadycast" / "scenario.pyi"
+HEAD = '''"""What editors know of the classes of scenarios. Made by `make python-schema`: change the schema instead."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Value = str | int | float | bool | Sequence["Value"] | Mapping[str, "Value"]
+
+
+@dataclass(kw_only=True)
+class Part:
+    """Anything that is written as a table of keys."""
+
+    extra: Mapping[str, Value] = field(default_factory=dict)
+    """Keys that have no field here, as they are written in a file."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return the keys and values as a scenario file has them."""
+'''
+TAIL = '''
+    def to_toml(self) -> str:
+        """Write it as a scenario file."""
+
+    def to_json(self) -> str:
+        """Write it as JSON, with the same keys."""
+
+    def save(self, path: Path | str) -> Path:
+        """Write it to a file, and return its path."""
+'''
 
 LINK = "link.items"
 
@@ -91,11 +122,11 @@ CLASSES = [
     Class("Record", "record"),
     Class("Simulcast", "simulcast.items", ("name", "flows")),
     Class("Expect", "expect.items", ("that",)),
-    Class("_File", "", ("name", "duration")),
+    Class("Scenario", "", ("name", "duration")),
 ]
 # Fields whose names are not their keys': Python's own words, and lists of tables.
 FIELDS = {"from": "from_"}
-LISTS = {"link": "links", "flow": "flows", "simulcast": "simulcasts", "event": "events"}
+LISTS = {key: name for name, key in _LISTS.items()}
 # Keys that name files, and types that the schema has as a list of any length.
 FILES = {"clip", "trace"}
 PAIRS = {("Uniform", "uniform"), ("Link", "between")}
@@ -164,27 +195,36 @@ def kind(schema: dict[str, Any], key: str) -> str:
             return {"string": "str", "boolean": "bool", "integer": "int", "number": "float"}[plain]
 
 
+def doc(text: str) -> str:
+    """Return a docstring."""
+    text = text.replace("\\", "\\\\").strip()
+    text = text if text.endswith((".", "…")) else f"{text}."
+    lines = textwrap.wrap(text, 100)
+    if len(lines) == 1:
+        return f'    """{text}"""\n'
+    return '    """' + "\n    ".join(lines) + '\n    """\n'
+
+
 def field(one: Class, key: str, schema: dict[str, Any]) -> str:
-    """Return a field, with its type and its default."""
-    name = FIELDS.get(key, LISTS.get(key, key) if one.name == "_File" else key)
+    """Return a field with its docstring."""
+    name = FIELDS.get(key, LISTS.get(key, key) if one.name == "Scenario" else key)
     of = kind(schema, key)
     if (one.name, key) in PAIRS:
         of = "tuple[str, str]"
     if key in FILES and one.name != "Change":
         of = of.replace("str", "str | Path")
-    renamed = f'metadata={{"key": "{key}"}}' if name != key else ""
     if key in one.needed:
         value = ""
     elif key == "params":
         value = " = field(default_factory=dict)"
     elif of.startswith("Sequence["):
-        value = f" = field(default=(), {renamed})" if renamed else " = ()"
+        value = " = ()"
     elif key == "format":
         value = " = 1"
     else:
         of += " | None"
-        value = f" = field(default=None, {renamed})" if renamed else " = None"
-    return f"    {name}: {of}{value}\n"
+        value = " = None"
+    return f"    {name}: {of}{value}\n" + doc(reference.about(schema))
 
 
 def classes(schema: dict[str, Any]) -> str:
@@ -195,7 +235,8 @@ def classes(schema: dict[str, Any]) -> str:
         keys = {k: v for k, v in table["properties"].items() if one.only is None or k in one.only}
         about = one.about or re.sub("^[a-z, ]+: ", "", table["description"])
         text += f"\n\n@dataclass(kw_only=True)\nclass {one.name}({one.base}):\n"
-        text += f'    """{about[:1].upper()}{about.partition(". ")[0][1:].rstrip(".")}."""\n\n'
+        summary = about[:1].upper() + about.partition(". ")[0][1:]
+        text += doc(summary) + "\n"
 
         def place(key: str, needed: tuple[str, ...] = one.needed) -> tuple[int, str]:
             if key in needed:
@@ -208,21 +249,19 @@ def classes(schema: dict[str, Any]) -> str:
 
 
 def made() -> str:
-    """Return the module with its classes made anew."""
-    before, rest = MODULE.read_text(encoding="utf-8").split(BEGIN, 1)
-    _, after = rest.split(END, 1)
-    text = f"{before}{BEGIN}\n{classes(json.loads(core.schema()))}\n\n{END}{after}"
-    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(MODULE), "-"]
+    """Return the stub."""
+    text = HEAD + classes(json.loads(core.schema())) + TAIL
+    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(STUB), "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=ROOT)
     return done.stdout
 
 
 def main() -> int:
-    """Write the module, or say whether it is the schema's."""
+    """Write the stub, or say whether it is the schema's."""
     text = made()
     if "--check" in sys.argv[1:]:
-        return int(text != MODULE.read_text(encoding="utf-8"))
-    MODULE.write_text(text, encoding="utf-8")
+        return int(text != STUB.read_text(encoding="utf-8"))
+    STUB.write_text(text, encoding="utf-8")
     return 0
 
 

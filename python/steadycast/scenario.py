@@ -1,7 +1,8 @@
 """Scenarios from Python: the same keys as in a scenario file, checked by the same core.
 
-Values are written as in the file: rates "4Mbps", spans "10ms", sizes "1018B", queue limits "50p". What is
-None is not written, and takes the file's default. `steadycast check --explain flow.playout` says what a key means.
+Values are written as in the file: rates "4Mbps", spans "10ms", sizes "1018B", queue limits "50p". What is not given is
+not written, and takes the file's default. Which keys each class has, of which types, and what they mean stands in
+`scenario.pyi`, where editors and type checkers find it.
 
     Scenario(
         name="dumbbell",
@@ -13,424 +14,62 @@ None is not written, and takes the file's default. `steadycast check --explain f
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from steadycast.files import write_text
 
-Value = str | int | float | bool | Sequence["Value"] | Mapping[str, "Value"]
+_LISTS = {"events": "event", "flows": "flow", "links": "link", "simulcasts": "simulcast"}
+"""Keys of a file that are lists of tables, by the names that they have here."""
 
 
-@dataclass(kw_only=True)
 class Part:
-    """Anything that is written as a table of keys."""
+    """Anything that is written as a table of keys; one that was not given is None."""
 
-    extra: Mapping[str, Value] = field(default_factory=dict)
-    """Keys that have no field here, as they are written in a file."""
+    def __init__(self, **keys: Any) -> None:
+        self.__dict__.update(keys)
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in vars(self).items())})"
 
     def plain(self) -> dict[str, Any]:
-        """Return the keys and values as a scenario file has them."""
-        result: dict[str, Any] = {}
-        for one in dataclasses.fields(self):
-            value = getattr(self, one.name)
-            if (
-                one.name == "extra"
-                or value is None
-                or (not isinstance(value, Part) and value in ((), [], {}))
-            ):
-                continue
-            result[one.metadata.get("key", one.name)] = _plain(value)
-        return {**result, **{k: _plain(v) for k, v in self.extra.items()}}
-
-
-# The classes from here on are made by `make python-schema`: change the schema instead.
-
-
-@dataclass(kw_only=True)
-class Uniform(Part):
-    """A start drawn from the seed."""
-
-    uniform: tuple[str, str]
-
-
-@dataclass(kw_only=True)
-class Jitter(Part):
-    """A random addition to each packet's delay."""
-
-    mean: str
-    dist: str | None = None
-    reorder: bool | None = None
-
-
-@dataclass(kw_only=True)
-class Arq(Part):
-    """Link-layer retransmission: loss becomes delay."""
-
-    tries: int
-    per_try: str
-
-
-@dataclass(kw_only=True)
-class Loss(Part):
-    """Which packets get lost, apart from the queue."""
-
-    kind: str
-    direction: str | None = None
-    loss_bad: float | None = None
-    loss_good: float | None = None
-    mean: str | None = None
-    p: float | None = None
-    p_bad: float | None = None
-    p_good: float | None = None
-    packets: Sequence[int] = ()
-
-
-@dataclass(kw_only=True)
-class Reorder(Part):
-    """Which packets come so late that others overtake them."""
-
-    p: float
-    by: str | None = None
-
-
-@dataclass(kw_only=True)
-class Policer(Part):
-    """A token bucket before the queue, which drops what does not conform (RFC 2697, with one bucket)."""
-
-    rate: str
-    burst: str
-
-
-@dataclass(kw_only=True)
-class Queue(Part):
-    """What waits; default drop-tail with 50 packets."""
-
-    kind: str | None = None
-    alpha: float | None = None
-    beta: float | None = None
-    ce_threshold: str | None = None
-    classic_share: float | None = None
-    ecn: bool | None = None
-    flows: int | None = None
-    gentle: bool | None = None
-    interval: str | None = None
-    k: float | None = None
-    limit: str | None = None
-    mark_ecnth: float | None = None
-    max: str | None = None
-    max_burst: str | None = None
-    max_p: float | None = None
-    mean_packet: str | None = None
-    min: str | None = None
-    min_th: str | None = None
-    preset: str | None = None
-    quantum: str | None = None
-    range: str | None = None
-    t_update: str | None = None
-    target: str | None = None
-    th_len: int | None = None
-    weight: float | None = None
-
-
-@dataclass(kw_only=True)
-class Pipe(Part):
-    """A link's behaviour, in both directions unless `back` says otherwise."""
-
-    arq: Arq | None = None
-    back: Pipe | None = None
-    delay: str | None = None
-    duplicate: float | None = None
-    jitter: Jitter | None = None
-    loop: bool | None = None
-    loss: Loss | None = None
-    mtu: str | None = None
-    policer: str | Policer | None = None
-    queue: Queue | None = None
-    rate: str | None = None
-    reorder: Reorder | None = None
-    trace: str | Path | None = None
-
-
-@dataclass(kw_only=True)
-class Link(Pipe):
-    """A link."""
-
-    between: tuple[str, str]
-    name: str | None = None
-
-
-@dataclass(kw_only=True)
-class Leg(Pipe):
-    """Links of a star or chain that are alike."""
-
-    name: str | None = None
-    count: int | None = None
-
-
-@dataclass(kw_only=True)
-class Level(Pipe):
-    """Links of one level of a tree."""
-
-    fanout: int
-
-
-@dataclass(kw_only=True)
-class Topology(Part):
-    """A ready-made network."""
-
-    shape: str
-    access: Pipe | None = None
-    bottleneck: Pipe | None = None
-    hops: Sequence[Pipe] = ()
-    legs: Sequence[Pipe] = ()
-    levels: Sequence[Level | Mapping[str, Value]] = ()
-
-
-@dataclass(kw_only=True)
-class Encode(Part):
-    """How pictures are encoded."""
-
-    bframes: int | None = None
-    codec: str | None = None
-    fps: str | float | None = None
-    gop: int | None = None
-    q: str | int | None = None
-    size: str | None = None
-
-
-@dataclass(kw_only=True)
-class Buffer(Part):
-    """The receiver's buffer, for controllers that look at it."""
-
-    size: str
-    consume: str | None = None
-
-
-@dataclass(kw_only=True)
-class Playout(Part):
-    """A play-out delay that is more than a time."""
-
-    kind: str
-    least: str | None = None
-    most: str | None = None
-
-
-@dataclass(kw_only=True)
-class Rtcp(Part):
-    """RTCP's timing."""
-
-    profile: str | None = None
-    reports: str | None = None
-    session_bw: str | None = None
-    t_min: str | None = None
-
-
-@dataclass(kw_only=True)
-class Period(Part):
-    """Length of the periods with data."""
-
-    dist: str
-    mean: str
-    shape: float | None = None
-
-
-@dataclass(kw_only=True)
-class Clock(Part):
-    """Its receivers' clocks; default: the sender's."""
-
-    ahead: str | None = None
-    behind: str | None = None
-    drift: float | None = None
-
-
-@dataclass(kw_only=True)
-class Numbers(Part):
-    """Where its packets' numbers begin; default: from the seed."""
-
-    seq: int | None = None
-    timestamp: int | None = None
-
-
-@dataclass(kw_only=True)
-class Table2(Part):
-    """How paper 000's Table 2 becomes frames."""
-
-    vary: float | None = None
-    weights: Sequence[float] = ()
-
-
-@dataclass(kw_only=True)
-class Map001(Part):
-    """How paper 001's rates become frames."""
-
-    exponent: float | None = None
-    intra: float | None = None
-
-
-@dataclass(kw_only=True)
-class Rfc8593(Part):
-    """RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default."""
-
-    abrupt: float | None = None
-    k_b: str | None = None
-    k_d: int | None = None
-    model: str | None = None
-    r_max: str | None = None
-    r_min: str | None = None
-    scale_b: float | None = None
-    scale_t: float | None = None
-    skip_frames: int | None = None
-    tau_v: str | None = None
-
-
-@dataclass(kw_only=True)
-class Flow(Part):
-    """What is sent, from where, to whom."""
-
-    name: str
-    kind: str
-    bucket: float | None = None
-    buffer: Buffer | None = None
-    bytes: str | None = None
-    cap: str | None = None
-    cast: str | None = None
-    clip: str | Path | Sequence[str | Path] | None = None
-    clock: Clock | None = None
-    congestion: str | None = None
-    controller: str | None = None
-    count: int | None = None
-    defences: bool | None = None
-    delayed_ack: bool | None = None
-    ecn: str | bool | None = None
-    emit: str | None = None
-    encode: Encode | None = None
-    feedback: str | None = None
-    floor: str | None = None
-    from_: str | None = field(default=None, metadata={"key": "from"})
-    hystart: bool | str | None = None
-    init_rto: str | None = None
-    initial_window: str | None = None
-    map001: Map001 | None = None
-    max_rto: str | None = None
-    media: str | None = None
-    min_rto: str | None = None
-    mode: str | None = None
-    nominal: float | None = None
-    off: Period | None = None
-    on: Period | None = None
-    packet: str | None = None
-    padding: bool | None = None
-    params: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
-    playout: str | Playout | None = None
-    preset: str | None = None
-    rate: str | None = None
-    receivers: int | None = None
-    repair: str | None = None
-    rfc8593: Rfc8593 | None = None
-    room: float | None = None
-    rtcp: Rtcp | None = None
-    rtp: Numbers | None = None
-    sack: bool | None = None
-    send_jitter: str | None = None
-    start: str | Uniform | None = None
-    stop: str | None = None
-    table2: Table2 | None = None
-    tick: str | None = None
-    timestamps: bool | None = None
-    to: str | Sequence[str] | None = None
-    trace: str | Path | None = None
-    vbr: str | None = None
-    wait: str | None = None
-    window: str | None = None
-
-
-@dataclass(kw_only=True)
-class Change(Part):
-    """A change of links."""
-
-    link: str | Sequence[str]
-    delay: str | None = None
-    direction: str | None = None
-    duplicate: float | None = None
-    loop: bool | None = None
-    loss: Loss | None = None
-    rate: str | None = None
-    reorder: Reorder | None = None
-    trace: str | None = None
-
-
-@dataclass(kw_only=True)
-class Event(Part):
-    """Something that happens: exactly one of join, leave, start, stop, set."""
-
-    at: str
-    join: str | Sequence[str] | None = None
-    leave: str | Sequence[str] | None = None
-    set: Change | Mapping[str, Value] | None = None
-    start: str | Sequence[str] | None = None
-    stop: str | Sequence[str] | None = None
-
-
-@dataclass(kw_only=True)
-class Record(Part):
-    """What is recorded beside the summary."""
-
-    interval: str | None = None
-    packets: str | Sequence[str] | None = None
-    pcap: str | Sequence[str] | None = None
-
-
-@dataclass(kw_only=True)
-class Simulcast(Part):
-    """Groups that carry the same video at different rates."""
-
-    name: str
-    flows: str | Sequence[str]
-    hold: str | None = None
-    up: float | None = None
-
-
-@dataclass(kw_only=True)
-class Expect(Part):
-    """What must hold at the end: exit code 1 and a table when it does not."""
-
-    that: str
-    max: float | None = None
-    min: float | None = None
-
-
-@dataclass(kw_only=True)
-class _File(Part):
-    """A Steadycast scenario: a network, the flows on it, and what happens on the way."""
-
-    name: str
-    duration: str
-    events: Sequence[Event] = field(default=(), metadata={"key": "event"})
-    expect: Sequence[Expect] = ()
-    flows: Sequence[Flow] = field(default=(), metadata={"key": "flow"})
-    format: int = 1
-    join_latency: str | None = None
-    leave_latency: str | None = None
-    links: Sequence[Link] = field(default=(), metadata={"key": "link"})
-    nodes: Sequence[str] = ()
-    record: Record | None = None
-    seed: int | None = None
-    simulcasts: Sequence[Simulcast] = field(default=(), metadata={"key": "simulcast"})
-    topology: Topology | None = None
-    warmup: str | None = None
-
-
-# The classes end here.
-
-
-@dataclass(kw_only=True)
-class Scenario(_File):
+        """Return the keys and values as a scenario file has them, with those of ``extra`` as they are."""
+        given = {key: value for key, value in vars(self).items() if value is not None and key != "extra"}
+        filled = {
+            key: value for key, value in given.items() if isinstance(value, Part) or value not in ((), [], {})
+        }
+        return {
+            **{self._key(key): _plain(value) for key, value in filled.items()},
+            **_plain(self.extra or {}),
+        }
+
+    def _key(self, name: str) -> str:
+        """Return the key of a name: some keys are words of Python's own."""
+        return name.rstrip("_")
+
+
+_TABLES = (
+    "Arq Buffer Change Clock Encode Event Expect Flow Jitter Leg Level Link Loss Map001 Numbers Period Pipe Playout "
+    "Policer Queue Record Reorder Rfc8593 Rtcp Simulcast Table2 Topology Uniform"
+)
+globals().update({name: type(name, (Part,), {"__module__": __name__}) for name in _TABLES.split()})
+
+
+class Scenario(Part):
     """Everything that a run needs to know."""
+
+    def __init__(self, **keys: Any) -> None:
+        super().__init__(**{"format": 1, **keys})
 
     def to_toml(self) -> str:
         """Write it as a scenario file."""
@@ -445,6 +84,9 @@ class Scenario(_File):
         path = Path(path)
         write_text(path, self.to_toml())
         return path
+
+    def _key(self, name: str) -> str:
+        return _LISTS.get(name, name)
 
 
 def _plain(value: Any) -> Any:

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import ast
 import json
+import pickle
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+from steadycast import scenario as scenarios
+from steadycast.errors import UserError
+from steadycast.loading import load
 from steadycast.scenario import (
     Encode,
     Event,
@@ -23,10 +29,26 @@ from steadycast.scenario import (
 )
 
 
-def test_the_classes_have_the_keys_and_types_of_the_schema() -> None:
+def test_the_stub_has_the_keys_types_and_descriptions_of_the_schema() -> None:
     script = Path(__file__).parents[2] / "scripts" / "python_schema.py"
     done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
     assert done.returncode == 0, f"make python-schema makes them again\n{done.stderr}"
+
+
+def test_each_class_of_the_stub_is_there_and_no_other() -> None:
+    stub = ast.parse(Path(scenarios.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    there = {k for k, v in vars(scenarios).items() if isinstance(v, type) and issubclass(v, scenarios.Part)}
+    assert {each.name for each in stub.body if isinstance(each, ast.ClassDef)} == there
+
+
+def test_a_scenario_is_equal_to_its_copy_and_a_key_that_is_none_is_named_with_a_remedy() -> None:
+    flow = Flow(name="tcp", kind="tcp", from_="s")
+    made = Scenario(name="x", duration="3s", flows=[flow])
+    assert pickle.loads(pickle.dumps(made)) == made != Scenario(name="x", duration="3s")
+    assert (made.flows[0].kind, made.seed) == ("tcp", None)
+    assert repr(flow) == "Flow(name='tcp', kind='tcp', from_='s')"
+    with pytest.raises(UserError, match=r'flow.tcp.congetion: no such key; did you mean "congestion"'):
+        load(Scenario(name="x", duration="3s", flows=[Flow(name="tcp", kind="tcp", congetion="reno")]))  # type: ignore[call-arg]
 
 
 def test_a_scenario_from_python_reads_as_the_file_that_one_would_write() -> None:
