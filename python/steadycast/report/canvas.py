@@ -232,35 +232,30 @@ def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> Non
             break
     right = axes.get_xlim()[1]
     for label, place in zip(ordered, places, strict=True):
-        axes.annotate(
-            label.text,
-            xy=(right, place),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            ha="left",
-            color=style.readable(label.colour),
-            fontsize=size,
-            annotation_clip=False,
-            linespacing=1.05,
-            gid=_END,
-        )
+        colour = style.readable(label.colour)
+        more: Any = {"ha": "left", "color": colour, "fontsize": size, "linespacing": 1.05, "gid": _END}
+        note(axes, label.text, (right, place), (5, 0), **more)
+
+
+def note(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float], **more: Any) -> None:
+    """Write at a place of the data, moved by points, also where that is outside of the axes."""
+    axes.annotate(
+        text, at, shift, textcoords="offset points", annotation_clip=False, **{"va": "center", **more}
+    )
 
 
 def beside(axes: Axes, text: str, y: float, shift: float, colour: str) -> None:
     """Write right of the axes, at the share ``y`` of their height, moved up by ``shift`` points."""
-    axes.annotate(
-        text,
-        xy=(1, y),
-        xycoords="axes fraction",
-        xytext=(5, shift),
-        textcoords="offset points",
-        va="center",
-        fontsize=7.5,
-        color=style.readable(colour),
-        annotation_clip=False,
-        gid=_END,
-    )
+    more: Any = {"fontsize": 7.5, "color": style.readable(colour), "gid": _END}
+    note(axes, text, (1, y), (5, shift), xycoords="axes fraction", **more)
+
+
+def bare(axes: Axes, bottom: float = 0.0, top: float = 1.0) -> None:
+    """Take away the vertical axis of rows that go from ``bottom`` to ``top``."""
+    axes.set_ylim(bottom, top)
+    axes.set_yticks([])
+    axes.grid(visible=False)
+    axes.spines["left"].set_visible(False)
 
 
 def level(axes: Axes, y: float, text: str) -> Label:

@@ -18,13 +18,14 @@ from steadycast.report.canvas import (
     WIDTH,
     Drawing,
     Label,
+    bare,
     beside,
     canvas,
     from_zero,
     in_style,
     label_ends,
     level,
-    save_drawing,
+    note,
     scale_of,
 )
 from steadycast.report.canvas import drawn as canvas_drawn
@@ -62,34 +63,20 @@ class Plot:
 
 def save(folder: Folder, name: str, path: Path) -> None:
     """Save one figure; the ending says how (.png, .svg, .pdf)."""
-    plot = named(name)
-    if not save_drawing(lambda: plot.draw(folder), path):
-        raise _nothing(folder, name)
+    drawing(folder, name).save(path)
 
 
 def drawing(folder: Folder, name: str) -> Drawing:
     """Draw one figure, for a notebook."""
-    plot = named(name)
-    found = canvas_drawn(lambda: plot.draw(folder))
-    if found is None:
-        raise _nothing(folder, name)
-    return found
-
-
-def named(name: str) -> Plot:
-    """Find a figure by its name."""
     plots = {plot.name: plot for plot in (*PLOTS, *ALONE)}
+    there = f"there are: {', '.join(plots)}"
     if name not in plots:
-        raise UserError(name, "no such figure", f"there are: {', '.join(plots)}")
-    return plots[name]
-
-
-def _nothing(folder: Folder, name: str) -> UserError:
-    return UserError(
-        str(folder.path),
-        f'this run has nothing that the figure "{name}" could show',
-        f"there are: {', '.join(plot.name for plot in (*PLOTS, *ALONE))}",
-    )
+        raise UserError(name, "no such figure", there)
+    found = canvas_drawn(lambda: plots[name].draw(folder))
+    if found is None:
+        problem = f'this run has nothing that the figure "{name}" could show'
+        raise UserError(str(folder.path), problem, there)
+    return found
 
 
 def drawn(plot: Plot, folder: Folder) -> str | None:
@@ -211,7 +198,6 @@ def draw_why(folder: Folder) -> Figure | None:
                 labels.append(Label(float(sent["throughput_bps"][-1]) / scale, "sent", style.INK))
                 top = max(top, float(sent["throughput_bps"].max() or 0.0))  # type: ignore[arg-type]
         time_axis(axes, folder)
-        axes.set_xlabel("")
         from_zero(axes, top / scale * 1.1)
         axes.set_title(f"{flow['name']} ({flow.get('controller')}): target and what was sent ({unit})")
         mark_events(axes, folder, labels=False)
@@ -232,10 +218,8 @@ def draw_why(folder: Folder) -> Figure | None:
             whole = axes.get_xaxis_transform()
             axes.broken_barh(each, (0, 1), transform=whole, color=colour, alpha=0.1, linewidth=0)
             strip.broken_barh(each, (0, 1), color=colour, linewidth=0)
-        strip.set_ylim(0, 1)
-        strip.set_yticks([])
-        strip.grid(visible=False)
-        strip.spines["left"].set_visible(False)
+        bare(strip)
+        time_axis(strip, folder)
         strip.legend(
             handles=[
                 Patch(
@@ -252,7 +236,6 @@ def draw_why(folder: Folder) -> Figure | None:
             labelspacing=0.15,
             fontsize=7.5,
         )
-    panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
     return figure
 
 
@@ -315,10 +298,8 @@ def draw_queue(folder: Folder) -> Figure | None:
             drop_labels.append(Label(0.0, f"{name}: {say.count(sum(counts))}", shade))
     for axes in panels:
         time_axis(axes, folder)
-        axes.set_xlabel("")
         axes.set_ylim(bottom=0)
         mark_events(axes, folder, labels=False)
-    panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
     panels[0].set_title("Queue delay, mean of each interval (ms)")
     label_ends(panels[0], queue_labels)
     if dropping:
@@ -380,7 +361,6 @@ def draw_quality(folder: Folder) -> Figure | None:
                 )
                 labels.append(Label(sum(values[-25:]) / len(values[-25:]), what, colour))
             time_axis(axes, folder)
-            axes.set_xlabel("")
             axes.set_ylim(low - 1, high + 2)
             for edge, words in (
                 (37, "excellent above 37"),
@@ -397,11 +377,7 @@ def draw_quality(folder: Folder) -> Figure | None:
             label_ends(axes, labels)
         axes = next(free)
         time_axis(axes, folder)
-        axes.set_xlabel("")
-        axes.set_ylim(0, 1)
-        axes.set_yticks([])
-        axes.grid(visible=False)
-        axes.spines["left"].set_visible(False)
+        bare(axes)
         place = 0.0
         for fate, colour in style.FATE.items():
             t = bad.filter(pl.col("fate") == fate)["pts_s"].to_list()
@@ -420,9 +396,7 @@ def draw_quality(folder: Folder) -> Figure | None:
             steps["pts_s"].to_list(), steps["q"].to_list(), where="post", color=look.colour, linewidth=1.1
         )
         time_axis(axes, folder)
-        axes.set_xlabel("")
         axes.set_title("Quantizer (smaller is finer)", fontsize=8.5)
-    panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
     return figure
 
 
@@ -462,28 +436,10 @@ def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
                 )
             left += share
         mean = say.score(number(mos.get("mean")))
-        axes.annotate(
-            f"MOS {mean}",
-            xy=(100, y),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            annotation_clip=False,
-        )
-        axes.annotate(
-            name,
-            xy=(0, y),
-            xytext=(-6, 0),
-            textcoords="offset points",
-            va="center",
-            ha="right",
-            annotation_clip=False,
-        )
-    axes.set_yticks([])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
+        note(axes, f"MOS {mean}", (100, y), (5, 0))
+        note(axes, name, (0, y), (-6, 0), ha="right")
+    bare(axes, len(rows) - 0.5, -0.5)
     axes.set_xlim(0, 100)
-    axes.grid(visible=False)
-    axes.spines["left"].set_visible(False)
     axes.set_xlabel("share of frames (%)", loc="right", labelpad=1)
     axes.set_title(heading, pad=20)
     from matplotlib.patches import Patch
@@ -526,12 +482,10 @@ def draw_tcp(folder: Folder) -> Figure | None:
             axes.plot(mine["t_s"].to_list(), mine[column].to_list(), **{**look.line, "linewidth": 1.2})
             labels.append(Label(float(mine[column][-1]), flow_label(flow), look.colour))
         time_axis(axes, folder)
-        axes.set_xlabel("")
         axes.set_ylim(bottom=0)
         axes.set_title(title)
         mark_events(axes, folder, labels=False)
         label_ends(axes, labels)
-    panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
     return figure
 
 

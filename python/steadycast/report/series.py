@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from steadycast import style, units
 from steadycast.folder import Folder, Json, number
 from steadycast.report import say
 from steadycast.report.answer import title
-from steadycast.report.canvas import Label
+from steadycast.report.canvas import Label, note
 
 if TYPE_CHECKING:
     import polars as pl
@@ -174,38 +174,20 @@ def fair_shares(summary: Json) -> list[tuple[float, str]]:
 def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
     """Events as thin lines, with their names where asked; the warm-up, which no mean counts, in grey."""
     start, end = axes.get_xlim()
+    small: Any = {"xycoords": ("data", "axes fraction"), "fontsize": 7.5, "color": style.MUTED}
     warm = float(folder.summary.get("from_s") or 0.0)
     if warm > start:
         axes.axvspan(start, min(warm, end), color=style.MUTED, alpha=0.1, linewidth=0, zorder=0)
         if labels:
-            axes.annotate(
-                "warm-up",
-                xy=(start, 0),
-                xycoords=("data", "axes fraction"),
-                xytext=(3, 3),
-                textcoords="offset points",
-                fontsize=7.5,
-                color=style.MUTED,
-            )
+            note(axes, "warm-up", (start, 0), (3, 3), va="baseline", **small)
     latest = -1e9
     for t, text in events(folder):
         if not start < t < end:
             continue
         axes.axvline(t, color=style.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
         if labels and t - latest > (end - start) / 60:
-            axes.annotate(
-                text,
-                xy=(t, 1),
-                xycoords=("data", "axes fraction"),
-                xytext=(2, -2),
-                textcoords="offset points",
-                rotation=90,
-                va="top",
-                ha="left",
-                fontsize=7.5,
-                color=style.MUTED,
-                bbox={"facecolor": style.PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
-            )
+            box = {"facecolor": style.PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
+            note(axes, text, (t, 1), (2, -2), rotation=90, va="top", ha="left", bbox=box, **small)
             latest = t
 
 
@@ -236,6 +218,7 @@ def events(folder: Folder) -> tuple[tuple[float, str], ...]:
 
 
 def time_axis(axes: Axes, folder: Folder) -> None:
-    """Show the run's whole length, in seconds."""
+    """Show the run's whole length, in seconds; the last of several panels says so."""
     axes.set_xlim(0.0, float(folder.summary.get("to_s") or 1.0))
-    axes.set_xlabel("time (s)", loc="right", labelpad=1)
+    if axes is axes.figure.axes[-1]:
+        axes.set_xlabel("time (s)", loc="right", labelpad=1)

@@ -178,10 +178,7 @@ def draw_delays(runs: Sequence[Run]) -> Figure | None:
     upper.set_xlim(left=0)
     upper.set_title("Share of the time with less delay (%)")
     canvas.label_ends(upper, labels)
-    lower.set_ylim(len(lines) - 0.5, -0.5)
-    lower.set_yticks([])
-    lower.grid(visible=False)
-    lower.spines["left"].set_visible(False)
+    canvas.bare(lower, len(lines) - 0.5, -0.5)
     lower.set_title("Median, middle half, and 5 % to 95 %", fontsize=8.5)
     lower.set_xlabel("one-way delay, mean of each interval (ms)", loc="right", labelpad=1)
     return figure

@@ -407,14 +407,8 @@ def _curve(axis: str, metric: str, found: Mapping[str, Json | None], marked: Abs
     axes.set_xticks(xs, labels, rotation=30 if sum(map(len, labels)) > 90 else 0)
     how = say.by_unit(metric)
     for x, mean, label in zip(xs, means, labels, strict=True):
-        axes.annotate(
-            how(mean) + _mark(label in marked),
-            (x, mean),
-            (0, 6),
-            textcoords="offset points",
-            ha="center",
-            fontsize=7.5,
-        )
+        text = how(mean) + _mark(label in marked)
+        canvas.note(axes, text, (x, mean), (0, 6), ha="center", va="baseline", fontsize=7.5)
     axes.yaxis.set_major_formatter(lambda value, _: how(value))
     axes.margins(y=0.2)
     axes.set_xlabel(axis_said(axis))
