@@ -31,6 +31,10 @@ class UserError(Exception):
     def __str__(self) -> str:
         return f"{self.place}: {self.problem}; {self.remedy}"
 
+    def listed(self) -> list[Mapping[str, Any]]:
+        """Return all that is wrong, each as the core tells a problem of a scenario."""
+        return [{"file": "", "line": None, "key": self.place, "what": self.problem, "remedy": self.remedy}]
+
 
 class Problems(UserError):  # noqa: N818  (as the core calls it)
     """All that is wrong with a scenario."""
@@ -42,6 +46,10 @@ class Problems(UserError):  # noqa: N818  (as the core calls it)
 
     def __str__(self) -> str:
         return "\n".join(f"{_place(p)}: {p['what']}; {p['remedy']}" for p in self.problems)
+
+    def listed(self) -> list[Mapping[str, Any]]:
+        """Return them all."""
+        return self.problems
 
     def __reduce__(self) -> tuple[type[Problems], tuple[list[Mapping[str, Any]]]]:
         return Problems, (self.problems,)

@@ -24,7 +24,7 @@ from steadycast.media.metrics import (
     picture_psnr_db,
     picture_ssim,
 )
-from steadycast.media.quality import BY
+from steadycast.media.quality import need_by
 from steadycast.media.table import F64, U8
 from steadycast.media.yuv import Layout, is_raw
 
@@ -109,10 +109,7 @@ def compare(
         progress: told how many frames are done.
 
     """
-    if by not in BY:
-        raise UserError(
-            f"--by {by}", "there is no such way to set frames side by side", f"take {' or '.join(BY)}"
-        )
+    need_by(by)
     raw = [path for path in (original, received) if is_raw(path)]
     if not raw and (
         given := [n for n, v in (("--size", size), ("--fps", fps), ("--pixel-format", pixels)) if v]

@@ -28,13 +28,10 @@ def measure(
 
     ``by`` is one of `media.quality.BY`; by index nothing stands still, so freezes are left out.
     """
-    from steadycast.media.quality import BY
+    from steadycast.media.quality import need_by
     from steadycast.viewing import Record
 
-    if by not in BY:
-        raise UserError(
-            f"--by {by}", "there is no such way to set frames side by side", f"take {' or '.join(BY)}"
-        )
+    need_by(by)
     if vmaf:
         from steadycast.media.vmaf import need
 
@@ -60,5 +57,5 @@ def table(rows: Sequence[Json]) -> Table:
     measured = [c for c in COLUMNS if any(c.of(row) is not None for row in rows) or c.figure.key != "vmaf"]
     result = terminal.plain("receiver", *(column.heading for column in measured))
     for row in rows:
-        result.add_row(str(row["name"]), *(say.how(column.figure)(column.of(row)) for column in measured))
+        result.add_row(str(row["name"]), *say.cells(measured, row))
     return result

@@ -205,10 +205,7 @@ class Run:
 
         columns = record.table("terminal")
         heads = ("flow", *(heading(column) for column in columns))
-        rows = [
-            (title(flow), *(say.how(column.figure)(column.of_flow(flow)) for column in columns))
-            for flow in self.summary["flows"]
-        ]
+        rows = [(title(flow), *say.flow_cells(columns, flow)) for flow in self.summary["flows"]]
         caption = str(self.summary["scenario"]["name"]) + (
             "" if self.summary["complete"] else " (interrupted)"
         )

@@ -120,12 +120,12 @@ def test_every_size_and_rate_that_is_accepted_can_be_opened(codec: str) -> None:
     most = [min(side, 4096) for side in kind.most]
     for width, height in ((least, least), (least, most[1]), (most[0], least)):
         kind.need_size("size", width, height)
-        start(open_encoder(kind, Shape(width, height, Fraction(25)), 0, 12, kind.quantizers[5]))
+        start(open_encoder(kind, (width, height), Fraction(25), 0, 12, kind.quantizers[5]))
     for text in ("1", "240", "29.97", "119.881", "239.999", "1.001", "23.9999", "59.9"):
         rate = parse_fps(text, Fraction(25))
         assert abs(kind.rate(rate) / rate - 1) < 1e-4 or kind.rates is not None
         Encoder(kind, Shape(352, 288, rate), 12)
-        start(open_encoder(kind, Shape(352, 288, rate), 0, 12, kind.quantizers[5]))
+        start(open_encoder(kind, (352, 288), rate, 0, 12, kind.quantizers[5]))
 
 
 def test_a_pipe_with_a_broken_picture_goes_on_and_says_so(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from steadycast.live import container, quality
-from steadycast.live.encoder import Encoder, Shape, codec_of, sizes_of
+from steadycast.live.encoder import Encoder, Shape, sizes_of
 from steadycast.live.receiver import Outbox
 from steadycast.media import stream
 from steadycast.media.clip import scaled
-from steadycast.media.ladder import CODECS
+from steadycast.media.ladder import CODECS, codec_of
 
 SHAPE = Shape(352, 288, Fraction(25))
 PLACES = [0] * 3 + [2] * 3 + [1] * 3

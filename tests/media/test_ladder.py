@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from av.video.frame import PictureType
 from steadycast.errors import UserError
-from steadycast.live.encoder import Encoder, Shape, codec_of
+from steadycast.live.encoder import Encoder, Shape
 from steadycast.media import ladder as ladder_module
 from steadycast.media import stream
 from steadycast.media.clip import Clip
 from steadycast.media.decode import decode_units
-from steadycast.media.ladder import CODECS, encode_ladder
+from steadycast.media.ladder import CODECS, codec_of, encode_ladder
 from steadycast.media.splice import Fates, units
 from steadycast.media.synthetic import Synthetic
 from steadycast.media.table import Kind
@@ -319,7 +319,7 @@ from steadycast.media.raw import raw_video
 from steadycast.media.synthetic import Synthetic
 raw = raw_video(Synthetic(52), "176x144", 25)
 for clip in range(150):
-    encoder = ladder.open_encoder(ladder.CODECS["av1"], raw, 0, 12, (10, 30, 63)[clip % 3])
+    encoder = ladder.open_encoder(ladder.CODECS["av1"], (raw.width, raw.height), raw.fps, 0, 12, (10, 30, 63)[clip % 3])
     encoder.options = dict(encoder.options) | {{"preset": "{preset}"}}
     ladder.start(encoder)
     units = 0

@@ -220,10 +220,8 @@ class Lab:
                 if not isinstance(sent, dict):
                     raise ValueError("a request is an object")
                 return await answer(sent)
-            except Problems as wrong:
-                return JSONResponse({"problems": wrong.problems}, 422)
             except UserError as wrong:
-                return JSONResponse({"problems": [_as_problem(wrong)]}, 422)
+                return JSONResponse({"problems": wrong.listed()}, 422)
             except (ValueError, RecursionError) as error:
                 return _wrong(400, str(error)[:200])
 
@@ -418,15 +416,14 @@ def _outcome(outcome: Any) -> Json:
     if isinstance(outcome, bytes):
         found: Json = json.loads(outcome)
         return found
-    if isinstance(outcome, Problems):
-        return {"problems": outcome.problems}
-    if isinstance(outcome, UserError):
-        return {"problems": [_as_problem(outcome)]}
-    if isinstance(outcome, LostError):
-        remedy = "see whether the machine has memory left, and change something to run it again"
-        return {"problems": [_problem("", f"the run was ended from outside: {outcome}", remedy)]}
-    what = f"the run failed ({type(outcome).__name__}: {str(outcome)[:200]})"
-    return {"problems": [_problem("", what, "please report this, with the scenario's text")]}
+    if not isinstance(outcome, UserError):
+        what = f"the run failed ({type(outcome).__name__}: {str(outcome)[:200]})"
+        remedy = "please report this, with the scenario's text"
+        if isinstance(outcome, LostError):
+            what = f"the run was ended from outside: {outcome}"
+            remedy = "see whether the machine has memory left, and change something to run it again"
+        outcome = UserError("", what, remedy)
+    return {"problems": outcome.listed()}
 
 
 def _taken(results: Sequence[Json]) -> str:
@@ -445,14 +442,6 @@ def _taken(results: Sequence[Json]) -> str:
         choice.of_summary(name, summary, tested) for name, summary in zip(names, summaries, strict=False)
     ]
     return " ".join(choice.sentences(found))
-
-
-def _as_problem(error: UserError) -> Json:
-    return _problem(error.place, error.problem, error.remedy)
-
-
-def _problem(key: str, what: str, remedy: str) -> Json:
-    return {"file": "", "line": None, "key": key, "what": what, "remedy": remedy}
 
 
 def _wrong(code: int, what: str) -> Response:

@@ -150,6 +150,13 @@ class Watched:
         )
 
 
+def why(rule: object, loss: object, rtt_ms: object) -> str:
+    """Say why a rate was decided: the rule, and what went into it as far as it is known."""
+    measured = (("loss", loss, say.frac), ("RTT", rtt_ms, say.ms))
+    told = [f"{name} {how(value)}" for name, value, how in measured if number(value) is not None]
+    return " · ".join(filter(None, [str(rule or ""), *told]))
+
+
 def _finite(text: str) -> float | None:
     value = float(text)
     return value if abs(value) < _MOST else None
@@ -179,20 +186,7 @@ def _decisions(rows: Sequence[Json], title: str) -> list[Json]:
             "title": title,
             "t": [at for at, _ in found],
             "target": [say.rate(each.get("target_bps")) for _, each in found],
-            "why": [
-                " · ".join(
-                    [
-                        str(each.get("rule") or ""),
-                        *([f"loss {say.frac(each['loss'])}"] if number(each.get("loss")) is not None else []),
-                        *(
-                            [f"RTT {say.ms(each['rtt_ms'])}"]
-                            if number(each.get("rtt_ms")) is not None
-                            else []
-                        ),
-                    ]
-                )
-                for _, each in found
-            ],
+            "why": [why(each.get("rule"), each.get("loss"), each.get("rtt_ms")) for _, each in found],
             "limit": [str(each.get("limit") or "") for _, each in found],
             "by": [str(each["by"]) if each.get("by") else None for _, each in found],
         }

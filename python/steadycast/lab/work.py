@@ -14,6 +14,7 @@ from steadycast import record, style, units
 from steadycast.errors import UserError
 from steadycast.folder import number
 from steadycast.lab import text as scenario_text
+from steadycast.lab.watch import why
 from steadycast.media.prepare import MediaKept
 from steadycast.report import choice, say, series
 from steadycast.report.answer import answer, title
@@ -243,13 +244,12 @@ def _numbers(summary: Json) -> Json:
     columns = record.table("terminal")
     rows = []
     for flow, look in zip(summary["flows"], style.looks(summary["flows"]), strict=True):
-        cells = [say.how(column.figure)(column.of_flow(flow)) for column in columns]
         n = len(flow.get("receivers") or [])
         rows.append(
             {
                 "flow": flow["name"],
                 "title": title(flow) + (f" → {n}" if n > 1 else ""),
-                "cells": cells,
+                "cells": say.flow_cells(columns, flow),
                 "colour": look.colour,
             }
         )
@@ -332,15 +332,7 @@ def _decisions(folder: Folder) -> list[Json]:
                 "title": title(flow),
                 "t": [_short(t) for t in mine["t_s"]],
                 "target": [say.rate(v) for v in mine["target_bps"]],
-                "why": [
-                    " · ".join(filter(None, parts))
-                    for parts in zip(
-                        mine["rule"].fill_null("").to_list(),
-                        [f"loss {say.frac(v)}" if v is not None else "" for v in mine["loss"]],
-                        [f"RTT {say.ms(v)}" if v is not None else "" for v in mine["rtt_ms"]],
-                        strict=True,
-                    )
-                ],
+                "why": [why(*row) for row in mine.select("rule", "loss", "rtt_ms").iter_rows()],
                 "limit": mine["limit"].to_list(),
                 "by": mine["by"].to_list(),
             }

@@ -10,8 +10,7 @@ import av
 import numpy as np
 from av.video.frame import PictureType
 
-from steadycast.errors import UserError
-from steadycast.media.ladder import CODECS, Codec, open_encoder, start
+from steadycast.media.ladder import Codec, open_encoder, start
 from steadycast.media.table import U8
 
 
@@ -67,10 +66,7 @@ class Encoder:
         decoder must be told of it, so that decoders follow another size.
         """
         if first or self._context is None:
-            width, height = self.sizes[size]
-            self._context = open_encoder(
-                self.codec, Shape(width, height, self.shape.fps), 0, self.gop, quantizer
-            )
+            self._context = open_encoder(self.codec, self.sizes[size], self.shape.fps, 0, self.gop, quantizer)
             options = dict(self._context.options)
             if self.codec.encoder == "libx264":
                 options |= {"preset": "veryfast", "tune": "zerolatency"}
@@ -119,10 +115,3 @@ def config_of(codec: str, unit: bytes) -> bytes:
         parts = unit.replace(b"\0\0\0\1", b"\0\0\1").split(b"\0\0\1")
         return b"".join(b"\0\0\0\1" + part for part in parts if part and part[0] & 0x1F in (7, 8))
     return b""
-
-
-def codec_of(name: str) -> Codec:
-    """Return the codec called ``name``."""
-    if name not in CODECS:
-        raise UserError(f"encode.codec {name}", "there is no such codec", f"take one of {', '.join(CODECS)}")
-    return CODECS[name]

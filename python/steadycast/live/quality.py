@@ -12,9 +12,9 @@ import av.error
 import numpy as np
 
 from steadycast.errors import UserError
-from steadycast.live.encoder import codec_of
 from steadycast.media.clip import Clip
 from steadycast.media.decode import decode_units
+from steadycast.media.ladder import codec_of
 from steadycast.media.metrics import Picture, mean_db, opinion_classes, picture_psnr_db, picture_ssim, psnr_db
 from steadycast.media.splice import Unit
 

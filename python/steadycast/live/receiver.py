@@ -69,7 +69,7 @@ class Outbox:
     def _decode(self) -> None:
         import av
 
-        from steadycast.live.encoder import codec_of
+        from steadycast.media.ladder import codec_of
 
         decoder: Any = av.CodecContext.create(codec_of(self._core.codec).decoder, "r")
         decoder.thread_count = 1

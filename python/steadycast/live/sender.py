@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from steadycast.errors import UserError
 from steadycast.live import ends, send, session
 from steadycast.live.ends import Pixels
+from steadycast.live.source import Pictures
 from steadycast.live.status import SenderStatus
 
 if TYPE_CHECKING:
@@ -27,14 +28,12 @@ _DRAIN_S = 5.0
 """For what is encoded and waits in the pacer, and the BYE."""
 
 
-class Inbox:
+class Inbox(Pictures):
     """Pictures on their way from a program to the encoder, a bounded number of them.
 
     Each has the number of the time at which it is shown: the next one after its predecessor's or, where the program is
     slower than the frame rate, that of the time at which it came.
     """
-
-    own_pace = False
 
     def __init__(self, shape: Shape, room: int, *, leaky: bool) -> None:
         self.shape = shape
@@ -47,8 +46,7 @@ class Inbox:
         self.over: Callable[[], bool] = lambda: False
         """Whether the session has ended by itself."""
         self.left_out = 0
-        self.warnings: list[str] = []
-        self._passed = 0
+        self.warnings = []
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -91,7 +89,7 @@ class Inbox:
         return True
 
     def picture(self, number: int) -> tuple[int, U8] | None:
-        """As `source.Pictures.picture`; those whose time is over are left out."""
+        """As `Pictures.picture`; those whose time is over are left out."""
         with self._change:
             while True:
                 while self._waiting:
@@ -103,15 +101,6 @@ class Inbox:
                 if self._ended:
                     return None
                 self._change.wait()
-
-    def passed(self) -> int:
-        """As `source.Pictures.passed`."""
-        passed, self._passed = self._passed, 0
-        return passed
-
-    def close(self) -> UserError | None:
-        """As `source.Pictures.close`: a program that ends its pictures is no error."""
-        return None
 
     def end(self, *, now: bool = False) -> None:
         """Take no more pictures; what waits still goes, but for ``now``."""
@@ -218,16 +207,8 @@ class Sender(ends.Ends):
             )
             settings = send.settings_of(options)
             self._inbox: Inbox | None = None
-            plan = _plan(
-                source,
-                size,
-                fps,
-                codec,
-                gop,
-                loop,
-                lambda shape: self._take(shape, queue, leaky),
-                keep_size=keep_size,
-            )
+            coding = {"codec": codec, "gop": gop, "keep_size": keep_size}
+            plan = _plan(source, size, fps, coding, lambda shape: self._take(shape, queue, leaky), loop=loop)
             core = send.begun(settings, options.flow, plan)
         super().__init__(core, _leave, self._inbox)
         self.to, self.controller, self.pixels = to, controller, pixels
@@ -358,31 +339,20 @@ def _plan(
     source: str | Path | None,
     size: tuple[int, int] | str | None,
     fps: float | str | Fraction | None,
-    codec: str,
-    gop: int,
-    loop: bool,
+    coding: Mapping[str, Any],
     take: Callable[[Shape], Inbox],
     *,
-    keep_size: bool,
+    loop: bool,
 ) -> Plan:
-    from steadycast.live.encoder import Encoder, Shape, codec_of
+    from steadycast.live.encoder import Encoder, Shape
     from steadycast.live.source import encoded, plan
     from steadycast.media.clip import parse_fps, parse_size
-    from steadycast.media.ladder import as_options
+    from steadycast.media.ladder import as_options, codec_of
 
     text = "x".join(map(str, size)) if isinstance(size, tuple) else size
     if source is not None:
         rate = "clip" if fps is None else str(fps)
-        return plan(
-            str(source),
-            codec=codec,
-            size=text or "clip",
-            fps=rate,
-            gop=gop,
-            loop=loop,
-            ladder=False,
-            keep_size=keep_size,
-        )
+        return plan(str(source), size=text or "clip", fps=rate, loop=loop, ladder=False, **coding)
     if text is None or text == "clip":
         raise UserError("size", "the pictures' size is not known", "give width and height: size=(640, 480)")
     width, height = parse_size(text, (0, 0), "size")
@@ -390,7 +360,7 @@ def _plan(
         raise UserError(f"size {text}", "a side is odd", f"take {width}x{height}")
     shape = Shape(width, height, parse_fps(25 if fps is None else fps, Fraction(25), "fps"))
     with as_options():
-        encoder = Encoder(codec_of(codec), shape, gop, keep_size=keep_size)
+        encoder = Encoder(codec_of(coding["codec"]), shape, coding["gop"], keep_size=coding["keep_size"])
     return encoded(take(shape), encoder, None)
 
 

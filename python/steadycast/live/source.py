@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from steadycast.errors import UserError
 from steadycast.exits import Exit
@@ -21,23 +21,28 @@ if TYPE_CHECKING:
     from steadycast.progress import Progress
 
 
-class Pictures(Protocol):
+class Pictures:
     """Pictures of one size, asked for by their numbers, which rise."""
 
     shape: Shape
     warnings: list[str]
     """What was wrong with the source; they grow while it is read."""
-    own_pace: bool
+    own_pace = False
     """It has a clock of its own: pictures come when they come."""
+    _passed = 0
 
     def picture(self, number: int) -> tuple[int, U8] | None:
         """Picture ``number`` or, of a camera, the newest with its number; `None` when there are no more."""
+        raise NotImplementedError
 
     def passed(self) -> int:
         """Count the pictures since the last call that are gone: nobody gets them."""
+        passed, self._passed = self._passed, 0
+        return passed
 
     def close(self) -> UserError | None:
         """Take no more of them; the error for a source that ended before its end."""
+        return None
 
 
 class SourceError(UserError):
@@ -50,10 +55,8 @@ def _ended(failure: UserError | None) -> UserError | None:
     return None if failure is None else SourceError(failure.place, failure.problem, failure.remedy)
 
 
-class Filed:
+class Filed(Pictures):
     """Pictures of a file, or of the test pattern."""
-
-    own_pace = False
 
     def __init__(self, source: Any, size: str, fps: str, *, loop: bool) -> None:
         from steadycast.live.encoder import Shape
@@ -61,9 +64,8 @@ class Filed:
         self._source, self._size, self._fps, self._loop = source, size, fps, loop
         self._pictures = source.pictures(size, fps)
         self.shape = Shape(self._pictures.width, self._pictures.height, self._pictures.fps)
-        self.warnings: list[str] = self._pictures.warnings
-        """What was wrong with the source; they grow while it is read."""
-        self._next = self._passed = 0
+        self.warnings = self._pictures.warnings
+        self._next = 0
 
     def picture(self, number: int) -> tuple[int, U8] | None:
         """As `Pictures.picture`."""
@@ -81,11 +83,6 @@ class Filed:
             if self._next > number:
                 return number, samples
             self._passed += 1
-
-    def passed(self) -> int:
-        """As `Pictures.passed`."""
-        passed, self._passed = self._passed, 0
-        return passed
 
     def close(self) -> UserError | None:
         """As `Pictures.close`."""
@@ -114,7 +111,7 @@ class Pattern:
         return Pictures(width, height, rate, frames())
 
 
-class Camera:
+class Camera(Pictures):
     """A device or standard input: the newest picture counts, and what nobody asked for in time is gone."""
 
     own_pace = True
@@ -129,10 +126,8 @@ class Camera:
         rate = Fraction(25) if fps == "clip" and facts.told_rate is None else own_rate(self._reader, fps)
         self.shape = Shape(width, height, rate)
         self.warnings = self._reader.warnings
-        """What was wrong with the source; complete when it is over."""
         self._newest: tuple[float, U8] | None = None
         self._over = False
-        self._passed = 0
         self._change = threading.Condition()
         self._began: float | None = None
         self._last = -1
@@ -172,8 +167,7 @@ class Camera:
     def passed(self) -> int:
         """As `Pictures.passed`: those that were the newest until another one came."""
         with self._change:
-            passed, self._passed = self._passed, 0
-        return passed
+            return super().passed()
 
     def close(self) -> UserError | None:
         """As `Pictures.close`."""
@@ -231,8 +225,8 @@ def plan(
     """Find out what to send for ``source``."""
     if source == "greedy":
         return Plan({"kind": "greedy"}, None)
-    from steadycast.live.encoder import Encoder, codec_of
-    from steadycast.media.ladder import as_options
+    from steadycast.live.encoder import Encoder
+    from steadycast.media.ladder import as_options, codec_of
 
     with as_options():
         if ladder:
@@ -242,7 +236,7 @@ def plan(
         return encoded(pictures, Encoder(kind, pictures.shape, gop, keep_size=keep_size), clip)
 
 
-def _pictures(source: str, size: str, fps: str, *, loop: bool) -> tuple[Filed | Camera, str | None]:
+def _pictures(source: str, size: str, fps: str, *, loop: bool) -> tuple[Pictures, str | None]:
     """Open a source, and name its file."""
     if source == "testsrc":
         return Filed(Pattern(), size, fps, loop=True), None

@@ -15,7 +15,7 @@ from functools import cached_property
 from math import ceil
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, cast
 
 import av
 import av.error
@@ -265,12 +265,17 @@ def encode_ladder(
     return Ladder(table, kind, width, height, between, warnings, load_raw, facts, path)
 
 
+def codec_of(name: str) -> Codec:
+    """Return the codec called ``name``."""
+    if name not in CODECS:
+        raise UserError(f"encode.codec {name}", "there is no such codec", f"take one of {', '.join(CODECS)}")
+    return CODECS[name]
+
+
 def _settings(
     codec: str, gop: int, bframes: int | None, qs: Sequence[int] | None
 ) -> tuple[Codec, int, list[int]]:
-    kind = CODECS.get(codec)
-    if kind is None:
-        raise UserError("encode.codec", f"there is no codec {codec!r}", f"take one of {', '.join(CODECS)}")
+    kind = codec_of(codec)
     if not 1 <= gop <= 600:
         raise UserError(
             "encode.gop", f"a group of {gop} pictures is not supported", "lengths go from 1 to 600"
@@ -345,29 +350,15 @@ def _follow(jobs: list[Future[_Coded]], progress: Progress | None) -> None:
             progress("encoding", len(jobs) - len(waiting), len(jobs))
 
 
-class Sized(Protocol):
-    """Pictures of one size and rate."""
-
-    @property
-    def width(self) -> int:
-        """Of a picture."""
-
-    @property
-    def height(self) -> int:
-        """Of a picture."""
-
-    @property
-    def fps(self) -> Fraction:
-        """Pictures per second."""
-
-
-def open_encoder(codec: Codec, raw: Sized, bframes: int, gop: int, q: int) -> av.VideoCodecContext:
+def open_encoder(
+    codec: Codec, size: tuple[int, int], fps: Fraction, bframes: int, gop: int, q: int
+) -> av.VideoCodecContext:
     """Return an encoder at one quantizer whose groups of pictures can be spliced."""
     # SVT-AV1 writes on stderr how it is set, unless it is told before it is loaded.
     os.environ.setdefault("SVT_LOG", "1")
     context = cast(av.VideoCodecContext, av.CodecContext.create(codec.encoder, "w"))
-    context.width, context.height, context.pix_fmt = raw.width, raw.height, "yuv420p"
-    rate = codec.rate(raw.fps)
+    (context.width, context.height), context.pix_fmt = size, "yuv420p"
+    rate = codec.rate(fps)
     context.framerate, context.time_base = rate, 1 / rate
     context.thread_count = 1
     context.max_b_frames = bframes
@@ -554,7 +545,7 @@ def _watched(work: Callable[[Callable[[], None]], _Coded], patience: float) -> _
 def _coded(
     raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, stop: Event, beat: Callable[[], None]
 ) -> _Coded:
-    encoder = open_encoder(codec, raw, bframes, gop, q)
+    encoder = open_encoder(codec, (raw.width, raw.height), raw.fps, bframes, gop, q)
     start(encoder)
     shape = (raw.height * 3 // 2, raw.width)
     units: list[bytes] = []

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from steadycast.core import core
+from steadycast.errors import UserError
 from steadycast.media.decode import decode_units
 from steadycast.media.ladder import Ladder
 from steadycast.media.metrics import (
@@ -49,6 +50,15 @@ BY = ("time", "index")
 time: the one that is on the screen in its slot. index: the one that has its number among those that a decoder gives of
 a stream without the frames that are lost or late (`left_out`): a frame that is not there moves all that follow it.
 """
+
+
+def need_by(by: str) -> None:
+    """Refuse what is none of `BY`."""
+    if by not in BY:
+        problem = "there is no such way to set frames side by side"
+        raise UserError(f"--by {by}", problem, f"take {' or '.join(BY)}")
+
+
 _TOLD_EVERY = 4
 """Slots between two reports of progress."""
 _PIXELS_HELD = 256 << 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,16 +22,6 @@ _BOOKS = several("b5483a d8a13c 3d6a9e 5c8a5a 7b4a78 e0d6c0 2f3e55 c9733f")
 def _flat(text: str) -> F32:
     """Return a colour for all rows and columns."""
     return np.array(rgb(text), np.float32)[:, None, None]
-
-
-class Scene(Protocol):
-    """A scene of the film."""
-
-    def __init__(self, width: int, height: int, frames: int, seed: int) -> None:
-        """Draw what stays."""
-
-    def picture(self, step: int) -> Canvas:
-        """Draw a picture of it."""
 
 
 def _chance(salt: int) -> Iterator[float]:

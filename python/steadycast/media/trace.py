@@ -10,7 +10,7 @@ import numpy as np
 
 from steadycast.errors import UserError
 from steadycast.media.clip import parse_fps
-from steadycast.media.table import F64, U8, U32, FrameTable, Kind
+from steadycast.media.table import F64, U8, U32, FrameTable, Kind, coding_order
 
 _QS = list(range(2, 32))
 _CSV = ["frame", "type", "q", "size"]
@@ -234,17 +234,8 @@ def _orders(kinds: U8, gop: int) -> tuple[U32, U32]:
     for first in range(0, len(kinds), gop):
         last = min(first + gop, len(kinds))
         if in_display_order:
-            waiting: list[int] = []
-            coded: list[int] = []
-            for place in range(first, last):
-                if kinds[place] == Kind.B:
-                    waiting.append(place)
-                else:
-                    coded += [place, *waiting]
-                    waiting = []
-            coded += waiting
-            order[first:last] = coded
-            display[first:last] = coded
+            _, coded = coding_order("".join(Kind(kind).name for kind in kinds[first:last]))
+            order[first:last] = display[first:last] = first + coded
         else:
             held: int | None = None
             slot = first

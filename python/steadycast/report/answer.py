@@ -26,11 +26,11 @@ def answer(summary: Mapping[str, Any]) -> list[str]:
     sentences += uncompared(summary)
     measured = [f for f in flows if number(f.get("throughput_bps")) is not None]
     # Background traffic takes what it is told to: it is in the table, and answers nothing.
-    got = [_got(f) for f in measured if f.get("kind") in ("video", "tcp")] or [_got(f) for f in measured]
-    if len(got) > 4:
-        got = [*got[:3], f"and {len(got) - 3} more flows, in the table"]
-    if got:
-        sentences.append("; ".join(got) + ".")
+    told = [got(f) for f in measured if f.get("kind") in ("video", "tcp")] or [got(f) for f in measured]
+    if len(told) > 4:
+        told = [*told[:3], f"and {len(told) - 3} more flows, in the table"]
+    if told:
+        sentences.append("; ".join(told) + ".")
     sentences += [s for f in flows if (s := _seen(f))]
     failed = [e for e in summary.get("expect") or [] if not e.get("ok")]
     if failed:
@@ -95,7 +95,8 @@ def a(word: str) -> str:
     return f"an {word}" if word[0] in "aeiou" else f"a {word}"
 
 
-def _got(flow: Json) -> str:
+def got(flow: Json) -> str:
+    """Say what a flow got, and which share of its fair share that is."""
     share = flow.get("share_of_fair")
     text = f"{title(flow)} got {say.rate(flow.get('throughput_bps'))}"
     if number(share) is not None:

@@ -190,7 +190,7 @@ def _flows(summary: Json) -> Html:
         rows.append(
             [
                 key(f) + title(f) + (f" → {len(receivers)}" if len(receivers) > 1 else ""),
-                *(say.how(column.figure)(column.of_flow(f)) for column in columns),
+                *say.flow_cells(columns, f),
                 held or say.NOTHING,
             ]
         )
@@ -298,10 +298,6 @@ def _reasons(folder: Folder) -> list[Html]:
     return parts
 
 
-def _cells(columns: Sequence[record.Shown], thing: Json) -> list[str]:
-    return [say.how(column.figure)(column.of(thing)) for column in columns]
-
-
 def _receivers(summary: Json) -> list[Html]:
     columns = record.table("receivers")
     parts = []
@@ -309,7 +305,7 @@ def _receivers(summary: Json) -> list[Html]:
         order = ranked_receivers(flow)
         if flow.get("kind") != "video" or not order:
             continue
-        rows = [[r["name"], *_cells(columns, r)] for r in order]
+        rows = [[r["name"], *say.cells(columns, r)] for r in order]
         head = [term("receiver"), *map(heading, columns)]
         content = table(head, rows)
         same = len(order) > 1 and alike(order)
@@ -327,7 +323,7 @@ def _links(summary: Json) -> Html:
     rows = [
         [
             link["name"] + ("" if link.get("direction") == "forward" else f", {link.get('direction')}"),
-            *_cells(columns, link),
+            *say.cells(columns, link),
         ]
         for link in sorted(links, key=lambda x: -(number(x.get("utilisation_frac")) or 0.0))
     ]
@@ -397,7 +393,7 @@ def _notes(folder: Folder) -> Html:
 
 def _of_flows(what: str, flows: Sequence[Json]) -> Html:
     columns = record.table({"TCP": "tcp", "source": "pauses", "session": "sessions"}[what])
-    rows = [[key(f) + title(f), *_cells(columns, f)] for f in flows]
+    rows = [[key(f) + title(f), *say.cells(columns, f)] for f in flows]
     return table([what, *map(heading, columns)], rows)
 
 

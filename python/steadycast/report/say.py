@@ -6,7 +6,8 @@ With its unit, in three figures, and with its spread where there are several see
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from steadycast import record
 from steadycast.folder import is_spread, number
@@ -79,6 +80,16 @@ def by_unit(path: str) -> Callable[[object], str]:
 def how(figure: record.Figure) -> Callable[[object], str]:
     """How a figure is said."""
     return _UNITS.get(figure.unit, plain)
+
+
+def cells(columns: Sequence[record.Shown], thing: Mapping[str, Any]) -> list[str]:
+    """Say what columns of a table have of a thing."""
+    return [how(column.figure)(column.of(thing)) for column in columns]
+
+
+def flow_cells(columns: Sequence[record.Shown], flow: Mapping[str, Any]) -> list[str]:
+    """Say what columns of a table have of a flow: its own figures, and those of its median receiver."""
+    return [how(column.figure)(column.of_flow(flow)) for column in columns]
 
 
 def between(low: float, high: float, how: Callable[[object], str]) -> str:

@@ -13,7 +13,7 @@ from steadycast import record, style
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, is_seeds, is_spread, number, read_json, write_text
 from steadycast.report import canvas, choice, figures, page, say, series
-from steadycast.report.answer import title, uncompared
+from steadycast.report.answer import got, title, uncompared
 from steadycast.report.markup import Html, element, joined
 from steadycast.report.words import glossary, heading, term
 
@@ -398,21 +398,12 @@ def write_seeds_report(path: Path) -> Path:
     rows = [[row.head, row.how(row.values[0])] for row in quantities([run])]
     names = [each.path.name for each in run.folders]
     links = joined((element("a", name, href=f"{quote(name)}/report.html") for name in names), ", ")
-    got = "; ".join(
-        f"{title(f)} got {say.rate(f.get('throughput_bps'))}"
-        + (
-            f", {say.frac(f.get('share_of_fair'))} of its fair share"
-            if number(f.get("share_of_fair")) is not None
-            else ""
-        )
-        for f in run.summary["flows"]
-        if f.get("kind") in ("video", "tcp")
-    )
+    told = "; ".join(got(f) for f in run.summary["flows"] if f.get("kind") in ("video", "tcp"))
     content = joined(
         (
             element("h1", f"{run.name} · {len(run.folders)} ", term("seed", "seeds")),
             *(element("p", note, class_="nothing") for note in uncompared(run.summary)),
-            element("p", f"{got}.", class_="answer"),
+            element("p", f"{told}.", class_="answer"),
             element("p", "Mean ± half of the 95 % confidence interval of the mean.", class_="more"),
             page.expectations(run.summary),
             page.table(["", "mean ± 95 %"], rows),

@@ -68,7 +68,7 @@ def flows(summary: Mapping[str, Any]) -> Fitted:
         receivers = flow.get("receivers") or []
         table.add_row(
             title(flow) + (f" → {len(receivers)}" if len(receivers) > 1 else ""),
-            *(say.how(column.figure)(column.of_flow(flow)) for column in columns),
+            *say.flow_cells(columns, flow),
         )
         if len(receivers) > 1:
             worst = ranked_receivers(flow)[0]
@@ -95,7 +95,7 @@ def pauses(summary: Mapping[str, Any]) -> Fitted | None:
     columns = record.table("pauses")
     table = Fitted("source that pauses", *(column.heading for column in columns))
     for flow in flows:
-        table.add_row(title(flow), *(say.how(column.figure)(column.of(flow)) for column in columns))
+        table.add_row(title(flow), *say.cells(columns, flow))
     return table
 
 
