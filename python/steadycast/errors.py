@@ -66,6 +66,11 @@ class MissingError(UserError):
 
     code = Exit.MISSING
 
+    @classmethod
+    def package(cls, place: str, name: str, wanted: str) -> Self:
+        """Name a package that is not installed, and what pip is to install."""
+        return cls(place, f"{name} is not installed", f"pip install '{wanted}'")
+
 
 class UnwrittenError(UserError):
     """A file that could not be written: the same line, another exit code."""

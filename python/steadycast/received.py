@@ -8,9 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import av
-import numpy as np
-
 from steadycast import files
 from steadycast.errors import UserError
 from steadycast.film import FORMATS, OPTIONS
@@ -22,11 +19,13 @@ if TYPE_CHECKING:
     from steadycast.viewing import Viewer
 
 _CONTAINERS = {
+    ".yuv": ("rawvideo", "rawvideo", {}),
+    ".y4m": ("yuv4mpegpipe", "rawvideo", {}),
     ".mkv": ("matroska", "ffv1", {}),
     **{f".{name}": (name, codec, OPTIONS[name]) for name, (codec, _) in FORMATS.items()},
 }
-"""For each ending the container, the encoder and its options; FFV1 loses nothing."""
-ENDINGS = (".yuv", ".y4m", *_CONTAINERS)
+"""For each ending the container, the encoder and its options; the first three lose nothing."""
+ENDINGS = tuple(_CONTAINERS)
 _ANOTHER = "make room, or give another --save-video PATH"
 
 
@@ -91,38 +90,9 @@ def _writer(
     path: Path, new: Path, width: int, height: int, fps: Fraction
 ) -> Iterator[Callable[[Picture], None]]:
     """Write pictures into ``new``, in the form that ``path`` asks for."""
-    ending = path.suffix.lower()
-    if ending in _CONTAINERS:
-        with _container(ending, new, width, height, fps) as put:
-            yield put
-        return
-    framed = ending == ".y4m"
-    with new.open("wb") as file:
-        if framed:
-            file.write(
-                f"YUV4MPEG2 W{width} H{height} F{fps.numerator}:{fps.denominator} Ip A1:1 C420mpeg2\n".encode()
-            )
-
-        def put(picture: Picture) -> None:
-            file.write(b"FRAME\n" if framed else b"")
-            for plane in (picture.y, picture.u, picture.v):
-                file.write(plane.tobytes())
-
-        yield put
-
-
-@contextmanager
-def _container(
-    ending: str, new: Path, width: int, height: int, fps: Fraction
-) -> Iterator[Callable[[Picture], None]]:
-    name, codec, options = _CONTAINERS[ending]
+    name, codec, options = _CONTAINERS[path.suffix.lower()]
     with files.media(new, "w", form=name) as out:
         stream: Any = out.add_stream(codec, rate=fps, options=options)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-
-        def put(picture: Picture) -> None:
-            flat = np.concatenate([plane.reshape(-1) for plane in (picture.y, picture.u, picture.v)])
-            out.mux(stream.encode(av.VideoFrame.from_ndarray(flat.reshape(-1, width), format="yuv420p")))
-
-        yield put
+        yield lambda picture: out.mux(stream.encode(picture.frame()))
         out.mux(stream.encode())

@@ -161,7 +161,8 @@ def record_of(ready: Ready, *, complete: bool) -> Run:
     plan, world = ready.plan, ready.world
     summary: Json = json.loads(world.summary(complete))
     summary["scenario"]["sha256"] = plan.loaded.sha256
-    summary["program"] = program()
+    # In the order of the contract.
+    summary = {"format": FORMAT, "scenario": summary["scenario"], "program": program(), **summary}
     tables = {name: Table(world.table(name)) for name in (*TABLES, "missing")}
     tables["frames"] = unscored(world.table("frames"))
     summary["warnings"] = [
@@ -171,7 +172,7 @@ def record_of(ready: Ready, *, complete: bool) -> Run:
         *_class_warnings(plan, tables["decisions"]),
         *plan.warnings,
     ]
-    return Run(_ordered(summary), {}, tables, plan.loaded.toml())
+    return Run(summary, {}, tables, plan.loaded.toml())
 
 
 def _media_warnings(ready: Ready) -> Iterator[str]:
@@ -195,22 +196,6 @@ def _class_warnings(plan: Plan, decisions: Table) -> Iterator[str]:
                 f"flow.{flow}: {each.__qualname__} never asked for more than {most:g} b/s; a rate is in bits per "
                 "second: 2.5 Mb/s is 2.5e6"
             )
-
-
-def _ordered(summary: Json) -> Json:
-    """Keys in the order in which the contract shows them."""
-    first = (
-        "format",
-        "scenario",
-        "program",
-        "world",
-        "complete",
-        "warnings",
-        "from_s",
-        "to_s",
-        "record_sha256",
-    )
-    return {k: summary[k] for k in [*first, *(k for k in summary if k not in first)]}
 
 
 def measure(ready: Ready, done: Run, told: Progress, *, vmaf: bool = False) -> Record | None:

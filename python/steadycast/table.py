@@ -37,7 +37,7 @@ class Table:
         try:
             import pandas as pd
         except ImportError as error:
-            raise MissingError("to_pandas", "pandas is not installed", "pip install pandas") from error
+            raise MissingError.package("to_pandas", "pandas", "pandas") from error
         return pd.DataFrame({column.name: column.to_numpy() for column in self.frame})
 
     @cached_property

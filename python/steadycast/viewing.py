@@ -29,18 +29,8 @@ MEASURED = ("psnr_db.raw.y", "ssim", "vmaf", "mos.mean")
 """Figures of pictures, one of each family."""
 
 
-FRAMES = (
-    "flow",
-    "node",
-    "frame",
-    "display",
-    "pts_s",
-    "ready_s",
-    "due_s",
-    "arrived_s",
-    "fate",
-    "q",
-    "psnr_y_db",
+FRAMES = tuple(
+    ["flow", "node", "frame", "display", "pts_s", "ready_s", "due_s", "arrived_s", "fate", "q", "psnr_y_db"]
 )
 MISSING = ("flow", "node", "frame", "offset", "len")
 """Columns of the two tables that are read here."""

@@ -298,7 +298,7 @@ def test_without_its_extra_the_command_says_what_to_install(tmp_path: Path) -> N
     )
     assert done.returncode == 3
     assert done.stderr.startswith("steadycast: lab: starlette")
-    assert 'pip install "steadycast[lab]"' in done.stderr
+    assert "pip install 'steadycast[lab]'" in done.stderr
 
 
 def test_a_film_shows_the_original_beside_each_picture(lab: Lab, tmp_path: Path) -> None:

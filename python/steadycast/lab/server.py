@@ -29,7 +29,7 @@ from typing import Any
 
 from steadycast import style
 from steadycast.controllers import registry
-from steadycast.errors import Problems, UserError
+from steadycast.errors import MissingError, Problems, UserError
 from steadycast.film import FORMATS
 from steadycast.lab import text as scenario_text
 from steadycast.lab.text import Base, checked, edited, edits_of, first_video, knobs
@@ -50,7 +50,8 @@ try:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
-    raise scenario_text.missing((error.name or "starlette").partition(".")[0]) from None
+    name = (error.name or "starlette").partition(".")[0]
+    raise MissingError.package("lab", name, "steadycast[lab]") from None
 
 Json = dict[str, Any]
 

@@ -124,7 +124,7 @@ def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
         import tomlkit
         from tomlkit.exceptions import TOMLKitError
     except ImportError:
-        raise missing("tomlkit") from None
+        raise MissingError.package("lab", "tomlkit", "steadycast[lab]") from None
     wanted = parsed(text)
     try:
         document = tomlkit.parse(text)
@@ -140,11 +140,6 @@ def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
         place = ".".join(map(str, edits[-1][0]))
         raise problem("this value can't be set from here", "change it in the text", key=place)
     return changed
-
-
-def missing(package: str) -> MissingError:
-    """Say that a package of the extra is not installed."""
-    return MissingError("lab", f"{package} is not installed", 'install it: pip install "steadycast[lab]"')
 
 
 def _consequences(tree: Json, path: Where, value: object) -> Iterator[tuple[Where, object]]:

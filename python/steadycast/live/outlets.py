@@ -446,9 +446,7 @@ def _serve(text: str, outlets: Outlets) -> Any:
         import prometheus_client
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     except ImportError as error:
-        raise MissingError(
-            f"--metrics {text}", "prometheus_client is not installed", "pip install 'steadycast[metrics]'"
-        ) from error
+        raise MissingError.package(f"--metrics {text}", "prometheus_client", "steadycast[metrics]") from error
     from socketserver import TCPServer, ThreadingMixIn
     from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import av
 import numpy as np
 
 from steadycast.core import core
@@ -33,6 +34,11 @@ class Picture:
             flat[luma : luma + chroma].reshape(half),
             flat[luma + chroma : luma + 2 * chroma].reshape(half),
         )
+
+    def frame(self) -> av.VideoFrame:
+        """Return it as encoders take it."""
+        flat = np.concatenate([plane.reshape(-1) for plane in (self.y, self.u, self.v)])
+        return av.VideoFrame.from_ndarray(flat.reshape(-1, self.y.shape[1]), format="yuv420p")
 
     @staticmethod
     def black(width: int, height: int) -> "Picture":

@@ -364,15 +364,16 @@ def _promises(promises: list[dict[str, Any]]) -> Html:
 def _notes(folder: Folder) -> Html:
     summary = folder.summary
     parts = []
-    tcp = [f for f in summary["flows"] if f.get("kind") == "tcp"]
-    if tcp:
-        parts.append(section("TCP", _of_flows("TCP", tcp)))
-    pausing = [f for f in summary["flows"] if number(f.get("active_frac")) is not None]
-    if pausing:
-        parts.append(section("Sources that pause", _of_flows("source", pausing)))
-    sessions = [f for f in summary["flows"] if number(f.get("feedback_packets")) is not None]
-    if sessions:
-        parts.append(section("Sessions", _of_flows("session", sessions)))
+    for above, what, columns, known in (
+        ("TCP", "TCP", "tcp", "congestion"),
+        ("Sources that pause", "source", "pauses", "active_frac"),
+        ("Sessions", "session", "sessions", "feedback_packets"),
+    ):
+        flows = [f for f in summary["flows"] if f.get(known) is not None]
+        rows = [[key(f) + title(f), *say.cells(record.table(columns), f)] for f in flows]
+        parts.append(
+            section(above, table([what, *map(heading, record.table(columns))], rows) if rows else Html())
+        )
     warnings = summary.get("warnings") or []
     if warnings:
         parts.append(section("Warnings", element("ul", *(element("li", w) for w in warnings))))
@@ -389,12 +390,6 @@ def _notes(folder: Folder) -> Html:
         )
     parts.append(_provenance(folder))
     return joined(parts, "\n")
-
-
-def _of_flows(what: str, flows: Sequence[Json]) -> Html:
-    columns = record.table({"TCP": "tcp", "source": "pauses", "session": "sessions"}[what])
-    rows = [[key(f) + title(f), *say.cells(columns, f)] for f in flows]
-    return table([what, *map(heading, columns)], rows)
 
 
 def _provenance(folder: Folder) -> Html:

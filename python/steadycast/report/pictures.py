@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import io
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import av
 
 from steadycast.errors import UserError
 from steadycast.folder import Folder
@@ -61,22 +61,9 @@ def _cell(picture: Picture, caption: str) -> Html:
 
 
 def png(picture: Picture) -> bytes:
-    """Turn a picture in Y, U, V (BT.601, as the clips are) into a PNG."""
-    from matplotlib.image import imsave
-
-    buffer = io.BytesIO()
-    imsave(buffer, rgb(picture), format="png")
-    return buffer.getvalue()
-
-
-def rgb(picture: Picture) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Turn 4:2:0 planes in video range into red, green and blue (BT.601)."""
-    y = (picture.y.astype(np.float32) - 16) * (255 / 219)
-    height, width = y.shape
-    u, v = (
-        np.repeat(np.repeat(plane.astype(np.float32) - 128, 2, axis=0), 2, axis=1)[:height, :width]
-        * (255 / 224)
-        for plane in (picture.u, picture.v)
-    )
-    red, green, blue = y + 1.402 * v, y - 0.344136 * u - 0.714136 * v, y + 1.772 * u
-    return np.clip(np.round(np.stack([red, green, blue], axis=-1)), 0, 255).astype(np.uint8)
+    """Turn a picture in Y, U, V (BT.601, in video range) into a PNG."""
+    frame = picture.frame().reformat(format="rgb24")
+    encoder: Any = av.CodecContext.create("png", "w")
+    encoder.width, encoder.height, encoder.pix_fmt = frame.width, frame.height, "rgb24"
+    encoder.time_base = Fraction(1, 25)
+    return bytes(encoder.encode(frame)[0])

@@ -186,9 +186,7 @@ def _reached(address: object) -> Any:
     try:
         from distributed import Client
     except ImportError as error:
-        raise MissingError(
-            "--scheduler", "distributed is not installed", "pip install 'steadycast[cluster]'"
-        ) from error
+        raise MissingError.package("--scheduler", "distributed", "steadycast[cluster]") from error
     try:
         return Client(address, timeout=_REACH_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
