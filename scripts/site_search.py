@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 PAGES = re.compile(r"reference/.*|record\.md|glossary\.md|exit-codes\.md")
 """Pages on which things are looked up."""
-FIRST = {"which-controller.md": 6, "tutorial.md": 4}
+FIRST = {
+    "which-controller.md": 6,
+    "tutorial.md": 4,
+    **dict.fromkeys(("audio.md", "bufferbloat.md", "compare.md", "gpu.md", "lte.md", "wifi.md"), 6),
+}
 """Pages that a newcomer looks for, and how much more they weigh."""
 PART = re.compile(
     r'<h[1-6] id="(?P<id>[^"]+)">(?P<heading>.*?)<a |<tr>\n<td>(?P<name>.*?)</td>(?P<rest>.*?)</tr>',

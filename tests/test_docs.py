@@ -173,20 +173,49 @@ def _looked_up() -> Iterator[tuple[str, str]]:
                 yield option, "reference/commands.html"
 
 
+def _found(site: Path, words: list[str]) -> dict[str, list[list[str]]]:
+    """Ask the search of the site for words; return for each the pages, the best first, each with its places."""
+    asked = subprocess.run(
+        ["node", str(ROOT / "tests" / "site_search.js"), str(site)],
+        input=json.dumps(words),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return json.loads(asked.stdout)
+
+
+NEWCOMERS = {
+    "which controller": "which-controller",
+    "quick start": "tutorial",
+    "wifi": "wifi",
+    "wi-fi": "wifi",
+    "bufferbloat": "bufferbloat",
+    "audio": "audio",
+    "LTE trace": "lte",
+    "gpu": "gpu",
+    "hardware encoder": "gpu",
+    "compare two runs": "compare",
+}
+"""What somebody types who knows none of our words, and the page that answers."""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_what_a_newcomer_looks_for_is_found_first(
+    site: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    found = _found(site[0], list(NEWCOMERS))
+    first = {word: pages[0][0].partition("#")[0] if pages else None for word, pages in found.items()}
+    assert first == {word: f"{page}.html" for word, page in NEWCOMERS.items()}
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 def test_each_key_figure_and_option_is_found_by_the_search_of_the_site_in_one_try(
     site: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
     wanted = list(dict.fromkeys(_looked_up()))
     assert len(wanted) > 400
-    asked = subprocess.run(
-        ["node", str(ROOT / "tests" / "site_search.js"), str(site[0])],
-        input=json.dumps([word for word, _ in wanted]),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    found = json.loads(asked.stdout)
+    found = _found(site[0], [word for word, _ in wanted])
     ranks = {}
     for word, page in wanted:
         # Each page once, with its places; the row of a table that has the word is one of them.

@@ -50,7 +50,7 @@ def test_a_name_that_is_none_is_told_with_those_that_are(say: Say) -> None:
     assert 'did you mean "home"?' in said.err
     said = say("emulate", "nothing-like-it")
     assert said.code == 2
-    assert "there are: ci, controllers, demo, dumbbell, home, lte" in said.err
+    assert f"there are: {', '.join(builtin.names())}" in said.err
     assert say("run", "elsewhere/home").code == 2
 
 
@@ -207,3 +207,37 @@ def test_a_shell_is_offered_the_commands(say: Say, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "steadycast run ho")
     said = say()
     assert [name in said.out for name in ("home", "hotel.toml", "demo")] == [True, True, False]
+
+
+def _waits(name: str, *sets: str) -> dict[str, tuple[float, float]]:
+    """Run a built-in scenario without pictures; return the loss and the delay (95th percentile, ms) of each."""
+    flows = sc.run(name, set=list(sets), quality=False).summary["flows"]
+    viewers = {flow["name"]: flow["receivers"][0] for flow in flows if flow["kind"] != "tcp"}
+    return {name: (viewer["loss_frac"], viewer["delay_ms"]["p95"]) for name, viewer in viewers.items()}
+
+
+FQ = "topology.bottleneck.queue=fq-codel"
+
+
+def test_in_a_bloated_buffer_a_call_is_a_second_late_beside_a_backup_and_at_fq_codel_a_tenth() -> None:
+    # The queue holds 1 s, the path takes 17 ms, and a packet up to 5 ms to send; FQ-CoDel aims at 5 ms of a flow's own.
+    assert 700 < _waits("bufferbloat")["call"][1] < 1_025
+    assert 17 < _waits("bufferbloat", FQ)["call"][1] < 150
+
+
+def test_sound_waits_in_a_download_s_queue_and_hardly_at_fq_codel() -> None:
+    # The queue holds 200 ms. At FQ-CoDel a sparse flow waits for the packets that are being sent, 6 ms each.
+    assert 150 < _waits("audio")["sound"][1] < 225
+    lost, late = _waits("audio", FQ)["sound"]
+    assert 17 < late < 35
+    assert lost < 0.001
+
+
+def test_wifi_s_repetitions_leave_no_loss_and_cost_delay() -> None:
+    # Of packets that are lost with probability 0.1 and sent up to seven times, 1e-7 do not come.
+    repeated = _waits(
+        "wifi", "link.line.queue=1s", "link.air.queue=2s", "flow.download.start=58s", "flow.download.stop=59s"
+    )["call"]
+    assert repeated[0] == 0.0
+    lost, _ = _waits("wifi", "link.air.arq.tries=1")["call"]
+    assert 0.05 < lost < 0.2
