@@ -140,7 +140,7 @@ def attempt(wheel: Path, folder: Path, *, here: bool) -> None:
         raise Refused("doctor says that nothing can be run")
     steadycast("demo")
     expect_run(empty / "runs" / "demo")
-    home = json.loads(steadycast("run", "home", "--set", "duration=30s", "--json"))
+    home = json.loads(steadycast("run", "home", "--set", "duration=10s", "--json"))
     expect_whole(home)
     if home["program"]["commit"] is not None:
         raise Refused("it says that it runs from a checkout")

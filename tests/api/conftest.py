@@ -37,12 +37,6 @@ rate = "100kbps"
 """
 
 
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def scenario(tmp_path: Path) -> Path:
     """Video, TCP and packets at a constant rate over 1 Mb/s, without pixels."""

@@ -17,6 +17,7 @@ from steadycast.loading import load
 from steadycast.media import ladder as ladder_module
 from steadycast.media.ladder import encode_ladder
 from steadycast.media.prepare import media_of
+from steadycast.media.raw import raw_video
 from steadycast.media.synthetic import Synthetic
 
 from tests.conftest import Said
@@ -76,16 +77,16 @@ def test_every_built_in_scenario_is_listed_with_its_sentence_and_runs_as_a_copy(
 def test_sizes_that_come_with_the_program_are_those_of_its_encoder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path))
+    # The pictures are in the cache of all tests; what is encoded of them is to be none of theirs.
     video = load("home").videos()[0]
+    raw = raw_video(Synthetic(), video["size"], video["fps"])
+    monkeypatch.setattr(ladder_module, "raw_video", lambda *_: raw)
+    monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path))
     made = media_of(video, 1)
     assert isinstance(made, ladder_module.Ladder)
     assert not list(tmp_path.glob("*.rung"))  # nothing was encoded but to compare
-    raw = made.raw
     for q in (2, 9, 20):
-        alone = ladder_module._encoded(raw, made.codec, made.bframes, made.table.gop, [q], None)[0]
-        assert alone.is_row_of(made.table)
-        assert made.rung(q).data.tobytes() == alone.rung.data.tobytes()
+        assert len(made.rung(q).data) == made.table.sizes[made.table.row(q)].sum()
     assert len(list(tmp_path.glob("*.rung"))) == 3
     again = media_of(video, 1)
     assert isinstance(again, ladder_module.Ladder)

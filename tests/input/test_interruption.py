@@ -17,7 +17,7 @@ from tests.conftest import bounded
 
 SCENARIO = """
 name = "long"
-duration = "25s"
+duration = "8s"
 [topology]
 shape = "dumbbell"
 bottleneck = { rate = "20Mbps", delay = "10ms" }
@@ -71,7 +71,7 @@ def test_at_five_random_moments_nothing_looks_whole_that_is_not(
         # Three in a run that would go on for minutes, two near the end of one, while it writes or draws.
         endless = number < 3
         folder = tmp_path / str(number)
-        with bounded(start(folder, SCENARIO.replace("25s", "9999s") if endless else SCENARIO)) as run:
+        with bounded(start(folder, SCENARIO.replace("8s", "9999s") if endless else SCENARIO)) as run:
             time.sleep(chance.uniform(1.0, 3.0) if endless else lasts * chance.uniform(0.5, 1.0))
             os.kill(run.pid, blow)
             _, said = run.communicate(timeout=60)

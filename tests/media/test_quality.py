@@ -121,7 +121,7 @@ controller = "fixed"
 params.fixed = {{ rate = "1Mbps" }}
 media = "synthetic"
 playout = "{playout}"
-encode = {{ gop = {gop}, bframes = 0 }}
+encode = {{ size = "qcif", q = "2-12", gop = {gop}, bframes = 0 }}
 from = "s"
 to = "r"
 start = "0s"
