@@ -15,7 +15,8 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -239,7 +240,7 @@ class Fake:
     codec = "mpeg4"
     config = b""
 
-    def __init__(self, frames: list[Any], overrun: int = 0) -> None:
+    def __init__(self, frames: Iterable[Any], overrun: int = 0) -> None:
         self._frames = iter(frames)
         self._overrun = overrun
         self.stopped = False
@@ -525,6 +526,27 @@ def test_a_stream_that_says_late_what_it_is_is_put_into_its_container_at_the_end
     assert [each.name for each in tmp_path.iterdir()] == ["x.mkv"]
     with av.open(str(tmp_path / "x.mkv")) as film:
         assert sum(1 for _ in film.decode(video=0)) >= 19
+
+
+@pytest.mark.parametrize("ending", [".m4v", ".mkv"])
+def test_of_frames_that_are_written_nothing_is_kept(ending: str, streams: Path, tmp_path: Path) -> None:
+    with av.open(str(streams / "mpeg4"), format="m4v") as source:
+        units = [bytes(packet) for packet in source.demux(video=0) if packet.size]
+    taken = []
+
+    def frames() -> Iterator[list[Any]]:
+        for n in range(8_000):
+            if n in (2_000, 7_999):
+                taken.append(tracemalloc.get_traced_memory()[0])
+            yield [(3600 * n, False, True, 0.0, units[n % len(units)])]
+
+    tracemalloc.start()
+    try:
+        receive.Sink(Fake(frames()), receive.Options(what="x", out=tmp_path / f"x{ending}")).finish()
+    finally:
+        tracemalloc.stop()
+    # A number of each frame would take 32 bytes in a list: 80 MB in a day of 30 frames a second.
+    assert taken[1] - taken[0] < 6_000 * 8, taken
 
 
 @pytest.mark.parametrize("codec", TAKEN)

@@ -134,12 +134,9 @@ class Player:
         except subprocess.TimeoutExpired:
             self._process.terminate()
         if self._left_out:
-            notes.append(f"{_frames(self._left_out)} not given to the player, which did not read in time")
+            left_out = view.counted(self._left_out, "frame was", "frames were")
+            notes.append(f"{left_out} not given to the player, which did not read in time")
         return notes
-
-
-def _frames(count: int) -> str:
-    return "1 frame was" if count == 1 else f"{count} frames were"
 
 
 class Sink:
@@ -153,9 +150,11 @@ class Sink:
     def __init__(self, receiver: Any, options: Options) -> None:
         self._receiver = receiver
         self.codec: str = receiver.codec
-        self.ticks: list[int] = []
-        self._sizes: list[int] = []
-        self.units: list[bytes] = []
+        self._frames: list[tuple[int, int]] = []
+        """When each frame is shown, and its bytes: as long as the container may have to be made of the whole stream."""
+        self._any = False
+        self.kept: list[tuple[int, bytes]] = []
+        """When each frame is shown, and what it is, where it is compared with the original."""
         self.damaged = 0
         self._keep = options.reference is not None
         self._player: Player | None = None
@@ -207,22 +206,25 @@ class Sink:
             while (frames := self._receiver.frames(0.5)) is not None:
                 for ticks, damaged, _, _, data in frames:
                     self.damaged += damaged
-                    self.ticks.append(ticks)
-                    self._sizes.append(len(data))
+                    self._any = True
                     if self._keep:
-                        self.units.append(data)
-                    if self._growing is not None:
-                        self._grow(self._growing, ticks, data)
+                        self.kept.append((ticks, data))
+                    if self._container is not None:
+                        self._contain(ticks, data)
                     self._take(stream.framed(self.codec, ticks, data))
         except Exception as error:
             self._fail(error)
         self._close()
 
-    def _grow(self, growing: Growing, ticks: int, data: bytes) -> None:
-        if growing.hopeless:
-            self._plain(growing)
+    def _contain(self, ticks: int, data: bytes) -> None:
+        if self._growing is not None and self._growing.hopeless:
+            self._plain(self._growing)
+        if self._growing is not None:
+            self._growing.add(ticks, data)
+        if self._growing is not None and self._growing.begun:
+            self._frames.clear()
         else:
-            growing.add(ticks, data)
+            self._frames.append((ticks, len(data)))
 
     def _plain(self, growing: Growing) -> None:
         """Write the stream itself from now on, from its beginning."""
@@ -241,7 +243,7 @@ class Sink:
             try:
                 if self._growing.begun:
                     self._growing.close()
-                elif self.ticks:
+                elif self._any:
                     self._plain(self._growing)
             except (OSError, ValueError) as error:
                 self._fail(error)
@@ -273,18 +275,17 @@ class Sink:
         if self._player is not None:
             self.notes += self._player.finish()
         if overrun := (json.loads(self._receiver.status()) or {}).get("overrun"):
-            self.notes.append(f"{_frames(overrun)} not written in time")
+            self.notes.append(f"{view.counted(overrun, 'frame was', 'frames were')} not written in time")
         if self._failed is not None:
             raise self._failed
         if self._out is None or self._place == self._out:
             return
-        if not self.ticks:
+        if not self._any:
             self.notes.append(f"no frame came, so {self._out} was not written")
             self._take_away()
             return
         if self._container is not None and self._growing is None:
-            frames = list(zip(self.ticks, self._sizes, strict=True))
-            contain(self._place, self._out, self._container, self.codec, frames, self._head)
+            contain(self._place, self._out, self._container, self.codec, self._frames, self._head)
             self._take_away()
             return
         try:
@@ -504,9 +505,8 @@ def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | N
             from steadycast.live.quality import measure
 
             try:
-                seen = measure(
-                    options.reference, sink.codec, receiver.config, sink.ticks, sink.units, receiver.size
-                )
+                ticks, units = [ticks for ticks, _ in sink.kept], [data for _, data in sink.kept]
+                seen = measure(options.reference, sink.codec, receiver.config, ticks, units, receiver.size)
                 row = summary["flows"][0]["receivers"][0]
                 record_of.put_unknown(row, "receiver", ("psnr_db.raw.y", "ssim", "mos.mean"))
                 record_of.put(row, "receiver", seen)

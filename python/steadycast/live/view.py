@@ -22,6 +22,11 @@ _STILL_S = 2.0
 """After so long without a whole frame the picture stands still, also at one picture a second."""
 
 
+def counted(count: int, one: str, many: str) -> str:
+    """Write a number with what follows it, as of one or of several."""
+    return f"{count} {one if count == 1 else many}"
+
+
 def level(buffer: Json | None) -> str:
     """How full a play-out buffer is, and how often it was empty or full."""
     if buffer is None:
@@ -98,15 +103,16 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
         "more send RTCP, but no report on this stream",
     )
     if status["refused"]:
-        found.append(f"{status['refused']} packets were refused: does anybody listen at {to}?")
+        refused = counted(status["refused"], "packet was", "packets were")
+        found.append(f"{refused} refused: does anybody listen at {to}?")
     if status["left_out"]:
         found.append(
-            f"the encoder is too slow: {status['left_out']} pictures were left out; take a smaller --size or --fps"
+            f"the encoder is too slow: {counted(status['left_out'], 'picture was', 'pictures were')} left out; "
+            "take a smaller --size or --fps"
         )
     if status["no_room"]:
-        found.append(
-            f"the rate had no room for {status['no_room']} pictures; take {_more_room(peers, 'a smaller --size')}"
-        )
+        pictures = counted(status["no_room"], "picture", "pictures")
+        found.append(f"the rate had no room for {pictures}; take {_more_room(peers, 'a smaller --size')}")
     size = status["size"]
     if size and size["smaller"]:
         found.append(
@@ -115,14 +121,18 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
         )
     if status["skipped_frames"]:
         found.append(
-            f"{status['skipped_frames']} frames were skipped: the rate fell faster than the encoder could"
+            f"{counted(status['skipped_frames'], 'frame was', 'frames were')} skipped: the rate fell faster than the "
+            "encoder could"
         )
     if status["feedback_refused"]:
         found.append(
-            f"{status['feedback_refused']} reports were refused: too many of one address, or not the receiver's"
+            f"{counted(status['feedback_refused'], 'report was', 'reports were')} refused: too many of one address, "
+            "or not the receiver's"
         )
     if status["unreadable"]:
-        found.append(f"{status['unreadable']} datagrams at the RTCP port could not be read")
+        found.append(
+            f"{counted(status['unreadable'], 'datagram', 'datagrams')} at the RTCP port could not be read"
+        )
     if (status["ecn"] or {}).get("failure"):
         found.append(f"{status['ecn']['failure']}: packets leave as not ECN-capable from now on")
     return found
@@ -261,10 +271,10 @@ def receive_hints(status: Json, address: str) -> list[str]:
     elif status["still_s"] is not None and status["still_s"] > _STILL_S:
         found.append(f"the picture has stood still for {status['still_s']:.0f} s: no frame came whole")
     if status["overrun"]:
-        found.append(f"{status['overrun']} frames were not written in time")
+        found.append(f"{counted(status['overrun'], 'frame was', 'frames were')} not written in time")
     if status["unreadable"]:
         why = "the key may be wrong" if status.get("keyed") else "is the stream encrypted?"
-        found.append(f"{status['unreadable']} datagrams could not be read: {why}")
+        found.append(f"{counted(status['unreadable'], 'datagram', 'datagrams')} could not be read: {why}")
     return [*found, *status["foreign"]]
 
 
