@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from steadycast.report import canvas, figures
 from steadycast.report.series import last
-from steadycast.style import Look, look, looks
+from steadycast.style import SPARE, Look, look, looks
 
 from papers.engine.experiment import Figure, Line
 from papers.engine.observe import Flow, Observed
+from papers.engine.quantity import grades
 from papers.engine.suite import Part
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ _KINDS: dict[str, Callable[[Figure, Part], Drawing | None]] = {
     ),
     "psnr": lambda f, p: _frames(f, p, _psnr, "luma PSNR (dB)", floor=10.0),
     "sizes": lambda f, p: _frames(f, p, _sizes, "frame size (kB)"),
-    "mos": lambda f, p: _scores(f, p),
+    "mos": lambda f, p: _scores(f, p, lambda flow: flow.scores),
+    "psnr by index": lambda f, p: _frames(f, p, _psnr_by_index, "luma PSNR (dB)", floor=10.0),
+    "mos by index": lambda f, p: _scores(f, p, lambda flow: grades(flow, "index")),
+    "ladder": lambda f, p: _ladder(f, p),
     "sweep": lambda f, p: _sweep(f, p),
     "series": lambda f, p: _series(f, p),
     "ranks": lambda f, p: _ranks(f, p),
@@ -121,19 +125,21 @@ _FACTORS = {"losses": 100.0, "buffer": 1e-3}
 
 
 def _series(figure: Figure, part: Part) -> Drawing | None:
-    """Series over time: a panel for each unit, one seed of each line, and the others faint behind it."""
-    units = list(dict.fromkeys(_UNITS[line.series] for line in figure.lines))
-    drawing, panels = canvas.canvas(len(units), height=1.1 + 1.9 * len(units))
+    """Series over time: a panel for each unit, or each line; one seed of each, and the others faint behind it."""
+    keys = [n if figure.apart else _UNITS[line.series] for n, line in enumerate(figure.lines)]
+    units = list(dict.fromkeys(keys))
+    drawing, panels = canvas.canvas(len(units), height=1.1 + (1.2 if figure.apart else 1.9) * len(units))
     titles = {v.name: v.title for v in part.experiment.variants}
     flows = [[run.flow(line.flow) for run in part.runs(line.variant)] for line in figure.lines]
     for n, (axes, unit) in enumerate(zip(panels, units, strict=True)):
-        chosen = [(f, each) for f, each in zip(figure.lines, flows, strict=True) if _UNITS[f.series] == unit]
-        shapes = looks([each[0].content for _, each in chosen])
+        chosen = [(f, each) for f, each, key in zip(figure.lines, flows, keys, strict=True) if key == unit]
+        shapes = _told_apart([each[0].content for _, each in chosen])
         here = [(line, each, shape) for (line, each), shape in zip(chosen, shapes, strict=True)]
-        rows = [[_numbers(flow, line) for flow in each] for line, each, _ in here]
+        rows = [[_numbers(flow, line, figure.until) for flow in each] for line, each, _ in here]
         top = max((x for row in rows for one in row for x in one if x == x), default=0.0)
-        factor, name = _FACTORS.get(here[0][0].series, 1.0), unit
-        if unit == "rate":
+        name = _UNITS[here[0][0].series]
+        factor = _FACTORS.get(here[0][0].series, 1.0)
+        if name == "rate":
             factor, name = (1e-6, "rate (Mb/s)") if top >= 2e5 else (1e-3, "rate (kb/s)")
         labels = []
         for (line, each, shape), row in zip(here, rows, strict=True):
@@ -152,10 +158,19 @@ def _series(figure: Figure, part: Part) -> Drawing | None:
     return drawing
 
 
-def _numbers(flow: Flow, line: Line) -> list[float]:
-    """Return a line's numbers, step by step; nothing is known in a gap."""
+def _told_apart(flows: Sequence[dict[str, Any]]) -> list[Look]:
+    """Give the lines of a panel their looks; those of one controller get colours of their own, not paler ones."""
+    colours = [look(flow).colour for flow in flows]
+    if len(set(colours)) == len(colours):
+        return looks(flows)
+    return [Look(SPARE[n]) for n in range(len(flows))]
+
+
+def _numbers(flow: Flow, line: Line, until: float | None) -> list[float]:
+    """Return a line's numbers, step by step up to a time; nothing is known in a gap."""
     content = flow.receivers[line.receiver] if line.receiver else flow.content
-    return [math.nan if x is None else float(x) for x in content[line.series]]
+    end = None if until is None else round(until / flow.step_s)
+    return [math.nan if x is None else float(x) for x in content[line.series][:end]]
 
 
 def _sweep(figure: Figure, part: Part) -> Drawing | None:
@@ -221,6 +236,11 @@ def _psnr(run: Observed) -> list[float]:
     return [math.nan if x is None else x for x in run.flow("video").psnr_db]
 
 
+def _psnr_by_index(run: Observed) -> list[float]:
+    known = run.flow("video").content.get("graded")
+    return [] if known is None else [float(x) for x in known["index_psnr_y_db"]]
+
+
 def _sizes(run: Observed) -> list[float]:
     return [x / 1000 for x in run.flow("video").content["frame_bytes"]]
 
@@ -266,15 +286,77 @@ def _line(axes: Axes, values: Sequence[float], shape: Look) -> None:
     axes.plot(range(len(values)), values, color=shape.colour, linewidth=0.7)
 
 
-def _scores(figure: Figure, part: Part) -> Drawing | None:
+def _scores(figure: Figure, part: Part, of: Callable[[Flow], dict[int, float]]) -> Drawing | None:
     """Shares of frames per class of opinion, mean over the seeds."""
     rows = []
     for variant in figure.variants:
-        flows = [run.flow("video") for run in part.runs(variant)]
-        if not all(flow.scores for flow in flows):
+        found = [of(run.flow("video")) for run in part.runs(variant)]
+        if not all(found):
             return None
-        share = {str(g): statistics.fmean(flow.scores[g] for flow in flows) for g in range(1, 6)}
-        mean = statistics.fmean(flow.score or 0.0 for flow in flows)
+        share = {str(g): statistics.fmean(each[g] for each in found) for g in range(1, 6)}
+        mean = sum(int(g) * x for g, x in share.items())
         title = next(v.title for v in part.experiment.variants if v.name == variant)
         rows.append((title, {"share": share, "mean": mean}))
     return figures.mos_bars(rows, f"{figure.number}: {figure.title}")
+
+
+_GROUPS, _STEPS = 4, (2, 3, 4, 6, 8, 12, 20, 31)
+"""Groups of pictures and quantizers of the drawn film that a ladder's figure takes."""
+
+
+def _ladder(figure: Figure, part: Part) -> Drawing | None:
+    """Draw rate and PSNR of the drawn film over the quantizer scale, beside the rates that stand for the paper's."""
+    import numpy as np
+    from steadycast.media.ladder import encode_ladder
+    from steadycast.media.map001 import map001
+    from steadycast.media.quality import evaluate
+    from steadycast.media.splice import Fates
+    from steadycast.media.synthetic import Synthetic
+
+    film = encode_ladder(Synthetic(), "mpeg2", "640x486", 29.97, 30, 0, qs=range(2, 32))
+    frames = _GROUPS * film.table.gop
+    fates = Fates(np.ones(frames, dtype=np.bool_))
+    rates, psnr = [], []
+    for q in _STEPS:
+        seen = evaluate(film, [q] * _GROUPS, fates)
+        assert seen is not None
+        psnr.append(seen.mean_psnr_raw()[0] or 0.0)
+        sizes = film.table.sizes[film.table.row(q)][:frames]
+        rates.append(float(sizes.mean()) * 8 * float(film.table.fps) / 1e6)
+    drawing, (upper, lower) = canvas.canvas(2, height=3.6)
+    paper = map001()
+    known = [float(x) / 1e6 for x in paper.mean_rates_bps()]
+    # MPEG-2's quantizer scale is twice the code that encoders take.
+    scales = [2 * q for q in _STEPS]
+    ours, theirs = look({"kind": "video", "controller": "tfrcp-qai-cl"}), SPARE[0]
+    upper.plot(paper.qs, known, color=theirs)
+    upper.plot(scales, rates, color=ours.colour, marker="o", markersize=3)
+    lower.plot(scales, psnr, color=ours.colour, marker="o", markersize=3)
+    upper.set_ylabel("rate (Mb/s)")
+    upper.set_yscale("log")
+    upper.set_xlim(0, 64)
+    lower.set_ylabel("luma PSNR (dB)")
+    lower.set_xlabel("quantizer scale", loc="right", labelpad=1)
+    upper.set_title(f"{figure.number}: {figure.title}")
+    canvas.label_ends(
+        lower,
+        [
+            canvas.Label(psnr[-1], "drawn film", ours.colour),
+            canvas.level(lower, 37.28, "37.28 dB at 12\nin the paper"),
+        ],
+    )
+    for y, text, colour in (
+        (known[-1], "media map001", theirs),
+        (rates[-1] * 0.7, "drawn film", ours.colour),
+    ):
+        upper.annotate(
+            text,
+            xy=(64, y),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+            fontsize=8.5,
+            annotation_clip=False,
+        )
+    return drawing

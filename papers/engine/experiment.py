@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from papers.engine.quantity import SERIES, Quantity
+from papers.engine.quantity import GRADES, SERIES, Quantity, Term
 from papers.engine.take import Take
 
 Sets = Mapping[str, object]
@@ -215,7 +215,10 @@ class Change:
         return {**self.sets, **self.networks.get(scenario.name, {})}
 
 
-DRAWINGS = ("rates", "delay", "cj", "ji", "psnr", "sizes", "mos", "sweep", "series", "ranks")
+DRAWINGS = (
+    *("rates", "delay", "cj", "ji", "psnr", "sizes", "mos", "sweep", "series", "ranks"),
+    *("psnr by index", "mos by index", "ladder"),
+)
 """How a figure may be drawn."""
 
 
@@ -266,6 +269,10 @@ class Figure:
     """Upper end of the axis of rates, in Mb/s."""
     lines: tuple[Line, ...] = ()
     """The lines of a series; those with one unit share a panel."""
+    apart: bool = False
+    """Whether each line of a series has a panel of its own."""
+    until: float | None = None
+    """Where a series' time axis ends, in seconds; `None`: with the run."""
     ranks: tuple[tuple[str, str, str], ...] = ()
     """Who is ranked, by which statement, and what the paper calls it."""
 
@@ -310,6 +317,15 @@ class Experiment:
     """How it is emulated; `None` when it is simulated only."""
     seconds: float = 0.0
     """How long all of it takes with five seeds, in seconds of one core; 0: not measured."""
+
+    @property
+    def grades(self) -> bool:
+        """Whether a statement or a figure takes grades against what was sent, or by index."""
+        takes = [t for s in self.statements for t in (s.measure, *(o.measure for o in s.others))]
+        terms = (part for take in takes for row in take.rows for part in row if isinstance(part, Term))
+        return any(t.quantity.name in GRADES for t in terms) or any(
+            "by index" in f.kind for f in self.figures
+        )
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         """Names that stand for nothing and names that stand twice, each with a remedy."""

@@ -404,6 +404,50 @@ def opinion_score(flow: Flow) -> float | None:
 
 
 @_of_flow
+def score_by_index(flow: Flow) -> float | None:
+    """Mean opinion score, frame i beside picture i of a decoder that is not given the lost frames."""
+    return _mean_grade(flow, "index")
+
+
+@_of_flow
+def graded_by_index(flow: Flow, least: float, most: float) -> float | None:
+    """Share of frames with an opinion score from `least` to `most`, by index."""
+    return _share_graded(flow, "index", least, most)
+
+
+@_of_flow
+def score_of_sent(flow: Flow) -> float | None:
+    """Mean opinion score against the pictures as they were sent."""
+    return _mean_grade(flow, "sent")
+
+
+@_of_flow
+def graded_of_sent(flow: Flow, least: float, most: float) -> float | None:
+    """Share of frames with an opinion score from `least` to `most`, against the pictures as they were sent."""
+    return _share_graded(flow, "sent", least, most)
+
+
+GRADES = ("score_by_index", "graded_by_index", "score_of_sent", "graded_of_sent")
+"""Numbers that ask for grades beside those that a summary has."""
+
+
+def grades(flow: Flow, against: str) -> dict[int, float]:
+    """Share of frames in each class of opinion, 1 to 5, "sent" or "index"; empty where nothing was graded so."""
+    known = flow.content.get("graded")
+    return {} if known is None else {int(k): float(v) for k, v in known[against].items()}
+
+
+def _mean_grade(flow: Flow, against: str) -> float | None:
+    shares = grades(flow, against)
+    return sum(n * share for n, share in shares.items()) if shares else None
+
+
+def _share_graded(flow: Flow, against: str, least: float, most: float) -> float | None:
+    shares = grades(flow, against)
+    return sum(v for k, v in shares.items() if least <= k <= most) if shares else None
+
+
+@_of_flow
 def psnr(flow: Flow) -> float | None:
     """Mean luma PSNR against the original in dB."""
     return flow.mean_psnr_db
@@ -525,6 +569,20 @@ def underflows(flow: Flow) -> float:
 def overflows(flow: Flow) -> float:
     """Packets that did not fit into the buffer."""
     return float(flow.content["buffer_overflows"] or 0)
+
+
+@_of_flow
+def least_level(flow: Flow, played: float, size: float) -> float:
+    """Paper 002, eq. 5: what is played in a mean round trip, as a share of a buffer of `size` bytes."""
+    return float(decided_rtt(flow) or 0.0) / 1e3 * played / 8 / size
+
+
+@_of_flow
+def most_level(flow: Flow, played: float, size: float) -> float:
+    """Paper 002, eq. 9: the most that comes in a second beyond what is played, as a share of `size` bytes."""
+    n = round(1 / flow.step_s)
+    seconds = [sum(flow.rates[k : k + n]) * flow.step_s for k in range(0, len(flow.rates) - n + 1, n)]
+    return (max(seconds) - played) / 8 / size
 
 
 @_of_flow

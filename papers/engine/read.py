@@ -272,6 +272,8 @@ _FIGURE = (
     "top",
     "series",
     "lines",
+    "apart",
+    "until",
     "ranks",
 )
 
@@ -296,6 +298,8 @@ def figure(path: Path, table: Table) -> Figure:
         key("log", False),
         key("top", 4.2),
         lines,
+        key("apart", False),
+        table.get("until"),
         tuple((who, id, said) for who, id, said in key("ranks", ())),
     )
 

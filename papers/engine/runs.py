@@ -39,7 +39,7 @@ from steadycast.media.cache import write as cache_write
 from steadycast.media.prepare import prepare
 from steadycast.progress import Progress, Silent
 
-from papers.engine import observe
+from papers.engine import frames, observe
 from papers.engine.experiment import Sets
 from papers.engine.observe import Observed
 
@@ -61,14 +61,24 @@ class Job:
     seed: int
     pixels: bool
     emulated: bool = False
+    graded: bool = False
+    """Whether its pictures are graded against what was sent, and by index, as well."""
 
     @staticmethod
-    def of(scenario: Path, sets: Iterable[Sets], seed: int, *, pixels: bool, emulated: bool = False) -> Job:
+    def of(
+        scenario: Path,
+        sets: Iterable[Sets],
+        seed: int,
+        *,
+        pixels: bool,
+        emulated: bool = False,
+        graded: bool = False,
+    ) -> Job:
         """Run with all changes; a later one of the same path counts."""
         merged: dict[str, object] = {}
         for each in sets:
             merged |= each
-        return Job(scenario, tuple(changes(merged)), seed, pixels, emulated)
+        return Job(scenario, tuple(changes(merged)), seed, pixels, emulated, graded)
 
     def load(self) -> core.Scenario:
         """Read and check its scenario."""
@@ -99,7 +109,7 @@ def run_all(jobs: Sequence[Job], progress: Progress, at_once: int = 4) -> dict[J
         timed = {key: job for key, job in todo.items() if job.emulated}
         if timed:
             need_rights()
-        prepare([job.load() for job in todo.values() if job.pixels], progress)
+        prepare([job.load() for job in todo.values()], progress)
         virtual = {key: job for key, job in todo.items() if not job.emulated}
         if not timed:
             done |= _spread(virtual, progress)
@@ -124,6 +134,7 @@ def key_of(job: Job) -> str:
             "pixels": job.pixels,
             "world": "emulated" if job.emulated else "simulated",
             "program": _program(video["controller"] for video in loaded.videos()),
+            **({"graded": _content(str(frames.__file__))} if job.graded else {}),
         }
     )
 
@@ -281,8 +292,11 @@ def _work(job: Job) -> bytes:
         ).run
     else:
         done = run(job.scenario, seed=job.seed, set=job.sets, quality=job.pixels, progress=Silent())
+    seen = observe.observe(done)
+    for name, grades in (frames.graded(done) if job.graded else {}).items():
+        seen["flows"][name]["graded"] = grades
     # No time of day in it: equal results are equal files.
-    return gzip.compress(json.dumps(observe.observe(done), allow_nan=False).encode(), 6, mtime=0)
+    return gzip.compress(json.dumps(seen, allow_nan=False).encode(), 6, mtime=0)
 
 
 def _cores() -> int:

@@ -73,11 +73,14 @@ class Part:
     def warning(self) -> str:
         """What to know before any verdict is believed; empty when there is nothing."""
         whose = asks_little(self.experiment, self.base)
-        return f"{whose[:1].upper()}{whose[1:]}: nothing is judged." if whose else ""
+        return f"{whose[:1].upper()}{whose[1:]}: nothing is judged by these runs." if whose else ""
 
 
-def asks_little(experiment: Experiment, base: Sequence[Seen]) -> str:
-    """Say whose rate the encoder limits, not the network, for most of the time; empty where it is nobody's."""
+def asks_little(experiment: Experiment, base: Sequence[Seen], variants: Sequence[str] = ()) -> str:
+    """Say whose rate the encoder limits, not the network, for most of the time; empty where it is nobody's.
+
+    Of the variants that are named; of all without a name.
+    """
     shares = {
         v.title: [
             seen[v.name].flow("video").limited.get("encoder") or 0.0
@@ -87,6 +90,7 @@ def asks_little(experiment: Experiment, base: Sequence[Seen]) -> str:
             and seen[v.name].flow("video").content["controller"] != "fixed"
         ]
         for v in experiment.variants
+        if not variants or v.name in variants
     }
     capped = {title: sum(s) / len(s) for title, s in shares.items() if s and sum(s) / len(s) > 0.5}
     whose = ", ".join(f"{title} {share:.0%}".replace("%", " %") for title, share in capped.items())
@@ -228,7 +232,8 @@ class _Plan:
         scenario = e.scenario.with_name(variant.scenario) if variant.scenario else e.scenario
         changed = [c.sets_in(scenario) for c in self.changes if c.name == change]
         all_sets = (self.medium.sets, variant.sets, *changed)
-        return Job.of(scenario, all_sets, seed, pixels=self.medium.pixels, emulated=emulated)
+        graded = self.medium.pixels and not emulated and e.grades
+        return Job.of(scenario, all_sets, seed, pixels=self.medium.pixels, emulated=emulated, graded=graded)
 
     def ways(self) -> list[str]:
         return ["", *(c.name for c in self.changes)]
@@ -281,12 +286,19 @@ class _Plan:
             for name in self.ways()
         }
         base = by_change.pop("")
-        little = asks_little(self.experiment, base)
-        rows = tuple(
-            row(self.experiment, statement, self.medium, base, self._for(statement, by_change), little)
-            for statement in self.statements()
-        )
+        rows = tuple(self._row(statement, base, by_change) for statement in self.statements())
         return Part(self.experiment, self.medium, self.seeds, base, by_change, rows)
+
+    def _row(
+        self, statement: Statement, base: tuple[Seen, ...], by_change: dict[str, tuple[Seen, ...]]
+    ) -> Row:
+        """Judge a statement by those runs that ask enough of the network."""
+        e, needed = self.experiment, statement.measure.variants
+        changed = self._for(statement, by_change)
+        asked = {name: asks_little(e, seen, needed) for name, seen in changed.items()}
+        asked |= {other.name: asks_little(e, base, other.measure.variants) for other in statement.others}
+        poor = frozenset(name for name, little in asked.items() if little)
+        return row(e, statement, self.medium, base, changed, asks_little(e, base, needed), poor)
 
     def _run_with(self, change: str) -> list[Variant]:
         if not change:

@@ -64,6 +64,8 @@ class Row:
     """Why the runs ask too little to judge by; empty: they don't."""
     simulated: Row | None = None
     """The same in simulation, where this was emulated."""
+    poor: frozenset[str] = frozenset()
+    """Readings and changes whose own runs ask too little to decide anything."""
 
     @property
     def turns(self) -> list[str]:
@@ -95,9 +97,8 @@ class Row:
         kept = any(m.holds for m in tried.values())
         return calculation is not None and not kept and calculation.contradicts(self.statement.bound)
 
-    @staticmethod
-    def _keep(others: Mapping[str, Measured]) -> list[str]:
-        return [name for name, m in others.items() if m.keeps]
+    def _keep(self, others: Mapping[str, Measured]) -> list[str]:
+        return [name for name, m in others.items() if m.keeps and name not in self.poor]
 
     def _unjudged(self) -> str:
         if self.statement.kind is Kind.IMPOSSIBLE:
@@ -225,13 +226,11 @@ def _verdict(
         return Verdict.REPORTED
     if statement.kind is Kind.CERTAIN and found is not None and found.holds:
         return Verdict.CERTAIN
-    if little:
-        return Verdict.UNJUDGED
-    if found is not None and found.keeps:
+    if not little and found is not None and found.keeps:
         return Verdict.COMES_OUT
     if any(m.keeps for m in readings.values()):
         return Verdict.READING
-    if found is None or found.open:
+    if little or found is None or found.open:
         return Verdict.UNJUDGED
     return Verdict.LEFT_OPEN if any(m.keeps for m in changed.values()) else Verdict.FAILS
 
@@ -243,6 +242,7 @@ def row(
     base: Sequence[Seen],
     changed: Mapping[str, Sequence[Seen]],
     little: str = "",
+    poor: frozenset[str] = frozenset(),
 ) -> Row:
     """Verdict on a statement, from the runs of all seeds, as they are and with each change.
 
@@ -253,6 +253,7 @@ def row(
         base: the runs as they are, a seed each.
         changed: the runs with each change and each reading that concerns the statement.
         little: why the runs ask too little of the network to judge by.
+        poor: readings and changes whose own runs do.
 
     """
     found = measured(statement, base)
@@ -263,5 +264,6 @@ def row(
         if (m := measured(replace(statement, measure=other.measure), base)) is not None:
             readings[other.name] = m
     tried = {name: m for name, m in others.items() if name not in quoted}
-    verdict = _verdict(statement, found, readings, tried, little)
-    return Row(experiment, statement, medium, found, tried, readings, verdict, little)
+    able, tried_by = ({n: m for n, m in each.items() if n not in poor} for each in (readings, tried))
+    verdict = _verdict(statement, found, able, tried_by, little)
+    return Row(experiment, statement, medium, found, tried, readings, verdict, little, poor=poor)

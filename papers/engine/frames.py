@@ -1,0 +1,43 @@
+"""What the pictures of a run are graded against, beside the original of each display slot.
+
+Paper 000 compares "the encoded video at the sender side … with the one 'as seen' by the receivers", frame by frame.
+Those who count frames by what a decoder hands out compare frame i with picture i of a stream without the lost ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steadycast.folder import Json
+    from steadycast.media.quality import Quality
+    from steadycast.result import Run
+
+
+def graded(run: Run) -> dict[str, Json]:
+    """Grades of each video's first receiver, by the flow's name: against what was sent, and by index."""
+    from steadycast.media.metrics import opinion_classes
+    from steadycast.viewing import Record
+
+    record = Record.of(run.held())
+    found: dict[str, Json] = {}
+    for flow in run.summary["flows"]:
+        name = flow["name"]
+        viewer = record.viewer(name, flow["receivers"][0]["name"]) if name in record.ladders else None
+        if viewer is None:
+            continue
+        seen, index = viewer.quality(), viewer.quality(by="index")
+        if seen is None or index is None:
+            continue
+        sent = opinion_classes(seen.psnr_encoded[:, 0])
+        found[name] = {
+            "sent": {str(n): round(float((sent == n).mean()), 6) for n in range(1, 6)},
+            "index": {str(n): round(share, 6) for n, share in index.mos_share().items()},
+            "index_psnr_y_db": _rounded(index),
+        }
+    return found
+
+
+def _rounded(seen: Quality) -> list[float]:
+    """Luma PSNR of each frame in dB, identical ones at the cap."""
+    return [round(float(x), 2) for x in seen.capped(seen.psnr_raw[:, 0])]
