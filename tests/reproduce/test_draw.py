@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from papers import EXPERIMENTS
-from papers.engine.draw import draw
+from papers.engine.draw import draw, drawing
 from papers.engine.experiment import Curve, Figure, Line, Medium, Variant
 from papers.engine.observe import Observed
 from papers.engine.quantity import quantity
@@ -36,3 +36,18 @@ def test_each_unit_of_a_figure_over_time_has_a_panel_with_its_name() -> None:
     made = draw(Figure("Figure 2", "both", "series", ("a",), lines=lines), part, "f")
     assert made is not None
     assert all(name in made for name in ("rate (kb/s)", "lost packets (%)", "time (s)"))
+
+
+def test_lines_of_one_controller_have_colours_of_their_own_or_panels_and_end_where_they_are_told_to() -> None:
+    video = {"kind": "video", "controller": "asmp", "step_s": 1.0, "targets": [8e3, 12e3, 10e3, 9e3]}
+    part = part_of(["a", "b"], {"video": video})
+    lines = (Line("one", "a", "video", "targets"), Line("two", "b", "video", "targets"))
+    figure = Figure("Figure 3", "both", "series", ("a", "b"), lines=lines, until=2.0)
+    made = drawing(figure, part)
+    assert made is not None
+    (axes,) = made.figure.axes
+    assert len({line.get_color() for line in axes.lines if line.get_alpha() is None}) == 2
+    assert axes.get_xlim() == (0, 2.0)
+    apart = drawing(replace(figure, apart=True), part)
+    assert apart is not None
+    assert len(apart.figure.axes) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from steadycast.errors import UserError
 
-from papers.engine import take
+from papers.engine import quantity, take
 from papers.engine.observe import Flow, Observed
 from papers.engine.quantity import Seen, term
 from papers.engine.take import Take
@@ -124,3 +124,19 @@ def test_a_flow_that_a_run_does_not_have_is_no_missing_value_but_an_error() -> N
         term("a.vidio.mean(0, 1)")(seen(a=[1.0]))
     with pytest.raises(KeyError, match="second"):
         term("a.jain_of(video, second)")(seen(a=[1.0]))
+
+
+def test_b_min_is_what_is_played_in_a_round_trip_and_b_max_what_comes_in_a_second_beyond_it() -> None:
+    content = {"rates": [8e3, 24e3, 16e3, 16e3], "step_s": 0.5, "decisions": DECIDED}
+    buffer = Flow(content)
+    assert quantity.least_level(buffer, 8000, 1000) == pytest.approx(0.025)
+    assert quantity.most_level(buffer, 8000, 1000) == pytest.approx(1.0)
+
+
+DECIDED = {
+    "rules": ["stable"],
+    "t_s": [2.0, 3.0],
+    "rule": [0, 0],
+    "loss": [None, None],
+    "rtt_ms": [20.0, 30.0],
+}

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.folder import Draft
+from steadycast.progress import Silent
 
 from papers import EXPERIMENTS, chosen
-from papers.engine import sets, suite, write
+from papers.engine import quantity, sets, suite, write
 from papers.engine.experiment import (
     UNITS,
     Another,
@@ -235,6 +236,7 @@ def judged(
     changed: dict[str, list[float]] | None = None,
     experiment: Experiment = EXPERIMENTS[0],
     little: str = "",
+    poor: frozenset[str] = frozenset(),
     **other: Any,
 ) -> Row:
     statement = Statement(
@@ -242,7 +244,7 @@ def judged(
     )
     medium = Medium("table2", "sizes", {}, pixels=False)
     others = {name: [seen(v) for v in them] for name, them in (changed or {}).items()}
-    return row(experiment, statement, medium, [seen(v) for v in values], others, little)
+    return row(experiment, statement, medium, [seen(v) for v in values], others, little, poor)
 
 
 def test_a_statement_is_decided_where_the_whole_interval_is_on_one_side_of_its_bound() -> None:
@@ -341,6 +343,27 @@ def test_another_number_of_the_same_runs_may_be_what_the_words_mean() -> None:
 def test_what_asks_too_little_of_the_network_is_not_judged() -> None:
     row = judged([8, 8], Bound(most=10), little="the encoder limits the rate")
     assert row.words == "can't be judged (the encoder limits the rate)"
+    kept = {"a larger film": [8.0, 8.1]}
+    other = Another("twice", '"twice" (1)', Take("ratio", ((term("x.jain"), 2.0),)))
+    little = {"little": "the encoder limits the rate", "others": (other,)}
+    row = judged([12, 12.2], Bound(most=10), kept, **little)
+    assert row.words == "comes out with the reading “twice”"
+    row = judged([12, 12.2], Bound(most=10), kept, poor=frozenset({"twice"}), **little)
+    assert row.words == "can't be judged (the encoder limits the rate)"
+
+
+def test_grades_by_index_and_of_what_was_sent_are_taken_where_a_statement_asks_for_them(cache: Path) -> None:
+    short = {"duration": "2s", "flow.video.receivers": 1}
+    job = Job.of(ROOT / "papers/scenarios/k-d.toml", [short], 1, pixels=True)
+    plain, graded = run_all([job, replace(job, graded=True)], Silent()).values()
+    assert key_of(job) != key_of(replace(job, graded=True))
+    assert quantity.score_by_index(plain.flow("video")) is None
+    flow = graded.flow("video")
+    for against in ("sent", "index"):
+        assert sum(quantity.grades(flow, against).values()) == pytest.approx(1.0, abs=1e-5)
+    # A frame that is under way at the end is neither lost nor given to the decoder.
+    given = flow.content["graded"]["index_psnr_y_db"]
+    assert 0 <= flow.frames["sent"] - flow.frames["lost"] - len(given) <= 2
 
 
 @pytest.mark.parametrize(
