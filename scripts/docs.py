@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 import reference_pages
 import reference_python
 from steadycast.exits import Exit
+from steadycast.report import canvas
 from steadycast.report.words import GLOSSARY
-from steadycast.style import GRID, MUTED
+from steadycast.style import GRID, INK, MUTED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,6 +36,8 @@ PICTURES = ROOT / "docs" / "pictures"
 CONTROLLERS = PICTURES / "controllers"
 FIGURE = PICTURES / "demo-rates.png"
 README = ROOT / "README.md"
+WIDE = 5.8
+"""Width of a page's figures in inches: at half of it, a phone's, their texts are still read."""
 STILLS = [PICTURES / f"demo-film-{number}.jpg" for number in (1, 2)]
 ABOUT = "A video under steady; a download comes at 12 s and goes at 27 s"
 HEAD = """# Glossary
@@ -270,7 +273,6 @@ def controllers() -> None:
     """Draw how each controller behaves in scenarios/controllers.toml."""
     from steadycast.controllers import registry
     from steadycast.folder import Folder
-    from steadycast.report.canvas import save_drawing
     from steadycast.run import run
 
     CONTROLLERS.mkdir(parents=True, exist_ok=True)
@@ -281,25 +283,18 @@ def controllers() -> None:
             run(ROOT / "scenarios" / "controllers.toml", set=sets, out=place)
             shown = Folder.open(place)
             path = CONTROLLERS / f"{entry.name}.svg"
-            save_drawing(lambda shown=shown: glance(shown), path)  # type: ignore[misc]
+            canvas.save_drawing(lambda shown=shown: glance(shown), path)  # type: ignore[misc]
         print(path)
 
 
 def glance(folder: Folder) -> Figure:
     """Rates of the video and of TCP, and the delay that both see."""
-    from steadycast.report.canvas import canvas, label_ends
     from steadycast.report.series import draw_series, series
 
-    figure, panels = canvas(2, height=3.6)
+    figure, panels = canvas.canvas(2, height=3.8)
     for axes, column, scale, title, top in (
-        (
-            panels[0],
-            "throughput_bps",
-            1e6,
-            "throughput (Mb/s), the video's beside TCP's from 30 to 60 s",
-            2.2,
-        ),
-        (panels[1], "delay_ms", 1.0, "one-way delay (ms), 2 % of radio loss from 75 s on", 220.0),
+        (panels[0], "throughput_bps", 1e6, "Throughput (Mb/s) on a link of 2 Mb/s", 2.6),
+        (panels[1], "delay_ms", 1.0, "One-way delay (ms), of which 30 are the path's", 260.0),
     ):
         lines = series(folder, column)
         axes.set_xlim(0, 100)
@@ -307,8 +302,10 @@ def glance(folder: Folder) -> Figure:
         labels = draw_series(axes, lines, scale)
         axes.axvspan(30, 60, color=GRID, zorder=0, linewidth=0)
         axes.axvline(75, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
+        for start, what in ((1, "alone"), (31, "beside a TCP"), (61, "alone"), (76, "2 % of packets lost")):
+            axes.text(start, 0.97 * top, what, va="top", fontsize=8, color=INK)
         axes.set_title(title)
-        label_ends(axes, labels)
+        canvas.label_ends(axes, labels)
     panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
     return figure
 
@@ -321,5 +318,6 @@ def manual() -> None:
 PARTS = {"stubs": stubs, "manual": manual, "demo": demo, "controllers": controllers}
 
 if __name__ == "__main__":
+    canvas.WIDTH = WIDE
     for part in sys.argv[1:] or PARTS:
         PARTS[part]()

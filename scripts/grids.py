@@ -1,4 +1,4 @@
-"""The figures of pages whose answer is a grid: a row for each controller, a column for each situation.
+"""The figures of pages whose answer is a grid: a row for each situation, a column for each controller.
 
     .venv/bin/python scripts/grids.py      # docs/pictures/grid-*.svg, from the tables of docs/data
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadycast.report.canvas import WIDTH, save_drawing
+from steadycast.report.canvas import save_drawing
 from steadycast.style import INK, PAPER
 
 if TYPE_CHECKING:
@@ -24,9 +24,11 @@ DATA = ROOT / "docs" / "data"
 PICTURES = ROOT / "docs" / "pictures"
 Line = Mapping[str, str]
 Cell = tuple[str, str, float]
-"""Row, column and value from 0 to 1."""
+"""Controller, situation and value from 0 to 1."""
 DARK = 0.3
 """Below this a cell is dark."""
+WIDE = 6.2
+"""Width in inches: half of it is a phone's, where a number is still read."""
 SHOWN = (
     *("steady", "tfrc", "asmp", "tfmcc", "pgmcc", "lda-plus"),
     *("scream", "nada", "gcc", "e-multfrc", "eaio-tfrc"),
@@ -59,7 +61,7 @@ def situation(line: Line) -> Iterator[Cell]:
 def beside_cubic(line: Line) -> Iterator[Cell]:
     """Return the cell of a row of docs/data/field.csv, beside CUBIC and alone."""
     if line["situation"] in ("alone", "beside CUBIC"):
-        where = f"{line['situation']}\n{line['network']}"
+        where = f"{line['situation']}, {line['network']}"
         yield from least(line, where, "share, %", "share of the other, %")
 
 
@@ -68,23 +70,46 @@ def held(line: Line) -> Iterator[Cell]:
     for case, told in line.items():
         some, slash, of = told.partition("/")
         if slash:
-            yield line["controller"], case, int(some) / int(of)
+            yield (
+                line["controller"],
+                f"{case.replace('8869-', 'LTE ')} {CASES.get(case, '')}",
+                int(some) / int(of),
+            )
 
+
+CASES = {
+    "5.1": "rate changes",
+    "5.2": "rate changes, two videos",
+    "5.3": "both directions",
+    "5.4": "three videos",
+    "5.5": "unequal round trips",
+    "5.6": "beside a long TCP",
+    "5.7": "beside short TCPs",
+    "5.8": "one pauses",
+    "6.1": "priorities",
+    "6.2": "ECN and L4S",
+    "6.3": "two bottlenecks",
+    "8869-2.1": "varying load",
+    "8869-2.2": "edge of a cell",
+}
+"""The test cases of RFC 8867 and RFC 8869 in two or three words."""
 
 GRIDS = (
     Grid(
         "situations",
         "situations",
-        "share of the side that is worse off, % of its fair share (alone: of the link)",
+        "What the side that is worse off has, in % of its fair share\n(alone: in % of the link)",
         situation,
     ),
     Grid(
         "field",
         "field",
-        "share of the side that is worse off, % of its fair share (alone: of the link)",
+        "What the side that is worse off has, in % of its fair share\n(alone: in % of the link)",
         beside_cubic,
     ),
-    Grid("test-cases", "test-cases-held", "bounds that hold with every seed, % of the case's", held),
+    Grid(
+        "test-cases", "test-cases-held", "Bounds that hold with every seed, in % of the case's bounds", held
+    ),
 )
 
 
@@ -96,24 +121,26 @@ def draw(grid: Grid) -> Figure:
         lines = csv.DictReader(file)
         order = list(lines.fieldnames or ())
         found = {
-            (row, column): value for line in lines for row, column, value in grid.cells(line) if row in SHOWN
+            (row, name): value for line in lines for name, row, value in grid.cells(line) if name in SHOWN
         }
-    columns = list(dict.fromkeys(column for _, column in found))
-    columns.sort(key=lambda column: order.index(column) if column in order else 0)
-    figure = Figure(figsize=(WIDTH, 0.27 * len(SHOWN) + 1.1), layout="constrained")
+    rows = list(dict.fromkeys(row for row, _ in found))
+    rows.sort(key=lambda row: order.index(first) if (first := row.split(" ")[0]) in order else len(order))
+    figure = Figure(figsize=(WIDE, 0.27 * len(rows) + 1.3), layout="constrained")
     axes = figure.subplots()
-    values = [[found.get((row, column), float("nan")) for column in columns] for row in SHOWN]
+    values = [[found.get((row, name), float("nan")) for name in SHOWN] for row in rows]
     axes.imshow(values, cmap="RdYlBu", vmin=0.2, vmax=1.2, aspect="auto")
     for y, line in enumerate(values):
         for x, value in enumerate(line):
-            if (SHOWN[y], columns[x]) in found:
+            if (rows[y], SHOWN[x]) in found:
                 ink = PAPER if value < DARK else INK
-                axes.text(x, y, f"{100 * value:.0f}", ha="center", va="center", fontsize=7.5, color=ink)
-    axes.set_xticks(range(len(columns)), columns, fontsize=7, rotation=35, ha="right")
-    axes.set_yticks(range(len(SHOWN)), SHOWN, fontsize=8)
-    axes.tick_params(length=0)
+                axes.text(x, y, f"{100 * value:.0f}", ha="center", va="center", fontsize=9, color=ink)
+    axes.set_xticks(range(len(SHOWN)), SHOWN, fontsize=9, rotation=40, ha="left", color=INK)
+    axes.set_yticks(range(len(rows)), rows, fontsize=9, color=INK)
+    axes.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
     axes.grid(visible=False)
-    axes.set_title(grid.title, fontsize=8.5)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    figure.suptitle(grid.title, x=0.01, ha="left", fontsize=9.5, fontweight="bold", color=INK)
     return figure
 
 

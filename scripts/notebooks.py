@@ -1,93 +1,116 @@
-"""Make docs/notebooks.md and its pictures again: the notebooks of examples/notebooks with what they print.
+"""Run the notebooks of examples/notebooks, and store what they print in them; the site's page shows both.
 
-    .venv/bin/python scripts/notebooks.py
+    .venv/bin/python scripts/notebooks.py            # all six; or some of their names
 
-It takes the extra `notebooks`, and half a minute.
+It takes the extra `notebooks`, and half a minute. Each notebook keeps a digest of the code that its outputs are of.
 """
 
 from __future__ import annotations
 
+import json
 import re
-import shutil
+import sys
 from base64 import b64decode
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "examples" / "notebooks"
-PAGE = ROOT / "docs" / "notebooks.md"
-PICTURES = ROOT / "docs" / "pictures" / "notebooks"
+PICTURES = "pictures/notebooks"
 HEAD = """\
 # Notebooks
 
 The notebooks of [examples/notebooks](../examples/notebooks) with what they print. The tests run them;
-`python scripts/notebooks.py` makes this page again. Pictures and PSNR depend on the version of FFmpeg.
+`python scripts/notebooks.py` stores what they print. Pictures and PSNR depend on the version of FFmpeg.
 """
 INLINE = re.compile(r'src="data:image/svg\+xml;base64,([^"]+)"')
 
 
-def main() -> None:
-    """Run the notebooks, and write the page."""
+def main(names: list[str]) -> None:
+    """Run notebooks, and store their outputs in them."""
+    import nbformat
     from nbclient import NotebookClient
 
-    shutil.rmtree(PICTURES, ignore_errors=True)
-    PICTURES.mkdir(parents=True)
-    parts = [HEAD]
-    for file in sorted(NOTEBOOKS.glob("*.ipynb")):
-        book = read(file)
-        NotebookClient(book, timeout=600, resources={"metadata": {"path": str(NOTEBOOKS)}}).execute()
-        parts += section(file, book)
-    PAGE.write_text("\n".join(parts), encoding="utf-8")
-    print(PAGE)
+    for file in files():
+        if names and file.stem not in names:
+            continue
+        book = nbformat.read(file, as_version=4)
+        NotebookClient(
+            book, timeout=600, record_timing=False, resources={"metadata": {"path": str(NOTEBOOKS)}}
+        ).execute()
+        for cell in (cell for cell in book.cells if cell.cell_type == "code"):
+            # What a progress line leaves behind is empty.
+            cell.outputs = [o for o in cell.outputs if o.get("data", {}).get("text/html") != ""]
+        book.metadata.pop("language_info", None)
+        book.metadata["steadycast"] = {"code": digest(book)}
+        nbformat.write(book, file)
+        print(file)
 
 
-def read(file: Path) -> Any:
-    """Read a notebook."""
-    import nbformat
-
-    return nbformat.read(file, as_version=4)
+def files() -> list[Path]:
+    """Return the notebooks, in their order."""
+    return sorted(NOTEBOOKS.glob("*.ipynb"))
 
 
-def section(file: Path, book: Any) -> list[str]:
-    """Return a notebook's part of the page: its cells, and what each has printed."""
-    parts = []
-    for cell in book.cells:
-        if cell.cell_type == "markdown":
-            parts.append(words(cell.source, file))
-        else:
-            parts.append(f"```python\n{cell.source}\n```\n")
-            parts += [shown for output in cell.outputs if (shown := printed(file, cell.id, output))]
-    return parts
+def read(file: Path) -> dict[str, Any]:
+    """Read a notebook as it is stored."""
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def text(parts: str | list[str]) -> str:
+    """Return a text that a notebook keeps in lines."""
+    return parts if isinstance(parts, str) else "".join(parts)
+
+
+def digest(book: Any) -> str:
+    """Return the digest of a notebook's code."""
+    code = [text(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+    return sha256("\0".join(code).encode()).hexdigest()
+
+
+def page() -> tuple[str, dict[str, bytes]]:
+    """Return the site's page of all notebooks, and its pictures by their places below docs/."""
+    parts, pictures = [HEAD], dict[str, bytes]()
+    for file in files():
+        for cell in read(file)["cells"]:
+            source = text(cell["source"])
+            if cell["cell_type"] == "markdown":
+                parts.append(words(source, file))
+                continue
+            parts.append(f"```python\n{source}\n```\n")
+            parts += [printed(cell["id"], output, pictures) for output in cell["outputs"]]
+    return "\n".join(part for part in parts if part), pictures
 
 
 def words(source: str, file: Path) -> str:
     """Return a cell's words as they stand on the page: its heading one deeper, with a link to the notebook."""
-    text = re.sub(r"\]\(\.\./\.\./docs/", "](", source)
+    source = re.sub(r"\]\(\.\./\.\./docs/", "](", source)
     link = f"[{file.name}](../examples/notebooks/{file.name})"
-    return re.sub(r"^# (.*)$", rf"## \1\n\n{link}", text, flags=re.MULTILINE) + "\n"
+    return re.sub(r"^# (.*)$", rf"## \1\n\n{link}", source, flags=re.MULTILINE) + "\n"
 
 
-def printed(file: Path, cell: str, output: Any) -> str:
-    """Return one output of a cell: its text, and its picture in a file of its own."""
-    if output.output_type == "stream":
-        return f"```\n{output.text.rstrip()}\n```\n"
-    data = output.get("data", {})
+def printed(cell: str, output: Any, pictures: dict[str, bytes]) -> str:
+    """Return one output of a cell: its text, and the line that shows its picture, which is put with the others."""
+    if output["output_type"] == "stream":
+        return f"```\n{text(output['text']).rstrip()}\n```\n"
+    data = {kind: text(value) for kind, value in output.get("data", {}).items()}
     inline = INLINE.search(data.get("text/html", ""))
     svg = data.get("image/svg+xml") or (b64decode(inline[1]).decode() if inline else None)
-    text = data.get("text/plain", "").rstrip()
-    parts = [f"```\n{text}\n```\n"] if text and not text.startswith(("<", "Drawing(")) else []
+    plain = data.get("text/plain", "").rstrip()
+    parts = [f"```\n{plain}\n```\n"] if plain and not plain.startswith(("<", "Drawing(")) else []
     if svg is not None:
-        parts.append(picture(f"{cell}.svg", svg.encode()))
+        parts.append(picture(f"{cell}.svg", svg.encode(), pictures))
     elif "image/png" in data:
-        parts.append(picture(f"{cell}.png", b64decode(data["image/png"])))
+        parts.append(picture(f"{cell}.png", b64decode(data["image/png"]), pictures))
     return "\n".join(parts)
 
 
-def picture(name: str, content: bytes) -> str:
-    """Write a picture, and return the line that shows it."""
-    (PICTURES / name).write_bytes(content)
-    return f"![what the cell above shows](pictures/notebooks/{name})\n"
+def picture(name: str, content: bytes, pictures: dict[str, bytes]) -> str:
+    """Put a picture with the others, and return the line that shows it."""
+    pictures[f"{PICTURES}/{name}"] = content
+    return f"![what the cell above shows]({PICTURES}/{name})\n"
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

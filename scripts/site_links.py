@@ -25,6 +25,8 @@ WORKER = "assets/worker.js"
 FOREIGN_WORKER = "https://unpkg.com/iframe-worker/shim"
 """What the plugin `offline` would load from elsewhere in its stead."""
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)((?:#[^)\s]*)?\))")
+IMAGE = re.compile(r'(<img [^>]*src="([^"]+)"[^>]*>)')
+STYLE = "<style>.md-typeset table img{min-width:15rem}</style>"
 CODE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
 
 
@@ -58,8 +60,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return relinked(markdown, page.file.src_uri)
 
 
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let each picture lead to itself: on a phone it is read by itself."""
+    return IMAGE.sub(r'<a href="\2">\1</a>', content)
+
+
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Let the search from file:// use the site's own script."""
+    """Let the search from file:// use the site's own script, and pictures in tables stay readable."""
+    output = output.replace("</head>", f"{STYLE}</head>", 1)
     return output.replace(FOREIGN_WORKER, posixpath.relpath(WORKER, posixpath.dirname(page.url) or "."))
 
 

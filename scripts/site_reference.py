@@ -1,4 +1,4 @@
-"""What `make docs` makes of the program's own lists: the reference, the figures and columns, exit codes, the glossary.
+"""What `make docs` makes of the program's own lists and of the notebooks: references, exit codes, printed cells.
 
 A checkout has a stub for each of these pages, so that links lead somewhere on a forge; the site has the page.
 """
@@ -6,6 +6,8 @@ A checkout has a stub for each of these pages, so that links lead somewhere on a
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import notebooks
 
 import docs
 
@@ -18,7 +20,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Put the made pages in place of their stubs."""
     from mkdocs.structure.files import File
 
-    for name, text in docs.pages().items():
+    shown, pictures = notebooks.page()
+    for place, content in pictures.items():
+        files.append(File.generated(config, place, content=content))
+    for name, text in {**docs.pages(), "notebooks": shown}.items():
         old = files.get_file_from_path(f"{name}.md")
         if old is not None:
             files.remove(old)

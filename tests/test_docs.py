@@ -105,19 +105,36 @@ def test_make_targets_that_pages_name_exist() -> None:
     assert {"demo", "test"} <= named <= targets
 
 
-def test_commands_and_scenarios_in_the_readme_exist() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    said = subprocess.run(
-        [sys.executable, "-c", "from steadycast.cli import main; main()", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    commands = set(re.findall(r"^  ([a-z]+) ", said.partition("Commands:")[2], re.MULTILINE))
-    assert (
-        {"run", "compare"} <= set(re.findall(r"(?:^|`)steadycast ([a-z]+)", text, re.MULTILINE)) <= commands
-    )
-    assert [s for s in re.findall(r"scenarios/[\w/.-]+\.toml", text) if not (ROOT / s).exists()] == []
+CODE = re.compile(r"^```\w*\n(.*?)^ *```$|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
+CALL = re.compile(r"(?<!import )(?<![\w/.-])steadycast\)?\"? ([a-z][\w-]*)((?:\\\n|[^\n;|&#])*)")
+
+
+def test_commands_options_and_scenarios_that_pages_name_exist() -> None:
+    commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+    options = {name: {o for p in command.params for o in p.opts} for name, command in commands.items()}
+    wrong, called = [], 0
+    for page in PAGES:
+        if page.name == "CHANGELOG.md":
+            continue
+        text = page.read_text(encoding="utf-8")
+        wrong += [
+            f"{page.name}: {s}"
+            for s in re.findall(r"(?<!/)\bscenarios/[\w/.-]+\.toml", text)
+            if not _scenario(s)
+        ]
+        for code in ("".join(found) for found in CODE.findall(text)):
+            for command, words in CALL.findall(code):
+                called += 1
+                # What follows `--` is another program's.
+                named = re.findall(r"(?<=\s)--[a-z][a-z-]*", words.partition(" -- ")[0])
+                unknown = [o for o in named if o not in {*options.get(command, ()), "--help"}]
+                wrong += [f"{page.name}: {command} {o}" for o in (unknown if command in options else ["?"])]
+    assert wrong == []
+    assert called > 150
+
+
+def _scenario(place: str) -> bool:
+    return any((ROOT / folder / place).exists() for folder in ("", "validation", "papers", "crates/network"))
 
 
 def test_every_page_stands_in_the_navigation_of_the_site_once() -> None:

@@ -256,10 +256,57 @@ def _named(found: Found, situation: Situation, names: Sequence[str]) -> str:
     return ", ".join(f"`{n}` ({found[n, situation.name].delay_ms:.0f} ms)" for n in names) or "none"
 
 
+FIELD = "field"
+"""The table of docs/field.md: other networks, five seeds."""
+NO_BOUND = ("beside one of its own kind", "2 % loss")
+"""Its rows that this page does not judge: both are `steady`, or the link itself loses."""
+
+
+def weak(found: Found, field: Sequence[Mapping[str, str]]) -> str:
+    """Return a table of where `steady` misses a share: what it has there, and who does best by the worse side."""
+    lines = [
+        "| where | share of `steady` | share of the TCP | best for the worse side |",
+        "|---|---|---|---|",
+    ]
+    for situation in SITUATIONS:
+        if not (seen := found[FIRST, situation.name]).shares(situation):
+            others = {name: each for (name, where), each in found.items() if where == situation.name}
+            worse = {name: min(each.share, each.others or each.share) for name, each in others.items()}
+            lines.append(_weak(situation.name, seen.share, seen.others, worse))
+    for line in field:
+        place = line["situation"], line["network"]
+        if line["controller"] != FIRST or not {*place}.isdisjoint(NO_BOUND):
+            continue
+        same = [each for each in field if (each["situation"], each["network"]) == place]
+        worse = {each["controller"]: min(_shares(each)) for each in same}
+        if worse[FIRST] < LEAST_SHARE:
+            share, *beside = _shares(line)
+            lines.append(_weak(", ".join(place), share, beside[0] if beside else None, worse))
+    return "\n".join(lines)
+
+
+def _shares(line: Mapping[str, str]) -> list[float]:
+    return [float(line[key]) / 100 for key in ("share, %", "share of the other, %") if line[key]]
+
+
+def _weak(where: str, share: float, other: float | None, worse: Mapping[str, float]) -> str:
+    told = {name: value for name, value in worse.items() if name not in ("fixed", "no-control")}
+    best = max(told, key=lambda name: told[name])
+    beside = "–" if other is None else f"{100 * other:.0f} %"
+    most = "nobody" if best == FIRST else f"`{best}` ({100 * told[best]:.0f} %)"
+    return f"| {where} | {100 * share:.0f} % | {beside} | {most} |"
+
+
 def said() -> dict[str, str]:
     """Return the sentences of the page by their marks, from what an earlier run has written."""
     found = read(page.DATA / f"{CELLS}.csv")
-    return {"answer": answer(found), "told": told(found, read_choices(page.DATA / f"{CHOICE}.csv"))}
+    with (page.DATA / f"{FIELD}.csv").open(encoding="utf-8", newline="") as file:
+        field = list(csv.DictReader(file))
+    return {
+        "answer": answer(found),
+        "weak": weak(found, field),
+        "told": told(found, read_choices(page.DATA / f"{CHOICE}.csv")),
+    }
 
 
 def say() -> None:
