@@ -36,6 +36,15 @@ send_jitter = "1ms"
 """A video that always has data beside TCP, for three seconds."""
 
 
+FIRST = ("test_wheel.py", "test_pages.py", "test_instructions.py")
+"""Files whose tests take longest: they begin first, so that no process of the tests waits for another at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the longest begin first; all else keeps its order."""
+    items.sort(key=lambda item: item.path.name not in FIRST)
+
+
 @dataclass
 class Said:
     """What a command came to."""

@@ -15,17 +15,14 @@ import pytest
 from .conftest import claimed, marked_processes
 from .faults import FAULTS, HEAD, Bounds, Fault, Outcome, row, suffer
 
-AT_ONCE = 10
-"""They wait most of the time."""
-
 _TOLD: dict[bool, dict[str, Future[Outcome]]] = {}
 """What each fault did, in short and at full length."""
 
 
 def suffered(full: bool) -> dict[str, Future[Outcome]]:
-    """What each fault did. Many are suffered at once, those with processes of their own after the others."""
+    """What each fault did. All are suffered at once: they wait most of the time."""
     if full not in _TOLD:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(len(FAULTS)) as pool:
             _TOLD[full] = {fault.name: pool.submit(suffer, fault, full) for fault in FAULTS}
     return _TOLD[full]
 
