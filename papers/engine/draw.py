@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-_NAMES = {"asmp": "ASMP", "tfmcc": "TFMCC", "tfrc": "TFRC", "pgmcc": "PGMCC"}
+_NAMES = {
+    **{
+        "asmp": "ASMP",
+        "tfmcc": "TFMCC",
+        "tfrc": "TFRC",
+        "pgmcc": "PGMCC",
+        "fixed": "UDP",
+        "tfrcp": "MPEG-TFRCP",
+    },
+    **{f"tfrcp-{name}": name.upper() for name in ("eai", "qai", "eai-cl", "qai-cl")},
+}
 
 
 _KINDS: dict[str, Callable[[Figure, Part], Drawing | None]] = {
@@ -73,7 +83,7 @@ def _label(content: dict[str, Any]) -> str:
 
 
 def _rates(figure: Figure, part: Part) -> Drawing | None:
-    """Throughput over time: one seed, and the others faint behind it."""
+    """Throughput over time: one seed, and the others faint behind it; of a crowd of TCPs one, the others faint."""
     drawing, (axes,) = canvas.canvas(height=3.0)
     labels, end = [], 0.0
     for n, variant in enumerate(figure.variants):
@@ -83,9 +93,22 @@ def _rates(figure: Figure, part: Part) -> Drawing | None:
                 continue
             flows = [run.flow(name) for run in runs]
             rows = [[x / 1e6 for x in flow.rates] for flow in flows]
-            shape = look(content)
-            t = _seeds(axes, rows, flows[0].step_s, shape)
-            labels.append(canvas.Label(last(rows[0]), _label(content), shape.colour))
+            shape, crowd = look(content), _crowd(runs[0], content)
+            if crowd and crowd[0] is not content:
+                continue
+            if crowd:
+                rows = [[x / 1e6 for x in Flow(each).rates] for each in crowd]
+            t = _seeds(
+                axes,
+                rows,
+                flows[0].step_s,
+                shape,
+                above=content["kind"] == "video",
+                most=max(_FAINT, len(crowd)),
+            )
+            labels.append(
+                canvas.Label(last(rows[0]), "one of the TCPs" if crowd else _label(content), shape.colour)
+            )
             end = max(end, t)
     labels += [canvas.level(axes, y / 1e6, text) for y, text in figure.marks]
     axes.set_xlim(0, end)
@@ -97,19 +120,37 @@ def _rates(figure: Figure, part: Part) -> Drawing | None:
     return drawing
 
 
-def _seeds(axes: Axes, rows: Sequence[Sequence[float]], step: float, shape: Look) -> float:
-    """Draw the first seed's row, and the others' faint behind it; return where it ends, in seconds."""
-    for n, row in enumerate(rows[:_FAINT]):
-        t = [(i + 0.5) * step for i in range(len(row))]
-        if n:
-            axes.plot(t, row, color=shape.colour, alpha=0.22, linewidth=0.6, zorder=1)
-        else:
-            axes.plot(t, row, zorder=2, **shape.line)
-    return len(rows[0]) * step
+def _crowd(run: Observed, content: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the TCPs of a run where there are many; nothing for another flow, or where they are few."""
+    tcps = [flow for flow in run.content["flows"].values() if flow["kind"] == "tcp"]
+    return tcps if content["kind"] == "tcp" and len(tcps) > _FEW else []
 
 
 _FAINT = 5
 """Seeds that are drawn at most."""
+_FEW = 3
+"""TCPs of a run that are drawn each by itself."""
+
+
+def _seeds(
+    axes: Axes,
+    rows: Sequence[Sequence[float]],
+    step: float,
+    shape: Look,
+    *,
+    above: bool = False,
+    most: int = _FAINT,
+) -> float:
+    """Draw the first row, and the others faint behind it; return where it ends, in seconds."""
+    for n, row in enumerate(rows[:most]):
+        t = [(i + 0.5) * step for i in range(len(row))]
+        if n:
+            axes.plot(t, row, color=shape.colour, alpha=0.22, linewidth=0.6, zorder=1)
+        else:
+            axes.plot(t, row, zorder=3 if above else 2, **shape.line)
+    return len(rows[0]) * step
+
+
 _UNITS = {
     "rates": "rate",
     "targets": "rate",
