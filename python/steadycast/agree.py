@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,7 +22,6 @@ from steadycast.result import Run, moved
 from steadycast.run import run
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from rich.table import Table
 
@@ -163,11 +162,25 @@ class Agreement:
 
     def figure(self) -> Figure | None:
         """Throughput and delay of both worlds' first seed over time, on shared scales."""
-        return _draw(self)
+        rates = {world: runs[0].rates.to_polars() for world, runs in self.runs.items()}
+        panels = (("throughput_bps", "Throughput"), ("delay_ms", "One-way delay, mean of each interval"))
+        last = float(self.runs["simulated"][0].summary["to_s"])
+        return _draw(
+            self, panels, lambda flow, world, column: _mean(rates[world], flow, column), last, "time (s)"
+        )
 
     def seconds(self) -> Figure | None:
         """How the seconds of all seeds are distributed in both worlds; a band around the simulated ones is the aim."""
-        return _draw_seconds(self)
+        panels = (
+            ("throughput_bps", "Seconds by their throughput; band: within 10 %"),
+            ("delay_ms", "Seconds by their mean one-way delay; band: within 15 ms"),
+        )
+
+        def points(flow: Json, world: str, column: str) -> list[tuple[float, float]]:
+            ys = sorted(y for each in self.runs[world] for y in _seconds(each, flow, column))
+            return [(100 * (n + 0.5) / len(ys), y) for n, y in enumerate(ys)]
+
+        return _draw(self, panels, points, 100.0, "share of the seconds that are below (%)", banded=True)
 
 
 def agree(
@@ -317,84 +330,44 @@ def _mean(rates: Any, flow: Json, column: str) -> list[tuple[float, float]]:
     return list(zip(rows["t_s"].to_list(), rows[column].to_list(), strict=True))
 
 
-def _draw(found: Agreement) -> Figure | None:
+def _draw(
+    found: Agreement,
+    panels: Sequence[tuple[str, str]],
+    points: Callable[[Json, str, str], Sequence[tuple[float, float]]],
+    last: float,
+    across: str,
+    *,
+    banded: bool = False,
+) -> Figure | None:
+    """Draw each flow in both worlds: the emulated one thin and dashed; with a band that is as wide as the aim."""
     from steadycast.report.canvas import Label, canvas, from_zero, label_ends, scale_of
     from steadycast.report.series import flow_label
 
-    first = {world: runs[0] for world, runs in found.runs.items()}
-    rates = {world: each.rates.to_polars() for world, each in first.items()}
-    flows = first["simulated"].summary["flows"]
-    panels = (("throughput_bps", "Throughput"), ("delay_ms", "One-way delay, mean of each interval (ms)"))
     figure, axes = canvas(2, height=5.4)
+    flows = found.runs["simulated"][0].summary["flows"]
     for panel, (column, title) in zip(axes, panels, strict=True):
-        lines = []
-        for flow in flows:
-            for world in WORLDS:
-                points = _mean(rates[world], flow, column)
-                if points:
-                    lines.append((flow, world, points))
+        lines = [
+            (flow, world, each) for flow in flows for world in WORLDS if (each := points(flow, world, column))
+        ]
         if not lines:
             return None
-        top = max(y for _, _, points in lines for _, y in points)
+        top = max(y for _, _, each in lines for _, y in each)
         scale, unit = scale_of(top) if column == "throughput_bps" else (1.0, "ms")
         labels = []
-        for flow, world, points in lines:
-            xs, ys = [t for t, _ in points], [y / scale for _, y in points]
-            colour = _line(panel, flow, world, xs, ys)
+        for flow, world, each in lines:
+            xs, ys, colour = [x for x, _ in each], [y / scale for _, y in each], style.look(flow).colour
+            thin: Any = {"linewidth": 0.9, "linestyle": (0, (3, 1))}
+            panel.plot(
+                xs, ys, color=colour, **(thin if world == "emulated" else {"linewidth": 1.6, "alpha": 0.45})
+            )
             labels.append(Label(ys[-1], f"{flow_label(flow)}, {world}", colour))
+            if banded and world == "simulated":
+                aim = [0.10 * y if column == "throughput_bps" else 15.0 for y in ys]
+                low, high = ([y + sign * a for y, a in zip(ys, aim, strict=True)] for sign in (-1, 1))
+                panel.fill_between(xs, low, high, color=colour, alpha=0.12, linewidth=0)
         from_zero(panel, top / scale * 1.08)
-        panel.set_xlim(0, float(first["simulated"].summary["to_s"]))
-        panel.set_title(f"{title} ({unit})" if column == "throughput_bps" else title)
+        panel.set_xlim(0, last)
+        panel.set_title(f"{title} ({unit})")
         label_ends(panel, labels)
-    axes[-1].set_xlabel("time (s)")
-    return figure
-
-
-def _line(panel: Axes, flow: Json, world: str, xs: Sequence[float], ys: Sequence[float]) -> str:
-    """Draw one flow in one world, and return its colour."""
-    emulated = world == "emulated"
-    colour = style.look(flow).colour
-    panel.plot(
-        xs,
-        ys,
-        color=colour,
-        linewidth=0.9 if emulated else 1.6,
-        alpha=1.0 if emulated else 0.45,
-        linestyle=(0, (3, 1)) if emulated else "solid",
-    )
-    return colour
-
-
-def _draw_seconds(found: Agreement) -> Figure | None:
-    from steadycast.report.canvas import Label, canvas, label_ends
-    from steadycast.report.series import flow_label
-
-    flows = found.runs["simulated"][0].summary["flows"]
-    panels = (
-        ("throughput_bps", 1e6, "Seconds by their throughput (Mb/s); band: within 10 %"),
-        ("delay_ms", 1.0, "Seconds by their mean one-way delay (ms); band: within 15 ms"),
-    )
-    figure, axes = canvas(2, height=5.4)
-    for panel, (column, scale, title) in zip(axes, panels, strict=True):
-        labels = []
-        for flow in flows:
-            for world in WORLDS:
-                ys = sorted(y / scale for each in found.runs[world] for y in _seconds(each, flow, column))
-                if not ys:
-                    continue
-                xs = [100 * (n + 0.5) / len(ys) for n in range(len(ys))]
-                colour = _line(panel, flow, world, xs, ys)
-                labels.append(Label(ys[-1], f"{flow_label(flow)}, {world}", colour))
-                if world == "simulated":
-                    aim = [0.10 * y if column == "throughput_bps" else 15.0 for y in ys]
-                    below = [y - a for y, a in zip(ys, aim, strict=True)]
-                    above = [y + a for y, a in zip(ys, aim, strict=True)]
-                    panel.fill_between(xs, below, above, color=colour, alpha=0.12, linewidth=0)
-        if not labels:
-            return None
-        panel.set_ylim(bottom=0)
-        panel.set_xlim(0, 100)
-        panel.set_title(title)
-        label_ends(panel, labels)
-    axes[-1].set_xlabel("share of the seconds that are below (%)")
+    axes[-1].set_xlabel(across)
     return figure

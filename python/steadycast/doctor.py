@@ -6,8 +6,9 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,10 @@ def _findings() -> Iterator[Finding]:
     yield _cache()
     yield _room("disk", Path.cwd())
     yield Finding("processors", "ok", f"{cores()}: sweep and run --seeds use them all")
-    yield _attempt("networks", "emulate and agree can make network namespaces and TUN devices", _networks)
-    yield _attempt("sockets", "send and receive can work", _sockets)
+    yield _attempt(
+        "networks", "emulate and agree can make network namespaces and TUN devices", "emulate:need_rights"
+    )
+    yield _attempt("sockets", "send and receive can work", "core:need_linux", "Sender", "send and receive")
     for extra, modules, use in (
         ("lab", ("starlette", "tomlkit", "uvicorn"), "steadycast lab"),
         ("metrics", ("prometheus_client",), "send --metrics and receive --metrics"),
@@ -158,26 +161,16 @@ def _bytes(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
-def _attempt(name: str, works: str, attempt: Callable[[], None]) -> Finding:
+def _attempt(name: str, works: str, attempt: str, *arguments: str) -> Finding:
+    """Call a function of this package, MODULE:NAME, that raises what is missing."""
+    module, _, function = attempt.partition(":")
     try:
-        attempt()
+        getattr(import_module(f"steadycast.{module}"), function)(*arguments)
     except MissingError as error:
         return Finding(name, "missing", f"{error.place}: {error.problem}", error.remedy, Exit.MISSING)
     except OSError as error:
         return Finding(name, "missing", reason(error), "see docs/emulation.md", Exit.MISSING)
     return Finding(name, "ok", works)
-
-
-def _networks() -> None:
-    from steadycast.emulate import need_rights
-
-    need_rights()
-
-
-def _sockets() -> None:
-    from steadycast.core import need_linux
-
-    need_linux("Sender", "send and receive")
 
 
 def _extra(name: str, modules: Sequence[str], use: str) -> Finding:

@@ -11,6 +11,15 @@ from steadycast.errors import UnwrittenError
 
 
 @contextmanager
+def written(path: Path, remedy: str = "make room, or name another place") -> Iterator[None]:
+    """Say of what the system refuses in the block that this path can't be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UnwrittenError.of(path, error, remedy) from error
+
+
+@contextmanager
 def whole(
     path: Path, remedy: str = "make room, or name another place", ending: str = ".new"
 ) -> Iterator[Path]:
@@ -35,10 +44,8 @@ def whole(
 
 def folder(path: Path, remedy: str = "make room, or name another place") -> Path:
     """Make a folder where it is not there yet, and return it."""
-    try:
+    with written(path, remedy):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnwrittenError.of(path, error, remedy) from error
     return path
 
 
@@ -58,12 +65,6 @@ def media(
     """Open a media file by PyAV, whatever its name: all of the package's are opened here.
 
     FFmpeg reads what stands before a colon as a protocol ("2026-11-25T12:30:00.mp4"), unless "file:" comes first.
-
-    Args:
-        path: the file.
-        mode: "r" or "w".
-        form: the container, as FFmpeg calls it; without it the file, or its name's ending, says it.
-        options: of the container.
 
     Raises:
         OSError: the system or FFmpeg refused; some of FFmpeg's errors are those of ValueError.

@@ -78,11 +78,7 @@ def film(
     width, height = (max(2, round(side * factor / 2) * 2) for side in (ladder.width, ladder.height))
     buffer = io.BytesIO()
     with _encoding(kind), av.open(buffer, "w", format=kind, options={"fflags": "+bitexact"}) as out:
-        stream: Any = out.add_stream(FORMATS[kind][0], rate=ladder.table.fps, options=options)
-        stream.width, stream.height = width * columns, height
-        stream.pix_fmt = "yuv420p"
-        stream.gop_size = _GOP
-        stream.thread_count = 0
+        stream = _stream(out, kind, ladder.table.fps, options, width * columns, height)
         sheet = np.empty((ladder.height * 3 // 2, ladder.width * columns), dtype=np.uint8)
         for n, (pictures, held) in enumerate(_rows(viewers, cut.slots)):
             if n % 16 == 0:
@@ -99,6 +95,13 @@ def film(
         out.mux(stream.encode())
     made = buffer.getvalue()
     return made if cut.most is None or len(made) <= cut.most else None
+
+
+def _stream(out: Any, kind: str, rate: Any, options: dict[str, str], width: int, height: int) -> Any:
+    stream = out.add_stream(FORMATS[kind][0], rate=rate, options=options)
+    stream.width, stream.height = width, height
+    stream.pix_fmt, stream.gop_size, stream.thread_count = "yuv420p", _GOP, 0
+    return stream
 
 
 def _rows(viewers: Sequence[Viewer], slots: range) -> Iterator[tuple[list[Picture], list[bool]]]:
@@ -160,9 +163,8 @@ def _again(data: bytes, width: int, quantizer: int) -> bytes:
         pictures: Any = film
         source = pictures.streams.video[0]
         factor = min(1.0, 2 * width / source.width)
-        stream: Any = out.add_stream(FORMATS["webm"][0], rate=source.average_rate, options=options)
-        stream.width, stream.height = (round(side * factor / 2) * 2 for side in (source.width, source.height))
-        stream.pix_fmt, stream.gop_size, stream.thread_count = "yuv420p", _GOP, 0
+        sides = (round(side * factor / 2) * 2 for side in (source.width, source.height))
+        stream = _stream(out, "webm", source.average_rate, options, *sides)
         for picture in pictures.decode(source):
             out.mux(stream.encode(picture.reformat(width=stream.width, height=stream.height)))
         out.mux(stream.encode())

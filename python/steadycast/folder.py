@@ -401,14 +401,12 @@ class Draft:
         """Make DIR.part. What an interrupted run has left there goes, with a line on stderr that says so."""
         if self._begun:
             return
-        try:
+        with files.written(self.part, _ROOM):
             if self.part.exists():
                 if any(self.part.iterdir()):
                     print(f"{self.part}: what an interrupted run left there is replaced", file=sys.stderr)
                 shutil.rmtree(self.part)
             self.part.mkdir()
-        except OSError as error:
-            raise UnwrittenError.of(self.part, error, _ROOM) from error
         self._begun = True
         try:
             write_json(self.part / self.mark, self._summary)
@@ -467,10 +465,8 @@ class Draft:
         self.progress(summary)
         if not summary.get("complete", True):
             return self.part
-        try:
+        with files.written(self.path, _ROOM):
             replace_folder(self.part, self.path)
-        except OSError as error:
-            raise UnwrittenError.of(self.path, error, _ROOM) from error
         write_json(self.path / self.mark, {**summary, "complete": True})
         return self.path
 

@@ -89,22 +89,6 @@ class Keep:
     """Called when the tables are written, before the film, with the folder in the making."""
 
 
-def _told(each: Ladder | FrameTable) -> dict[str, object]:
-    """Return frame sizes as the core takes them."""
-    from steadycast.media.ladder import Ladder
-
-    table = each.table if isinstance(each, Ladder) else each
-    return {
-        "fps": (table.fps.numerator, table.fps.denominator),
-        "gop": table.gop,
-        "doubling": each.codec.doubling if isinstance(each, Ladder) else None,
-        "qs": bytes(table.qs),
-        "kinds": table.kinds,
-        "display": table.display,
-        "sizes": table.sizes,
-    }
-
-
 @dataclass(frozen=True)
 class Ready:
     """A plan with its media, and the world that was made of them."""
@@ -130,7 +114,7 @@ class Ready:
             make = made or media_of
             found = {video["flow"]: make(video, plan.loaded.seed, told) for video in videos}
             media = {flow: each for flow, each in found.items() if each is not None}
-        ladders = {flow: _told(each) for flow, each in media.items()}
+        ladders = {flow: each.told() for flow, each in media.items()}
         world = (build or core.Simulation)(plan.loaded, ladders, plan.classes)
         return cls(plan, media, world, time.perf_counter() - began)
 

@@ -16,6 +16,7 @@ from steadycast.folder import Json, spread
 NAME = "cases.json"
 """The file of a suite's numbers."""
 FORMAT = 1
+_TOLD = ("measure", "why", "against", "min", "max")
 
 
 @dataclass(frozen=True)
@@ -160,11 +161,7 @@ class Suite:
                     },
                     "expect": [
                         {
-                            "measure": each.bound.measure,
-                            "why": each.bound.why,
-                            "against": each.bound.against,
-                            "min": each.bound.min,
-                            "max": each.bound.max,
+                            **{key: getattr(each.bound, key) for key in _TOLD},
                             "values": {str(seed): value for seed, value in each.values.items()},
                             "ok": each.holds,
                         }

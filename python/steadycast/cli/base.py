@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
@@ -23,8 +23,6 @@ from steadycast.exits import Exit
 from steadycast.live.flow import FPS
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from steadycast.report.page import Drawings
 
 
@@ -221,7 +219,7 @@ def _refused(error: Exception) -> Exit:
     if (
         isinstance(error, MemoryError)
         or str(error) == "can't start new thread"
-        or _errno(error) == errno.ENOMEM
+        or getattr(error, "errno", None) == errno.ENOMEM
     ):
         cure = "end other programs, raise its limit (see ulimit -v), or take smaller pictures"
         tell(MissingError("memory", "there is not enough of it for this", cure))
@@ -247,14 +245,16 @@ def _refused(error: Exception) -> Exit:
     return Exit.UNWRITTEN
 
 
-def _errno(error: Exception) -> int | None:
-    return error.errno if isinstance(error, OSError) else None
-
-
 def tell(what: object) -> None:
     """Print a line on stderr."""
     with suppress(OSError):  # a terminal that is gone
         print(f"steadycast: {what}", file=sys.stderr, flush=True)
+
+
+def warn(warnings: Iterable[object]) -> None:
+    """Print a line on stderr for each."""
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def module(name: str) -> Any:
@@ -363,26 +363,16 @@ def finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> No
         for note in uncompared(summary):
             console.print(note, style="bold red")
         console.print(terminal.flows(summary))
-        if (pauses := terminal.pauses(summary)) is not None:
-            console.print()
-            console.print(pauses)
-        for warning in summary.get("warnings") or []:
-            print(f"warning: {warning}", file=sys.stderr)
-        _print_expectations(console, summary)
+        warn(summary.get("warnings") or ())
+        for table in (terminal.pauses(summary), terminal.expectations(summary)):
+            if table is not None:
+                console.print()
+                console.print(table)
         if report is not None:
             # Not through the console: a path must not be wrapped.
             print(f"\nreport: {report}")
     if failed(summary):
         raise typer.Exit(Exit.FAILED)
-
-
-def _print_expectations(console: Console, summary: dict[str, Any]) -> None:
-    from steadycast.report import terminal
-
-    table = terminal.expectations(summary)
-    if table is not None:
-        console.print()
-        console.print(table)
 
 
 def print_json(value: object) -> None:

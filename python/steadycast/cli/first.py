@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -120,8 +119,7 @@ def demo(
             out or Path("runs") / "demo", force=force or out is None, progress=progress
         )
     terminal.console().print(terminal.flows(summary))
-    for warning in summary["warnings"]:
-        print(f"warning: {warning}", file=sys.stderr)
+    base.warn(summary["warnings"])
     print(f"\n{time.monotonic() - began:.0f} s; report: {page}")
     if browse:
         import webbrowser

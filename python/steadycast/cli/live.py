@@ -121,11 +121,8 @@ def send(
 
     The record is a run folder: report and compare work on it.
     """
-    from steadycast.folder import free_or_force
     from steadycast.progress import Terminal
 
-    if out is not None:
-        free_or_force(out, force=force)
     live = base.module("steadycast.live.send")
     options = _options(live.Options, locals())
     with Terminal() as progress:
@@ -178,10 +175,6 @@ def receive(
     force: Force = False,
 ) -> None:
     """Receive a live session until the sender ends it, or Ctrl-C."""
-    from steadycast.folder import free_or_force
-
-    if folder is not None:
-        free_or_force(folder, force=force)
     live = base.module("steadycast.live.receive")
     received = live.receive(_options(live.Options, locals()))
     base.finish(

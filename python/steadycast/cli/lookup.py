@@ -86,8 +86,7 @@ def check(
         print(problems, file=sys.stderr)
         raise typer.Exit(Exit.MISUSED) from None
     # What `run` would warn of is said here, too.
-    for warning in loaded.warnings():
-        print(f"warning: {warning}", file=sys.stderr)
+    base.warn(loaded.warnings())
     print(f"{file}: no mistakes found")
 
 

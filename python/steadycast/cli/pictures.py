@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -39,8 +38,7 @@ def psnr(
         compared = comparing.compare(
             original, received, by, **told, pixels=pixels, vmaf=vmaf, progress=progress
         )
-    for warning in compared.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    base.warn(compared.warnings)
     if as_json:
         base.print_json(compared.json())
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -143,7 +142,6 @@ def agree(
     from steadycast.report import terminal
 
     terminal.console().print(found.table())
-    for warning in found.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    base.warn(found.warnings)
     if out is not None:
         print(f"\nfigure: {out / 'agree.png'}")

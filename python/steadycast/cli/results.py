@@ -127,8 +127,7 @@ def compare(
     doubts = comparison.doubts(runs, against)
     if conditions and doubts and not anyway:
         raise UserError("--fail-if", "; ".join(doubts), "run them again, or add --anyway")
-    for doubt in doubts:
-        print(f"warning: {doubt}", file=sys.stderr)
+    base.warn(doubts)
     verdicts = comparison.judge(runs, against, conditions) if against is not None else []
     if as_json:
         base.print_json(comparison.as_json(runs, against, verdicts))
@@ -182,8 +181,7 @@ def encode(
         steps = encoding.steps(
             clips, codec=codec, size=size, fps=fps, gop=gop, bframes=bframes, pixels=pixels, progress=progress
         )
-    for warning in steps.ladder.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    base.warn(steps.ladder.warnings)
     terminal.console().print(encoding.table(steps))
     if trace is not None:
         print(encoding.write_trace(steps, trace))

@@ -296,20 +296,9 @@ class Lab:
         pool = self._pool()
         place = pool.place(asked.tab, film=True)
         ticket = pool.board.next(place)
-        outcome = await pool.do(
-            Task(
-                what,
-                asked.base,
-                asked.text,
-                sets,
-                others,
-                place,
-                ticket,
-                pictures=what == "report",
-                receiver=asked.receiver,
-                kind=asked.kind,
-            )
-        )
+        shown: dict[str, Any] = {"receiver": asked.receiver, "kind": asked.kind, "pictures": what == "report"}
+        task = Task(what, asked.base, asked.text, sets, others, place, ticket, **shown)
+        outcome = await pool.do(task)
         pool.board.over(place, ticket)
         if isinstance(outcome, CancelledError):
             return JSONResponse({"newer": True})

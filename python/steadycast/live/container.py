@@ -27,9 +27,7 @@ _MOST = 64
 class Times:
     """When frames are shown and when they are decoded: they come in the order in which they are decoded.
 
-    Args:
-        codec: the codec context of their stream. It knows how many frames a decoder holds back to put them in order.
-
+    The codec context of their stream knows how many frames a decoder holds back to put them in order.
     """
 
     def __init__(self, codec: Any) -> None:
@@ -49,12 +47,7 @@ class Times:
 class Growing:
     """The container. Frames wait until the stream is known: its size stands in the first I frame.
 
-    Args:
-        place: its file.
-        container: its format, as FFmpeg calls it.
-        codec: of the frames.
-        head: what a decoder must be told first.
-
+    ``container`` is FFmpeg's name of it; ``head`` is what a decoder must be told first.
     """
 
     def __init__(self, place: Path, container: str, codec: str, head: bytes) -> None:

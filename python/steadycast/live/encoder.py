@@ -44,12 +44,7 @@ def sizes_of(codec: Codec, shape: Shape) -> list[tuple[int, int]]:
 class Encoder:
     """Turns pictures into access units, one at once for each: no B frames, nothing is held back.
 
-    Args:
-        codec: what it encodes for.
-        shape: of the pictures that it is given.
-        gop: pictures from one I frame to the next.
-        keep_size: code them at no other size.
-
+    Each group of ``gop`` pictures may have another size, where that is not forbidden by ``keep_size``.
     """
 
     def __init__(self, codec: Codec, shape: Shape, gop: int, *, keep_size: bool = False) -> None:

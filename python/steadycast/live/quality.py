@@ -13,8 +13,8 @@ import numpy as np
 
 from steadycast.errors import UserError
 from steadycast.media.clip import Clip
-from steadycast.media.decode import decode_units
-from steadycast.media.ladder import codec_of
+from steadycast.media.decode import decode_units, decoder_of, packet_of
+from steadycast.media.ladder import Codec, codec_of
 from steadycast.media.metrics import Picture, mean_db, opinion_classes, picture_psnr_db, picture_ssim, psnr_db
 from steadycast.media.splice import Unit
 
@@ -41,7 +41,7 @@ def measure(
     # An empty unit, of which nothing of use came, would tell a decoder that the stream is over.
     came = [(t, unit) for t, unit in zip(ticks, units, strict=True) if unit][:_LONGEST]
     ticks, units = [t for t, _ in came], [unit for _, unit in came]
-    first = _size(kind.decoder, config, units)
+    first = _size(kind, config, units)
     size = first and (size or first)
     if size is None:
         return {}
@@ -82,16 +82,12 @@ def measure(
     }
 
 
-def _size(decoder: str, config: bytes, units: Sequence[bytes]) -> tuple[int, int] | None:
+def _size(codec: Codec, config: bytes, units: Sequence[bytes]) -> tuple[int, int] | None:
     """Return width and height of the first picture that can be decoded."""
-    context: Any = av.CodecContext.create(decoder, "r")
-    if config:
-        context.extradata = config
+    decoder = decoder_of(codec, config)
     for data in units:
-        packet = av.Packet(len(data))
-        packet.update(data)
         try:
-            for frame in context.decode(packet):
+            for frame in decoder.decode(packet_of(data, 0, Fraction(1, 25))):
                 return frame.width, frame.height
         except (av.error.FFmpegError, EOFError, ValueError):
             continue

@@ -342,16 +342,10 @@ def _units(
 def contain(
     raw: Path, out: Path, container: str, codec: str, frames: Sequence[tuple[int, int]], head: bytes
 ) -> None:
-    """Copy a raw stream into a container. The raw stream stays.
+    """Copy a raw stream into a container; the raw stream stays, and what fails leaves nothing under ``out``.
 
-    Args:
-        raw: its file.
-        out: the container's file.
-        container: as FFmpeg calls it.
-        codec: of the stream.
-        frames: when each is shown, in ticks of 90 kHz, and its bytes, in the order in which they stand in the stream.
-        head: what a decoder must be told first.
-
+    ``frames`` are the times of all frames, in ticks of 90 kHz, and their bytes, in the order of the stream; ``head`` is
+    what a decoder must be told first.
     """
     import av
 
@@ -478,13 +472,9 @@ def _watch(receiver: Any, options: Options, length: float | None, told: outlets.
         lambda status: view.receive_view(status, receiver.address),
         lambda status: view.receive_hints(status, receiver.address),
     )
-    with contextlib.suppress(OSError), watch:  # a terminal that is gone ends no session
-        while not receiver.done and time.monotonic() < until:
-            time.sleep(max(0.0, min(watch.period_s, until - time.monotonic())))
-            status = json.loads(receiver.status())
-            told.look(status)
-            with contextlib.suppress(OSError):
-                watch.show({**status, "keyed": keyed} if status else None)
+    with contextlib.suppress(OSError), watch:
+        shown = lambda status: watch.show({**status, "keyed": keyed} if status else None)  # noqa: E731
+        watch.follow(receiver, until, told.look, shown)
 
 
 def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | None) -> Received:

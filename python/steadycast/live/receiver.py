@@ -69,17 +69,12 @@ class Outbox:
     def _decode(self) -> None:
         import av
 
+        from steadycast.media.decode import decoder_of, packet_of
         from steadycast.media.ladder import codec_of
 
-        decoder: Any = av.CodecContext.create(codec_of(self._core.codec).decoder, "r")
-        decoder.thread_count = 1
-        # What is damaged is shown, and said to be so.
-        decoder.options = {"flags": "+output_corrupt", "flags2": "+showall"}
-        if self._core.controller is not None:
-            # Our senders use no B frames: each picture can be had at once.
-            decoder.options |= {"flags": "+output_corrupt+low_delay"}
-        if self._core.config:
-            decoder.extradata = self._core.config
+        # What is damaged is shown, and said to be so. Our senders use no B frames: each picture can be had at once.
+        flags = ["low_delay"] if self._core.controller is not None else []
+        decoder: Any = decoder_of(codec_of(self._core.codec), self._core.config, *flags)
         known: dict[int, tuple[float, bool]] = {}
 
         def take(packet: Any) -> None:
@@ -95,13 +90,10 @@ class Outbox:
             for ticks, _, whole, arrived, data in came:
                 if not data:
                     continue
-                packet = av.Packet(len(data))
-                packet.update(data)
-                packet.pts, packet.time_base = ticks, Fraction(1, _CLOCK)
                 known[ticks] = (arrived, whole)
                 if len(known) > 2 * _CLOCK // 1000:
                     known.pop(next(iter(known)))
-                take(packet)
+                take(packet_of(data, ticks, Fraction(1, _CLOCK)))
         take(None)
 
     def _put(self, frame: Any, ticks: int, arrived: float, whole: bool) -> None:

@@ -186,15 +186,13 @@ def _follow(
     for name in options.exclude or ():
         sender.exclude(name)
     # An interrupt is the operator's way to end a session: the record is whole all the same.
-    # A terminal that is gone ends none.
     with suppress(KeyboardInterrupt), suppress(OSError), watch, view.Keys() as keys:
-        while not sender.done and time.monotonic() < until:
-            time.sleep(max(0.0, min(watch.period_s, until - time.monotonic())))
-            status = json.loads(sender.status())
-            told.look(status)
-            with suppress(OSError):
-                watch.show(status)
-                _obey(sender, keys.pressed(), status)
+
+        def shown(status: Json | None) -> None:
+            watch.show(status)
+            _obey(sender, keys.pressed(), status)
+
+        watch.follow(sender, until, told.look, shown)
     with signals.held():
         return _record(sender, planned, worker, draft)
 

@@ -185,8 +185,6 @@ def write(record: Any, summary: Json, draft: Draft, *, sdp: str | None) -> Path:
 
 def run_of(record: Any, summary: Json) -> Run:
     """Return the record as a run's."""
-    tables: dict[str, Any] = {}
-    for name in TABLES:
-        columns = record.table(name)
-        tables[name] = unscored(columns) if name == "frames" else Table(columns)
+    tables = {name: Table(record.table(name)) for name in TABLES}
+    tables["frames"] = unscored(record.table("frames"))
     return Run(summary, {"format": 1}, tables, record.toml)

@@ -305,21 +305,12 @@ def _laddered(
 
     # Without B frames: a live receiver is not to wait for pictures that come later.
     made = encode_ladder(Clip.of(Path(source)), codec, size, fps, gop, bframes=0, progress=progress)
-    table = made.table
     medium = {
         "kind": "ladder",
         "codec": codec,
         "config": config_of(codec, made.rungs[0].extradata + made.rungs[0].unit(0)),
-        "table": {
-            "fps": (table.fps.numerator, table.fps.denominator),
-            "gop": table.gop,
-            "doubling": made.codec.doubling,
-            "qs": bytes(table.qs),
-            "kinds": table.kinds,
-            "display": table.display,
-            "sizes": table.sizes,
-        },
+        "table": made.told(),
         "rungs": [(r.q, r.data, r.offsets, r.extradata) for r in made.rungs],
-        "frames": None if loop else len(table.kinds),
+        "frames": None if loop else made.table.frames,
     }
     return Plan(medium, str(Path(source).resolve()), warnings=list(made.warnings))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from steadycast.report.say import frac as share
@@ -200,19 +202,19 @@ def send_view(status: Json, to: str, port: int | None) -> Group:
     head = Table.grid(padding=(0, 3))
     ecn = status["ecn"]
     size = status["size"]
-    titles = ("rate", "target", "floor", "pacer", "frames", "size", "quantizer", "feedback")
-    head.add_row(*titles, "ECN" if ecn else "")
-    head.add_row(
-        Text(rate(status["rate_bps"]), style="bold"),
-        rate(decision.get("target_bps")),
-        rate(status["floor_bps"]),
-        ms(status["backlog_ms"]),
-        str(status["frames"] or "-"),
-        f"{size['width']}x{size['height']}" if size else "-",
-        str(status["quantizer"] or "-"),
-        f"{status['feedback']} reports",
-        f"{ecn['path']}, {ecn['marked']} marked" if ecn else "",
-    )
+    cells: dict[str, Any] = {
+        "rate": Text(rate(status["rate_bps"]), style="bold"),
+        "target": rate(decision.get("target_bps")),
+        "floor": rate(status["floor_bps"]),
+        "pacer": ms(status["backlog_ms"]),
+        "frames": str(status["frames"] or "-"),
+        "size": f"{size['width']}x{size['height']}" if size else "-",
+        "quantizer": str(status["quantizer"] or "-"),
+        "feedback": f"{status['feedback']} reports",
+        **({"ECN": f"{ecn['path']}, {ecn['marked']} marked"} if ecn else {}),
+    }
+    head.add_row(*cells)
+    head.add_row(*cells.values())
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("", "receiver", "address", "reports", "heard", "loss", "RTT", "jitter", "kind"):
         table.add_column(name, justify="left" if name in ("", "receiver", "address", "kind") else "right")
@@ -404,6 +406,21 @@ class Watch:
         """Leave the last view where it is."""
         if self._live is not None:
             self._live.stop()
+
+    def follow(
+        self,
+        core: Any,
+        until: float,
+        told: Callable[[Json | None], None],
+        show: Callable[[Json | None], None],
+    ) -> None:
+        """Look at a core session until it has ended, or its time is over; a terminal that is gone ends none."""
+        while not core.done and time.monotonic() < until:
+            time.sleep(max(0.0, min(self.period_s, until - time.monotonic())))
+            status = json.loads(core.status())
+            told(status)
+            with suppress(OSError):
+                show(status)
 
     def show(self, status: Json | None) -> None:
         """Take note of the present status."""

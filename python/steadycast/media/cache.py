@@ -27,7 +27,7 @@ def key(facts: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def write(path: Path, fill: Callable[[IO[bytes]], None]) -> None:
+def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
     """Write a file as `files.whole`; several processes and threads may do so at once."""
     files.folder(path.parent, _ELSEWHERE)
     own = f".{os.getpid()}-{threading.get_ident()}.part"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import cast
+from typing import Any, cast
 
 import av
 import av.error
@@ -11,6 +11,27 @@ import numpy as np
 from steadycast.media.ladder import Codec
 from steadycast.media.metrics import Picture
 from steadycast.media.splice import Unit
+
+
+def decoder_of(codec: Codec, extradata: bytes, *flags: str) -> av.VideoCodecContext:
+    """Return a decoder that gives damaged pictures, too."""
+    decoder = cast(av.VideoCodecContext, av.CodecContext.create(codec.decoder, "r"))
+    decoder.thread_count = 1
+    # Without these a decoder keeps pictures to itself that refer to something it never got.
+    decoder.options = {"flags": "+".join(["+output_corrupt", *flags]), "flags2": "+showall"}
+    if extradata:
+        decoder.extradata = extradata
+    return decoder
+
+
+def packet_of(data: bytes, pts: int, time_base: Fraction) -> Any:
+    """Return an access unit as a decoder is given it."""
+    # Decoders read some bytes past the end and want zeros there. A packet made *from* bytes lends out the bytes' own
+    # memory, where anything may follow, and now and then a whole picture counts as damaged.
+    packet = av.Packet(len(data))
+    packet.update(data)
+    packet.pts, packet.time_base = pts, time_base
+    return packet
 
 
 def decode_units(
@@ -22,23 +43,11 @@ def decode_units(
 
     Damage never raises: decoders hide what they can, and refuse the rest unit by unit.
     """
-    decoder = cast(av.VideoCodecContext, av.CodecContext.create(codec.decoder, "r"))
-    decoder.thread_count = 1
-    # Without these a decoder keeps pictures to itself that refer to something it never got.
-    decoder.options = {"flags": "+output_corrupt", "flags2": "+showall"}
-    if extradata:
-        decoder.extradata = extradata
+    decoder = decoder_of(codec, extradata)
     pictures: dict[int, Picture] = {}
 
     def take(unit: Unit | None) -> None:
-        packet = None
-        if unit is not None:
-            # Decoders read some bytes past the end and want zeros there. A packet made *from* bytes lends out
-            # the bytes' own memory, where anything may follow, and now and then a whole picture counts as
-            # damaged.
-            packet = av.Packet(len(unit.data))
-            packet.update(unit.data)
-            packet.pts, packet.time_base = unit.slot, Fraction(1, 25)
+        packet = None if unit is None else packet_of(unit.data, unit.slot, Fraction(1, 25))
         try:
             frames = decoder.decode(packet)
         except (av.error.FFmpegError, EOFError, ValueError, MemoryError):

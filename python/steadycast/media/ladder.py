@@ -4,7 +4,6 @@ import json
 import os
 import re
 import time
-import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -16,6 +15,7 @@ from math import ceil
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import IO, Any, cast
+from zipfile import BadZipFile
 
 import av
 import av.error
@@ -152,6 +152,10 @@ class Ladder:
     def raw(self) -> RawVideo:
         """The source's pictures, in display order."""
         return self.load_raw()
+
+    def told(self) -> dict[str, object]:
+        """Return the sizes as the core takes them."""
+        return self.table.told(self.codec.doubling)
 
     @property
     def rungs(self) -> list[Rung]:
@@ -592,16 +596,7 @@ def _store(path: Path, table: FrameTable, about: About) -> None:
     cache.write(path, fill)
 
 
-_DAMAGE = (
-    OSError,
-    ValueError,
-    KeyError,
-    TypeError,
-    EOFError,
-    zipfile.BadZipFile,
-    NotImplementedError,
-    zlib.error,
-)
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, NotImplementedError, zlib.error)
 """What reading an archive that is absent or damaged may raise: it is then made again."""
 
 

@@ -100,8 +100,4 @@ def _store(source: Source, size: str, fps: str | int | float | Fraction, path: P
         "crc32": check,
         "warnings": pictures.warnings,
     }
-
-    def describe(file: IO[bytes]) -> None:
-        file.write(json.dumps(facts).encode())
-
-    cache.write(about, describe)
+    cache.write(about, lambda file: file.write(json.dumps(facts).encode()))

@@ -102,6 +102,18 @@ class FrameTable:
         passes, within = np.divmod(np.asarray(frames, dtype=np.int64), self.frames)
         return np.asarray(passes * self.frames + self.display[within], dtype=np.int64)
 
+    def told(self, doubling: int | None = None) -> dict[str, object]:
+        """Return the sizes as the core takes them; ``doubling`` is that of the codec (`ladder.Codec`)."""
+        return {
+            "fps": (self.fps.numerator, self.fps.denominator),
+            "gop": self.gop,
+            "doubling": doubling,
+            "qs": bytes(self.qs),
+            "kinds": self.kinds,
+            "display": self.display,
+            "sizes": self.sizes,
+        }
+
     def mean_rates_bps(self) -> F64:
         """Mean rate at each quantizer, in bits of access units per second."""
         return np.asarray(self.sizes.sum(axis=1, dtype=np.float64) * 8 * float(self.fps) / self.frames)

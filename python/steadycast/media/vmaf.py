@@ -9,7 +9,8 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
-from steadycast.errors import MissingError, UnwrittenError
+from steadycast.errors import MissingError
+from steadycast.files import written
 from steadycast.media.metrics import Picture
 
 
@@ -41,16 +42,15 @@ def vmaf(pairs: Iterable[tuple[Picture, Picture]], width: int, height: int, fps:
         return None
     with tempfile.TemporaryDirectory(prefix="steadycast-vmaf-") as name:
         folder = Path(name)
-        try:
-            with (folder / "shown.yuv").open("wb") as shown, (folder / "raw.yuv").open("wb") as raw:
-                for pair in pairs:
-                    for file, picture in zip((shown, raw), pair, strict=True):
-                        for plane in (picture.y, picture.u, picture.v):
-                            file.write(plane.tobytes())
-        except OSError as error:
-            raise UnwrittenError.of(
-                folder, error, "make room there, set TMPDIR, or leave VMAF out"
-            ) from error
+        with (
+            written(folder, "make room there, set TMPDIR, or leave VMAF out"),
+            (folder / "shown.yuv").open("wb") as shown,
+            (folder / "raw.yuv").open("wb") as raw,
+        ):
+            for pair in pairs:
+                for file, picture in zip((shown, raw), pair, strict=True):
+                    for plane in (picture.y, picture.u, picture.v):
+                        file.write(plane.tobytes())
         read = ["-f", "rawvideo", "-pix_fmt", "yuv420p", "-s", f"{width}x{height}", "-r", str(fps), "-i"]
         command = [path, "-nostdin", "-v", "error", *read, "shown.yuv", *read, "raw.yuv"]
         command += ["-lavfi", "libvmaf=log_fmt=json:log_path=vmaf.json", "-f", "null", "-"]

@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from steadycast.errors import UnwrittenError, UserError
-from steadycast.files import folder, write_text
+from steadycast.errors import UserError
+from steadycast.files import folder, write_text, written
 from steadycast.folder import Claim
 from steadycast.progress import Progress, Terminal, shown
 from steadycast.sweep import plan as planning
@@ -253,10 +253,8 @@ def _anew(place: Path) -> Iterator[None]:
     """Begin anew in a folder. The older one comes back when the block ends with an error before a run is done."""
     # No name that a part of a sweep has, which would be joined.
     old = place.with_name(f"old-{os.getpid()}.{place.name}")
-    try:
+    with written(place):
         place.rename(old)
-    except OSError as error:
-        raise UnwrittenError.of(place, error) from error
     try:
         yield
     except BaseException:

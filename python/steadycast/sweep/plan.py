@@ -9,7 +9,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -27,6 +27,9 @@ FORMAT = 1
 NAME = "plan.json"
 RESERVED = ("seed", "key", "complete", "error", "record_sha256", "cpu_s")
 """Columns of the results that are no axes."""
+_KEYS = {"scenario": "name", "file": "file", "base_sha256": "base", "program": "program", "pixels": "pixels"}
+_LISTS = {"set": "sets", "axes": "axes"}
+"""Keys of plan.json, and what they are here."""
 _REMEDY = "give another -o DIR, or --force to begin anew"
 
 
@@ -155,17 +158,10 @@ class Plan:
                 str(path), f"format {told.get('format')} is not one that this program reads", _REMEDY
             )
         try:
-            points = (Point(tuple(p["values"]), p["key"], tuple(p["seeds"])) for p in told["points"])
-            return cls(
-                told["scenario"],
-                told["file"],
-                told["base_sha256"],
-                tuple(told["set"]),
-                told["program"],
-                told["pixels"],
-                tuple(told["axes"]),
-                tuple(points),
-            )
+            points = tuple(Point(tuple(p["values"]), p["key"], tuple(p["seeds"])) for p in told["points"])
+            given: dict[str, Any] = {name: told[key] for key, name in _KEYS.items()}
+            given |= {name: tuple(told[key]) for key, name in _LISTS.items()}
+            return cls(**given, points=points)
         except (KeyError, TypeError) as error:
             raise UserError(str(path), f"damaged: {error} is missing or wrong", _REMEDY) from error
 
@@ -174,17 +170,8 @@ class Plan:
         write_json(folder / NAME, self._json())
 
     def _json(self) -> Json:
-        return {
-            "format": FORMAT,
-            "scenario": self.name,
-            "file": self.file,
-            "base_sha256": self.base,
-            "set": self.sets,
-            "program": self.program,
-            "pixels": self.pixels,
-            "axes": self.axes,
-            "points": [{"values": p.values, "key": p.key, "seeds": p.seeds} for p in self.points],
-        }
+        told = {key: getattr(self, name) for key, name in (_KEYS | _LISTS).items()}
+        return {"format": FORMAT, **told, "points": [asdict(point) for point in self.points]}
 
     def joined(self, more: Plan, place: str) -> Plan:
         """Return this plan with the points and seeds of another."""

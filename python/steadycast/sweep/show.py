@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from steadycast import record, units
-from steadycast.errors import UnwrittenError, UserError, meant
-from steadycast.files import write_text
+from steadycast.errors import UserError, meant
+from steadycast.files import write_text, written
 from steadycast.folder import Json, spread
 from steadycast.report import canvas, choice, page, say
 from steadycast.report.answer import MOSTLY
@@ -436,26 +436,16 @@ def _heat(of: Grid) -> Figure:
     axes.set_ylabel(axis_said(of.paths[0]))
     axes.set_title(of.heading)
     how = say.by_unit(of.metric)
-    for i, j in itertools.product(range(len(rows)), range(len(across))):
-        if (rows[i], across[j]) in of.marked:
-            place = (j - 0.5, i - 0.5)
-            axes.add_patch(
-                Rectangle(place, 1, 1, fill=False, hatch="///", edgecolor="#ffffff80", linewidth=0)
-            )
-    size = 8.0 if len(across) <= 8 else 6.0
-    for (i, line), (j, _) in itertools.product(enumerate(grid), enumerate(across)):
-        if not math.isnan(line[j]):
-            shade = _shade(line[j], low, high, shades)
-            text = how(of.cells[rows[i], across[j]]).replace(" ± ", "\n± ")
-            axes.text(
-                j,
-                i,
-                text + _mark((rows[i], across[j]) in of.marked),
-                ha="center",
-                va="center",
-                size=size,
-                color=style.ink_on(shade),
-            )
+    text: Any = {"ha": "center", "va": "center", "size": 8.0 if len(across) <= 8 else 6.0}
+    for (i, row), (j, column) in itertools.product(enumerate(rows), enumerate(across)):
+        marked = (row, column) in of.marked
+        if marked:
+            hatched: Any = {"fill": False, "hatch": "///", "edgecolor": "#ffffff80", "linewidth": 0}
+            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, **hatched))
+        if not math.isnan(grid[i][j]):
+            ink = style.ink_on(_shade(grid[i][j], low, high, shades))
+            told = how(of.cells[row, column]).replace(" ± ", "\n± ") + _mark(marked)
+            axes.text(j, i, told, color=ink, **text)
     bar = figure.colorbar(image, ax=axes)
     bar.ax.yaxis.set_major_formatter(lambda value, _: how(value))
     return figure
@@ -510,15 +500,13 @@ def _digest(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> str:
 def _save_figures(sweep: Sweep, metrics: Sequence[str]) -> None:
     """Save the metrics' figures, in the place of older ones."""
     place = sweep.folder / "figures"
-    try:
+    with written(place):
         if place.exists() or metrics:
             place.mkdir(exist_ok=True)
         for old in itertools.chain.from_iterable(place.glob(f"*{ending}") for ending in (*_ENDINGS, ".csv")):
             old.unlink()
         if not metrics and place.exists():
             place.rmdir()
-    except OSError as error:
-        raise UnwrittenError.of(place, error) from error
     for metric in metrics:
         name = re.sub(r"[^A-Za-z0-9]+", "-", metric).strip("-")
         drawings = canvas.all_drawn(lambda metric=metric: [one for _, one in figures(sweep, metric)])  # type: ignore[misc]
