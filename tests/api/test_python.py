@@ -10,6 +10,7 @@ import sys
 import time
 from base64 import b64decode
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import polars as pl
@@ -55,6 +56,30 @@ def test_the_stub_names_what_the_module_has() -> None:
             body = found[2]
             for member in (m for m in vars(kind) if not m.startswith("_")):
                 assert f"def {member}(" in body, f"{name}.{member}"
+
+
+def test_a_table_is_a_pandas_frame_with_nothing_where_a_value_is_absent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    places = np.array([0, 0xFFFF_FFFF], dtype="<u4").tobytes()
+    table = sc.Table(
+        [
+            ("t_s", "f64", np.array([0.5, np.nan]).tobytes()),
+            ("q", "i64 or none", np.array([3, -1]).tobytes()),
+            ("fate", "text", (places, ["ok"])),
+        ]
+    )
+    stand_in = ModuleType("pandas")
+    stand_in.DataFrame = dict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pandas", stand_in)
+    frame = table.to_pandas()
+    assert list(frame) == ["t_s", "q", "fate"]
+    assert np.array_equal(frame["t_s"], [0.5, np.nan], equal_nan=True)
+    assert np.array_equal(frame["q"], [3.0, np.nan], equal_nan=True)
+    assert frame["fate"].tolist() == ["ok", None]
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(sc.MissingError, match="to_pandas: pandas is not installed; pip install 'pandas'"):
+        table.to_pandas()
 
 
 def test_a_run_has_tables_and_a_summary(scenario: Path, tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def watched(tmp_path: Path, clip: Path) -> Path:
             "frame": n,
             "display": n,
             "ready_s": n / 25,
+            "due_s": n / 25 + 0.15,
             "pts_s": n / 25,
             "kind": "I" if n % GOP == 0 else "P",
             "q": 4,
