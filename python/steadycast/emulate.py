@@ -93,7 +93,7 @@ def emulate(
     if not alone:
         plan = replace(plan, warnings=_left_aside(plan.loaded, approximate=approximate))
     command = None if program is None else (program.host, list(program.command))
-    made: Made | None = _no_media if alone else None
+    made: Made | None = (lambda *_: None) if alone else None  # without its flows a scenario needs none
     worlds: list[core.Emulation] = []
 
     def build(loaded: core.Scenario, ladders: Ladders, steering: Mapping[str, type]) -> core.Emulation:
@@ -120,10 +120,6 @@ def _left_aside(loaded: core.Scenario, *, approximate: bool) -> tuple[str, ...]:
     if refused and not approximate:
         raise Problems(refused)
     return tuple(f"{p['key']}: left aside: {p['what']}" for p in refused)
-
-
-def _no_media(*_: object) -> None:
-    """Make no media: without its flows a scenario needs none."""
 
 
 def _one(programs: Program | Sequence[Program] | None) -> Program | None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from steadycast import files
-from steadycast.errors import UnwrittenError, UserError, meant
+from steadycast.errors import UnwrittenError, UserError, meant, reason
 from steadycast.files import whole
 from steadycast.files import write_text as write_text
 
@@ -154,7 +154,7 @@ class Folder:
             Exception
         ) as error:  # polars raises a dozen kinds; all mean that the file is not what it should be
             raise UserError(
-                str(path), f"the table is damaged ({_first_line(error)})", "run the scenario again"
+                str(path), f"the table is damaged ({reason(error)})", "run the scenario again"
             ) from error
 
 
@@ -517,10 +517,6 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def _json_text(value: Mapping[str, Any]) -> str:
     # NaN is not JSON: a number that is not one is a bug upstream, and is told rather than written.
     return json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
 # ---------------------------------------------------------------- several seeds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
@@ -11,16 +12,6 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _PATIENCE_S = 2.0
-
-
-class Shows(Protocol):
-    """Progress that is put up, and taken away again."""
-
-    def __enter__(self) -> Progress:
-        """Begin."""
-
-    def __exit__(self, *_: object) -> None:
-        """Take it away."""
 
 
 class Progress(Protocol):
@@ -37,11 +28,11 @@ class Silent:
         """Take no notice."""
 
 
-def shown() -> Shows:
-    """Choose what shows progress here: a notebook's cell, or the terminal where there is one."""
+def shown(*, rated: bool = False) -> AbstractContextManager[Progress]:
+    """Choose what shows progress here: a notebook's cell, or the terminal where there is one, also how fast it goes."""
     shell = sys.modules.get("IPython")
     kernel = shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
-    return Notebook() if kernel else Terminal()
+    return Notebook() if kernel else Terminal(rated=rated)
 
 
 class Notebook:
@@ -80,8 +71,9 @@ class Notebook:
 class Terminal:
     """Bars on stderr, one for each thing that is being done, drawn after two seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, rated: bool = False) -> None:
         self._began = time.monotonic()
+        self._rated = rated
         self._bars: Bars | None = None
         self._tasks: dict[str, TaskID] = {}
         self._shows = sys.stderr.isatty()
@@ -109,19 +101,24 @@ class Terminal:
             self._bars = None
             self._tasks.clear()
 
-    @staticmethod
-    def _start() -> Bars:
+    def _start(self) -> Bars:
         from rich.console import Console
-        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bars
-
-        bars = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
+        from rich.progress import (
+            BarColumn,
+            ProgressColumn,
+            TaskProgressColumn,
+            TextColumn,
+            TimeRemainingColumn,
         )
+        from rich.progress import Progress as Bars
+        from rich.text import Text
+
+        class Rate(ProgressColumn):
+            def render(self, task: Any) -> Text:
+                return Text(f"{task.speed:.1f}/s" if task.speed else "")
+
+        columns = [TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()]
+        columns += [Rate()] if self._rated else []
+        bars = Bars(*columns, console=Console(stderr=True), transient=True)
         bars.start()
         return bars

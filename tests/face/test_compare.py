@@ -123,14 +123,6 @@ def test_flows_that_would_look_alike_are_told_apart() -> None:
     assert {look.dashes for look in looks if look != looks[1]} == {looks[0].dashes}
 
 
-def test_a_range_is_said_with_one_unit() -> None:
-    from steadycast.report import say
-
-    assert say.between(0.55, 1.38, say.frac) == "55 to 138 %"
-    assert say.between(9e5, 2e6, say.rate) == "900 kb/s to 2.00 Mb/s"
-    assert say.between(3.78, 3.78, say.score) == "3.78"
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [

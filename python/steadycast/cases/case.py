@@ -13,6 +13,7 @@ from typing import Any
 from steadycast.cases.radio import CELLS
 from steadycast.errors import UserError
 from steadycast.files import write_text
+from steadycast.folder import within
 
 _DATA = resources.files("steadycast.cases")
 
@@ -38,9 +39,7 @@ class Bound:
 
     def holds(self, value: float | None) -> bool:
         """Whether a value keeps it; one that is missing does not."""
-        if value is None:
-            return False
-        return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
+        return within(value, self.min, self.max)
 
 
 @dataclass(frozen=True)

@@ -240,7 +240,8 @@ class Lab:
                     {"name": each.name, "about": each.about, "colour": each.colour} for each in registry()
                 ],
                 "rivals": rivals(),
-                "fates": {name: colour for name, colour in style.FATE.items()},
+                "fates": style.FATE,
+                "limits": style.LIMIT,
                 "mos": {str(grade): [word, colour] for grade, (word, colour) in style.MOS.items()},
                 "ink": style.INK,
             }

@@ -158,8 +158,3 @@ def finished(core: Any, warnings: list[str]) -> Run:
     summary = session.summary_of(record)
     summary["warnings"] += warnings
     return session.run_of(record, summary)
-
-
-def closed(what: str) -> ValueError:
-    """Return the error for the use of what was closed, as files have it."""
-    return ValueError(f"the {what} is closed")

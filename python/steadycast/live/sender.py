@@ -69,7 +69,7 @@ class Inbox(Pictures):
                     )
                 self._change.wait(left)
             if self._ended or self.over():
-                raise ends.closed("sender")
+                raise ValueError("the sender is closed")  # as files have it
             now = int((time.monotonic() - self._began) * self.shape.fps)
             if self._leaky and not self._make_room(now):
                 return

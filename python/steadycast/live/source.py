@@ -89,7 +89,6 @@ class Filed(Pictures):
         return _ended(self._pictures.failure)
 
 
-@dataclass(frozen=True)
 class Pattern:
     """FFmpeg's moving test pattern, without an end."""
 

@@ -92,15 +92,6 @@ def flow_cells(columns: Sequence[record.Shown], flow: Mapping[str, Any]) -> list
     return [how(column.figure)(column.of_flow(flow)) for column in columns]
 
 
-def between(low: float, high: float, how: Callable[[object], str]) -> str:
-    """Say a range, the unit once; where both ends are said alike, one of them."""
-    first, last = how(low), how(high)
-    if first == last:
-        return last
-    figure, _, unit = first.partition(" ")
-    return f"{figure if unit == last.partition(' ')[2] else first} to {last}"
-
-
 def listed(items: list[str]) -> str:
     """Join items as `a, b and c`."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from steadycast.errors import UserError
 from steadycast.files import folder, write_text, written
 from steadycast.folder import Claim
-from steadycast.progress import Progress, Terminal, shown
+from steadycast.progress import Progress, shown
 from steadycast.sweep import plan as planning
 from steadycast.sweep import store
 from steadycast.sweep.plan import Base, Plan, Task
@@ -208,7 +208,7 @@ def sweep(
             if number % parts == part and task.key not in done
         ]
         if todo:
-            told = progress or stack.enter_context(Rated() if isinstance(shown(), Terminal) else shown())
+            told = progress or stack.enter_context(shown(rated=True))
             _work(base, place, todo, scenarios, pixels, jobs, scheduler, metrics, told)
         return Sweep(store.join(place, plan), plan, place, len(todo), scratch)
 
@@ -336,20 +336,3 @@ def _looked_for(line: bytes, metrics: list[str]) -> list[str]:
     for metric in metrics:
         columns(list(row["figures"]), metric)
     return []
-
-
-class Rated(Terminal):
-    """The terminal's bars with runs per second."""
-
-    @staticmethod
-    def _start() -> Any:
-        from rich.progress import ProgressColumn
-        from rich.text import Text
-
-        class Rate(ProgressColumn):
-            def render(self, task: Any) -> Text:
-                return Text(f"{task.speed:.1f}/s" if task.speed else "")
-
-        bars = Terminal._start()
-        bars.columns = (*bars.columns, Rate())
-        return bars

@@ -593,8 +593,6 @@ function before(times, t) { // the last place whose time is not after t
   return low - 1;
 }
 
-const LIMITS = { start: '#e8b400', network: '#4d9de0', cap: '#9a9a9a', encoder: '#9a9a9a', floor: '#e06a72' };
-
 function point(t, fromChart = false) {
   const box = $('pointer');
   if (t === null || t === undefined || !there().length) {
@@ -609,7 +607,7 @@ function point(t, fromChart = false) {
       const at = before(flow.t, t);
       if (at < 0) continue;
       const tag = make('span', { className: 'tag', textContent: flow.limit[at] || '' });
-      tag.style.background = LIMITS[flow.limit[at]] || '#9a9a9a';
+      tag.style.background = state.about.limits[flow.limit[at]] || '#9a9a9a';
       const title = make('b', { textContent: there().length > 1 ? `${name} ${flow.title}` : flow.title });
       rows.push(make('p', { className: 'd' }, title, `${flow.target[at]}, held by `, tag, `: ${flow.why[at]}`, flow.by[at] ? ` · ${flow.by[at]}` : ''));
     }
