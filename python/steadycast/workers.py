@@ -159,9 +159,7 @@ class Workers:
 class Helper:
     """One process that does one task beside this one; where it fails, the caller does the task.
 
-    Args:
-        work: MODULE:FUNCTION, called once in the process with `None`; it returns what is called with the task.
-
+    ``work`` is MODULE:FUNCTION, called once in the process with `None`; it returns what is called with the task.
     """
 
     def __init__(self, work: str) -> None:

@@ -116,12 +116,7 @@ def _work(
         ):
             for index, outcome in outcomes:
                 task = tasks[index]
-                found[task] = (
-                    f"{task.case} {task.variant}".rstrip()
-                    + f", {task.controller}, seed {task.seed}: {outcome}"
-                    if isinstance(outcome, Exception)
-                    else outcome
-                )
+                found[task] = f"{task}: {outcome}" if isinstance(outcome, Exception) else outcome
                 progress("runs", len(found), len(tasks))
     except KeyboardInterrupt as stop:
         stop.add_note(f"{len(found)} of {len(tasks)} runs were done; none is kept")

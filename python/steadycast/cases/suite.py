@@ -108,9 +108,7 @@ class Suite:
     def untrusted(self) -> list[str]:
         """The emulated runs for which the machine was too slow."""
         return [
-            f"{task.case} {task.variant}".rstrip() + f", {task.controller}, seed {task.seed}"
-            for task, done in self.runs.items()
-            if isinstance(done, Done) and not done.trustworthy
+            str(task) for task, done in self.runs.items() if isinstance(done, Done) and not done.trustworthy
         ]
 
     @property

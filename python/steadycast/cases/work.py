@@ -32,6 +32,9 @@ class Task:
     emulated: bool = False
     """In real time, across this machine's kernel."""
 
+    def __str__(self) -> str:
+        return f"{self.case} {self.variant}".rstrip() + f", {self.controller}, seed {self.seed}"
+
 
 @dataclass(frozen=True)
 class Done:

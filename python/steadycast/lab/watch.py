@@ -33,12 +33,7 @@ _FATES = ("whole", "damaged", "missing", "undecodable")
 
 
 class Watched:
-    """One file of status lines. What is not one of them is left out.
-
-    Args:
-        place: the file; it need not be there yet.
-
-    """
+    """One file of status lines, which need not be there yet. What is not one of them is left out."""
 
     def __init__(self, place: Path) -> None:
         self.place = place

@@ -208,14 +208,7 @@ def shown_peers(status: Json) -> tuple[list[Json], int]:
 
 
 class Outlets:
-    """All that was asked for, open while the block runs.
-
-    Args:
-        options: what was asked for.
-        command: send or receive.
-        session: what the session is called: the address that it sends to or hears.
-
-    """
+    """All that was asked for, open while the block runs; ``session`` is the address that is sent to or heard."""
 
     def __init__(self, options: Options, command: str, session: str) -> None:
         self._command, self.session = command, session

@@ -217,7 +217,11 @@ def _flows(summary: Json) -> Html:
 
 def drawings(folder: Folder) -> Drawings:
     """Draw the figures of a run."""
-    return {plot.name: figures.drawn(plot, folder) for plot in PLOTS if _needs(plot.name, folder)}
+    return {
+        plot.name: figures.drawn(plot, folder)
+        for plot in PLOTS
+        if plot.name not in ("rates", "delay") or folder.has("rates")
+    }
 
 
 def _figures(folder: Folder, drawn: Drawings | None) -> list[Html]:
@@ -232,10 +236,6 @@ def _figures(folder: Folder, drawn: Drawings | None) -> list[Html]:
             command = f"steadycast report {folder.path} --figure {plot.name}"
             parts.append(section(plot.title, figure(drawing, note, command, f"{folder.name}-{plot.name}")))
     return parts
-
-
-def _needs(name: str, folder: Folder) -> bool:
-    return name not in ("rates", "delay") or folder.has("rates")
 
 
 def _reasons(folder: Folder) -> list[Html]:
