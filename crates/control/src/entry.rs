@@ -4,7 +4,7 @@ use crate::{Need, Pictures, Promise, ReceiverHalf, ReceiverId, SenderHalf};
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use steadycast_units::{Bytes, Chance, Ecn, Rate, Span};
+use steadycast_units::{Bytes, Chance, Ecn, QuantityError, Rate, Span};
 use steadycast_words::{nearest, words};
 
 /// Whether a controller does what its paper prints, or what its paper means.
@@ -42,58 +42,43 @@ pub enum FeedbackTiming {
     None,
 }
 
-/// A parameter's kind with its default and range.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
-    /// A plain number in [min, max].
-    Number {
-        /// Default.
-        default: f64,
-        /// Default in paper mode.
-        paper: f64,
-        /// Least.
-        min: f64,
-        /// Most.
-        max: f64,
-    },
-    /// A length of time in [min, max].
-    Span {
-        /// Default.
-        default: Span,
-        /// Default in paper mode.
-        paper: Span,
-        /// Least.
-        min: Span,
-        /// Most.
-        max: Span,
-    },
-    /// A rate in [min, max]; zero as a default means "not set".
-    Rate {
-        /// Default.
-        default: Rate,
-        /// Default in paper mode.
-        paper: Rate,
-        /// Least.
-        min: Rate,
-        /// Most.
-        max: Rate,
-    },
+/// The value of a parameter, which says its kind as well.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub enum Value {
+    /// A plain number.
+    Number(f64),
+    /// A length of time.
+    Span(Span),
+    /// A rate; zero as a default means "not set".
+    Rate(Rate),
     /// One of several words.
-    Choice {
-        /// Default.
-        default: &'static str,
-        /// Default in paper mode.
-        paper: &'static str,
-        /// All of them.
-        of: &'static [&'static str],
-    },
+    Choice(&'static str),
     /// On or off.
-    Switch {
-        /// Default.
-        default: bool,
-        /// Default in paper mode.
-        paper: bool,
-    },
+    Switch(bool),
+}
+
+impl Value {
+    /// The kind's name.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Number(_) => "number",
+            Self::Span(_) => "span",
+            Self::Rate(_) => "rate",
+            Self::Choice(_) => "choice",
+            Self::Switch(_) => "switch",
+        }
+    }
+}
+
+/// What a parameter can be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Within {
+    /// From the least to the most.
+    Range(Value, Value),
+    /// One of these words.
+    Among(&'static [&'static str]),
+    /// On or off.
+    Either,
 }
 
 /// One parameter of a controller.
@@ -105,45 +90,37 @@ pub struct Param {
     pub about: &'static str,
     /// Where it comes from: paper and equation, RFC and section.
     pub source: &'static str,
-    /// Its kind, default and range.
-    pub kind: Kind,
+    /// Its default in repaired and in paper mode.
+    pub of: [Value; 2],
+    /// What it can be.
+    pub within: Within,
+}
+
+/// Declares how a parameter of a kind that has a range is made.
+macro_rules! ranged {
+    ($($(#[$doc:meta])* $make:ident: $kind:ident($type:ty);)*) => {$(
+        $(#[$doc])*
+        pub const fn $make(
+            name: &'static str,
+            about: &'static str,
+            source: &'static str,
+            [repaired, paper]: [$type; 2],
+            [least, most]: [$type; 2],
+        ) -> Self {
+            let within = Within::Range(Value::$kind(least), Value::$kind(most));
+            Self { name, about, source, of: [Value::$kind(repaired), Value::$kind(paper)], within }
+        }
+    )*};
 }
 
 impl Param {
-    /// A plain number; `of` has its default in repaired and in paper mode, `range` its least and most.
-    pub const fn number(
-        name: &'static str,
-        about: &'static str,
-        source: &'static str,
-        of: [f64; 2],
-        range: [f64; 2],
-    ) -> Self {
-        let kind = Kind::Number { default: of[0], paper: of[1], min: range[0], max: range[1] };
-        Self { name, about, source, kind }
-    }
-
-    /// A length of time, as [`Param::number`].
-    pub const fn span(
-        name: &'static str,
-        about: &'static str,
-        source: &'static str,
-        of: [Span; 2],
-        range: [Span; 2],
-    ) -> Self {
-        let kind = Kind::Span { default: of[0], paper: of[1], min: range[0], max: range[1] };
-        Self { name, about, source, kind }
-    }
-
-    /// A rate, as [`Param::number`]; zero means "not set".
-    pub const fn rate(
-        name: &'static str,
-        about: &'static str,
-        source: &'static str,
-        of: [Rate; 2],
-        range: [Rate; 2],
-    ) -> Self {
-        let kind = Kind::Rate { default: of[0], paper: of[1], min: range[0], max: range[1] };
-        Self { name, about, source, kind }
+    ranged! {
+        /// A plain number; `of` has its default in repaired and in paper mode, `range` its least and most.
+        number: Number(f64);
+        /// A length of time, as [`Param::number`].
+        span: Span(Span);
+        /// A rate, as [`Param::number`]; zero means "not set".
+        rate: Rate(Rate);
     }
 
     /// One of the words `among`; `of` as in [`Param::number`].
@@ -154,28 +131,13 @@ impl Param {
         of: [&'static str; 2],
         among: &'static [&'static str],
     ) -> Self {
-        Self { name, about, source, kind: Kind::Choice { default: of[0], paper: of[1], of: among } }
+        Self { name, about, source, of: [Value::Choice(of[0]), Value::Choice(of[1])], within: Within::Among(among) }
     }
 
     /// On or off; `of` as in [`Param::number`].
     pub const fn switch(name: &'static str, about: &'static str, source: &'static str, of: [bool; 2]) -> Self {
-        Self { name, about, source, kind: Kind::Switch { default: of[0], paper: of[1] } }
+        Self { name, about, source, of: [Value::Switch(of[0]), Value::Switch(of[1])], within: Within::Either }
     }
-}
-
-/// The value of a parameter.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// See [`Kind::Number`].
-    Number(f64),
-    /// See [`Kind::Span`].
-    Span(Span),
-    /// See [`Kind::Rate`].
-    Rate(Rate),
-    /// See [`Kind::Choice`].
-    Choice(&'static str),
-    /// See [`Kind::Switch`].
-    Switch(bool),
 }
 
 /// A parameter as a user wrote it.
@@ -260,114 +222,80 @@ impl Values {
         Arc::clone(shared).downcast().unwrap_or_else(|_| Arc::new(read(self)))
     }
 
-    fn get(&self, name: &str) -> Option<&Value> {
-        self.all.iter().find(|(n, _)| *n == name).map(|(_, v)| v)
+    /// What `of` makes of the value called `name`. A name that the controller's own list lacks is a bug there: debug
+    /// builds stop, release gives a zero.
+    fn get<T: Default>(&self, name: &str, of: impl FnOnce(Value) -> Option<T>) -> T {
+        let found = self.all.iter().find(|(n, _)| *n == name).and_then(|(_, value)| of(*value));
+        debug_assert!(found.is_some(), "no parameter of this kind is called {name}");
+        found.unwrap_or_default()
     }
 
-    /// The number called `name`. A name that the controller's own list lacks is a bug there: debug builds stop, release
-    /// gives 0.
+    /// The number called `name`.
     pub fn number(&self, name: &str) -> f64 {
-        match self.get(name) {
-            Some(Value::Number(n)) => *n,
-            other => {
-                debug_assert!(false, "{name} is {other:?}, not a number");
-                0.0
-            }
-        }
+        self.get(name, |value| if let Value::Number(n) = value { Some(n) } else { None })
     }
+
     /// The span called `name`.
     pub fn span(&self, name: &str) -> Span {
-        match self.get(name) {
-            Some(Value::Span(s)) => *s,
-            other => {
-                debug_assert!(false, "{name} is {other:?}, not a span");
-                Span::ZERO
-            }
-        }
+        self.get(name, |value| if let Value::Span(span) = value { Some(span) } else { None })
     }
+
     /// The rate called `name`; `None` when it was left at zero, "not set".
     pub fn rate(&self, name: &str) -> Option<Rate> {
-        match self.get(name) {
-            Some(Value::Rate(r)) => (*r > Rate::ZERO).then_some(*r),
-            other => {
-                debug_assert!(false, "{name} is {other:?}, not a rate");
-                None
-            }
-        }
+        let rate = self.get(name, |value| if let Value::Rate(rate) = value { Some(rate) } else { None });
+        (rate > Rate::ZERO).then_some(rate)
     }
+
     /// The choice called `name`.
     pub fn choice(&self, name: &str) -> &'static str {
-        match self.get(name) {
-            Some(Value::Choice(c)) => c,
-            other => {
-                debug_assert!(false, "{name} is {other:?}, not a choice");
-                ""
-            }
-        }
+        self.get(name, |value| if let Value::Choice(word) = value { Some(word) } else { None })
     }
+
     /// The switch called `name`.
     pub fn switch(&self, name: &str) -> bool {
-        match self.get(name) {
-            Some(Value::Switch(s)) => *s,
-            other => {
-                debug_assert!(false, "{name} is {other:?}, not a switch");
-                false
-            }
-        }
+        self.get(name, |value| if let Value::Switch(on) = value { Some(on) } else { None })
     }
 }
 
 impl Param {
     /// Its default in `mode`.
-    pub fn default(&self, mode: Mode) -> Value {
-        let paper = mode == Mode::Paper;
-        match self.kind {
-            Kind::Number { default, paper: p, .. } => Value::Number(if paper { p } else { default }),
-            Kind::Span { default, paper: p, .. } => Value::Span(if paper { p } else { default }),
-            Kind::Rate { default, paper: p, .. } => Value::Rate(if paper { p } else { default }),
-            Kind::Choice { default, paper: p, .. } => Value::Choice(if paper { p } else { default }),
-            Kind::Switch { default, paper: p } => Value::Switch(if paper { p } else { default }),
+    pub const fn default(&self, mode: Mode) -> Value {
+        match mode {
+            Mode::Repaired => self.of[0],
+            Mode::Paper => self.of[1],
         }
     }
 
     fn read(&self, given: &Given) -> Result<Value, ParamError> {
         let wrong = |problem: String, remedy: String| ParamError { name: self.name.into(), problem, remedy };
-        match (self.kind, given) {
-            (Kind::Number { min, max, .. }, Given::Number(n)) if (min..=max).contains(n) => Ok(Value::Number(*n)),
-            (Kind::Number { min, max, .. }, Given::Number(n)) => {
-                Err(wrong(format!("{n} is out of range"), format!("give a number from {min} to {max}")))
+        let range = match self.within {
+            Within::Range(least, most) => format!("from {least} to {most}"),
+            Within::Among(words) => format!("choose from: {}", words.join(", ")),
+            Within::Either => "true or false".into(),
+        };
+        let (what, example) = match self.of[0] {
+            Value::Number(_) => ("not a number", format!("give a number {range}")),
+            Value::Span(_) => ("not a time", "write for example \"20ms\"".into()),
+            Value::Rate(_) => ("not a rate", "write for example \"150kbps\"".into()),
+            Value::Choice(_) => ("not one of its values", range.clone()),
+            Value::Switch(_) => ("neither on nor off", range.clone()),
+        };
+        let unread = |error: QuantityError| wrong(error.to_string(), range.clone());
+        let value = match (self.of[0], given, self.within) {
+            (Value::Number(_), Given::Number(n), _) => Some(Value::Number(*n)),
+            (Value::Span(_), Given::Text(text), _) => Some(Value::Span(text.parse().map_err(unread)?)),
+            (Value::Rate(_), Given::Text(text), _) => Some(Value::Rate(text.parse().map_err(unread)?)),
+            (_, Given::Text(text), Within::Among(all)) => all.iter().find(|w| *w == text).map(|w| Value::Choice(w)),
+            (Value::Switch(_), Given::Switch(on), _) => Some(Value::Switch(*on)),
+            _ => None,
+        };
+        let value = value.ok_or_else(|| wrong(format!("{given} is {what}"), example))?;
+        match self.within {
+            Within::Range(least, most) if !(least..=most).contains(&value) => {
+                let what = what.trim_start_matches("not ");
+                Err(wrong(format!("{value} is out of range"), format!("give {what} {range}")))
             }
-            (Kind::Number { min, max, .. }, other) => {
-                Err(wrong(format!("{other} is not a number"), format!("give a number from {min} to {max}")))
-            }
-            (Kind::Span { min, max, .. }, Given::Text(text)) => {
-                let span: Span = text.parse().map_err(|e| wrong(format!("{e}"), format!("from {min} to {max}")))?;
-                let fits = (min..=max).contains(&span);
-                fits.then_some(Value::Span(span))
-                    .ok_or_else(|| wrong(format!("{span} is out of range"), format!("give a time from {min} to {max}")))
-            }
-            (Kind::Rate { min, max, .. }, Given::Text(text)) => {
-                let rate: Rate = text.parse().map_err(|e| wrong(format!("{e}"), format!("from {min} to {max}")))?;
-                let fits = (min..=max).contains(&rate);
-                fits.then_some(Value::Rate(rate))
-                    .ok_or_else(|| wrong(format!("{rate} is out of range"), format!("give a rate from {min} to {max}")))
-            }
-            (Kind::Span { .. }, other) => {
-                Err(wrong(format!("{other} is not a time"), "write for example \"20ms\"".into()))
-            }
-            (Kind::Rate { .. }, other) => {
-                Err(wrong(format!("{other} is not a rate"), "write for example \"150kbps\"".into()))
-            }
-            (Kind::Choice { of, .. }, Given::Text(text)) if of.contains(&text.as_str()) => {
-                Ok(Value::Choice(of.iter().find(|c| *c == text).copied().unwrap_or_default()))
-            }
-            (Kind::Choice { of, .. }, other) => {
-                Err(wrong(format!("{other} is not one of its values"), format!("choose from: {}", of.join(", "))))
-            }
-            (Kind::Switch { .. }, Given::Switch(s)) => Ok(Value::Switch(*s)),
-            (Kind::Switch { .. }, other) => {
-                Err(wrong(format!("{other} is neither on nor off"), "true or false".into()))
-            }
+            _ => Ok(value),
         }
     }
 }
@@ -393,6 +321,73 @@ impl fmt::Display for Value {
         }
     }
 }
+
+/// Declares a controller's parameters as `PARAMS`, and what its halves make of their values as a struct.
+///
+/// A parameter is `KIND name: about, source, [repaired, paper], range;` (as the functions of [`Param`]) and a field of
+/// its name; `secs` is a span whose field is in seconds. With `let` before it, it is no field. The second block has
+/// further fields, which are computed from all that is read. With `const` in place of the struct's name there is none.
+macro_rules! params {
+    ($(#[$doc:meta])* const { $($kind:ident $name:ident: $($of:expr),+;)* }) => {
+        $(#[$doc])*
+        const PARAMS: &[$crate::entry::Param] = &[$($crate::entry::Param::$kind(stringify!($name), $($of),+)),*];
+    };
+    (
+        $(#[$doc:meta])* $vis:vis $config:ident($values:ident $(, $setup:ident)?) { $($params:tt)* }
+        { $($(#[$about:meta])* $own:ident: $type:ty = $value:expr,)* }
+    ) => {
+        $crate::entry::params! { @each [$($params)*] [] [] [] [
+            $(#[$doc])* $vis $config ($values $(, $setup)?) $($(#[$about])* $own: $type = $value,)*
+        ] }
+    };
+    (@each [let $kind:ident $name:ident: $($of:expr),+; $($rest:tt)*] [$($all:tt)*] [$($let:tt)*] $fields:tt $own:tt) => {
+        $crate::entry::params! {
+            @each [$($rest)*] [$($all)* $kind($name, $($of),+)] [$($let)* $kind $name,] $fields $own
+        }
+    };
+    (@each [$kind:ident $name:ident: $($of:expr),+; $($rest:tt)*] [$($all:tt)*] $let:tt [$($field:tt)*] $own:tt) => {
+        $crate::entry::params! {
+            @each [$($rest)*] [$($all)* $kind($name, $($of),+)] $let [$($field)* $kind $name,] $own
+        }
+    };
+    (
+        @each [] [$($kind:ident($name:ident, $($of:expr),+))*] [$($look:ident $let:ident,)*] [$($read:ident $field:ident,)*]
+        [
+            $(#[$doc:meta])* $vis:vis $config:ident($values:ident $(, $setup:ident)?)
+            $($(#[$about:meta])* $own:ident: $type:ty = $value:expr,)*
+        ]
+    ) => {
+        $vis const PARAMS: &[$crate::entry::Param] =
+            &[$($crate::entry::params!(@make $kind)(stringify!($name), $($of),+)),*];
+
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        $vis struct $config {
+            $($field: $crate::entry::params!(@type $read),)*
+            $($(#[$about])* $own: $type,)*
+        }
+
+        impl $config {
+            $vis fn new($($setup: &$crate::Setup,)? $values: &$crate::Values) -> Self {
+                $(let $let = $crate::entry::params!(@read $look $values $let);)*
+                $(let $field = $crate::entry::params!(@read $read $values $field);)*
+                $(let $own = $value;)*
+                Self { $($field,)* $($own,)* }
+            }
+        }
+    };
+    (@make secs) => { $crate::entry::Param::span };
+    (@make $kind:ident) => { $crate::entry::Param::$kind };
+    (@type number) => { f64 };
+    (@type secs) => { f64 };
+    (@type span) => { steadycast_units::Span };
+    (@type rate) => { Option<steadycast_units::Rate> };
+    (@type choice) => { &'static str };
+    (@type switch) => { bool };
+    (@read secs $values:ident $name:ident) => { $values.span(stringify!($name)).as_secs_f64() };
+    (@read $kind:ident $values:ident $name:ident) => { $values.$kind(stringify!($name)) };
+}
+pub(crate) use params;
 
 /// What a half is built for.
 #[derive(Clone, Debug)]

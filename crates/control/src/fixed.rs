@@ -1,6 +1,6 @@
 //! `fixed`: a constant rate that reacts to nothing. The baseline, and the template of a new controller.
 
-use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers};
+use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use crate::{Arrival, Decision, Limit, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Why};
 use steadycast_units::Rate;
 
@@ -22,18 +22,18 @@ pub(crate) const CONTROLLER: Controller = Controller {
     app: *b"NONE",
     colour: "#7f7f7f",
     dashes: &[],
-    params: &[Param {
-        name: "rate",
-        about: "the rate; not set: as much as the source or the session's cap allows",
-        source: "-",
-        kind: Kind::Rate { default: Rate::ZERO, paper: Rate::ZERO, min: Rate::bps(1), max: Rate::mbps(1_000_000) },
-    }],
+    params: PARAMS,
     promises: &[],
     sender: |setup, values| {
         Box::new(Constant { rate: values.rate("rate").unwrap_or(setup.cap).min(setup.cap), rule: "constant rate" })
     },
     receiver: |_, _| Box::new(Silent),
 };
+
+params! { const {
+    rate rate: "the rate; not set: as much as the source or the session's cap allows",
+        "-", [Rate::ZERO; 2], [Rate::bps(1), Rate::mbps(1_000_000)];
+} }
 
 /// A rate that never changes, and why it is that.
 pub(crate) struct Constant {

@@ -4,7 +4,7 @@
 //! packets that left back to back. The sender keeps a rate for each receiver and sends at the least of them.
 //! `docs/controllers/lda-plus.md` has the equations and the deviations.
 
-use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers, Setup, Values};
+use crate::entry::{Controller, FeedbackTiming, Receivers, Setup, Values, params};
 use crate::equation::{LossRate, throughput_full};
 use crate::fields::{ABSURD_BYTES_PER_S, amount, single, words};
 use crate::{
@@ -33,36 +33,16 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-const PARAMS: &[Param] = &[
-    Param {
-        name: "start",
-        about: "the rate until the first report",
-        source: "own; ASMP's paper starts at 150 kb/s",
-        kind: rate(Rate::kbps(150)),
-    },
-    Param {
-        name: "a_start",
-        about: "the additive increase at first and after a loss",
-        source: "LDA+: 10 kb/s",
-        kind: rate(Rate::kbps(10)),
-    },
-    Param {
-        name: "bottleneck",
-        about: "the bottleneck's rate; not set: measured by packet pairs",
-        source: "own",
-        kind: Kind::Rate { default: Rate::ZERO, paper: Rate::ZERO, min: Rate::kbps(1), max: Rate::mbps(1_000_000) },
-    },
-    Param::switch(
-        "rise_on_loss",
-        "a loss may raise the rate, where TCP's equation gives more",
-        "LDA+ as printed; off: own",
-        [false, true],
-    ),
-];
+params! { const {
+    rate start: "the rate until the first report", "own; ASMP's paper starts at 150 kb/s", [Rate::kbps(150); 2], RATES;
+    rate a_start: "the additive increase at first and after a loss", "LDA+: 10 kb/s", [Rate::kbps(10); 2], RATES;
+    rate bottleneck: "the bottleneck's rate; not set: measured by packet pairs",
+        "own", [Rate::ZERO; 2], [Rate::kbps(1), Rate::mbps(1_000_000)];
+    switch rise_on_loss: "a loss may raise the rate, where TCP's equation gives more",
+        "LDA+ as printed; off: own", [false, true];
+} }
 
-const fn rate(default: Rate) -> Kind {
-    Kind::Rate { default, paper: default, min: Rate::bps(1), max: Rate::mbps(1_000) }
-}
+const RATES: [Rate; 2] = [Rate::bps(1), Rate::mbps(1_000)];
 
 /// RTP header extension element: one byte, 1 on the second packet of a pair.
 const EXTENSION: u8 = 8;

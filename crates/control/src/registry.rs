@@ -9,8 +9,8 @@ use std::sync::Arc;
 use steadycast_words::nearest;
 
 pub use crate::entry::{
-    BuildReceiver, BuildSender, Controller, Dashes, FeedbackTiming, Given, Kind, Mode, Param, ParamError, Receivers,
-    Setup, Value, Values,
+    BuildReceiver, BuildSender, Controller, Dashes, FeedbackTiming, Given, Mode, Param, ParamError, Receivers, Setup,
+    Value, Values, Within,
 };
 
 /// All controllers. A new one is one line here.
@@ -339,12 +339,11 @@ mod tests {
         for controller in ALL {
             for param in controller.params {
                 for mode in [Mode::Repaired, Mode::Paper] {
-                    let fits = match (param.kind, param.default(mode)) {
-                        (Kind::Number { min, max, .. }, Value::Number(n)) => (min..=max).contains(&n),
-                        (Kind::Span { min, max, .. }, Value::Span(s)) => (min..=max).contains(&s),
-                        (Kind::Rate { min, max, .. }, Value::Rate(r)) => r == Rate::ZERO || (min..=max).contains(&r),
-                        (Kind::Choice { of, .. }, Value::Choice(c)) => of.contains(&c),
-                        (Kind::Switch { .. }, Value::Switch(_)) => true,
+                    let fits = match (param.within, param.default(mode)) {
+                        (Within::Range(..), Value::Rate(Rate::ZERO)) => true,
+                        (Within::Range(least, most), value) => (least..=most).contains(&value),
+                        (Within::Among(words), Value::Choice(word)) => words.contains(&word),
+                        (Within::Either, Value::Switch(_)) => true,
                         _ => false,
                     };
                     assert!(fits, "{}.{} in {mode:?}", controller.name, param.name);

@@ -1,8 +1,10 @@
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use steadycast_control::Promise;
 use steadycast_control::promise::SESSION;
-use steadycast_control::registry::{ALL, FeedbackTiming, Kind, Mode, Param, Receivers, Values};
+use steadycast_control::registry::{ALL, FeedbackTiming, Mode, Param, Receivers, Value, Values, Within};
+use steadycast_units::Rate;
 
 /// All controllers, in the registry's order.
 #[pyfunction]
@@ -66,39 +68,27 @@ fn param<'py>(py: Python<'py>, p: &Param) -> PyResult<Bound<'py, PyDict>> {
     entry.set_item("name", p.name)?;
     entry.set_item("about", p.about)?;
     entry.set_item("source", p.source)?;
-    match p.kind {
-        Kind::Number { default, paper, min, max } => {
-            entry.set_item("kind", "number")?;
-            for (key, value) in [("default", default), ("paper", paper), ("min", min), ("max", max)] {
-                entry.set_item(key, value)?;
-            }
+    entry.set_item("kind", p.of[0].kind())?;
+    for (key, value) in [("default", p.of[0]), ("paper", p.of[1])] {
+        entry.set_item(key, object(py, value)?)?;
+    }
+    match p.within {
+        Within::Range(least, most) => {
+            entry.set_item("min", object(py, least)?)?;
+            entry.set_item("max", object(py, most)?)?;
         }
-        Kind::Span { default, paper, min, max } => {
-            entry.set_item("kind", "span")?;
-            for (key, value) in [("default", default), ("paper", paper), ("min", min), ("max", max)] {
-                entry.set_item(key, value.to_string())?;
-            }
-        }
-        Kind::Rate { default, paper, min, max } => {
-            entry.set_item("kind", "rate")?;
-            for (key, value) in [("default", default), ("paper", paper)] {
-                // Zero means "not set".
-                entry.set_item(key, (value.as_bps() > 0).then(|| value.to_string()))?;
-            }
-            entry.set_item("min", min.to_string())?;
-            entry.set_item("max", max.to_string())?;
-        }
-        Kind::Choice { default, paper, of } => {
-            entry.set_item("kind", "choice")?;
-            entry.set_item("default", default)?;
-            entry.set_item("paper", paper)?;
-            entry.set_item("of", of.to_vec())?;
-        }
-        Kind::Switch { default, paper } => {
-            entry.set_item("kind", "switch")?;
-            entry.set_item("default", default)?;
-            entry.set_item("paper", paper)?;
-        }
+        Within::Among(words) => entry.set_item("of", words.to_vec())?,
+        Within::Either => {}
     }
     Ok(entry)
+}
+
+fn object(py: Python<'_>, value: Value) -> PyResult<Bound<'_, PyAny>> {
+    match value {
+        Value::Number(n) => n.into_bound_py_any(py),
+        Value::Switch(on) => on.into_bound_py_any(py),
+        // Zero means "not set".
+        Value::Rate(Rate::ZERO) => Ok(py.None().into_bound(py)),
+        Value::Choice(_) | Value::Rate(_) | Value::Span(_) => value.to_string().into_bound_py_any(py),
+    }
 }

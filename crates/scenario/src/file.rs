@@ -7,7 +7,7 @@ use crate::model::{
     RtcpProfile,
 };
 use serde_json::{Value as Json, json};
-use steadycast_control::registry::{self, Given, Kind};
+use steadycast_control::registry::{self, Given, Value as Of, Within};
 use steadycast_control::{FeedbackFormat, Mode};
 use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
 use steadycast_media::{CodecSettings, Vbr};
@@ -633,25 +633,26 @@ impl Declared for Params {
         for controller in registry::ALL {
             let mut params = serde_json::Map::new();
             for param in controller.params {
-                let schema = match param.kind {
-                    Kind::Number { default, min, max, .. } => {
+                let default = param.default(Mode::Repaired);
+                let schema = match (default, param.within) {
+                    (Of::Number(default), within) => {
                         let mut schema = json!({ "type": "number", "default": default });
                         // JSON has no infinity.
-                        for (key, value) in [("minimum", min), ("maximum", max)] {
-                            if value.is_finite() {
-                                schema[key] = json!(value);
-                            }
+                        if let Within::Range(Of::Number(least), Of::Number(most)) = within {
+                            let finite =
+                                [("minimum", least), ("maximum", most)].into_iter().filter(|(_, n)| n.is_finite());
+                            finite.for_each(|(key, n)| schema[key] = json!(n));
                         }
                         schema
                     }
-                    Kind::Span { default, .. } => with_default(Span::schema(), default.to_string()),
-                    Kind::Rate { default, .. } => with_default(Rate::schema(), default.to_string()),
-                    Kind::Choice { default, of, .. } => json!({ "enum": of, "default": default }),
-                    Kind::Switch { default, .. } => json!({ "type": "boolean", "default": default }),
+                    (Of::Span(span), _) => with_default(Span::schema(), span.to_string()),
+                    (Of::Rate(rate), _) => with_default(Rate::schema(), rate.to_string()),
+                    (Of::Choice(word), Within::Among(words)) => json!({ "enum": words, "default": word }),
+                    (Of::Switch(on), _) => json!({ "type": "boolean", "default": on }),
+                    _ => continue,
                 };
-                let range = match param.kind {
-                    Kind::Span { min, max, .. } => format!("; {min} to {max}"),
-                    Kind::Rate { min, max, .. } => format!("; {min} to {max}"),
+                let range = match param.within {
+                    Within::Range(least @ (Of::Span(_) | Of::Rate(_)), most) => format!("; {least} to {most}"),
                     _ => String::new(),
                 };
                 let paper = match param.default(Mode::Paper) {

@@ -14,7 +14,7 @@ mod sender;
 pub(crate) mod suppress;
 
 use crate::Promise;
-use crate::entry::{Controller, FeedbackTiming, Kind, Mode, Param, Receivers, Values};
+use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
 use constants::{AGG_SHARE, PAPER, REPAIRED, Rules};
 use steadycast_units::{Rate, Span};
 
@@ -52,143 +52,50 @@ const LEAST: Promise = Promise {
     about: "the sender's rate is the least of the rates of the receivers that are there, within floor and cap",
 };
 
-const PARAMS: &[Param] = &[
-    Param::number("beta", "weight of the newest round-trip time", "ASMP, eq. 11", [0.5, 0.5], [0.01, 1.0]),
-    Param::number("gamma_unloaded", "weight of the new rate while unloaded", "ASMP, eq. 19", [0.9, 0.9], [0.01, 1.0]),
-    Param::number("gamma_congested", "weight of the new rate while congested", "ASMP, eq. 19", [0.2, 0.2], [0.01, 1.0]),
-    Param::number(
-        "gamma_down",
-        "weight of a new rate that is lower; 0: the state's, as for a higher one",
-        "own: the paper damps decreases too",
-        [0.9, 0.0],
-        [0.0, 1.0],
-    ),
-    Param::switch("smooth", "off: the new rate is taken as it is (weight 1)", "ASMP, 4.2", [true, true]),
-    Param::span(
-        "ci_eps",
-        "how much the short mean of the delay exceeds the long one under congestion",
-        "own; ASMP, eq. 18 has none",
-        [Span::millis(1), Span::ZERO],
-        [Span::ZERO, Span::secs(1)],
-    ),
-    Param {
-        name: "initial_rate",
-        about: "the sender's rate before the first report",
-        source: "ASMP, 4.2 (500kbps in 4.4)",
-        kind: Kind::Rate {
-            default: Rate::kbps(150),
-            paper: Rate::kbps(150),
-            min: Rate::bps(100),
-            max: Rate::mbps(1000),
-        },
-    },
-    Param::choice(
-        "start",
-        "double per report until the first sign of congestion",
-        "own: the paper has none",
-        ["ramp", "none"],
-        &["ramp", "none"],
-    ),
-    Param::choice(
-        "loss_mode",
-        "loss per report, or loss events as in TFRC: with short reports a fraction is mostly noise",
-        "own; ASMP, 3.3 takes the fraction and calls it a loss event rate",
-        ["event", "fraction"],
-        &["fraction", "event"],
-    ),
-    Param::choice(
-        "spacing",
-        "least time between two reports, where RTCP allows less: a round trip, since each adds P/RTT, or a second",
-        "own; the paper reports per RTCP interval",
-        ["rtt", "interval"],
-        &["rtt", "interval"],
-    ),
-    Param::choice(
-        "suppress",
-        "in rounds longer than t_suspend, whoever hears its own rate from another stays silent",
-        "ASMP, 3.8",
-        ["on", "on"],
-        &["on", "off"],
-    ),
-    Param::span(
-        "t_suspend",
-        "RTCP intervals above this are replaced by suppressed rounds",
-        "own; ASMP, 3.8 gives no value",
-        [Span::secs(5), Span::secs(5)],
-        [Span::ZERO, Span::secs(86_400)],
-    ),
-    Param::span(
-        "t_random",
-        "least length of a suppressed round",
-        "own; ASMP, 3.8 gives no value",
-        [Span::secs(5), Span::secs(5)],
-        [Span::millis(100), Span::secs(3600)],
-    ),
-    Param::number(
-        "lambda",
-        "steepness of the timers in a round; 0: ln N + 1",
-        "ASMP, eq. 20; NORM",
-        [0.0, 0.0],
-        [0.0, 30.0],
-    ),
-    Param::number(
-        "similarity",
-        "another's rate this near to one's own suppresses it",
-        "ASMP, 3.8",
-        [0.02, 0.02],
-        [0.0, 0.5],
-    ),
-    Param::choice(
-        "agg",
-        "the sender takes the least rate, or skips the lowest 2 %",
-        "ASMP, eq. 1",
-        ["min", "min"],
-        &["min", "quantile"],
-    ),
-];
-
-/// What the parameters say, looked up once.
-#[derive(Clone, Copy, Debug)]
-struct Config {
-    rules: &'static Rules,
-    beta: f64,
-    gamma_unloaded: f64,
-    gamma_congested: f64,
-    gamma_down: Option<f64>,
-    ci_eps: Span,
-    initial_rate: Rate,
-    ramp: bool,
-    loss_events: bool,
-    spaced: bool,
-    suppress: bool,
-    t_suspend: Span,
-    t_random: Span,
-    lambda: Option<f64>,
-    similarity: f64,
-    skip: Option<f64>,
-}
-
-impl Config {
-    fn new(values: &Values) -> Self {
-        let smooth = |gamma: f64| if values.switch("smooth") { gamma } else { 1.0 };
-        let set = |n: f64| (n > 0.0).then_some(n);
-        Self {
-            rules: if values.mode() == Mode::Paper { &PAPER } else { &REPAIRED },
-            beta: values.number("beta"),
-            gamma_unloaded: smooth(values.number("gamma_unloaded")),
-            gamma_congested: smooth(values.number("gamma_congested")),
-            gamma_down: set(values.number("gamma_down")).map(smooth),
-            ci_eps: values.span("ci_eps"),
-            initial_rate: values.rate("initial_rate").unwrap_or(Rate::kbps(150)),
-            ramp: values.choice("start") == "ramp",
-            loss_events: values.choice("loss_mode") == "event",
-            spaced: values.choice("spacing") == "rtt",
-            suppress: values.choice("suppress") == "on",
-            t_suspend: values.span("t_suspend"),
-            t_random: values.span("t_random"),
-            lambda: set(values.number("lambda")),
-            similarity: values.number("similarity"),
-            skip: (values.choice("agg") == "quantile").then_some(AGG_SHARE),
-        }
+params! {
+    /// What the parameters say, looked up once.
+    Config(values) {
+        number beta: "weight of the newest round-trip time", "ASMP, eq. 11", [0.5; 2], [0.01, 1.0];
+        let number gamma_unloaded: "weight of the new rate while unloaded", "ASMP, eq. 19", [0.9; 2], [0.01, 1.0];
+        let number gamma_congested: "weight of the new rate while congested", "ASMP, eq. 19", [0.2; 2], [0.01, 1.0];
+        let number gamma_down: "weight of a new rate that is lower; 0: the state's, as for a higher one",
+            "own: the paper damps decreases too", [0.9, 0.0], [0.0, 1.0];
+        let switch smooth: "off: the new rate is taken as it is (weight 1)", "ASMP, 4.2", [true; 2];
+        span ci_eps: "how much the short mean of the delay exceeds the long one under congestion",
+            "own; ASMP, eq. 18 has none", [Span::millis(1), Span::ZERO], [Span::ZERO, Span::secs(1)];
+        let rate initial_rate: "the sender's rate before the first report",
+            "ASMP, 4.2 (500kbps in 4.4)", [Rate::kbps(150); 2], [Rate::bps(100), Rate::mbps(1000)];
+        let choice start: "double per report until the first sign of congestion",
+            "own: the paper has none", ["ramp", "none"], &["ramp", "none"];
+        let choice loss_mode:
+            "loss per report, or loss events as in TFRC: with short reports a fraction is mostly noise",
+            "own; ASMP, 3.3 takes the fraction and calls it a loss event rate",
+            ["event", "fraction"], &["fraction", "event"];
+        let choice spacing:
+            "least time between two reports, where RTCP allows less: a round trip, since each adds P/RTT, or a second",
+            "own; the paper reports per RTCP interval", ["rtt", "interval"], &["rtt", "interval"];
+        let choice suppress:
+            "in rounds longer than t_suspend, whoever hears its own rate from another stays silent",
+            "ASMP, 3.8", ["on"; 2], &["on", "off"];
+        span t_suspend: "RTCP intervals above this are replaced by suppressed rounds",
+            "own; ASMP, 3.8 gives no value", [Span::secs(5); 2], [Span::ZERO, Span::secs(86_400)];
+        span t_random: "least length of a suppressed round",
+            "own; ASMP, 3.8 gives no value", [Span::secs(5); 2], [Span::millis(100), Span::secs(3600)];
+        let number lambda: "steepness of the timers in a round; 0: ln N + 1", "ASMP, eq. 20; NORM", [0.0; 2], [0.0, 30.0];
+        number similarity: "another's rate this near to one's own suppresses it", "ASMP, 3.8", [0.02; 2], [0.0, 0.5];
+        let choice agg: "the sender takes the least rate, or skips the lowest 2 %",
+            "ASMP, eq. 1", ["min"; 2], &["min", "quantile"];
+    } {
+        rules: &'static Rules = if values.mode() == Mode::Paper { &PAPER } else { &REPAIRED },
+        gamma_unloaded: f64 = if smooth { gamma_unloaded } else { 1.0 },
+        gamma_congested: f64 = if smooth { gamma_congested } else { 1.0 },
+        gamma_down: Option<f64> = (gamma_down > 0.0).then_some(if smooth { gamma_down } else { 1.0 }),
+        initial_rate: Rate = initial_rate.unwrap_or(Rate::kbps(150)),
+        ramp: bool = start == "ramp",
+        loss_events: bool = loss_mode == "event",
+        spaced: bool = spacing == "rtt",
+        suppress: bool = suppress == "on",
+        lambda: Option<f64> = (lambda > 0.0).then_some(lambda),
+        skip: Option<f64> = (agg == "quantile").then_some(AGG_SHARE),
     }
 }

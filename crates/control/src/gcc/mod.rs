@@ -19,7 +19,7 @@ mod sender;
 mod trendline;
 
 use crate::Need;
-use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers, Setup, Values};
+use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use steadycast_units::{Bytes, PeerTime, Rate, Time};
 
 /// The registry's entry.
@@ -51,135 +51,52 @@ struct Received {
     probe: Option<u32>,
 }
 
-const fn rate(name: &'static str, about: &'static str, source: &'static str, of: Rate, range: [Rate; 2]) -> Param {
-    Param { name, about, source, kind: Kind::Rate { default: of, paper: of, min: range[0], max: range[1] } }
-}
-
-const fn number(name: &'static str, about: &'static str, source: &'static str, of: f64, range: [f64; 2]) -> Param {
-    Param::number(name, about, source, [of, of], range)
-}
-
-const PARAMS: &[Param] = &[
-    rate(
-        "start",
-        "the rate before any feedback",
-        "libwebrtc, bitrate_settings.h",
-        Rate::kbps(300),
-        [Rate::kbps(5), Rate::mbps(1_000)],
-    ),
-    Param::choice(
-        "loss",
-        "v2: a model of loss, with v1 until it is ready; v1: by the fraction of lost packets",
-        "libwebrtc, loss_based_bwe_v2.cc; send_side_bandwidth_estimation.cc",
-        ["v2", "v2"],
-        &["v2", "v1"],
-    ),
-    Param::choice(
-        "throughput",
-        "what comes through: robust, from a window of packets; bayesian, a filter of samples of 150 ms",
-        "libwebrtc, robust_throughput_estimator.cc; bitrate_estimator.cc",
-        ["robust", "robust"],
-        &["robust", "bayesian"],
-    ),
-    number(
-        "k_up",
-        "how fast the threshold follows a steeper slope, per millisecond (the draft's 0.01 belongs to its own filter)",
-        "libwebrtc, trendline_estimator.cc",
-        0.0087,
-        [0.0, 1.0],
-    ),
-    number(
-        "k_down",
-        "how fast it follows a flatter one, per millisecond (the draft: 0.00018)",
-        "libwebrtc, trendline_estimator.cc",
-        0.039,
-        [0.0, 1.0],
-    ),
-    number(
-        "beta",
-        "the share of what came through to which overuse lowers the rate",
-        "libwebrtc, aimd_rate_control.cc",
-        0.85,
-        [0.5, 0.99],
-    ),
-    number(
-        "eta",
-        "factor of the rise in a second while the capacity is not known",
-        "libwebrtc, aimd_rate_control.cc",
-        1.08,
-        [1.0, 2.0],
-    ),
-    Param::switch(
-        "probes",
-        "short bursts at a rate of their own: at the start, while the application limits the rate, after a large drop",
-        "libwebrtc, probe_controller.cc",
-        [true, true],
-    ),
-    rate(
-        "most_probe",
-        "no probe is faster than this, nor than the session's cap",
-        "libwebrtc, probe_controller.cc",
-        Rate::mbps(5),
-        [Rate::kbps(10), Rate::mbps(1_000)],
-    ),
-    Param::switch(
-        "alr_probes",
-        "while the application limits the rate, a probe at twice the estimate each 5 s",
-        "libwebrtc, probe_controller.cc",
-        [true, true],
-    ),
-    number(
-        "pacing",
-        "packets leave at this multiple of the target",
-        "libwebrtc, goog_cc_network_control.cc",
-        2.5,
-        [1.0, 20.0],
-    ),
-    Param::switch(
-        "pushback",
-        "the encoder gets less while more is under way than the target carries in a round trip and 350 ms",
-        "libwebrtc, congestion_window_pushback_controller.cc",
-        [true, true],
-    ),
-];
-
-/// What the sender is built from: the parameters, sorted by who takes them.
-#[derive(Clone, Copy, Debug)]
-struct Config {
-    floor: Rate,
-    cap: Rate,
-    v2: bool,
-    bayesian: bool,
-    pacing: f64,
-    pushback: bool,
-    trend: trendline::Settings,
-    aimd: aimd::Settings,
-    loss: loss_v1::Settings,
-    probes: probes::Settings,
-}
-
-impl Config {
-    fn new(setup: &Setup, values: &Values) -> Self {
-        let cap = setup.cap;
-        let floor = setup.floor.max(LEAST).min(cap);
-        let start = values.rate("start").unwrap_or(floor).clamp(floor, cap);
-        Self {
-            floor,
-            cap,
-            v2: values.choice("loss") == "v2",
-            bayesian: values.choice("throughput") == "bayesian",
-            pacing: values.number("pacing"),
-            pushback: values.switch("pushback"),
-            trend: trendline::Settings { k_up: values.number("k_up"), k_down: values.number("k_down") },
-            aimd: aimd::Settings { start, floor, cap, beta: values.number("beta"), eta: values.number("eta") },
-            loss: loss_v1::Settings { start, floor, cap },
-            probes: probes::Settings {
-                enabled: values.switch("probes"),
-                alr: values.switch("alr_probes"),
-                most: values.rate("most_probe").unwrap_or(cap).min(cap),
-                start,
-            },
-        }
+params! {
+    /// What the sender is built from: the parameters, sorted by who takes them.
+    Config(values, setup) {
+        let rate start: "the rate before any feedback", "libwebrtc, bitrate_settings.h",
+            [Rate::kbps(300); 2], [Rate::kbps(5), Rate::mbps(1_000)];
+        let choice loss: "v2: a model of loss, with v1 until it is ready; v1: by the fraction of lost packets",
+            "libwebrtc, loss_based_bwe_v2.cc; send_side_bandwidth_estimation.cc", ["v2"; 2], &["v2", "v1"];
+        let choice throughput:
+            "what comes through: robust, from a window of packets; bayesian, a filter of samples of 150 ms",
+            "libwebrtc, robust_throughput_estimator.cc; bitrate_estimator.cc",
+            ["robust"; 2], &["robust", "bayesian"];
+        let number k_up:
+            "how fast the threshold follows a steeper slope, per millisecond (the draft's 0.01 belongs to its own filter)",
+            "libwebrtc, trendline_estimator.cc", [0.0087; 2], [0.0, 1.0];
+        let number k_down: "how fast it follows a flatter one, per millisecond (the draft: 0.00018)",
+            "libwebrtc, trendline_estimator.cc", [0.039; 2], [0.0, 1.0];
+        let number beta: "the share of what came through to which overuse lowers the rate",
+            "libwebrtc, aimd_rate_control.cc", [0.85; 2], [0.5, 0.99];
+        let number eta: "factor of the rise in a second while the capacity is not known",
+            "libwebrtc, aimd_rate_control.cc", [1.08; 2], [1.0, 2.0];
+        let switch probes:
+            "short bursts at a rate of their own: at the start, while the application limits the rate, after a large drop",
+            "libwebrtc, probe_controller.cc", [true; 2];
+        let rate most_probe: "no probe is faster than this, nor than the session's cap",
+            "libwebrtc, probe_controller.cc", [Rate::mbps(5); 2], [Rate::kbps(10), Rate::mbps(1_000)];
+        let switch alr_probes: "while the application limits the rate, a probe at twice the estimate each 5 s",
+            "libwebrtc, probe_controller.cc", [true; 2];
+        number pacing: "packets leave at this multiple of the target",
+            "libwebrtc, goog_cc_network_control.cc", [2.5; 2], [1.0, 20.0];
+        switch pushback:
+            "the encoder gets less while more is under way than the target carries in a round trip and 350 ms",
+            "libwebrtc, congestion_window_pushback_controller.cc", [true; 2];
+    } {
+        cap: Rate = setup.cap,
+        floor: Rate = setup.floor.max(LEAST).min(cap),
+        v2: bool = loss == "v2",
+        bayesian: bool = throughput == "bayesian",
+        trend: trendline::Settings = trendline::Settings { k_up, k_down },
+        loss: loss_v1::Settings = loss_v1::Settings { start: start.unwrap_or(floor).clamp(floor, cap), floor, cap },
+        aimd: aimd::Settings = aimd::Settings { start: loss.start, floor, cap, beta, eta },
+        probes: probes::Settings = probes::Settings {
+            enabled: probes,
+            alr: alr_probes,
+            most: most_probe.unwrap_or(cap).min(cap),
+            start: loss.start,
+        },
     }
 }
 

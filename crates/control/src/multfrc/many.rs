@@ -54,7 +54,7 @@ impl Sender {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
         let mut sender = Self {
             setup: setup.clone(),
-            settings: Settings::read(values),
+            settings: Settings::new(values),
             law: Law::new(values),
             open: Vec::new(),
             next_id: 0,
@@ -200,7 +200,7 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
-        Self { setup: setup.clone(), settings: Settings::read(values), sinks: BTreeMap::new() }
+        Self { setup: setup.clone(), settings: Settings::new(values), sinks: BTreeMap::new() }
     }
 }
 

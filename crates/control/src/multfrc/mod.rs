@@ -79,7 +79,7 @@ const MARKED: Promise = Promise {
 };
 
 const LAW_PARAMS: usize = 7;
-const IIAD: [Param; LAW_PARAMS] = law("iiad", [1.0, 1.0], [1.0, 1.0], [0.25, 0.25]);
+const IIAD: [Param; LAW_PARAMS] = law("iiad", [1.0; 2], [1.0; 2], [0.25; 2]);
 const IIMD: [Param; LAW_PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.5, 0.5]);
 /// Section 2.3: "exactly the same as MULTFRC except" the law, so that γ is MULTFRC's.
 const E_IIMD: [Param; LAW_PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.25, 0.25]);
@@ -91,10 +91,10 @@ const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 
             "law",
             "how the number of connections moves: inversely up and additively or multiplicatively down, or not at all",
             "Chen, Zakhor, eq. 1 and 2",
-            [moves, moves],
+            [moves; 2],
             &["iiad", "iimd", "fixed"],
         ),
-        Param::number("n", "connections at the start (and for good with a fixed law)", "own", [1.0, 1.0], [1.0, 64.0]),
+        Param::number("n", "connections at the start (and for good with a fixed law)", "own", [1.0; 2], [1.0, 64.0]),
         Param::number("alpha", "rise per period, divided by n", "Chen, Zakhor, eq. 1 and 2", alpha, [0.0, 8.0]),
         Param::number(
             "beta",
@@ -114,7 +114,7 @@ const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 
             "period",
             "how often n moves, and over which time the round-trip time is averaged",
             "Chen, Zakhor, section 3: 20 s",
-            [Span::secs(20), Span::secs(20)],
+            [Span::secs(20); 2],
             [Span::millis(500), Span::secs(600)],
         ),
         Param::choice(

@@ -26,7 +26,7 @@ pub(super) struct Sender {
 impl Sender {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
         let law = Law::new(values);
-        let mut tfrc = tfrc::Sender::new(setup, &Settings::read(values));
+        let mut tfrc = tfrc::Sender::new(setup, &Settings::new(values));
         tfrc.set_worth(law.n());
         // The first packet is a marked one.
         Self { tfrc, law, credit: 1.0, vseq: u16::MAX, marked: (0, 0.0), honest: Check::new(&super::MARKED) }
@@ -94,5 +94,5 @@ pub(super) fn with_n(n: f64, rule: &str) -> Cow<'static, str> {
 
 /// The receiving half: TFRC's, which counts losses among the marked packets.
 pub(super) fn receiver(setup: &Setup, values: &Values) -> Box<dyn ReceiverHalf> {
-    Box::new(tfrc::Receiver::new(setup, &Settings::read(values), Among::Marked))
+    Box::new(tfrc::Receiver::new(setup, &Settings::new(values), Among::Marked))
 }

@@ -12,7 +12,7 @@ mod sender;
 mod signal;
 
 use crate::Need;
-use crate::entry::{Controller, FeedbackTiming, Mode, Param, Receivers, Setup, Values};
+use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, Setup, params};
 use constants::{R_MAX, X_MAX};
 use steadycast_units::{Rate, Span};
 
@@ -35,123 +35,46 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-const PARAMS: &[Param] = &[
-    Param::choice(
-        "at",
-        "where the signal is computed: at the receiver, or at the sender from per-packet feedback",
-        "RFC 8698, 5.3",
-        ["receiver", "receiver"],
-        &["receiver", "sender"],
-    ),
-    Param::number(
-        "prio",
-        "weight of this flow among others: its share is in proportion to it",
-        "RFC 8698, PRIO",
-        [1.0, 1.0],
-        [0.01, 100.0],
-    ),
-    Param::rate(
-        "r_min",
-        "least rate; not set: the session's floor",
-        "RFC 8698, RMIN",
-        [Rate::ZERO, Rate::kbps(150)],
-        [Rate::kbps(1), Rate::mbps(1_000)],
-    ),
-    Param::rate(
-        "r_max",
-        "most rate, and the measure of its share; not set: the session's cap, or 20 Mb/s where it has none",
-        "RFC 8698, RMAX",
-        [Rate::ZERO, Rate::kbps(1_500)],
-        [Rate::kbps(1), Rate::mbps(1_000)],
-    ),
-    Param::span(
-        "x_ref",
-        "the signal at which the rate is r_max",
-        "RFC 8698, XREF",
-        [Span::millis(10), Span::millis(10)],
-        [Span::millis(1), Span::millis(500)],
-    ),
-    Param::number("kappa", "gain of both terms", "RFC 8698, KAPPA", [0.5, 0.5], [0.01, 5.0]),
-    Param::number("eta", "gain of the signal's change", "RFC 8698, ETA", [2.0, 2.0], [0.0, 20.0]),
-    Param::span(
-        "tau",
-        "the longest round-trip time that is stable",
-        "RFC 8698, TAU",
-        [Span::millis(500), Span::millis(500)],
-        [Span::millis(50), Span::secs(10)],
-    ),
-    Param::span(
-        "delta",
-        "the reports' interval",
-        "RFC 8698, DELTA",
-        [Span::millis(100), Span::millis(100)],
-        [Span::millis(20), Span::millis(500)],
-    ),
-    Param::number("gamma_max", "most ramp-up per report", "RFC 8698, GAMMA_MAX", [0.5, 0.5], [0.0, 2.0]),
-    Param::span(
-        "d_loss",
-        "the delay that a loss of 1 % counts as",
-        "RFC 8698, DLOSS",
-        [Span::millis(10), Span::millis(10)],
-        [Span::ZERO, Span::secs(1)],
-    ),
-    Param::span(
-        "d_mark",
-        "the delay that marks of 1 % of the packets count as",
-        "RFC 8698, DMARK",
-        [Span::millis(2), Span::millis(2)],
-        [Span::ZERO, Span::secs(1)],
-    ),
-];
-
-/// What the parameters say, looked up once. Rates in bit/s, times of the signal in seconds.
-#[derive(Clone, Copy, Debug)]
-struct Config {
-    at_sender: bool,
-    /// Not as printed: what the RFC is silent of has a rule, and a mark ends the ramp-up, as a loss does.
-    own_rules: bool,
-    /// The session's floor, to which silence leads.
-    floor: f64,
-    prio: f64,
-    r_min: f64,
-    r_max: f64,
-    x_ref: f64,
-    kappa: f64,
-    eta: f64,
-    tau: f64,
-    delta: Span,
-    gamma_max: f64,
-    d_loss: f64,
-    d_mark: f64,
-    x_max: f64,
+params! {
+    /// What the parameters say, looked up once. Rates in bit/s, times of the signal in seconds.
+    Config(values, setup) {
+        let choice at: "where the signal is computed: at the receiver, or at the sender from per-packet feedback",
+            "RFC 8698, 5.3", ["receiver"; 2], &["receiver", "sender"];
+        number prio: "weight of this flow among others: its share is in proportion to it",
+            "RFC 8698, PRIO", [1.0; 2], [0.01, 100.0];
+        let rate r_min: "least rate; not set: the session's floor",
+            "RFC 8698, RMIN", [Rate::ZERO, Rate::kbps(150)], [Rate::kbps(1), Rate::mbps(1_000)];
+        let rate r_max:
+            "most rate, and the measure of its share; not set: the session's cap, or 20 Mb/s where it has none",
+            "RFC 8698, RMAX", [Rate::ZERO, Rate::kbps(1_500)], [Rate::kbps(1), Rate::mbps(1_000)];
+        secs x_ref: "the signal at which the rate is r_max",
+            "RFC 8698, XREF", [Span::millis(10); 2], [Span::millis(1), Span::millis(500)];
+        number kappa: "gain of both terms", "RFC 8698, KAPPA", [0.5; 2], [0.01, 5.0];
+        number eta: "gain of the signal's change", "RFC 8698, ETA", [2.0; 2], [0.0, 20.0];
+        secs tau: "the longest round-trip time that is stable",
+            "RFC 8698, TAU", [Span::millis(500); 2], [Span::millis(50), Span::secs(10)];
+        span delta: "the reports' interval",
+            "RFC 8698, DELTA", [Span::millis(100); 2], [Span::millis(20), Span::millis(500)];
+        number gamma_max: "most ramp-up per report", "RFC 8698, GAMMA_MAX", [0.5; 2], [0.0, 2.0];
+        secs d_loss: "the delay that a loss of 1 % counts as",
+            "RFC 8698, DLOSS", [Span::millis(10); 2], [Span::ZERO, Span::secs(1)];
+        secs d_mark: "the delay that marks of 1 % of the packets count as",
+            "RFC 8698, DMARK", [Span::millis(2); 2], [Span::ZERO, Span::secs(1)];
+    } {
+        at_sender: bool = at == "sender",
+        /// Not as printed: what the RFC is silent of has a rule, and a mark ends the ramp-up, as a loss does.
+        own_rules: bool = setup.mode == Mode::Repaired,
+        r_max: f64 = within(setup, r_max.unwrap_or(if setup.cap < Setup::NO_CAP { setup.cap } else { R_MAX })),
+        r_min: f64 = within(setup, r_min.unwrap_or(setup.floor)).min(r_max),
+        /// The session's floor, to which silence leads.
+        floor: f64 = setup.floor.as_bps_f64().min(r_max),
+        x_max: f64 = if own_rules { X_MAX } else { message::MOST_X }.as_secs_f64(),
+    }
 }
 
-impl Config {
-    fn new(setup: &Setup, values: &Values) -> Self {
-        let secs = |name: &str| values.span(name).as_secs_f64();
-        let within = |name: &str, default: Rate| {
-            values.rate(name).unwrap_or(default).max(setup.floor).min(setup.cap).as_bps_f64()
-        };
-        let r_max = within("r_max", if setup.cap < Setup::NO_CAP { setup.cap } else { R_MAX });
-        let own_rules = setup.mode == Mode::Repaired;
-        Self {
-            at_sender: values.choice("at") == "sender",
-            own_rules,
-            floor: setup.floor.as_bps_f64().min(r_max),
-            prio: values.number("prio"),
-            r_min: within("r_min", setup.floor).min(r_max),
-            r_max,
-            x_ref: secs("x_ref"),
-            kappa: values.number("kappa"),
-            eta: values.number("eta"),
-            tau: secs("tau"),
-            delta: values.span("delta"),
-            gamma_max: values.number("gamma_max"),
-            d_loss: secs("d_loss"),
-            d_mark: secs("d_mark"),
-            x_max: if own_rules { X_MAX } else { message::MOST_X }.as_secs_f64(),
-        }
-    }
+/// A rate within the session's, in bit/s.
+fn within(setup: &Setup, rate: Rate) -> f64 {
+    rate.max(setup.floor).min(setup.cap).as_bps_f64()
 }
 
 #[cfg(test)]

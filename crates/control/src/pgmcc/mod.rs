@@ -9,7 +9,7 @@ mod receiver;
 mod sender;
 
 use crate::Promise;
-use crate::entry::{Controller, FeedbackTiming, Mode, Param, Receivers, Values};
+use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
 use steadycast_units::Span;
 
 /// The registry's entry.
@@ -46,84 +46,28 @@ const RTO_MIN: Span = Span::millis(200);
 /// In a group, an answer to "report now" is delayed by at most this, for others to be first; not in the draft.
 const BACKOFF: Span = Span::millis(100);
 
-const PARAMS: &[Param] = &[
-    Param::number(
-        "a_loss",
-        "weight of a new packet in the receivers' loss filter (the 2000 paper's: 536/65536)",
-        DRAFT,
-        [500.0 / 65_536.0, 500.0 / 65_536.0],
-        [1e-5, 1.0],
-    ),
-    Param::number(
-        "c_switch",
-        "another receiver becomes the acker when its throughput is below this share of the acker's",
-        DRAFT,
-        [0.75, 0.75],
-        [0.05, 1.0],
-    ),
-    Param::choice(
-        "rank",
-        "by what receivers are compared: TCP's throughput with time-outs, or the square root law",
-        "draft-ietf-rmt-bb-pgmcc-03; ASMP's paper, eq. 23",
-        ["full", "full"],
-        &["full", "sqrt"],
-    ),
-    Param::number(
-        "ssthresh",
-        "the window up to which each acknowledgment adds one packet",
-        DRAFT,
-        [4.0, 4.0],
-        [1.0, 64.0],
-    ),
-    Param::number(
-        "dupthresh",
-        "later packets acknowledged that make a missing one lost",
-        DRAFT,
-        [3.0, 3.0],
-        [1.0, 16.0],
-    ),
-    Param::span(
-        "nak_backoff",
-        "in a group, the longest time by which a report of a missing packet waits to become superfluous by another's; \
+params! {
+    /// What the parameters say, looked up once.
+    Config(values) {
+        number a_loss: "weight of a new packet in the receivers' loss filter (the 2000 paper's: 536/65536)",
+            DRAFT, [500.0 / 65_536.0; 2], [1e-5, 1.0];
+        number c_switch: "another receiver becomes the acker when its throughput is below this share of the acker's",
+            DRAFT, [0.75; 2], [0.05, 1.0];
+        let choice rank: "by what receivers are compared: TCP's throughput with time-outs, or the square root law",
+            "draft-ietf-rmt-bb-pgmcc-03; ASMP's paper, eq. 23", ["full"; 2], &["full", "sqrt"];
+        number ssthresh: "the window up to which each acknowledgment adds one packet", DRAFT, [4.0; 2], [1.0, 64.0];
+        let number dupthresh: "later packets acknowledged that make a missing one lost", DRAFT, [3.0; 2], [1.0, 16.0];
+        span nak_backoff:
+            "in a group, the longest time by which a report of a missing packet waits to become superfluous by another's; \
                 0: it is sent at once",
-        "draft-ietf-rmt-bb-pgmcc-03 (NAK suppression); RFC 3208; ASMP's paper has none",
-        [Span::millis(500), Span::ZERO],
-        [Span::ZERO, Span::secs(10)],
-    ),
-    Param::number(
-        "pacing",
-        "packets leave at this multiple of the window per round trip, at most",
-        "own",
-        [2.0, 2.0],
-        [1.0, 64.0],
-    ),
-];
-
-/// What the parameters say, looked up once.
-#[derive(Clone, Copy, Debug)]
-struct Config {
-    a_loss: f64,
-    c_switch: f64,
-    sqrt: bool,
-    ssthresh: f64,
-    dupthresh: u32,
-    nak_backoff: Span,
-    /// The window does not grow while it is not filled (RFC 7661); as printed it does.
-    only_used: bool,
-    pacing: f64,
-}
-
-impl Config {
-    fn new(values: &Values) -> Self {
-        Self {
-            a_loss: values.number("a_loss"),
-            c_switch: values.number("c_switch"),
-            sqrt: values.choice("rank") == "sqrt",
-            ssthresh: values.number("ssthresh"),
-            dupthresh: values.number("dupthresh") as u32,
-            nak_backoff: values.span("nak_backoff"),
-            only_used: values.mode() == Mode::Repaired,
-            pacing: values.number("pacing"),
-        }
+            "draft-ietf-rmt-bb-pgmcc-03 (NAK suppression); RFC 3208; ASMP's paper has none",
+            [Span::millis(500), Span::ZERO], [Span::ZERO, Span::secs(10)];
+        number pacing:
+            "packets leave at this multiple of the window per round trip, at most", "own", [2.0; 2], [1.0, 64.0];
+    } {
+        sqrt: bool = rank == "sqrt",
+        dupthresh: u32 = dupthresh as u32,
+        /// The window does not grow while it is not filled (RFC 7661); as printed it does.
+        only_used: bool = values.mode() == Mode::Repaired,
     }
 }

@@ -8,7 +8,7 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::entry::{Controller, FeedbackTiming, Param, Receivers, Values};
+use crate::entry::{Controller, FeedbackTiming, Receivers, Values, params};
 use crate::fixed::{CONTROLLER as CONSTANT, Constant};
 use receiver::Receiver;
 use sender::Sender;
@@ -30,25 +30,7 @@ pub(crate) const TYPE1: Controller = Controller {
     answers_marks: true,
     app: *b"RBUF",
     colour: COLOUR,
-    params: &[
-        B_L,
-        MARGIN,
-        MARGIN_MODE,
-        K_LAT,
-        GAMMA_UNDER,
-        GAMMA_UNDER_FAST,
-        GAMMA_OVER,
-        GAMMA_OVER_FAST,
-        GAMMA_SIGN,
-        STABLE,
-        ADDED,
-        IPD_MIN,
-        IPD_MAX,
-        IPD_START,
-        T_FIXED,
-        T_PER_BYTE,
-        CC_CAP,
-    ],
+    params: PARAMS,
     sender: |setup, values| Box::new(Sender::new(setup, values, true)),
     receiver: |_, values| Box::new(Receiver::new(values.choice("cc_cap") == "tfrc")),
     ..CONSTANT
@@ -61,21 +43,7 @@ pub(crate) const TYPE2: Controller = Controller {
     when: "to repeat its paper: it steers by the buffer of a player",
     source: "Hong, Park 2011, section 4.4; its predecessor of 2009",
     dashes: &[6.0, 2.0],
-    params: &[
-        B_L,
-        MARGIN,
-        MARGIN_MODE,
-        K_LAT,
-        GAMMA_UNDER,
-        GAMMA_OVER,
-        ADDED,
-        IPD_MIN,
-        IPD_MAX,
-        IPD_START,
-        T_FIXED,
-        T_PER_BYTE,
-        CC_CAP,
-    ],
+    params: PARAMS.split_at(13).0,
     sender: |setup, values| Box::new(Sender::new(setup, values, false)),
     ..TYPE1
 };
@@ -88,7 +56,7 @@ pub(crate) const NO_CONTROL: Controller = Controller {
     source: "Hong, Park 2011, figure 11",
     colour: COLOUR,
     dashes: &[2.0, 2.0],
-    params: &[IPD_MIN, T_FIXED, T_PER_BYTE],
+    params: PARAMS.split_at(3).0,
     sender: |setup, values| {
         let rate = Train::read(setup.packet, values).rate(values.span("ipd_min")).min(setup.cap);
         Box::new(Constant { rate, rule: "least delay between packets" })
@@ -99,109 +67,47 @@ pub(crate) const NO_CONTROL: Controller = Controller {
 /// RTP header extension element: the smoothed round-trip time in 24 bits, units of 10 µs, 0 for none.
 const EXTENSION: u8 = 7;
 
-const B_L: Param = Param::number(
-    "b_l",
-    "share of the buffer below which it is underflow",
-    "section 4.4: B_min, 20 %",
-    [0.2, 0.2],
-    [0.0, 0.9],
-);
-const MARGIN: Param = Param::number(
-    "margin",
-    "share of the buffer, from the top, that is overflow (margin_mode = fixed)",
-    "section 4.4: α, 10 %",
-    [0.1, 0.1],
-    [0.0, 0.9],
-);
-const MARGIN_MODE: Param = Param::choice(
-    "margin_mode",
-    "fixed: as margin says; latency: what can still arrive in k_lat round trips",
-    "section 3.2: B_H = B_max − k S/rtt, which is no amount",
-    ["fixed", "fixed"],
-    &["fixed", "latency"],
-);
-const K_LAT: Param =
-    Param::number("k_lat", "round trips of margin_mode = latency", "section 3.2: k ≥ 1", [1.0, 1.0], [1.0, 100.0]);
-const GAMMA_UNDER: Param =
-    Param::number("gamma_under", "factor of the rate in underflow", "eq. 14, section 4.4: γ₁", [1.2, 1.2], [1.0, 2.0]);
-const GAMMA_UNDER_FAST: Param =
-    Param::number("gamma_under_fast", "the same when ΔB calls for more", "section 4.4", [1.3, 1.3], [1.0, 2.0]);
-const GAMMA_OVER: Param =
-    Param::number("gamma_over", "factor of the rate in overflow", "eq. 16, section 4.4: γ₂", [0.9, 0.9], [0.0, 1.0]);
-const GAMMA_OVER_FAST: Param =
-    Param::number("gamma_over_fast", "the same when ΔB calls for more", "section 4.4", [0.8, 0.8], [0.0, 1.0]);
-const GAMMA_SIGN: Param = Param::choice(
-    "gamma_sign",
-    "when ΔB calls for more: in underflow while it empties and in overflow while it fills, or the other way round, as \
-            printed",
-    "section 4.4 against its own section 3.2",
-    ["sane", "printed"],
-    &["sane", "printed"],
-);
-const STABLE: Param = Param::choice(
-    "stable",
-    "between underflow and overflow: eq. 15 as it stands, or with ΔB foreseen",
-    "eq. 15; the prediction that section 4.4 claims is not printed",
-    ["predictive", "literal"],
-    &["predictive", "literal"],
-);
-const ADDED: Param = Param::choice(
-    "added",
-    "the 1 of eq. 15: a packet more in each round trip, or a packet per second more in each round",
-    "eq. 15, whose 1 has no unit; table 1 has rates in packets per second",
-    ["packet", "packet"],
-    &["packet", "rate"],
-);
+params! {
+    /// The first three are those of a sender without control, the last four those of the first type alone.
+    const {
+    span ipd_min: "least delay between packets", "section 3.3: 1 ms", [Span::millis(1); 2], IPD_RANGE;
+    span t_fixed: "time to send any packet, a in t(S) = a + b·S",
+        "eq. 11; figure 8: t(1000 B) = 5 ms", [Span::millis(1); 2], [Span::ZERO, Span::secs(1)];
+    span t_per_byte: "time to send a byte, b in t(S) = a + b·S",
+        "as t_fixed", [Span::micros(4); 2], [Span::ZERO, Span::millis(1)];
+    number b_l: "share of the buffer below which it is underflow", "section 4.4: B_min, 20 %", [0.2; 2], [0.0, 0.9];
+    number margin: "share of the buffer, from the top, that is overflow (margin_mode = fixed)",
+        "section 4.4: α, 10 %", [0.1; 2], [0.0, 0.9];
+    choice margin_mode: "fixed: as margin says; latency: what can still arrive in k_lat round trips",
+        "section 3.2: B_H = B_max − k S/rtt, which is no amount", ["fixed"; 2], &["fixed", "latency"];
+    number k_lat: "round trips of margin_mode = latency", "section 3.2: k ≥ 1", [1.0; 2], [1.0, 100.0];
+    number gamma_under: "factor of the rate in underflow", "eq. 14, section 4.4: γ₁", [1.2; 2], [1.0, 2.0];
+    number gamma_over: "factor of the rate in overflow", "eq. 16, section 4.4: γ₂", [0.9; 2], [0.0, 1.0];
+    choice added: "the 1 of eq. 15: a packet more in each round trip, or a packet per second more in each round",
+        "eq. 15, whose 1 has no unit; table 1 has rates in packets per second", ["packet"; 2], &["packet", "rate"];
+    span ipd_max: "most delay between packets", "section 3.3: 20 ms", [Span::millis(20); 2], IPD_RANGE;
+    span ipd_start: "delay between packets at first", "not in the paper", [Span::millis(20); 2], IPD_RANGE;
+    choice cc_cap: "what bounds the rate beside the buffer: TCP's throughput at the loss event rate, or nothing",
+        "not in the paper, which has no congestion control", ["tfrc", "none"], &["tfrc", "none"];
+    number gamma_under_fast: "gamma_under when ΔB calls for more", "section 4.4", [1.3; 2], [1.0, 2.0];
+    number gamma_over_fast: "gamma_over when ΔB calls for more", "section 4.4", [0.8; 2], [0.0, 1.0];
+    choice gamma_sign:
+        "when ΔB calls for more: in underflow while it empties and in overflow while it fills, or the other way round, \
+            as printed",
+        "section 4.4 against its own section 3.2", ["sane", "printed"], &["sane", "printed"];
+    choice stable: "between underflow and overflow: eq. 15 as it stands, or with ΔB foreseen",
+        "eq. 15; the prediction that section 4.4 claims is not printed",
+        ["predictive", "literal"], &["predictive", "literal"];
+    }
+}
+
 /// Rounds for which ΔB is foreseen (`stable = "predictive"`); not in the paper.
 const HORIZON: f64 = 8.0;
 /// The additive step is at most this share of a round's amount (`stable = "predictive"`); not in the paper.
 const STEP: f64 = 0.05;
 /// The weight of the past in the smoothed round-trip time (eq. 17, without a value; RFC 6298: 7/8).
 const ALPHA_SRTT: f64 = 0.875;
-
 const IPD_RANGE: [Span; 2] = [Span::ZERO, Span::secs(600)];
-const IPD_MIN: Param = Param::span(
-    "ipd_min",
-    "least delay between packets",
-    "section 3.3: 1 ms",
-    [Span::millis(1), Span::millis(1)],
-    IPD_RANGE,
-);
-const IPD_MAX: Param = Param::span(
-    "ipd_max",
-    "most delay between packets",
-    "section 3.3: 20 ms",
-    [Span::millis(20), Span::millis(20)],
-    IPD_RANGE,
-);
-const IPD_START: Param = Param::span(
-    "ipd_start",
-    "delay between packets at first",
-    "not in the paper",
-    [Span::millis(20), Span::millis(20)],
-    IPD_RANGE,
-);
-const T_FIXED: Param = Param::span(
-    "t_fixed",
-    "time to send any packet, a in t(S) = a + b·S",
-    "eq. 11; figure 8: t(1000 B) = 5 ms",
-    [Span::millis(1), Span::millis(1)],
-    [Span::ZERO, Span::secs(1)],
-);
-const T_PER_BYTE: Param = Param::span(
-    "t_per_byte",
-    "time to send a byte, b in t(S) = a + b·S",
-    "as t_fixed",
-    [Span::micros(4), Span::micros(4)],
-    [Span::ZERO, Span::millis(1)],
-);
-const CC_CAP: Param = Param::choice(
-    "cc_cap",
-    "what bounds the rate beside the buffer: TCP's throughput at the loss event rate, or nothing",
-    "not in the paper, which has no congestion control",
-    ["tfrc", "none"],
-    &["tfrc", "none"],
-);
 
 /// Packets one after the other, with a delay between them: T = S / (t(S) + IPD) (eq. 11).
 #[derive(Clone, Copy, Debug)]

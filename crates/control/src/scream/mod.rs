@@ -13,9 +13,9 @@ mod sender;
 mod window;
 
 use crate::Need;
-use crate::entry::{Controller, FeedbackTiming, Mode, Param, Receivers, Setup, Values};
+use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
 use constants::{CODE, CODE_CUT_INTERVAL, CODE_MIN_REF_WND_PACKETS, DRAFT, MIN_REF_WND, Profile};
-use steadycast_units::Span;
+use steadycast_units::{Ecn, Span};
 
 /// The registry's entry.
 pub(crate) const CONTROLLER: Controller = Controller {
@@ -36,146 +36,62 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-const PARAMS: &[Param] = &[
-    Param::choice(
-        "profile",
-        "code: the reference code's constants, also of what stands at the draft's value below, and its small rules \
+params! {
+    /// What the parameters say, looked up once. Times in seconds, sizes in bytes.
+    Config(values, setup) {
+        let choice profile:
+            "code: the reference code's constants, also of what stands at the draft's value below, and its small rules \
                 (docs/controllers/scream.md)",
-        "draft; EricssonResearch/scream, ScreamV2Tx.cpp",
-        ["draft", "draft"],
-        &["draft", "code"],
-    ),
-    Param::span(
-        "qdelay_target",
-        "the queueing delay at whose half the window begins to fall, by the most at the whole (code: 100 ms)",
-        "draft, QDELAY_TARGET_LO",
-        [DRAFT.qdelay_target, DRAFT.qdelay_target],
-        [Span::millis(5), Span::secs(1)],
-    ),
-    Param::switch(
-        "compete",
-        "raise the target delay beside flows that fill the queue",
-        "RFC 8298, 4.1.2.3",
-        [false, false],
-    ),
-    Param::span(
-        "virtual_rtt",
-        "the round-trip time down to which flows share equally, and the least time between two cuts (code: for the \
+            "draft; EricssonResearch/scream, ScreamV2Tx.cpp", ["draft"; 2], &["draft", "code"];
+        let span qdelay_target:
+            "the queueing delay at whose half the window begins to fall, by the most at the whole (code: 100 ms)",
+            "draft, QDELAY_TARGET_LO", [DRAFT.qdelay_target; 2], [Span::millis(5), Span::secs(1)];
+        switch compete: "raise the target delay beside flows that fill the queue", "RFC 8298, 4.1.2.3", [false; 2];
+        secs virtual_rtt:
+            "the round-trip time down to which flows share equally, and the least time between two cuts (code: for the \
                 latter 30 ms)",
-        "draft, VIRTUAL_RTT",
-        [Span::millis(25), Span::millis(25)],
-        [Span::millis(1), Span::secs(1)],
-    ),
-    Param::number("beta_loss", "what a loss leaves of the window", "draft, BETA_LOSS", [0.7, 0.7], [0.1, 1.0]),
-    Param::number(
-        "beta_ecn",
-        "what a mark leaves of it without L4S (code: 0.9)",
-        "draft, BETA_ECN",
-        [DRAFT.beta_ecn, DRAFT.beta_ecn],
-        [0.1, 1.0],
-    ),
-    Param::number(
-        "mul_increase",
-        "share of itself by which the window grows per round trip (code: 0.05)",
-        "draft, MUL_INCREASE_FACTOR",
-        [DRAFT.mul_increase, DRAFT.mul_increase],
-        [0.0, 1.0],
-    ),
-    Param::number("alpha_up", "gain of L4S alpha while it rises", "draft, L4S_AVG_G_UP", [0.125, 0.125], [0.0, 1.0]),
-    Param::number(
-        "alpha_down",
-        "gain of L4S alpha while it falls",
-        "draft, L4S_AVG_G_DOWN",
-        [1.0 / 128.0, 1.0 / 128.0],
-        [0.0, 1.0],
-    ),
-    Param::switch(
-        "reduce_jitter",
-        "slower growth and less room where the delay varies (code: on)",
-        "draft, REDUCE_JITTER",
-        [false, false],
-    ),
-    Param::switch(
-        "policer",
-        "above a tenth of loss without a queue the window stays below what it was then",
-        "draft, link loss and policers",
-        [false, false],
-    ),
-    Param::switch(
-        "spare",
-        "smaller cuts while the target is low already",
-        "draft, reference window reduction",
-        [false, false],
-    ),
-];
-
-/// What the parameters say, looked up once. Times in seconds, sizes in bytes.
-#[derive(Clone, Copy, Debug)]
-struct Config {
-    profile: &'static Profile,
-    code: bool,
-    l4s: bool,
-    /// Losses and classic marks of packets that left before the last cut belong to it (RFC 9002, 7.3.2); as printed
-    /// there is a cut each min(virtual_rtt, s_rtt).
-    once_per_rtt: bool,
-    mss: f64,
-    qdelay_target: f64,
-    compete: bool,
-    min_ref_wnd: f64,
-    virtual_rtt: f64,
-    /// Least time between two cuts, where the round trip is not shorter.
-    cut_interval: f64,
-    beta_loss: f64,
-    beta_ecn: f64,
-    mul_increase: f64,
-    alpha_up: f64,
-    alpha_down: f64,
-    reduce_jitter: bool,
-    policer: bool,
-    spare: bool,
+            "draft, VIRTUAL_RTT", [Span::millis(25); 2], [Span::millis(1), Span::secs(1)];
+        number beta_loss: "what a loss leaves of the window", "draft, BETA_LOSS", [0.7; 2], [0.1, 1.0];
+        let number beta_ecn:
+            "what a mark leaves of it without L4S (code: 0.9)", "draft, BETA_ECN", [DRAFT.beta_ecn; 2], [0.1, 1.0];
+        let number mul_increase: "share of itself by which the window grows per round trip (code: 0.05)",
+            "draft, MUL_INCREASE_FACTOR", [DRAFT.mul_increase; 2], [0.0, 1.0];
+        number alpha_up: "gain of L4S alpha while it rises", "draft, L4S_AVG_G_UP", [0.125; 2], [0.0, 1.0];
+        number alpha_down:
+            "gain of L4S alpha while it falls", "draft, L4S_AVG_G_DOWN", [1.0 / 128.0; 2], [0.0, 1.0];
+        let switch reduce_jitter:
+            "slower growth and less room where the delay varies (code: on)", "draft, REDUCE_JITTER", [false; 2];
+        switch policer: "above a tenth of loss without a queue the window stays below what it was then",
+            "draft, link loss and policers", [false; 2];
+        switch spare:
+            "smaller cuts while the target is low already", "draft, reference window reduction", [false; 2];
+    } {
+        code: bool = profile == "code",
+        profile: &'static Profile = if code { &CODE } else { &DRAFT },
+        l4s: bool = setup.ecn == Ecn::Ect1,
+        /// Losses and classic marks of packets that left before the last cut belong to it (RFC 9002, 7.3.2); as printed
+        /// there is a cut each min(virtual_rtt, s_rtt).
+        once_per_rtt: bool = values.mode() == Mode::Repaired,
+        mss: f64 = setup.packet.as_f64().max(1.0),
+        min_ref_wnd: f64 = if code { CODE_MIN_REF_WND_PACKETS * mss } else { MIN_REF_WND.as_f64() },
+        /// Least time between two cuts, where the round trip is not shorter.
+        cut_interval: f64 = if code { virtual_rtt.max(CODE_CUT_INTERVAL.as_secs_f64()) } else { virtual_rtt },
+        qdelay_target: f64 = of_profile(qdelay_target, DRAFT.qdelay_target, profile.qdelay_target).as_secs_f64(),
+        beta_ecn: f64 = of_profile(beta_ecn, DRAFT.beta_ecn, profile.beta_ecn),
+        mul_increase: f64 = of_profile(mul_increase, DRAFT.mul_increase, profile.mul_increase),
+        reduce_jitter: bool = code || reduce_jitter,
+    }
 }
 
-impl Config {
-    fn new(setup: &Setup, values: &Values) -> Self {
-        let code = values.choice("profile") == "code";
-        let profile = if code { &CODE } else { &DRAFT };
-        // What stands at the draft's value is the profile's.
-        let number = |name: &str, of: fn(&Profile) -> f64| {
-            let given = values.number(name);
-            if given == of(&DRAFT) { of(profile) } else { given }
-        };
-        let qdelay_target = match values.span("qdelay_target") {
-            given if given == DRAFT.qdelay_target => profile.qdelay_target,
-            given => given,
-        };
-        let mss = setup.packet.as_f64().max(1.0);
-        let virtual_rtt = values.span("virtual_rtt");
-        Self {
-            profile,
-            code,
-            l4s: setup.ecn == steadycast_units::Ecn::Ect1,
-            once_per_rtt: values.mode() == Mode::Repaired,
-            mss,
-            qdelay_target: qdelay_target.as_secs_f64(),
-            compete: values.switch("compete"),
-            min_ref_wnd: if code { CODE_MIN_REF_WND_PACKETS * mss } else { MIN_REF_WND.as_f64() },
-            virtual_rtt: virtual_rtt.as_secs_f64(),
-            cut_interval: if code { virtual_rtt.max(CODE_CUT_INTERVAL) } else { virtual_rtt }.as_secs_f64(),
-            beta_loss: values.number("beta_loss"),
-            beta_ecn: number("beta_ecn", |profile| profile.beta_ecn),
-            mul_increase: number("mul_increase", |profile| profile.mul_increase),
-            alpha_up: values.number("alpha_up"),
-            alpha_down: values.number("alpha_down"),
-            reduce_jitter: code || values.switch("reduce_jitter"),
-            policer: values.switch("policer"),
-            spare: values.switch("spare"),
-        }
-    }
+/// What stands at the draft's value is the profile's.
+fn of_profile<T: PartialEq>(given: T, draft: T, profile: T) -> T {
+    if given == draft { profile } else { given }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Setup;
     use crate::registry::{Chosen, Given};
     use steadycast_units::{Rate, Seed};
 

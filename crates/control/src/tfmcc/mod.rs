@@ -13,7 +13,7 @@ mod sender;
 mod timer;
 
 use crate::Promise;
-use crate::entry::{Controller, FeedbackTiming, Param, Receivers, Values};
+use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use steadycast_units::Span;
 
 /// The registry's entry.
@@ -59,45 +59,33 @@ const RISE: Promise = Promise {
     about: "outside slow start the rate rises by at most one packet per R_max in each R_max (RFC 4654, 2.2)",
 };
 
-const PARAMS: &[Param] = &[
-    Param::choice(
-        "profile",
-        "the RFC, or what the 2001 paper or the NORM implementation does beside it",
-        "RFC 4654; SIGCOMM 2001; NRL NORM",
-        ["rfc4654", "rfc4654"],
-        &["rfc4654", "sigcomm2001", "norm"],
-    ),
-    Param::choice(
-        "start",
-        "quick: the assumed largest round trip gives way to the first measured one, the first round is short, and slow \
+params! {
+    /// What the parameters say, looked up once.
+    Config(values) {
+        let choice profile: "the RFC, or what the 2001 paper or the NORM implementation does beside it",
+            "RFC 4654; SIGCOMM 2001; NRL NORM", ["rfc4654"; 2], &["rfc4654", "sigcomm2001", "norm"];
+        let choice start:
+            "quick: the assumed largest round trip gives way to the first measured one, the first round is short, and slow \
                 start begins with TCP's initial window",
-        "own; RFC 5348, 4.2",
-        ["quick", "rfc"],
-        &["quick", "rfc"],
-    ),
-    Param::span(
-        "r_max",
-        "the largest round-trip time, at first",
-        "RFC 4654, 3.1",
-        [Span::millis(500), Span::millis(500)],
-        [Span::millis(10), Span::secs(10)],
-    ),
-    Param::number(
-        "round",
-        "a feedback round in largest round-trip times (4 with any-source multicast)",
-        "RFC 4654, 3.4",
-        [6.0, 6.0],
-        [1.0, 50.0],
-    ),
-    Param::number("g", "how far below a reported rate others are silenced", "RFC 4654, 3.4", [0.1, 0.1], [0.0, 0.9]),
-    Param::number(
-        "receivers",
-        "N: more receivers than this and the timers no longer spread them",
-        "RFC 4654, 4.5",
-        [10_000.0, 10_000.0],
-        [2.0, 1e7],
-    ),
-];
+            "own; RFC 5348, 4.2", ["quick", "rfc"], &["quick", "rfc"];
+        span r_max: "the largest round-trip time, at first",
+            "RFC 4654, 3.1", [Span::millis(500); 2], [Span::millis(10), Span::secs(10)];
+        number round: "a feedback round in largest round-trip times (4 with any-source multicast)",
+            "RFC 4654, 3.4", [6.0; 2], [1.0, 50.0];
+        number g: "how far below a reported rate others are silenced", "RFC 4654, 3.4", [0.1; 2], [0.0, 0.9];
+        number receivers: "N: more receivers than this and the timers no longer spread them",
+            "RFC 4654, 4.5", [10_000.0; 2], [2.0, 1e7];
+    } {
+        profile: Profile = match profile {
+            "sigcomm2001" => Profile::Sigcomm2001,
+            "norm" => Profile::Norm,
+            _ => Profile::Rfc4654,
+        },
+        quick: bool = start == "quick",
+        /// The weight of the old round-trip time at the limiting receiver (RFC 4654, 4.3.2).
+        q_clr: f64 = if profile == Profile::Sigcomm2001 { 0.95 } else { 0.9 },
+    }
+}
 
 /// Which of the three descriptions is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,39 +95,9 @@ enum Profile {
     Norm,
 }
 
-/// What the parameters say, looked up once.
-#[derive(Clone, Copy, Debug)]
-struct Config {
-    profile: Profile,
-    quick: bool,
-    r_max: Span,
-    round: f64,
-    g: f64,
-    receivers: f64,
-    /// The weight of the old round-trip time at the limiting receiver (RFC 4654, 4.3.2).
-    q_clr: f64,
-}
-
 impl Config {
     /// How long a feedback round is, `first` the one in which nothing has been measured yet.
     fn round(&self, r_max: Span, first: bool) -> Span {
         r_max.scale(if self.quick && first { self.round.min(FIRST_ROUND) } else { self.round })
-    }
-
-    fn new(values: &Values) -> Self {
-        let profile = match values.choice("profile") {
-            "sigcomm2001" => Profile::Sigcomm2001,
-            "norm" => Profile::Norm,
-            _ => Profile::Rfc4654,
-        };
-        Self {
-            profile,
-            quick: values.choice("start") == "quick",
-            r_max: values.span("r_max"),
-            round: values.number("round"),
-            g: values.number("g"),
-            receivers: values.number("receivers"),
-            q_clr: if profile == Profile::Sigcomm2001 { 0.95 } else { 0.9 },
-        }
     }
 }

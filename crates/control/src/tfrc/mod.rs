@@ -9,7 +9,7 @@ mod receiver;
 mod sender;
 
 use crate::Promise;
-use crate::entry::{Controller, FeedbackTiming, Param, Receivers, Values};
+use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use crate::loss::LossSettings;
 pub(crate) use message::{Finding, Mark, REPORT_BYTES, echo, read_rtt_notice, rtt_notice};
 pub(crate) use receiver::{Among, Receiver};
@@ -31,8 +31,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     colour: "#1f77b4",
     params: PARAMS,
     promises: &[&TWICE],
-    sender: |setup, values| Box::new(Sender::new(setup, &Settings::read(values))),
-    receiver: |setup, values| Box::new(Receiver::new(setup, &Settings::read(values), Among::All)),
+    sender: |setup, values| Box::new(Sender::new(setup, &Settings::new(values))),
+    receiver: |setup, values| Box::new(Receiver::new(setup, &Settings::new(values), Among::All)),
     ..crate::fixed::CONTROLLER
 };
 
@@ -41,44 +41,34 @@ const TWICE: Promise = Promise {
     about: "with losses the rate is at most twice what arrives, above the least rate (RFC 5348, 4.3)",
 };
 
-/// Its parameters, which controllers that are made of it have as well.
-pub(crate) const PARAMS: &[Param; 5] = &[
-    Param::choice(
-        "profile",
-        "ns2: ns-2's constants, also of what stands at the default below, and the rate rises by at most one packet per \
+params! {
+    /// What the parameters say, looked up once. Controllers that are made of it have its parameters as well.
+    pub(crate) Settings(values) {
+        let choice profile:
+            "ns2: ns-2's constants, also of what stands at the default below, and the rate rises by at most one packet per \
                 round trip once there was a loss",
-        "RFC 5348; ns-2.35 defaults",
-        ["rfc5348", "rfc5348"],
-        &["rfc5348", "ns2"],
-    ),
-    Param::number(
-        "discount_threshold",
-        "least discount factor of older loss intervals while the open one is long; 1: no discounting (ns2: 0.5)",
-        "own; RFC 5348, 5.5: 0.25; its predecessor and ns-2: 0.5",
-        [RFC.discount, NS2.discount],
-        [0.05, 1.0],
-    ),
-    Param::switch(
-        "damping",
-        "send less while the round-trip time is above its mean: X · mean √R / √R (oscillation damping)",
-        "RFC 5348, 4.5",
-        [true, true],
-    ),
-    Param::span(
-        "t_mbi",
-        "longest time between two packets: the rate never falls below one packet in it",
-        "RFC 5348, 4.3: t_mbi",
-        [Span::secs(64), Span::secs(64)],
-        [Span::millis(100), Span::secs(600)],
-    ),
-    Param::span(
-        "start_delay",
-        "queueing delay that ends slow start as a loss event would; 0: only a loss ends it (ns2: 0)",
-        "own; RFC 9406 has 4 to 16 ms",
-        [START_DELAY, Span::ZERO],
-        [Span::ZERO, Span::secs(10)],
-    ),
-];
+            "RFC 5348; ns-2.35 defaults", ["rfc5348"; 2], &["rfc5348", "ns2"];
+        let number discount_threshold:
+            "least discount factor of older loss intervals while the open one is long; 1: no discounting (ns2: 0.5)",
+            "own; RFC 5348, 5.5: 0.25; its predecessor and ns-2: 0.5", [RFC.discount, NS2.discount], [0.05, 1.0];
+        switch damping: "send less while the round-trip time is above its mean: X · mean √R / √R (oscillation damping)",
+            "RFC 5348, 4.5", [true; 2];
+        span t_mbi: "longest time between two packets: the rate never falls below one packet in it",
+            "RFC 5348, 4.3: t_mbi", [Span::secs(64); 2], [Span::millis(100), Span::secs(600)];
+        let span start_delay:
+            "queueing delay that ends slow start as a loss event would; 0: only a loss ends it (ns2: 0)",
+            "own; RFC 9406 has 4 to 16 ms", [START_DELAY, Span::ZERO], [Span::ZERO, Span::secs(10)];
+    } {
+        profile: &'static Profile = if profile == "ns2" { &NS2 } else { &RFC },
+        // What stands at the default is the profile's.
+        loss: LossSettings = LossSettings {
+            discount: if discount_threshold == RFC.discount { profile.discount } else { discount_threshold },
+            ndupack: profile.ndupack,
+            ..LossSettings::default()
+        },
+        start_delay: Span = if profile.gentle && start_delay == START_DELAY { Span::ZERO } else { start_delay },
+    }
+}
 
 /// The start ends at this in repaired mode: it is a sixth of the queue of a home router, and more than a burst of TCP's
 /// first ten packets takes on 6 Mb/s.
@@ -112,30 +102,3 @@ const RFC: Profile =
 /// The defaults of ns-2.35.
 const NS2: Profile =
     Profile { discount: 0.5, ndupack: 1, q: 0.95, nofeedback: 2.0, report: 1.5, tcp_rto: true, gentle: true };
-
-/// What the parameters say, looked up once.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    profile: &'static Profile,
-    loss: LossSettings,
-    damping: bool,
-    t_mbi: Span,
-    start_delay: Span,
-}
-
-impl Settings {
-    pub(crate) fn read(values: &Values) -> Self {
-        let profile = if values.choice("profile") == "ns2" { &NS2 } else { &RFC };
-        // What stands at the default is the profile's.
-        let discount = values.number("discount_threshold");
-        let discount = if discount == RFC.discount { profile.discount } else { discount };
-        let start_delay = values.span("start_delay");
-        Self {
-            profile,
-            loss: LossSettings { discount, ndupack: profile.ndupack, ..LossSettings::default() },
-            damping: values.switch("damping"),
-            t_mbi: values.span("t_mbi"),
-            start_delay: if profile.gentle && start_delay == START_DELAY { Span::ZERO } else { start_delay },
-        }
-    }
-}

@@ -72,7 +72,7 @@ pub(crate) const EAI: Controller = Controller {
 /// `tfrcp-qai`.
 pub(crate) const QAI: Controller = Controller {
     sender: |setup, values| build(setup, values, Law::Quantizer, false),
-    ..entry("tfrcp-qai", "as tfrcp; without loss the next better picture", &[2.0, 2.0], STEPS)
+    ..entry("tfrcp-qai", "as tfrcp; without loss the next better picture", &[2.0; 2], STEPS)
 };
 /// `tfrcp-eai-cl`.
 pub(crate) const EAI_CL: Controller = Controller {
@@ -82,7 +82,7 @@ pub(crate) const EAI_CL: Controller = Controller {
 /// `tfrcp-qai-cl`.
 pub(crate) const QAI_CL: Controller = Controller {
     sender: |setup, values| build(setup, values, Law::Quantizer, true),
-    ..entry("tfrcp-qai-cl", "as tfrcp-qai, with the loss of the whole session", &[4.0, 4.0], STEPS_CL)
+    ..entry("tfrcp-qai-cl", "as tfrcp-qai, with the loss of the whole session", &[4.0; 2], STEPS_CL)
 };
 
 /// The least value of TCP's retransmission time-out T₀ = srtt + 4 rttvar in the equation, as in Linux; the paper has
@@ -96,50 +96,50 @@ const K: Param = Param::number(
     "k",
     "round trips of a control interval, before it is rounded up to whole groups of pictures",
     "section II.A: 32; table I: 8 … 96",
-    [32.0, 32.0],
+    [32.0; 2],
     [1.0, 1024.0],
 );
 const ROUND: Param = Param::choice(
     "interval_round",
     "what a control interval is a multiple of: groups of pictures, or single frames",
     "section II.A: GoP",
-    ["gop", "gop"],
+    ["gop"; 2],
     &["gop", "frame"],
 );
 const SR_EVERY: Param = Param::number(
     "sr_every",
     "frames between two sender reports, each of which is answered at once",
     "section II.B: 5",
-    [5.0, 5.0],
+    [5.0; 2],
     [1.0, 300.0],
 );
 const ACK: Param = Param::choice(
     "ack",
     "what is answered: sender reports, or every packet",
     "section II.B: reports; section II.A (the paper's simulation): packets",
-    ["report", "report"],
+    ["report"; 2],
     &["report", "packet"],
 );
 const R0: Param = Param::choice(
     "r0",
     "first rate: that of the quantizer q0, or the highest of the video",
     "not in the paper, which says that a large one is the problem of EAI-CL",
-    ["lowest", "lowest"],
+    ["lowest"; 2],
     &["lowest", "highest"],
 );
-const Q0: Param = Param::number("q0", "first quantizer", "section III.B: 60", [60.0, 60.0], [1.0, 255.0]);
+const Q0: Param = Param::number("q0", "first quantizer", "section III.B: 60", [60.0; 2], [1.0, 255.0]);
 const QSTEP: Param = Param::number(
     "qstep",
     "by how much the quantizer falls after an interval without loss",
     "section III.B: 2",
-    [2.0, 2.0],
+    [2.0; 2],
     [1.0, 64.0],
 );
 const CL_BRANCH: Param = Param::choice(
     "cl_branch",
     "which loss decides whether the rate may rise: that of the session, or that of the last interval",
     "open in the paper; its figure 11 needs the session's",
-    ["cumulative", "cumulative"],
+    ["cumulative"; 2],
     &["cumulative", "interval"],
 );
 
