@@ -4,7 +4,7 @@
     python -m validation.kernel --write     # and crates/tcp/src/sender/kernel-*.txt anew
 
 The files hold the acknowledgments as they reached the sender, and the windows that the kernel said of itself;
-crates/tcp/src/sender/kernel.rs feeds the model's sender with them. Needs the rights that `steadycast emulate` needs,
+crates/tcp/src/sender/tests.rs feeds the model's sender with them. Needs the rights that `steadycast emulate` needs,
 and tshark.
 """
 

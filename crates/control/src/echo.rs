@@ -51,7 +51,7 @@ impl Echo {
 }
 
 /// The receiver half that sends an [`Echo`] every so often.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct EchoReceiver {
     every: Span,
     next: Option<Time>,
@@ -67,12 +67,7 @@ impl EchoReceiver {
     pub fn new(every: Span) -> Self {
         Self {
             every,
-            next: None,
-            newest: None,
-            quickest: None,
-            bytes: Bytes::ZERO,
-            since: Time::ZERO,
-            view: View::default(),
+            ..Self::default()
         }
     }
 }

@@ -352,7 +352,7 @@ pub trait SenderHalf: Send {
 }
 
 /// How full the play-out buffer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferLevel {
     /// What is in it.
     pub level: Bytes,

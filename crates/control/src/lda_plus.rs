@@ -74,6 +74,7 @@ struct Member {
     interval: Span,
 }
 
+#[derive(Default)]
 struct Sender {
     packet: Bytes,
     floor: Rate,
@@ -100,13 +101,9 @@ impl Sender {
             first_step: values.rate("a_start").unwrap_or(Rate::kbps(10)),
             bottleneck: values.rate("bottleneck"),
             rise_on_loss: values.switch("rise_on_loss"),
-            members: BTreeMap::new(),
             rate: values.rate("start").unwrap_or(floor).max(floor).min(setup.cap),
-            sent: 0,
-            halve_at: None,
             rule: "start",
-            loss: None,
-            by: None,
+            ..Self::default()
         }
     }
 

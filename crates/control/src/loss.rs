@@ -233,7 +233,7 @@ fn sane(packets: f64) -> f64 {
 /// The loss history of one stream: which packets are lost, which losses are one event, and how often events come.
 ///
 /// Its memory is bounded whatever arrives: it keeps runs of losses, not packets, and only the latest of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LossHistory {
     settings: LossSettings,
     /// The highest packet so far, and its arrival.
@@ -260,13 +260,8 @@ impl LossHistory {
         };
         Self {
             settings,
-            highest: None,
-            gaps: Vec::new(),
-            runs: VecDeque::new(),
-            settled: None,
-            events: Events::default(),
             first_interval: 1.0,
-            lost: 0,
+            ..Self::default()
         }
     }
 

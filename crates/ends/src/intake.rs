@@ -5,7 +5,7 @@ use steadycast_record::{Figures, receiver};
 use steadycast_units::{Bytes, Span, Spread, Time};
 
 /// Counts of what arrived; a series of them is made by taking samples.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Intake {
     /// Means count from here on …
     from: Time,
@@ -75,13 +75,7 @@ impl Intake {
         Self {
             from,
             until,
-            pauses: Vec::new(),
-            bytes: Bytes::ZERO,
-            delay: Spread::default(),
-            now: Sample::default(),
-            last: Sample::default(),
-            samples: Rows::default(),
-            digest: Digest::default(),
+            ..Self::default()
         }
     }
 

@@ -5,8 +5,10 @@ use thiserror::Error;
 pub struct Plane<'a> {
     samples: &'a [u8],
     stride: usize,
-    width: usize,
-    height: usize,
+    /// Samples per row.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
 }
 
 /// Why two planes cannot be compared.
@@ -71,18 +73,6 @@ impl<'a> Plane<'a> {
             return Err(PictureError::Short { need, got: samples.len() });
         }
         Ok(Self { samples, stride, width, height })
-    }
-
-    /// Samples per row.
-    #[must_use]
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
-    /// Rows.
-    #[must_use]
-    pub fn height(&self) -> usize {
-        self.height
     }
 
     pub(crate) fn row(&self, y: usize) -> &'a [u8] {

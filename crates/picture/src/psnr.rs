@@ -14,11 +14,11 @@ const RUN: usize = 1 << 14;
 /// When the sizes differ.
 pub fn mean_squared_error(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     a.same_size(b)?;
-    let sum: u64 = (0..a.height())
+    let sum: u64 = (0..a.height)
         .flat_map(|y| a.row(y).chunks(RUN).zip(b.row(y).chunks(RUN)))
         .map(|(a, b)| u64::from(squared_differences(a, b)))
         .sum();
-    Ok(sum as f64 / (a.width() * a.height()) as f64)
+    Ok(sum as f64 / (a.width * a.height) as f64)
 }
 
 /// Peak signal-to-noise ratio of two planes, in dB; infinite when they are identical.

@@ -24,9 +24,9 @@ const N: f64 = 64.0;
 /// When the sizes differ, or when a side is shorter than a window.
 pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     a.same_size(b)?;
-    let (across, down) = (a.width() / BLOCK, a.height() / BLOCK);
+    let (across, down) = (a.width / BLOCK, a.height / BLOCK);
     if across < 2 || down < 2 {
-        return Err(PictureError::TooSmall { width: a.width(), height: a.height() });
+        return Err(PictureError::TooSmall { width: a.width, height: a.height });
     }
     let mut columns = Columns::of(across * BLOCK);
     let mut above = vec![Sums::default(); across];

@@ -1,107 +1,81 @@
 use serde_json::{Map, Value, json};
 use steadycast_units::{Span, Spread};
 
-/// What a figure says something about: where in `summary.json` it stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Of {
-    /// The run: the summary itself.
-    Run,
-    /// A flow: an element of `flows`.
-    Flow,
-    /// A receiver of a flow: an element of a flow's `receivers`.
-    Receiver,
-    /// A direction of a link: an element of `links`.
-    Link,
-    /// A simulcast: an element of `simulcasts`.
-    Simulcast,
-    /// A receiver of a simulcast: an element of a simulcast's `receivers`.
-    Viewer,
-    /// A promise that the run checks: an element of `invariants`.
-    Invariant,
-    /// An expectation of the scenario: an element of `expect`.
-    Expectation,
-    /// What the run cost: `cost.json`, not the summary.
-    Cost,
+/// Declares an enum whose values have a name each.
+macro_rules! named {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $value:ident = $word:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name {
+            $($(#[$doc])* $value,)*
+        }
+
+        impl $name {
+            /// Its name, as the reference has it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$value => $word,)*
+                }
+            }
+        }
+    };
 }
 
-impl Of {
-    /// All, in the order of the reference.
-    pub const ALL: [Self; 9] = [
-        Self::Run,
-        Self::Flow,
-        Self::Receiver,
-        Self::Link,
-        Self::Simulcast,
-        Self::Viewer,
-        Self::Invariant,
-        Self::Expectation,
-        Self::Cost,
-    ];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Run => "run",
-            Self::Flow => "flow",
-            Self::Receiver => "receiver",
-            Self::Link => "link",
-            Self::Simulcast => "simulcast",
-            Self::Viewer => "viewer",
-            Self::Invariant => "invariant",
-            Self::Expectation => "expectation",
-            Self::Cost => "cost",
-        }
+named! {
+    /// What a figure says something about: where in `summary.json` it stands.
+    Of {
+        /// The run: the summary itself.
+        Run = "run",
+        /// A flow: an element of `flows`.
+        Flow = "flow",
+        /// A receiver of a flow: an element of a flow's `receivers`.
+        Receiver = "receiver",
+        /// A direction of a link: an element of `links`.
+        Link = "link",
+        /// A simulcast: an element of `simulcasts`.
+        Simulcast = "simulcast",
+        /// A receiver of a simulcast: an element of a simulcast's `receivers`.
+        Viewer = "viewer",
+        /// A promise that the run checks: an element of `invariants`.
+        Invariant = "invariant",
+        /// An expectation of the scenario: an element of `expect`.
+        Expectation = "expectation",
+        /// What the run cost: `cost.json`, not the summary.
+        Cost = "cost",
     }
 }
 
-/// What a value is counted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// A text.
-    Text,
-    /// True or false.
-    Flag,
-    /// A list.
-    List,
-    /// A number without a unit.
-    Number,
-    /// A whole number of things.
-    Count,
-    /// Bits of IP packets per second.
-    Rate,
-    /// Bytes.
-    Bytes,
-    /// A share of one.
-    Share,
-    /// Milliseconds.
-    Millis,
-    /// Seconds.
-    Seconds,
-    /// Decibels.
-    Decibels,
-    /// An opinion from 1 (bad) to 5 (excellent).
-    Opinion,
+named! {
+    /// What a value is counted in.
+    Unit {
+        /// A text.
+        Text = "text",
+        /// True or false.
+        Flag = "true or false",
+        /// A list.
+        List = "list",
+        /// A number without a unit.
+        Number = "number",
+        /// A whole number of things.
+        Count = "count",
+        /// Bits of IP packets per second.
+        Rate = "bit/s",
+        /// Bytes.
+        Bytes = "bytes",
+        /// A share of one.
+        Share = "share of 1",
+        /// Milliseconds.
+        Millis = "ms",
+        /// Seconds.
+        Seconds = "s",
+        /// Decibels.
+        Decibels = "dB",
+        /// An opinion from 1 (bad) to 5 (excellent).
+        Opinion = "1 to 5",
+    }
 }
 
 impl Unit {
-    /// Its name, as the reference has it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Flag => "true or false",
-            Self::List => "list",
-            Self::Number => "number",
-            Self::Count => "count",
-            Self::Rate => "bit/s",
-            Self::Bytes => "bytes",
-            Self::Share => "share of 1",
-            Self::Millis => "ms",
-            Self::Seconds => "s",
-            Self::Decibels => "dB",
-            Self::Opinion => "1 to 5",
-        }
-    }
-
     /// Whether a value in it is a number, of which something can be expected.
     pub const fn is_number(self) -> bool {
         !matches!(self, Self::Text | Self::Flag | Self::List)
@@ -119,58 +93,37 @@ pub enum Better {
     Neither,
 }
 
-/// Which flows, receivers and runs have a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// All.
-    Always,
-    /// Videos.
-    Video,
-    /// TCP.
-    Tcp,
-    /// TCP with transfers that end.
-    Transfers,
-    /// Flows whose source has nothing to send at times, or in the end.
-    Pauses,
-    /// What is not TCP.
-    Datagrams,
-    /// Videos that are made of frames: all media but `greedy`.
-    Frames,
-    /// Videos whose lost packets are sent again.
-    Repaired,
-    /// Videos whose controller's probes are filled up.
-    Padded,
-    /// Videos whose packets leave as ECN-capable.
-    EcnCapable,
-    /// Videos with pixels (`clip` and `synthetic`), when pictures are measured.
-    Pictures,
-    /// Runs with a simulcast.
-    Simulcast,
-    /// Emulated runs.
-    Emulated,
-    /// Live sessions.
-    Live,
-}
-
-impl When {
-    /// Which runs have it, in words; empty for all.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Always => "",
-            Self::Video => "videos",
-            Self::Tcp => "TCP",
-            Self::Transfers => "TCP whose transfers end",
-            Self::Pauses => "flows whose source pauses: on/off sources, TCP with transfers",
-            Self::Datagrams => "all but TCP",
-            Self::Frames => "videos with frames: all media but \"greedy\"",
-            Self::Repaired => "videos whose lost packets are sent again",
-            Self::Padded => "videos with padding",
-            Self::EcnCapable => "videos sent as ECN-capable",
-            Self::Pictures => "videos with pixels (media \"clip\" or \"synthetic\"), when pictures are measured",
-            Self::Simulcast => "runs with a simulcast",
-            Self::Emulated => "emulated runs",
-            Self::Live => "live sessions",
-        }
+named! {
+    /// Which flows, receivers and runs have a figure.
+    When {
+        /// All.
+        Always = "",
+        /// Videos.
+        Video = "videos",
+        /// TCP.
+        Tcp = "TCP",
+        /// TCP with transfers that end.
+        Transfers = "TCP whose transfers end",
+        /// Flows whose source has nothing to send at times, or in the end.
+        Pauses = "flows whose source pauses: on/off sources, TCP with transfers",
+        /// What is not TCP.
+        Datagrams = "all but TCP",
+        /// Videos that are made of frames: all media but `greedy`.
+        Frames = "videos with frames: all media but \"greedy\"",
+        /// Videos whose lost packets are sent again.
+        Repaired = "videos whose lost packets are sent again",
+        /// Videos whose controller's probes are filled up.
+        Padded = "videos with padding",
+        /// Videos whose packets leave as ECN-capable.
+        EcnCapable = "videos sent as ECN-capable",
+        /// Videos with pixels (`clip` and `synthetic`), when pictures are measured.
+        Pictures = "videos with pixels (media \"clip\" or \"synthetic\"), when pictures are measured",
+        /// Runs with a simulcast.
+        Simulcast = "runs with a simulcast",
+        /// Emulated runs.
+        Emulated = "emulated runs",
+        /// Live sessions.
+        Live = "live sessions",
     }
 }
 
@@ -198,46 +151,29 @@ impl Parts {
     }
 }
 
-/// A table of results in which a figure is a column or a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// One line per flow, on a terminal and in a notebook.
-    Terminal,
-    /// One line per flow, in a report.
-    Flows,
-    /// One line per receiver of a video, in a report.
-    Receivers,
-    /// Runs side by side.
-    Compare,
-    /// One line per run, where runs are compared: of each run the flow that is worst off.
-    Runs,
-    /// What `steadycast quality` measures.
-    Quality,
-    /// One line per link, in a report.
-    Links,
-    /// One line per TCP flow, in a report.
-    Tcp,
-    /// One line per flow whose source pauses, on a terminal and in a report.
-    Pauses,
-    /// One line per video session, in a report.
-    Sessions,
-}
-
-impl Shown {
-    /// The table's name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Terminal => "terminal",
-            Self::Flows => "flows",
-            Self::Receivers => "receivers",
-            Self::Compare => "compare",
-            Self::Runs => "runs",
-            Self::Quality => "quality",
-            Self::Links => "links",
-            Self::Tcp => "tcp",
-            Self::Pauses => "pauses",
-            Self::Sessions => "sessions",
-        }
+named! {
+    /// A table of results in which a figure is a column or a row.
+    Shown {
+        /// One line per flow, on a terminal and in a notebook.
+        Terminal = "terminal",
+        /// One line per flow, in a report.
+        Flows = "flows",
+        /// One line per receiver of a video, in a report.
+        Receivers = "receivers",
+        /// Runs side by side.
+        Compare = "compare",
+        /// One line per run, where runs are compared: of each run the flow that is worst off.
+        Runs = "runs",
+        /// What `steadycast quality` measures.
+        Quality = "quality",
+        /// One line per link, in a report.
+        Links = "links",
+        /// One line per TCP flow, in a report.
+        Tcp = "tcp",
+        /// One line per flow whose source pauses, on a terminal and in a report.
+        Pauses = "pauses",
+        /// One line per video session, in a report.
+        Sessions = "sessions",
     }
 }
 

@@ -81,7 +81,7 @@ enum State {
 /// A source that was heard once isn't counted; nor is one that said BYE; when room is needed, such sources are
 /// forgotten, the earliest first. A table full of proven members refuses newcomers. One address has a bounded number of
 /// entries: made-up names lengthen the reporting interval of all others, which would silence a group.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Members {
     own: u32,
     own_sent: Option<Time>,
@@ -181,20 +181,8 @@ impl Members {
     pub fn with_capacity(own: u32, capacity: usize) -> Self {
         Self {
             own,
-            own_sent: None,
             capacity,
-            table: BTreeMap::new(),
-            addresses: Addresses::default(),
-            uncounted: BTreeSet::new(),
-            earliest: (Time::ZERO, Time::ZERO),
-            proven: 0,
-            senders: 0,
-            conflicts: BTreeMap::new(),
-            refused: 0,
-            sample: None,
-            strays: Strays::default(),
-            playing: None,
-            told: None,
+            ..Self::default()
         }
     }
 

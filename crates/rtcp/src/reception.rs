@@ -44,7 +44,7 @@ const SPACED: u64 = 64;
 const KNOWN: u64 = 16;
 
 /// One source's packets as one receiver sees them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Reception {
     ssrc: u32,
     clock_rate: u32,
@@ -72,19 +72,7 @@ impl Reception {
         Self {
             ssrc,
             clock_rate,
-            seq: ExtendedSeq::new(),
-            received: 0,
-            duplicates: 0,
-            seen: 0,
-            heard: Time::ZERO,
-            spacing: Span::ZERO,
-            spaced: 0,
-            transit: None,
-            jitter: 0.0,
-            expected_prior: 0,
-            received_prior: 0,
-            interval: Interval::default(),
-            sender_report: None,
+            ..Self::default()
         }
     }
 

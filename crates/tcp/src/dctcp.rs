@@ -4,7 +4,7 @@ const GAIN: f64 = 1.0 / 16.0;
 /// DCTCP's estimate of how much of the data is marked (RFC 8257, section 3.3).
 #[derive(Clone, Debug)]
 pub(crate) struct Dctcp {
-    alpha: f64,
+    pub(crate) alpha: f64,
     acked: u32,
     marked: u32,
     /// The observation window ends when this is acknowledged.
@@ -16,10 +16,6 @@ pub(crate) struct Dctcp {
 impl Dctcp {
     pub(crate) fn new() -> Self {
         Self { alpha: 1.0, acked: 0, marked: 0, window_end: 0, cut_end: 0 }
-    }
-
-    pub(crate) fn alpha(&self) -> f64 {
-        self.alpha
     }
 
     /// Segments below `una` are acknowledged, `fresh` of them now, `marked` of these with a mark; `max` is what was
@@ -50,13 +46,13 @@ mod tests {
         let mut dctcp = Dctcp::new();
         // The first window: 10 of 10 unmarked.
         assert_eq!(dctcp.on_ack(11, 21, 10, 0), None);
-        assert_eq!(dctcp.alpha(), 15.0 / 16.0);
+        assert_eq!(dctcp.alpha, 15.0 / 16.0);
         assert_eq!(dctcp.on_ack(16, 26, 5, 1), Some(1.0 - 15.0 / 32.0));
         assert_eq!(dctcp.on_ack(20, 30, 4, 1), None, "the same window");
         assert_eq!(dctcp.on_ack(22, 32, 2, 0), None);
         // 2 of 11 were marked.
         let alpha = 15.0 / 16.0 + (2.0 / 11.0 - 15.0 / 16.0) / 16.0;
-        assert!((dctcp.alpha() - alpha).abs() < 1e-12);
-        assert_eq!(dctcp.on_ack(27, 37, 5, 5), Some(1.0 - dctcp.alpha() / 2.0));
+        assert!((dctcp.alpha - alpha).abs() < 1e-12);
+        assert_eq!(dctcp.on_ack(27, 37, 5, 5), Some(1.0 - dctcp.alpha / 2.0));
     }
 }

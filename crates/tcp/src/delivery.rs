@@ -9,7 +9,7 @@ use steadycast_units::{Span, Time};
 #[derive(Clone, Copy, Debug)]
 struct Departure {
     sent: Time,
-    delivered: u64,
+    pub(crate) delivered: u64,
     delivered_at: Time,
     first_sent: Time,
     app_limited: bool,
@@ -79,10 +79,6 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn delivered(&self) -> u64 {
-        self.delivered
-    }
-
     pub(crate) fn losses(&self) -> &[Loss] {
         &self.losses
     }
@@ -144,10 +140,10 @@ impl Ledger {
         self.sent.drain(..gone);
         self.una += gone as u32;
         let mut last = None;
-        for seq in self.lost_to.max(self.una)..board.lost_to().min(top) {
+        for seq in self.lost_to.max(self.una)..board.lost_to.min(top) {
             self.lose(seq, &mut last);
         }
-        self.lost_to = self.lost_to.max(board.lost_to());
+        self.lost_to = self.lost_to.max(board.lost_to);
         for seq in again {
             self.lose(*seq, &mut last);
         }

@@ -115,8 +115,8 @@ impl Model {
     /// The estimate of the marked part.
     pub(crate) fn alpha(&self) -> Option<f64> {
         match &self.law {
-            Law::Dctcp(dctcp) => Some(dctcp.alpha()),
-            Law::Prague(prague) => Some(prague.alpha()),
+            Law::Dctcp(dctcp) => Some(dctcp.alpha),
+            Law::Prague(prague) => Some(prague.alpha),
             Law::Bbr(_) | Law::Bbr1(_) => None,
         }
     }
@@ -188,7 +188,7 @@ impl Model {
     pub(crate) fn on_timeout(&mut self, now: Time, cwnd: f64, in_flight: u32) -> f64 {
         self.phase = Phase::Loss;
         self.ledger.on_timeout();
-        let delivered = self.ledger.delivered();
+        let delivered = self.ledger.delivered;
         match &mut self.law {
             Law::Bbr(bbr) => {
                 let seen = Seen { now, delivered, in_flight, cwnd, ..Seen::default() };
@@ -214,7 +214,7 @@ impl Model {
         let Outstanding { board, again } = sent;
         let Window { phase, mut cwnd, most } = *window;
         let sample = self.ledger.on_ack(now, ack, board, again, least_rtt);
-        let (delivered, in_flight) = (self.ledger.delivered(), board.pipe());
+        let (delivered, in_flight) = (self.ledger.delivered, board.pipe());
         if phase != self.phase {
             if phase == Phase::Recovery {
                 match &mut self.law {

@@ -12,9 +12,9 @@ const LEAST: f64 = 2.0;
 const BURST: f64 = 1.0 / 4096.0;
 
 /// TCP Prague: a window of fractions of a segment that follows the marked part of the data.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Prague {
-    alpha: f64,
+    pub(crate) alpha: f64,
     /// A mark was seen: before, alpha tells nothing.
     seen: bool,
     /// The window; what may be sent approaches it from above by a segment per acknowledgment.
@@ -47,20 +47,8 @@ impl Prague {
     pub(crate) fn new() -> Self {
         Self {
             alpha: 1.0,
-            seen: false,
-            window: 0.0,
-            acked: 0,
-            marked: 0,
-            round_end: 0,
-            rounds: 0,
-            updated: Time::ZERO,
-            cut_end: 0,
-            cut: None,
+            ..Self::default()
         }
-    }
-
-    pub(crate) fn alpha(&self) -> f64 {
-        self.alpha
     }
 
     /// The window was set from outside: at the start, after a loss or a pause.
@@ -166,10 +154,10 @@ mod tests {
         for round in 1..=9 {
             prague.on_ack(&told(rtt, round, 0), 100.0, 50.0, 100.0);
         }
-        assert_eq!(prague.alpha(), 1.0);
+        assert_eq!(prague.alpha, 1.0);
         let (_, threshold, cut) = prague.on_ack(&told(rtt, 10, 10), 100.0, 50.0, 100.0);
         assert!(cut);
-        assert!((prague.alpha() - (1.0 - 0.9 / 16.0)).abs() < 1e-12);
-        assert!((threshold - 100.0 * (1.0 - prague.alpha() / 2.0)).abs() < 1e-9);
+        assert!((prague.alpha - (1.0 - 0.9 / 16.0)).abs() < 1e-12);
+        assert!((threshold - 100.0 * (1.0 - prague.alpha / 2.0)).abs() < 1e-9);
     }
 }

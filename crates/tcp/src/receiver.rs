@@ -4,9 +4,10 @@ use crate::wire::{Ack, Block, Ecn, Segment};
 use steadycast_units::{Bytes, Span, Time};
 
 /// How marks are told to the sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Echoes {
     /// Until the sender has answered (RFC 3168, section 6.1.3).
+    #[default]
     Latched,
     /// An acknowledgment tells whether what it acknowledges was marked (RFC 8257, section 3.2).
     Each,
@@ -17,7 +18,7 @@ enum Echoes {
 /// The receiving end: it notes what arrives and says what to acknowledge.
 ///
 /// After [`Receiver::on_segment`] and [`Receiver::on_timer`] look at [`Receiver::wake`] again.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Receiver {
     sack: bool,
     delay: Option<Span>,
@@ -54,25 +55,12 @@ impl Receiver {
             delay: config.delayed_ack.then_some(config.delayed_ack_timeout),
             quick: config.quick_acks,
             window: config.window.clamp(1, MAX_WINDOW),
-            next: 0,
-            top: 0,
-            beyond: Bits::default(),
-            beyond_count: 0,
-            blocks: [Block::default(); 3],
-            echo: Time::ZERO,
-            acked: 0,
-            ece: false,
-            marks: 0,
             echoes: match config.congestion {
                 Congestion::Dctcp => Echoes::Each,
                 Congestion::Prague => Echoes::Counted,
                 _ => Echoes::Latched,
             },
-            waiting: 0,
-            due: None,
-            distinct: Bytes::ZERO,
-            distinct_segments: 0,
-            duplicates: 0,
+            ..Self::default()
         }
     }
 

@@ -23,7 +23,8 @@ pub(crate) struct Estimator {
     /// The time-out before clamping and back-off.
     base: Span,
     smoothed: Span,
-    least: Span,
+    /// The shortest round trip so far; [`Span::MAX`] before the first.
+    pub(crate) least: Span,
     backoff: u32,
     min: Span,
     max: Span,
@@ -74,11 +75,6 @@ impl Estimator {
             Floor::Whole => ticks_to_span(((self.var4 << 3) + self.srtt8) >> 3),
             Floor::Variance => self.smoothed + ticks_to_span(self.var4).max(self.min),
         };
-    }
-
-    /// The shortest round trip so far; [`Span::MAX`] before the first.
-    pub(crate) fn least(&self) -> Span {
-        self.least
     }
 
     /// How many ticks fit, and what is left: exact, without a division.

@@ -18,7 +18,7 @@ pub(crate) struct Scoreboard {
     /// One past the highest sacked.
     sacked_to: u32,
     /// Unsacked ones below it are lost.
-    lost_to: u32,
+    pub(crate) lost_to: u32,
     lost_count: u32,
     /// Unsacked ones below it have been sent again in this recovery.
     repaired_to: u32,
@@ -130,11 +130,6 @@ impl Scoreboard {
     /// One past the highest that has arrived.
     pub(crate) fn arrived_to(&self) -> u32 {
         self.sacked_to.max(self.una)
-    }
-
-    /// All below that has not arrived is lost.
-    pub(crate) fn lost_to(&self) -> u32 {
-        self.lost_to
     }
 
     /// `count` repaired holes are lost again, and wait to be repaired.

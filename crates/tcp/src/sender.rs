@@ -532,7 +532,7 @@ impl Sender {
                 };
                 let sent = Outstanding { board: &self.board, again: self.repairs.again.iter() };
                 let window = Window { phase, cwnd: self.cwnd, most };
-                self.cwnd = model.on_ack(now, ack, sent, &window, self.rtt.least());
+                self.cwnd = model.on_ack(now, ack, sent, &window, self.rtt.least);
             }
             Law::Dctcp(dctcp) => {
                 if let Some(factor) = dctcp.on_ack(self.una, self.max, fresh, marked)
@@ -670,7 +670,7 @@ impl Sender {
             cwnd: self.cwnd as u32,
             ssthresh: self.ssthresh,
             srtt: self.rtt.srtt(),
-            least_rtt: self.rtt.least(),
+            least_rtt: self.rtt.least,
             repairing: self.state != State::Open,
         };
         self.offload.as_mut().is_none_or(|offload| offload.begins(now, &view))
@@ -953,7 +953,7 @@ impl Sender {
         if counted > 0.0 {
             self.cwnd = match (self.config.congestion, self.config.whole_window) {
                 (Congestion::Cubic, true) => {
-                    let price = self.cubic.price(now, self.cwnd, counted, self.rtt.least());
+                    let price = self.cubic.price(now, self.cwnd, counted, self.rtt.least);
                     self.whole.grow(self.cwnd, counted, price)
                 }
                 (Congestion::Cubic, false) => {
@@ -968,4 +968,4 @@ impl Sender {
 }
 
 #[cfg(test)]
-mod kernel;
+mod tests;

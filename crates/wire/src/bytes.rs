@@ -3,15 +3,12 @@ use crate::ParseError;
 /// A reading position in received bytes; every step is checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
-    rest: &'a [u8],
+    pub(crate) rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(rest: &'a [u8]) -> Self {
         Self { rest }
-    }
-    pub(crate) fn rest(&self) -> &'a [u8] {
-        self.rest
     }
     pub(crate) fn take(&mut self, n: usize, what: &'static str) -> Result<&'a [u8], ParseError> {
         let Some((head, rest)) = self.rest.split_at_checked(n) else {

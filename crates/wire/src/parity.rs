@@ -97,7 +97,7 @@ impl ParityHeader {
         if sent <= index {
             return malformed("a parity that hasn't been sent, by its own count");
         }
-        let symbol = reader.rest();
+        let symbol = reader.rest;
         reader.take(SYMBOL_HEAD, "parity symbol")?;
         Ok((Self { packets, base, index, sent }, symbol))
     }
@@ -119,7 +119,7 @@ pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
         let words = reader.u16("extension header")?;
         reader.take(usize::from(words) * 4, "extension")?;
     }
-    let rest = reader.rest();
+    let rest = reader.rest;
     let limit = usize::from(u16::MAX);
     let len = u16::try_from(sources.len() + rest.len())
         .map_err(|_| ParseError::TooMany { what: "bytes in a packet", limit })?;
@@ -143,7 +143,7 @@ pub fn packet(symbol: &[u8], seq: u16, ssrc: u32) -> Result<Vec<u8>, ParseError>
     let [flags, kind] = reader.array("symbol")?;
     let timestamp: [u8; 4] = reader.array("symbol")?;
     let rest = reader.take(len.into(), "recovered packet")?;
-    if flags & (0xc0 | EXTENSION) != 0 || reader.rest().iter().any(|byte| *byte != 0) {
+    if flags & (0xc0 | EXTENSION) != 0 || reader.rest.iter().any(|byte| *byte != 0) {
         return Err(ParseError::Malformed { what: "a recovered symbol that is no packet's" });
     }
     let mut packet = Vec::with_capacity(FIXED + rest.len());

@@ -243,7 +243,7 @@ impl Compound {
             }
             let words = reader.u16("RTCP header")?;
             let mut body = reader.take(usize::from(words) * 4, "RTCP packet")?;
-            let is_last = reader.rest().is_empty();
+            let is_last = reader.rest.is_empty();
             if flags & 0x20 != 0 {
                 let count = usize::from(body.last().copied().unwrap_or(0));
                 let aligned = count % 4 == 0 && is_last || fills_up(packet_type, flags & 0x1f);
@@ -289,14 +289,14 @@ impl Packet {
                 ssrc: reader.u32("APP")?,
                 subtype: count,
                 name: reader.array("APP")?,
-                data: reader.rest().to_vec(),
+                data: reader.rest.to_vec(),
             },
             RTPFB | PSFB => Self::Feedback {
                 kind: if packet_type == RTPFB { FeedbackKind::Transport } else { FeedbackKind::Payload },
                 fmt: count,
                 sender: reader.u32("feedback")?,
                 media: reader.u32("feedback")?,
-                fci: reader.rest().to_vec(),
+                fci: reader.rest.to_vec(),
             },
             RSI => {
                 let what = "receiver summary";
@@ -442,7 +442,7 @@ fn parse_blocks(count: u8, reader: &mut Reader<'_>) -> Result<Vec<ReportBlock>, 
 fn parse_chunks(count: u8, mut reader: Reader<'_>) -> Result<Vec<(u32, String)>, ParseError> {
     let mut chunks = Vec::new();
     for _ in 0..count {
-        let start = reader.rest().len();
+        let start = reader.rest.len();
         let ssrc = reader.u32("SDES chunk")?;
         let mut cname = None;
         loop {
@@ -457,7 +457,7 @@ fn parse_chunks(count: u8, mut reader: Reader<'_>) -> Result<Vec<(u32, String)>,
             }
         }
         // The next chunk begins at a word. Zeros can't be skipped by value: its SSRC may begin with one.
-        let used = start - reader.rest().len();
+        let used = start - reader.rest.len();
         reader.take(to_words(used) - used, "SDES chunk")?;
         chunks.extend(cname.map(|cname| (ssrc, cname)));
     }
@@ -467,7 +467,7 @@ fn parse_chunks(count: u8, mut reader: Reader<'_>) -> Result<Vec<(u32, String)>,
 /// Goes through the sub-reports; each tells its length in words.
 fn parse_group_size(mut reader: Reader<'_>) -> Result<Option<GroupSize>, ParseError> {
     let (what, mut group) = ("receiver summary's sub-report", None);
-    while !reader.rest().is_empty() {
+    while !reader.rest.is_empty() {
         let [kind, words] = reader.array(what)?;
         let mut body = Reader::new(reader.take((usize::from(words) * 4).saturating_sub(2), what)?);
         if kind == GROUP_SIZE {

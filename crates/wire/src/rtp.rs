@@ -134,7 +134,7 @@ impl RtpHeader {
             let data = reader.take(usize::from(words) * 4, "extension")?;
             extensions = Extensions::new(profile, data);
         }
-        let mut payload = reader.rest();
+        let mut payload = reader.rest;
         if flags & 0x20 != 0 {
             let count = usize::from(payload.last().copied().unwrap_or(0));
             if count == 0 || count > payload.len() {

@@ -63,7 +63,7 @@ impl RtxStream {
         }
         let mut reader = Reader::new(payload);
         let seq = reader.u16("original sequence number")?;
-        let payload = reader.rest();
+        let payload = reader.rest;
         let payload_len = u16::try_from(payload.len())
             .map_err(|_| ParseError::TooMany { what: "bytes of payload", limit: usize::from(u16::MAX) })?;
         let (payload_type, ssrc) = (self.apt, self.media);

@@ -31,7 +31,7 @@ struct Anchor {
 /// additive, the delay with which the announcement arrived that the receiver's last report answered: RTT is the way of
 /// that one and of the report. An announcement is a second older than what it announces; in that time a queue fills.
 /// Source: ASMP, eq. 6–11.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RoundTrip {
     additive: bool,
     beta: f64,
@@ -54,13 +54,8 @@ impl RoundTrip {
             additive: config.rules.additive,
             beta: config.beta,
             initial: INITIAL_RTT,
-            one_way: None,
-            recent: None,
-            announced: None,
-            answered: None,
-            anchor: None,
             least: MOST,
-            smoothed: None,
+            ..Self::default()
         }
     }
 

@@ -1,35 +1,8 @@
-//! What comes through, by the feedback (libwebrtc, `robust_throughput_estimator.cc`, `bitrate_estimator.cc`).
+//! What comes through, by the feedback (libwebrtc, `robust_throughput_estimator.cc`).
 
 use super::Received;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
-
-/// Estimates what comes through.
-#[derive(Clone, Debug)]
-pub(super) enum Acknowledged {
-    /// From a window of the last packets.
-    Robust(Robust),
-    /// A filter whose gain follows how much a sample differs.
-    Bayesian(Bayesian),
-}
-
-impl Acknowledged {
-    /// Packets that arrived, in the order of their arrival.
-    pub(super) fn take(&mut self, packets: &[Received]) {
-        match self {
-            Self::Robust(robust) => robust.take(packets),
-            Self::Bayesian(filter) => packets.iter().for_each(|packet| filter.take(packet)),
-        }
-    }
-
-    /// The rate; `None` until enough has come.
-    pub(super) fn rate(&self) -> Option<Rate> {
-        match self {
-            Self::Robust(robust) => robust.rate(),
-            Self::Bayesian(filter) => filter.estimate.map(|bps| Rate::from_bps_f64(bps * 1e3)),
-        }
-    }
-}
 
 /// The window holds this many packets and this much time at least.
 const LEAST_PACKETS: usize = 20;
@@ -62,7 +35,8 @@ pub(super) struct Robust {
 }
 
 impl Robust {
-    fn take(&mut self, packets: &[Received]) {
+    /// Packets that arrived, in the order of their arrival.
+    pub(super) fn take(&mut self, packets: &[Received]) {
         for packet in packets {
             let place = self.window.partition_point(|known| known.arrived <= packet.arrived);
             self.window.insert(place, *packet);
@@ -84,7 +58,8 @@ impl Robust {
         packets > MOST_PACKETS || span > MOST_SPAN || (packets > LEAST_PACKETS && span > LEAST_SPAN)
     }
 
-    fn rate(&self) -> Option<Rate> {
+    /// The rate; `None` until enough has come.
+    pub(super) fn rate(&self) -> Option<Rate> {
         let (first, last) = (self.window.front()?, self.window.back()?);
         if self.window.len() < REQUIRED {
             return None;
@@ -113,88 +88,6 @@ impl Robust {
         }
         let sent = size.saturating_sub(last.size).per(last.sent.since(begun).max(SHORTEST));
         Some(received.min(sent))
-    }
-}
-
-/// Length of the first sample, and of the others.
-const FIRST_WINDOW: Span = Span::millis(500);
-const WINDOW: Span = Span::millis(150);
-/// Variance at first, what time adds to it with each sample, and what the end of an application-limited phase adds.
-const FIRST_VARIANCE: f64 = 50.0;
-const DRIFT: f64 = 5.0;
-const AFTER_ALR: f64 = 200.0;
-/// How uncertain a sample is per share by which it differs.
-const UNCERTAINTY: f64 = 10.0;
-
-/// ```text
-///  u = 10 |e − s| / e,   V' = V + 5,   e := (u² e + V' s) / (u² + V'),   V := u² V' / (u² + V')
-/// ```
-#[derive(Clone, Debug)]
-pub(super) struct Bayesian {
-    /// In kb/s.
-    estimate: Option<f64>,
-    variance: f64,
-    sum: Bytes,
-    window: Span,
-    before: Option<PeerTime>,
-    /// The application-limited phase ended then: what was sent later may differ much.
-    alr_ended: Option<Time>,
-}
-
-impl Default for Bayesian {
-    fn default() -> Self {
-        Self {
-            estimate: None,
-            variance: FIRST_VARIANCE,
-            sum: Bytes::ZERO,
-            window: Span::ZERO,
-            before: None,
-            alr_ended: None,
-        }
-    }
-}
-
-impl Bayesian {
-    pub(super) fn on_alr_end(&mut self, at: Time) {
-        self.alr_ended = Some(at);
-    }
-
-    fn take(&mut self, packet: &Received) {
-        if self.alr_ended.is_some_and(|at| packet.sent > at) {
-            self.variance += AFTER_ALR;
-            self.alr_ended = None;
-        }
-        let length = if self.estimate.is_none() { FIRST_WINDOW } else { WINDOW };
-        if let Some(before) = self.before {
-            let apart = packet.arrived.since(before);
-            if apart.as_nanos() < 0 {
-                (self.sum, self.window) = (Bytes::ZERO, Span::ZERO);
-            } else {
-                self.window += apart.later();
-                if apart.later() > length {
-                    self.sum = Bytes::ZERO;
-                    self.window = Span::nanos(self.window.as_nanos() % length.as_nanos());
-                }
-            }
-        }
-        self.before = Some(packet.arrived);
-        if self.window >= length {
-            self.sample(self.sum.per(length).as_bps_f64() / 1e3);
-            self.window = self.window.saturating_sub(length);
-            self.sum = Bytes::ZERO;
-        }
-        self.sum += packet.size;
-    }
-
-    fn sample(&mut self, sample: f64) {
-        let Some(estimate) = self.estimate else {
-            self.estimate = Some(sample);
-            return;
-        };
-        let uncertainty = UNCERTAINTY * (estimate - sample).abs() / estimate.max(f64::MIN_POSITIVE);
-        let (u, v) = ((uncertainty * uncertainty).min(1e12), self.variance + DRIFT);
-        self.estimate = Some((u * estimate + v * sample) / (u + v));
-        self.variance = u * v / (u + v);
     }
 }
 
@@ -252,31 +145,5 @@ mod tests {
         assert_eq!(sparse.window.len(), 20);
         robust.take(&[packet(4_000.0, -30_000.0, 1_000)]);
         assert_eq!((robust.window.len(), kbps(&robust)), (0, None));
-    }
-
-    #[test]
-    fn the_filter_trusts_a_sample_the_less_the_more_it_differs() {
-        let mut filter = Bayesian { estimate: Some(1_000.0), ..Bayesian::default() };
-        let told: Vec<_> = [500.0, 500.0, 1_500.0]
-            .into_iter()
-            .map(|sample| {
-                filter.sample(sample);
-                let round = |x: f64| (x * 1e3).round() / 1e3;
-                (round(filter.estimate.unwrap()), round(filter.variance))
-            })
-            .collect();
-        assert_eq!(told, [(656.25, 17.188), (531.798, 4.515), (558.816, 9.250)]);
-    }
-
-    #[test]
-    fn the_filters_first_sample_is_half_a_second_and_the_others_150_milliseconds() {
-        let mut filter = Bayesian::default();
-        (0..50).for_each(|i| filter.take(&packet(0.0, f64::from(i) * 10.0, 1_000)));
-        assert_eq!(filter.estimate, None);
-        filter.take(&packet(0.0, 500.0, 1_000));
-        assert_eq!(filter.estimate, Some(800.0));
-        (51..=65).for_each(|i| filter.take(&packet(0.0, f64::from(i) * 10.0, 500)));
-        // One sample more: 15 packets, the first of which was large.
-        assert!(filter.estimate.is_some_and(|kbps| kbps < 800.0));
     }
 }

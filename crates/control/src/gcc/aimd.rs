@@ -90,7 +90,7 @@ pub(super) struct Settings {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aimd {
     settings: Settings,
-    rate: Rate,
+    pub(super) rate: Rate,
     acknowledged: Rate,
     state: State,
     capacity: Capacity,
@@ -109,10 +109,6 @@ impl Aimd {
             changed: None,
             rtt: FIRST_RTT,
         }
-    }
-
-    pub(super) fn rate(&self) -> Rate {
-        self.rate
     }
 
     pub(super) fn on_rtt(&mut self, rtt: Span) {
@@ -203,10 +199,10 @@ impl Aimd {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
 
-    pub(in crate::gcc) const STOCK: Settings =
+    const STOCK: Settings =
         Settings { start: Rate::kbps(300), floor: Rate::kbps(5), cap: Rate::mbps(30), beta: 0.85, eta: 1.08 };
 
     fn at(ms: u64) -> Time {
@@ -249,17 +245,17 @@ pub(super) mod tests {
         for ms in (0..=1_000).step_by(50) {
             aimd.update(Usage::Normal, Some(Rate::kbps(280)), at(ms));
         }
-        let second = aimd.rate();
+        let second = aimd.rate;
         assert!((Rate::kbps(323)..=Rate::kbps(326)).contains(&second), "{second}");
         for ms in (1_000..20_000).step_by(50) {
             aimd.update(Usage::Normal, Some(Rate::kbps(280)), at(ms));
         }
-        assert_eq!(aimd.rate(), Rate::kbps(430));
+        assert_eq!(aimd.rate, Rate::kbps(430));
         // From 300 kb/s to 2.5 Mb/s at 8 % a second: ln(8.33)/ln(1.08) = 27.6 s, where what comes through keeps up.
         let mut alone = Aimd::new(STOCK);
         let mut ms = 0;
-        while alone.rate() < Rate::kbps(2_500) {
-            alone.update(Usage::Normal, Some(alone.rate()), at(ms));
+        while alone.rate < Rate::kbps(2_500) {
+            alone.update(Usage::Normal, Some(alone.rate), at(ms));
             ms += 50;
         }
         assert!((26_500..=28_500).contains(&ms), "{ms}");
@@ -270,21 +266,21 @@ pub(super) mod tests {
         let mut aimd = Aimd::new(Settings { start: Rate::kbps(1_200), ..STOCK });
         aimd.on_rtt(Span::millis(50));
         aimd.update(Usage::Over, Some(Rate::kbps(1_000)), at(1_000));
-        assert_eq!(aimd.rate(), Rate::kbps(845));
+        assert_eq!(aimd.rate, Rate::kbps(845));
         assert!(
             !aimd.may_reduce(at(1_049), Some(Rate::kbps(800))) && aimd.may_reduce(at(1_050), Some(Rate::kbps(800)))
         );
         assert!(aimd.may_reduce(at(1_001), Some(Rate::kbps(400))));
         aimd.update(Usage::Under, Some(Rate::kbps(990)), at(1_100));
-        assert_eq!(aimd.rate(), Rate::kbps(845));
+        assert_eq!(aimd.rate, Rate::kbps(845));
         aimd.update(Usage::Normal, Some(Rate::kbps(990)), at(1_200));
         aimd.update(Usage::Normal, Some(Rate::kbps(990)), at(2_200));
-        let risen = aimd.rate().saturating_sub(Rate::kbps(845));
+        let risen = aimd.rate.saturating_sub(Rate::kbps(845));
         assert!((Rate::kbps(22)..=Rate::kbps(32)).contains(&risen), "{risen}");
         // Overuse below the rate never raises it: what came through is more than the rate.
-        let before = aimd.rate();
+        let before = aimd.rate;
         aimd.update(Usage::Over, Some(Rate::kbps(1_400)), at(3_000));
-        assert!(aimd.rate() <= before);
+        assert!(aimd.rate <= before);
         // Far more came through than the capacity: it is forgotten, and the rise is multiplicative again.
         aimd.update(Usage::Normal, Some(Rate::mbps(3)), at(3_100));
         assert!(aimd.capacity.estimate.is_none());

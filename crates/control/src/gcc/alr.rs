@@ -17,7 +17,8 @@ pub(super) struct Alr {
     /// Bytes; negative when more was sent.
     left: f64,
     last: Option<Time>,
-    since: Option<Time>,
+    /// Since when the application limits the rate.
+    pub(super) since: Option<Time>,
 }
 
 impl Alr {
@@ -46,11 +47,6 @@ impl Alr {
             self.since = None;
         }
     }
-
-    /// Since when the application limits the rate.
-    pub(super) fn since(&self) -> Option<Time> {
-        self.since
-    }
 }
 
 #[cfg(test)]
@@ -67,7 +63,7 @@ mod tests {
                 ms += gap;
                 alr.on_sent(Time::ZERO + Span::millis(ms), Bytes::new(1_000));
             }
-            alr.since().is_some()
+            alr.since.is_some()
         };
         assert!(!feed(&mut alr, 10, 200));
         // 31 kB/s are missing; from −40 kB to 32 kB takes 2.3 s.

@@ -36,11 +36,11 @@ impl DelayBased {
     }
 
     pub(super) fn rate(&self) -> Rate {
-        self.aimd.rate()
+        self.aimd.rate
     }
 
     pub(super) fn usage(&self) -> Usage {
-        self.trendline.usage()
+        self.trendline.usage
     }
 
     pub(super) fn on_rtt(&mut self, rtt: Span) {
@@ -76,7 +76,7 @@ impl DelayBased {
             Some(rate) => self.aimd.set(rate, now),
             None => self.aimd.update(self.usage(), acknowledged, now),
         }
-        Outcome { rate: Some(self.aimd.rate()), probe: probe.is_some(), recovered }
+        Outcome { rate: Some(self.aimd.rate), probe: probe.is_some(), recovered }
     }
 
     fn reduce(&mut self, now: Time, acknowledged: Option<Rate>) -> Option<Rate> {
@@ -86,9 +86,9 @@ impl DelayBased {
         match acknowledged {
             Some(_) => self.aimd.update(Usage::Over, acknowledged, now),
             // Not known what came through: half.
-            None => self.aimd.set(self.aimd.rate().scale(0.5), now),
+            None => self.aimd.set(self.aimd.rate.scale(0.5), now),
         }
-        Some(self.aimd.rate())
+        Some(self.aimd.rate)
     }
 }
 
@@ -112,7 +112,9 @@ mod tests {
     }
 
     fn half() -> DelayBased {
-        DelayBased::new(trendline::tests::STOCK, aimd::tests::STOCK)
+        let (start, floor, cap) = (Rate::kbps(300), Rate::kbps(5), Rate::mbps(30));
+        let trend = trendline::Settings { k_up: 0.0087, k_down: 0.039 };
+        DelayBased::new(trend, aimd::Settings { start, floor, cap, beta: 0.85, eta: 1.08 })
     }
 
     #[test]

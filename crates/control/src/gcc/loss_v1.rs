@@ -23,35 +23,35 @@ const BACK_OFF_INTERVAL: Span = Span::secs(1);
 const BACK_OFF: f64 = 0.8;
 
 /// Where its rate begins, and its bounds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settings {
     pub(super) start: Rate,
     pub(super) floor: Rate,
     pub(super) cap: Rate,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct LossV1 {
     settings: Settings,
-    target: Rate,
+    pub(super) target: Rate,
     /// The estimate by delay; `None`: there is none yet.
-    delay_based: Option<Rate>,
+    pub(super) delay_based: Option<Rate>,
     /// The last second's least target, as a falling staircase.
     least: VecDeque<(Time, Rate)>,
     expected: i64,
     lost: i64,
-    fraction: f64,
+    pub(super) fraction: f64,
     first_report: Option<Time>,
     fraction_at: Option<Time>,
     cut_at: Option<Time>,
     /// Since the last fraction the rate was cut.
     cut: bool,
-    rtt: Span,
+    pub(super) rtt: Span,
     /// When a round trip was measured last, and how long it was.
     propagation: Option<(Time, Span)>,
     first_sent: Option<Time>,
     last_sent: Time,
-    rule: &'static str,
+    pub(super) rule: &'static str,
 }
 
 impl LossV1 {
@@ -59,41 +59,9 @@ impl LossV1 {
         Self {
             settings,
             target: settings.start,
-            delay_based: None,
-            least: VecDeque::new(),
-            expected: 0,
-            lost: 0,
-            fraction: 0.0,
-            first_report: None,
-            fraction_at: None,
-            cut_at: None,
-            cut: false,
-            rtt: Span::ZERO,
-            propagation: None,
-            first_sent: None,
-            last_sent: Time::ZERO,
             rule: "start rate",
+            ..Self::default()
         }
-    }
-
-    pub(super) fn target(&self) -> Rate {
-        self.target
-    }
-
-    pub(super) fn fraction(&self) -> f64 {
-        self.fraction
-    }
-
-    pub(super) fn rtt(&self) -> Span {
-        self.rtt
-    }
-
-    pub(super) fn rule(&self) -> &'static str {
-        self.rule
-    }
-
-    pub(super) fn delay_based(&self) -> Option<Rate> {
-        self.delay_based
     }
 
     pub(super) fn in_start(&self, now: Time) -> bool {
@@ -238,7 +206,7 @@ mod tests {
             }
             estimator.update(now, None);
         }
-        estimator.target()
+        estimator.target
     }
 
     #[test]
@@ -264,15 +232,15 @@ mod tests {
         let mut few = estimator();
         few.on_loss(at(0), 19, 19);
         few.update(at(25), None);
-        assert_eq!((few.target(), few.fraction()), (Rate::kbps(300), 0.0));
+        assert_eq!((few.target, few.fraction), (Rate::kbps(300), 0.0));
         few.on_loss(at(50), 0, 19);
-        assert_eq!(few.fraction(), 0.5);
+        assert_eq!(few.fraction, 0.5);
         few.update(at(75), None);
-        let cut = few.target();
+        let cut = few.target;
         for ms in (6_100..20_000).step_by(25) {
             few.update(at(ms), None);
         }
-        assert_eq!((few.target(), few.rule()), (cut, "loss report too old: held"));
+        assert_eq!((few.target, few.rule), (cut, "loss report too old: held"));
     }
 
     #[test]
@@ -281,10 +249,10 @@ mod tests {
         start.set_delay_based(Rate::mbps(2));
         start.on_loss(at(0), 0, 100);
         start.update(at(10), None);
-        assert_eq!(start.target(), Rate::mbps(2));
+        assert_eq!(start.target, Rate::mbps(2));
         start.set_delay_based(Rate::kbps(700));
         start.update(at(20), None);
-        assert_eq!((start.target(), start.rule()), (Rate::kbps(700), "delay"));
+        assert_eq!((start.target, start.rule), (Rate::kbps(700), "delay"));
     }
 
     #[test]
@@ -300,7 +268,7 @@ mod tests {
                     silent.on_sent(at(ms));
                     silent.update(at(ms), None);
                 }
-                silent.target()
+                silent.target
             };
             assert_eq!(step(25, 2_900), Rate::kbps(300));
             assert_eq!(step(2_900, 3_100), Rate::kbps(240));

@@ -71,7 +71,7 @@ struct Partial {
     lost: Bytes,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Hold {
     until: Option<Time>,
     length: Span,
@@ -112,7 +112,7 @@ pub(super) struct Batch {
     pub(super) last: Time,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct LossV2 {
     floor: f64,
     cap: f64,
@@ -124,8 +124,9 @@ pub(super) struct LossV2 {
     seen: Option<Time>,
     best: Option<Channel>,
     acknowledged: Option<f64>,
-    loss: f64,
-    state: State,
+    /// The mean loss, by bytes.
+    pub(super) loss: f64,
+    pub(super) state: State,
     result: f64,
     hold: Hold,
     /// The limit of the current window, and when that began.
@@ -138,33 +139,14 @@ impl LossV2 {
         Self {
             floor: floor.as_bps_f64(),
             cap: cap.as_bps_f64(),
-            observations: VecDeque::new(),
-            count: 0,
-            partial: Partial::default(),
-            seen: None,
-            best: None,
-            acknowledged: None,
-            loss: 0.0,
-            state: State::DelayBased,
-            result: 0.0,
             hold: NO_HOLD,
-            window: None,
-            rising: None,
+            ..Self::default()
         }
     }
 
     /// Its rate, once it is ready.
     pub(super) fn result(&self) -> Option<Rate> {
         (self.best.is_some() && self.count >= REQUIRED).then(|| Rate::from_bps_f64(self.result))
-    }
-
-    pub(super) fn state(&self) -> State {
-        self.state
-    }
-
-    /// The mean loss, by bytes.
-    pub(super) fn loss(&self) -> f64 {
-        self.loss
     }
 
     /// A report's packets; the estimate by delay; whether the application limits the rate.
@@ -420,7 +402,7 @@ mod tests {
         let mut model = model();
         assert_eq!(run(&mut model, 0..700, 500.0, 0.0, Rate::mbps(1)), Rate::ZERO);
         assert_eq!(run(&mut model, 700..3_000, 500.0, 0.0, Rate::mbps(1)), Rate::mbps(1));
-        assert_eq!((model.state(), model.loss()), (State::DelayBased, 0.0));
+        assert_eq!((model.state, model.loss), (State::DelayBased, 0.0));
     }
 
     #[test]
@@ -429,8 +411,8 @@ mod tests {
         run(&mut model, 0..2_000, 1_000.0, 0.0, Rate::kbps(1_200));
         let rate = run(&mut model, 2_000..8_000, 1_000.0, 0.5, Rate::kbps(1_200));
         assert!((Rate::kbps(500)..=Rate::kbps(510)).contains(&rate), "{rate}");
-        assert_eq!(model.state(), State::Decreasing);
-        assert!((model.loss() - 0.5).abs() < 0.01);
+        assert_eq!(model.state, State::Decreasing);
+        assert!((model.loss - 0.5).abs() < 0.01);
     }
 
     /// As `run`, at the model's own rate: the target at the end.
@@ -459,7 +441,7 @@ mod tests {
         run(&mut model, 0..2_000, 1_000.0, 0.0, Rate::kbps(1_200));
         run(&mut model, 2_000..4_000, 1_000.0, 0.5, Rate::kbps(1_200));
         let mut ms = 4_000;
-        while model.state() != State::DelayBased && ms < 40_000 {
+        while model.state != State::DelayBased && ms < 40_000 {
             let rate = model.result().unwrap().as_bps_f64() / 1e3;
             run(&mut model, ms..ms + 500, rate, 0.0, Rate::kbps(1_200));
             ms += 500;
@@ -474,7 +456,7 @@ mod tests {
         run(&mut model, 0..4_000, 500.0, 0.0, Rate::mbps(1));
         run(&mut model, 4_000..4_250, 500.0, 0.4, Rate::mbps(1));
         let rate = run(&mut model, 4_250..4_550, 500.0, 0.0, Rate::mbps(1));
-        assert!(model.loss() < 0.05, "{}", model.loss());
+        assert!(model.loss < 0.05, "{}", model.loss);
         assert!(rate >= Rate::kbps(500), "{rate}");
     }
 
@@ -487,6 +469,6 @@ mod tests {
         model.update(&lost, None, Rate::mbps(1), false);
         let rest = Batch { size, lost: Bytes::ZERO, recovered: Bytes::new(4_000), first: at(60), last: at(300) };
         model.update(&rest, None, Rate::mbps(1), false);
-        assert_eq!((model.count, model.loss()), (1, 0.0));
+        assert_eq!((model.count, model.loss), (1, 0.0));
     }
 }

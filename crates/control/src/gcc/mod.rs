@@ -58,10 +58,6 @@ params! {
             [Rate::kbps(300); 2], [Rate::kbps(5), Rate::mbps(1_000)];
         let choice loss: "v2: a model of loss, with v1 until it is ready; v1: by the fraction of lost packets",
             "libwebrtc, loss_based_bwe_v2.cc; send_side_bandwidth_estimation.cc", ["v2"; 2], &["v2", "v1"];
-        let choice throughput:
-            "what comes through: robust, from a window of packets; bayesian, a filter of samples of 150 ms",
-            "libwebrtc, robust_throughput_estimator.cc; bitrate_estimator.cc",
-            ["robust"; 2], &["robust", "bayesian"];
         let number k_up:
             "how fast the threshold follows a steeper slope, per millisecond (the draft's 0.01 belongs to its own filter)",
             "libwebrtc, trendline_estimator.cc", [0.0087; 2], [0.0, 1.0];
@@ -87,7 +83,6 @@ params! {
         cap: Rate = setup.cap,
         floor: Rate = setup.floor.max(LEAST).min(cap),
         v2: bool = loss == "v2",
-        bayesian: bool = throughput == "bayesian",
         trend: trendline::Settings = trendline::Settings { k_up, k_down },
         loss: loss_v1::Settings = loss_v1::Settings { start: start.unwrap_or(floor).clamp(floor, cap), floor, cap },
         aimd: aimd::Settings = aimd::Settings { start: loss.start, floor, cap, beta, eta },

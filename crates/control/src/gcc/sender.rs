@@ -1,4 +1,4 @@
-use super::acknowledged::{Acknowledged, Bayesian, Robust};
+use super::acknowledged::Robust;
 use super::alr::Alr;
 use super::delay::DelayBased;
 use super::loss_v1::LossV1;
@@ -52,7 +52,7 @@ pub(super) struct Sender {
     sent: u64,
     arrived: u64,
     delay: DelayBased,
-    acknowledged: Acknowledged,
+    acknowledged: Robust,
     loss_v1: LossV1,
     loss_v2: Option<LossV2>,
     alr: Alr,
@@ -79,11 +79,7 @@ impl Sender {
             sent: 0,
             arrived: 0,
             delay: DelayBased::new(config.trend, config.aimd),
-            acknowledged: if config.bayesian {
-                Acknowledged::Bayesian(Bayesian::default())
-            } else {
-                Acknowledged::Robust(Robust::default())
-            },
+            acknowledged: Robust::default(),
             loss_v1: LossV1::new(config.loss),
             loss_v2: config.v2.then(|| LossV2::new(config.floor, config.cap)),
             alr: Alr::new(start),
@@ -180,7 +176,7 @@ impl Sender {
             return;
         }
         let Some(reception) = report.reception else { return };
-        self.loss_v1.on_rtt(report.at, report.rtt.unwrap_or(self.loss_v1.rtt()));
+        self.loss_v1.on_rtt(report.at, report.rtt.unwrap_or(self.loss_v1.rtt));
         let expected = i64::try_from(reception.expected).unwrap_or(i64::MAX);
         if expected > 0 {
             self.loss_v1.on_loss(report.at, reception.lost, expected);
@@ -193,11 +189,8 @@ impl Sender {
         self.per_packet = true;
         let longest = self.measure(report, &news.received);
         self.say_loss(now, news.expected, news.lost);
-        let alr = self.alr.since().is_some();
+        let alr = self.alr.since.is_some();
         if self.was_alr && !alr {
-            if let Acknowledged::Bayesian(filter) = &mut self.acknowledged {
-                filter.on_alr_end(now);
-            }
             self.probes.on_alr_end(now);
         }
         self.was_alr = alr;
@@ -215,12 +208,12 @@ impl Sender {
             }
             self.loss_v1.set_delay_based(rate);
         }
-        let by_delay = self.loss_v1.delay_based().unwrap_or(self.delay.rate());
+        let by_delay = self.loss_v1.delay_based.unwrap_or(self.delay.rate());
         if let (Some(model), Some(batch)) = (&mut self.loss_v2, &news.batch) {
             model.update(batch, acknowledged, by_delay, alr);
         }
         if let (Some(pushback), Some(longest)) = (&mut self.pushback, longest) {
-            pushback.on_report(longest, self.loss_v1.target());
+            pushback.on_report(longest, self.loss_v1.target);
         }
         self.step(now);
         if outcome.recovered {
@@ -230,7 +223,7 @@ impl Sender {
 
     /// The target anew, by all that is known.
     fn step(&mut self, now: Time) {
-        let model = self.loss_v2.as_ref().and_then(|model| Some((model.result()?, model.state())));
+        let model = self.loss_v2.as_ref().and_then(|model| Some((model.result()?, model.state)));
         let v2 = model.map(|(rate, state)| {
             let rule = match state {
                 State::DelayBased => "delay",
@@ -241,7 +234,7 @@ impl Sender {
         });
         self.loss_v1.update(now, v2);
         self.starting = self.loss_v1.in_start(now);
-        let target = self.loss_v1.target();
+        let target = self.loss_v1.target;
         self.alr.set_target(target);
         let cause = match model.map(|(_, state)| state) {
             _ if self.loss_v1.is_silent() || self.delay.usage() != Usage::Normal => Cause::Closed,
@@ -250,7 +243,7 @@ impl Sender {
             _ => Cause::Open,
         };
         self.probes.set_estimate(now, target, cause);
-        self.probes.step(now, self.alr.since());
+        self.probes.step(now, self.alr.since);
         let outstanding = self.outstanding();
         if let Some(pushback) = &mut self.pushback {
             pushback.step(outstanding);
@@ -298,7 +291,7 @@ impl SenderHalf for Sender {
 
     fn decision(&self) -> Decision {
         let Config { floor, cap, pacing, .. } = self.config;
-        let estimate = self.loss_v1.target();
+        let estimate = self.loss_v1.target;
         let target = self.pushback.as_ref().map_or(estimate, |pushback| pushback.apply(estimate)).clamp(floor, cap);
         let limit = if target >= cap {
             Limit::Cap
@@ -309,12 +302,12 @@ impl SenderHalf for Sender {
         } else {
             Limit::Network
         };
-        let rule = if target < estimate { "more under way than fits" } else { self.loss_v1.rule() };
-        let loss = self.loss_v2.as_ref().filter(|model| model.result().is_some()).map(LossV2::loss);
+        let rule = if target < estimate { "more under way than fits" } else { self.loss_v1.rule };
+        let loss = self.loss_v2.as_ref().filter(|model| model.result().is_some()).map(|model| model.loss);
         let why = Why {
             rule: Cow::Borrowed(rule),
-            loss: Some(loss.unwrap_or(self.loss_v1.fraction())),
-            rtt: Some(self.loss_v1.rtt()).filter(|rtt| !rtt.is_zero()),
+            loss: Some(loss.unwrap_or(self.loss_v1.fraction)),
+            rtt: Some(self.loss_v1.rtt).filter(|rtt| !rtt.is_zero()),
             by: None,
         };
         let pacing = if self.frames { estimate.scale(pacing) } else { target };

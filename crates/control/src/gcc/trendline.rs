@@ -28,14 +28,14 @@ pub(super) enum Usage {
 }
 
 /// What can be set.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settings {
     /// How fast the threshold follows a larger slope, and a smaller one, per millisecond.
     pub(super) k_up: f64,
     pub(super) k_down: f64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Trendline {
     settings: Settings,
     deltas: u32,
@@ -49,28 +49,16 @@ pub(super) struct Trendline {
     adapted: Option<PeerTime>,
     /// For how many milliseconds, and groups, the slope has been above the threshold.
     over: Option<(f64, u32)>,
-    usage: Usage,
+    pub(super) usage: Usage,
 }
 
 impl Trendline {
     pub(super) fn new(settings: Settings) -> Self {
         Self {
             settings,
-            deltas: 0,
-            first: None,
-            accumulated: 0.0,
-            smoothed: 0.0,
-            points: VecDeque::new(),
-            trend: 0.0,
             threshold: THRESHOLD,
-            adapted: None,
-            over: None,
-            usage: Usage::Normal,
+            ..Self::default()
         }
-    }
-
-    pub(super) fn usage(&self) -> Usage {
-        self.usage
     }
 
     /// The difference between two groups; `arrived`: the packet that told it.
@@ -135,11 +123,11 @@ fn slope(points: &VecDeque<(f64, f64)>) -> Option<f64> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
     use steadycast_units::{Offset, Span};
 
-    pub(in crate::gcc) const STOCK: Settings = Settings { k_up: 0.0087, k_down: 0.039 };
+    const STOCK: Settings = Settings { k_up: 0.0087, k_down: 0.039 };
 
     fn ms(ms: i64) -> PeerTime {
         PeerTime::from_nanos(ms * 1_000_000)
@@ -184,7 +172,7 @@ pub(super) mod tests {
             let arrived = Offset::from_secs_f64(0.020 + growth * 1e-3);
             at = PeerTime::from_nanos(at.as_nanos() + arrived.as_nanos());
             line.update(&Delta { sent: step, arrived }, at);
-            line.usage() == Usage::Over
+            line.usage == Usage::Over
         })
     }
 
@@ -218,7 +206,7 @@ pub(super) mod tests {
                 at += gap;
                 line.update(&Delta { sent: Span::millis(20), arrived: Offset::nanos(gap * 1_000_000) }, ms(at));
             }
-            line.usage()
+            line.usage
         };
         assert_eq!(feed(&mut line, 40, 20), Usage::Normal);
         assert_eq!(feed(&mut line, 10, 35), Usage::Over);

@@ -9,18 +9,19 @@ const USED: f64 = 0.9;
 const MOST: f64 = 64.0;
 
 /// How the number moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Move {
     /// Inversely up, additively down.
     Iiad,
     /// Inversely up, multiplicatively down.
+    #[default]
     Iimd,
     /// Not at all.
     Fixed,
 }
 
 /// The number of connections, and what decides on it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Law {
     moves: Move,
     alpha: f64,
@@ -31,7 +32,8 @@ pub(super) struct Law {
     of_samples: bool,
     /// The number does not rise while the source leaves its rate unused.
     used: bool,
-    n: f64,
+    /// The number, at least 1.
+    pub(super) n: f64,
     next: Option<Time>,
     /// Round-trip times of this period: their sum, least, and how many.
     sum: f64,
@@ -60,20 +62,8 @@ impl Law {
             of_samples: values.choice("rtt_min") == "samples",
             used: values.mode() == Mode::Repaired,
             n: values.number("n"),
-            next: None,
-            sum: 0.0,
-            least: None,
-            samples: 0,
-            base: None,
-            sent: 0.0,
-            allowed: 0.0,
-            at: None,
+            ..Self::default()
         }
-    }
-
-    /// The number, at least 1.
-    pub(super) const fn n(&self) -> f64 {
-        self.n
     }
 
     /// A packet of `bytes` has left, at `rate` allowed from now on.
@@ -155,7 +145,7 @@ mod tests {
         law.on_sent(start, 20_000.0, Rate::kbps(8));
         law.on_sample(Span::millis(ms));
         law.on_timer(start + law.period);
-        law.n()
+        law.n
     }
 
     /// One step from `n` after a period at 100 ms, in one at `ms`.
@@ -214,13 +204,13 @@ mod tests {
         let mut law = law("eaio-tfrc", Mode::Repaired, &[]);
         law.on_sent(Time::ZERO, 1000.0, Rate::kbps(8));
         assert!(!law.on_timer(Time::ZERO + Span::secs(20)));
-        close(law.n(), 1.0);
+        close(law.n, 1.0);
         let at = Time::ZERO + Span::secs(21);
         law.on_sent(at, 1000.0, Rate::mbps(1));
         law.on_sent(at + Span::secs(10), 1000.0, Rate::mbps(1));
         law.on_sample(Span::millis(100));
         assert!(!law.on_timer(Time::ZERO + Span::secs(40)));
-        close(law.n(), 1.0);
+        close(law.n, 1.0);
     }
 
     #[test]
@@ -229,11 +219,11 @@ mod tests {
         for k in 0..30 {
             period(&mut law, k, 100);
         }
-        let high = law.n();
+        let high = law.n;
         for k in 30..90 {
             period(&mut law, k, 200);
         }
-        let low = law.n();
+        let low = law.n;
         assert!(high > 3.5 && low < 1.2, "{high} {low}");
     }
 

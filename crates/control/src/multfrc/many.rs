@@ -67,7 +67,7 @@ impl Sender {
 
     /// Opens or closes connections until there are as many as n says, rounded; the newest goes first.
     fn adjust(&mut self) {
-        let wanted = (self.law.n() + 0.5) as usize;
+        let wanted = (self.law.n + 0.5) as usize;
         // Floor and cap are the stream's, not one connection's.
         let setup = Setup { floor: Rate::ZERO, ..self.setup.clone() };
         while self.open.len() < wanted.max(1) {

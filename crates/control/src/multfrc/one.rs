@@ -27,7 +27,7 @@ impl Sender {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
         let law = Law::new(values);
         let mut tfrc = tfrc::Sender::new(setup, &Settings::new(values));
-        tfrc.set_worth(law.n());
+        tfrc.set_worth(law.n);
         // The first packet is a marked one.
         Self { tfrc, law, credit: 1.0, vseq: u16::MAX, marked: (0, 0.0), honest: Check::new(&super::MARKED) }
     }
@@ -49,7 +49,7 @@ impl SenderHalf for Sender {
     fn on_timer(&mut self, now: Time) {
         self.tfrc.on_timer(now);
         if self.law.on_timer(now) {
-            self.tfrc.set_worth(self.law.n());
+            self.tfrc.set_worth(self.law.n);
         }
     }
 
@@ -60,7 +60,7 @@ impl SenderHalf for Sender {
 
     fn decision(&self) -> Decision {
         let mut decision = self.tfrc.decision();
-        decision.why.rule = with_n(self.law.n(), &decision.why.rule);
+        decision.why.rule = with_n(self.law.n, &decision.why.rule);
         decision
     }
 
@@ -69,7 +69,7 @@ impl SenderHalf for Sender {
     }
 
     fn notice(&mut self, _: &Departing) -> Notice {
-        let n = self.law.n();
+        let n = self.law.n;
         let marked = self.credit >= 1.0;
         if marked {
             self.vseq = self.vseq.wrapping_add(1);

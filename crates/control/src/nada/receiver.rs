@@ -65,7 +65,7 @@ impl ReceiverHalf for Receiver {
         let message = signal.report(slot.now);
         self.view = View {
             rate: Some(message.received),
-            loss: Some(signal.loss()),
+            loss: Some(signal.loss),
             rtt: None,
             state: Some(if message.gradual { "gradual" } else { "ramp-up" }),
         };

@@ -227,7 +227,7 @@ impl SenderHalf for Sender {
             }
             let message = self.own.as_mut().map(|own| {
                 let message = own.signal.report(now);
-                self.loss = Some(own.signal.loss());
+                self.loss = Some(own.signal.loss);
                 message
             });
             if let Some(message) = message {

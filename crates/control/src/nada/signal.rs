@@ -44,7 +44,8 @@ pub(super) struct Signal {
     first: Option<Time>,
     packets: u64,
     history: LossHistory,
-    loss: f64,
+    /// The mean share of lost packets.
+    pub(super) loss: f64,
     marks: f64,
 }
 
@@ -62,11 +63,6 @@ impl Signal {
             loss: 0.0,
             marks: 0.0,
         }
-    }
-
-    /// The mean share of lost packets.
-    pub(super) fn loss(&self) -> f64 {
-        self.loss
     }
 
     pub(super) fn on_packet(&mut self, packet: &Packet) {
@@ -229,7 +225,7 @@ mod tests {
         run(&mut signal, 0..100, |_| false, |_| 0);
         let message = run(&mut signal, 100..150, |n| n % 10 == 5, |_| 0);
         assert!(message.gradual);
-        near(signal.loss(), 0.01, 0.001);
+        near(signal.loss, 0.01, 0.001);
         let late = Packet {
             at: ms(1_530),
             number: Some(105),
@@ -240,7 +236,7 @@ mod tests {
         };
         signal.on_packet(&late);
         signal.report(ms(1_530));
-        near(signal.loss(), 0.019, 0.0015);
+        near(signal.loss, 0.019, 0.0015);
     }
 
     #[test]

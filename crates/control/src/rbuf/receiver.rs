@@ -9,6 +9,7 @@ const FIRST_ROUND: Span = Span::millis(50);
 const LEAST_ROUND: Span = Span::millis(1);
 
 /// Says once per round trip how full its buffer is.
+#[derive(Default)]
 pub(super) struct Receiver {
     buffer: BufferLevel,
     said: Option<Bytes>,
@@ -28,16 +29,8 @@ pub(super) struct Receiver {
 impl Receiver {
     pub(super) fn new(capped: bool) -> Self {
         Self {
-            buffer: BufferLevel { level: Bytes::ZERO, size: Bytes::ZERO },
-            said: None,
-            newest: None,
-            rtt: None,
-            last: None,
-            spoke: false,
             loss: capped.then(|| LossHistory::new(LossSettings::default())),
-            since: Time::ZERO,
-            bytes: Bytes::ZERO,
-            view: View::default(),
+            ..Self::default()
         }
     }
 

@@ -14,7 +14,7 @@ const CODE_BIAS_ROUNDS: u32 = 100;
 const CODE_BIAS_GAIN: f64 = 0.125;
 
 /// The queueing delay, filtered. Seconds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Delay {
     /// The target, between its limits.
     pub(super) target: f64,
@@ -41,19 +41,11 @@ impl Delay {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             target: config.qdelay_target,
-            latest: 0.0,
-            mean: 0.0,
             scale: 1.0,
             highest: if config.code { 0.0 } else { config.qdelay_target },
             lowest: if config.code { 1_000.0 } else { 0.0 },
-            deviation: 0.0,
-            round_least: None,
-            standing: 0.0,
             bias_least: f64::INFINITY,
-            bias_rounds: 0,
-            bias: 0.0,
-            history: VecDeque::new(),
-            loss_events: 0.0,
+            ..Self::default()
         }
     }
 

@@ -42,11 +42,11 @@ pub(super) struct News {
 }
 
 /// What is in flight: everything sent after the highest acknowledged packet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Flight {
     /// Above the highest acknowledged packet, in order.
     out: VecDeque<Out>,
-    bytes: u64,
+    pub(super) bytes: u64,
     last: Option<u64>,
     missing: BTreeMap<u64, Missing>,
     first_reordering: Span,
@@ -58,18 +58,11 @@ pub(super) struct Flight {
 impl Flight {
     pub(super) fn new(reordering: Span, learns: bool) -> Self {
         Self {
-            out: VecDeque::new(),
-            bytes: 0,
-            last: None,
-            missing: BTreeMap::new(),
             first_reordering: reordering,
             reordering,
             learns,
+            ..Self::default()
         }
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     pub(super) fn on_sent(&mut self, number: u64, size: u64, sent: Time) {
@@ -181,7 +174,7 @@ mod tests {
             &[told(4, true, Ecn::Ect1), told(5, false, Ecn::NotEct), told(6, true, Ecn::Ce)],
             RTT,
         );
-        assert_eq!((flight.bytes(), news.acked, news.acked_marked), (3_000, 7_000, 1_000));
+        assert_eq!((flight.bytes, news.acked, news.acked_marked), (3_000, 7_000, 1_000));
         assert_eq!((news.delivered, news.marked, news.lost), (2, 1, 0));
         assert_eq!((news.latest_marked, news.newest.map(|n| n.0)), (Some(ms(6)), Some(ms(6))));
     }
@@ -213,9 +206,9 @@ mod tests {
         assert_eq!(flight.on_report(ms(30), &all, RTT).delivered, 5);
         assert_eq!(flight.on_report(ms(40), &all, RTT), News::default());
         assert_eq!(flight.on_report(ms(40), &[told(77, true, Ecn::Ce)], RTT), News::default());
-        assert_eq!(flight.bytes(), 5_000);
+        assert_eq!(flight.bytes, 5_000);
         flight.clear(ms(50));
-        assert_eq!((flight.bytes(), flight.on_report(ms(90), &[], RTT).lost), (0, 0));
+        assert_eq!((flight.bytes, flight.on_report(ms(90), &[], RTT).lost), (0, 0));
     }
 
     #[test]

@@ -143,7 +143,7 @@ impl Sender {
 
     fn sent(&mut self, at: Time, number: u64, size: Bytes) {
         self.flight.on_sent(number, size.get(), at);
-        let bytes = self.flight.bytes() as f64;
+        let bytes = self.flight.bytes as f64;
         self.most.0 = self.most.0.max(bytes);
         self.peak.add(at, bytes);
         self.silence.on_sent(at, self.patience());
@@ -192,7 +192,7 @@ impl Sender {
             self.drain_until = Some(now + Span::from_secs_f64(s_rtt * DRAIN_ROUNDS).max(DRAIN_LEAST));
         }
         self.round_lost = false;
-        self.most = (self.flight.bytes() as f64, self.most.0);
+        self.most = (self.flight.bytes as f64, self.most.0);
         self.round_began = Some(now);
     }
 
@@ -285,7 +285,7 @@ impl SenderHalf for Sender {
         }
         if news.delivered > 0 {
             self.silence.on_heard();
-            if self.flight.bytes() > 0 {
+            if self.flight.bytes > 0 {
                 self.silence.on_sent(now, self.patience());
             }
         }
@@ -360,7 +360,7 @@ impl SenderHalf for Sender {
         } else {
             Limit::Network
         };
-        let free = self.window.bytes * self.overhead() - self.flight.bytes() as f64;
+        let free = self.window.bytes * self.overhead() - self.flight.bytes as f64;
         Decision {
             target: Rate::from_bps_f64(self.target),
             pacing: Rate::from_bps_f64(self.pace()),

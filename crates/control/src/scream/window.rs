@@ -75,7 +75,7 @@ impl Cut {
 }
 
 /// The reference window.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Window {
     pub(super) bytes: f64,
     /// Where congestion last stopped its growth: near it, it moves slowly.
@@ -98,12 +98,7 @@ impl Window {
             bytes: config.min_ref_wnd,
             inflection: 1.0,
             may_move: true,
-            lost: false,
-            marked: false,
-            congested: None,
-            reacted: None,
-            episode: None,
-            policed: None,
+            ..Self::default()
         }
     }
 

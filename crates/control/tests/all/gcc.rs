@@ -210,12 +210,8 @@ fn a_source_that_sends_less_holds_the_estimate_down_unless_it_is_probed() {
 
 #[test]
 fn flows_of_one_kind_share_a_link_once_they_have_met_for_a_minute_or_two() {
-    for (seed, throughput) in [(1, "robust"), (2, "robust"), (3, "bayesian")] {
-        let one = |n: u64| {
-            let mut plan = text("throughput", throughput);
-            plan.seed = Seed(seed + 100 * n);
-            plan
-        };
+    for seed in 1..=3 {
+        let one = |n: u64| Plan { seed: Seed(seed + 100 * n), ..plan() };
         let mut bench = Bench::new(Link::new(Rate::mbps(3), RTT), &[one(0)]);
         bench.run_until(s(10.0));
         bench.join(&one(1));
@@ -357,12 +353,10 @@ proptest! {
 
     #[test]
     fn whatever_becomes_of_packets_the_rate_stays_within_its_bounds(
-        ops in prop::collection::vec((packet_op(), 0u64..200), 1..200), v1 in any::<bool>(), bayesian in any::<bool>(),
-        options in any::<bool>(),
+        ops in prop::collection::vec((packet_op(), 0u64..200), 1..200), v1 in any::<bool>(), options in any::<bool>(),
     ) {
         let params = [
             ("loss", Given::Text(if v1 { "v1" } else { "v2" }.into())),
-            ("throughput", Given::Text(if bayesian { "bayesian" } else { "robust" }.into())),
             ("pushback", Given::Switch(options)),
             ("probes", Given::Switch(options)),
         ];

@@ -141,10 +141,10 @@ pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
         return malformed("a coded video sequence of AV1 that begins inside an OBU");
     }
     let mut elements = Vec::new();
-    while !reader.rest().is_empty() {
-        let mut len = reader.rest().len();
+    while !reader.rest.is_empty() {
+        let mut len = reader.rest.len();
         if count == 0 || elements.len() + 1 < count {
-            let Some((told, size)) = leb128(reader.rest()) else { return malformed("length of an AV1 OBU element") };
+            let Some((told, size)) = leb128(reader.rest) else { return malformed("length of an AV1 OBU element") };
             reader.take(size, "AV1 OBU element")?;
             len = told;
         }

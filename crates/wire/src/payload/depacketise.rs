@@ -116,7 +116,7 @@ impl Depacketiser {
             reader.u32("MPEG-2 header extension")?;
         }
         if self.keeps(header & 0x1000 != 0) {
-            self.append(&[], reader.rest())?;
+            self.append(&[], reader.rest)?;
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Depacketiser {
         reader.take(usize::from(header >> 3 & 0x3f), "H.263 extra picture header")?;
         if self.keeps(begins) {
             let start: &[u8] = if begins { &[0, 0] } else { &[] };
-            self.append(start, reader.rest())?;
+            self.append(start, reader.rest)?;
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ impl Depacketiser {
             units::FU_A => {
                 let header = reader.u8("FU header")?;
                 let nal = [indicator & 0xe0 | header & 0x1f];
-                self.part(header, &nal, reader.rest())
+                self.part(header, &nal, reader.rest)
             }
             _ => Err(ParseError::Malformed { what: "NAL unit type that packetization mode 1 doesn't have" }),
         }
@@ -159,7 +159,7 @@ impl Depacketiser {
 
     /// NAL units, each behind its length of 16 bits.
     fn aggregate(&mut self, mut reader: Reader<'_>) -> Result<(), ParseError> {
-        while !reader.rest().is_empty() {
+        while !reader.rest.is_empty() {
             let len = reader.u16("aggregated NAL unit")?;
             let unit = reader.take(usize::from(len), "aggregated NAL unit")?;
             self.append(&START, unit)?;
@@ -197,7 +197,7 @@ impl Depacketiser {
             h265::AP => self.aggregate(reader),
             h265::FU => {
                 let fu = reader.u8("FU header")?;
-                self.part(fu, &h265::of_part(header, fu), reader.rest())
+                self.part(fu, &h265::of_part(header, fu), reader.rest)
             }
             _ => Err(ParseError::Malformed { what: "NAL unit type that isn't read: PACI or reserved" }),
         }

@@ -35,10 +35,10 @@ pub(super) fn parse(payload: &[u8]) -> Result<(bool, &[u8]), ParseError> {
             reader.u8(what)?;
         }
     }
-    if reader.rest().is_empty() {
+    if reader.rest.is_empty() {
         return Err(ParseError::Malformed { what: "a VP8 payload without any of a frame" });
     }
-    Ok((flags & 0x17 == 0x10, reader.rest()))
+    Ok((flags & 0x17 == 0x10, reader.rest))
 }
 
 /// Whether a frame is a key frame: P, the lowest bit of its tag, is 0 (RFC 6386, section 9.1).

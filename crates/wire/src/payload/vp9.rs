@@ -62,10 +62,10 @@ pub(super) fn parse(payload: &[u8]) -> Result<(Descriptor, &[u8]), ParseError> {
     if has(1) {
         structure(&mut reader)?;
     }
-    if reader.rest().is_empty() {
+    if reader.rest.is_empty() {
         return malformed("a VP9 payload without any of a frame");
     }
-    Ok((Descriptor { predicted, begins: has(3), ends: has(2) }, reader.rest()))
+    Ok((Descriptor { predicted, begins: has(3), ends: has(2) }, reader.rest))
 }
 
 /// Passes over | N_S (3) | Y | G | 0 (3) |, the sizes of N_S + 1 layers if Y, and the pictures of a group if G.

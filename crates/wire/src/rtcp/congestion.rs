@@ -137,7 +137,7 @@ impl CongestionFeedback {
         };
         let mut reader = Reader::new(fci);
         let (mut streams, mut word) = (Vec::new(), *media);
-        while !reader.rest().is_empty() {
+        while !reader.rest.is_empty() {
             if streams.len() == MAX_STREAMS {
                 return Err(ParseError::TooMany { what: "streams in congestion feedback", limit: MAX_STREAMS });
             }

@@ -63,7 +63,7 @@ impl Nack {
             let blp = reader.u16("NACK")?;
             missing.push(pid);
             missing.extend((0..16).filter(|bit| blp >> bit & 1 == 1).map(|bit| pid.wrapping_add(bit + 1)));
-            if reader.rest().is_empty() {
+            if reader.rest.is_empty() {
                 return Ok(Some(Self { sender: *sender, media: *media, missing }));
             }
         }
@@ -231,7 +231,7 @@ impl ParityRequest {
         let mut reader = Reader::new(data);
         let media = reader.u32("parity request")?;
         let mut blocks = Vec::new();
-        while !reader.rest().is_empty() {
+        while !reader.rest.is_empty() {
             if blocks.len() == Self::MOST {
                 return Err(ParseError::TooMany { what: "blocks in a parity request", limit: Self::MOST });
             }

@@ -173,7 +173,7 @@ impl TransportFeedback {
         let needed: usize = symbols.iter().map(|symbol| usize::from(*symbol % 3)).sum();
         // A report that was asked for without times has no deltas (version 2 of the header extension); what is left of
         // it then is less than a word of zeros.
-        let rest = reader.rest();
+        let rest = reader.rest;
         let timed = needed <= rest.len() || rest.len() > 3 || rest.iter().any(|byte| *byte != 0);
         let mut ticks = reference & 0xffff_ff00;
         let mut status = |symbol: u8| {
