@@ -65,10 +65,7 @@ pub struct EchoReceiver {
 impl EchoReceiver {
     /// Reports every `every`, from the first packet on.
     pub fn new(every: Span) -> Self {
-        Self {
-            every,
-            ..Self::default()
-        }
+        Self { every, ..Self::default() }
     }
 }
 

@@ -340,9 +340,9 @@ macro_rules! params {
             $(#[$doc])* $vis $config ($values $(, $setup)?) $($(#[$about])* $own: $type = $value,)*
         ] }
     };
-    (@each [let $kind:ident $name:ident: $($of:expr),+; $($rest:tt)*] [$($all:tt)*] [$($let:tt)*] $fields:tt $own:tt) => {
+    (@each [let $kind:ident $name:ident: $($of:expr),+; $($rest:tt)*] [$($all:tt)*] [$($let:tt)*] $field:tt $own:tt) => {
         $crate::entry::params! {
-            @each [$($rest)*] [$($all)* $kind($name, $($of),+)] [$($let)* $kind $name,] $fields $own
+            @each [$($rest)*] [$($all)* $kind($name, $($of),+)] [$($let)* $kind $name,] $field $own
         }
     };
     (@each [$kind:ident $name:ident: $($of:expr),+; $($rest:tt)*] [$($all:tt)*] $let:tt [$($field:tt)*] $own:tt) => {
@@ -351,7 +351,8 @@ macro_rules! params {
         }
     };
     (
-        @each [] [$($kind:ident($name:ident, $($of:expr),+))*] [$($look:ident $let:ident,)*] [$($read:ident $field:ident,)*]
+        @each [] [$($kind:ident($name:ident, $($of:expr),+))*]
+        [$($look:ident $let:ident,)*] [$($read:ident $field:ident,)*]
         [
             $(#[$doc:meta])* $vis:vis $config:ident($values:ident $(, $setup:ident)?)
             $($(#[$about:meta])* $own:ident: $type:ty = $value:expr,)*

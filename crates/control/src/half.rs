@@ -184,9 +184,10 @@ impl Window {
 }
 
 /// What limits the rate just now; the record adds up the time spent in each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Limit {
     /// The start phase: the network's share is not known yet.
+    #[default]
     Start,
     /// The network: loss, delay or what the receivers report.
     Network,
@@ -197,7 +198,7 @@ pub enum Limit {
 }
 
 /// Why the rate is what it is: the rule that set it and what went into it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Why {
     /// The rule, for example `"throughput equation"` or `"no feedback: halved"`.
     pub rule: Cow<'static, str>,
@@ -217,7 +218,7 @@ impl Why {
 }
 
 /// What a sender half wants, and why.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
     /// The rate for the encoder, as a rate of IP packets; the session takes the headers off.
     pub target: Rate,

@@ -258,11 +258,7 @@ impl LossHistory {
             ndupack: settings.ndupack.clamp(1, 64),
             ..settings
         };
-        Self {
-            settings,
-            first_interval: 1.0,
-            ..Self::default()
-        }
+        Self { settings, first_interval: 1.0, ..Self::default() }
     }
 
     /// A packet has arrived. When it reveals the very first loss event, `first_interval` is asked for the length of the

@@ -51,20 +51,17 @@ pub struct Point {
 }
 
 impl Row for Point {
-    fn blank() -> Self {
-        Self::default()
-    }
-    fn fields(&mut self, by: &mut Fields<'_>) {
-        by.u64(&mut self.bytes);
-        by.u32(&mut self.packets);
-        by.u32(&mut self.expected);
-        by.maybe(&mut self.delay, Span::ZERO, Fields::span);
+    fn pass(&mut self, by: &mut Fields<'_>) {
+        self.bytes.pass(by);
+        self.packets.pass(by);
+        self.expected.pass(by);
+        self.delay.pass(by);
         // Most have neither.
         let mut more = self.buffer.is_some() || self.playout.is_some();
-        by.flag(&mut more);
+        more.pass(by);
         if more {
-            by.maybe(&mut self.buffer, Bytes::ZERO, Fields::amount);
-            by.maybe(&mut self.playout, Span::ZERO, Fields::span);
+            self.buffer.pass(by);
+            self.playout.pass(by);
         }
     }
 }
@@ -72,11 +69,7 @@ impl Row for Point {
 impl Intake {
     /// Means are taken between these times.
     pub fn new(from: Time, until: Time) -> Self {
-        Self {
-            from,
-            until,
-            ..Self::default()
-        }
+        Self { from, until, ..Self::default() }
     }
 
     /// One of very many: its series is to take little memory.

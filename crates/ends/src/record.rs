@@ -1,8 +1,9 @@
 //! What a run has left behind.
 
 use crate::activity::{throughout, within};
-use crate::{Agent, AgentIx, Body, Fields, Row, Viewer};
+use crate::{Agent, AgentIx, Body, Viewer};
 use steadycast_link::{Counts, Ecn, Link};
+use steadycast_record::row;
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
@@ -93,20 +94,10 @@ pub struct LinkPoint {
     pub wait: Span,
 }
 
-impl Row for LinkPoint {
-    fn blank() -> Self {
-        Self::default()
-    }
-    fn fields(&mut self, by: &mut Fields<'_>) {
-        by.u64(&mut self.bytes);
-        by.u64(&mut self.dropped);
-        by.u32(&mut self.queued);
-        by.span(&mut self.wait);
-    }
-}
+row!(LinkPoint { bytes, dropped, queued, wait });
 
 /// One recorded packet. Four words: a run may have millions.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct PacketRow {
     at: Time,
     seq: u64,
@@ -167,15 +158,4 @@ impl PacketRow {
     }
 }
 
-impl Row for PacketRow {
-    fn blank() -> Self {
-        Self { at: Time::ZERO, seq: 0, delay: Span::ZERO, frame: 0, size: 0 }
-    }
-    fn fields(&mut self, by: &mut Fields<'_>) {
-        by.time(&mut self.at);
-        by.u64(&mut self.seq);
-        by.span(&mut self.delay);
-        by.u32(&mut self.frame);
-        by.u32(&mut self.size);
-    }
-}
+row!(PacketRow { at, seq, delay, frame, size });

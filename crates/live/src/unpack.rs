@@ -46,7 +46,7 @@ pub struct FrameCounts {
 }
 
 /// What is known of a frame when its bytes have gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameRow {
     /// When it is to be shown, as [`ReceivedFrame::ticks`].
     pub ticks: i64,
@@ -59,18 +59,13 @@ pub struct FrameRow {
 }
 
 impl Row for FrameRow {
-    fn blank() -> Self {
-        Self { ticks: 0, size: Bytes::ZERO, fate: FrameFate::Ok, came: (Time::ZERO, Time::ZERO) }
-    }
-    fn fields(&mut self, by: &mut Fields<'_>) {
+    fn pass(&mut self, by: &mut Fields<'_>) {
         // It is negative where a frame is to be shown before the first that came.
-        let mut ticks = self.ticks as u64;
-        by.u64(&mut ticks);
-        self.ticks = ticks as i64;
-        by.amount(&mut self.size);
+        self.ticks.pass(by);
+        self.size.pass(by);
         by.one_of(&mut self.fate, &[FrameFate::Ok, FrameFate::Lost, FrameFate::Late, FrameFate::Undecodable]);
-        by.time(&mut self.came.0);
-        by.time(&mut self.came.1);
+        self.came.0.pass(by);
+        self.came.1.pass(by);
     }
 }
 

@@ -4,9 +4,10 @@ use crate::{Coded, Fragment, FrameKind, Schedule};
 use steadycast_units::{Bytes, Time};
 
 /// What became of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FrameFate {
     /// All of it came in time, and so did what it depends on.
+    #[default]
     Ok,
     /// Some of it did not come, or it was not sent at all.
     Lost,

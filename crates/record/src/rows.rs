@@ -24,11 +24,21 @@ pub trait Store: Send + Sync + fmt::Debug {
 }
 
 /// A row that can be stored.
-pub trait Row: Sized {
-    /// Any row, to be read into.
-    fn blank() -> Self;
-    /// Passes each field by: to be written, or read.
-    fn fields(&mut self, by: &mut Fields<'_>);
+pub trait Row: Default {
+    /// Passes each field by: to be written, or read. What is read into is the default.
+    fn pass(&mut self, by: &mut Fields<'_>);
+}
+
+/// Declares which fields a row has, in the order in which they are stored; a field's field by its way.
+#[macro_export]
+macro_rules! row {
+    ($type:ty { $($($field:tt).+),+ }) => {
+        impl $crate::Row for $type {
+            fn pass(&mut self, by: &mut $crate::Fields<'_>) {
+                $($crate::Row::pass(&mut self.$($field).+, by);)+
+            }
+        }
+    };
 }
 
 /// How many rows go to the store at once; as many stay behind.
@@ -131,7 +141,7 @@ impl<T: Row> Rows<T> {
 /// Writes rows behind what is there.
 fn write<T: Row>(bytes: &mut Vec<u8>, words: &mut Vec<&'static str>, rows: &mut [T]) {
     let mut fields = Fields { bytes, at: None, words };
-    rows.iter_mut().for_each(|row| row.fields(&mut fields));
+    rows.iter_mut().for_each(|row| row.pass(&mut fields));
 }
 
 /// Reads all rows that were written there.
@@ -139,8 +149,8 @@ fn read<T: Row>(bytes: &mut Vec<u8>, words: &mut Vec<&'static str>, into: &mut V
     let end = bytes.len();
     let mut fields = Fields { bytes, at: Some(0), words };
     while fields.at.is_some_and(|at| at < end) {
-        let mut row = T::blank();
-        row.fields(&mut fields);
+        let mut row = T::default();
+        row.pass(&mut fields);
         into.push(row);
     }
 }
@@ -251,107 +261,87 @@ impl Fields<'_> {
         all
     }
 
-    /// A number of 32 bits.
-    pub fn u32(&mut self, value: &mut u32) {
-        *value = self.number(u64::from(*value)) as u32;
-    }
-
-    /// A number of 64 bits.
-    pub fn u64(&mut self, value: &mut u64) {
-        *value = self.number(*value);
-    }
-
-    /// A real number.
-    pub fn f64(&mut self, value: &mut f64) {
-        *value = f64::from_le_bytes(self.array(value.to_le_bytes()));
-    }
-
-    /// True or false.
-    pub fn flag(&mut self, value: &mut bool) {
-        *value = self.array([u8::from(*value)]) != [0];
-    }
-
-    /// A time.
-    pub fn time(&mut self, value: &mut Time) {
-        *value = Time::from_nanos(self.number(value.as_nanos()));
-    }
-
-    /// A span.
-    pub fn span(&mut self, value: &mut Span) {
-        *value = Span::nanos(self.number(value.as_nanos()));
-    }
-
-    /// A rate.
-    pub fn rate(&mut self, value: &mut Rate) {
-        *value = Rate::bps(self.number(value.as_bps()));
-    }
-
-    /// An amount of bytes.
-    pub fn amount(&mut self, value: &mut Bytes) {
-        *value = Bytes::new(self.number(value.get()));
-    }
-
     /// One of a few values.
     pub fn one_of<T: Copy + PartialEq>(&mut self, value: &mut T, all: &[T]) {
         let place = all.iter().position(|other| other == value).unwrap_or_default();
         let [place] = self.array([place as u8]);
         *value = all.get(usize::from(place)).copied().unwrap_or(*value);
     }
-
-    /// A value that may be missing; `any` is one to be read into.
-    pub fn maybe<T>(&mut self, value: &mut Option<T>, any: T, pass: impl FnOnce(&mut Self, &mut T)) {
-        let mut there = value.is_some();
-        self.flag(&mut there);
-        if there {
-            pass(self, value.get_or_insert(any));
-        }
-    }
-
-    /// A text of the program itself, by its place among those that there are.
-    pub fn word(&mut self, word: &mut &'static str) {
-        let known = self.words.iter().position(|other| other == word);
-        let mut place = known.unwrap_or(self.words.len()) as u32;
-        if known.is_none() && self.at.is_none() {
-            self.words.push(word);
-        }
-        self.u32(&mut place);
-        *word = self.words.get(place as usize).copied().unwrap_or_default();
-    }
-
-    /// Any text.
-    pub fn text(&mut self, text: &mut Cow<'static, str>) {
-        let mut own = matches!(text, Cow::Borrowed(_));
-        self.flag(&mut own);
-        if own {
-            let mut word = if let Cow::Borrowed(word) = text { word } else { "" };
-            self.word(&mut word);
-            *text = Cow::Borrowed(word);
-            return;
-        }
-        let mut letters = text.clone().into_owned().into_bytes();
-        let mut len = letters.len() as u32;
-        self.u32(&mut len);
-        letters.resize(len as usize, 0);
-        letters.iter_mut().for_each(|letter| [*letter] = self.array([*letter]));
-        *text = Cow::Owned(String::from_utf8_lossy(&letters).into_owned());
-    }
 }
 
-impl Row for u64 {
-    fn blank() -> Self {
-        0
-    }
-    fn fields(&mut self, by: &mut Fields<'_>) {
-        by.u64(self);
-    }
+/// What is stored as a number: most are small.
+macro_rules! numbers {
+    ($($type:ty: $to:expr, $of:expr;)*) => {$(
+        impl Row for $type {
+            fn pass(&mut self, by: &mut Fields<'_>) {
+                let (to, of): (fn(Self) -> u64, fn(u64) -> Self) = ($to, $of);
+                *self = of(by.number(to(*self)));
+            }
+        }
+    )*};
+}
+
+numbers! {
+    u32: u64::from, |n| n as u32;
+    u64: |n| n, |n| n;
+    i64: i64::cast_unsigned, u64::cast_signed;
+    Time: Time::as_nanos, Time::from_nanos;
+    Span: Span::as_nanos, Span::nanos;
+    Rate: Rate::as_bps, Rate::bps;
+    Bytes: Bytes::get, Bytes::new;
 }
 
 impl Row for f64 {
-    fn blank() -> Self {
-        0.0
+    fn pass(&mut self, by: &mut Fields<'_>) {
+        *self = Self::from_le_bytes(by.array(self.to_le_bytes()));
     }
-    fn fields(&mut self, by: &mut Fields<'_>) {
-        by.f64(self);
+}
+
+impl Row for bool {
+    fn pass(&mut self, by: &mut Fields<'_>) {
+        *self = by.array([u8::from(*self)]) != [0];
+    }
+}
+
+impl<T: Row> Row for Option<T> {
+    fn pass(&mut self, by: &mut Fields<'_>) {
+        let mut there = self.is_some();
+        there.pass(by);
+        if there {
+            self.get_or_insert_default().pass(by);
+        }
+    }
+}
+
+/// A text of the program itself goes by its place among those that there are.
+impl Row for &'static str {
+    fn pass(&mut self, by: &mut Fields<'_>) {
+        let known = by.words.iter().position(|other| other == self);
+        let mut place = known.unwrap_or(by.words.len()) as u32;
+        if known.is_none() && by.at.is_none() {
+            by.words.push(self);
+        }
+        place.pass(by);
+        *self = by.words.get(place as usize).copied().unwrap_or_default();
+    }
+}
+
+impl Row for Cow<'static, str> {
+    fn pass(&mut self, by: &mut Fields<'_>) {
+        let mut own = matches!(self, Cow::Borrowed(_));
+        own.pass(by);
+        if own {
+            let mut word = if let Cow::Borrowed(word) = self { word } else { "" };
+            word.pass(by);
+            *self = Cow::Borrowed(word);
+            return;
+        }
+        let mut letters = self.clone().into_owned().into_bytes();
+        let mut len = letters.len() as u32;
+        len.pass(by);
+        letters.resize(len as usize, 0);
+        letters.iter_mut().for_each(|letter| [*letter] = by.array([*letter]));
+        *self = Cow::Owned(String::from_utf8_lossy(&letters).into_owned());
     }
 }
 
@@ -409,7 +399,7 @@ mod tests {
         assert_eq!(*rows, (0..1_000).map(row).collect::<Vec<_>>());
     }
 
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     struct Mixed {
         flag: bool,
         at: Time,
@@ -421,17 +411,13 @@ mod tests {
     }
 
     impl Row for Mixed {
-        fn blank() -> Self {
-            let (at, rate) = (Time::ZERO, Rate::ZERO);
-            Self { flag: false, at, rate, size: None, word: "", text: "".into(), one: 1 }
-        }
-        fn fields(&mut self, by: &mut Fields<'_>) {
-            by.flag(&mut self.flag);
-            by.time(&mut self.at);
-            by.rate(&mut self.rate);
-            by.maybe(&mut self.size, Bytes::ZERO, Fields::amount);
-            by.word(&mut self.word);
-            by.text(&mut self.text);
+        fn pass(&mut self, by: &mut Fields<'_>) {
+            self.flag.pass(by);
+            self.at.pass(by);
+            self.rate.pass(by);
+            self.size.pass(by);
+            self.word.pass(by);
+            self.text.pass(by);
             by.one_of(&mut self.one, &[1, 2, 3]);
         }
     }

@@ -179,11 +179,7 @@ impl Members {
 
     /// Room for `capacity` other sources, members or not.
     pub fn with_capacity(own: u32, capacity: usize) -> Self {
-        Self {
-            own,
-            capacity,
-            ..Self::default()
-        }
+        Self { own, capacity, ..Self::default() }
     }
 
     /// As [`Members::with_capacity`], but a group that is larger than the table is counted by a sample (RFC 2762)

@@ -69,11 +69,7 @@ pub struct Reception {
 impl Reception {
     /// The reception of source `ssrc`, whose timestamps count `clock_rate` ticks per second (90,000 for video).
     pub fn new(ssrc: u32, clock_rate: u32) -> Self {
-        Self {
-            ssrc,
-            clock_rate,
-            ..Self::default()
-        }
+        Self { ssrc, clock_rate, ..Self::default() }
     }
 
     /// The reception of a source that is known to be real by other means (its SSRC was agreed on): its first packet

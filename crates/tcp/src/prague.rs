@@ -45,10 +45,7 @@ pub(crate) struct Told {
 
 impl Prague {
     pub(crate) fn new() -> Self {
-        Self {
-            alpha: 1.0,
-            ..Self::default()
-        }
+        Self { alpha: 1.0, ..Self::default() }
     }
 
     /// The window was set from outside: at the start, after a loss or a pause.

@@ -56,12 +56,7 @@ pub(super) struct LossV1 {
 
 impl LossV1 {
     pub(super) fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            target: settings.start,
-            rule: "start rate",
-            ..Self::default()
-        }
+        Self { settings, target: settings.start, rule: "start rate", ..Self::default() }
     }
 
     pub(super) fn in_start(&self, now: Time) -> bool {

@@ -136,12 +136,7 @@ pub(super) struct LossV2 {
 
 impl LossV2 {
     pub(super) fn new(floor: Rate, cap: Rate) -> Self {
-        Self {
-            floor: floor.as_bps_f64(),
-            cap: cap.as_bps_f64(),
-            hold: NO_HOLD,
-            ..Self::default()
-        }
+        Self { floor: floor.as_bps_f64(), cap: cap.as_bps_f64(), hold: NO_HOLD, ..Self::default() }
     }
 
     /// Its rate, once it is ready.

@@ -54,11 +54,7 @@ pub(super) struct Trendline {
 
 impl Trendline {
     pub(super) fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            threshold: THRESHOLD,
-            ..Self::default()
-        }
+        Self { settings, threshold: THRESHOLD, ..Self::default() }
     }
 
     /// The difference between two groups; `arrived`: the packet that told it.

@@ -28,10 +28,7 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn new(capped: bool) -> Self {
-        Self {
-            loss: capped.then(|| LossHistory::new(LossSettings::default())),
-            ..Self::default()
-        }
+        Self { loss: capped.then(|| LossHistory::new(LossSettings::default())), ..Self::default() }
     }
 
     fn take(&mut self, buffer: BufferLevel) {

@@ -57,12 +57,7 @@ pub(super) struct Flight {
 
 impl Flight {
     pub(super) fn new(reordering: Span, learns: bool) -> Self {
-        Self {
-            first_reordering: reordering,
-            reordering,
-            learns,
-            ..Self::default()
-        }
+        Self { first_reordering: reordering, reordering, learns, ..Self::default() }
     }
 
     pub(super) fn on_sent(&mut self, number: u64, size: u64, sent: Time) {

@@ -94,12 +94,7 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(config: &Config) -> Self {
-        Self {
-            bytes: config.min_ref_wnd,
-            inflection: 1.0,
-            may_move: true,
-            ..Self::default()
-        }
+        Self { bytes: config.min_ref_wnd, inflection: 1.0, may_move: true, ..Self::default() }
     }
 
     /// Whether it has fallen before.

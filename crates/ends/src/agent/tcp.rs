@@ -3,11 +3,11 @@
 use super::plain::draw;
 use super::{About, Out, Tell};
 use crate::intake::{Digest, Intake};
-use crate::{Activity, Arriving, Body, Fields, Row, Rows};
+use crate::{Activity, Arriving, Body, Rows};
 use std::cmp::Ordering;
 use std::ops::Add;
 use steadycast_link::Ecn;
-use steadycast_record::{Figures, flow};
+use steadycast_record::{Figures, flow, row};
 use steadycast_scenario::{Periods, Workload};
 use steadycast_tcp::{Ack, Config, Poll, Receiver, Segment, Sender};
 use steadycast_units::{Bytes, Chance, Span, Spread, Time};
@@ -117,7 +117,7 @@ impl WindowArea {
 }
 
 /// One step of TCP's series.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct TcpPoint {
     /// Congestion window in packets.
     pub cwnd: f64,
@@ -129,17 +129,7 @@ pub struct TcpPoint {
     pub bytes: u64,
 }
 
-impl Row for TcpPoint {
-    fn blank() -> Self {
-        Self { cwnd: 0.0, ssthresh: 0.0, srtt: None, bytes: 0 }
-    }
-    fn fields(&mut self, by: &mut Fields<'_>) {
-        by.f64(&mut self.cwnd);
-        by.f64(&mut self.ssthresh);
-        by.maybe(&mut self.srtt, Span::ZERO, Fields::span);
-        by.u64(&mut self.bytes);
-    }
-}
+row!(TcpPoint { cwnd, ssthresh, srtt, bytes });
 
 impl TcpSource {
     /// It sends nothing before it is started.

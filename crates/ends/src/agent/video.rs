@@ -17,7 +17,7 @@ use steadycast_control::registry::Factory;
 use steadycast_control::{BufferLevel, Check, Decision, Limit, ReceiverId, Setup, Stream, View, Why, Window};
 use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
-use steadycast_record::{Figures, Of};
+use steadycast_record::{Figures, Of, row};
 use steadycast_session::{
     EcnCounts, EcnPath, FeedbackCounts, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Patience, Protected,
     Protection, Received, Receiver, Recovered, RepairSettings, Repairs, Requests, Sender, SenderSettings, Siblings,
@@ -28,7 +28,7 @@ use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::RtpHeader;
 
 /// A decision, and from when on it held.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DecisionRow {
     /// From when on.
     pub at: Time,
@@ -39,36 +39,34 @@ pub struct DecisionRow {
 }
 
 impl Row for DecisionRow {
-    fn blank() -> Self {
-        let why = Why::rule("");
-        let decision = Decision { target: Rate::ZERO, pacing: Rate::ZERO, window: None, limit: Limit::Start, why };
-        Self { at: Time::ZERO, decision, by_encoder: false }
-    }
-    fn fields(&mut self, by: &mut Fields<'_>) {
+    fn pass(&mut self, by: &mut Fields<'_>) {
         let Decision { target, pacing, window, limit, why } = &mut self.decision;
-        by.time(&mut self.at);
-        by.rate(target);
-        by.rate(pacing);
-        by.maybe(window, Window::Packets(0), |by, window| {
-            let (mut bytes, mut free) = match *window {
-                Window::Packets(free) => (false, u64::from(free)),
-                Window::Bytes(free) => (true, free.get()),
-            };
-            by.flag(&mut bytes);
-            by.u64(&mut free);
-            *window = if bytes { Window::Bytes(Bytes::new(free)) } else { Window::Packets(free as u32) };
-        });
+        self.at.pass(by);
+        target.pass(by);
+        pacing.pass(by);
+        let (mut bytes, mut free) = match *window {
+            None => (None, 0),
+            Some(Window::Packets(free)) => (Some(false), u64::from(free)),
+            Some(Window::Bytes(free)) => (Some(true), free.get()),
+        };
+        bytes.pass(by);
+        if let Some(bytes) = bytes {
+            free.pass(by);
+            *window = Some(if bytes { Window::Bytes(Bytes::new(free)) } else { Window::Packets(free as u32) });
+        }
         by.one_of(limit, &[Limit::Start, Limit::Network, Limit::Cap, Limit::Floor]);
-        by.text(&mut why.rule);
-        by.maybe(&mut why.loss, 0.0, Fields::f64);
-        by.maybe(&mut why.rtt, Span::ZERO, Fields::span);
-        by.maybe(&mut why.by, ReceiverId(0), |by, id| by.u32(&mut id.0));
-        by.flag(&mut self.by_encoder);
+        why.rule.pass(by);
+        why.loss.pass(by);
+        why.rtt.pass(by);
+        let mut from = why.by.map(|id| id.0);
+        from.pass(by);
+        why.by = from.map(ReceiverId);
+        self.by_encoder.pass(by);
     }
 }
 
 /// What a receiver's half thought at a report.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ViewRow {
     /// When it reported.
     pub at: Time,
@@ -76,19 +74,7 @@ pub struct ViewRow {
     pub view: View,
 }
 
-impl Row for ViewRow {
-    fn blank() -> Self {
-        Self { at: Time::ZERO, view: View::default() }
-    }
-    fn fields(&mut self, by: &mut Fields<'_>) {
-        let Self { at, view } = self;
-        by.time(at);
-        by.maybe(&mut view.rate, Rate::ZERO, Fields::rate);
-        by.maybe(&mut view.loss, 0.0, Fields::f64);
-        by.maybe(&mut view.rtt, Span::ZERO, Fields::span);
-        by.maybe(&mut view.state, "", Fields::word);
-    }
-}
+row!(ViewRow { at, view.rate, view.loss, view.rtt, view.state });
 
 const SECOND: Span = Span::secs(1);
 
@@ -188,7 +174,7 @@ pub struct VideoSource {
 }
 
 /// One step of a video source's series.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct SourcePoint {
     /// IP bytes of media sent in the step.
     pub bytes: u64,
@@ -198,16 +184,7 @@ pub struct SourcePoint {
     pub pacing: Rate,
 }
 
-impl Row for SourcePoint {
-    fn blank() -> Self {
-        Self { bytes: 0, target: Rate::ZERO, pacing: Rate::ZERO }
-    }
-    fn fields(&mut self, by: &mut Fields<'_>) {
-        by.u64(&mut self.bytes);
-        by.rate(&mut self.target);
-        by.rate(&mut self.pacing);
-    }
-}
+row!(SourcePoint { bytes, target, pacing });
 
 impl VideoSource {
     /// It sends nothing before it is started. `chance` draws the intervals of RTCP.

@@ -1,7 +1,8 @@
 //! The packets that came as repairs alone.
 
-use crate::{Fields, Row, Rows};
+use crate::Rows;
 use std::collections::BTreeMap;
+use steadycast_record::row;
 use steadycast_units::Time;
 
 /// The originals of so many may still come, the newest.
@@ -20,21 +21,13 @@ pub struct Repaired {
 }
 
 /// When a packet came as a repair, and its frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RepairedRow {
     at: Time,
     frame: u32,
 }
 
-impl Row for RepairedRow {
-    fn blank() -> Self {
-        Self { at: Time::ZERO, frame: 0 }
-    }
-    fn fields(&mut self, by: &mut Fields<'_>) {
-        by.time(&mut self.at);
-        by.u32(&mut self.frame);
-    }
-}
+row!(RepairedRow { at, frame });
 
 impl Repaired {
     /// How many.
