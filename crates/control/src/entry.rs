@@ -340,7 +340,10 @@ macro_rules! params {
             $(#[$doc])* $vis $config ($values $(, $setup)?) $($(#[$about])* $own: $type = $value,)*
         ] }
     };
-    (@each [let $kind:ident $name:ident: $($of:expr),+; $($rest:tt)*] [$($all:tt)*] [$($let:tt)*] $field:tt $own:tt) => {
+    (
+        @each [let $kind:ident $name:ident: $($of:expr),+; $($rest:tt)*]
+        [$($all:tt)*] [$($let:tt)*] $field:tt $own:tt
+    ) => {
         $crate::entry::params! {
             @each [$($rest)*] [$($all)* $kind($name, $($of),+)] [$($let)* $kind $name,] $field $own
         }

@@ -112,7 +112,8 @@ mod tests {
 
     fn refused(keys: &str) -> Vec<String> {
         let text = format!(
-            "duration = \"1s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"1Mbps\", delay = \"1ms\" }}\n\
+            "duration = \"1s\"\n[topology]\nshape = \"dumbbell\"\n\
+             bottleneck = {{ rate = \"1Mbps\", delay = \"1ms\" }}\n\
              [[flow]]\nname = \"tcp\"\nkind = \"tcp\"\n{keys}\n"
         );
         let loaded = Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
@@ -174,7 +175,8 @@ mod tests {
     fn a_flow_without_ecn_beside_one_with_it_on_a_host_is_told_so() {
         let refused = |x: &str, y: &str| -> Vec<_> {
             let text = format!(
-                "duration = '1s'\nnodes = ['a', 'b', 'c']\n[[link]]\nbetween = ['a', 'b']\n[[link]]\nbetween = ['a', 'c']\n\
+                "duration = '1s'\nnodes = ['a', 'b', 'c']\n[[link]]\nbetween = ['a', 'b']\n[[link]]\n\
+                 between = ['a', 'c']\n\
                  [[flow]]\nname = 'x'\nkind = 'tcp'\nfrom = 'a'\nto = ['b']\n{x}\n\
                  [[flow]]\nname = 'y'\nkind = 'tcp'\nfrom = 'a'\nto = ['c']\n{y}\n"
             );

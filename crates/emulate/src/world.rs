@@ -416,8 +416,10 @@ impl Emulation {
         into.put(&run::ASTRAY_PACKETS, told.astray);
         if !trusted {
             let warning = format!(
-                "not trustworthy: this machine was too busy: {:.1} % of the packets left the links more than 1 ms late, and \
-                 1 % of the time the flows' ends were called more than {:.1} ms late; run it again on a machine with less to \
+                "not trustworthy: this machine was too busy: \
+                 {:.1} % of the packets left the links more than 1 ms late, and \
+                 1 % of the time the flows' ends were called \
+                 more than {:.1} ms late; run it again on a machine with less to \
                  do, or at a lower rate",
                 share * 100.0,
                 ends.as_millis_f64()

@@ -341,8 +341,8 @@ padding = true
 ");
     let padding = number(&summary, "/flows/0/padding_packets");
     let how = format!("{} of {}", summary["emulation"], summary["flows"]);
-    // In the simulation 84, of 148 bytes. What is not media of these two probes is padding. A stall may leave more media
-    // to a probe, or have one more sent at up to twice what the link carries.
+    // In the simulation 84, of 148 bytes. What is not media of these two probes is padding. A stall may leave more
+    // media to a probe, or have one more sent at up to twice what the link carries.
     let most = 0.015 / 8.0 * (9.0 * 150e3 + 8e6);
     let bytes = number(&summary, "/flows/0/padding_bps") * 6.0 / 8.0;
     assert!(padding > 0.0 && bytes < most, "{padding} packets of padding, {bytes} bytes: {how}");

@@ -113,7 +113,8 @@ figures! {
             .shown("share of fair", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, "")]);
         RATE_COV = figure("rate_cov", Number, "Coefficient of variation of the throughput in whole seconds: standard \
             deviation (over \
-            n − 1) divided by the mean. 0 is perfectly smooth.").lower().shown("rate CoV", &[(Flows, ""), (Compare, "")]);
+            n − 1) divided by the mean. 0 is perfectly smooth.").lower()
+            .shown("rate CoV", &[(Flows, ""), (Compare, "")]);
         RAMP_1MBPS = figure("ramp_s.1Mbps", Seconds, "How long after its start the flow first received 1 Mb/s over a \
             second.")
             .lower().shown("1 Mb/s after", &[(Sessions, "")]);
@@ -241,7 +242,8 @@ figures! {
         DELAY = spread("delay_ms", "From a packet's leaving the sender to its arrival. The sender's own backlog is \
             not in it.")
             .when(When::Datagrams).lower()
-            .shown("delay", &[(Terminal, "p95"), (Flows, "p95"), (Compare, "p95"), (Runs, "p95"), (Receivers, "p50"), (Receivers, "p95"), (Receivers, "p99")]);
+            .shown("delay", &[(Terminal, "p95"), (Flows, "p95"), (Compare, "p95"), (Runs, "p95"), (Receivers, "p50"),
+                (Receivers, "p95"), (Receivers, "p99")]);
         DELAY_MEAN = figure("delay_mean_ms", Millis, "The mean of these delays.").when(When::Datagrams).lower();
         PSNR_Y = figure("psnr_db.raw.y", Decibels, "Peak signal-to-noise ratio of the luminance: what is shown \
             against the raw original. \
@@ -271,7 +273,8 @@ figures! {
             .when(When::Pictures);
         FRAMES_SENT = figure("frames.sent", Count, "How many pictures were sent to the receiver; those that arrived \
             in time and could be \
-            decoded are ok, the others lost, late or undecodable.").when(When::Frames).shown("frames", &[(Receivers, "")]);
+            decoded are ok, the others lost, late or undecodable.")
+            .when(When::Frames).shown("frames", &[(Receivers, "")]);
         FRAMES_OK = figure("frames.ok", Count, "Frames that were shown whole and in time.").when(When::Frames).higher();
         FRAMES_OK_FRAC = figure("frames.ok_frac", Share, "The share of the frames that were shown whole and in time.")
             .when(When::Frames).higher().shown("whole and in \

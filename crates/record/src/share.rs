@@ -246,7 +246,10 @@ mod tests {
             for (n, slow) in filled(&world.ways, demands, rates, step).into_iter().enumerate() {
                 match shares[n] {
                     None => prop_assert_eq!(demands[n], Demand::Absent),
-                    Some(share) => prop_assert!(share.as_bps().abs_diff(slow) <= step * all * all, "{n}: {share} {slow}"),
+                    Some(share) => {
+                        let apart = share.as_bps().abs_diff(slow);
+                        prop_assert!(apart <= step * all * all, "{n}: {share} {slow}");
+                    }
                 }
             }
         }

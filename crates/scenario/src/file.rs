@@ -379,7 +379,8 @@ macro_rules! joined {
             }
             fn schema() -> Json {
                 let mut all = Spec::schema();
-                if let (Json::Object(all), Json::Object(extra)) = (&mut all["properties"], <$extra>::schema()["properties"].take()) {
+                let extra = <$extra>::schema()["properties"].take();
+                if let (Json::Object(all), Json::Object(extra)) = (&mut all["properties"], extra) {
                     all.extend(extra);
                 }
                 described(all, &[$what])
@@ -476,10 +477,16 @@ pub(crate) enum MediaWord {
     Rfc8593,
 }
 words! {
-    Shape { "dumbbell" => Self::Dumbbell, "star" => Self::Star, "chain" => Self::Chain, "parking-lot" => Self::ParkingLot, "tree" => Self::Tree, }
+    Shape {
+        "dumbbell" => Self::Dumbbell, "star" => Self::Star, "chain" => Self::Chain,
+        "parking-lot" => Self::ParkingLot, "tree" => Self::Tree,
+    }
     FlowWord { "video" => Self::Video, "tcp" => Self::Tcp, "cbr" => Self::Cbr, "onoff" => Self::OnOff, }
     CastWord { "unicast" => Self::Unicast, "multicast" => Self::Multicast, }
-    MediaWord { "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2, "map001" => Self::Map001, "trace" => Self::Trace, "rfc8593" => Self::Rfc8593, }
+    MediaWord {
+        "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2,
+        "map001" => Self::Map001, "trace" => Self::Trace, "rfc8593" => Self::Rfc8593,
+    }
     Repair { "none" => Self::None, "rtx" => Self::Rtx, "auto" => Self::Auto, "parity" => Self::Parity, }
     Directions { "forward" => Self::Forward, "back" => Self::Back, "both" => Self::Both, }
     Emit { "paced" => Self::Paced, "burst" => Self::Burst, }

@@ -148,6 +148,13 @@ struct Draft {
     at: Place,
 }
 
+/// What a table without ends changes: the links that its name means, in order, and its keys.
+struct Change {
+    name: String,
+    meant: Vec<usize>,
+    keys: Item,
+}
+
 /// Collects links before they are resolved.
 #[derive(Default)]
 struct Drafts {
@@ -246,24 +253,7 @@ impl Network {
             net.shape(topology, hosts, &mut drafts, &mut shaped, out);
             net.partial |= out.problems.len() > before;
         }
-        for pattern in nodes.map_or(&[][..], |n| &n.value) {
-            match Pattern::read(pattern) {
-                Ok(read) if net.nodes.len() as u64 + read.count() > MAX_COUNT => {
-                    net.partial = true;
-                    out.problem(&pattern.at, "more than 200000 nodes", "make it smaller");
-                }
-                Ok(read) => {
-                    for name in read.names() {
-                        net.add(name, &pattern.at, out);
-                    }
-                    net.layout.nodes.push(pattern.value.clone());
-                }
-                Err((what, remedy)) => {
-                    net.partial = true;
-                    out.problem(&pattern.at, what, remedy);
-                }
-            }
-        }
+        net.named(nodes.map_or(&[][..], |n| &n.value), out);
         let mut made = Vec::new();
         let mut over = Vec::new();
         for link in links {
@@ -276,65 +266,9 @@ impl Network {
             }
         }
         net.name_links(&drafts, out);
-        let mut covers = Vec::new();
-        let mut pieces = Vec::new();
-        let mut changes = 0;
-        for (extra, rest, at) in over {
-            let Some(name) = &extra.name else {
-                out.missing(&at, "name", "name the link to change, or write between = [\"a\", \"b\"] for a new one");
-                continue;
-            };
-            let mut meant = net.find_links(name, &name.at, out);
-            changes += meant.len() as u64;
-            if changes > 10 * MAX_COUNT {
-                out.problem(&name.at, "more than two million changes of links", "make it smaller");
-                break;
-            }
-            for i in &meant {
-                if let Some(draft) = drafts.links.get_mut(*i) {
-                    draft.over.push(pieces.len());
-                }
-            }
-            meant.sort_unstable();
-            covers.push((name.value.clone(), meant));
-            pieces.push(rest);
-        }
+        let changes = net.changes(over, &mut drafts, out);
         let base: Vec<Option<Pair>> = drafts.specs.iter().map(|item| read_spec(item, files, out)).collect();
-        let mut memo = BTreeMap::<(usize, Vec<usize>), (Option<Pair>, Vec<usize>)>::new();
-        for (i, draft) in drafts.links.iter().enumerate() {
-            let pair = if draft.over.is_empty() {
-                base[draft.spec].clone()
-            } else {
-                let key = (draft.spec, draft.over.clone());
-                let entry = memo.entry(key).or_insert_with(|| {
-                    let item = draft.over.iter().fold(drafts.specs[draft.spec].clone(), |i, o| merge(&i, &pieces[*o]));
-                    (read_spec(&item, files, out), Vec::new())
-                });
-                entry.1.push(i);
-                entry.0.clone()
-            };
-            if draft.ends.0 == draft.ends.1 {
-                let node = net.nodes.get(draft.ends.0 as usize).map_or("", String::as_str);
-                let what = format!("a link from {} to itself", quoted(node));
-                out.problem(&draft.at, what, "give it two different ends");
-            }
-            let Some((forward, back)) = pair else { continue };
-            let (a, b) = (NodeIx(draft.ends.0), NodeIx(draft.ends.1));
-            net.links.push(Link { name: draft.name.clone(), a, b, forward, back });
-        }
-        // Without problems, every draft became a link and has the same place.
-        for ((_, over), (pair, which)) in memo {
-            let Some(pair) = pair else { continue };
-            let whole = over.iter().filter_map(|o| covers.get(*o)).find(|(_, meant)| *meant == which);
-            match whole {
-                Some((name, _)) => net.layout.changed.push((name.clone(), pair)),
-                None => {
-                    for i in which {
-                        net.layout.changed.push((drafts.links[i].name.clone(), pair.clone()));
-                    }
-                }
-            }
-        }
+        net.make_links(&drafts, &base, &changes, files, out);
         for (name, ends, spec) in made {
             if let Some(pair) = &base[spec] {
                 net.layout.links.push((name, ends, pair.clone()));
@@ -345,6 +279,99 @@ impl Network {
             net.layout.shape = Some((shape.value, parts.collect()));
         }
         net
+    }
+
+    fn named(&mut self, patterns: &[Spanned<String>], out: &mut Findings) {
+        for pattern in patterns {
+            match Pattern::read(pattern) {
+                Ok(read) if self.nodes.len() as u64 + read.count() > MAX_COUNT => {
+                    self.partial = true;
+                    out.problem(&pattern.at, "more than 200000 nodes", "make it smaller");
+                }
+                Ok(read) => {
+                    for name in read.names() {
+                        self.add(name, &pattern.at, out);
+                    }
+                    self.layout.nodes.push(pattern.value.clone());
+                }
+                Err((what, remedy)) => {
+                    self.partial = true;
+                    out.problem(&pattern.at, what, remedy);
+                }
+            }
+        }
+    }
+
+    /// Which links each table without ends changes, and by what.
+    fn changes(&self, over: Vec<(LinkExtra, Item, Place)>, drafts: &mut Drafts, out: &mut Findings) -> Vec<Change> {
+        let (mut all, mut count) = (Vec::new(), 0);
+        for (extra, rest, at) in over {
+            let Some(name) = &extra.name else {
+                out.missing(&at, "name", "name the link to change, or write between = [\"a\", \"b\"] for a new one");
+                continue;
+            };
+            let mut meant = self.find_links(name, &name.at, out);
+            count += meant.len() as u64;
+            if count > 10 * MAX_COUNT {
+                out.problem(&name.at, "more than two million changes of links", "make it smaller");
+                break;
+            }
+            for i in &meant {
+                if let Some(draft) = drafts.links.get_mut(*i) {
+                    draft.over.push(all.len());
+                }
+            }
+            meant.sort_unstable();
+            all.push(Change { name: name.value.clone(), meant, keys: rest });
+        }
+        all
+    }
+
+    /// Makes the links, whose tables without changes are `base`.
+    fn make_links(
+        &mut self,
+        drafts: &Drafts,
+        base: &[Option<Pair>],
+        changes: &[Change],
+        files: &mut Files,
+        out: &mut Findings,
+    ) {
+        let mut memo = BTreeMap::<(usize, Vec<usize>), (Option<Pair>, Vec<usize>)>::new();
+        for (i, draft) in drafts.links.iter().enumerate() {
+            let pair = if draft.over.is_empty() {
+                base[draft.spec].clone()
+            } else {
+                let key = (draft.spec, draft.over.clone());
+                let entry = memo.entry(key).or_insert_with(|| {
+                    let item =
+                        draft.over.iter().fold(drafts.specs[draft.spec].clone(), |i, o| merge(&i, &changes[*o].keys));
+                    (read_spec(&item, files, out), Vec::new())
+                });
+                entry.1.push(i);
+                entry.0.clone()
+            };
+            if draft.ends.0 == draft.ends.1 {
+                let node = self.nodes.get(draft.ends.0 as usize).map_or("", String::as_str);
+                let what = format!("a link from {} to itself", quoted(node));
+                out.problem(&draft.at, what, "give it two different ends");
+            }
+            let Some((forward, back)) = pair else { continue };
+            let (a, b) = (NodeIx(draft.ends.0), NodeIx(draft.ends.1));
+            self.links.push(Link { name: draft.name.clone(), a, b, forward, back });
+        }
+        // Without problems, every draft became a link and has the same place.
+        for ((_, over), (pair, which)) in memo {
+            let Some(pair) = pair else { continue };
+            let whole = over.iter().filter_map(|o| changes.get(*o)).find(|change| change.meant == which);
+            match whole {
+                Some(change) => self.layout.changed.push((change.name.clone(), pair)),
+                None => {
+                    for i in which {
+                        self.layout.changed.push((drafts.links[i].name.clone(), pair.clone()));
+                    }
+                }
+            }
+        }
     }
 
     fn name_links(&mut self, drafts: &Drafts, out: &mut Findings) {

@@ -11,6 +11,7 @@ use crate::name::Pattern;
 use crate::network::{Files, Layout, Network, probability, rate};
 use crate::simulcast::simulcasts;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use steadycast_link::Limit;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_words::tree::{Place, quoted};
@@ -28,32 +29,8 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
         let remedy = if format.value > FORMAT { "take a newer steadycast" } else { "write format = 1" };
         out.problem(&format.at, format!("format {} is not known", format.value), remedy);
     }
-    let name = match &file.name {
-        Some(name) => {
-            if let Err((what, remedy)) = Pattern::read(name) {
-                out.problem(&name.at, what, remedy);
-            } else if name.contains('[') {
-                out.problem(&name.at, "a scenario has one name", "leave the range out");
-            }
-            name.value.clone()
-        }
-        None => title.to_owned(),
-    };
-    let duration = match &file.duration {
-        Some(said) if said.is_zero() => {
-            out.problem(&said.at, "it ends before it begins", "write a time above 0, for example \"80s\"");
-            Span::secs(1)
-        }
-        Some(said) => said.value,
-        None => {
-            out.missing(&file.here, "duration", "write for example duration = \"80s\"");
-            Span::MAX
-        }
-    };
-    let warmup = file.warmup.as_ref().map_or(Span::ZERO, |w| w.value);
-    if let Some(said) = file.warmup.as_ref().filter(|w| w.value >= duration) {
-        out.problem(&said.at, format!("{} leaves nothing of {duration}", said.value), "make it shorter than duration");
-    }
+    let name = title_of(file, title, out);
+    let (duration, warmup) = times(file, out);
     let groups = groups(file.flow.as_ref().map_or(&[][..], |f| &f.value), out);
     // Nodes and links are a network by themselves, for programs of others.
     if file.nodes.is_none() && file.flow.as_ref().is_none_or(|f| f.value.is_empty()) {
@@ -73,23 +50,8 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
         .flat_map(|start| start.all.iter().flat_map(|name| meant(name, &groups)))
         .collect();
     let before = out.problems.len();
-    let mut all = Vec::new();
-    let mut index = BTreeMap::new();
-    let mut ranges = Vec::new();
-    let mut receivers = 0;
-    for group in &groups {
-        if receivers > MAX_RECEIVERS {
-            out.problem(&group.table.at, "more than two million receivers", "make it smaller");
-            break;
-        }
-        let first = all.len();
-        for flow in flows(group, &network, dumbbell, &started, files, out) {
-            receivers += flow.to.len();
-            index.entry(flow.name.clone()).or_insert(FlowIx(all.len() as u32));
-            all.push(flow);
-        }
-        ranges.push(first..all.len());
-    }
+    let (mut all, index, ranges) =
+        make_flows(&groups, |group, out| flows(group, &network, dumbbell, &started, files, out), out);
     let whole = out.problems.len() == before && out.problems.is_empty();
     for (group, range) in groups.iter().zip(ranges) {
         check_times(group, &all[range.clone()], duration, out);
@@ -117,21 +79,68 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     let asked = events.iter().any(|e| e.join.is_some() || e.leave.is_some());
     let at_node = if asked { at_nodes(&scenario.flows) } else { BTreeMap::new() };
     let names = Names { groups: &groups, index, network: &network, at_node, whole };
-    scenario.events = names.events(events, &scenario, files, out);
-    let tables = file.simulcast.as_ref().map_or(&[][..], |s| &s.value);
-    let find = |table: &SimulcastTable, out: &mut Findings| names.groups_of(table, out);
-    scenario.simulcasts = simulcasts(tables, &scenario.flows, &scenario.events, find, &files.registry, out);
-    scenario.record = names.record(file, &scenario.flows, out);
-    for table in file.expect.as_ref().map_or(&[][..], |e| &e.value) {
-        let Scenario { flows, simulcasts, .. } = &scenario;
-        let scene =
-            Scene { flows, links: &network.links, simulcasts, nodes: &network.nodes, registry: &files.registry, whole };
-        let expect = names.expect(table, &scene, out);
-        scenario.expect.extend(expect);
-    }
+    names.fill(&mut scenario, file, files, out);
     scenario.nodes = network.nodes;
     scenario.links = network.links;
     (scenario, network.layout)
+}
+
+/// The scenario's name, or `title` where it has none.
+fn title_of(file: &File, title: &str, out: &mut Findings) -> String {
+    let Some(name) = &file.name else { return title.to_owned() };
+    if let Err((what, remedy)) = Pattern::read(name) {
+        out.problem(&name.at, what, remedy);
+    } else if name.contains('[') {
+        out.problem(&name.at, "a scenario has one name", "leave the range out");
+    }
+    name.value.clone()
+}
+
+/// How long it lasts, and how much of that is left out of means.
+fn times(file: &File, out: &mut Findings) -> (Span, Span) {
+    let duration = match &file.duration {
+        Some(said) if said.is_zero() => {
+            out.problem(&said.at, "it ends before it begins", "write a time above 0, for example \"80s\"");
+            Span::secs(1)
+        }
+        Some(said) => said.value,
+        None => {
+            out.missing(&file.here, "duration", "write for example duration = \"80s\"");
+            Span::MAX
+        }
+    };
+    let warmup = file.warmup.as_ref().map_or(Span::ZERO, |w| w.value);
+    if let Some(said) = file.warmup.as_ref().filter(|w| w.value >= duration) {
+        out.problem(&said.at, format!("{} leaves nothing of {duration}", said.value), "make it shorter than duration");
+    }
+    (duration, warmup)
+}
+
+/// All flows, their places by name, and which of them each group has.
+#[allow(clippy::type_complexity, reason = "three results of one loop")]
+fn make_flows(
+    groups: &[Group<'_>],
+    mut flows: impl FnMut(&Group<'_>, &mut Findings) -> Vec<Flow>,
+    out: &mut Findings,
+) -> (Vec<Flow>, BTreeMap<String, FlowIx>, Vec<Range<usize>>) {
+    let mut all = Vec::new();
+    let mut index = BTreeMap::new();
+    let mut ranges = Vec::new();
+    let mut receivers = 0;
+    for group in groups {
+        if receivers > MAX_RECEIVERS {
+            out.problem(&group.table.at, "more than two million receivers", "make it smaller");
+            break;
+        }
+        let first = all.len();
+        for flow in flows(group, out) {
+            receivers += flow.to.len();
+            index.entry(flow.name.clone()).or_insert(FlowIx(all.len() as u32));
+            all.push(flow);
+        }
+        ranges.push(first..all.len());
+    }
+    (all, index, ranges)
 }
 
 /// The flows that a name, a counted flow's name or a range means.
@@ -347,6 +356,29 @@ fn at_nodes(flows: &[Flow]) -> BTreeMap<NodeIx, Vec<(FlowIx, usize)>> {
 }
 
 impl Names<'_> {
+    /// What goes by the names of flows, links and nodes.
+    fn fill(&self, scenario: &mut Scenario, file: &File, files: &mut Files, out: &mut Findings) {
+        let events = file.event.as_ref().map_or(&[][..], |e| &e.value);
+        scenario.events = self.events(events, scenario, files, out);
+        let tables = file.simulcast.as_ref().map_or(&[][..], |s| &s.value);
+        let find = |table: &SimulcastTable, out: &mut Findings| self.groups_of(table, out);
+        scenario.simulcasts = simulcasts(tables, &scenario.flows, &scenario.events, find, &files.registry, out);
+        scenario.record = self.record(file, &scenario.flows, out);
+        for table in file.expect.as_ref().map_or(&[][..], |e| &e.value) {
+            let Scenario { flows, simulcasts, .. } = &*scenario;
+            let scene = Scene {
+                flows,
+                links: &self.network.links,
+                simulcasts,
+                nodes: &self.network.nodes,
+                registry: &files.registry,
+                whole: self.whole,
+            };
+            let expect = self.expect(table, &scene, out);
+            scenario.expect.extend(expect);
+        }
+    }
+
     fn flows(&self, names: &OneOrMany<String>, out: &mut Findings) -> Vec<FlowIx> {
         let mut all = Vec::new();
         for said in &names.all {

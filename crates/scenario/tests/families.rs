@@ -163,7 +163,10 @@ fn heterogeneous_legs_with_tcp_and_udp_that_come_and_go() {
 duration = "300s"
 [topology]
 shape = "star"
-legs = [{ name = "r[1-7]", count = 7, rate = "2Mbps", delay = "10ms" }, { name = "r8", rate = "2Mbps", delay = "100ms" }]
+legs = [
+    { name = "r[1-7]", count = 7, rate = "2Mbps", delay = "10ms" },
+    { name = "r8", rate = "2Mbps", delay = "100ms" },
+]
 [[flow]]
 name = "video"
 kind = "video"

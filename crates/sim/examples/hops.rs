@@ -37,7 +37,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let digest = tree.figures.get(&run::RECORD_SHA256).cloned().unwrap_or_default();
     tree.write_json(&mut io::sink())?;
     println!(
-        "{} hops in {cpu:.3} s after {built:.3} s of building: {:.1} M/s, {digest}; {peak:.0} MB, {:.2} s and {:.0} MB with the summary written",
+        "{} hops in {cpu:.3} s after {built:.3} s of building: \
+         {:.1} M/s, {digest}; {peak:.0} MB, {:.2} s and {:.0} MB with the summary written",
         simulation.hops(),
         simulation.hops() as f64 / cpu / 1e6,
         cpu_s(),

@@ -65,7 +65,7 @@ pub(crate) struct Ledger {
     /// From the first unacknowledged segment on.
     sent: VecDeque<Departure>,
     una: u32,
-    delivered: u64,
+    pub(crate) delivered: u64,
     delivered_at: Time,
     first_sent: Time,
     lost: u64,

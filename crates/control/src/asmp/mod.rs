@@ -81,7 +81,8 @@ params! {
             "own; ASMP, 3.8 gives no value", [Span::secs(5); 2], [Span::ZERO, Span::secs(86_400)];
         span t_random: "least length of a suppressed round",
             "own; ASMP, 3.8 gives no value", [Span::secs(5); 2], [Span::millis(100), Span::secs(3600)];
-        let number lambda: "steepness of the timers in a round; 0: ln N + 1", "ASMP, eq. 20; NORM", [0.0; 2], [0.0, 30.0];
+        let number lambda: "steepness of the timers in a round; 0: ln N + 1",
+            "ASMP, eq. 20; NORM", [0.0; 2], [0.0, 30.0];
         number similarity: "another's rate this near to one's own suppresses it", "ASMP, 3.8", [0.02; 2], [0.0, 0.5];
         let choice agg: "the sender takes the least rate, or skips the lowest 2 %",
             "ASMP, eq. 1", ["min"; 2], &["min", "quantile"];

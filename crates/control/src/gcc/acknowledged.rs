@@ -2,7 +2,7 @@
 
 use super::Received;
 use std::collections::VecDeque;
-use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
+use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The window holds this many packets and this much time at least.
 const LEAST_PACKETS: usize = 20;
@@ -94,6 +94,7 @@ impl Robust {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use steadycast_units::PeerTime;
 
     fn packet(sent_ms: f64, arrived_ms: f64, size: u64) -> Received {
         let nanos = |ms: f64| (ms * 1e6).round();

@@ -59,7 +59,8 @@ params! {
         let choice loss: "v2: a model of loss, with v1 until it is ready; v1: by the fraction of lost packets",
             "libwebrtc, loss_based_bwe_v2.cc; send_side_bandwidth_estimation.cc", ["v2"; 2], &["v2", "v1"];
         let number k_up:
-            "how fast the threshold follows a steeper slope, per millisecond (the draft's 0.01 belongs to its own filter)",
+            "how fast the threshold follows a steeper slope, \
+             per millisecond (the draft's 0.01 belongs to its own filter)",
             "libwebrtc, trendline_estimator.cc", [0.0087; 2], [0.0, 1.0];
         let number k_down: "how fast it follows a flatter one, per millisecond (the draft: 0.00018)",
             "libwebrtc, trendline_estimator.cc", [0.039; 2], [0.0, 1.0];
@@ -68,7 +69,8 @@ params! {
         let number eta: "factor of the rise in a second while the capacity is not known",
             "libwebrtc, aimd_rate_control.cc", [1.08; 2], [1.0, 2.0];
         let switch probes:
-            "short bursts at a rate of their own: at the start, while the application limits the rate, after a large drop",
+            "short bursts at a rate of their own: at the start, \
+             while the application limits the rate, after a large drop",
             "libwebrtc, probe_controller.cc", [true; 2];
         let rate most_probe: "no probe is faster than this, nor than the session's cap",
             "libwebrtc, probe_controller.cc", [Rate::mbps(5); 2], [Rate::kbps(10), Rate::mbps(1_000)];

@@ -58,7 +58,8 @@ params! {
         number ssthresh: "the window up to which each acknowledgment adds one packet", DRAFT, [4.0; 2], [1.0, 64.0];
         let number dupthresh: "later packets acknowledged that make a missing one lost", DRAFT, [3.0; 2], [1.0, 16.0];
         span nak_backoff:
-            "in a group, the longest time by which a report of a missing packet waits to become superfluous by another's; \
+            "in a group, the longest time by which a report of \
+             a missing packet waits to become superfluous by another's; \
                 0: it is sent at once",
             "draft-ietf-rmt-bb-pgmcc-03 (NAK suppression); RFC 3208; ASMP's paper has none",
             [Span::millis(500), Span::ZERO], [Span::ZERO, Span::secs(10)];

@@ -65,7 +65,8 @@ params! {
         let choice profile: "the RFC, or what the 2001 paper or the NORM implementation does beside it",
             "RFC 4654; SIGCOMM 2001; NRL NORM", ["rfc4654"; 2], &["rfc4654", "sigcomm2001", "norm"];
         let choice start:
-            "quick: the assumed largest round trip gives way to the first measured one, the first round is short, and slow \
+            "quick: the assumed largest round trip gives way \
+             to the first measured one, the first round is short, and slow \
                 start begins with TCP's initial window",
             "own; RFC 5348, 4.2", ["quick", "rfc"], &["quick", "rfc"];
         span r_max: "the largest round-trip time, at first",

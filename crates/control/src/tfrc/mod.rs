@@ -45,7 +45,8 @@ params! {
     /// What the parameters say, looked up once. Controllers that are made of it have its parameters as well.
     pub(crate) Settings(values) {
         let choice profile:
-            "ns2: ns-2's constants, also of what stands at the default below, and the rate rises by at most one packet per \
+            "ns2: ns-2's constants, also of what stands at the \
+             default below, and the rate rises by at most one packet per \
                 round trip once there was a loss",
             "RFC 5348; ns-2.35 defaults", ["rfc5348"; 2], &["rfc5348", "ns2"];
         let number discount_threshold:

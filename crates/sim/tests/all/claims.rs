@@ -7,7 +7,8 @@ use steadycast_sim::{Inputs, Simulation};
 
 const CBR: &str = "[[flow]]\nname = \"cbr\"\nkind = \"cbr\"\nrate = \"1Mbps\"\nfrom = \"s\"\nto = \"r\"\n";
 /// A greedy source at 1 Mb/s: a packet of 1000 B every 8 ms.
-const FIXED: &str = "kind = \"video\"\ncontroller = \"fixed\"\nparams.fixed = { rate = \"1Mbps\" }\nmedia = \"greedy\"\npacket = \"1000B\"\nrtcp = { profile = \"rfc3550\" }\n";
+const FIXED: &str = "kind = \"video\"\ncontroller = \"fixed\"\nparams.fixed = { rate = \"1Mbps\" }\n\
+                     media = \"greedy\"\npacket = \"1000B\"\nrtcp = { profile = \"rfc3550\" }\n";
 
 /// One link `l` from s to r with these lines in it.
 fn one_link(lines: &str, rest: &str) -> String {
@@ -242,7 +243,10 @@ fn a_flow_starts_and_stops_as_often_as_events_say() {
 fn a_greedy_source_with_an_amount_ends_after_it() {
     let text = one_link(
         "rate = \"8Mbps\"\ndelay = \"10ms\"",
-        &format!("[[flow]]\nname = \"video\"\n{FIXED}from = \"s\"\nto = \"r\"\nstart = \"0s\"\nbytes = \"1MB\"\n[record]\npackets = \"all\"\n"),
+        &format!(
+            "[[flow]]\nname = \"video\"\n{FIXED}from = \"s\"\nto = \"r\"\nstart = \"0s\"\nbytes = \"1MB\"\n\
+                  [record]\npackets = \"all\"\n"
+        ),
     )
     .replace("1Mbps", "4Mbps");
     let once = run(&text);
@@ -282,7 +286,8 @@ fn an_outage_of_thousands_of_packets_counts_as_loss() {
 fn the_score_is_the_same_whether_a_viewer_joins_at_a_groups_start_or_in_its_middle() {
     let score = |at: &str| {
         let text = format!(
-            "duration = \"9.6s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"4Mbps\", delay = \"10ms\" }}\n\
+            "duration = \"9.6s\"\n[topology]\nshape = \"dumbbell\"\n\
+             bottleneck = {{ rate = \"4Mbps\", delay = \"10ms\" }}\n\
              [[flow]]\nname = \"video\"\n{}\nreceivers = 2\n[[event]]\nat = \"{at}s\"\njoin = \"video.dst2\"\n",
             FIXED.replace("greedy", "synthetic")
         );
@@ -484,9 +489,11 @@ fn send_jitter_breaks_the_lock_of_phases() {
 
 #[test]
 fn a_mark_reaches_the_receiver() {
-    let queue = "queue = { kind = \"red\", limit = \"50p\", min = \"5p\", max = \"15p\", max_p = 0.1, weight = 0.02, ecn = true }";
+    let queue = "queue = { kind = \"red\", limit = \"50p\", min \
+                 = \"5p\", max = \"15p\", max_p = 0.1, weight = 0.02, ecn = true }";
     let lines = format!("rate = \"2Mbps\"\ndelay = \"20ms\"\n{queue}");
-    let tcp = "[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\necn = true\nfrom = \"s\"\nto = \"r\"\nwindow = \"60p\"\n[record]\npackets = \"all\"\n";
+    let tcp = "[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\necn = true\nfrom = \"s\"\nto = \"r\"\nwindow = \"60p\"\n\
+               [record]\npackets = \"all\"\n";
     let run = run(&one_link(&lines, tcp));
     let link = run.link("l", "forward").unwrap();
     let marked = run.arrived("tcp", "r").iter().filter(|r| r.ce).count() as f64;
@@ -538,7 +545,8 @@ fn what_limited_the_rate_adds_up_to_one() {
         let text = one_link(
             "rate = \"700kbps\"\ndelay = \"20ms\"",
             &format!(
-                "[[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"{controller}\"\nfrom = \"s\"\nto = \"r\"\n"
+                "[[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"{controller}\"\nfrom = \"s\"\n\
+                 to = \"r\"\n"
             ),
         );
         let run = run(&text);

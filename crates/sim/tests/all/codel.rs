@@ -9,7 +9,8 @@ use serde_json::Value;
 fn bottleneck(queue: &str, flows: &str) -> lab::Run {
     run(&format!(
         "duration = \"30s\"\nwarmup = \"5s\"\n[topology]\nshape = \"dumbbell\"\n\
-         bottleneck = {{ rate = \"10Mbps\", delay = \"8ms\", queue = {{ {queue} }} }}\naccess = {{ delay = \"1ms\" }}\n{flows}"
+         bottleneck = {{ rate = \"10Mbps\", delay = \"8ms\", queue = {{ {queue} }} }}\n\
+         access = {{ delay = \"1ms\" }}\n{flows}"
     ))
 }
 
@@ -113,7 +114,8 @@ fn a_group_crosses_held_queues_and_no_copy_is_forgotten() {
             "duration = \"20s\"\n[topology]\nshape = \"dumbbell\"\n\
              bottleneck = {{ rate = \"3Mbps\", delay = \"10ms\", queue = {{ kind = \"{kind}\" }} }}\n\
              access = {{ rate = \"2Mbps\", delay = \"1ms\", queue = {{ kind = \"{kind}\", limit = \"20p\" }} }}\n\
-             [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"tfmcc\"\nreceivers = 4\n{}",
+             [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"tfmcc\"\nreceivers = 4\n\
+             {}",
             tcp("tcp", "")
         ));
         let links = run.summary["links"].as_array().cloned().unwrap_or_default();

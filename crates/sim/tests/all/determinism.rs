@@ -15,7 +15,8 @@ fn busy(seed: u64, controller: &str) -> String {
          [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"{controller}\"\n{}\n\
          [[flow]]\nname = \"tcp\"\nkind = \"tcp\"\nsend_jitter = \"1ms\"\nstart = {{ uniform = [\"0s\", \"1s\"] }}\n\
          [[flow]]\nname = \"noise\"\nkind = \"onoff\"\nrate = \"400kbps\"\n\
-         on = {{ dist = \"pareto\", mean = \"500ms\", shape = 1.5 }}\noff = {{ dist = \"exponential\", mean = \"500ms\" }}\n",
+         on = {{ dist = \"pareto\", mean = \"500ms\", shape = 1.5 }}\n\
+         off = {{ dist = \"exponential\", mean = \"500ms\" }}\n",
         if controller == "tfrc" { "" } else { "receivers = 5" }
     )
 }
@@ -81,8 +82,10 @@ fn a_flow_more_elsewhere_reshuffles_nothing() {
         let alone = apart("", video);
         assert!(alone.iter().all(|rows| rows.len() > 100));
         for more in [
-            "[[flow]]\nname = \"one\"\nkind = \"onoff\"\nrate = \"300kbps\"\non = { mean = \"100ms\" }\noff = { mean = \"100ms\" }\nfrom = \"x\"\nto = \"y\"\nsend_jitter = \"2ms\"\n",
-            "[[flow]]\nname = \"one\"\nkind = \"tcp\"\nfrom = \"x\"\nto = \"y\"\nstart = { uniform = [\"0s\", \"1s\"] }\n",
+            "[[flow]]\nname = \"one\"\nkind = \"onoff\"\nrate = \"300kbps\"\non = { mean = \"100ms\" }\n\
+             off = { mean = \"100ms\" }\nfrom = \"x\"\nto = \"y\"\nsend_jitter = \"2ms\"\n",
+            "[[flow]]\nname = \"one\"\nkind = \"tcp\"\nfrom = \"x\"\nto = \"y\"\n\
+             start = { uniform = [\"0s\", \"1s\"] }\n",
             "[[flow]]\nname = \"one\"\nkind = \"video\"\ncontroller = \"asmp\"\nfrom = \"x\"\nto = [\"y\", \"z\"]\n",
         ] {
             assert!(apart(more, video) == alone, "{video} beside {more}");
@@ -98,7 +101,8 @@ fn a_flow_more_on_the_same_link_draws_nothing_of_the_others() {
             "duration = \"6s\"\nnodes = [\"s\", \"r\"]\n[[link]]\nbetween = [\"s\", \"r\"]\nrate = \"1Mbps\"\n\
              loss = {{ kind = \"bernoulli\", p = 0.1 }}\n{more}\
              [[flow]]\nname = \"noise\"\nkind = \"onoff\"\nrate = \"400kbps\"\non = {{ mean = \"200ms\" }}\n\
-             off = {{ mean = \"200ms\" }}\nsend_jitter = \"3ms\"\nfrom = \"s\"\nto = \"r\"\n[record]\npackets = [\"noise\"]\n"
+             off = {{ mean = \"200ms\" }}\nsend_jitter = \"3ms\"\nfrom = \"s\"\nto = \"r\"\n[record]\n\
+             packets = [\"noise\"]\n"
         );
         run(&text).sent("noise")
     };
@@ -165,7 +169,8 @@ impl Net {
                 _ => format!("{{ limit = \"{limit}p\" }}"),
             };
             text += &format!(
-                "[[link]]\nname = \"l{n}\"\nbetween = [\"n{parent}\", \"n{}\"]\nrate = \"{rate}kbps\"\ndelay = \"{delay}ms\"\n\
+                "[[link]]\nname = \"l{n}\"\nbetween = [\"n{parent}\", \"n{}\"]\nrate = \"{rate}kbps\"\n\
+                 delay = \"{delay}ms\"\n\
                  queue = {queue}\n{extra}",
                 n + 1
             );
@@ -176,7 +181,8 @@ impl Net {
             text += &match kind {
                 0 => format!("kind = \"cbr\"\nrate = \"{rate}kbps\"\nto = \"n{to}\"\n"),
                 1 => format!(
-                    "kind = \"onoff\"\nrate = \"{rate}kbps\"\non = {{ mean = \"300ms\" }}\noff = {{ mean = \"300ms\" }}\nto = \"n{to}\"\n"
+                    "kind = \"onoff\"\nrate = \"{rate}kbps\"\non = {{ mean = \"300ms\" }}\n\
+                     off = {{ mean = \"300ms\" }}\nto = \"n{to}\"\n"
                 ),
                 2 => format!("kind = \"tcp\"\ncongestion = \"cubic\"\necn = true\nto = \"n{to}\"\n"),
                 3 => format!("kind = \"video\"\ncontroller = \"tfrc\"\nmedia = \"greedy\"\nto = \"n{to}\"\n"),

@@ -40,8 +40,10 @@ fn a_mark_counts_as_a_loss_and_costs_no_packet() {
 fn l4s(ecn: &str, feedback: &str) -> lab::Run {
     run(&format!(
         "duration = \"20s\"\n[topology]\nshape = \"dumbbell\"\n\
-         bottleneck = {{ rate = \"4Mbps\", delay = \"20ms\", queue = {{ kind = \"dualpi2\" }} }}\n[record]\npackets = [\"video\"]\n\
-         [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"tfrc\"\necn = \"{ecn}\"\nfeedback = \"{feedback}\"\n"
+         bottleneck = {{ rate = \"4Mbps\", delay = \"20ms\", queue = {{ kind = \"dualpi2\" }} }}\n[record]\n\
+         packets = [\"video\"]\n\
+         [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"tfrc\"\necn = \"{ecn}\"\n\
+         feedback = \"{feedback}\"\n"
     ))
 }
 
@@ -75,8 +77,10 @@ fn a_path_that_clears_the_ecn_field_is_found_and_nothing_leaves_as_capable_any_m
     let run = |bleach: bool| {
         run(&format!(
             "duration = \"20s\"\n[topology]\nshape = \"dumbbell\"\n\
-             bottleneck = {{ rate = \"2Mbps\", delay = \"20ms\", queue = {{ kind = \"dualpi2\" }}, bleach = {bleach} }}\n\
-             [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"scream\"\necn = \"ect1\"\n"
+             bottleneck = {{ rate = \"2Mbps\", delay = \"20ms\", \
+             queue = {{ kind = \"dualpi2\" }}, bleach = {bleach} }}\n\
+             [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"scream\"\n\
+             ecn = \"ect1\"\n"
         ))
     };
     let told = |run: &lab::Run| {

@@ -7,7 +7,8 @@ use lab::{between, num, run};
 /// `receivers` of one source behind routers of fifty each, with one packet in a hundred lost on each last link.
 fn tree(receivers: u32, lines: &str, reports: &str) -> String {
     format!(
-        "duration = \"40s\"\n[topology]\nshape = \"tree\"\nlevels = [{{ fanout = {}, rate = \"10Mbps\", delay = \"10ms\" }}, \
+        "duration = \"40s\"\n[topology]\nshape = \"tree\"\nlevels \
+         = [{{ fanout = {}, rate = \"10Mbps\", delay = \"10ms\" }}, \
          {{ fanout = 50, rate = \"10Mbps\", delay = \"5ms\", loss = {{ kind = \"bernoulli\", p = 0.01 }} }}]\n\
          [[flow]]\nname = \"video\"\nkind = \"video\"\nreceivers = {receivers}\nmedia = \"greedy\"\n{lines}\n\
          rtcp = {{ profile = \"asmp\", reports = \"{reports}\" }}\n",

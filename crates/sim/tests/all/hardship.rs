@@ -6,7 +6,7 @@
 //! | promise | bound | from |
 //! |---|---|---|
 //! | alive | never 64 s without a packet | RFC 5348, 4.3: t_mbi |
-//! | back | 25 to 30 s after the path's return a tenth arrives, at least, of what arrives undisturbed | own: less than a tenth is gone to a viewer |
+//! | back | 25 to 30 s after the path's return a tenth arrives, at least, of what arrives undisturbed | own |
 //! | bounded | after 30 s at most twice what arrives is sent, and two packets | RFC 5348, 4.3: 2 X_recv |
 //!
 //! A rate that is not a number stops a debug build where it is made (`Rate::from_bps_f64`).
@@ -235,7 +235,8 @@ impl Path {
             "duration = \"{:.3}s\"\n[topology]\nshape = \"dumbbell\"\n\
              bottleneck = {{ rate = \"{:.0}bps\", delay = \"{:.4}ms\", queue = {{ {} }}{link} }}\n\
              access = {{ rate = \"none\" }}\n\
-             [[flow]]\nname = \"f\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"{controller}\"\n{flow}\n{events}",
+             [[flow]]\nname = \"f\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"{controller}\"\n{flow}\n\
+             {events}",
             self.duration,
             self.rate,
             500.0 * self.rtt,

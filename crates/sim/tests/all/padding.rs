@@ -9,7 +9,8 @@ fn gcc(padding: bool) -> lab::Run {
     run(&format!(
         "duration = \"20s\"\n[topology]\nshape = \"dumbbell\"\n\
          bottleneck = {{ rate = \"4Mbps\", delay = \"20ms\", queue = {{ kind = \"droptail\", limit = \"300ms\" }} }}\n\
-         [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"rfc8593\"\ncontroller = \"gcc\"\nrtcp = {{ profile = \"avpf\" }}\n\
+         [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"rfc8593\"\ncontroller = \"gcc\"\n\
+         rtcp = {{ profile = \"avpf\" }}\n\
          rfc8593 = {{ r_max = \"8Mbps\" }}\nrepair = \"rtx\"\npadding = {padding}\n"
     ))
 }

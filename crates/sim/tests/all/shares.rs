@@ -85,7 +85,8 @@ fn each_of_several_receivers_that_are_served_one_by_one_is_one_of_those_who_shar
 
 #[test]
 fn a_video_that_has_sent_all_that_it_had_is_no_longer_there() {
-    let video = "[[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"fixed\"\nmedia = \"greedy\"\nbytes = \"500kB\"\n\
+    let video = "[[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"fixed\"\nmedia = \"greedy\"\n\
+                 bytes = \"500kB\"\n\
         params.fixed = { rate = \"1Mbps\" }\n";
     let run = beside(&format!("rate = \"2Mbps\", {QUEUE}"), &format!("{}{video}", tcp("a", "")));
     // It takes 4 s for 500 kB at 1 Mb/s.

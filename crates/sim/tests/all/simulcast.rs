@@ -27,14 +27,17 @@ fn network(rates: &[f64], seconds: u32, more: &str) -> String {
         .iter()
         .map(|(name, floor, cap)| {
             format!(
-                "[[flow]]\nname = \"{name}\"\nkind = \"video\"\ncontroller = \"asmp\"\nmedia = \"greedy\"\npacket = \"1000B\"\n\
-                 from = \"s\"\nto = [\"r[1-{count}]\"]\ncast = \"multicast\"\nfloor = \"{floor}kbps\"\ncap = \"{cap}kbps\"\n\
+                "[[flow]]\nname = \"{name}\"\nkind = \"video\"\ncontroller = \"asmp\"\nmedia = \"greedy\"\n\
+                 packet = \"1000B\"\n\
+                 from = \"s\"\nto = [\"r[1-{count}]\"]\ncast = \"multicast\"\nfloor = \"{floor}kbps\"\n\
+                 cap = \"{cap}kbps\"\n\
                  rtcp = {{ profile = \"asmp\" }}\n"
             )
         })
         .collect();
     format!(
-        "duration = \"{seconds}s\"\nleave_latency = \"1s\"\nnodes = [\"s\", \"hub\", \"n[1-{count}]\", \"r[1-{count}]\"]\n\
+        "duration = \"{seconds}s\"\nleave_latency = \"1s\"\nnodes \
+         = [\"s\", \"hub\", \"n[1-{count}]\", \"r[1-{count}]\"]\n\
          [[link]]\nbetween = [\"s\", \"hub\"]\nrate = \"100Mbps\"\ndelay = \"5ms\"\n{legs}{groups}\
          [[simulcast]]\nname = \"layers\"\nflows = [\"low\", \"mid\", \"high\"]\n{more}"
     )

@@ -28,7 +28,8 @@ fn seeded(seed: u64, (rate, delay): (&str, &str), queue: &str, more: &str) -> Ru
 
 fn tcp(times: &str) -> String {
     format!(
-        "[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\npreset = \"linux\"\ncongestion = \"cubic\"\nsend_jitter = \"1ms\"\n{times}\n"
+        "[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\npreset = \"linux\"\ncongestion = \"cubic\"\nsend_jitter = \"1ms\"\n\
+         {times}\n"
     )
 }
 

@@ -9,7 +9,8 @@ use steadycast_sim::{Inputs, Simulation, Values};
 /// Two nodes, one link of 4 Mb/s and 30 ms, and the flow "tcp" over it.
 fn scenario(link: &str, flow: &str, sets: &[&str]) -> Loaded {
     let text = format!(
-        "duration = \"20s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nname = \"path\"\nbetween = [\"a\", \"b\"]\nrate = \"4Mbps\"\n\
+        "duration = \"20s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nname = \"path\"\nbetween = [\"a\", \"b\"]\n\
+         rate = \"4Mbps\"\n\
          delay = \"30ms\"\n{link}\n[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\nfrom = \"a\"\nto = [\"b\"]\n{flow}\n\
          [record]\ninterval = \"100ms\"\npackets = [\"tcp\"]\n"
     );
@@ -82,7 +83,8 @@ const SOME_LOSS: &str = "loss = { kind = \"bernoulli\", p = 0.01 }";
 #[test]
 fn the_preset_decides_what_no_key_says() {
     // Both are told the same of everything that has a key; headers and the first threshold have none.
-    let same = "congestion = \"newreno\"\nwindow = \"50p\"\ninitial_window = \"2p\"\nmin_rto = \"200ms\"\nmax_rto = \"60s\"\n\
+    let same = "congestion = \"newreno\"\nwindow = \"50p\"\ninitial_window = \"2p\"\nmin_rto = \"200ms\"\n\
+                max_rto = \"60s\"\n\
                 init_rto = \"3s\"\ntick = \"10ms\"\ndelayed_ack = false\nsack = false\ntimestamps = true\necn = false\n\
                 hystart = false\npacket = \"1040B\"\n";
     for (preset, header, threshold) in [("ns2", 40.0, 50.0), ("ns2old", 40.0, 50.0), ("linux", 52.0, 1_048_576.0)] {
@@ -109,7 +111,8 @@ fn acknowledgments_are_as_long_as_the_blocks_they_carry() {
 
 #[test]
 fn a_marking_queue_is_kept_short_without_a_loss_and_repeated_segments_are_never_marked() {
-    let red = "queue = { kind = \"red\", limit = \"200p\", min = \"3p\", max = \"100p\", max_p = 0.5, weight = 0.02, gentle = true, ecn = true }";
+    let red = "queue = { kind = \"red\", limit = \"200p\", min \
+               = \"3p\", max = \"100p\", max_p = 0.5, weight = 0.02, gentle = true, ecn = true }";
     let flow = "preset = \"ns2\"\ncongestion = \"newreno\"\nwindow = \"500p\"\ninitial_window = \"2p\"\n";
     let marked = run(red, &format!("{flow}ecn = true\n"), &["flow.tcp.window=100p"]);
     assert_eq!((marked.link(0, "dropped_packets"), marked.flow("retransmitted_packets")), (0.0, 0.0));
@@ -140,7 +143,8 @@ fn a_marking_queue_is_kept_short_without_a_loss_and_repeated_segments_are_never_
 #[test]
 fn a_lost_syn_of_the_second_transfer_costs_its_timeout_and_no_more() {
     // 21 packets each: the SYN and 20 of data. The 22nd is the second SYN.
-    let flow = "preset = \"ns2\"\ncongestion = \"newreno\"\nbytes = \"20000B\"\noff = { dist = \"constant\", mean = \"100ms\" }\n";
+    let flow = "preset = \"ns2\"\ncongestion = \"newreno\"\nbytes = \"20000B\"\n\
+                off = { dist = \"constant\", mean = \"100ms\" }\n";
     let clean = run("", flow, &[]);
     let lost = run("loss = { kind = \"list\", packets = [22] }", flow, &[]);
     assert_eq!((clean.flow("timeouts"), lost.flow("timeouts")), (0.0, 1.0));
@@ -153,7 +157,8 @@ fn a_lost_syn_of_the_second_transfer_costs_its_timeout_and_no_more() {
 #[test]
 fn what_is_late_from_one_transfer_does_not_reach_the_next() {
     // Packets that overtake each other by seconds, time-outs far too early, and pauses that are shorter than the way.
-    let link = "jitter = { mean = \"400ms\", dist = \"exponential\", reorder = true }\nback = { delay = \"1ms\", jitter = { mean = \"400ms\", dist = \"exponential\", reorder = true } }";
+    let link = "jitter = { mean = \"400ms\", dist = \"exponential\", reorder = true }\n\
+                back = { delay = \"1ms\", jitter = { mean = \"400ms\", dist = \"exponential\", reorder = true } }";
     for preset in ["ns2", "linux"] {
         let flow = format!(
             "preset = \"{preset}\"\ncongestion = \"newreno\"\ninit_rto = \"200ms\"\nbytes = \"10000B\"\n\
@@ -174,7 +179,8 @@ fn what_is_late_from_one_transfer_does_not_reach_the_next() {
 
 #[test]
 fn an_application_that_writes_at_a_rate_is_carried_at_that_rate_while_it_is_on() {
-    let flow = "preset = \"linux\"\nrate = \"1Mbps\"\non = { dist = \"constant\", mean = \"2s\" }\noff = { dist = \"constant\", mean = \"3s\" }\n";
+    let flow = "preset = \"linux\"\nrate = \"1Mbps\"\non = { dist = \"constant\", mean = \"2s\" }\n\
+                off = { dist = \"constant\", mean = \"3s\" }\n";
     let done = run("", flow, &[]);
     assert_between("mean", done.flow("throughput_bps"), 0.4e6 * 0.98, 0.4e6 * 1.02);
     let rates = done.rates("b");
@@ -185,7 +191,8 @@ fn an_application_that_writes_at_a_rate_is_carried_at_that_rate_while_it_is_on()
 
 #[test]
 fn an_application_without_a_rate_fills_the_link_while_it_is_on_and_leaves_no_backlog() {
-    let flow = "preset = \"ns2\"\ncongestion = \"sack\"\nwindow = \"30p\"\non = { dist = \"constant\", mean = \"2s\" }\noff = { dist = \"constant\", mean = \"3s\" }\n";
+    let flow = "preset = \"ns2\"\ncongestion = \"sack\"\nwindow = \"30p\"\n\
+                on = { dist = \"constant\", mean = \"2s\" }\noff = { dist = \"constant\", mean = \"3s\" }\n";
     let done = run("", flow, &[]);
     let rates = done.rates("b");
     assert_between("on", rates[55..69].iter().sum::<f64>() / 14.0, 3.8e6, 4.05e6);
@@ -200,7 +207,8 @@ fn an_application_without_a_rate_fills_the_link_while_it_is_on_and_leaves_no_bac
 #[test]
 fn a_blocked_application_keeps_no_more_than_a_window_to_send() {
     // Twice what the link carries: what does not fit is not written.
-    let flow = "preset = \"ns2\"\ncongestion = \"sack\"\nwindow = \"30p\"\nrate = \"8Mbps\"\non = { dist = \"constant\", mean = \"2s\" }\noff = { dist = \"constant\", mean = \"3s\" }\n";
+    let flow = "preset = \"ns2\"\ncongestion = \"sack\"\nwindow = \"30p\"\nrate = \"8Mbps\"\n\
+                on = { dist = \"constant\", mean = \"2s\" }\noff = { dist = \"constant\", mean = \"3s\" }\n";
     let rates = run("", flow, &[]).rates("b");
     // 30 that wait and 30 under way take 125 ms.
     assert!(rates[20] > 1e6, "{}", rates[20]);
@@ -212,8 +220,10 @@ fn the_clock_of_a_connection_begins_anywhere_within_a_tick() {
     // 64 ms and some: six or seven ticks, depending on where the first begins. A kernel's clock is exact.
     let seen = |preset: &str| {
         let seeds = (1..=8).map(|seed| {
-            let flow =
-                format!("preset = \"{preset}\"\ncongestion = \"newreno\"\ndelayed_ack = false\nwindow = \"1p\"\nsend_jitter = \"0ms\"\n");
+            let flow = format!(
+                "preset = \"{preset}\"\ncongestion = \"newreno\"\ndelayed_ack = false\nwindow = \"1p\"\n\
+                         send_jitter = \"0ms\"\n"
+            );
             run("", &flow, &[&format!("seed={seed}")]).real("tcp", "srtt_ms").into_iter().map(f64::to_bits)
         });
         seeds.map(Vec::from_iter).collect::<BTreeSet<_>>().len()
