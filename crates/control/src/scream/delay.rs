@@ -1,5 +1,7 @@
 use super::Config;
-use super::constants::{DRIFT_GAIN, JITTER_EXTREMES_GAIN, JITTER_GAIN, JITTER_THRESHOLD, QDELAY_GAIN};
+use super::constants::{
+    DRIFT_GAIN, JITTER_EXTREMES_GAIN, JITTER_GAIN, JITTER_THRESHOLD, QDELAY_GAIN, QDELAY_TARGET_MOST,
+};
 use std::collections::VecDeque;
 
 /// Samples of the normalised queueing delay of which the variance and the mean are taken (RFC 8298, 4.1.2.3).
@@ -8,11 +10,6 @@ const MEAN_OVER: usize = 50;
 /// Share of round trips with a loss from which competing flows are assumed, and its gain.
 const COMPETING_LOSS: f64 = 0.002;
 const LOSS_EVENT_GAIN: f64 = 0.02;
-/// The reference code's bound on the difference, and its bias: a mean of minima over 100 round trips each.
-const CODE_MOST_DIFFERENCE: f64 = 0.02;
-const CODE_BIAS_ROUNDS: u32 = 100;
-const CODE_BIAS_GAIN: f64 = 0.125;
-
 /// The queueing delay, filtered. Seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delay {
@@ -29,24 +26,13 @@ pub(super) struct Delay {
     /// The least sample of this round trip, and the slow mean of those.
     round_least: Option<f64>,
     standing: f64,
-    /// The least of the rounds of a bias, how many there were, and the bias.
-    bias_least: f64,
-    bias_rounds: u32,
-    bias: f64,
     history: VecDeque<f64>,
     loss_events: f64,
 }
 
 impl Delay {
     pub(super) fn new(config: &Config) -> Self {
-        Self {
-            target: config.qdelay_target,
-            scale: 1.0,
-            highest: if config.code { 0.0 } else { config.qdelay_target },
-            lowest: if config.code { 1_000.0 } else { 0.0 },
-            bias_least: f64::INFINITY,
-            ..Self::default()
-        }
+        Self { target: config.qdelay_target, scale: 1.0, highest: config.qdelay_target, ..Self::default() }
     }
 
     pub(super) fn sample(&mut self, qdelay: f64) {
@@ -58,18 +44,15 @@ impl Delay {
 
     /// Attacks slowly and decays at once. Due each min(virtual_rtt, s_rtt).
     pub(super) fn filter(&mut self, config: &Config) {
-        let qdelay = (self.latest - self.bias).max(0.0);
-        if qdelay < self.mean {
-            self.mean = qdelay;
+        if self.latest < self.mean {
+            self.mean = self.latest;
         } else {
-            self.mean += QDELAY_GAIN * (qdelay - self.mean);
+            self.mean += QDELAY_GAIN * (self.latest - self.mean);
         }
         if config.reduce_jitter {
             self.highest *= 1.0 - JITTER_EXTREMES_GAIN;
             self.lowest += JITTER_EXTREMES_GAIN * (self.highest - self.lowest);
-            let most = if config.code { CODE_MOST_DIFFERENCE } else { f64::INFINITY };
-            let difference = (self.highest - self.lowest).min(most);
-            self.deviation += JITTER_GAIN * (difference - self.deviation);
+            self.deviation += JITTER_GAIN * (self.highest - self.lowest - self.deviation);
             self.scale = (1.0 - self.deviation / JITTER_THRESHOLD.as_secs_f64()).clamp(0.0, 1.0);
         }
         if config.compete {
@@ -78,21 +61,13 @@ impl Delay {
     }
 
     /// A round trip has ended, with or without a loss; true when a queue stands and is to be drained.
-    pub(super) fn round(&mut self, lost: bool, config: &Config) -> bool {
+    pub(super) fn round(&mut self, lost: bool) -> bool {
         self.loss_events += LOSS_EVENT_GAIN * (f64::from(u8::from(lost)) - self.loss_events);
         let Some(least) = self.round_least.take() else { return false };
-        if config.code {
-            self.bias_least = self.bias_least.min(least);
-            self.bias_rounds += 1;
-            if self.bias_rounds >= CODE_BIAS_ROUNDS {
-                self.bias += CODE_BIAS_GAIN * (self.bias_least - self.bias);
-                (self.bias_rounds, self.bias_least) = (0, f64::INFINITY);
-            }
-        }
         self.standing += DRIFT_GAIN * (least - self.standing);
         let stands = self.standing > self.target / 4.0;
         if stands {
-            (self.standing, self.bias, self.mean) = (0.0, 0.0, 0.0);
+            (self.standing, self.mean) = (0.0, 0.0);
         }
         stands
     }
@@ -119,8 +94,8 @@ impl Delay {
         } else {
             0.9 * self.target
         };
-        self.target = target
-            .clamp(config.qdelay_target, config.profile.qdelay_target_max.as_secs_f64().max(config.qdelay_target));
+        let most = QDELAY_TARGET_MOST.as_secs_f64().max(config.qdelay_target);
+        self.target = target.clamp(config.qdelay_target, most);
     }
 }
 
@@ -131,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_mean_rises_by_a_quarter_and_falls_at_once() {
-        let config = config("draft");
+        let config = config();
         let mut delay = Delay::new(&config);
         let mut after = |qdelay: f64| {
             delay.sample(qdelay);
@@ -143,60 +118,58 @@ mod tests {
 
     #[test]
     fn a_delay_that_varies_by_ten_milliseconds_leaves_no_growth_and_a_steady_one_all() {
-        for profile in ["draft", "code"] {
-            let mut config = config(profile);
-            config.reduce_jitter = true;
-            let mut delay = Delay::new(&config);
-            let mut run = |steps: usize, qdelay: fn(usize) -> f64| {
-                for i in 0..steps {
-                    delay.sample(qdelay(i));
-                    delay.filter(&config);
-                }
-                delay.scale
-            };
-            assert_eq!(run(1_000, |i| if i % 4 == 0 { 0.05 } else { 0.0 }), 0.0, "{profile}");
-            let steady = run(1_000, |_| 0.005);
-            assert!((0.9..=1.0).contains(&steady), "{profile}: {steady}");
-        }
+        let mut config = config();
+        config.reduce_jitter = true;
+        let mut delay = Delay::new(&config);
+        let mut run = |steps: usize, qdelay: fn(usize) -> f64| {
+            for i in 0..steps {
+                delay.sample(qdelay(i));
+                delay.filter(&config);
+            }
+            delay.scale
+        };
+        assert_eq!(run(1_000, |i| if i % 4 == 0 { 0.05 } else { 0.0 }), 0.0);
+        let steady = run(1_000, |_| 0.005);
+        assert!((0.9..=1.0).contains(&steady), "{steady}");
     }
 
     #[test]
     fn a_queue_that_stands_for_hundreds_of_round_trips_is_to_be_drained() {
-        let config = config("draft");
+        let config = config();
         let mut delay = Delay::new(&config);
         let rounds = (1..2_000).find(|_| {
             delay.sample(0.03);
-            delay.round(false, &config)
+            delay.round(false)
         });
         // 30 ms (1 − (255/256)ⁿ) > 15 ms.
         assert_eq!(rounds, Some(178));
         let mut low = Delay::new(&config);
         assert!((0..2_000).all(|_| {
             low.sample(0.014);
-            !low.round(false, &config)
+            !low.round(false)
         }));
     }
 
     #[test]
     fn beside_flows_that_hold_the_queue_high_the_target_follows_up_to_its_limit() {
-        let mut config = config("draft");
+        let mut config = config();
         config.compete = true;
         let mut delay = Delay::new(&config);
         for _ in 0..300 {
             delay.sample(0.2);
-            delay.round(false, &config);
+            delay.round(false);
             delay.filter(&config);
         }
         assert!((0.19..=0.21).contains(&delay.target), "{}", delay.target);
         for _ in 0..300 {
             delay.sample(0.5);
-            delay.round(true, &config);
+            delay.round(true);
             delay.filter(&config);
         }
         assert_eq!(delay.target, 0.4);
         for _ in 0..900 {
             delay.sample(0.0);
-            delay.round(false, &config);
+            delay.round(false);
             delay.filter(&config);
         }
         assert_eq!(delay.target, 0.06);

@@ -51,13 +51,11 @@ pub(super) struct Flight {
     missing: BTreeMap<u64, Missing>,
     first_reordering: Span,
     reordering: Span,
-    /// A late packet makes the reordering window longer or shorter.
-    learns: bool,
 }
 
 impl Flight {
-    pub(super) fn new(reordering: Span, learns: bool) -> Self {
-        Self { first_reordering: reordering, reordering, learns, ..Self::default() }
+    pub(super) fn new(reordering: Span) -> Self {
+        Self { first_reordering: reordering, reordering, ..Self::default() }
     }
 
     pub(super) fn on_sent(&mut self, number: u64, size: u64, sent: Time) {
@@ -103,7 +101,7 @@ impl Flight {
     /// When an acknowledged packet left; `None` where that was known before, or it never left.
     fn acknowledge(&mut self, now: Time, number: u64, marked: bool, news: &mut News) -> Option<Time> {
         if let Some(missing) = self.missing.remove(&number) {
-            if missing.lost && self.learns {
+            if missing.lost {
                 self.reordering = now.since(missing.passed);
             }
             return Some(missing.sent);
@@ -150,7 +148,7 @@ mod tests {
 
     /// Ten packets of 1000 bytes, one each millisecond.
     fn flight() -> Flight {
-        let mut flight = Flight::new(Span::millis(30), true);
+        let mut flight = Flight::new(Span::millis(30));
         (0..10).for_each(|n| flight.on_sent(n, 1_000, ms(n)));
         flight
     }

@@ -14,7 +14,7 @@ mod window;
 
 use crate::Need;
 use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
-use constants::{CODE, CODE_CUT_INTERVAL, CODE_MIN_REF_WND_PACKETS, DRAFT, MIN_REF_WND, Profile};
+use constants::QDELAY_TARGET;
 use steadycast_units::{Ecn, Span};
 
 /// The registry's entry.
@@ -39,76 +39,42 @@ pub(crate) const CONTROLLER: Controller = Controller {
 params! {
     /// What the parameters say, looked up once. Times in seconds, sizes in bytes.
     Config(values, setup) {
-        let choice profile:
-            "code: the reference code's constants, also of what stands at the draft's value below, and its small rules \
-                (docs/controllers/scream.md)",
-            "draft; EricssonResearch/scream, ScreamV2Tx.cpp", ["draft"; 2], &["draft", "code"];
-        let span qdelay_target:
-            "the queueing delay at whose half the window begins to fall, by the most at the whole (code: 100 ms)",
-            "draft, QDELAY_TARGET_LO", [DRAFT.qdelay_target; 2], [Span::millis(5), Span::secs(1)];
+        secs qdelay_target:
+            "the queueing delay at whose half the window begins to fall, by the most at the whole",
+            "draft, QDELAY_TARGET_LO", [QDELAY_TARGET; 2], [Span::millis(5), Span::secs(1)];
         switch compete: "raise the target delay beside flows that fill the queue", "RFC 8298, 4.1.2.3", [false; 2];
         secs virtual_rtt:
-            "the round-trip time down to which flows share equally, and the least time between two cuts (code: for the \
-                latter 30 ms)",
+            "the round-trip time down to which flows share equally, and the least time between two cuts",
             "draft, VIRTUAL_RTT", [Span::millis(25); 2], [Span::millis(1), Span::secs(1)];
         number beta_loss: "what a loss leaves of the window", "draft, BETA_LOSS", [0.7; 2], [0.1, 1.0];
-        let number beta_ecn:
-            "what a mark leaves of it without L4S (code: 0.9)", "draft, BETA_ECN", [DRAFT.beta_ecn; 2], [0.1, 1.0];
-        let number mul_increase: "share of itself by which the window grows per round trip (code: 0.05)",
-            "draft, MUL_INCREASE_FACTOR", [DRAFT.mul_increase; 2], [0.0, 1.0];
+        number beta_ecn: "what a mark leaves of it without L4S", "draft, BETA_ECN", [0.8; 2], [0.1, 1.0];
+        number mul_increase: "share of itself by which the window grows per round trip",
+            "draft, MUL_INCREASE_FACTOR", [0.02; 2], [0.0, 1.0];
         number alpha_up: "gain of L4S alpha while it rises", "draft, L4S_AVG_G_UP", [0.125; 2], [0.0, 1.0];
         number alpha_down:
             "gain of L4S alpha while it falls", "draft, L4S_AVG_G_DOWN", [1.0 / 128.0; 2], [0.0, 1.0];
-        let switch reduce_jitter:
-            "slower growth and less room where the delay varies (code: on)", "draft, REDUCE_JITTER", [false; 2];
-        switch policer: "above a tenth of loss without a queue the window stays below what it was then",
-            "draft, link loss and policers", [false; 2];
-        switch spare:
-            "smaller cuts while the target is low already", "draft, reference window reduction", [false; 2];
+        switch reduce_jitter:
+            "slower growth and less room where the delay varies", "draft, REDUCE_JITTER", [false; 2];
     } {
-        code: bool = profile == "code",
-        profile: &'static Profile = if code { &CODE } else { &DRAFT },
         l4s: bool = setup.ecn == Ecn::Ect1,
         /// Losses and classic marks of packets that left before the last cut belong to it (RFC 9002, 7.3.2); as printed
         /// there is a cut each min(virtual_rtt, s_rtt).
         once_per_rtt: bool = values.mode() == Mode::Repaired,
         mss: f64 = setup.packet.as_f64().max(1.0),
-        min_ref_wnd: f64 = if code { CODE_MIN_REF_WND_PACKETS * mss } else { MIN_REF_WND.as_f64() },
-        /// Least time between two cuts, where the round trip is not shorter.
-        cut_interval: f64 = if code { virtual_rtt.max(CODE_CUT_INTERVAL.as_secs_f64()) } else { virtual_rtt },
-        qdelay_target: f64 = of_profile(qdelay_target, DRAFT.qdelay_target, profile.qdelay_target).as_secs_f64(),
-        beta_ecn: f64 = of_profile(beta_ecn, DRAFT.beta_ecn, profile.beta_ecn),
-        mul_increase: f64 = of_profile(mul_increase, DRAFT.mul_increase, profile.mul_increase),
-        reduce_jitter: bool = code || reduce_jitter,
     }
-}
-
-/// What stands at the draft's value is the profile's.
-fn of_profile<T: PartialEq>(given: T, draft: T, profile: T) -> T {
-    if given == draft { profile } else { given }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Setup;
-    use crate::registry::{Chosen, Given};
+    use crate::registry::Chosen;
     use steadycast_units::{Rate, Seed};
 
     /// The configuration of a session with 1000-byte packets without ECN.
-    pub(super) fn config(profile: &str) -> Config {
-        let given = [("profile".to_owned(), Given::Text(profile.into()))];
-        let chosen = Chosen::new("scream", Mode::Repaired, &given).unwrap();
+    pub(super) fn config() -> Config {
+        let chosen = Chosen::new("scream", Mode::Repaired, &[]).unwrap();
         let setup = Setup::unicast(Rate::kbps(10), Rate::mbps(50), Seed(1).part("config"));
         Config::new(&setup, &chosen.values)
-    }
-
-    #[test]
-    fn the_code_replaces_what_stands_at_the_drafts_value() {
-        let (draft, code) = (config("draft"), config("code"));
-        let told = |c: &Config| [c.qdelay_target, c.beta_ecn, c.mul_increase, c.min_ref_wnd];
-        assert_eq!(told(&draft), [0.06, 0.8, 0.02, 3_000.0]);
-        assert_eq!(told(&code), [0.1, 0.9, 0.05, 2_000.0]);
-        assert_eq!([draft.cut_interval, code.cut_interval], [0.025, 0.03]);
     }
 }

@@ -1,14 +1,14 @@
 use super::Config;
 use super::constants::{
-    OVERHEAD_MAX, OVERHEAD_MIN, PACE_MIN, PACING_HEADROOM, PACKET_OVERHEAD, RELAXED_PACING, RELAXED_PACING_MOST,
-    REORDERING, RTT_IDLE_GAIN, SILENCE, SPARE_BELOW,
+    BASE_SLOT, BASE_SLOTS, FRAME_SIZE_GAIN, OVERHEAD_MAX, OVERHEAD_MIN, PACE_MIN, PACING_HEADROOM, PACKET_OVERHEAD,
+    QUEUE_GOAL, RATE_ADJUST_GAIN, RATE_DIVISOR, RELAXED_PACING, RELAXED_PACING_MOST, REORDERING, RTT_IDLE_GAIN,
+    SILENCE,
 };
 use super::delay::Delay;
 use super::flight::{Flight, News};
 use super::window::{Input, Peak, Window, alpha};
 use crate::base::BaseDelay;
 use crate::entry::Setup;
-use crate::meter::Meter;
 use crate::silence::Silence;
 use crate::{Decision, ExtraSent, Limit, MediaQueue, ReceiverId, Report, SenderHalf, Sent, Wake, Why, Window as Free};
 use std::borrow::Cow;
@@ -35,9 +35,8 @@ const DRAIN_LEAST: Span = Span::millis(200);
 /// From this share of the cap on the window follows what is in flight; its bound is this many times what the cap needs.
 const NEAR_CAP: f64 = 0.95;
 const CAP_ROOM: f64 = 1.5;
-/// The reference code's round-trip time in the rate: a millisecond more, and 0.2 s at most.
-const CODE_RTT_MORE: f64 = 0.001;
-const CODE_RTT_MOST: f64 = 0.2;
+/// What the cap needs is counted at a round-trip time this much longer (EricssonResearch/scream).
+const RTT_MORE: f64 = 0.001;
 /// Greatest gain of the mean loss.
 const LOSS_GAIN: f64 = 0.0025;
 /// Silence lasts this many round trips at least.
@@ -54,17 +53,12 @@ pub(super) struct Sender {
     base: BaseDelay,
     silence: Silence,
     peak: Peak,
-    acked: Meter,
     alpha: f64,
     /// Packets told of since alpha was updated, the marked ones among them, and when that was.
     told: (u32, u32),
     alpha_at: Option<Time>,
     filtered_at: Option<Time>,
     s_rtt: Option<f64>,
-    /// The reference code's first mean of two in series; and when the second was updated.
-    first_rtt: f64,
-    second_at: Option<Time>,
-    falling: bool,
     loss_rate: f64,
     /// Most bytes in flight in this round trip and in the last one, when this one began, and whether it had a loss.
     most: (f64, f64),
@@ -91,12 +85,8 @@ fn carried(ref_wnd: f64, s_rtt: f64, adjust: f64, frame_deviation: f64, config: 
     let ratio = (config.mss / ref_wnd).min(1.0);
     let small = 1.0 - (ratio - SMALL_WINDOW).clamp(0.0, MOST_SMALL_WINDOW);
     let payload = config.mss / (config.mss + PACKET_OVERHEAD.as_f64());
-    let (rtt, divisor) = if config.code {
-        ((s_rtt + CODE_RTT_MORE).min(CODE_RTT_MOST), config.profile.rate_divisor * (1.0 + adjust))
-    } else {
-        (s_rtt, config.profile.rate_divisor + adjust + frame_deviation)
-    };
-    8.0 * ref_wnd / rtt.max(1e-4) * small * payload / divisor
+    let divisor = RATE_DIVISOR + adjust + frame_deviation;
+    8.0 * ref_wnd / s_rtt.max(1e-4) * small * payload / divisor
 }
 
 impl Sender {
@@ -106,21 +96,17 @@ impl Sender {
         Self {
             floor,
             cap,
-            window: Window::new(&config),
-            flight: Flight::new(REORDERING, !config.code),
+            window: Window::new(),
+            flight: Flight::new(REORDERING),
             delay: Delay::new(&config),
-            base: BaseDelay::new(config.profile.base_slot, config.profile.base_slots),
+            base: BaseDelay::new(BASE_SLOT, BASE_SLOTS),
             silence: Silence::default(),
             peak: Peak::default(),
-            acked: Meter::default(),
-            alpha: config.profile.alpha_start,
+            alpha: 0.0,
             told: (0, 0),
             alpha_at: None,
             filtered_at: None,
             s_rtt: None,
-            first_rtt: 0.0,
-            second_at: None,
-            falling: false,
             loss_rate: 0.0,
             most: (0.0, 0.0),
             round_began: None,
@@ -150,24 +136,14 @@ impl Sender {
     }
 
     /// RFC 6298's mean; much slower while it falls and the source sends less than it may: the rate would follow.
-    fn measure(&mut self, now: Time, rtt: f64) {
+    fn measure(&mut self, rtt: f64) {
         let Some(s_rtt) = self.s_rtt else {
-            (self.s_rtt, self.first_rtt, self.second_at) = (Some(rtt), rtt, Some(now));
+            self.s_rtt = Some(rtt);
             return;
         };
-        let mut sample = rtt;
-        if self.config.code {
-            self.first_rtt += RTT_GAIN * (rtt - self.first_rtt);
-            if self.second_at.is_some_and(|at| now.since(at).as_secs_f64() < s_rtt) {
-                return;
-            }
-            self.second_at = Some(now);
-            sample = self.first_rtt;
-        }
-        self.falling = sample < s_rtt;
         let limited = self.window.room(self.most.0.max(self.most.1), &self.config) < self.window.bytes;
-        let gain = if self.falling && limited { RTT_IDLE_GAIN } else { RTT_GAIN };
-        self.s_rtt = Some(s_rtt + gain * (sample - s_rtt));
+        let gain = if rtt < s_rtt && limited { RTT_IDLE_GAIN } else { RTT_GAIN };
+        self.s_rtt = Some(s_rtt + gain * (rtt - s_rtt));
     }
 
     /// The newest packet of a report tells the round trip and the queueing delay.
@@ -175,7 +151,7 @@ impl Sender {
         let Some((sent, delay)) = news.newest else { return };
         let rtt = now.since(sent).as_secs_f64();
         if rtt < ABSURD_RTT {
-            self.measure(now, rtt);
+            self.measure(rtt);
         }
         if let Some(delay) = delay {
             self.delay.sample(self.base.queueing(now, delay).as_secs_f64());
@@ -187,7 +163,7 @@ impl Sender {
         if self.round_began.is_some_and(|began| now.since(began).as_secs_f64() < s_rtt) {
             return;
         }
-        if self.delay.round(self.round_lost, &self.config) {
+        if self.delay.round(self.round_lost) {
             self.base.reset();
             self.drain_until = Some(now + Span::from_secs_f64(s_rtt * DRAIN_ROUNDS).max(DRAIN_LEAST));
         }
@@ -207,17 +183,14 @@ impl Sender {
         self.round_lost |= news.lost > 0;
     }
 
-    /// Updates alpha; whether all packets since its last update were marked.
-    fn count_marks(&mut self, now: Time, news: &News, s_rtt: f64) -> bool {
+    fn count_marks(&mut self, now: Time, news: &News, s_rtt: f64) {
         self.told.0 += news.delivered;
         self.told.1 += news.marked;
         let due = self.alpha_at.is_none_or(|at| now.since(at).as_secs_f64() >= ALPHA_INTERVAL.min(s_rtt));
-        let all = self.told.0 > 0 && self.told.0 == self.told.1;
         if due && self.told.0 > 0 {
             self.alpha = alpha(self.alpha, f64::from(self.told.1) / f64::from(self.told.0), &self.config);
             (self.told, self.alpha_at) = ((0, 0), Some(now));
         }
-        all
     }
 
     fn set_target(&mut self, now: Time) {
@@ -233,8 +206,8 @@ impl Sender {
     fn limit_at_cap(&mut self) {
         let (Some(s_rtt), Some(peak)) = (self.s_rtt, self.peak.get()) else { return };
         if self.target > NEAR_CAP * self.cap {
-            let needed = CAP_ROOM * self.cap / 8.0 * (s_rtt + CODE_RTT_MORE);
-            self.window.limit(peak.max(needed), &self.config);
+            let needed = CAP_ROOM * self.cap / 8.0 * (s_rtt + RTT_MORE);
+            self.window.limit(peak.max(needed));
         }
     }
 
@@ -269,11 +242,11 @@ impl SenderHalf for Sender {
             self.frame_period += (gap.as_secs_f64() - self.frame_period) / 16.0;
         }
         let period = self.frame_period.max(1e-3);
-        let error = (queue.age.as_secs_f64() - period * self.config.profile.queue_goal) / period;
-        self.adjust = (self.adjust + self.config.profile.rate_adjust_gain * error).clamp(0.0, MOST_ADJUST);
+        let error = (queue.age.as_secs_f64() - period * QUEUE_GOAL) / period;
+        self.adjust = (self.adjust + RATE_ADJUST_GAIN * error).clamp(0.0, MOST_ADJUST);
         let nominal = (self.target * period / 8.0).max(1.0);
         let over = (frame.as_f64() / nominal - 1.0).max(0.0);
-        self.frame_deviation += self.config.profile.frame_size_gain * (over - self.frame_deviation);
+        self.frame_deviation += FRAME_SIZE_GAIN * (over - self.frame_deviation);
         self.frame_deviation = self.frame_deviation.min(MOST_FRAME_DEVIATION);
     }
 
@@ -294,31 +267,24 @@ impl SenderHalf for Sender {
         let Some(s_rtt) = self.s_rtt else { return };
         self.turn(now, s_rtt);
         self.count_losses(&news);
-        let all_marked = self.count_marks(now, &news, s_rtt);
+        self.count_marks(now, &news, s_rtt);
         let every = self.config.virtual_rtt.min(s_rtt);
         if self.filtered_at.is_none_or(|at| now.since(at).as_secs_f64() >= every) {
             self.filtered_at = Some(now);
             self.delay.filter(&self.config);
         }
-        let over = Span::from_secs_f64(s_rtt.max(2.0 * self.frame_period));
-        self.acked.add(Bytes::new(news.acked), now, over);
-        let arrives = self.acked.rate(now, over).map_or(0.0, Rate::as_bps_f64);
-        // The reference code: a queue that empties already needs no further cut.
-        let drains = self.config.code && self.falling && all_marked;
         let before = self.window.bytes;
         let cut = self.window.update(
             &Input {
                 now,
                 s_rtt,
                 lost: news.latest_lost,
-                marked: news.latest_marked.filter(|_| !drains),
+                marked: news.latest_marked,
                 alpha: self.alpha,
-                loss_rate: self.loss_rate,
                 qdelay: self.delay.latest,
                 qdelay_mean: self.delay.mean,
                 qdelay_target: self.delay.target,
                 delay_scale: self.delay.scale,
-                spared: self.config.spare && self.target < SPARE_BELOW * arrives,
                 acked: news.acked as f64,
                 acked_marked: news.acked_marked as f64,
                 flight: self.most.0.max(self.most.1),
@@ -340,7 +306,7 @@ impl SenderHalf for Sender {
     fn on_timer(&mut self, now: Time) {
         if self.silence.is_over(now) {
             self.flight.clear(now);
-            self.window.halve(now, &self.config);
+            self.window.halve(now);
             self.target = (self.target / 2.0).max(self.floor);
             self.rule = "no feedback: halved";
         }
@@ -387,14 +353,10 @@ mod tests {
 
     #[test]
     fn the_target_is_what_the_window_carries_less_headers_and_room() {
-        let draft = config("draft");
-        near(carried(20_000.0, 0.05, 0.0, 0.0, &draft), 2_614_379.0);
+        let config = config();
+        near(carried(20_000.0, 0.05, 0.0, 0.0, &config), 2_614_379.0);
         // Of a small window up to a fifth less.
-        near(carried(5_000.0, 0.05, 0.0, 0.0, &draft), 588_235.0);
-        near(carried(20_000.0, 0.05, 0.5, 0.2, &draft), 2_614_379.0 * 1.2 / 1.9);
-        // 1 ms more, 1.1, and a round trip of 0.2 s at most.
-        let code = config("code");
-        near(carried(20_000.0, 0.05, 0.0, 0.0, &code), 160_000.0 / 0.051 / 1.02 / 1.1);
-        near(carried(20_000.0, 0.9, 0.5, 0.2, &code), 160_000.0 / 0.2 / 1.02 / 1.65);
+        near(carried(5_000.0, 0.05, 0.0, 0.0, &config), 588_235.0);
+        near(carried(20_000.0, 0.05, 0.5, 0.2, &config), 2_614_379.0 * 1.2 / 1.9);
     }
 }

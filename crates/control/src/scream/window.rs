@@ -1,5 +1,5 @@
 use super::Config;
-use super::constants::{POLICER_LEAVES, POLICER_LOSS, SPARE_BY};
+use super::constants::{HEAD_ROOM, MIN_REF_WND, POST_CONGESTION};
 use steadycast_units::{Span, Time};
 
 /// Bounds of the scale near the inflection point, and its factor.
@@ -9,12 +9,6 @@ const INFLECTION: f64 = 8.0;
 const LEAST_CUT: f64 = 0.25;
 /// Round trips without a reaction after which the first L4S mark finds the window at what was in flight.
 const LONG_QUIET: f64 = 100.0;
-/// Growth per round trip of what a policer leaves.
-const POLICER_GROWS: f64 = 0.001;
-/// The reference code's while policed.
-const CODE_POLICER_LEAVES: f64 = 0.8;
-const CODE_POLICER_BETA: f64 = 0.95;
-
 /// The share of marked packets, as L4S counts it: up by an eighth of the way, down by 1/128.
 ///
 /// ```text
@@ -37,13 +31,10 @@ pub(super) struct Input {
     pub(super) lost: Option<Time>,
     pub(super) marked: Option<Time>,
     pub(super) alpha: f64,
-    pub(super) loss_rate: f64,
     pub(super) qdelay: f64,
     pub(super) qdelay_mean: f64,
     pub(super) qdelay_target: f64,
     pub(super) delay_scale: f64,
-    /// The target is well below what arrives.
-    pub(super) spared: bool,
     pub(super) acked: f64,
     pub(super) acked_marked: f64,
     /// Most bytes in flight in this and the last round trip, and in the last one alone.
@@ -89,12 +80,11 @@ pub(super) struct Window {
     reacted: Option<Time>,
     /// The last cut for a loss or a classic mark.
     episode: Option<Time>,
-    policed: Option<f64>,
 }
 
 impl Window {
-    pub(super) fn new(config: &Config) -> Self {
-        Self { bytes: config.min_ref_wnd, inflection: 1.0, may_move: true, ..Self::default() }
+    pub(super) fn new() -> Self {
+        Self { bytes: MIN_REF_WND.as_f64(), inflection: 1.0, may_move: true, ..Self::default() }
     }
 
     /// Whether it has fallen before.
@@ -122,14 +112,13 @@ impl Window {
         let fresh = |sent: Option<Time>| {
             sent.is_some_and(|sent| !config.once_per_rtt || self.episode.is_none_or(|at| sent > at))
         };
-        let queued = input.qdelay_mean > input.qdelay_target / 4.0;
-        self.lost |= fresh(input.lost) && (queued || input.loss_rate >= config.profile.loss_ignored);
+        self.lost |= fresh(input.lost);
         self.marked |= if config.l4s { input.marked.is_some() } else { fresh(input.marked) };
         if input.lost.is_some() || input.marked.is_some() {
             self.congested = Some(input.now);
         }
         let since = self.reacted.map_or(f64::INFINITY, |at| input.now.since(at).as_secs_f64());
-        if since < config.cut_interval.min(input.s_rtt) {
+        if since < config.virtual_rtt.min(input.s_rtt) {
             return None;
         }
         let half = input.qdelay_target / 2.0;
@@ -143,13 +132,12 @@ impl Window {
             return None;
         };
         let before = self.bytes;
-        let spared = if input.spared { SPARE_BY } else { 1.0 };
         let long_way = (input.s_rtt / config.virtual_rtt).max(1.0);
         match cut {
-            Cut::Loss => self.bytes *= self.beta_loss(input, config),
+            Cut::Loss => self.bytes *= config.beta_loss,
             Cut::ClassicMark => self.bytes *= config.beta_ecn,
             Cut::L4sMark => {
-                let mut by = input.alpha / 2.0 * spared / long_way;
+                let mut by = input.alpha / 2.0 / long_way;
                 if input.qdelay < input.qdelay_target / 4.0 {
                     by *= scale.max(LEAST_CUT) * input.delay_scale.max(LEAST_CUT);
                 }
@@ -161,31 +149,18 @@ impl Window {
             }
             Cut::Delay => {
                 let virtual_alpha = ((input.qdelay_mean - half) / half).clamp(0.0, 1.0);
-                self.bytes *= 1.0 - virtual_alpha / 2.0 * spared / long_way;
+                self.bytes *= 1.0 - virtual_alpha / 2.0 / long_way;
             }
         }
         if std::mem::take(&mut self.may_move) {
             self.inflection = before;
         }
-        self.bytes = self.bytes.max(config.min_ref_wnd);
+        self.bytes = self.bytes.max(MIN_REF_WND.as_f64());
         (self.lost, self.marked, self.reacted) = (false, false, Some(input.now));
         if matches!(cut, Cut::Loss | Cut::ClassicMark) {
             self.episode = Some(input.now);
         }
         Some(cut)
-    }
-
-    /// What a loss leaves. A policer drops without a queue: the window then keeps below what it was.
-    fn beta_loss(&mut self, input: &Input, config: &Config) -> f64 {
-        let polices = input.loss_rate > POLICER_LOSS && input.qdelay_mean < input.qdelay_target / 4.0;
-        if config.policer && polices {
-            self.policed = Some(if config.code {
-                CODE_POLICER_LEAVES * f64::midpoint(self.bytes, self.inflection)
-            } else {
-                POLICER_LEAVES * self.bytes
-            });
-        }
-        if config.code && self.policed.is_some() { CODE_POLICER_BETA } else { config.beta_loss }
     }
 
     /// Grows by a packet per round trip and a small share of itself.
@@ -199,10 +174,10 @@ impl Window {
     /// `acked` without what was marked.
     fn grow(&mut self, scale: f64, input: &Input, config: &Config) {
         let ratio = (config.mss / self.bytes).min(1.0);
-        let rtts = if config.code { input.s_rtt } else { input.s_rtt.max(config.virtual_rtt) };
-        let post = self.congested.map_or(1.0, |at| {
-            (input.now.since(at).as_secs_f64() / (config.profile.post_congestion * rtts)).clamp(0.0, 1.0)
-        });
+        let rtts = input.s_rtt.max(config.virtual_rtt);
+        let post = self
+            .congested
+            .map_or(1.0, |at| (input.now.since(at).as_secs_f64() / (POST_CONGESTION * rtts)).clamp(0.0, 1.0));
         let by = (input.acked - input.acked_marked).max(0.0)
             * ratio
             * (input.s_rtt / config.virtual_rtt).min(1.0)
@@ -213,25 +188,21 @@ impl Window {
             self.bytes += by;
             self.may_move = true;
         }
-        if let Some(policed) = &mut self.policed {
-            *policed *= 1.0 + POLICER_GROWS * (input.acked / self.bytes).min(1.0);
-            self.bytes = self.bytes.min(*policed).max(config.min_ref_wnd);
-        }
     }
 
     /// The most that the window may grow to, so that it tells of what the source sends.
     pub(super) fn room(&self, flight: f64, config: &Config) -> f64 {
-        config.mss + config.profile.head_room * flight
+        config.mss + HEAD_ROOM * flight
     }
 
     /// Not above `most`.
-    pub(super) fn limit(&mut self, most: f64, config: &Config) {
-        self.bytes = self.bytes.min(most).max(config.min_ref_wnd);
+    pub(super) fn limit(&mut self, most: f64) {
+        self.bytes = self.bytes.min(most).max(MIN_REF_WND.as_f64());
     }
 
     /// Nothing was heard for long.
-    pub(super) fn halve(&mut self, now: Time, config: &Config) {
-        self.bytes = (self.bytes / 2.0).max(config.min_ref_wnd);
+    pub(super) fn halve(&mut self, now: Time) {
+        self.bytes = (self.bytes / 2.0).max(MIN_REF_WND.as_f64());
         self.congested = Some(now);
         self.reacted = Some(now);
         self.episode = Some(now);
@@ -287,12 +258,10 @@ mod tests {
             lost: None,
             marked: None,
             alpha: 0.0,
-            loss_rate: 0.0,
             qdelay: 0.0,
             qdelay_mean: 0.0,
             qdelay_target: 0.06,
             delay_scale: 1.0,
-            spared: false,
             acked: 0.0,
             acked_marked: 0.0,
             flight: 1e9,
@@ -302,12 +271,12 @@ mod tests {
     }
 
     fn window(bytes: f64, inflection: f64) -> Window {
-        Window { bytes, inflection, ..Window::new(&config("draft")) }
+        Window { bytes, inflection, ..Window::new() }
     }
 
     #[test]
     fn alpha_rises_by_an_eighth_and_falls_by_a_128th() {
-        let config = config("draft");
+        let config = config();
         let mut value = 0.0;
         for (marked, want) in [(1.0, 0.125), (1.0, 0.234_375), (0.0, 0.232_543_945), (0.5, 0.265_975_952)] {
             value = alpha(value, marked, &config);
@@ -317,8 +286,8 @@ mod tests {
 
     #[test]
     fn alpha_of_a_steady_fifth_is_a_fifth_after_two_seconds_of_reports_each_25_ms() {
-        let config = config("draft");
-        let after = (0..80).fold(config.profile.alpha_start, |value, _| alpha(value, 0.2, &config));
+        let config = config();
+        let after = (0..80).fold(0.0, |value, _| alpha(value, 0.2, &config));
         assert!((after - 0.2).abs() < 0.01, "{after}");
     }
 
@@ -330,16 +299,16 @@ mod tests {
             near(window(20_000.0 * (1.0 + off), 20_000.0).scale(), want);
         }
         // At first it is one byte.
-        near(Window::new(&config("draft")).scale(), 1.0);
+        near(Window::new().scale(), 1.0);
     }
 
     #[test]
     fn a_full_window_acknowledged_adds_a_packet_and_two_percent() {
-        let config = config("draft");
+        let config = config();
         let mut window = window(20_000.0, 1.0);
         window.update(&Input { acked: 20_000.0, ..quiet(50) }, &config);
         near(window.bytes, 21_400.0);
-        let mut start = Window::new(&config);
+        let mut start = Window::new();
         let rounds = (1..100).find(|n| {
             start.update(&Input { acked: start.bytes, ..quiet(50 * n) }, &config);
             start.bytes >= 31_250.0
@@ -353,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_window_grows_to_what_half_as_much_again_as_was_in_flight_and_not_at_the_cap() {
-        let config = config("draft");
+        let config = config();
         let input = |flight| Input { acked: 20_000.0, flight, ..quiet(50) };
         for (flight, at_cap, want) in [(13_600.0, false, 21_400.0), (13_599.0, false, 20_000.0), (1e9, true, 20_000.0)]
         {
@@ -365,7 +334,7 @@ mod tests {
 
     #[test]
     fn each_event_takes_its_share() {
-        let classic = config("draft");
+        let classic = config();
         let l4s = Config { l4s: true, ..classic };
         let marked = Some(at(990));
         let cases = [
@@ -375,7 +344,6 @@ mod tests {
             (&l4s, Input { marked, alpha: 0.4, qdelay: 0.02, ..quiet(1_000) }, Cut::L4sMark, 0.9),
             (&classic, Input { qdelay_mean: 0.045, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.125),
             (&classic, Input { qdelay_mean: 0.2, ..quiet(1_000) }, Cut::Delay, 0.75),
-            (&classic, Input { qdelay_mean: 0.2, spared: true, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.0625),
             // A loss goes before a mark, and a mark before delay.
             (&classic, Input { lost: marked, marked, qdelay_mean: 0.2, ..quiet(1_000) }, Cut::Loss, 0.7),
             (&classic, Input { marked, qdelay_mean: 0.2, ..quiet(1_000) }, Cut::ClassicMark, 0.8),
@@ -385,15 +353,11 @@ mod tests {
             assert_eq!(window.update(&input, config), Some(cut));
             near(window.bytes, 20_000.0 * leaves);
         }
-        let code = config("code");
-        let mut window = window(20_000.0, 1.0);
-        window.update(&Input { marked, ..quiet(1_000) }, &code);
-        near(window.bytes, 18_000.0);
     }
 
     #[test]
     fn a_cut_takes_the_old_inflection_point_and_moves_it_only_after_growth() {
-        let config = Config { l4s: true, ..config("draft") };
+        let config = Config { l4s: true, ..config() };
         let mut window = window(20_000.0, 40_000.0);
         let marked = |ms| Input { marked: Some(at(ms)), alpha: 0.8, ..quiet(ms) };
         // Far from it: the whole cut; the point is then the window before the cut.
@@ -415,7 +379,7 @@ mod tests {
 
     #[test]
     fn before_the_first_congestion_growth_is_whole_and_the_first_mark_is_no_late_one() {
-        let config = Config { l4s: true, ..config("draft") };
+        let config = Config { l4s: true, ..config() };
         // The clock stands near zero: "never" is not zero.
         let mut window = window(20_000.0, 1.0);
         window.update(&Input { acked: 20_000.0, ..quiet(1) }, &config);
@@ -431,7 +395,7 @@ mod tests {
 
     #[test]
     fn growth_is_held_back_for_a_hundred_round_trips_after_congestion() {
-        let config = config("draft");
+        let config = config();
         for (ms, want) in [(0, 1_000.0), (2_500, 1_200.0), (5_000, 1_400.0), (50_000, 1_400.0)] {
             let mut window = Window { congested: Some(at(1_000)), ..window(20_000.0, 1.0) };
             window.update(&Input { acked: 20_000.0, ..quiet(1_000 + ms) }, &config);
@@ -443,7 +407,7 @@ mod tests {
     fn losses_of_one_round_trip_of_100_ms_cut_once_and_as_printed_four_times() {
         // Losses of packets that left between 0 and 100 ms, told each 25 ms from 100 ms on.
         for (once, want) in [(true, 0.7), (false, 0.7f64 * 0.7 * 0.7 * 0.7)] {
-            let config = Config { once_per_rtt: once, ..config("draft") };
+            let config = Config { once_per_rtt: once, ..config() };
             let mut window = window(100_000.0, 1.0);
             for n in 0..4 {
                 let lost = Some(at(25 * n + 1));
@@ -451,30 +415,6 @@ mod tests {
             }
             near(window.bytes, 100_000.0 * want);
         }
-    }
-
-    #[test]
-    fn the_code_ignores_rare_losses_without_a_queue() {
-        let code = config("code");
-        for (loss_rate, mean, leaves) in [(0.005, 0.0, 1.0), (0.02, 0.0, 0.7), (0.005, 0.03, 0.7)] {
-            let mut window = window(20_000.0, 1.0);
-            let input = Input { lost: Some(at(990)), loss_rate, qdelay_mean: mean, qdelay_target: 0.1, ..quiet(1_000) };
-            window.update(&input, &code);
-            near(window.bytes, 20_000.0 * leaves);
-        }
-    }
-
-    #[test]
-    fn beside_a_policer_the_window_stays_below_what_it_was() {
-        let config = Config { policer: true, ..config("draft") };
-        let mut window = window(20_000.0, 1.0);
-        window.update(&Input { lost: Some(at(990)), loss_rate: 0.2, ..quiet(1_000) }, &config);
-        near(window.bytes, 14_000.0);
-        for n in 1..40 {
-            window.update(&Input { acked: window.bytes, ..quiet(1_000 + 50 * n) }, &config);
-        }
-        // 0.9 of it, and 0.1 % per round trip.
-        assert!((18_500.0..=18_750.0).contains(&window.bytes), "{}", window.bytes);
     }
 
     #[test]

@@ -173,16 +173,12 @@ fn beside_constant_rate_traffic_it_takes_what_is_left() {
 }
 
 #[test]
-fn random_loss_of_half_a_percent_costs_a_third_and_a_tenth_with_the_codes_rule() {
-    let used = |profile: &str| {
-        let plan = plan(Ecn::NotEct).set("profile", Given::Text(profile.into()));
-        let mut bench = Bench::new(Link::new(Rate::mbps(4), Span::millis(50)).losing(0.005), &[plan]);
-        bench.run_until(s(60.0));
-        bench.used(0, s(10.0), s(60.0))
-    };
-    let (draft, code) = (used("draft"), used("code"));
-    assert!((0.5..=0.75).contains(&draft), "{draft}");
-    assert!((0.8..=0.95).contains(&code), "{code}");
+fn random_loss_of_half_a_percent_costs_a_third() {
+    let link = Link::new(Rate::mbps(4), Span::millis(50)).losing(0.005);
+    let mut bench = Bench::new(link, &[plan(Ecn::NotEct)]);
+    bench.run_until(s(60.0));
+    let used = bench.used(0, s(10.0), s(60.0));
+    assert!((0.5..=0.75).contains(&used), "{used}");
 }
 
 #[test]
@@ -268,12 +264,10 @@ proptest! {
 
     #[test]
     fn whatever_becomes_of_packets_the_rate_stays_within_its_bounds(
-        ops in prop::collection::vec((packet_op(), 0u64..200), 1..200), paper in any::<bool>(), code in any::<bool>(),
+        ops in prop::collection::vec((packet_op(), 0u64..200), 1..200), paper in any::<bool>(),
         options in any::<bool>(), l4s in any::<bool>(),
     ) {
-        let profile = ("profile", Given::Text(if code { "code" } else { "draft" }.into()));
-        let mut params = vec![profile];
-        params.extend(["compete", "policer", "spare", "reduce_jitter"].map(|name| (name, Given::Switch(options))));
+        let params = ["compete", "reduce_jitter"].map(|name| (name, Given::Switch(options)));
         let mode = if paper { Mode::Paper } else { Mode::Repaired };
         packets_stand("scream", &params, mode, if l4s { Ecn::Ect1 } else { Ecn::Ect0 }, ops)?;
     }
