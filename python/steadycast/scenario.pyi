@@ -443,8 +443,8 @@ class Flow(Part):
     """video: how pictures are encoded."""
     feedback: str | None = None
     """video with one receiver, or a session for each: what receivers report. own: what the controller asks
-    for, which is rfc8888 for scream, gcc, steady and nada at the sender (default). rfc8888 or twcc:
-    single packets, as RFC 8888 or transport-wide congestion control has it.
+    for, which is rfc8888 for scream, gcc and steady (default). rfc8888 or twcc: single packets, as RFC
+    8888 or transport-wide congestion control has it.
     """
     floor: str | None = None
     """video: the rate never goes below this."""

@@ -268,7 +268,7 @@ tables! {
         /// leave; true: ect0. Off by default.
         ecn: EcnSaid,
         /// video with one receiver, or a session for each: what receivers report. own: what the controller asks for,
-        /// which is rfc8888 for scream, gcc, steady and nada at the sender (default). rfc8888 or twcc: single packets,
+        /// which is rfc8888 for scream, gcc and steady (default). rfc8888 or twcc: single packets,
         /// as RFC 8888 or transport-wide congestion control has it.
         feedback: FeedbackFormat,
         /// tcp: The rate while on.

@@ -238,6 +238,6 @@ mod tests {
             }
         }
         // Mean 150 ms: not above its own minimum, but above that of the samples.
-        assert!(mean.n() > 2.0 && least.n() == 1.0, "{} {}", mean.n(), least.n());
+        assert!(mean.n > 2.0 && least.n == 1.0, "{} {}", mean.n, least.n);
     }
 }

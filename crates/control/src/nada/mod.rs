@@ -2,8 +2,7 @@
 //!
 //! Queueing delay, loss and ECN marks are merged into one signal x, a delay. The rate ramps up while there is none of
 //! them, and otherwise settles where x is in inverse proportion to it. The signal is computed by the receiver, which
-//! reports it in six bytes each 100 ms, or by the sender from per-packet feedback. `docs/controllers/nada.md` has the
-//! equations and the deviations.
+//! reports it in six bytes each 100 ms. `docs/controllers/nada.md` has the equations and the deviations.
 
 mod constants;
 mod message;
@@ -11,7 +10,6 @@ mod receiver;
 mod sender;
 mod signal;
 
-use crate::Need;
 use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, Setup, params};
 use constants::{R_MAX, X_MAX};
 use steadycast_units::{Rate, Span};
@@ -24,13 +22,12 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "RFC 8698",
     receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
-    needs: |values| if values.choice("at") == "sender" { &[Need::PacketReports] } else { &[] },
     standard_reports: false,
     answers_marks: true,
     app: *b"NADA",
     colour: "#bc5090",
     params: PARAMS,
-    sender: |setup, values| Box::new(sender::Sender::new(setup, &Config::new(setup, values))),
+    sender: |setup, values| Box::new(sender::Sender::new(&Config::new(setup, values))),
     receiver: |setup, values| Box::new(receiver::Receiver::new(&Config::new(setup, values))),
     ..crate::fixed::CONTROLLER
 };
@@ -38,8 +35,6 @@ pub(crate) const CONTROLLER: Controller = Controller {
 params! {
     /// What the parameters say, looked up once. Rates in bit/s, times of the signal in seconds.
     Config(values, setup) {
-        let choice at: "where the signal is computed: at the receiver, or at the sender from per-packet feedback",
-            "RFC 8698, 5.3", ["receiver"; 2], &["receiver", "sender"];
         number prio: "weight of this flow among others: its share is in proportion to it",
             "RFC 8698, PRIO", [1.0; 2], [0.01, 100.0];
         let rate r_min: "least rate; not set: the session's floor",
@@ -61,7 +56,6 @@ params! {
         secs d_mark: "the delay that marks of 1 % of the packets count as",
             "RFC 8698, DMARK", [Span::millis(2); 2], [Span::ZERO, Span::secs(1)];
     } {
-        at_sender: bool = at == "sender",
         /// Not as printed: what the RFC is silent of has a rule, and a mark ends the ramp-up, as a loss does.
         own_rules: bool = setup.mode == Mode::Repaired,
         r_max: f64 = within(setup, r_max.unwrap_or(if setup.cap < Setup::NO_CAP { setup.cap } else { R_MAX })),

@@ -3,11 +3,10 @@ use super::signal::{Packet, Signal};
 use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, View, Wake};
 use steadycast_units::{OneWay, Span, Time};
 
-/// The receiving half: it computes the signal, or only asks for reports of single packets.
+/// The receiving half: it computes the signal.
 pub(super) struct Receiver {
     delta: Span,
-    /// `None` where the sender computes it.
-    signal: Option<Signal>,
+    signal: Signal,
     last: Option<Time>,
     /// Something has arrived since the last report.
     fresh: bool,
@@ -16,16 +15,14 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn new(config: &Config) -> Self {
-        let signal = (!config.at_sender).then(|| Signal::new(config));
+        let signal = Signal::new(config);
         Self { delta: config.delta, signal, last: None, fresh: false, view: View::default() }
     }
 
     fn take(&mut self, packet: &Packet) {
         self.last.get_or_insert(packet.at);
         self.fresh = true;
-        if let Some(signal) = &mut self.signal {
-            signal.on_packet(packet);
-        }
+        self.signal.on_packet(packet);
     }
 }
 
@@ -61,11 +58,10 @@ impl ReceiverHalf for Receiver {
 
     fn report(&mut self, slot: &Slot) -> Reply {
         (self.last, self.fresh) = (Some(slot.now), false);
-        let Some(signal) = &mut self.signal else { return Reply::Plain };
-        let message = signal.report(slot.now);
+        let message = self.signal.report(slot.now);
         self.view = View {
             rate: Some(message.received),
-            loss: Some(signal.loss),
+            loss: Some(self.signal.loss),
             rtt: None,
             state: Some(if message.gradual { "gradual" } else { "ramp-up" }),
         };

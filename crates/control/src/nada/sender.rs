@@ -1,22 +1,15 @@
 use super::Config;
 use super::constants::{BETA_S, BETA_V, D_FILT, FPS, MOST_INTERVALS, MOST_SHAPING, Q_BOUND, SILENCE};
 use super::message::Message;
-use super::signal::{Packet, Signal};
-use crate::entry::Setup;
 use crate::fields::ABSURD_RTT;
 use crate::silence::Silence;
-use crate::{Decision, ExtraSent, Limit, MediaQueue, PacketReport, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
+use crate::{Decision, ExtraSent, Limit, MediaQueue, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use steadycast_units::{OneWay, Rate, Span, Time};
+use steadycast_units::{Rate, Span, Time};
 
 /// The least of the round-trip times of this many reports counts (ns3-rmcat).
 const RTTS: usize = 15;
-/// Packets that were missing are remembered up to this many, so that a late one is told from one that is told twice.
-const MISSING: usize = 512;
-/// Where the sender computes the signal, it does so at most this often, as a share of the interval.
-const LEAST_INTERVAL: f64 = 0.5;
-
 /// The reference rate, after one report (RFC 8698, 4.3).
 ///
 /// ```text
@@ -72,73 +65,15 @@ impl Law {
     }
 }
 
-/// What the sender knows of single packets where it computes the signal.
-#[derive(Clone, Debug)]
-struct Own {
-    signal: Signal,
-    /// The newest packet that was told of.
-    highest: Option<u64>,
-    missing: VecDeque<u64>,
-    /// When the last packet arrived, on our own clock.
-    newest: Time,
-}
-
-impl Own {
-    fn new(config: &Config) -> Self {
-        Self { signal: Signal::new(config), highest: None, missing: VecDeque::new(), newest: Time::ZERO }
-    }
-
-    /// Takes in what a report says; when the newest packet left that it is the first to tell of. Arrivals are counted
-    /// back from the report's own, so that whatever a receiver says of its clock our log moves on.
-    fn hear(&mut self, now: Time, packets: &[PacketReport]) -> Option<Time> {
-        let mut newest = None;
-        let last = packets.iter().rposition(|packet| packet.arrived.is_some())?;
-        let end = packets.iter().filter_map(|packet| packet.arrived?.at).max();
-        for packet in &packets[..=last] {
-            let fresh = self.highest.is_none_or(|highest| packet.number > highest);
-            let Some(arrived) = packet.arrived else {
-                if fresh {
-                    self.missing.push_back(packet.number);
-                    while self.missing.len() > MISSING {
-                        self.missing.pop_front();
-                    }
-                }
-                continue;
-            };
-            if fresh {
-                self.highest = Some(packet.number);
-                newest = Some(packet.sent);
-            } else if let Some(place) = self.missing.iter().position(|number| *number == packet.number) {
-                self.missing.remove(place);
-            } else {
-                continue;
-            }
-            let before = arrived.at.zip(end).map_or(Span::ZERO, |(at, end)| end.since(at).later());
-            self.newest = self.newest.max(now.before(before));
-            self.signal.on_packet(&Packet {
-                at: self.newest,
-                number: Some(packet.number),
-                missing: 0,
-                size: packet.size,
-                delay: arrived.at.map(|at| OneWay::to_peer(packet.sent, at)),
-                marked: arrived.ecn.is_some_and(|ecn| ecn.is_ce()),
-            });
-        }
-        newest
-    }
-}
-
 /// The sending half.
 pub(super) struct Sender {
     config: Config,
     law: Law,
-    own: Option<Own>,
     silence: Silence,
     /// Round-trip times of the latest reports.
     rtts: VecDeque<Span>,
     /// When the rate was updated last, or the first packet left.
     updated: Option<Time>,
-    heard: bool,
     waiting: f64,
     loss: Option<f64>,
     rule: &'static str,
@@ -147,14 +82,12 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(_: &Setup, config: &Config) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
         Self {
             law: Law { config: *config, rate: config.r_min, x_prev: 0.0 },
-            own: config.at_sender.then(|| Own::new(config)),
             silence: Silence::default(),
             rtts: VecDeque::new(),
             updated: None,
-            heard: false,
             waiting: 0.0,
             loss: None,
             rule: "least rate until the first report",
@@ -216,32 +149,12 @@ impl SenderHalf for Sender {
 
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
-        if let Some(own) = &mut self.own {
-            let Some(sent) = own.hear(now, report.packets) else { return };
-            self.measure(Some(now.since(sent)));
-            self.silence.on_heard();
-            self.by = Some(report.from);
-            let least = self.config.delta.scale(LEAST_INTERVAL);
-            if self.heard && self.updated.is_some_and(|at| now.since(at) < least) {
-                return;
-            }
-            let message = self.own.as_mut().map(|own| {
-                let message = own.signal.report(now);
-                self.loss = Some(own.signal.loss);
-                message
-            });
-            if let Some(message) = message {
-                self.update(now, &message);
-            }
-        } else {
-            let Some(message) = report.body.and_then(Message::read) else { return };
-            self.measure(report.rtt);
-            self.silence.on_heard();
-            self.by = Some(report.from);
-            self.loss = report.reception.map(|r| r.fraction.clamp(0.0, 1.0));
-            self.update(now, &message);
-        }
-        self.heard = true;
+        let Some(message) = report.body.and_then(Message::read) else { return };
+        self.measure(report.rtt);
+        self.silence.on_heard();
+        self.by = Some(report.from);
+        self.loss = report.reception.map(|r| r.fraction.clamp(0.0, 1.0));
+        self.update(now, &message);
     }
 
     fn on_timer(&mut self, now: Time) {
@@ -381,32 +294,5 @@ mod tests {
         assert_eq!(law.shaped(20_000.0), (950e3, 1_050e3));
         assert_eq!(Law { rate: 1.49e6, ..law.clone() }.shaped(20_000.0).1, 1.5e6);
         assert_eq!(Law { rate: 151e3, ..law }.shaped(20_000.0).0, 150e3);
-    }
-
-    #[test]
-    fn a_receiver_whose_clock_jumps_moves_no_rate_but_by_one_report() {
-        use crate::{PacketArrival, Stream};
-        use steadycast_units::{Bytes, PeerTime};
-        let mut own = Own::new(&printed());
-        let mut rates = Vec::new();
-        // 1 Mb/s: ten packets of 1250 bytes in each report; one report is about arrivals a year ahead.
-        for n in 0..100u64 {
-            let now = Time::ZERO + Span::millis(100 * (n + 1));
-            let ahead = if n == 50 { 31_536_000_000_000_000 } else { 0 };
-            let packets: Vec<_> = (0..10)
-                .map(|i| {
-                    let number = 10 * n + i;
-                    let (sent, stream) = (Time::ZERO + Span::millis(10 * number), Stream::Media);
-                    let at = Some(PeerTime::from_nanos(number as i64 * 10_000_000 + ahead));
-                    let arrived = Some(PacketArrival { at, ecn: None });
-                    PacketReport { number, sent, size: Bytes::new(1_250), stream, arrived }
-                })
-                .collect();
-            assert!(own.hear(now, &packets).is_some());
-            rates.push(own.signal.report(now).received.as_bps_f64());
-        }
-        for rate in &rates[5..] {
-            near(*rate, 1e6, 25e3);
-        }
     }
 }

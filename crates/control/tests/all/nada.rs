@@ -9,26 +9,19 @@ use harness::proof::{
 };
 use harness::{Path, Plan, assert_between, assert_snapshot, assert_within, s};
 use proptest::prelude::*;
-use steadycast_control::registry::{Chosen, Factory, Given, check_needs};
-use steadycast_control::{Body, Limit, Mode, Need, ReceiverId, Report};
+use steadycast_control::registry::{Chosen, Factory, Given};
+use steadycast_control::{Body, Limit, Mode, ReceiverId, Report};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 
-const ENDS: [&str; 2] = ["receiver", "sender"];
-
-fn at(end: &str) -> (String, Given) {
-    ("at".to_owned(), Given::Text(end.into()))
-}
-
 /// 150 kb/s to 1.5 Mb/s, as RFC 8698 has it.
-fn plan(end: &str) -> Plan {
+fn plan() -> Plan {
     let mut plan = Plan::new("nada", Path::clean(Span::ZERO));
-    plan.params.push(at(end));
     (plan.floor, plan.cap) = (Rate::kbps(150), Rate::kbps(1_500));
     plan
 }
 
-fn alone(end: &str, kbps: u64, ms: u64) -> Bench {
-    Bench::new(Link::new(Rate::kbps(kbps), Span::millis(ms)), &[plan(end)])
+fn alone(kbps: u64, ms: u64) -> Bench {
+    Bench::new(Link::new(Rate::kbps(kbps), Span::millis(ms)), &[plan()])
 }
 
 /// x, in milliseconds, as a report has it.
@@ -68,54 +61,46 @@ fn alone_on_a_link_it_fills_it_with_the_standing_queue_of_its_cap() {
 
 #[test]
 fn the_standing_queue_is_ten_milliseconds_by_r_max_over_the_capacity() {
-    for end in ENDS {
-        for (kbps, want) in [(1_000, 15.0), (600, 25.0), (300, 50.0)] {
-            let mut bench = alone(end, kbps, 50);
-            // Large frames, so that packets are of one size: the base delay holds the service of the packets that found
-            // it.
-            bench.flows[0].fps = 10;
-            bench.run_until(s(120.0));
-            let [p5, p50, p95] = [0.05, 0.5, 0.95].map(|q| bench.queue_delay(0, q, s(60.0), s(120.0)));
-            // Half of the packets wait longer than the least of fifteen does.
-            println!(
-                "{end} {kbps} {p5} {p50} {p95} {:?} {}",
-                bench.flows[0].body.as_ref().map(x),
-                bench.flows[0].target()
-            );
-            assert_within(p50.as_millis_f64(), want, 0.1);
-            assert!(p95.saturating_sub(p5) < Span::millis(12), "{end} {kbps}: {p5} {p95}");
-            if let Some(body) = bench.flows[0].body.as_ref().filter(|_| end == "receiver") {
-                assert_within(x(body), want, 0.01);
-            }
-            let used = bench.used(0, s(60.0), s(120.0));
-            assert!((0.99..=1.001).contains(&used), "{used}");
+    for (kbps, want) in [(1_000, 15.0), (600, 25.0), (300, 50.0)] {
+        let mut bench = alone(kbps, 50);
+        // Large frames, so that packets are of one size: the base delay holds the service of the packets that found
+        // it.
+        bench.flows[0].fps = 10;
+        bench.run_until(s(120.0));
+        let [p5, p50, p95] = [0.05, 0.5, 0.95].map(|q| bench.queue_delay(0, q, s(60.0), s(120.0)));
+        // Half of the packets wait longer than the least of fifteen does.
+        println!("{kbps} {p5} {p50} {p95} {:?} {}", bench.flows[0].body.as_ref().map(x), bench.flows[0].target());
+        assert_within(p50.as_millis_f64(), want, 0.1);
+        assert!(p95.saturating_sub(p5) < Span::millis(12), "{kbps}: {p5} {p95}");
+        if let Some(body) = bench.flows[0].body.as_ref() {
+            assert_within(x(body), want, 0.01);
         }
+        let used = bench.used(0, s(60.0), s(120.0));
+        assert!((0.99..=1.001).contains(&used), "{used}");
     }
 }
 
 #[test]
 fn three_flows_share_equally_at_three_times_the_queue() {
-    for end in ENDS {
-        let link = Link::new(Rate::kbps(3_500), Span::millis(50));
-        let mut bench = Bench::new(link, &[plan(end), plan(end), plan(end)]);
-        for (flow, fps) in bench.flows.iter_mut().zip([30, 29, 31]) {
-            flow.fps = fps;
-        }
-        bench.run_until(s(200.0));
-        for i in 0..3 {
-            let share = bench.used(i, s(100.0), s(200.0)) * 3.0;
-            assert!((0.95..=1.05).contains(&share), "{end} {i}: {share}");
-        }
-        assert_within(bench.queue_delay(0, 0.5, s(100.0), s(200.0)).as_millis_f64(), 12.9, 0.1);
+    let link = Link::new(Rate::kbps(3_500), Span::millis(50));
+    let mut bench = Bench::new(link, &[plan(), plan(), plan()]);
+    for (flow, fps) in bench.flows.iter_mut().zip([30, 29, 31]) {
+        flow.fps = fps;
     }
+    bench.run_until(s(200.0));
+    for i in 0..3 {
+        let share = bench.used(i, s(100.0), s(200.0)) * 3.0;
+        assert!((0.95..=1.05).contains(&share), "{i}: {share}");
+    }
+    assert_within(bench.queue_delay(0, 0.5, s(100.0), s(200.0)).as_millis_f64(), 12.9, 0.1);
 }
 
 #[test]
 fn flows_share_in_proportion_to_their_priority() {
-    let mut first = plan("receiver");
+    let mut first = plan();
     first.params.push(("prio".to_owned(), Given::Number(2.0)));
     let link = Link::new(Rate::kbps(1_500), Span::millis(50));
-    let mut bench = Bench::new(link, &[first, plan("receiver")]);
+    let mut bench = Bench::new(link, &[first, plan()]);
     bench.flows[1].fps = 29;
     bench.run_until(s(200.0));
     let ratio = bench.used(0, s(100.0), s(200.0)) / bench.used(1, s(100.0), s(200.0));
@@ -124,25 +109,23 @@ fn flows_share_in_proportion_to_their_priority() {
 
 #[test]
 fn it_ramps_up_within_four_seconds_and_follows_a_capacity_that_changes() {
-    for end in ENDS {
-        let mut bench = alone(end, 1_000, 50);
-        bench.run_until(s(4.0));
-        assert_between(bench.flows[0].target(), Rate::kbps(850), Rate::kbps(1_300));
-        bench.run_until(s(40.0));
-        bench.set_rate(Rate::kbps(500));
-        bench.run_until(s(80.0));
-        assert_between(bench.received_rate(0, s(50.0), s(80.0)), Rate::kbps(470), Rate::kbps(501));
-        let p95 = bench.queue_delay(0, 0.95, s(50.0), s(80.0));
-        assert!((Span::millis(20)..=Span::millis(40)).contains(&p95), "{end}: {p95}");
-        bench.set_rate(Rate::mbps(1));
-        bench.run_until(s(120.0));
-        assert_between(bench.received_rate(0, s(90.0), s(120.0)), Rate::kbps(970), Rate::kbps(1_001));
-    }
+    let mut bench = alone(1_000, 50);
+    bench.run_until(s(4.0));
+    assert_between(bench.flows[0].target(), Rate::kbps(850), Rate::kbps(1_300));
+    bench.run_until(s(40.0));
+    bench.set_rate(Rate::kbps(500));
+    bench.run_until(s(80.0));
+    assert_between(bench.received_rate(0, s(50.0), s(80.0)), Rate::kbps(470), Rate::kbps(501));
+    let p95 = bench.queue_delay(0, 0.95, s(50.0), s(80.0));
+    assert!((Span::millis(20)..=Span::millis(40)).contains(&p95), "{p95}");
+    bench.set_rate(Rate::mbps(1));
+    bench.run_until(s(120.0));
+    assert_between(bench.received_rate(0, s(90.0), s(120.0)), Rate::kbps(970), Rate::kbps(1_001));
 }
 
 /// A path of 10 Mb/s that loses or marks at random, packets of this size: the mean target.
-fn at_random(end: &str, packet: u64, loss: f64, marking: Marking, ecn: Ecn) -> Rate {
-    let mut plan = plan(end);
+fn at_random(packet: u64, loss: f64, marking: Marking, ecn: Ecn) -> Rate {
+    let mut plan = plan();
     (plan.packet, plan.ecn) = (Bytes::new(packet), ecn);
     let link = Link::new(Rate::mbps(10), Span::millis(50)).losing(loss).marking(marking);
     let mut bench = Bench::new(link, &[plan]);
@@ -152,74 +135,66 @@ fn at_random(end: &str, packet: u64, loss: f64, marking: Marking, ecn: Ecn) -> R
 
 #[test]
 fn random_loss_and_marks_hold_it_where_their_squares_meet_its_cap() {
-    for end in ENDS {
-        // Many small packets, so that no half second is without one of them. x = 10 ms (p/1 %)²: 40 ms, and 375 kb/s of
-        // 1.5 Mb/s.
-        let lossy = at_random(end, 100, 0.02, Marking::Never, Ecn::NotEct);
-        assert_between(lossy, Rate::kbps(300), Rate::kbps(420));
-        // x = 2 ms (5 %/1 %)²: 50 ms, and 300 kb/s. Without ECN the link marks nothing, and the cap is reached, less
-        // what waiting frames take off.
-        let marked = |ecn| at_random(end, 100, 0.0, Marking::Random(0.05), ecn);
-        assert_between(marked(Ecn::Ect0), Rate::kbps(240), Rate::kbps(340));
-        assert_between(marked(Ecn::NotEct), Rate::kbps(1_420), Rate::kbps(1_500));
-    }
+    // Many small packets, so that no half second is without one of them. x = 10 ms (p/1 %)²: 40 ms, and 375 kb/s of
+    // 1.5 Mb/s.
+    let lossy = at_random(100, 0.02, Marking::Never, Ecn::NotEct);
+    assert_between(lossy, Rate::kbps(300), Rate::kbps(420));
+    // x = 2 ms (5 %/1 %)²: 50 ms, and 300 kb/s. Without ECN the link marks nothing, and the cap is reached, less
+    // what waiting frames take off.
+    let marked = |ecn| at_random(100, 0.0, Marking::Random(0.05), ecn);
+    assert_between(marked(Ecn::Ect0), Rate::kbps(240), Rate::kbps(340));
+    assert_between(marked(Ecn::NotEct), Rate::kbps(1_420), Rate::kbps(1_500));
 }
 
 #[test]
 fn losses_with_half_a_second_between_them_let_it_ramp_up_each_time() {
-    for end in ENDS {
-        // As above, but few large packets: each half second without a loss raises the rate again.
-        let rate = at_random(end, 1_000, 0.02, Marking::Never, Ecn::NotEct);
-        assert_between(rate, Rate::kbps(1_000), Rate::kbps(1_400));
-    }
+    // As above, but few large packets: each half second without a loss raises the rate again.
+    let rate = at_random(1_000, 0.02, Marking::Never, Ecn::NotEct);
+    assert_between(rate, Rate::kbps(1_000), Rate::kbps(1_400));
 }
 
 #[test]
 fn beside_constant_rate_traffic_it_takes_what_is_left() {
     let link = Link::new(Rate::mbps(2), Span::millis(50)).cross(Rate::mbps(1));
-    let mut bench = Bench::new(link, &[plan("receiver")]);
+    let mut bench = Bench::new(link, &[plan()]);
     bench.run_until(s(60.0));
     assert_between(bench.received_rate(0, s(30.0), s(60.0)), Rate::kbps(950), Rate::kbps(1_001));
 }
 
 #[test]
 fn a_report_of_six_bytes_leaves_every_hundred_milliseconds_while_packets_arrive() {
-    for end in ENDS {
-        let mut bench = alone(end, 1_000, 50);
-        bench.run_until(s(20.0));
-        let count = |bench: &Bench, from: f64, to: f64| {
-            bench.flows[0].reports.iter().filter(|(at, _)| (s(from)..s(to)).contains(at)).count()
-        };
-        assert!((98..=100).contains(&count(&bench, 10.0, 20.0)), "{end}");
-        bench.flows[0].idle = true;
-        bench.run_until(s(40.0));
-        assert_eq!(count(&bench, 21.0, 40.0), 0);
-    }
+    let mut bench = alone(1_000, 50);
+    bench.run_until(s(20.0));
+    let count = |bench: &Bench, from: f64, to: f64| {
+        bench.flows[0].reports.iter().filter(|(at, _)| (s(from)..s(to)).contains(at)).count()
+    };
+    assert!((98..=100).contains(&count(&bench, 10.0, 20.0)));
+    bench.flows[0].idle = true;
+    bench.run_until(s(40.0));
+    assert_eq!(count(&bench, 21.0, 40.0), 0);
 }
 
 #[test]
 fn silence_halves_the_rate_every_half_second_and_reports_bring_it_back() {
-    for end in ENDS {
-        let mut bench = alone(end, 1_000, 50);
-        bench.run_until(s(20.0));
-        let before = bench.flows[0].target();
-        bench.link.back_loss = 1.0;
-        bench.run_until(s(21.2));
-        let decision = bench.flows[0].sender.decision();
-        assert_between(decision.target, before.scale(0.2), before.scale(0.3));
-        assert_eq!(decision.why.rule, "no feedback: halved");
-        bench.run_until(s(30.0));
-        let decision = bench.flows[0].sender.decision();
-        assert_eq!((decision.target, decision.limit), (Rate::kbps(150), Limit::Floor));
-        bench.link.back_loss = 0.0;
-        bench.run_until(s(60.0));
-        assert_between(bench.received_rate(0, s(50.0), s(60.0)), Rate::kbps(960), Rate::kbps(1_001));
-    }
+    let mut bench = alone(1_000, 50);
+    bench.run_until(s(20.0));
+    let before = bench.flows[0].target();
+    bench.link.back_loss = 1.0;
+    bench.run_until(s(21.2));
+    let decision = bench.flows[0].sender.decision();
+    assert_between(decision.target, before.scale(0.2), before.scale(0.3));
+    assert_eq!(decision.why.rule, "no feedback: halved");
+    bench.run_until(s(30.0));
+    let decision = bench.flows[0].sender.decision();
+    assert_eq!((decision.target, decision.limit), (Rate::kbps(150), Limit::Floor));
+    bench.link.back_loss = 0.0;
+    bench.run_until(s(60.0));
+    assert_between(bench.received_rate(0, s(50.0), s(60.0)), Rate::kbps(960), Rate::kbps(1_001));
 }
 
 #[test]
 fn a_report_after_a_gap_counts_for_two_intervals_and_what_is_none_for_nothing() {
-    let plan = plan("receiver");
+    let plan = plan();
     let chosen = Chosen::shared("nada", Mode::Repaired, &plan.params).unwrap();
     let mut half = chosen.sender(&plan.setup(ReceiverId(1), "sender"));
     let mut hear = |at: f64, gradual: bool, x_ms: u16, kbps: u32| {
@@ -245,41 +220,17 @@ fn a_report_after_a_gap_counts_for_two_intervals_and_what_is_none_for_nothing() 
 }
 
 #[test]
-fn without_packet_reports_a_signal_at_the_sender_is_refused_and_one_at_the_receiver_is_not() {
-    let check = |end: &str, offered: &[Need]| {
-        let chosen = Chosen::new("nada", Mode::Repaired, &[at(end)]).unwrap();
-        check_needs("nada", chosen.needs(), offered)
-    };
-    assert_eq!(check("receiver", &[]), Ok(()));
-    let error = check("sender", &[Need::Probes]).unwrap_err();
-    assert_eq!(
-        error.to_string().split(';').next(),
-        Some("nada: it needs packet reports, which this session does not have")
-    );
-    assert_eq!(check("sender", &[Need::PacketReports]), Ok(()));
-    // And then only what reports say of packets counts.
-    let mut bench = alone("receiver", 1_000, 50);
-    bench.flows[0].mute = true;
-    bench.run_until(s(20.0));
-    assert_between(bench.flows[0].target(), Rate::kbps(900), Rate::kbps(1_100));
-}
-
-#[test]
 fn the_clocks_of_the_ends_need_not_agree() {
-    for end in ENDS {
-        clocks_need_not_agree(plan(end), &Link::new(Rate::mbps(1), Span::millis(50)));
-    }
+    clocks_need_not_agree(plan(), &Link::new(Rate::mbps(1), Span::millis(50)));
 }
 
 #[test]
 fn lost_and_repeated_reports_hardly_change_the_rate() {
-    for end in ENDS {
-        let mut bench = alone(end, 1_000, 50);
-        bench.link.back_loss = 0.2;
-        bench.run_until(s(60.0));
-        let used = bench.used(0, s(20.0), s(60.0));
-        assert!((0.95..=1.001).contains(&used), "{end}: {used}");
-    }
+    let mut bench = alone(1_000, 50);
+    bench.link.back_loss = 0.2;
+    bench.run_until(s(60.0));
+    let used = bench.used(0, s(20.0), s(60.0));
+    assert!((0.95..=1.001).contains(&used), "{used}");
 }
 
 both_halves_stand!("nada", 1);
@@ -289,10 +240,10 @@ proptest! {
 
     #[test]
     fn whatever_becomes_of_packets_the_rate_stays_within_its_bounds(
-        ops in prop::collection::vec((packet_op(), 0u64..200), 1..200), paper in any::<bool>(), end in 0usize..2,
+        ops in prop::collection::vec((packet_op(), 0u64..200), 1..200), paper in any::<bool>(),
     ) {
         let mode = if paper { Mode::Paper } else { Mode::Repaired };
-        packets_stand("nada", &[("at", Given::Text(ENDS[end].into()))], mode, Ecn::Ect0, ops)?;
+        packets_stand("nada", &[], mode, Ecn::Ect0, ops)?;
     }
 }
 
@@ -300,7 +251,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn any_path_keeps_the_loop_alive_and_bounded(path in any_path(), end in 0usize..2) {
-        bench_stands("nada", &[("at", Given::Text(ENDS[end].into()))], &path, Ecn::Ect0)?;
+    fn any_path_keeps_the_loop_alive_and_bounded(path in any_path()) {
+        bench_stands("nada", &[], &path, Ecn::Ect0)?;
     }
 }
