@@ -326,11 +326,18 @@ impl fmt::Display for Value {
 ///
 /// A parameter is `KIND name: about, source, [repaired, paper], range;` (as the functions of [`Param`]) and a field of
 /// its name; `secs` is a span whose field is in seconds. With `let` before it, it is no field. The second block has
-/// further fields, which are computed from all that is read. With `const` in place of the struct's name there is none.
+/// further fields, which are computed from all that is read. With `const` in place of the struct's name there is none;
+/// in brackets they are an array, and with a name before each they are constants.
 macro_rules! params {
     ($(#[$doc:meta])* const { $($kind:ident $name:ident: $($of:expr),+;)* }) => {
         $(#[$doc])*
-        const PARAMS: &[$crate::entry::Param] = &[$($crate::entry::Param::$kind(stringify!($name), $($of),+)),*];
+        const PARAMS: &[$crate::entry::Param] = &$crate::entry::params!([$($kind $name: $($of),+;)*]);
+    };
+    ([$($kind:ident $name:ident: $($of:expr),+;)*]) => {
+        [$($crate::entry::Param::$kind(stringify!($name), $($of),+)),*]
+    };
+    ($($const:ident = $kind:ident $name:ident: $($of:expr),+;)*) => {
+        $(const $const: $crate::entry::Param = $crate::entry::Param::$kind(stringify!($name), $($of),+);)*
     };
     (
         $(#[$doc:meta])* $vis:vis $config:ident($values:ident $(, $setup:ident)?) { $($params:tt)* }

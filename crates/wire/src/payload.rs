@@ -63,18 +63,22 @@ impl PayloadFormat {
     pub const ALL: [Self; 8] =
         [Self::Mpeg4, Self::Mpeg2, Self::H263p, Self::H264, Self::H265, Self::Vp8, Self::Vp9, Self::Av1];
 
+    const fn row(self) -> Row {
+        match self {
+            Self::Mpeg4 => Row { shares: true, ..Row::of("mpeg4", "MP4V-ES", 0) },
+            Self::Mpeg2 => Row { shares: true, static_type: Some(32), ..Row::of("mpeg2", "MPV", 4) },
+            Self::H263p => Row { shares: true, ..Row::of("h263", "H263-1998", 2) },
+            Self::H264 => Row { part_header: 2, stood_for: 1, ..Row::of("h264", "H264", 0) },
+            Self::H265 => Row { part_header: 3, stood_for: 2, ..Row::of("h265", "H265", 0) },
+            Self::Vp8 => Row::of("vp8", "VP8", 4),
+            Self::Vp9 => Row::of("vp9", "VP9", 3),
+            Self::Av1 => Row::of("av1", "AV1", 1),
+        }
+    }
+
     /// The codec's name, as settings and options have it.
     pub const fn codec(self) -> &'static str {
-        match self {
-            Self::Mpeg4 => "mpeg4",
-            Self::Mpeg2 => "mpeg2",
-            Self::H263p => "h263",
-            Self::H264 => "h264",
-            Self::H265 => "h265",
-            Self::Vp8 => "vp8",
-            Self::Vp9 => "vp9",
-            Self::Av1 => "av1",
-        }
+        self.row().codec
     }
 
     /// The format of a codec with this name.
@@ -85,16 +89,7 @@ impl PayloadFormat {
     /// The encoding name of `a=rtpmap` in a session description: the media subtype that the format's document
     /// registers.
     pub const fn encoding(self) -> &'static str {
-        match self {
-            Self::Mpeg4 => "MP4V-ES",
-            Self::Mpeg2 => "MPV",
-            Self::H263p => "H263-1998",
-            Self::H264 => "H264",
-            Self::H265 => "H265",
-            Self::Vp8 => "VP8",
-            Self::Vp9 => "VP9",
-            Self::Av1 => "AV1",
-        }
+        self.row().encoding
     }
 
     /// The format with this encoding name, in upper or lower case.
@@ -106,44 +101,30 @@ impl PayloadFormat {
 
     /// The payload type that RFC 3551 assigns to it; the others take a dynamic one, 96…127.
     pub const fn static_type(self) -> Option<u8> {
-        match self {
-            Self::Mpeg2 => Some(32),
-            _ => None,
-        }
+        self.row().static_type
     }
+}
 
+/// What is told of a format.
+#[derive(Clone, Copy)]
+struct Row {
+    codec: &'static str,
+    encoding: &'static str,
+    static_type: Option<u8>,
     /// Bytes of payload header before whole units.
-    const fn whole_header(self) -> usize {
-        match self {
-            Self::Mpeg4 | Self::H264 | Self::H265 => 0,
-            Self::Av1 => 1,
-            Self::H263p => 2,
-            Self::Vp9 => 3,
-            Self::Mpeg2 | Self::Vp8 => 4,
-        }
-    }
-
+    whole_header: usize,
     /// Bytes of payload header before a part of a unit.
-    const fn part_header(self) -> usize {
-        match self {
-            Self::H264 => 2,
-            Self::H265 => 3,
-            _ => self.whole_header(),
-        }
-    }
-
+    part_header: usize,
     /// Bytes of a divided unit that its payload headers stand for: of a NAL unit its header.
-    const fn stood_for(self) -> usize {
-        match self {
-            Self::H264 => 1,
-            Self::H265 => 2,
-            _ => 0,
-        }
-    }
-
+    stood_for: usize,
     /// Whether several whole units may share a payload.
-    const fn shares(self) -> bool {
-        matches!(self, Self::Mpeg4 | Self::Mpeg2 | Self::H263p)
+    shares: bool,
+}
+
+impl Row {
+    const fn of(codec: &'static str, encoding: &'static str, header: usize) -> Self {
+        let (whole_header, part_header) = (header, header);
+        Self { codec, encoding, static_type: None, whole_header, part_header, stood_for: 0, shares: false }
     }
 }
 
@@ -198,7 +179,7 @@ impl Iterator for Fragments<'_> {
     type Item = Fragment;
 
     fn next(&mut self) -> Option<Fragment> {
-        let header_len = self.format.part_header();
+        let header_len = self.format.row().part_header;
         if let Some((offset, left)) = self.rest.take() {
             let len = left.min(self.max - header_len);
             if len < left {
@@ -207,12 +188,12 @@ impl Iterator for Fragments<'_> {
             return Some(self.fragment(offset, len, 0, header_len, false));
         }
         let unit = self.units.next()?;
-        let header_len = self.format.whole_header() + unit.head;
+        let header_len = self.format.row().whole_header + unit.head;
         if header_len + unit.len - unit.prefix > self.max {
             return Some(self.divide(unit));
         }
         let mut len = unit.len;
-        if self.format.shares() {
+        if self.format.row().shares {
             let room = self.max - header_len + unit.prefix;
             while let Some(more) = self.units.next_if(|more| !more.apart && len + more.len <= room) {
                 len += more.len;
@@ -224,8 +205,8 @@ impl Iterator for Fragments<'_> {
 
 impl Fragments<'_> {
     fn divide(&mut self, unit: Unit) -> Fragment {
-        let header_len = self.format.part_header() + unit.head;
-        let implied = unit.prefix + self.format.stood_for();
+        let header_len = self.format.row().part_header + unit.head;
+        let implied = unit.prefix + self.format.row().stood_for;
         let len = (self.max - header_len + implied).min(unit.len);
         if len < unit.len {
             self.rest = Some((unit.offset + len, unit.len - len));
@@ -277,8 +258,8 @@ pub fn payloads(
     fragments(format, &AccessUnit::Bytes(frame), max_payload).map(move |fragment| {
         let carried = &frame[fragment.offset..fragment.offset + fragment.len];
         let body = &carried[fragment.implied..];
-        if fragment.starts_unit && format.stood_for() > 0 {
-            let header = carried.get(fragment.implied.saturating_sub(format.stood_for())..fragment.implied);
+        if fragment.starts_unit && format.row().stood_for > 0 {
+            let header = carried.get(fragment.implied.saturating_sub(format.row().stood_for)..fragment.implied);
             nal[..header.map_or(0, <[u8]>::len)].copy_from_slice(header.unwrap_or_default());
         }
         let mut header = [0; 4];

@@ -10,7 +10,7 @@ mod law;
 mod many;
 mod one;
 
-use crate::entry::{Controller, FeedbackTiming, Param, Receivers};
+use crate::entry::{Controller, FeedbackTiming, Param, Receivers, params};
 use crate::{Promise, tfrc};
 use steadycast_units::Span;
 
@@ -86,45 +86,22 @@ const E_IIMD: [Param; LAW_PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.25,
 
 /// The law's parameters: repaired and in paper mode.
 const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 2]) -> [Param; LAW_PARAMS] {
-    [
-        Param::choice(
-            "law",
+    params! { [
+        choice law:
             "how the number of connections moves: inversely up and additively or multiplicatively down, or not at all",
-            "Chen, Zakhor, eq. 1 and 2",
-            [moves; 2],
-            &["iiad", "iimd", "fixed"],
-        ),
-        Param::number("n", "connections at the start (and for good with a fixed law)", "own", [1.0; 2], [1.0, 64.0]),
-        Param::number("alpha", "rise per period, divided by n", "Chen, Zakhor, eq. 1 and 2", alpha, [0.0, 8.0]),
-        Param::number(
-            "beta",
-            "in congestion: what is taken from n (iiad), or the factor that it keeps (iimd)",
-            "Chen, Zakhor, eq. 1 and 2; 0.75 own, the paper prints 1",
-            beta,
-            [0.0, 8.0],
-        ),
-        Param::number(
-            "gamma",
-            "congestion: the mean round-trip time exceeds the least one by more than this share of it",
-            "Chen, Zakhor, sections 2.1, 2.3 and 3",
-            gamma,
-            [0.0, 10.0],
-        ),
-        Param::span(
-            "period",
-            "how often n moves, and over which time the round-trip time is averaged",
-            "Chen, Zakhor, section 3: 20 s",
-            [Span::secs(20); 2],
-            [Span::millis(500), Span::secs(600)],
-        ),
-        Param::choice(
-            "rtt_min",
+            "Chen, Zakhor, eq. 1 and 2", [moves; 2], &["iiad", "iimd", "fixed"];
+        number n: "connections at the start (and for good with a fixed law)", "own", [1.0; 2], [1.0, 64.0];
+        number alpha: "rise per period, divided by n", "Chen, Zakhor, eq. 1 and 2", alpha, [0.0, 8.0];
+        number beta: "in congestion: what is taken from n (iiad), or the factor that it keeps (iimd)",
+            "Chen, Zakhor, eq. 1 and 2; 0.75 own, the paper prints 1", beta, [0.0, 8.0];
+        number gamma: "congestion: the mean round-trip time exceeds the least one by more than this share of it",
+            "Chen, Zakhor, sections 2.1, 2.3 and 3", gamma, [0.0, 10.0];
+        span period: "how often n moves, and over which time the round-trip time is averaged",
+            "Chen, Zakhor, section 3: 20 s", [Span::secs(20); 2], [Span::millis(500), Span::secs(600)];
+        choice rtt_min:
             "what the least round-trip time is the least of: single measurements, or the periods' means",
-            "Chen, Zakhor, section 3: means; samples own",
-            ["samples", "averages"],
-            &["samples", "averages"],
-        ),
-    ]
+            "Chen, Zakhor, section 3: means; samples own", ["samples", "averages"], &["samples", "averages"];
+    ] }
 }
 
 const TFRC_PARAMS: usize = tfrc::PARAMS.len();

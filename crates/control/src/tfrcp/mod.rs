@@ -9,7 +9,7 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::entry::{Controller, Dashes, FeedbackTiming, Mode, Param, Receivers, Setup, Values};
+use crate::entry::{Controller, Dashes, FeedbackTiming, Mode, Param, Receivers, Setup, Values, params};
 use crate::{ReceiverHalf, SenderHalf};
 use receiver::Receiver;
 use sender::Sender;
@@ -92,56 +92,26 @@ const RTO_MIN: Span = Span::millis(200);
 /// paper.
 const PACE: f64 = 1.25;
 
-const K: Param = Param::number(
-    "k",
-    "round trips of a control interval, before it is rounded up to whole groups of pictures",
-    "section II.A: 32; table I: 8 … 96",
-    [32.0; 2],
-    [1.0, 1024.0],
-);
-const ROUND: Param = Param::choice(
-    "interval_round",
-    "what a control interval is a multiple of: groups of pictures, or single frames",
-    "section II.A: GoP",
-    ["gop"; 2],
-    &["gop", "frame"],
-);
-const SR_EVERY: Param = Param::number(
-    "sr_every",
-    "frames between two sender reports, each of which is answered at once",
-    "section II.B: 5",
-    [5.0; 2],
-    [1.0, 300.0],
-);
-const ACK: Param = Param::choice(
-    "ack",
-    "what is answered: sender reports, or every packet",
-    "section II.B: reports; section II.A (the paper's simulation): packets",
-    ["report"; 2],
-    &["report", "packet"],
-);
-const R0: Param = Param::choice(
-    "r0",
-    "first rate: that of the quantizer q0, or the highest of the video",
-    "not in the paper, which says that a large one is the problem of EAI-CL",
-    ["lowest"; 2],
-    &["lowest", "highest"],
-);
-const Q0: Param = Param::number("q0", "first quantizer", "section III.B: 60", [60.0; 2], [1.0, 255.0]);
-const QSTEP: Param = Param::number(
-    "qstep",
-    "by how much the quantizer falls after an interval without loss",
-    "section III.B: 2",
-    [2.0; 2],
-    [1.0, 64.0],
-);
-const CL_BRANCH: Param = Param::choice(
-    "cl_branch",
-    "which loss decides whether the rate may rise: that of the session, or that of the last interval",
-    "open in the paper; its figure 11 needs the session's",
-    ["cumulative"; 2],
-    &["cumulative", "interval"],
-);
+params! {
+    K = number k: "round trips of a control interval, before it is rounded up to whole groups of pictures",
+        "section II.A: 32; table I: 8 … 96", [32.0; 2], [1.0, 1024.0];
+    ROUND = choice interval_round: "what a control interval is a multiple of: groups of pictures, or single frames",
+        "section II.A: GoP", ["gop"; 2], &["gop", "frame"];
+    SR_EVERY = number sr_every: "frames between two sender reports, each of which is answered at once",
+        "section II.B: 5", [5.0; 2], [1.0, 300.0];
+    ACK = choice ack: "what is answered: sender reports, or every packet",
+        "section II.B: reports; section II.A (the paper's simulation): packets",
+        ["report"; 2], &["report", "packet"];
+    R0 = choice r0: "first rate: that of the quantizer q0, or the highest of the video",
+        "not in the paper, which says that a large one is the problem of EAI-CL",
+        ["lowest"; 2], &["lowest", "highest"];
+    Q0 = number q0: "first quantizer", "section III.B: 60", [60.0; 2], [1.0, 255.0];
+    QSTEP = number qstep: "by how much the quantizer falls after an interval without loss",
+        "section III.B: 2", [2.0; 2], [1.0, 64.0];
+    CL_BRANCH = choice cl_branch:
+        "which loss decides whether the rate may rise: that of the session, or that of the last interval",
+        "open in the paper; its figure 11 needs the session's", ["cumulative"; 2], &["cumulative", "interval"];
+}
 
 const RATE: &[Param] = &[K, ROUND, SR_EVERY, ACK, Q0, R0];
 const RATE_CL: &[Param] = &[K, ROUND, SR_EVERY, ACK, Q0, R0, CL_BRANCH];

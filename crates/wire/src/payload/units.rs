@@ -103,7 +103,7 @@ impl Iterator for Units<'_> {
             };
             self.offset += unit.len;
             // A start code with nothing behind it isn't a unit.
-            if unit.len > unit.prefix || self.format.stood_for() == 0 && unit.len > 0 {
+            if unit.len > unit.prefix || self.format.row().stood_for == 0 && unit.len > 0 {
                 return Some(unit);
             }
         }
