@@ -12,6 +12,7 @@ from typing import Any
 
 from steadycast import style
 from steadycast.folder import number
+from steadycast.live.status import FATES
 from steadycast.record import median
 from steadycast.report import say
 
@@ -28,8 +29,6 @@ _MOST = 1e15
 """Numbers beyond it are none that a session has."""
 _NAME = 100
 """Characters of a name that are shown."""
-_FATES = ("whole", "damaged", "missing", "undecodable")
-"""What becomes of frames, in the order in which it is shown."""
 
 
 class Watched:
@@ -192,7 +191,7 @@ def _numbers(last: Json, sends: bool, colour: str) -> Json:
     if not sends:
         frames = last.get("frames")
         given = frames if isinstance(frames, dict) else {}
-        told = {name: given[name] for name in (*_FATES, *given) if name in given}
+        told = {name: given[name] for name in (*FATES, *given) if name in given}
         heads = [[str(name), f"Frames that were {name}."] for name in told]
         cells = [say.count(value) for value in told.values()]
         row = {"flow": "frames", "title": "frames", "cells": cells, "colour": colour}

@@ -23,6 +23,7 @@ from typing import IO, Any, Self
 
 from steadycast.errors import MissingError, UnwrittenError, UserError, reason
 from steadycast.live import view
+from steadycast.live.status import FATES
 
 Json = dict[str, Any]
 
@@ -176,7 +177,6 @@ SENDER = (
     _peer("silent_seconds", "Since it was last heard.", "silent_s"),
 )
 """Of `send`."""
-_FATES = ("whole", "damaged", "missing", "undecodable")
 RECEIVER = (
     _UPTIME,
     _gauge("received_rate_bits_per_second", "Received, over the last second, in IP bits.", "rate_bps"),
@@ -188,7 +188,7 @@ RECEIVER = (
     _counter(
         "frames_received",
         "Frames, by what became of them.",
-        _each("fate", "frames", {fate: fate for fate in _FATES}),
+        _each("fate", "frames", {fate: fate for fate in FATES}),
         "fate",
     ),
     _gauge("silent_seconds", "Since the last packet.", "silent_s"),

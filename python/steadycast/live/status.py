@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 Json = Mapping[str, Any]
+T = TypeVar("T")
+FATES = ("whole", "damaged", "missing", "undecodable")
+"""What becomes of frames at a receiver."""
 
 
 def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def _told(kind: type[Any], status: Json, **own: Any) -> Any:
+def _told(kind: type[T], status: Json, **own: Any) -> T:
     """Take each field from the core's status by its name, spans from milliseconds; ``own`` are the others."""
-    names = [each.name for each in fields(kind) if each.name not in own]
+    names = [each.name for each in fields(kind) if each.name not in own]  # type: ignore[arg-type]
     spans = {name: f"{name.removesuffix('_s')}_ms" for name in names if name not in status}
     told = {name: _seconds(status[spans[name]]) if name in spans else status[name] for name in names}
     return kind(**told, **own)
@@ -53,8 +56,7 @@ class PeerStatus:
     @classmethod
     def of(cls, status: Json) -> Self:
         """Read it from the core's."""
-        found: Self = _told(cls, status, name=status["name"] or None)
-        return found
+        return _told(cls, status, name=status["name"] or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class SenderStatus:
     def of(cls, status: Json, *, waiting: int, left_out: int) -> Self:
         """Read it from the core's, and what its queue has."""
         decision, size = status["decision"] or {}, status["size"]
-        found: Self = _told(
+        return _told(
             cls,
             status,
             target_bps=decision.get("target_bps"),
@@ -124,7 +126,6 @@ class SenderStatus:
             smaller_frames=size["smaller_frames"] if size else 0,
             receivers=tuple(PeerStatus.of(peer) for peer in status["peers"]),
         )
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ class ReceiverStatus:
     @classmethod
     def of(cls, status: Json, *, unread: int) -> Self:
         """Read it from the core's, and what its queue has lost."""
-        found: Self = _told(
+        return _told(
             cls,
             status,
             packets=status["received"],
@@ -175,13 +176,5 @@ class ReceiverStatus:
             repaired_packets=(status["repair"] or {}).get("repaired", 0),
             unread=status["overrun"] + unread,
             source=status["from"],
-            **{
-                f"{fate}_frames": count
-                for fate, count in status["frames"].items()
-                if f"{fate}_frames" in _FATES
-            },
+            **{f"{fate}_frames": status["frames"][fate] for fate in FATES},
         )
-        return found
-
-
-_FATES = ("whole_frames", "damaged_frames", "missing_frames", "undecodable_frames")
