@@ -1,4 +1,4 @@
-"""Make the pictures of docs/lab.md again, and print its figures: the lab's page, with scenarios/home.toml.
+"""Make the picture of docs/lab.md again, and print its figures: the lab's page, with scenarios/home.toml.
 
     .venv/bin/python scripts/lab.py
 
@@ -19,7 +19,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
-PICTURES = ROOT / "docs" / "pictures"
+PICTURE = ROOT / "docs" / "pictures" / "lab.png"
 MEASURED = "() => document.querySelector('#status').textContent.includes('pictures measured')"
 SLIDE = """async (value) => {
     const slider = document.querySelector('[data-key="Network/topology.bottleneck.rate"]');
@@ -35,11 +35,10 @@ SLIDE = """async (value) => {
     await painted;
     return performance.now() - began;
 }"""
-VIEWS = (("lab", 1280, 1180), ("lab-phone", 400, 860))
 
 
 def main() -> None:
-    """Start a lab, and take its pictures."""
+    """Start a lab, and take its picture."""
     command = [str(Path(sys.executable).with_name("steadycast")), "lab", "--no-browser"]
     with subprocess.Popen(
         [*command, str(ROOT / "scenarios" / "home.toml")], stdout=subprocess.PIPE, text=True
@@ -58,19 +57,17 @@ def main() -> None:
 
 
 def take(browser: Any, address: str) -> None:
-    """Save a picture of each width, with the pointer over the first chart."""
-    for name, width, height in VIEWS:
-        page = browser.new_page(viewport={"width": width, "height": height})
-        page.goto(address)
-        page.wait_for_function(MEASURED)
-        box = page.locator("#rates .u-over").bounding_box()
-        page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 60)
-        page.wait_for_selector("#pointer .t")
-        file = PICTURES / f"{name}.png"
-        page.screenshot(path=file)
-        with Image.open(file) as picture:
-            picture.convert("RGB").quantize(256).save(file, optimize=True)
-        print(file)
+    """Save the page's picture, with the pointer over the first chart."""
+    page = browser.new_page(viewport={"width": 1280, "height": 1180})
+    page.goto(address)
+    page.wait_for_function(MEASURED)
+    box = page.locator("#rates .u-over").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 60)
+    page.wait_for_selector("#pointer .t")
+    page.screenshot(path=PICTURE)
+    with Image.open(PICTURE) as picture:
+        picture.convert("RGB").quantize(256).save(PICTURE, optimize=True)
+    print(PICTURE)
 
 
 def measure(browser: Any, address: str) -> None:
