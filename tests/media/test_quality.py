@@ -41,10 +41,10 @@ def test_a_frame_of_another_quantizer_than_its_group_s_is_decoded_by_its_own(cod
     fine, coarse = (evaluate(ladder, [q, q], Fates(whole(24))) for q in qs)
     first = slice(0, 12)
     assert np.isinf(mixed.psnr_encoded[:, 0]).all(), "the sender's decoder shows the same"
-    # Worse than all of it fine, and hardly worse than all of it coarse, though the film's cut at frame 9 is predicted
-    # from pictures of the other quantizer; taken for the other's, it would be far below both.
+    # Worse than all of it fine. Against all of it coarse the fine pictures that the coarse ones are predicted from make
+    # up for what is left of them in those; where motion was predicted, too, those of H.265 were 1.2 dB below.
     low, middle, high = (float(seen.psnr_raw[first, 0].mean()) for seen in (coarse, mixed, fine))
-    assert low - 1.5 < middle < high
+    assert low < middle < high
 
 
 def test_a_slot_that_is_shown_for_longer_is_a_freeze_like_one_that_is_repeated():

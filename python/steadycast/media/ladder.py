@@ -35,6 +35,8 @@ Progress = Callable[[str, int, int], None]
 
 About = dict[str, Any]
 _FORMAT = 2
+_CHANGES = {"h265": 1}
+"""How often the options of a codec have changed since that format: what the cache has of it is out of date then."""
 _LAMBDA = 118
 """FFmpeg's Lagrangian multiplier for quantizer 1."""
 
@@ -252,7 +254,7 @@ def encode_ladder(
         "qs": quantizers,
     }
     libraries = [av.__version__, sorted(av.library_versions.items())]
-    name = cache.key({"format": _FORMAT, **facts, "libraries": libraries})
+    name = cache.key({"format": _FORMAT + _CHANGES.get(codec, 0), **facts, "libraries": libraries})
     path = cache.folder() / f"{name}.ladder"
     made = _load(path, source.label)
     if made is None:
@@ -467,9 +469,10 @@ def _x265(q: int, gop: int) -> dict[str, str]:
         "qp": str(q),
         "preset": "veryfast",
         "forced-idr": "1",
-        # Frames in threads of their own, and rows of blocks, would make the bytes depend on the machine.
+        # Frames in threads of their own, and rows of blocks, would make the bytes depend on the machine. Motion that is
+        # predicted from the picture before is wrong where that one is of another quantizer: 4 dB and more.
         "x265-params": f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes=0:b-adapt=0:repeat-headers=1"
-        ":aq-mode=0:cutree=0:pools=none:frame-threads=1:wpp=0:info=0:log-level=none",
+        ":no-temporal-mvp=1:aq-mode=0:cutree=0:pools=none:frame-threads=1:wpp=0:info=0:log-level=none",
     }
 
 
