@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint claims integrations bench bench-live wheel papers-live reproduction validate figures docs python-schema setup setup-dev have-python clean
+.PHONY: help demo test lint claims integrations bench bench-live wheel papers-live reproduction validate figures docs python-schema setup setup-dev setup-test have-python clean
 
 # The first Python that is new enough.
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -18,13 +18,13 @@ help: ## show this list
 demo: setup ## run a video beside TCP, and write a report with pictures
 	@.venv/bin/steadycast demo
 
-test: setup-dev ## run all tests; as root, install the tools that they use
+test: setup-test ## run all tests; as root, install the tools that they use
 	@$(RUN) scripts/test.py
 
 wheel: setup-dev ## build the wheel, check it, and try it in a bare virtual environment: build/dist
 	@$(RUN) scripts/wheel.py
 
-lint: setup-dev ## formatting, lints and types, Rust and Python
+lint: setup-test ## formatting, lints and types, Rust and Python
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(RUN) -m ruff check .
@@ -58,11 +58,11 @@ figures: setup ## make the figures of docs/, the README's table and the manual p
 	@$(RUN) scripts/docs.py
 	@$(RUN) scripts/grids.py
 
-docs: setup-dev ## build the site of docs/ into build/site; it works offline, search included
+docs: setup-test ## build the site of docs/ into build/site; it works offline, search included
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build -q
 	@echo build/site/index.html
 
-python-schema: setup-dev ## make the classes of steadycast.scenario from the schema again
+python-schema: setup-test ## make the classes of steadycast.scenario from the schema again
 	@$(RUN) scripts/python_schema.py
 
 setup: have-python
@@ -70,6 +70,9 @@ setup: have-python
 
 setup-dev: have-python
 	@$(PYTHON) scripts/setup.py --dev
+
+setup-test: have-python
+	@$(PYTHON) scripts/setup.py --test
 
 have-python:
 	@test -n "$(PYTHON)" || { echo "set-up: Python 3.11 or newer is not installed (Debian: apt-get install python3)" >&2; exit 3; }

@@ -1,7 +1,8 @@
 """Set up what the commands of the Makefile need: `.venv` with its packages, and the compiled module.
 
     python3 scripts/setup.py         # what `make demo` needs
-    python3 scripts/setup.py --dev   # and what the tests need
+    python3 scripts/setup.py --dev   # and the packages of the tests
+    python3 scripts/setup.py --test  # what `make test` needs: the module as the tests are compiled, or a release build of it
 
 Only the standard library, no root. A second call does nothing: files in .venv hold a hash of what each step was
 made from. Packages come from the index that pip is configured for.
@@ -19,7 +20,7 @@ import tempfile
 import tomllib
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ PYTHON = VENV / "bin" / "python"
 CONSTRAINTS = ROOT / "scripts" / "constraints.txt"
 MODULE = ROOT / "python" / "steadycast" / "_core.abi3.so"
 BUILD = ("maturin",)  # of the development tools, the one that building needs
+RELEASE, TESTS = "release", "dev"
+"""Cargo's profile for users, and that of its tests: with it the module and the tests share what is compiled."""
 
 
 class SetupError(Exception):
@@ -43,9 +46,10 @@ def main(words: list[str]) -> int:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         make_venv()
         install([each for each in project["optional-dependencies"]["dev"] if each.startswith(BUILD)], "build")
-        with compiling(environment):
-            install(*needed(project, dev="--dev" in words))
-        build(environment)
+        profiles = (RELEASE, TESTS) if "--test" in words else (RELEASE,)
+        with compiling(environment, profiles[-1]):
+            install(*needed(project, dev=bool({"--dev", "--test"} & set(words))))
+        build(environment, profiles)
     except SetupError as error:
         print(f"set-up: {error}", file=sys.stderr)
         return 3
@@ -149,14 +153,14 @@ def install(packages: list[str], name: str, label: str = "") -> None:
 
 
 @contextmanager
-def compiling(environment: dict[str, str]) -> Iterator[None]:
+def compiling(environment: dict[str, str], profile: str) -> Iterator[None]:
     """Compile the module for the first time while packages are installed. `build` says what goes wrong in it."""
     if MODULE.exists():
         yield
         return
     print("set-up: compiling the module while packages are installed (some minutes)", flush=True)
     with tempfile.TemporaryDirectory() as wheels:
-        words = [VENV / "bin" / "maturin", "build", "--release", "--locked", "-o", wheels]
+        words = [VENV / "bin" / "maturin", "build", "--profile", profile, "--locked", "-o", wheels]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         with subprocess.Popen(words, cwd=ROOT, env=for_maturin(environment), **quiet) as cargo:
             try:
@@ -175,19 +179,20 @@ def for_maturin(environment: dict[str, str]) -> dict[str, str]:
     return own
 
 
-def build(environment: dict[str, str]) -> None:
-    """Compile the module, unless nothing that it is made from has changed, and install it."""
+def build(environment: dict[str, str], profiles: Sequence[str]) -> None:
+    """Compile the module by the last of these profiles and install it, unless it is there as one of them makes it."""
     sources = [ROOT / name for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml")]
     inside = (path for path in (ROOT / "crates").rglob("*") if path.suffix in (".rs", ".toml"))
     sources += (path for path in inside if "tests" not in path.relative_to(ROOT).parts)
     stamp = VENV / "stamp-module"
     made_from = digest(sources, str(ROOT))
-    if MODULE.exists() and stamp.exists() and stamp.read_text() == made_from:
+    fresh = [f"{profile} {made_from}" for profile in profiles]
+    if MODULE.exists() and stamp.exists() and stamp.read_text() in fresh:
         return
     print("set-up: building and installing the module", flush=True)
-    words = [VENV / "bin" / "maturin", "develop", "--release", "--locked"]
+    words = [VENV / "bin" / "maturin", "develop", "--profile", profiles[-1], "--locked"]
     subprocess.run(words, check=True, cwd=ROOT, env=for_maturin(environment))
-    stamp.write_text(made_from)
+    stamp.write_text(fresh[-1])
 
 
 def digest(files: Iterable[Path], *texts: str) -> str:

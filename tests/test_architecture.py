@@ -90,6 +90,18 @@ def test_a_manifest_names_nothing_that_the_sources_do_not(crate: str) -> None:
     assert unused == set()
 
 
+@needs_cargo
+def test_the_module_has_the_features_of_the_tests_so_that_make_test_compiles_each_package_once() -> None:
+    def packages_of(*words: str) -> set[str]:
+        command = ["cargo", "tree", "--offline", "--locked", "--prefix=none", "--format={p} {f}", *words]
+        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        return set(said.replace(" (*)", "").splitlines())
+
+    module = packages_of("--package=steadycast-python", "--edges=normal")
+    assert len(module) > len(CRATES)
+    assert module <= packages_of("--workspace", "--edges=normal,dev")
+
+
 @pytest.mark.parametrize("crate", CRATES)
 def test_no_crate_reads_the_system_s_randomness_as_a_file(crate: str) -> None:
     # A lint sees functions alone (clippy.toml).

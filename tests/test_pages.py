@@ -1,7 +1,7 @@
 """What pages tell their readers to type works.
 
 A block after a line `<!-- run -->` is run; one after `<!-- run: FILE -->` is written to FILE first. Blocks of a page
-share a folder that has the scenarios and examples of a checkout, with shorter durations. Shell blocks go in order;
+share a folder that has the scenarios and examples of a checkout; they those of the page are made short, too. Shell blocks go in order;
 blocks in Python then run as one program.
 """
 
@@ -19,9 +19,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^<!-- run(?:: (\S+))? -->\n```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TIMES = (
-    (re.compile(r'^duration = "[^"]*"', re.MULTILINE), 'duration = "8s"'),
-    (re.compile(r'^warmup = "\d\d+s"', re.MULTILINE), 'warmup = "4s"'),
+SHORT = (
+    (re.compile(r'^duration = "[^"]*"', re.MULTILINE), 'duration = "6s"'),
+    (re.compile(r'^warmup = "\d+s"', re.MULTILINE), 'warmup = "2s"'),
+    (
+        re.compile(r'^media = "synthetic"$', re.MULTILINE),
+        'media = "synthetic"\nencode = { size = "qcif", q = "4-12" }',
+    ),
 )
 """What makes a scenario short: the pages are about commands, not about figures."""
 PAGES = (
@@ -53,20 +57,24 @@ def blocks(page: Path) -> list[Block]:
     return [Block(*found) for found in BLOCK.findall(page.read_text(encoding="utf-8"))]
 
 
+def shortened(scenario: str) -> str:
+    """Return it with little to simulate and small pictures."""
+    for written, short in SHORT:
+        scenario = written.sub(short, scenario)
+    return scenario
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Make a folder with what the pages use of a checkout."""
     for name in ("scenarios", "examples", "papers/scenarios"):
         shutil.copytree(ROOT / name, tmp_path / name)
         for scenario in (tmp_path / name).glob("*.toml"):
-            text = scenario.read_text()
-            for written, short in TIMES:
-                text = written.sub(short, text)
-            scenario.write_text(text)
+            scenario.write_text(shortened(scenario.read_text()))
     # A page calls a built-in scenario by its name, for which a file in the folder goes before. Most need no pictures.
-    for scenario in (tmp_path / "scenarios").glob("*.toml"):
+    for scenario in (ROOT / "scenarios").glob("*.toml"):
         media = "synthetic" if scenario.stem == "ci" else "table2"
-        (tmp_path / scenario.name).write_text(scenario.read_text().replace('"synthetic"', f'"{media}"'))
+        (tmp_path / scenario.name).write_text(shortened(scenario.read_text().replace('"synthetic"', f'"{media}"')))
     shutil.copytree(tmp_path / "scenarios" / "traces", tmp_path / "traces")
     return tmp_path
 
@@ -86,7 +94,7 @@ def test_blocks_of_the_page_run(name: str, checkout: Path) -> None:
     program = []
     for block in found:
         if block.file:
-            (checkout / block.file).write_text(block.code)
+            (checkout / block.file).write_text(shortened(block.code))
         if block.language in ("py", "python"):
             program.append(block.code)
         elif block.language != "toml":

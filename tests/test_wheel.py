@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
     os.environ.get("STEADYCAST_REQUIRE") != "all", reason="STEADYCAST_REQUIRE=all builds the wheel"
 )
 def test_the_wheel_is_small_and_whole_and_a_new_user_s_first_steps_work(tmp_path: Path) -> None:
-    # What the module was compiled with for the tests is used again.
-    profile = "release" if (ROOT / "target" / "release").is_dir() else "quick"
+    # What the module was compiled from for the tests is used again.
+    profile = Path(sys.prefix, "stamp-module").read_text().partition(" ")[0]
     words = [sys.executable, "scripts/wheel.py", "--here", "--profile", profile, "--out", tmp_path / "dist"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
