@@ -1,8 +1,8 @@
 """What pages tell their readers to type works.
 
 A block after a line `<!-- run -->` is run; one after `<!-- run: FILE -->` is written to FILE first. Blocks of a page
-share a folder that has the scenarios and examples of a checkout; they those of the page are made short, too. Shell blocks go in order;
-blocks in Python then run as one program.
+share a folder that has the scenarios and examples of a checkout; they and those of the page are made short. Shell
+blocks go in order; blocks in Python then run as one program.
 """
 
 from __future__ import annotations
