@@ -2,7 +2,7 @@
 
     python3 scripts/setup.py         # what `make demo` needs
     python3 scripts/setup.py --dev   # and the packages of the tests
-    python3 scripts/setup.py --test  # what `make test` needs: the module as the tests are compiled, or a release build of it
+    python3 scripts/setup.py --test  # and the module compiled as the tests are, if there is no release build of it
 
 Only the standard library, no root. A second call does nothing: files in .venv hold a hash of what each step was
 made from. Packages come from the index that pip is configured for.
@@ -147,7 +147,8 @@ def install(packages: list[str], name: str, label: str = "") -> None:
         return
     if label:
         print(f"set-up: installing {label}", flush=True)
-    pip: list[str | Path] = [PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    # Python compiles a file when it is first imported, and most of these never are.
+    pip = [PYTHON, *"-m pip install -q --disable-pip-version-check --no-compile".split()]
     subprocess.run([*pip, "-c", CONSTRAINTS, *packages], check=True)
     stamp.write_text(made_from)
 

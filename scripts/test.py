@@ -21,6 +21,8 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ET
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,9 +74,10 @@ class Count:
 def main() -> int:
     """Run everything; exit code 1 when a test failed, or was skipped though all are required."""
     required = os.environ.get("STEADYCAST_REQUIRE", "") == "all"
-    tools.prepare("test", tools.TOOLS)
     count = Count()
-    rust(count)
+    with ThreadPoolExecutor(1) as beside:  # the tools come while cargo compiles
+        prepared = beside.submit(tools.prepare, "test", tools.TOOLS)
+        rust(count, prepared.result)
     python(count)
     print("".join(f"\nfailed: {failure}" for failure in count.failures))
     print(count.line())
@@ -89,9 +92,10 @@ def may_make_networks() -> bool:
     return os.geteuid() == 0 and Path("/dev/net/tun").exists()
 
 
-def rust(count: Count) -> None:
-    """Run the tests of the crates."""
+def rust(count: Count, prepared: Callable[[], None]) -> None:
+    """Run the tests of the crates: those that need a tool once the tools are ``prepared``."""
     said = cargo(count, [])
+    prepared()
     by_tool: dict[str, list[str]] = {}
     for name, tool in IGNORED.findall(said):
         by_tool.setdefault(tool.rstrip(",;:"), []).append(name)
@@ -104,8 +108,8 @@ def rust(count: Count) -> None:
         else:
             there += names
     if there:
-        # Without the examples of the documentation, which need no tool.
-        cargo(count, ["--tests", "--", "--ignored", "--exact", *there])
+        # Without the examples of the documentation, which need no tool. Most wait for networks in real time.
+        cargo(count, ["--tests", "--", "--ignored", "--test-threads=8", "--exact", *there])
 
 
 def cargo(count: Count, more: list[str]) -> str:

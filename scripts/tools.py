@@ -65,9 +65,10 @@ def install(tools: list[Tool]) -> None:
     get = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
     quiet = {"env": environment, "check": False, "stdout": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
     subprocess.run([*get, "update"], **quiet)  # type: ignore[call-overload]
-    for package in packages:  # one by one: a package that a release lacks must not keep the others away
-        words = [*get, "install", "-y", "--no-install-recommends", package]
-        subprocess.run(words, **quiet)  # type: ignore[call-overload]
+    put = [*get, "install", "-y", "--no-install-recommends"]
+    if subprocess.run([*put, *packages], **quiet).returncode != 0:  # type: ignore[call-overload]
+        for package in packages:  # one by one: a package that a release lacks must not keep the others away
+            subprocess.run([*put, package], **quiet)  # type: ignore[call-overload]
 
 
 def path_with_cargo() -> str:
