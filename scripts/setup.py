@@ -148,8 +148,8 @@ def install(packages: list[str], name: str, label: str = "") -> None:
     if label:
         print(f"set-up: installing {label}", flush=True)
     # Python compiles a file when it is first imported, and most of these never are.
-    pip = [PYTHON, *"-m pip install -q --disable-pip-version-check --no-compile".split()]
-    subprocess.run([*pip, "-c", CONSTRAINTS, *packages], check=True)
+    words = ["install", "-q", "--disable-pip-version-check", "--no-compile", "-c", CONSTRAINTS, *packages]
+    subprocess.run([PYTHON, "-m", "pip", *words], check=True)
     stamp.write_text(made_from)
 
 

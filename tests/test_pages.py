@@ -74,7 +74,9 @@ def checkout(tmp_path: Path) -> Path:
     # A page calls a built-in scenario by its name, for which a file in the folder goes before. Most need no pictures.
     for scenario in (ROOT / "scenarios").glob("*.toml"):
         media = "synthetic" if scenario.stem == "ci" else "table2"
-        (tmp_path / scenario.name).write_text(shortened(scenario.read_text().replace('"synthetic"', f'"{media}"')))
+        (tmp_path / scenario.name).write_text(
+            shortened(scenario.read_text().replace('"synthetic"', f'"{media}"'))
+        )
     shutil.copytree(tmp_path / "scenarios" / "traces", tmp_path / "traces")
     return tmp_path
 
