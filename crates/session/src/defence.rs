@@ -231,9 +231,9 @@ impl Defence {
     }
 
     /// Looks at what a report has done to the rate. Towards one receiver there is nobody else to hear, whatever names
-    /// are made up.
+    /// are made up; and of a group the last one that is heard stays so: without reports the session would end.
     fn judge_report(&mut self, report: &Report<'_>, before: Rate) {
-        if !self.group || report.members < 2 {
+        if !self.group || self.known.len() < 2 {
             return;
         }
         let (now, decision) = (report.at, self.half.decision());

@@ -728,9 +728,9 @@ impl Receiver {
     }
 
     /// Whether RTCP from there is not the source's, towards one receiver: as a member, its author would make reports
-    /// rarer.
+    /// rarer. Where the source is its media tells; before that nobody is heard.
     fn hears_elsewhere(&self, from: Origin) -> bool {
-        !self.participant.is_group() && self.stream.as_ref().is_some_and(|stream| stream.from != from)
+        !self.participant.is_group() && self.stream.as_ref().is_none_or(|stream| stream.from != from)
     }
 
     /// A compound of `len` bytes has arrived, already parsed: a group's members share the work in the simulator.

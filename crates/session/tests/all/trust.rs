@@ -466,8 +466,6 @@ proptest! {
         ],
         when in 0u8..3,
     ) {
-        // In a group a stranger can take the names of receivers that all stand still: docs/trust.md says so.
-        let when = if controller.1 > 1 && when == 1 { 2 } else { when };
         let (join, still) = [(at(2_000), (0, 0)), (at(0), (3_000, 6_000)), (at(0), (0, 0))][usize::from(when)];
         let case = Case { join, still, ..Case::of(controller.0, controller.1) };
         // A group's start takes longer where strangers join, since reports become rarer: docs/trust.md says so.
