@@ -122,7 +122,8 @@ pub(crate) struct UdpEnd {
     outgoing: Vec<(Bytes, Ecn, Body)>,
     leaves: bool,
     zeros: Vec<u8>,
-    heard: u64,
+    /// Packets of media, or of plain traffic, that have come.
+    pub(crate) heard: u64,
     /// What parity is made from, and what lost packets are computed from.
     kept: SentSymbols,
     came: CameSymbols,
@@ -133,11 +134,6 @@ impl UdpEnd {
         let (held, outgoing) = (VecDeque::new(), Vec::new());
         let (kept, came) = (SentSymbols::default(), CameSymbols::default());
         Self { agent, hosted, log, held, outgoing, leaves: false, zeros: Vec::new(), heard: 0, kept, came }
-    }
-
-    /// Packets of media, or of plain traffic, that have come.
-    pub(crate) const fn heard(&self) -> u64 {
-        self.heard
     }
 
     /// The run is over: nothing new begins.

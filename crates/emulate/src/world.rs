@@ -140,7 +140,8 @@ struct Ready {
 /// A scenario that is ready to be run in real time, running, or over.
 pub struct Emulation {
     scenario: Scenario,
-    hosts: Vec<Host>,
+    /// Its hosts.
+    pub hosts: Vec<Host>,
     agents: Vec<Agent>,
     flows: Vec<FlowEnds>,
     ways: Vec<Vec<Vec<u32>>>,
@@ -155,7 +156,7 @@ pub struct Emulation {
     sessions: usize,
     program: Option<Program>,
     /// How the program ended.
-    code: Option<i32>,
+    pub code: Option<i32>,
     /// How late the ends that are ours were called, in all and near the end.
     ends_late: Spread,
     ends_late_last: Spread,
@@ -240,11 +241,6 @@ impl Emulation {
             ends_late_last: Spread::default(),
             scenario,
         })
-    }
-
-    /// Its hosts.
-    pub fn hosts(&self) -> &[Host] {
-        &self.hosts
     }
 
     /// Has what is offered to the links that the scenario captures written as pcapng; `open` is told a link's name.
@@ -365,11 +361,6 @@ impl Emulation {
         let started = Started::new(program, host, &self.hosts);
         let name = || program.command.first().cloned().unwrap_or_default();
         started.map(Some).map_err(|error| EmulateError::Program { name: name(), error })
-    }
-
-    /// How the program ended that ran beside the flows: its code, or 128 and a signal's number.
-    pub fn code(&self) -> Option<i32> {
-        self.code
     }
 
     fn with_record<T>(&self, use_it: impl FnOnce(&Record<'_>) -> T) -> Option<T> {
@@ -513,7 +504,7 @@ impl Udp {
         broken: impl Fn() -> bool,
         go_on: &mut impl FnMut(Time) -> bool,
     ) -> io::Result<bool> {
-        let clock = self.driver.clock();
+        let clock = self.driver.clock;
         let mut next = Time::ZERO + step;
         let last = end.before(end.since(Time::ZERO).scale(LAST));
         while next <= end || clock.now() < end {
@@ -537,7 +528,7 @@ impl Udp {
         while clock.now() < (last + GRACE_IDLE).min(end + GRACE_TOTAL) {
             self.turn(clock.now() + ASKED)?;
             let mut heard = 0;
-            self.each(|ix, driver| heard += driver.end(ix).heard());
+            self.each(|ix, driver| heard += driver.end(ix).heard);
             if heard > seen {
                 (last, seen) = (clock.now(), heard);
             }
@@ -546,12 +537,12 @@ impl Udp {
     }
 
     fn lateness(&self) -> Spread {
-        self.driver.lateness().spread.clone()
+        self.driver.late.clone()
     }
 
     /// Goes on for a while without any step.
     fn idle(&mut self) -> io::Result<()> {
-        self.turn(self.driver.clock().now() + ASKED)
+        self.turn(self.driver.clock.now() + ASKED)
     }
 
     fn turn(&mut self, until: Time) -> io::Result<()> {

@@ -219,7 +219,7 @@ packets = ['any']
     let options = Options { hosts: vec!["program".into()], ..Options::default() };
     let mut emulation =
         Emulation::build(&loaded.scenario, &mut Inputs::default(), options).unwrap_or_else(|e| panic!("{e}"));
-    let named = |name: &str| emulation.hosts().iter().find(|host| host.name == name).unwrap();
+    let named = |name: &str| emulation.hosts.iter().find(|host| host.name == name).unwrap();
     let [own, sender, other] = ["program", "s", "member"].map(|name| host_address(named(name).node));
     let namespace = Arc::clone(&named("program").namespace);
     let open = || {

@@ -128,7 +128,7 @@ impl Record<'_> {
     fn frames(&self, into: &mut Table) {
         for (spec, name, source, sink) in self.views() {
             let Some(assembly) = &sink.assembly else { continue };
-            let schedule = sink.player.schedule();
+            let schedule = &sink.player.schedule;
             let fates = assembly.fates(&source.frames, schedule);
             for (n, (row, fate)) in source.frames.frames.iter().zip(fates).enumerate() {
                 if !sink.stayed(row.ready) || row.is_gap() {

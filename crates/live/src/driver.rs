@@ -7,7 +7,7 @@ use rustix::fd::OwnedFd;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use steadycast_units::{Ecn, Time};
+use steadycast_units::{Ecn, Spread, Time};
 
 /// A datagram that has arrived.
 #[derive(Clone, Copy, Debug)]
@@ -115,20 +115,15 @@ struct Attached<E> {
 
 /// Drives ends over their sockets in one thread.
 pub struct Loop<E> {
-    clock: Clock,
+    /// The clock by which it drives.
+    pub clock: Clock,
     poll: OwnedFd,
     waker: Waker,
     places: Vec<Attached<E>>,
     buffers: Buffers,
     out: Outbox,
-    late: Lateness,
-}
-
-/// How late the loop was for the times that its ends had asked for.
-#[derive(Clone, Debug, Default)]
-pub struct Lateness {
-    /// Of all wake-ups at a time that was asked for.
-    pub spread: steadycast_units::Spread,
+    /// How late its ends were called.
+    pub late: Spread,
 }
 
 const WAKER: u64 = u64::MAX;
@@ -153,13 +148,8 @@ impl<E: End> Loop<E> {
             places: Vec::new(),
             buffers: Buffers::new(),
             out: Outbox::default(),
-            late: Lateness::default(),
+            late: Spread::default(),
         })
-    }
-
-    /// The clock by which it drives.
-    pub const fn clock(&self) -> Clock {
-        self.clock
     }
 
     /// What wakes it from another thread.
@@ -206,11 +196,6 @@ impl<E: End> Loop<E> {
         self.places.into_iter().map(|p| (p.end, p.pair)).collect()
     }
 
-    /// How late it was.
-    pub const fn lateness(&self) -> &Lateness {
-        &self.late
-    }
-
     /// Drives its ends until `until`, or until all are done, or `go_on` says no: it is asked after every wait.
     ///
     /// # Errors
@@ -224,7 +209,7 @@ impl<E: End> Loop<E> {
             let (mut next, mut all_done) = (until, true);
             for place in &mut self.places {
                 if place.wake <= now {
-                    self.late.spread.add(now.since(place.wake));
+                    self.late.add(now.since(place.wake));
                     place.on_wake(now, &mut self.out);
                     now = self.clock.now();
                 }

@@ -17,7 +17,8 @@ pub struct LiveRecord {
     toml: String,
     agents: Vec<Agent>,
     flows: Vec<FlowEnds>,
-    now: Time,
+    /// When the session ended, from its start.
+    pub now: Time,
     warnings: Vec<String>,
     /// Frames as a receiver saw them.
     frames: Vec<FrameRow>,
@@ -58,11 +59,6 @@ impl LiveRecord {
             step: STEP,
             now: self.now,
         }
-    }
-
-    /// When the session ended, from its start.
-    pub const fn until(&self) -> Time {
-        self.now
     }
 
     /// Whether this is a receiver's, and no packet of media ever came that could be read.

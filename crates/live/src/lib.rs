@@ -23,7 +23,7 @@ mod unpack;
 mod wired;
 
 pub use clock::Clock;
-pub use driver::{Datagram, End, EndIx, Lateness, Loop, Outbox, Waker};
+pub use driver::{Datagram, End, EndIx, Loop, Outbox, Waker};
 pub use feed::{EncoderDesk, Job, LadderFeed, LiveFeed, Next, RungData, Sizes, Steering, Store, Unit};
 pub use flow::FlowKeys;
 pub use folder::LiveRecord;

@@ -7,8 +7,8 @@ use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback};
 use crate::unpack::REORDERED;
 use crate::{
-    Clock, Consumer, Departure, FrameShelf, Handle, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair, PairOptions,
-    Reports, Spool, Srtp, Unpacker, WiredSink,
+    CameSymbols, Clock, Consumer, Departure, FrameShelf, Handle, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair,
+    PairOptions, Reports, Spool, Srtp, Unpacker, WiredSink,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -53,8 +53,10 @@ const TICK: Span = Span::millis(10);
 
 /// A receiver that runs.
 pub struct Receiving {
-    handle: Handle,
-    shelf: FrameShelf,
+    /// How other threads see it, and end it: its end is the sender's BYE, or [`Handle::stop`].
+    pub handle: Handle,
+    /// Where its frames wait.
+    pub shelf: FrameShelf,
 }
 
 /// What a description makes of a receiver's session.
@@ -181,16 +183,6 @@ impl Receiving {
         })?;
         Ok(Self { handle, shelf })
     }
-
-    /// Where its frames wait.
-    pub fn shelf(&self) -> FrameShelf {
-        self.shelf.clone()
-    }
-
-    /// How other threads see it, and end it: its end is the sender's BYE, or [`Handle::stop`].
-    pub fn handle(&self) -> Handle {
-        self.handle.clone()
-    }
 }
 
 impl Drop for Receiving {
@@ -215,20 +207,16 @@ fn wired(options: &ReceiveOptions, told: &Told, plan: VideoPlan, reports: Report
     };
     let (sources, each) = description.sources();
     let srtp = options.key.as_ref().map(|key| Srtp::new(key).of_sources(if each { sources } else { Vec::new() }));
-    let wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports).with_srtp(srtp).timing(TICK);
-    let wired = match description.feedback {
-        Some(PacketFeedback::Transport(id)) => wired.numbered_by(id),
-        _ => wired,
-    };
-    let wired = match told.repair {
-        Some(repair) => wired.repaired_by(repair.payload_type, description.payload_type),
-        None => wired,
-    };
-    let wired = match told.parity {
-        Some(parity) => wired.protected_by(parity.payload_type),
-        None => wired,
-    };
-    wired.pleading(description.key_frames).without(description.excluded.clone())
+    let mut wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports).timing(TICK);
+    wired.srtp = srtp;
+    if let Some(PacketFeedback::Transport(id)) = description.feedback {
+        wired.number_id = id;
+    }
+    wired.rtx = told.repair.map(|repair| (repair.payload_type, description.payload_type));
+    wired.parity = told.parity.map(|parity| (parity.payload_type, CameSymbols::default()));
+    wired.pleads = description.key_frames;
+    wired.excluded.clone_from(&description.excluded);
+    wired
 }
 
 struct Session {
@@ -249,7 +237,7 @@ const LAST_WORDS: Span = Span::secs(1);
 
 impl Session {
     fn run(&mut self) -> Result<(), LiveError> {
-        let clock = self.driver.clock();
+        let clock = self.driver.clock;
         self.driver.tell(self.ix, |end, now, _| end.join(now));
         let mut next = Time::ZERO + STEP;
         let mut ended: Option<Time> = None;
@@ -258,7 +246,7 @@ impl Session {
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
             while next <= now {
-                self.driver.tell(self.ix, |end, _, _| end.sink_mut().sample(now));
+                self.driver.tell(self.ix, |end, _, _| end.sink.sample(now));
                 next += STEP;
             }
             self.shared.show(|| self.status(now));
@@ -279,7 +267,7 @@ impl Session {
     }
 
     fn session(&self) -> Option<&Receiver> {
-        self.driver.end(self.ix).sink().session()
+        self.driver.end(self.ix).sink.session()
     }
 
     /// What ended the session: the source's last word, with the address that it came from, or that there was none.
@@ -291,7 +279,7 @@ impl Session {
 
     fn status(&self, now: Time) -> Value {
         let end = self.driver.end(self.ix);
-        let sink = end.sink();
+        let sink = &end.sink;
         let recent = sink.intake.samples.len().saturating_sub(10);
         let points = &sink.intake.samples[recent..];
         let span = STEP * points.len().max(1) as u64;
@@ -329,14 +317,14 @@ impl Session {
             "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing,
                         "undecodable": counts.undecodable },
             "ecn": ecn(sink.by_ecn),
-            "overrun": self.shelf.overrun(), "unreadable": end.unreadable(), "foreign": end.foreign().told(),
+            "overrun": self.shelf.overrun(), "unreadable": end.unreadable, "foreign": end.foreign.told(),
             "other": end.waiting(now).map(|(other, from)| json!({
                 "ssrc": other.ssrc, "from": from.to_string(), "after_s": other.after.as_secs_f64() })),
         })
     }
 
     fn finish(&mut self) -> Result<LiveRecord, LiveError> {
-        let clock = self.driver.clock();
+        let clock = self.driver.clock;
         let driver = std::mem::replace(&mut self.driver, Loop::new(clock)?);
         let Some((mut wired, _)) = driver.into_ends().pop() else {
             return Err(LiveError::Record("the receiver is gone".into()));
@@ -347,12 +335,12 @@ impl Session {
         if wired.last_media().is_none() {
             warnings.push(format!("nothing came to {}", self.options.description.address));
         }
-        let (unreadable, keyed) = (wired.unreadable(), self.options.key.is_some());
+        let (unreadable, keyed) = (wired.unreadable, self.options.key.is_some());
         if unreadable > 0 {
             let why = if keyed { "the key may be wrong" } else { "is the stream encrypted?" };
             warnings.push(format!("{unreadable} datagrams could not be read: {why}"));
         }
-        warnings.extend(wired.foreign().told());
+        warnings.extend(wired.foreign.told());
         let (refused, runs) = wired.others();
         if refused > 0 {
             warnings.push(format!("{refused} packets of sources came that were not followed: another one was sending"));
@@ -361,7 +349,7 @@ impl Session {
             let again = if runs == 1 { "once" } else { &format!("{runs} times") };
             warnings.push(format!("another source took over, or the same one began again, {again}"));
         }
-        if wired.sink().rtcp_packets == 0 {
+        if wired.sink.rtcp_packets == 0 {
             warnings.push("no report was sent: no sender's address was known".into());
         }
         if self.options.description.of_ours("controller").is_none() {
@@ -372,7 +360,7 @@ impl Session {
         let from = wired.first_media().unwrap_or(Time::ZERO);
         let until = wired.last_media().unwrap_or(now);
         let ended = self.ended_by(&wired);
-        let also = &mut wired.sink_mut().also;
+        let also = &mut wired.sink.also;
         also.put(&receiver::NAME, self.options.cname.as_str());
         also.put(&receiver::ENDED_BY, ended);
         let lost = counts.damaged + counts.missing;
@@ -387,9 +375,9 @@ impl Session {
         let group = self.options.description.address.ip().is_multicast();
         let receivers = std::slice::from_ref(&self.options.cname);
         let loaded = self.keys.scenario(receivers, group, now.since(Time::ZERO))?;
-        wired.sink_mut().kept().into_iter().try_for_each(Kept::recall)?;
+        wired.sink.kept().into_iter().try_for_each(Kept::recall)?;
         let frames = self.shelf.rows()?;
-        let agent = Agent::VideoSink(Box::new(wired.into_sink()));
+        let agent = Agent::VideoSink(Box::new(wired.sink));
         Ok(LiveRecord::new(loaded, agent, from..until, now, warnings, frames))
     }
 }
@@ -447,18 +435,18 @@ mod tests {
             consume: None,
         })
         .unwrap();
-        receiving.shelf().want();
+        receiving.shelf.want();
         // An I frame in each packet; number 2 never comes.
         for seq in [0, 1, 3, 4, 5] {
             let packet = [0x80, 0xe0, 0, seq, 0, 0, 0x10 * seq, 0, 0, 0, 0, 1, 0, 0, 1, 0xb6, 0, seq];
             out.send_to(&packet, free).unwrap();
         }
-        let handle = receiving.handle();
+        let handle = receiving.handle.clone();
         let came = || handle.status(Duration::from_secs(1))["received"] == 5;
         assert!((0..30).any(|_| came()));
         handle.stop();
         handle.finish().unwrap();
-        assert_eq!(receiving.shelf().take(Duration::ZERO).unwrap().len(), 5);
+        assert_eq!(receiving.shelf.take(Duration::ZERO).unwrap().len(), 5);
         let frames = &handle.status(Duration::ZERO)["frames"];
         assert_eq!((&frames["whole"], &frames["damaged"]), (&json!(4), &json!(1)), "in the last status");
     }

@@ -197,9 +197,12 @@ pub struct SendOptions {
 /// A sender that runs.
 pub struct Sending {
     shared: Arc<Shared>,
-    handle: Handle,
-    desk: Option<EncoderDesk>,
-    sdp: String,
+    /// How other threads see it, and end it: its end is the source's, or [`Handle::stop`].
+    pub handle: Handle,
+    /// The desk at which its encoder works, where it has one.
+    pub desk: Option<EncoderDesk>,
+    /// The session description, for receivers.
+    pub sdp: String,
 }
 
 /// A floor that its operator can lower is no lower than this, but for one that was so from the start.
@@ -281,9 +284,9 @@ impl Sending {
         Spool::keep(source.kept());
         // What becomes of each packet is not known here.
         source.frames = SentFrames::lean();
-        let wired = WiredSource::new(source, prepared.payloads, None)
-            .with_peers(Peers::new(clock.epoch(), plan.app()))
-            .with_srtp(options.key.as_ref().map(Srtp::new));
+        let mut wired = WiredSource::new(source, prepared.payloads, None);
+        wired.peers = Some(Peers::new(clock.epoch(), plan.app()));
+        wired.srtp = options.key.as_ref().map(Srtp::new);
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let (desk, sizes, over) = (prepared.desk, prepared.sizes, prepared.over);
@@ -295,21 +298,6 @@ impl Sending {
             Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), sizes, over, options, first_seq };
         let handle = Handle::start("steadycast-send", Arc::clone(&shared), waker, move || session.whole())?;
         Ok(Self { shared, handle, desk, sdp })
-    }
-
-    /// The session description, for receivers.
-    pub fn sdp(&self) -> &str {
-        &self.sdp
-    }
-
-    /// The desk at which its encoder works, where it has one.
-    pub fn desk(&self) -> Option<EncoderDesk> {
-        self.desk.clone()
-    }
-
-    /// How other threads see it, and end it: its end is the source's, or [`Handle::stop`].
-    pub fn handle(&self) -> Handle {
-        self.handle.clone()
     }
 
     /// The receiver of this name is not heard any more, now or whenever it comes.
@@ -428,7 +416,7 @@ impl Session {
     }
 
     fn run(&mut self) -> Result<(), LiveError> {
-        let clock = self.driver.clock();
+        let clock = self.driver.clock;
         self.tell(WiredSource::start);
         let mut next = Time::ZERO + STEP;
         loop {
@@ -436,7 +424,7 @@ impl Session {
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
             while next <= now {
-                self.tell(|end, _, _| end.source_mut().sample(next));
+                self.tell(|end, _, _| end.source.sample(next));
                 next += STEP;
             }
             self.exclude();
@@ -459,7 +447,7 @@ impl Session {
     /// Names become known when their owners say them.
     fn exclude(&self) {
         let excluded = self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner);
-        for (ssrc, peer) in self.end().peers().into_iter().flat_map(Peers::iter) {
+        for (ssrc, peer) in self.end().peers.as_ref().into_iter().flat_map(Peers::iter) {
             if excluded.contains(&peer.cname) {
                 self.shared.orders.exclude(ssrc);
             }
@@ -475,7 +463,7 @@ impl Session {
     }
 
     fn backlog(&self) -> Bytes {
-        self.end().source().session().map_or(Bytes::ZERO, |s| s.backlog().bytes)
+        self.end().source.session().map_or(Bytes::ZERO, |s| s.backlog().bytes)
     }
 
     /// At which sizes an encoder's frames were coded, and the present one.
@@ -491,10 +479,11 @@ impl Session {
     }
 
     fn status(&self, now: Time) -> Value {
-        let (end, source) = (self.end(), self.end().source());
+        let (end, source) = (self.end(), &self.end().source);
         let aside: BTreeMap<u32, &str> = self.shared.orders.aside().into_iter().collect();
         let peers: Vec<Value> = end
-            .peers()
+            .peers
+            .as_ref()
             .into_iter()
             .flat_map(Peers::iter)
             .filter(|(ssrc, p)| source.session().is_none_or(|session| session.counts(now, *ssrc, p.last)))
@@ -515,7 +504,7 @@ impl Session {
         let decision = source.session().map(|s| s.decision().clone());
         let decided = decision.map(|d| {
             let limit = source.decisions.last().map_or("start", |row| source.limit(row));
-            let by = d.why.by.and_then(|id| end.peers()?.name(id.0)).map(str::to_owned);
+            let by = d.why.by.and_then(|id| end.peers.as_ref()?.name(id.0)).map(str::to_owned);
             json!({
                 "target_bps": d.target.as_bps_f64(), "pacing_bps": d.pacing.as_bps_f64(), "limit": limit,
                 "at_floor": d.limit == Limit::Floor, "rule": d.why.rule, "loss": d.why.loss,
@@ -546,30 +535,30 @@ impl Session {
             "quantizer": last, "feedback": source.feedback().packets,
             "feedback_refused": source.feedback().refused,
             "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
-            "unreadable": end.peers().map_or(0, Peers::unreadable), "peers": peers,
+            "unreadable": end.peers.as_ref().map_or(0, Peers::unreadable), "peers": peers,
         })
     }
 
     fn finish(&mut self) -> Result<LiveRecord, LiveError> {
-        let clock = self.driver.clock();
+        let clock = self.driver.clock;
         let now = clock.now();
         let driver = std::mem::replace(&mut self.driver, Loop::new(clock)?);
-        let late = driver.lateness().spread.clone();
+        let late = driver.late.clone();
         let Some((mut wired, pair)) = driver.into_ends().pop() else {
             return Err(LiveError::Record("the sender is gone".into()));
         };
-        wired.source_mut().kept().into_iter().try_for_each(Kept::recall)?;
-        let sent = wired.source().sent_bytes.per(now.since(Time::ZERO));
+        wired.source.kept().into_iter().try_for_each(Kept::recall)?;
+        let sent = wired.source.sent_bytes.per(now.since(Time::ZERO));
         let none = Peers::new(clock.epoch(), *b"NONE");
-        let (names, rows) = reported(wired.peers().unwrap_or(&none), self.first_seq, Time::ZERO, sent);
+        let (names, rows) = reported(wired.peers.as_ref().unwrap_or(&none), self.first_seq, Time::ZERO, sent);
         let rates: Vec<f64> = rows.iter().filter_map(|row| row.get(&receiver::THROUGHPUT)?.as_f64()).collect();
         let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
         let no_room = self.desk.as_ref().map_or(0, EncoderDesk::no_room);
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
-        let coded = wired.source().frames.frames.len();
-        let key_frames = wired.source().key_frames;
+        let coded = wired.source.frames.frames.len();
+        let key_frames = wired.source.key_frames;
         // What arrived is known by reports alone.
-        let also = &mut wired.source_mut().also;
+        let also = &mut wired.source.also;
         also.put(
             &flow_figures::THROUGHPUT,
             (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64),
@@ -583,13 +572,13 @@ impl Session {
         also.put(&flow_figures::SMALLER_FRAMES, sizes.smaller);
         also.put(&flow_figures::SIZE_CHANGES, sizes.changes);
         also.put(&flow_figures::KEY_FRAMES, key_frames);
-        let mut warnings = self.warnings(wired.source(), pair.rtp().failures());
+        let mut warnings = self.warnings(&wired.source, pair.rtp().failures());
         if names.is_empty() {
             warnings.push("no receiver has reported: what arrived is not known".into());
         }
         let group = self.options.to.ip().is_multicast();
         let loaded = self.options.flow.scenario(&names, group, now.since(Time::ZERO))?;
-        let agent = Agent::VideoSource(Box::new(wired.into_source()));
+        let agent = Agent::VideoSource(Box::new(wired.source));
         Ok(LiveRecord::new(loaded, agent, Time::ZERO..now, now, warnings, Vec::new()))
     }
 

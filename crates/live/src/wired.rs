@@ -97,13 +97,16 @@ impl Trail {
 
 /// A video sender on its sockets.
 pub struct WiredSource {
-    source: VideoSource,
+    /// The sender.
+    pub source: VideoSource,
     payloads: Box<dyn Payloads>,
     trail: Option<Trail>,
-    peers: Option<Peers>,
+    /// A list of who sends reports, where it is kept.
+    pub peers: Option<Peers>,
     /// Packets that may be asked for again, or are covered by parity.
     kept: SentSymbols,
-    srtp: Option<Srtp>,
+    /// It protects what leaves, and nothing is heard that is not protected.
+    pub srtp: Option<Srtp>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
 }
@@ -121,43 +124,6 @@ impl WiredSource {
             outgoing: Vec::new(),
             ended: false,
         }
-    }
-
-    /// Keeps a list of who sends reports.
-    #[must_use]
-    pub fn with_peers(self, peers: Peers) -> Self {
-        Self { peers: Some(peers), ..self }
-    }
-
-    /// Protects what leaves, and hears nothing that is not protected.
-    #[must_use]
-    pub fn with_srtp(self, srtp: Option<Srtp>) -> Self {
-        Self { srtp, ..self }
-    }
-
-    /// How it is protected, if it is.
-    pub const fn srtp(&self) -> Option<&Srtp> {
-        self.srtp.as_ref()
-    }
-
-    /// Who sends reports, if a list is kept.
-    pub const fn peers(&self) -> Option<&Peers> {
-        self.peers.as_ref()
-    }
-
-    /// The sender.
-    pub const fn source(&self) -> &VideoSource {
-        &self.source
-    }
-
-    /// The sender, to be sampled and for its record.
-    pub const fn source_mut(&mut self) -> &mut VideoSource {
-        &mut self.source
-    }
-
-    /// Gives the sender back.
-    pub fn into_source(self) -> VideoSource {
-        self.source
     }
 
     /// Starts the session.
@@ -271,30 +237,33 @@ pub enum Departure {
 
 /// A video receiver on its sockets.
 pub struct WiredSink {
-    sink: VideoSink,
+    /// The receiver.
+    pub sink: VideoSink,
     consumer: Box<dyn Consumer>,
     trail: Option<(Trail, u16)>,
     departure: Departure,
     clocks: Clocks,
-    srtp: Option<Srtp>,
-    /// The element of the header extension that carries the transport-wide number.
-    number_id: u8,
-    /// Payload types of retransmissions, and of what they repeat.
-    rtx: Option<(u8, u8)>,
-    /// The payload type of parity, and what lost packets are computed from.
-    parity: Option<(u8, CameSymbols)>,
-    /// Key frames are asked for, and whether one is needed, as it was told last.
-    pleads: bool,
+    /// It protects what leaves, and nothing is heard that is not protected.
+    pub srtp: Option<Srtp>,
+    /// The source's transport-wide numbers stand in this element of the header extension.
+    pub number_id: u8,
+    /// The payload type of retransmissions, and that of what they repair (RFC 4588).
+    pub rtx: Option<(u8, u8)>,
+    /// The payload type of parity, and what has come of its blocks.
+    pub parity: Option<(u8, CameSymbols)>,
+    /// It asks for key frames, where its source makes some on request.
+    pub pleads: bool,
     lacks: Option<bool>,
     /// Where reports go.
     reports: Reports,
-    /// Whose datagrams are not wanted.
-    excluded: Vec<IpAddr>,
+    /// Nothing is heard of these sources (RFC 4570).
+    pub excluded: Vec<IpAddr>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
     /// Datagrams that could not be read, and those of other protocols.
-    unreadable: u64,
-    foreign: Foreign,
+    pub unreadable: u64,
+    /// Datagrams of other protocols.
+    pub foreign: Foreign,
     first: Option<Time>,
     last: Option<Time>,
     from: Option<SocketAddr>,
@@ -558,57 +527,6 @@ impl WiredSink {
         }
     }
 
-    /// The receiver.
-    pub const fn sink(&self) -> &VideoSink {
-        &self.sink
-    }
-
-    /// The receiver, to be sampled and for its record.
-    pub const fn sink_mut(&mut self) -> &mut VideoSink {
-        &mut self.sink
-    }
-
-    /// Gives the receiver back.
-    pub fn into_sink(self) -> VideoSink {
-        self.sink
-    }
-
-    /// Protects what leaves, and hears nothing that is not protected.
-    #[must_use]
-    pub fn with_srtp(self, srtp: Option<Srtp>) -> Self {
-        Self { srtp, ..self }
-    }
-
-    /// Its source's transport-wide numbers stand in this element of the header extension.
-    #[must_use]
-    pub fn numbered_by(self, id: u8) -> Self {
-        Self { number_id: id, ..self }
-    }
-
-    /// Packets of the payload type `rtx` are retransmissions of the type `apt` (RFC 4588).
-    #[must_use]
-    pub fn repaired_by(self, rtx: u8, apt: u8) -> Self {
-        Self { rtx: Some((rtx, apt)), ..self }
-    }
-
-    /// Packets of this payload type are parity.
-    #[must_use]
-    pub fn protected_by(self, parity: u8) -> Self {
-        Self { parity: Some((parity, CameSymbols::default())), ..self }
-    }
-
-    /// It hears nothing of these sources (RFC 4570).
-    #[must_use]
-    pub fn without(self, excluded: Vec<IpAddr>) -> Self {
-        Self { excluded, ..self }
-    }
-
-    /// It asks for key frames, where its source makes some on request.
-    #[must_use]
-    pub fn pleading(self, pleads: bool) -> Self {
-        Self { pleads, ..self }
-    }
-
     /// Tells the session what its decoder lacks, when that has changed.
     fn look(&mut self, now: Time, out: &mut Outbox) {
         let lacks = self.consumer.lacks_key_frame();
@@ -623,16 +541,6 @@ impl WiredSink {
     pub fn timing(self, step: Span) -> Self {
         let clocks = Clocks { media: Some(MediaClock::new(step)), ..self.clocks };
         Self { clocks, ..self }
-    }
-
-    /// Datagrams that could not be read.
-    pub const fn unreadable(&self) -> u64 {
-        self.unreadable
-    }
-
-    /// Datagrams of other protocols.
-    pub const fn foreign(&self) -> &Foreign {
-        &self.foreign
     }
 
     /// Packets of sources that were not followed, and how often another source took over, or the same one began again.

@@ -104,7 +104,7 @@ impl PyEmulation {
     /// How the program ended: its code, or 128 and a signal's number; None without one.
     #[getter]
     fn code(&self) -> Option<i32> {
-        self.locked().code()
+        self.locked().code
     }
 
     /// summary.json of the run, without what needs pixels.

@@ -189,14 +189,14 @@ impl PySender {
             key: key(options)?,
         };
         let sending = Sending::start(options, medium(medium_)?).map_err(|e| refused(&e))?;
-        let session = PySession { kind: "Sender", handle: sending.handle() };
-        Ok(PyClassInitializer::from(session).add_subclass(Self { desk: sending.desk(), sending }))
+        let session = PySession { kind: "Sender", handle: sending.handle.clone() };
+        Ok(PyClassInitializer::from(session).add_subclass(Self { desk: sending.desk.clone(), sending }))
     }
 
     /// The session description.
     #[getter]
     fn sdp(&self) -> String {
-        self.sending.sdp().to_owned()
+        self.sending.sdp.to_owned()
     }
 
     /// The receiver of this name is not heard any more.
@@ -325,8 +325,8 @@ impl PyReceiver {
             return Err(wrong("--key-file", problem, "ask its sender for the key"));
         }
         let receiving = Receiving::start(options).map_err(|e| refused(&e))?;
-        let session = PySession { kind: "Receiver", handle: receiving.handle() };
-        let own = Self { shelf: receiving.shelf(), description, offered, _receiving: receiving };
+        let session = PySession { kind: "Receiver", handle: receiving.handle.clone() };
+        let own = Self { shelf: receiving.shelf.clone(), description, offered, _receiving: receiving };
         Ok(PyClassInitializer::from(session).add_subclass(own))
     }
 
@@ -394,7 +394,7 @@ pub(crate) struct PyRecord(Mutex<LiveRecord>);
 impl PyRecord {
     fn __repr__(&self) -> String {
         let record = locked(&self.0);
-        format!("LiveRecord(end_s={}, silent={})", record.until().as_secs_f64(), python(record.silent()))
+        format!("LiveRecord(end_s={}, silent={})", record.now.as_secs_f64(), python(record.silent()))
     }
 
     /// summary.json, without what needs pixels.

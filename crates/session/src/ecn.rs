@@ -88,8 +88,8 @@ const SILENCE: Span = Span::secs(3);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EcnCheck {
     asked: Ecn,
-    path: EcnPath,
-    counts: EcnCounts,
+    pub(crate) path: EcnPath,
+    pub(crate) counts: EcnCounts,
     /// How many packets are judged next, how many of them were cleared, and how many changed.
     judged: (u64, u64, u64),
     /// Since when ECN-capable packets have been sent of which none is known to have arrived, and how many.
@@ -109,14 +109,6 @@ impl EcnCheck {
             (true, true) => EcnPath::Unknown,
         };
         Self { asked, path, ..Self::default() }
-    }
-
-    pub(crate) const fn path(&self) -> EcnPath {
-        self.path
-    }
-
-    pub(crate) const fn counts(&self) -> EcnCounts {
-        self.counts
     }
 
     /// The field with which the next packet leaves.
@@ -230,8 +222,8 @@ mod tests {
     fn a_path_that_keeps_and_marks_is_kept_and_its_marks_are_counted() {
         for asked in [Ecn::Ect0, Ecn::Ect1] {
             let (check, left) = over(asked, 200, |n, ecn| Some(if n % 4 == 0 { Ecn::Ce } else { ecn }));
-            assert_eq!(check.path(), EcnPath::Kept);
-            assert_eq!(check.counts(), EcnCounts { sent: 200, marked: 50, cleared: 0, changed: 0 });
+            assert_eq!(check.path, EcnPath::Kept);
+            assert_eq!(check.counts, EcnCounts { sent: 200, marked: 50, cleared: 0, changed: 0 });
             assert!(left.iter().all(|ecn| *ecn == asked));
         }
     }
@@ -241,31 +233,31 @@ mod tests {
         for (what, path) in [(Ecn::NotEct, EcnPath::Cleared), (Ecn::Ect0, EcnPath::Changed)] {
             // It would keep the field later.
             let (check, left) = over(Ecn::Ect1, 400, |n, ecn| Some(if n < 100 { what } else { ecn }));
-            assert_eq!(check.path(), path);
+            assert_eq!(check.path, path);
             assert!(left[..20].iter().all(|ecn| *ecn == Ecn::Ect1));
             assert!(left[20..].iter().all(|ecn| *ecn == Ecn::NotEct));
-            assert_eq!(check.counts().sent, 20);
+            assert_eq!(check.counts.sent, 20);
         }
     }
 
     #[test]
     fn a_path_that_begins_to_clear_later_is_found_too_and_one_packet_in_ten_is_none() {
         let (check, left) = over(Ecn::Ect0, 400, |n, ecn| Some(if n < 200 { ecn } else { Ecn::NotEct }));
-        assert_eq!(check.path(), EcnPath::Cleared);
+        assert_eq!(check.path, EcnPath::Cleared);
         assert!(left[..200].iter().all(|ecn| *ecn == Ecn::Ect0) && left[220..].iter().all(|ecn| *ecn == Ecn::NotEct));
         let (check, _) = over(Ecn::Ect0, 400, |n, ecn| Some(if n % 10 == 3 { Ecn::NotEct } else { ecn }));
-        assert_eq!((check.path(), check.counts().cleared), (EcnPath::Kept, 40));
+        assert_eq!((check.path, check.counts.cleared), (EcnPath::Kept, 40));
     }
 
     #[test]
     fn a_path_that_loses_what_is_capable_is_told_from_one_on_which_nobody_listens_yet() {
         let (check, left) = over(Ecn::Ect1, 2_000, |_, ecn| (!ecn.is_capable()).then_some(ecn));
-        assert_eq!(check.path(), EcnPath::Lost);
+        assert_eq!(check.path, EcnPath::Lost);
         // Three seconds of each, and the trial of others until twenty have come.
         assert_eq!(left.iter().filter(|ecn| ecn.is_capable()).count(), 602);
         // A receiver that comes after ten seconds.
         let (check, left) = over(Ecn::Ect1, 3_000, |n, ecn| (n >= 1_000).then_some(ecn));
-        assert_eq!(check.path(), EcnPath::Kept);
+        assert_eq!(check.path, EcnPath::Kept);
         assert_eq!(left.iter().filter(|ecn| !ecn.is_capable()).count(), 1_000 - 301 + 20);
     }
 
@@ -276,7 +268,7 @@ mod tests {
             for number in 0..2_000 {
                 check.on_sent(Time::ZERO + Span::millis(10 * number), number);
             }
-            assert_eq!((check.path(), check.field()), (path, asked));
+            assert_eq!((check.path, check.field()), (path, asked));
         }
     }
 }

@@ -81,7 +81,7 @@ pub(crate) struct Peers {
     table: BTreeMap<u32, Peer>,
     by_age: BTreeSet<(Time, u32)>,
     /// How many have shown that they receive the stream.
-    receiving: usize,
+    pub(crate) receiving: usize,
 }
 
 impl Peers {
@@ -90,11 +90,6 @@ impl Peers {
 
     pub(crate) fn len(&self) -> usize {
         self.table.len()
-    }
-
-    /// How many have shown that they receive the stream.
-    pub(crate) const fn receiving(&self) -> usize {
-        self.receiving
     }
 
     /// One has echoed the sender report of this time.

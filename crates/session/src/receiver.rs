@@ -464,7 +464,7 @@ impl Receiver {
 
     /// What it asked for, and what it got.
     pub fn requests(&self) -> Requests {
-        let packets = self.repair.as_ref().map(|repair| repair.requester.counts()).unwrap_or_default();
+        let packets = self.repair.as_ref().map(|repair| repair.requester.counts).unwrap_or_default();
         packets + self.parity.as_ref().map(|parity| parity.counts).unwrap_or_default()
     }
 

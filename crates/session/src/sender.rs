@@ -358,7 +358,7 @@ impl Sender {
 
     /// What is known of the path's way with the ECN field, and what became of the packets that left as ECN-capable.
     pub fn ecn(&self) -> (EcnPath, EcnCounts) {
-        (self.ecn.path(), self.ecn.counts())
+        (self.ecn.path, self.ecn.counts)
     }
 
     /// The sender with retransmissions: it keeps what it sends and sends again what its receiver asks for (RFC 4588).
@@ -735,7 +735,7 @@ impl Sender {
     /// Whether the controller hears what this one says: who receives the stream, and towards one receiver anybody as
     /// long as nobody there has shown that.
     fn believes(&self, ssrc: u32) -> bool {
-        let open = if self.settings.rtcp.group { !self.settings.gated } else { self.peers.receiving() == 0 };
+        let open = if self.settings.rtcp.group { !self.settings.gated } else { self.peers.receiving == 0 };
         open || self.peers.get(ssrc).is_some_and(|peer| peer.receives)
     }
 
@@ -905,7 +905,7 @@ impl Sender {
         if stale || !self.believes(from) {
             return true;
         }
-        let members = if self.settings.gated { self.peers.receiving().max(1) } else { self.peers.len() } as u32;
+        let members = if self.settings.gated { self.peers.receiving.max(1) } else { self.peers.len() } as u32;
         let Some(peer) = self.peers.get_mut(from) else { return true };
         let (mut reception, mut rtt) = (None, None);
         if let Some(block) = block {

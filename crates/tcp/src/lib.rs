@@ -29,7 +29,7 @@
 //!         Poll::Done => break,
 //!     }
 //! }
-//! assert_eq!(receiver.distinct_segments(), 101); // the SYN and 100 segments of 1000 B
+//! assert_eq!(receiver.distinct_segments, 101); // the SYN and 100 segments of 1000 B
 //! ```
 //!
 //! # Which variant does what

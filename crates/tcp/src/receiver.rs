@@ -42,8 +42,10 @@ pub struct Receiver {
     echoes: Echoes,
     waiting: u32,
     due: Option<Time>,
-    distinct: Bytes,
-    distinct_segments: u64,
+    /// Size on the wire of the distinct segments that have arrived, headers included.
+    pub distinct: Bytes,
+    /// How many distinct segments have arrived.
+    pub distinct_segments: u64,
     duplicates: u64,
 }
 
@@ -121,14 +123,6 @@ impl Receiver {
         (self.due? <= now).then(|| self.acknowledge())
     }
 
-    /// Size on the wire of the distinct segments that have arrived, headers included.
-    pub fn distinct(&self) -> Bytes {
-        self.distinct
-    }
-    /// How many distinct segments have arrived.
-    pub fn distinct_segments(&self) -> u64 {
-        self.distinct_segments
-    }
     /// How many arrived that were there already, or outside of the window.
     pub fn duplicates(&self) -> u64 {
         self.duplicates

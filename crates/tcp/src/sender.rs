@@ -154,8 +154,10 @@ pub struct Sender {
     offload: Option<Offload>,
     whole: Whole,
 
-    cwnd: f64,
-    ssthresh: f64,
+    /// Congestion window in segments, without the inflation of fast recovery.
+    pub cwnd: f64,
+    /// Slow-start threshold in segments.
+    pub ssthresh: f64,
     cubic: Cubic,
     hystart: Hystarter,
     /// A mark was answered: the next new segment says so.
@@ -171,13 +173,19 @@ pub struct Sender {
     /// The segment that the last time-out sent again.
     timed_out: Option<u32>,
 
-    completed: Option<Time>,
-    sent: u64,
-    retransmitted: u64,
-    timeouts: u64,
+    /// When the last byte there was to send was acknowledged.
+    pub completed: Option<Time>,
+    /// Segments sent, repeated ones included.
+    pub sent: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Time-outs.
+    pub timeouts: u64,
     recoveries: u64,
-    nonsense: u64,
-    marks_answered: u64,
+    /// Acknowledgments of data that was never sent.
+    pub nonsense: u64,
+    /// Reductions in answer to ECN marks.
+    pub marks_answered: u64,
 }
 
 impl Sender {
@@ -373,14 +381,6 @@ impl Sender {
         }
     }
 
-    /// Congestion window in segments, without the inflation of fast recovery.
-    pub fn cwnd(&self) -> f64 {
-        self.cwnd
-    }
-    /// Slow-start threshold in segments.
-    pub fn ssthresh(&self) -> f64 {
-        self.ssthresh
-    }
     /// The pacing rate in segments per second, of those controls that pace.
     pub fn pacing(&self) -> Option<f64> {
         self.model.as_ref()?.pacer.as_ref().map(Pacer::rate)
@@ -413,33 +413,9 @@ impl Sender {
     pub fn unsent(&self) -> u32 {
         self.end - self.max
     }
-    /// Segments sent, repeated ones included.
-    pub fn sent(&self) -> u64 {
-        self.sent
-    }
-    /// Segments sent again.
-    pub fn retransmitted(&self) -> u64 {
-        self.retransmitted
-    }
-    /// Time-outs.
-    pub fn timeouts(&self) -> u64 {
-        self.timeouts
-    }
     /// Fast recoveries begun.
     pub fn fast_recoveries(&self) -> u64 {
         self.recoveries
-    }
-    /// Reductions in answer to ECN marks.
-    pub fn marks_answered(&self) -> u64 {
-        self.marks_answered
-    }
-    /// Acknowledgments of data that was never sent.
-    pub fn nonsense(&self) -> u64 {
-        self.nonsense
-    }
-    /// When the last byte there was to send was acknowledged.
-    pub fn completed(&self) -> Option<Time> {
-        self.completed
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@ use harness::proof::{
 };
 use harness::{Path, Plan, assert_between, assert_snapshot, assert_within, s};
 use proptest::prelude::*;
-use steadycast_control::registry::{Chosen, Factory, Given};
+use steadycast_control::registry::{Chosen, Given};
 use steadycast_control::{Body, Limit, Mode, ReceiverId, Report};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 

@@ -159,7 +159,7 @@ impl TcpSource {
         if self.running {
             return;
         }
-        if self.sender.sent() > 0 {
+        if self.sender.sent > 0 {
             // After a pause it is another connection.
             self.renew();
         }
@@ -328,12 +328,12 @@ impl TcpSource {
 
     /// The segments of all its connections.
     fn counts(&self) -> SegmentCounts {
-        let (sent, retransmitted) = (self.sender.sent(), self.sender.retransmitted());
-        self.past + SegmentCounts { sent, retransmitted, timeouts: self.sender.timeouts() }
+        let (sent, retransmitted) = (self.sender.sent, self.sender.retransmitted);
+        self.past + SegmentCounts { sent, retransmitted, timeouts: self.sender.timeouts }
     }
 
     fn account(&mut self, now: Time) {
-        self.window.add(self.sender.cwnd(), now.since(self.last));
+        self.window.add(self.sender.cwnd, now.since(self.last));
         self.last = now;
     }
 
@@ -343,8 +343,8 @@ impl TcpSource {
             self.account(now);
         }
         self.samples.push(TcpPoint {
-            cwnd: self.sender.cwnd(),
-            ssthresh: self.sender.ssthresh(),
+            cwnd: self.sender.cwnd,
+            ssthresh: self.sender.ssthresh,
             srtt: self.sender.srtt(),
             bytes: self.sent_bytes.saturating_sub(self.last_bytes).get(),
         });
@@ -385,7 +385,7 @@ impl TcpSink {
             }
         }
         let ack = self.receiver.on_segment(now, segment);
-        let distinct = self.receiver.distinct_segments();
+        let distinct = self.receiver.distinct_segments;
         if distinct > self.distinct {
             self.intake.add(now, packet.size, packet.sent);
         }

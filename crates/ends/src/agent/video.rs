@@ -1101,7 +1101,7 @@ impl VideoSink {
         let expected = self.expected();
         self.intake.sample(expected);
         let level = self.buffer.as_mut().map(|b| b.level(now));
-        let playout = self.player.schedule().delay(now);
+        let playout = self.player.schedule.delay(now);
         if let Some(point) = self.intake.samples.last_mut() {
             (point.buffer, point.playout) = (level, playout);
         }

@@ -138,7 +138,7 @@ pub(crate) struct Requester {
     open: bool,
     loss: Loss,
     round_trip: RoundTrip,
-    counts: Requests,
+    pub(crate) counts: Requests,
 }
 
 impl Requester {
@@ -160,10 +160,6 @@ impl Requester {
             round_trip: RoundTrip { mean: DEFAULT_ROUND_TRIP, variation: Span::ZERO, measured: false, backoff: 0 },
             counts: Requests::default(),
         }
-    }
-
-    pub(crate) const fn counts(&self) -> Requests {
-        self.counts
     }
 
     /// A packet is of use for this time after its frame was ready.

@@ -210,7 +210,7 @@ impl Run {
     /// On until `end` or until all is acknowledged.
     pub(crate) fn until(&mut self, end: Time) -> &mut Self {
         self.drain();
-        while self.sender.completed().is_none() {
+        while self.sender.completed.is_none() {
             let Some(&Reverse((at, _, what))) = self.heap.peek() else { break };
             if at > end {
                 break;
@@ -228,7 +228,7 @@ impl Run {
                     self.sender.on_ack(at, &ack);
                     if self.keep_trace {
                         self.acks.push((at, ack));
-                        self.windows.push((at, self.sender.cwnd(), self.sender.ssthresh()));
+                        self.windows.push((at, self.sender.cwnd, self.sender.ssthresh));
                         let state = self.sender.state_name().unwrap_or_default();
                         let alpha = self.sender.marked_part().unwrap_or_default();
                         self.states.push((at, state, alpha, self.sender.in_flight()));
@@ -249,7 +249,7 @@ impl Run {
                 }
             }
         }
-        if self.sender.completed().is_none() {
+        if self.sender.completed.is_none() {
             self.now = end;
         }
         self

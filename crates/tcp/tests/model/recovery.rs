@@ -21,9 +21,9 @@ fn one_loss_is_repaired_without_a_timeout_in_every_variant() {
         let path = Path { drop: vec![(150, 1)], ..long_and_fast() };
         let mut run = Run::new(&finite(congestion, 400), &path);
         run.until(at(60.0));
-        assert!(run.sender.completed().is_some(), "{congestion:?}");
-        assert_eq!(run.sender.timeouts(), 0, "{congestion:?}");
-        assert_eq!(run.sender.retransmitted(), 1, "{congestion:?}");
+        assert!(run.sender.completed.is_some(), "{congestion:?}");
+        assert_eq!(run.sender.timeouts, 0, "{congestion:?}");
+        assert_eq!(run.sender.retransmitted, 1, "{congestion:?}");
         assert_eq!(run.sender.fast_recoveries(), 1, "{congestion:?}");
         assert_eq!(run.receiver.duplicates(), 0, "{congestion:?}");
     }
@@ -38,7 +38,7 @@ fn repair_round_trips(congestion: Congestion, lost: &[u32]) -> (f64, u64) {
     let first = run.sent.iter().find(|d| d.segment.retransmission).expect("a repair").at;
     let last = *lost.last().expect("losses");
     let healed = run.acks.iter().find(|(_, ack)| ack.next > last).expect("healed").0;
-    (healed.since(first).as_secs_f64() / 0.1, run.sender.timeouts())
+    (healed.since(first).as_secs_f64() / 0.1, run.sender.timeouts)
 }
 
 #[test]
@@ -61,8 +61,8 @@ fn reno_times_out_on_many_losses_in_a_window_where_newreno_and_sack_do_not() {
     let timeouts = |congestion| {
         let mut run = Run::new(&Config { impatient: false, ..finite(congestion, 600) }, &path);
         run.until(at(60.0));
-        assert!(run.sender.completed().is_some());
-        run.sender.timeouts()
+        assert!(run.sender.completed.is_some());
+        run.sender.timeouts
     };
     assert_eq!(timeouts(Congestion::Reno), 1);
     assert_eq!(timeouts(Congestion::NewReno), 0);
@@ -80,14 +80,14 @@ fn a_segment_that_two_others_overtake_is_not_sent_again_and_one_that_four_overta
             let path = Path { late, ..Path::new(Rate::mbps(2), Span::millis(20), 1000) };
             let mut run = Run::new(&config, &path);
             run.until(at(60.0));
-            assert!(run.sender.completed().is_some());
+            assert!(run.sender.completed.is_some());
             if congestion == Congestion::NewReno && repeated > 0 {
                 // Each acknowledgment after the false alarm is below `recover`, so each looks like one more loss.
-                assert_between(run.sender.retransmitted() as f64, 60.0, 180.0);
+                assert_between(run.sender.retransmitted as f64, 60.0, 180.0);
             } else {
-                assert_eq!(run.sender.retransmitted(), 3 * repeated, "{congestion:?}, {overtaken} overtake");
+                assert_eq!(run.sender.retransmitted, 3 * repeated, "{congestion:?}, {overtaken} overtake");
             }
-            assert_eq!(run.receiver.duplicates(), run.sender.retransmitted());
+            assert_eq!(run.receiver.duplicates(), run.sender.retransmitted);
         }
     }
 }
@@ -101,8 +101,8 @@ fn limited_transmit_saves_a_small_window_from_a_timeout() {
             let config = Config { window: 8, initial_ssthresh: Some(3), limited_transmit, ..finite(congestion, 60) };
             let mut run = Run::new(&config, &Path { drop: vec![(4, 1)], ..long_and_fast() });
             run.until(at(60.0));
-            assert!(run.sender.completed().is_some());
-            run.sender.timeouts()
+            assert!(run.sender.completed.is_some());
+            run.sender.timeouts
         };
         assert_eq!((timeouts(true), timeouts(false)), (0, 1), "{congestion:?}");
     }
@@ -114,16 +114,16 @@ fn marks_reduce_the_window_once_per_round_trip_and_lose_nothing() {
         let config = Config { ecn: true, window: 64, ..Config::new(Preset::Ns2, congestion) };
         let mut run = Run::new(&config, &Path { mark: 1.0, ..long_and_fast() });
         run.until(at(20.0));
-        assert_between(run.sender.marks_answered() as f64, 90.0, 202.0);
-        assert_between(run.sender.cwnd(), 1.0, 2.0);
-        assert_eq!((run.sender.retransmitted(), run.sender.timeouts()), (0, 0));
+        assert_between(run.sender.marks_answered as f64, 90.0, 202.0);
+        assert_between(run.sender.cwnd, 1.0, 2.0);
+        assert_eq!((run.sender.retransmitted, run.sender.timeouts), (0, 0));
 
         let mut run = Run::new(&config, &Path { mark: 0.01, ..long_and_fast() });
         run.until(at(200.0));
-        let sparse = run.receiver.distinct_segments() as f64 / 200.0;
+        let sparse = run.receiver.distinct_segments as f64 / 200.0;
         // sqrt(3/2p)/RTT with CUBIC's and the others' reductions.
         assert_between(sparse, 95.0, 200.0);
-        assert_eq!(run.sender.retransmitted(), 0);
+        assert_eq!(run.sender.retransmitted, 0);
     }
 }
 
@@ -133,7 +133,7 @@ fn without_ecn_a_mark_changes_nothing() {
     let end = |mark| {
         let mut run = Run::new(&config, &Path { mark, ..long_and_fast() });
         run.until(at(60.0));
-        run.sender.completed()
+        run.sender.completed
     };
     assert_eq!(end(1.0), end(0.0));
 }
@@ -144,11 +144,11 @@ fn a_finite_transfer_ends_with_its_last_byte() {
     let mut run = Run::new(&config, &long_and_fast());
     run.until(at(60.0));
     // The SYN, ten full segments, one of 500 B.
-    assert_eq!(run.receiver.distinct_segments(), 12);
-    assert_eq!(run.receiver.distinct(), Bytes::new(40 + 10 * 1040 + 540));
+    assert_eq!(run.receiver.distinct_segments, 12);
+    assert_eq!(run.receiver.distinct, Bytes::new(40 + 10 * 1040 + 540));
     assert_eq!(run.sender.wake(), None);
     // One round trip to open, then 2, 4 and 5 segments.
-    assert_between(run.sender.completed().expect("done").as_secs_f64(), 0.4, 0.402);
+    assert_between(run.sender.completed.expect("done").as_secs_f64(), 0.4, 0.402);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn an_empty_transfer_is_done_at_once() {
     let config = Config { bytes: Some(Bytes::ZERO), ..Config::new(Preset::Ns2, Congestion::NewReno) };
     let mut run = Run::new(&config, &long_and_fast());
     run.until(at(1.0));
-    assert_eq!((run.sender.sent(), run.sender.completed()), (0, Some(at(0.0))));
+    assert_eq!((run.sender.sent, run.sender.completed), (0, Some(at(0.0))));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn proportional_reduction_keeps_sending_where_the_plain_pipe_falls_silent() {
             Config { proportional_reduction, window: 400, initial_ssthresh: Some(80), ..finite(congestion, 3000) };
         let mut run = Run::new(&config, &path);
         run.until(at(60.0));
-        assert_eq!((run.sender.retransmitted(), run.sender.timeouts()), (1, 0));
+        assert_eq!((run.sender.retransmitted, run.sender.timeouts), (1, 0));
         let repair = run.sent.iter().position(|d| d.segment.retransmission).expect("a repair");
         let gaps = run.sent[repair..repair + 60].windows(2).map(|pair| pair[1].at.since(pair[0].at));
         let begun = run.sent[repair].at;

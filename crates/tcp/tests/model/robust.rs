@@ -19,8 +19,8 @@ fn everything_arrives_through_thirty_percent_of_loss_both_ways() {
                 let path = Path { loss: 0.3, ack_loss: 0.3, seed, ..Path::new(Rate::mbps(10), Span::millis(20), 50) };
                 let mut run = Run::new(&config(preset, congestion, 300), &path);
                 run.until(at(50_000.0));
-                assert!(run.sender.completed().is_some(), "{preset} {congestion} {seed}: {:?}", run.last_why);
-                assert_eq!(run.receiver.distinct_segments(), 301);
+                assert!(run.sender.completed.is_some(), "{preset} {congestion} {seed}: {:?}", run.last_why);
+                assert_eq!(run.receiver.distinct_segments, 301);
                 assert_eq!(run.receiver.next(), 301);
             }
         }
@@ -59,7 +59,7 @@ impl Bench {
             match self.sender.poll(self.now) {
                 Poll::Send(segment) => self.forward.push_back(segment),
                 Poll::Done => {
-                    prop_assert!(self.sender.completed().is_some());
+                    prop_assert!(self.sender.completed.is_some());
                     prop_assert_eq!(self.sender.wake(), None);
                     break;
                 }
@@ -72,8 +72,8 @@ impl Bench {
                 }
             }
         }
-        prop_assert!(self.sender.cwnd() >= 1.0 && self.sender.cwnd().is_finite());
-        prop_assert!(self.sender.ssthresh() >= 2.0 && self.sender.ssthresh().is_finite());
+        prop_assert!(self.sender.cwnd >= 1.0 && self.sender.cwnd.is_finite());
+        prop_assert!(self.sender.ssthresh >= 2.0 && self.sender.ssthresh.is_finite());
         prop_assert!(self.sender.pacing().is_none_or(|rate| rate.is_finite() && rate > 0.0));
         prop_assert!(self.sender.marked_part().is_none_or(|alpha| (0.0..=1.0).contains(&alpha)));
         prop_assert!(self.sender.in_flight() <= 2 * (1 << 20));
@@ -151,22 +151,22 @@ impl Bench {
                 self.total += u64::from(segments);
             }
             Op::Forge(ack) => {
-                let before = self.sender.cwnd();
+                let before = self.sender.cwnd;
                 let proportional = self.proportional;
-                let (una, max) = (self.sender.acknowledged(), self.sender.sent());
-                let nonsense = self.sender.nonsense();
+                let (una, max) = (self.sender.acknowledged(), self.sender.sent);
+                let nonsense = self.sender.nonsense;
                 self.sender.on_ack(self.now, &ack);
-                let acknowledges = ack.next > una && u64::from(ack.next) <= max && self.sender.nonsense() == nonsense;
+                let acknowledges = ack.next > una && u64::from(ack.next) <= max && self.sender.nonsense == nonsense;
                 // The third duplicate tells of a loss, which leaves two segments at least, also of one (RFC 9438, 4.6).
                 let before = before.max(2.0);
                 // During a proportional reduction the window breathes, up to where it will end.
-                let most = if proportional { before.max(self.sender.ssthresh()) } else { before };
+                let most = if proportional { before.max(self.sender.ssthresh) } else { before };
                 // To BBR what a block tells of is delivered, as it should be.
                 let counts_blocks = self.sender.state_name().is_some();
                 prop_assert!(
-                    acknowledges || counts_blocks || self.sender.cwnd() <= most,
+                    acknowledges || counts_blocks || self.sender.cwnd <= most,
                     "{before} became {}",
-                    self.sender.cwnd()
+                    self.sender.cwnd
                 );
                 prop_assert!(acknowledges || self.sender.acknowledged() == una);
             }
@@ -241,7 +241,7 @@ proptest! {
             bench.step(op)?;
         }
         for _ in 0..5000 {
-            if bench.sender.completed().is_some() {
+            if bench.sender.completed.is_some() {
                 break;
             }
             if bench.forward.is_empty() && bench.back.is_empty() {
@@ -250,8 +250,8 @@ proptest! {
             bench.step(Op::Deliver)?;
             bench.step(Op::Ack)?;
         }
-        prop_assert!(bench.sender.completed().is_some());
-        prop_assert_eq!(bench.receiver.distinct_segments(), bench.total);
+        prop_assert!(bench.sender.completed.is_some());
+        prop_assert_eq!(bench.receiver.distinct_segments, bench.total);
     }
 
     #[test]
@@ -281,7 +281,7 @@ proptest! {
         let next = bench.sender.acknowledged();
         bench.step(Op::Forge(Ack { next, sacks, echo: Time::ZERO, ece: false, marks: 0 }))?;
         for _ in 0..5000 {
-            if bench.sender.completed().is_some() {
+            if bench.sender.completed.is_some() {
                 break;
             }
             if bench.forward.is_empty() && bench.back.is_empty() {
@@ -290,7 +290,7 @@ proptest! {
             bench.step(Op::Deliver)?;
             bench.step(Op::Ack)?;
         }
-        prop_assert_eq!(bench.receiver.distinct_segments(), bench.total);
+        prop_assert_eq!(bench.receiver.distinct_segments, bench.total);
     }
 
     #[test]
@@ -306,7 +306,7 @@ proptest! {
             now += Span::millis(1);
             let inside = seq >= receiver.next() && seq < receiver.next() + 64;
             let fresh = inside && seen.insert(seq);
-            let before = receiver.distinct_segments();
+            let before = receiver.distinct_segments;
             let segment = Segment {
                 seq,
                 len: Bytes::new(1500),
@@ -317,7 +317,7 @@ proptest! {
                 ecn: Ecn::NotEct,
             };
             let ack = receiver.on_segment(now, &segment);
-            prop_assert_eq!(receiver.distinct_segments() - before, u64::from(fresh));
+            prop_assert_eq!(receiver.distinct_segments - before, u64::from(fresh));
             prop_assert!(ack.is_some() || receiver.wake().is_some());
             prop_assert_eq!(receiver.next(), (0..).find(|n| !seen.contains(n)).unwrap_or(0));
             for block in ack.iter().flat_map(|ack| ack.sacks).filter(|b| !b.is_empty()) {

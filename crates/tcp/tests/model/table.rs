@@ -30,10 +30,9 @@ fn table() -> String {
                 let mut run = Run::new(&config, &path).untraced();
                 run.until(at(60.0));
                 let sender = &run.sender;
-                let kbps = run.receiver.distinct().as_f64() * 8.0 / 60.0 / 1e3;
+                let kbps = run.receiver.distinct.as_f64() * 8.0 / 60.0 / 1e3;
                 let srtt = sender.srtt().unwrap_or_default().as_millis_f64();
-                let (again, timeouts, recoveries) =
-                    (sender.retransmitted(), sender.timeouts(), sender.fast_recoveries());
+                let (again, timeouts, recoveries) = (sender.retransmitted, sender.timeouts, sender.fast_recoveries());
                 writeln!(
                     table,
                     "{name:<14}  {buffer:>5} {loss:>5}  {kbps:>7.0}  {again:>8}  {timeouts:>9}  {recoveries:>10}  \

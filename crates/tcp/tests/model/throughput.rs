@@ -23,7 +23,7 @@ fn throughput_under_random_loss_is_within_15_percent_of_the_equation() {
                 let path = Path { loss, ..Path::new(Rate::mbps(100), Span::millis(50), 1000) };
                 let mut run = Run::new(&config, &path).untraced();
                 run.until(at(1500.0));
-                let rate = run.sender.sent() as f64 / 1500.0;
+                let rate = run.sender.sent as f64 / 1500.0;
                 let b = if delayed_ack { 2.0 } else { 1.0 };
                 assert_between(rate / equation(loss, 0.1001, 0.2, b), 0.85, 1.15);
             }
@@ -84,8 +84,8 @@ fn compare(ns2: &Ns2, seconds: f64, seeds: &[u64], tolerance: f64) {
         run.until(at(seconds));
         mean += f64::from(run.sender.acknowledged()) / seconds / seeds.len() as f64;
         if let Some((repeated, timeouts)) = ns2.counts {
-            assert_between(run.sender.retransmitted() as f64, repeated as f64 - 1.0, repeated as f64 + 1.0);
-            assert_eq!(run.sender.timeouts(), timeouts);
+            assert_between(run.sender.retransmitted as f64, repeated as f64 - 1.0, repeated as f64 + 1.0);
+            assert_eq!(run.sender.timeouts, timeouts);
         }
     }
     assert_between(mean / ns2.rate, 1.0 - tolerance, 1.0 + tolerance);

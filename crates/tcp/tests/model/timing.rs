@@ -27,8 +27,8 @@ fn timeouts_back_off_by_two_up_to_the_maximum_and_the_path_recovers() {
         for (gap, expected) in gaps[1..].iter().zip([0.4, 0.8, 1.6, 2.0, 2.0, 2.0]) {
             assert_between(*gap / expected, 0.999, 1.001);
         }
-        assert_eq!(run.sender.timeouts(), 7);
-        assert!(run.sender.completed().is_some());
+        assert_eq!(run.sender.timeouts, 7);
+        assert!(run.sender.completed.is_some());
     }
 }
 
@@ -39,7 +39,7 @@ fn a_lost_first_segment_is_repeated_after_the_initial_timeout_and_the_window_the
         let mut run = Run::new(&config, &Path { drop: vec![(0, 1)], ..one_hop() });
         run.until(at(wait + 0.15));
         assert_eq!(departures(&run, 0), vec![0.0, wait]);
-        assert_eq!((run.sender.sent(), run.sender.cwnd()), (3, 1.0));
+        assert_eq!((run.sender.sent, run.sender.cwnd), (3, 1.0));
     }
 }
 
@@ -109,7 +109,7 @@ fn an_acknowledgment_waits_for_a_second_segment_or_the_timer_but_never_beside_a_
     assert_eq!(blocks(&mut receiver, 3), (7, vec![(10, 11), (8, 9)]));
     assert_eq!(blocks(&mut receiver, 7), (9, vec![(10, 11)]));
     assert_eq!(blocks(&mut receiver, 9), (11, vec![]));
-    assert_eq!((receiver.distinct_segments(), receiver.duplicates()), (11, 1));
+    assert_eq!((receiver.distinct_segments, receiver.duplicates()), (11, 1));
     assert_eq!(receiver.on_segment(ms(240), &segment(11, ms(239))), None);
 }
 
@@ -125,7 +125,7 @@ fn delayed_acknowledgments_halve_their_number_and_slow_the_growth_of_a_counter_o
         };
         let mut run = Run::new(&config, &one_hop());
         run.until(at(10.0));
-        (run.acks.len() as f64 / run.receiver.distinct_segments() as f64, run.sender.cwnd())
+        (run.acks.len() as f64 / run.receiver.distinct_segments as f64, run.sender.cwnd)
     };
     let (each, every) = (run(false, false), run(true, false));
     assert_between(each.0, 0.9, 1.0);

@@ -12,13 +12,13 @@ fn a_full_window_carries_window_per_round_trip() {
         let config = Config { window, ..Config::new(Preset::Ns2, Congestion::NewReno) };
         let mut run = Run::new(&config, &Path::new(Rate::mbps(100), Span::millis(delay), 1000));
         run.until(at(100.0));
-        let before = run.receiver.distinct_segments();
+        let before = run.receiver.distinct_segments;
         run.until(at(200.0));
-        let rate = (run.receiver.distinct_segments() - before) as f64 / 100.0;
+        let rate = (run.receiver.distinct_segments - before) as f64 / 100.0;
         let rtt = 2.0 * delay as f64 / 1e3 + 1040.0 * 8.0 / 100e6;
         assert_between(rate * rtt / f64::from(window), 0.99, 1.01);
         assert_eq!(run.last_why, Some(Why::ReceiverWindow));
-        assert_between(run.sender.cwnd(), f64::from(window), f64::from(window));
+        assert_between(run.sender.cwnd, f64::from(window), f64::from(window));
     }
 }
 
@@ -45,7 +45,7 @@ fn congestion_avoidance_of_reno_grows_by_one_per_round_trip_and_halves_at_a_loss
     let (lost_at, before, _) = *before.expect("congestion avoidance");
     let halved = run.windows.iter().find(|(at, _, _)| *at > lost_at).expect("later").1;
     assert_between(halved / before, 0.499, 0.501);
-    let end = run.sender.cwnd();
+    let end = run.sender.cwnd;
     let round_trips = (15.0 - lost_at.as_secs_f64()) / 0.1;
     assert_between((end - halved) / (round_trips - 1.0), 0.95, 1.02);
 }
@@ -165,9 +165,9 @@ fn an_application_that_offers_less_than_the_window_gets_its_rate_and_raises_no_w
             run.until(run.now);
         }
         // Fifty per second, about five under way; without validation each acknowledgment opens the window further.
-        assert_between(run.receiver.distinct_segments() as f64, 290.0, 301.0);
-        assert_between(run.sender.cwnd(), most / 3.0, most);
-        assert_eq!(run.sender.retransmitted(), 0);
+        assert_between(run.receiver.distinct_segments as f64, 290.0, 301.0);
+        assert_between(run.sender.cwnd, most / 3.0, most);
+        assert_eq!(run.sender.retransmitted, 0);
     }
 }
 
@@ -184,21 +184,21 @@ fn cubics_curve_does_not_run_on_while_nothing_is_sent() {
         let mut run = Run::new(&config, &Path { drop: vec![(1000, 1)], ..wide() });
         run.offer(1500);
         run.until(at(60.0));
-        assert!(run.sender.completed().is_some());
+        assert!(run.sender.completed.is_some());
         // After the pause it starts slowly up to where it was; from there on the curve is as flat as it was.
-        let before = run.sender.ssthresh();
+        let before = run.sender.ssthresh;
         run.now = at(90.0);
         run.offer(4000);
         let reached = loop {
             run.until(run.now + Span::millis(100));
-            if run.sender.cwnd() >= before {
-                break run.sender.cwnd();
+            if run.sender.cwnd >= before {
+                break run.sender.cwnd;
             }
-            assert!(run.now < at(95.0), "{preset}: {}", run.sender.cwnd());
+            assert!(run.now < at(95.0), "{preset}: {}", run.sender.cwnd);
         };
         run.until(run.now + Span::millis(400));
         // Four round trips: a curve 30 s after the loss would give half as much again in each.
-        assert_between(run.sender.cwnd() / reached, 1.0, 1.5);
+        assert_between(run.sender.cwnd / reached, 1.0, 1.5);
     }
 }
 
@@ -210,18 +210,18 @@ fn a_pause_longer_than_the_timeout_restarts_the_window_and_a_shorter_one_does_no
             let mut run = Run::new(&config, &Path::new(Rate::mbps(100), Span::millis(50), 1000));
             run.offer(200);
             run.until(at(60.0));
-            let (done, before) = (run.sender.completed().expect("all of it"), run.sender.cwnd());
+            let (done, before) = (run.sender.completed.expect("all of it"), run.sender.cwnd);
             assert!(before >= 20.0);
             run.now = done + Span::from_secs_f64(pause);
-            let sent = run.sender.sent();
+            let sent = run.sender.sent;
             run.offer(100);
-            assert_eq!(run.sender.completed(), None);
-            let burst = run.sender.sent() - sent;
+            assert_eq!(run.sender.completed, None);
+            let burst = run.sender.sent - sent;
             let expected = if restarts { restart } else { 100.min(before as u64) };
             assert_eq!(burst, expected, "{preset}, {pause} s");
             let end = run.now + Span::secs(60);
             run.until(end);
-            assert_eq!(run.receiver.distinct_segments(), 301);
+            assert_eq!(run.receiver.distinct_segments, 301);
         }
     }
 }

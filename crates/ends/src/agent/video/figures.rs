@@ -110,7 +110,7 @@ impl VideoSink {
         let counted = || self.repaired.iter().filter(|(at, _)| self.intake.counts(*at));
         let late = |(at, frame): &(Time, u32)| {
             let sent = about.source.and_then(|s| s.frames.frames.get(*frame as usize));
-            sent.and_then(|frame| self.player.schedule().due(frame.ready)).is_some_and(|due| *at > due)
+            sent.and_then(|frame| self.player.schedule.due(frame.ready)).is_some_and(|due| *at > due)
         };
         let (lost, repaired) = (expected.saturating_sub(got), counted().count() as u64);
         let after = (expected > 0).then(|| lost.saturating_sub(repaired) as f64 / expected as f64);
@@ -195,7 +195,7 @@ impl VideoSink {
     /// What became of the frames that it was sent.
     fn frames(&self, source: &VideoSource, about: &About<'_>, into: &mut Figures) {
         let Some(assembly) = &self.assembly else { return };
-        let (sent, schedule) = (&source.frames, self.player.schedule());
+        let (sent, schedule) = (&source.frames, &self.player.schedule);
         let fates = assembly.fates(sent, schedule);
         // A member is not owed what was sent before it joined or after it left, and nobody is judged by the warm-up.
         let judged = |since: Time| {

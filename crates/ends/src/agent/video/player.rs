@@ -12,7 +12,8 @@ const LEARNT_FROM: Span = Span::secs(10);
 /// How long a player waits with each frame.
 #[derive(Clone, Debug, Default)]
 pub struct Player {
-    schedule: Schedule,
+    /// When frames are shown.
+    pub schedule: Schedule,
     adaptive: Option<Box<Adaptive>>,
 }
 
@@ -83,11 +84,6 @@ impl Player {
         let (playout, origin, open) = (Playout::new(bounds), Origin::default(), BTreeMap::new());
         let adaptive = Adaptive { playout, period, clock: None, origin, open, fresh: true };
         Self { schedule: Schedule::default(), adaptive: Some(Box::new(adaptive)) }
-    }
-
-    /// When frames are shown.
-    pub fn schedule(&self) -> &Schedule {
-        &self.schedule
     }
 
     /// Whether it adapts.
@@ -212,7 +208,7 @@ mod tests {
             assert_eq!(frame(&mut player, 7, 300, 0, false), Some(Span::millis(40)));
             assert_eq!(frame(&mut player, 8, 300, 60, false), Some(Span::millis(100)));
             assert_eq!(frame(&mut player, 9, 300, 0, true), Some(Span::millis(120)));
-            assert_eq!(player.schedule().due(ms(5_000)), Some(ms(5_120)));
+            assert_eq!(player.schedule.due(ms(5_000)), Some(ms(5_120)));
         }
     }
 
@@ -225,17 +221,17 @@ mod tests {
             start += u64::from(n) * 37 % 160;
             frame(&mut player, n, start, 0, false);
         }
-        assert_eq!(player.schedule().delay(Time::NEVER), Some(Span::millis(40)));
+        assert_eq!(player.schedule.delay(Time::NEVER), Some(Span::millis(40)));
     }
 
     #[test]
     fn after_a_pause_it_learns_anew_when_frames_are_ready() {
         let mut player = Player::adaptive(BOUNDS, Some(Span::millis(40)));
         (0..100).for_each(|n| _ = frame(&mut player, n, 0, 0, false));
-        assert_eq!(player.schedule().delay(ms(4_000)), Some(Span::millis(40)));
+        assert_eq!(player.schedule.delay(ms(4_000)), Some(Span::millis(40)));
         // A pause that skips no number seems to be a wait, for twenty seconds at most.
         (100..3_000).for_each(|n| _ = frame(&mut player, n, 1_000, 0, false));
-        assert_eq!(player.schedule().delay(ms(5_100)), Some(Span::millis(500)));
-        assert_eq!(player.schedule().delay(Time::NEVER), Some(Span::millis(40)));
+        assert_eq!(player.schedule.delay(ms(5_100)), Some(Span::millis(500)));
+        assert_eq!(player.schedule.delay(Time::NEVER), Some(Span::millis(40)));
     }
 }
