@@ -121,6 +121,21 @@ impl Receiver {
         self.timer = Some(timer + interval * (more + 1));
         true
     }
+
+    /// Why a report is to leave at once; `silence`: data came after some.
+    fn reason(&self, change: &Change, silence: bool, now: Time, rtt: Span) -> Option<&'static str> {
+        if change.removed_loss_event {
+            Some("loss event taken back")
+        } else if self.rtt.is_none() {
+            Some("no round-trip time yet")
+        } else if silence {
+            Some("data after silence")
+        } else if self.settings.profile.report > 1.0 && self.reported.is_some_and(|at| now.since(at) >= rtt) {
+            Some("a round trip since the last")
+        } else {
+            self.reported.is_none().then_some("first packet")
+        }
+    }
 }
 
 impl ReceiverHalf for Receiver {
@@ -173,21 +188,8 @@ impl ReceiverHalf for Receiver {
         };
 
         self.fresh = true;
-        let why = if change.new_loss_event && self.history.rate() > previous {
-            Some("loss event")
-        } else if change.removed_loss_event {
-            Some("loss event taken back")
-        } else if self.rtt.is_none() {
-            Some("no round-trip time yet")
-        } else if silence {
-            Some("data after silence")
-        } else if self.settings.profile.report > 1.0 && self.reported.is_some_and(|at| now.since(at) >= rtt) {
-            Some("a round trip since the last")
-        } else if self.reported.is_none() {
-            Some("first packet")
-        } else {
-            None
-        };
+        let more = change.new_loss_event && self.history.rate() > previous;
+        let why = if more { Some("loss event") } else { self.reason(&change, silence, now, rtt) };
         if let (Some(why), None) = (why, self.urgent) {
             self.urgent = Some(Wake { at: now, why });
         }
