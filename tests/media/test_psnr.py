@@ -17,6 +17,7 @@ from steadycast import encode, psnr
 from steadycast.errors import UserError
 from steadycast.media.clip import Clip
 from steadycast.media.metrics import Picture
+from steadycast.media.quality import BY
 from steadycast.media.table import FrameTable, Kind, coding_order
 from steadycast.media.trace import TraceError, read_trace, written
 
@@ -73,7 +74,7 @@ def test_by_time_a_lost_frame_costs_itself_and_by_index_all_that_follow(
 ) -> None:
     original = pair[0]
     lost = lossless(tmp_path / "lost.mkv", original, frozenset({10, 11}))
-    by_time, by_index = (psnr.compare(original, lost, by) for by in psnr.BY)
+    by_time, by_index = (psnr.compare(original, lost, by) for by in BY)
     assert np.flatnonzero(np.isfinite(by_time.psnr_db[:, 0])).tolist() == [10, 11]
     # The synthetic clip moves in each frame.
     assert np.flatnonzero(np.isfinite(by_index.psnr_db[:, 0])).tolist() == list(range(10, 38))
