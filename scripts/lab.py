@@ -59,6 +59,7 @@ def main() -> None:
 def take(browser: Any, address: str) -> None:
     """Save the page's picture, with the pointer over the first chart."""
     page = browser.new_page(viewport={"width": 1280, "height": 1180})
+    page.set_default_timeout(120_000)
     page.goto(address)
     page.wait_for_function(MEASURED)
     box = page.locator("#rates .u-over").bounding_box()
