@@ -46,7 +46,7 @@ SHARED = (
 def main(words: Sequence[str] | None = None) -> int:
     """Build, check, try; the exit code."""
     parser = argparse.ArgumentParser(description="Build the wheel, check it, and try it.")
-    parser.add_argument("--profile", default="release", help="cargo's profile: release or quick")
+    parser.add_argument("--profile", default="release", help="cargo's profile: release, quick or dev")
     parser.add_argument("--here", action="store_true", help="install nothing that this environment has")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "dist", help="the folder for the wheel")
     given = parser.parse_args(words)
