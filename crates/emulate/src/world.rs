@@ -415,7 +415,7 @@ impl Emulation {
                 share * 100.0,
                 ends.as_millis_f64()
             );
-            into.put(&run::WARNINGS, vec![warning]);
+            into.append(&run::WARNINGS, [warning]);
         }
     }
 

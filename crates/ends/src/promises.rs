@@ -6,6 +6,7 @@ use steadycast_control::registry::FeedbackTiming;
 use steadycast_control::{Check, FeedbackFormat};
 use steadycast_record::{Figures, Of, invariant};
 use steadycast_scenario::{self as sc, FlowKind};
+use steadycast_units::counted;
 
 /// The most that RTCP may take of the session bandwidth: the 5 % of RFC 3550, 6.2, with a point to spare over half a
 /// minute.
@@ -51,7 +52,12 @@ impl<'a> Kept<'a> {
             None => self.broken_by.join(", "),
         };
         (broken > 0).then(|| {
-            format!("the promise {} was broken {broken} of {checked} times ({flows}): {}", promise.id, promise.about)
+            format!(
+                "the promise {} was broken {broken} of {} ({flows}): {}",
+                promise.id,
+                counted(checked, "time"),
+                promise.about
+            )
         })
     }
 }

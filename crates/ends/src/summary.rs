@@ -30,6 +30,7 @@ impl Record<'_> {
         into.put(&run::COMPLETE, complete);
         let kept = self.promises();
         let warnings = kept.iter().filter_map(Kept::warning).chain(self.feedback_warnings());
+        let warnings = warnings.chain(self.window_warnings(&shares));
         into.put(&run::WARNINGS, warnings.collect::<Vec<_>>());
         into.put(&run::FROM, self.scenario.warmup.as_secs_f64());
         into.put(&run::TO, self.now.as_secs_f64());

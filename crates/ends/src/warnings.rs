@@ -1,13 +1,37 @@
-//! What a reader has to know of a run's feedback before using its numbers: `warnings` of `summary.json`.
+//! What a reader has to know of a run's feedback and windows before using its numbers: `warnings` of `summary.json`.
 
 use crate::{FlowEnds, Record};
 use steadycast_scenario::{self as sc, FlowKind};
-use steadycast_units::{Bytes, Time};
+use steadycast_units::{Bytes, Rate, Span, Time, counted};
 
 /// Reports that take more than this share of a link back are in the way of others, and of themselves.
 const MOST_OF_THE_WAY_BACK: f64 = 0.5;
 
 impl Record<'_> {
+    /// TCPs whose window holds less than what their fair share has on the way: the window limits them there.
+    pub(crate) fn window_warnings(&self, shares: &[Option<Rate>]) -> Vec<String> {
+        let flows = self.scenario.flows.iter().zip(shares).zip(&self.ways).filter(|_| self.world == "simulated");
+        let each = flows.filter_map(|((flow, share), ways)| {
+            let FlowKind::Tcp(tcp) = &flow.kind else { return None };
+            let delay = |way: u32| {
+                let link = self.scenario.links.get(way as usize / 2);
+                link.map_or(Span::ZERO, |link| if way % 2 == 0 { link.forward.delay } else { link.back.delay })
+            };
+            let round: Span = ways.iter().flatten().map(|way| delay(*way) + delay(way ^ 1)).sum();
+            let config = &tcp.config;
+            let (needs, holds) = ((*share)?.over(round).get(), u64::from(config.window) * config.packet.get());
+            let name = &flow.name;
+            (holds < needs).then(|| {
+                format!(
+                    "flow.{name}: its window holds {holds} bytes, and its fair share {needs} in a round trip of {round}: \
+                     the window limits it, and not the network; make flow.{name}.window \"{}p\" or more",
+                    needs.div_ceil(config.packet.get())
+                )
+            })
+        });
+        each.collect()
+    }
+
     /// The warnings of all flows, in the scenario's order.
     pub(crate) fn feedback_warnings(&self) -> Vec<String> {
         let videos = self.scenario.flows.iter().enumerate().filter_map(|(n, flow)| match &flow.kind {
@@ -29,14 +53,16 @@ impl Record<'_> {
         let name = &flow.name;
         let untold = (packets > 0).then(|| {
             format!(
-                "flow.{name}: of {packets} packets that arrived no report told, since reports have 5 % of the \
-                 bandwidth; make flow.{name}.packet larger, or flow.{name}.rtcp.session_bw higher"
+                "flow.{name}: no report told of {} that arrived, since reports have 5 % of the bandwidth; make \
+                 flow.{name}.packet larger, or flow.{name}.rtcp.session_bw higher",
+                counted(packets, "packet")
             )
         });
         let refused = (messages > 0).then(|| {
             format!(
-                "flow.{name}: {messages} messages of its receivers fit into no datagram and were not sent; make the \
-                 controller's reports shorter, or the links' mtu larger"
+                "flow.{name}: no datagram had room for {} of its receivers; make the controller's reports shorter, or \
+                 the links' mtu larger",
+                counted(messages, "message")
             )
         });
         untold.into_iter().chain(refused).collect()

@@ -75,7 +75,7 @@ impl LiveRecord {
     pub fn summary(&self, complete: bool) -> Value {
         let record = self.record();
         let mut tree = record.tree(complete);
-        tree.figures.put(&run::WARNINGS, self.warnings.as_slice());
+        tree.figures.append(&run::WARNINGS, self.warnings.iter().map(String::as_str));
         tree.into()
     }
 

@@ -17,7 +17,7 @@ use steadycast_ends::{Agent, Apart, Intake, Kept, MakeReceiver, Place, Supply, V
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
 use steadycast_session::{OperatorControls, ParitySettings, Profile, Receiver, RepairSettings, RtcpSettings};
-use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_units::{Bytes, Rate, Span, Time, counted};
 
 /// How to receive.
 #[derive(Clone, Debug)]
@@ -338,15 +338,16 @@ impl Session {
         let (unreadable, keyed) = (wired.unreadable, self.options.key.is_some());
         if unreadable > 0 {
             let why = if keyed { "the key may be wrong" } else { "is the stream encrypted?" };
-            warnings.push(format!("{unreadable} datagrams could not be read: {why}"));
+            warnings.push(format!("{} could not be read: {why}", counted(unreadable, "datagram")));
         }
         warnings.extend(wired.foreign.told());
         let (refused, runs) = wired.others();
         if refused > 0 {
-            warnings.push(format!("{refused} packets of sources came that were not followed: another one was sending"));
+            let came = counted(refused, "packet");
+            warnings.push(format!("{came} came of sources that were not followed: another one was sending"));
         }
         if runs > 0 {
-            let again = if runs == 1 { "once" } else { &format!("{runs} times") };
+            let again = counted(runs.into(), "time");
             warnings.push(format!("another source took over, or the same one began again, {again}"));
         }
         if wired.sink.rtcp_packets == 0 {

@@ -24,7 +24,7 @@ use steadycast_ends::{Agent, Apart, Kept, MakeError, Place, Supply, VideoPlan, V
 use steadycast_media::{Feed, Ladder, SentFrames};
 use steadycast_record::{flow as flow_figures, receiver};
 use steadycast_scenario::{Problem, Video};
-use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_wire::payload::PayloadFormat;
 
 /// Why a live session can't begin, or had to end.
@@ -518,7 +518,7 @@ impl Session {
             "rate_bps": Bytes::new(sent).per(span).as_bps_f64(),
             "decision": decided,
             "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
-            "packets": source.sent_packets, "bytes": source.sent_bytes.get(), "frames": source.frames.frames.len(),
+            "packets": source.sent_packets, "bytes": source.sent_bytes.get(), "frames": source.frames.count(),
             "skipped_frames": source.skipped(), "left_out": self.desk.as_ref().map_or(0, EncoderDesk::left_out),
             "ecn": source.ecn().map(|(path, counts)| json!({
                 "path": path.name(), "failure": path.failure(), "sent": counts.sent, "marked": counts.marked,
@@ -555,7 +555,7 @@ impl Session {
         let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
         let no_room = self.desk.as_ref().map_or(0, EncoderDesk::no_room);
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
-        let coded = wired.source.frames.frames.len();
+        let coded = wired.source.frames.count();
         let key_frames = wired.source.key_frames;
         // What arrived is known by reports alone.
         let also = &mut wired.source.also;
@@ -588,30 +588,32 @@ impl Session {
         let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
         let no_room = self.desk.as_ref().map_or(0, EncoderDesk::no_room);
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
-        let coded = source.frames.frames.len();
+        let coded = source.frames.count();
         if refused > 0 {
-            warnings.push(format!("{refused} packets were refused: nobody listened at {}", self.options.to));
+            warnings.push(format!("nobody listened at {}: it refused {}", self.options.to, counted(refused, "packet")));
         }
         if unsent > 0 {
-            warnings.push(format!("{unsent} packets could not leave this machine"));
+            warnings.push(format!("{} could not leave this machine", counted(unsent, "packet")));
         }
         if left_out > 0 {
-            warnings.push(format!("the encoder was too slow: {left_out} pictures were left out"));
+            warnings.push(format!("the encoder was too slow, and left {} out", counted(left_out, "picture")));
         }
         if let Some(failure) = source.ecn().and_then(|(path, _)| path.failure()) {
             warnings.push(format!("{failure}: packets left as not ECN-capable from then on"));
         }
         if no_room > 0 {
             warnings.push(format!(
-                "the rate had no room for {no_room} pictures: take a higher --floor, or a smaller --size"
+                "the rate had no room for {}: take a higher --floor, or a smaller --size",
+                counted(no_room, "picture")
             ));
         }
         if sizes.smaller > 0 {
             let (width, height) = self.sizes.first().copied().unwrap_or_default();
             warnings.push(format!(
-                "the rate had no room for {width}x{height} in {} of {coded} frames, which were made smaller: take a \
+                "the rate had no room for {width}x{height} in {} of {}, made smaller: take a \
                  higher --floor, or a smaller --size",
-                sizes.smaller
+                sizes.smaller,
+                counted(coded.into(), "frame")
             ));
         }
         warnings

@@ -12,7 +12,7 @@ use steadycast_link::Ecn;
 use steadycast_session::{
     Fragment, Media, Origin, Protected, Protection, Received, Receiver, Sender, TRANSPORT_NUMBER_ID, Waiting,
 };
-use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time};
+use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time, counted};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::parity::ParityHeader;
 use steadycast_wire::rtcp::Compound;
@@ -304,16 +304,12 @@ impl Foreign {
     /// What came of each, in words, where anything did.
     pub fn told(&self) -> Vec<String> {
         let told = [
-            (self.stun, "STUN messages", "the sender looks for a way by ICE, which is not spoken here"),
-            (
-                self.dtls,
-                "DTLS records",
-                "the sender wants to agree on keys, which is not spoken here: share a key file",
-            ),
-            (self.keep_alives, "keep-alives", "they hold a way open, and carry nothing"),
+            (self.stun, "STUN message", "the sender looks for a way by ICE, which is not spoken here"),
+            (self.dtls, "DTLS record", "the sender wants to agree on keys, which is not spoken here: share a key file"),
+            (self.keep_alives, "keep-alive", "such datagrams hold a way open, and carry nothing"),
         ];
         let some = told.iter().filter(|(n, ..)| *n > 0);
-        some.map(|(n, what, why)| format!("{n} {what} came: {why}")).collect()
+        some.map(|(n, what, why)| format!("{} came: {why}", counted(*n, what))).collect()
     }
 }
 

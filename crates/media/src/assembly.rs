@@ -75,29 +75,48 @@ impl SentFrame {
 /// All frames and packets of a flow, as the sender sent them.
 #[derive(Clone, Debug, Default)]
 pub struct SentFrames {
-    /// In coding order.
+    /// In coding order; of a lean list the latest.
     pub frames: Vec<SentFrame>,
+    /// How many there were before these.
+    gone: u32,
     /// What each packet carried, in the order in which they left.
     pub packets: Vec<(Time, Fragment)>,
-    /// Nobody asks for `packets`.
+    /// Nobody asks for `packets`, or for frames that have left.
     lean: bool,
 }
 
+/// So many frames stay in a lean list, at the least: several seconds', as what leaves is of the latest second.
+const LATEST: usize = 1_024;
+
 impl SentFrames {
-    /// The frames without a list of their packets, for a sender, which does not know what becomes of these.
+    /// The latest frames without a list of their packets, for a sender, which does not know what becomes of these.
     pub fn lean() -> Self {
         Self { lean: true, ..Self::default() }
     }
 
+    /// How many frames there were.
+    pub const fn count(&self) -> u32 {
+        self.gone + self.frames.len() as u32
+    }
+
+    /// The frame with this number, in coding order.
+    pub fn get(&self, frame: u32) -> Option<&SentFrame> {
+        self.frames.get(frame.checked_sub(self.gone)? as usize)
+    }
+
     /// A frame is ready.
     pub fn ready(&mut self, now: Time, coded: Coded) {
+        if self.lean && self.frames.len() == 2 * LATEST {
+            self.frames.drain(..LATEST);
+            self.gone += LATEST as u32;
+        }
         self.frames.push(SentFrame { coded, ready: now, first_packet: self.packets.len() as u32, packets: 0 });
     }
 
     /// The flow starts again after a pause, with frame number `index`: the numbers before it that no frame has are
     /// gaps.
     pub fn skip_to(&mut self, index: u32) {
-        for index in self.frames.len() as u32..index {
+        for index in self.count()..index {
             let (kind, size) = (FrameKind::B, Bytes::ZERO);
             let coded = Coded { index, clip: 0, display: index, kind, quantizer: 0, size };
             let first_packet = self.packets.len() as u32;
@@ -107,7 +126,8 @@ impl SentFrames {
 
     /// A packet has left.
     pub fn sent(&mut self, now: Time, fragment: Fragment) {
-        if let Some(frame) = self.frames.get_mut(fragment.frame as usize) {
+        let place = fragment.frame.checked_sub(self.gone).map(|place| place as usize);
+        if let Some(frame) = place.and_then(|place| self.frames.get_mut(place)) {
             if frame.packets == 0 {
                 frame.first_packet = self.packets.len() as u32;
             }

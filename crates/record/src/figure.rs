@@ -301,6 +301,14 @@ impl Figures {
         self.put(figure, Value::Array(all.into_iter().map(Value::from).collect()));
     }
 
+    /// Adds to a figure that is a list, behind what it has.
+    pub fn append(&mut self, figure: &Figure, more: impl IntoIterator<Item = impl Into<Value>>) {
+        debug_assert_eq!(figure.unit, Unit::List, "{}", figure.key);
+        let said = self.get(figure).and_then(Value::as_array).into_iter().flatten().cloned();
+        let all = said.chain(more.into_iter().map(Into::into)).collect();
+        self.put(figure, Value::Array(all));
+    }
+
     /// The figure, and all others below the first key of its path, are not known: that key is null.
     pub fn put_unknown(&mut self, figure: &Figure) {
         debug_assert_eq!(figure.of, self.of, "{}", figure.key);
@@ -348,6 +356,14 @@ impl From<Figures> for Value {
 mod tests {
     use super::*;
     use crate::{flow, receiver};
+
+    #[test]
+    fn what_is_added_to_a_list_stands_behind_what_it_has() {
+        let mut said = Figures::new(Of::Run);
+        said.append(&crate::run::WARNINGS, ["first"]);
+        said.append(&crate::run::WARNINGS, ["second", "third"]);
+        assert_eq!(said.get(&crate::run::WARNINGS), Some(&json!(["first", "second", "third"])));
+    }
 
     #[test]
     fn what_is_not_finite_is_null_and_a_path_makes_objects() {

@@ -10,11 +10,11 @@ use crate::model::{
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
 use std::collections::BTreeSet;
-use steadycast_control::registry::{Receivers, Registry};
+use steadycast_control::registry::{FeedbackTiming, Given, Receivers, Registry, Setup};
 use steadycast_control::{FeedbackFormat, Mode, Values};
 use steadycast_media::{CodecModel, CodecSettings, Vbr};
 use steadycast_tcp::Config;
-use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Span, Time, counted};
 use steadycast_words::tree::{Item, Place, Value, quoted};
 use steadycast_words::{Declared, Findings, FromToml, Rule, Settings, Spanned, Word, nearest, positive, remedy};
 
@@ -209,7 +209,12 @@ fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings)
     if group.ranged && pattern.count() == group.names.len() as u64 {
         return pattern.names().into_iter().nth(i);
     }
-    let what = format!("{} is {} nodes for {} flows", quoted(text), pattern.count(), group.names.len());
+    let what = format!(
+        "{} is {} for {}",
+        quoted(text),
+        counted(pattern.count(), "node"),
+        counted(group.names.len() as u64, "flow")
+    );
     out.problem(&text.at, what, "a source is one node; or make both ranges equally long");
     None
 }
@@ -239,7 +244,8 @@ fn receivers(
         }
         if count > net.ends.len() as u64 {
             let at = table.receivers.as_ref().map_or(&table.at, |r| &r.at);
-            out.problem(at, format!("{count} receivers, but the shape has {} ends", net.ends.len()), "make it larger");
+            let (wanted, ends) = (counted(count, "receiver"), counted(net.ends.len() as u64, "end"));
+            out.problem(at, format!("{wanted}, but the shape has {ends}"), "make it larger");
             return None;
         }
         return Some(net.ends[..count as usize].iter().map(|n| crate::NodeIx(*n)).collect());
@@ -461,6 +467,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     {
         out.problem(&said.at, format!("the cap {cap} is below the floor {floor}"), "make the cap larger");
     }
+    warn_of_no_limit(table, controller.as_ref(), media.as_ref(), &params, out);
     let ecn = table.ecn.as_ref().map_or(Ecn::NotEct, |said| said.0);
     if let (Some(controller), Some(said)) = (controller.as_ref().and_then(ControllerRef::entry), &table.ecn)
         && ecn.is_capable()
@@ -496,6 +503,24 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         first: table.rtp.as_ref().map(|said| said.value).unwrap_or_default(),
         defences: table.defences.as_ref().is_some_and(|said| said.value),
     })
+}
+
+/// A controller that takes no notice of the network, whose source always has data, and which nothing else limits.
+fn warn_of_no_limit(
+    table: &Spanned<FlowTable>,
+    controller: Option<&ControllerRef>,
+    media: Option<&Media>,
+    params: &[(String, Vec<(String, Given)>)],
+    out: &mut Findings,
+) {
+    let (Some(ControllerRef::Entry(entry)), Some(Media::Greedy { .. }), None) = (controller, media, &table.cap) else {
+        return;
+    };
+    if entry.feedback == FeedbackTiming::None && params.iter().all(|(name, _)| name != entry.name) {
+        let at = table.controller.as_ref().map_or(&table.at, |said| &said.at);
+        let what = format!("{} of greedy media sends at {}, whatever arrives", quoted(entry.name), Setup::NO_CAP);
+        out.warn(at, what, "write for example cap = \"2Mbps\"");
+    }
 }
 
 fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<Media> {

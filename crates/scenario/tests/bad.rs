@@ -551,6 +551,25 @@ fn what_is_allowed_but_hardly_meant_is_a_warning() {
 }
 
 #[test]
+fn a_rate_that_nothing_limits_is_a_warning() {
+    let said = |flow: &str| {
+        let text = format!(
+            "duration = \"9s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"5Mbps\" }}\n\
+             [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"fixed\"\n{flow}\n"
+        );
+        let loaded = Scenario::parse(&text, Path::new("w.toml")).unwrap_or_else(|p| panic!("{p}"));
+        loaded.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let cap = "w.toml:8: flow.video.controller: \"fixed\" of greedy media sends at 1Gbps, whatever arrives; \
+               write for example cap = \"2Mbps\"";
+    assert_eq!(said("media = \"greedy\""), [cap]);
+    for limited in ["cap = \"1Mbps\"", "params.fixed = { rate = \"1Mbps\" }"] {
+        assert_eq!(said(&format!("media = \"greedy\"\n{limited}")), [""; 0], "{limited}");
+    }
+    assert_eq!(said(""), [""; 0], "an encoder limits it");
+}
+
+#[test]
 fn a_stop_before_the_start_that_an_event_makes_is_said_and_a_pause_is_not() {
     let warned = |start: &str| {
         let text = format!(

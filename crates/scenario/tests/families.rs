@@ -34,6 +34,7 @@ name = "video"
 kind = "video"
 controller = "fixed"
 media = "greedy"
+cap = "1Mbps"
 packet = "1000B"
 from = "s"
 to = "r"
@@ -76,6 +77,7 @@ name = "video"
 kind = "video"
 controller = "fixed"
 media = "greedy"
+cap = "1Mbps"
 from = "s"
 to = ["fast[1-3]", "slow[1-3]"]
 [[flow]]
@@ -172,6 +174,7 @@ name = "video"
 kind = "video"
 controller = "fixed"
 media = "greedy"
+cap = "1Mbps"
 receivers = 8
 [[flow]]
 name = "tcp-a[1-8]"

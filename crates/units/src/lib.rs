@@ -19,4 +19,4 @@ pub use chance::{Chance, Seed};
 pub use clock::{Offset, OneWay, PeerTime, Span, Stamp, Time};
 pub use ecn::Ecn;
 pub use spread::Spread;
-pub use text::QuantityError;
+pub use text::{QuantityError, counted};

@@ -4,6 +4,11 @@ use crate::{Bytes, Rate, Span};
 use std::fmt;
 use std::str::FromStr;
 
+/// So many of a thing, in words: "1 packet", "2 packets".
+pub fn counted(n: u64, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Why a text is not a quantity; the message says what would be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
@@ -142,6 +147,11 @@ impl fmt::Display for Bytes {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn one_thing_is_no_several() {
+        assert_eq!([0, 1, 2].map(|n| counted(n, "packet")), ["0 packets", "1 packet", "2 packets"]);
+    }
 
     #[test]
     fn prefixes_are_powers_of_ten_and_kib_of_two() {

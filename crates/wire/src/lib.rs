@@ -63,8 +63,10 @@ pub fn is_rtcp(datagram: &[u8]) -> bool {
     matches!(datagram.get(1), Some(192..=223))
 }
 
-/// Text of the network's, without the characters that would steer a terminal (C0 and C1 controls; lines stay apart):
+/// Text of the network's, without the characters that would steer a terminal (C0 and C1 controls; lines stay apart),
+/// and without the mark that some editors put before a text in UTF-8:
 /// all that is read from packets and session descriptions goes through here, since it may stand in a view or a message.
 pub fn plain_text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).chars().filter(|c| !c.is_control() || matches!(c, '\r' | '\n')).collect()
+    let text = String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\r' | '\n')).collect()
 }

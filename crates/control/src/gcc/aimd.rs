@@ -239,6 +239,28 @@ mod tests {
         assert_eq!(slope(10, 200), 4_000.0);
     }
 
+    /// A cycle of overuse goes from 0.85 of the link to all of it, by (1 − β) of the link over the slope.
+    #[test]
+    fn a_cycle_uses_0_925_of_a_fast_link_and_takes_the_longer_the_faster_that_is() {
+        for (mbps, slope) in [(20, 26_667.0), (100, 26_667.0)] {
+            let link = Rate::mbps(mbps);
+            let mut aimd = Aimd::new(Settings { start: link, cap: Rate::mbps(1_000), ..STOCK });
+            aimd.on_rtt(Span::millis(80));
+            let (mut ms, mut falls, mut used) = (0, Vec::new(), Vec::new());
+            while falls.len() < 3 {
+                let usage = if aimd.rate() > link { Usage::Over } else { Usage::Normal };
+                falls.extend((usage == Usage::Over).then_some(ms));
+                aimd.update(usage, Some(aimd.rate().min(link)), at(ms));
+                used.extend((falls.len() == 2).then(|| aimd.rate().ratio(link)));
+                ms += 50;
+            }
+            let share = used.iter().sum::<f64>() / used.len() as f64;
+            assert!((0.92..=0.93).contains(&share), "{mbps} Mb/s: {share}");
+            let (takes, by_law) = ((falls[2] - falls[1]) as f64 / 1e3, 0.15 * link.as_bps_f64() / slope);
+            assert!((takes / by_law - 1.0).abs() < 0.05, "{mbps} Mb/s: {takes} s, and {by_law} s by the law");
+        }
+    }
+
     #[test]
     fn without_a_capacity_the_rate_rises_by_eight_percent_a_second_and_no_further_than_half_above_what_came_through() {
         let mut aimd = Aimd::new(STOCK);

@@ -361,7 +361,7 @@ impl VideoSource {
         self.sender = Some(sender);
         // Of one that does not know yet the first frame counts as due now.
         let due = self.encoder.as_ref().map(|e| e.due()).filter(|due| *due < Span::MAX).unwrap_or(Span::ZERO);
-        self.epochs.push(Epoch { first: self.frames.frames.len() as u32, at: now, due });
+        self.epochs.push(Epoch { first: self.frames.count(), at: now, due });
         (self.limits_since, self.running, self.until) = (now, true, Time::NEVER);
         self.left = self.amount;
         self.sending.begin(now);
@@ -527,7 +527,7 @@ impl VideoSource {
         self.digest.add(now.as_nanos() ^ media.seq << 44 ^ sign);
         if self.keep_frames && original {
             self.frames.sent(now, media.fragment);
-            if let Some(frame) = self.frames.frames.get(media.fragment.frame as usize) {
+            if let Some(frame) = self.frames.get(media.fragment.frame) {
                 self.backlog.add(now.since(frame.ready));
             }
         }

@@ -121,6 +121,19 @@ fn fast_links_and_small_packets_are_used_by_controllers_on_reports_of_single_pac
     }
 }
 
+/// Its law: 0.85 of the link after the overuse that ends the start, at 17 s, and from there 26.7 kb/s more each second
+/// (docs/controllers/gcc.md). From 30 to 60 s that is 17.75 of 20 Mb/s, 0.887; the rate at overuse may be 1 % above the
+/// link's or below it, and the start end 5 s earlier or later.
+#[test]
+fn gcc_uses_what_its_law_leaves_of_a_fast_link_on_both_formats() {
+    for format in ["rfc8888", "twcc"] {
+        let run = alone("gcc", format, "20Mbps", 1_200, 60, "");
+        let used = num(&run.link("bottleneck", "forward").expect("it carried media")["utilisation_frac"]);
+        assert!((0.87..=0.91).contains(&used), "{format}: {used}");
+        assert_eq!(num(&run.link("bottleneck", "forward").expect("it carried media")["drop_frac"]), 0.0, "{format}");
+    }
+}
+
 #[test]
 fn reports_fit_through_a_narrow_mtu() {
     let run = alone("steady", "rfc8888", "20Mbps", 300, 8, ", mtu = \"400B\"");

@@ -123,3 +123,19 @@ fn an_event_takes_a_link_s_limit_away() {
     // Nine seconds of ten, then nine of all that is offered.
     assert!((through / 15.0 - 1.0).abs() < 0.01, "{through}");
 }
+
+#[test]
+fn a_tcp_whose_window_holds_less_than_its_share_is_a_warning_and_another_is_none() {
+    // 10 Mb/s hold 100,000 bytes in a round trip of 80 ms: 67 packets.
+    for (window, few) in [("60p", true), ("70p", false)] {
+        let run = run(&format!(
+            "duration = \"4s\"\n[topology]\nshape = \"dumbbell\"\n\
+             bottleneck = {{ rate = \"10Mbps\", delay = \"40ms\", queue = \"100p\" }}\n\
+             access = {{ rate = \"none\", delay = \"0ms\" }}\n\
+             [[flow]]\nname = \"tcp\"\nkind = \"tcp\"\nwindow = \"{window}\"\n"
+        ));
+        let said = run.summary["warnings"].to_string();
+        let told = "the window limits it, and not the network; make flow.tcp.window \\\"67p\\\" or more";
+        assert_eq!(said.contains(told), few, "{window}: {said}");
+    }
+}
