@@ -1,9 +1,9 @@
-"""Make `python/steadycast/media/synthetic.npz` again: the sizes of the synthetic clip at every quantizer.
+"""Make `python/steadycast/media/synthetic*.npz` again: the sizes of the drawn film at every quantizer.
 
     .venv/bin/python scripts/known_sizes.py
 
-They are those of a scenario that says nothing of its encoder, such as scenarios/home.toml. With them such a scenario
-runs before anything is encoded, and then encodes only the quantizers that its viewers saw.
+They are those of a scenario that says nothing of its encoder, such as scenarios/home.toml, and on 20 Mb/s. With them
+such a scenario runs before anything is encoded, and then encodes only the quantizers that its viewers saw.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ def main() -> int:
     """Encode the clip, and keep its sizes."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["STEADYCAST_CACHE"] = folder
-        known, ladder.KNOWN = ladder.KNOWN, Path(folder, "none")
-        scenario = load(ROOT / "scenarios" / "home.toml")
-        media_of(scenario.videos()[0], scenario.seed)
-        (made,) = Path(folder).glob("*.ladder")
-        shutil.copyfile(made, known)
-    print(f"{known}: {known.stat().st_size} B")
+        known, ladder.KNOWN = ladder.KNOWN, ()
+        for place, rate in zip(known, ("3Mbps", "20Mbps"), strict=True):
+            scenario = load(ROOT / "scenarios" / "home.toml", [f"topology.bottleneck.rate={rate}"])
+            media_of(scenario.videos()[0], scenario.seed)
+            (made,) = Path(folder).glob("*.ladder")
+            shutil.move(made, place)
+            print(f"{place}: {place.stat().st_size} B")
     return 0
 
 

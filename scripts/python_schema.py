@@ -187,6 +187,8 @@ def kind(schema: dict[str, Any], key: str) -> str:
     if "enum" in schema or "const" in schema:
         return "str"
     match schema.get("type", "object"):
+        case list(several):
+            return " | ".join(kind({**schema, "type": one}, key) for one in several)
         case "array":
             return f"Sequence[{kind(schema['items'], key)}]"
         case "object":

@@ -44,11 +44,17 @@ def scenario_page() -> str:
 
 def controllers_page() -> str:
     """Write the page of all controllers with their parameters."""
-    from steadycast.controllers import registry
+    from steadycast.controllers import USES, registry
     from steadycast.controllers import text as written
 
     lines = [
         "# Controllers and their parameters",
+        "",
+        "| towards | take | why |",
+        "|---|---|---|",
+        *(f"| {use.towards} | `{use.controller}` | {use.why} |" for use in USES),
+        "",
+        "`send` takes the first two by itself. [Choose a controller](../which-controller.md) has what was measured.",
         "",
         "Made with the site from the registry that scenario files, commands and Python read;",
         "`steadycast controllers NAME` prints the same. A parameter is set by `params.NAME = { key = value }` in a",

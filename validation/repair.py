@@ -55,10 +55,13 @@ def dumbbell(bottleneck: str, duration: str, flow: str, more: str = "") -> str:
     return HEAD.format(duration=duration) + DUMBBELL.format(bottleneck=bottleneck) + VIDEO + flow + more
 
 
+CIF = 'media = "synthetic"\nencode = { size = "cif" }\n'
+
+
 def lossy(loss: str, playout: str, duration: str = "180s") -> str:
     """Pictures at 1.5 Mb/s over 60 ms with loss both ways."""
     link = f'{{ rate = "10Mbps", delay = "30ms", loss = {loss}, back = {{ loss = {loss} }} }}'
-    flow = f'controller = "fixed"\nmedia = "synthetic"\nparams.fixed = {{ rate = "1500kbps" }}\nplayout = "{playout}"\n'
+    flow = f'controller = "fixed"\n{CIF}params.fixed = {{ rate = "1500kbps" }}\nplayout = "{playout}"\n'
     return dumbbell(link, duration, flow)
 
 
@@ -82,7 +85,7 @@ send_jitter = "1ms"
 RED = dumbbell(
     '{ rate = "4Mbps", delay = "20ms", queue = { kind = "red", preset = "classic" } }',
     "120s",
-    'controller = "asmp"\nmedia = "synthetic"\npacket = "1200B"\nplayout = "1s"\n',
+    f'controller = "asmp"\n{CIF}packet = "1200B"\nplayout = "1s"\n',
     TCP,
 )
 
@@ -175,7 +178,7 @@ OLD = {"flow.video.repair": "none", "flow.video.vbr": "bucket", "flow.video.play
 BERNOULLI = '{ kind = "bernoulli", p = 0.01 }'
 GILBERT = '{ kind = "gilbert", p_bad = 0.01316, p_good = 0.25 }'
 ASKED = {"flow.video.repair": "rtx"}
-FIXED = 'controller = "fixed"\nmedia = "synthetic"\nparams.fixed = { rate = "1Mbps" }\n'
+FIXED = f'controller = "fixed"\n{CIF}params.fixed = {{ rate = "1Mbps" }}\n'
 
 
 def rows() -> list[Row]:
@@ -206,7 +209,7 @@ def rows() -> list[Row]:
             first, {}, frac)
     )  # fmt: skip
     for controller in ("asmp", "tfmcc"):
-        flow = f'controller = "{controller}"\nmedia = "synthetic"\n'
+        flow = f'controller = "{controller}"\n{CIF}'
         even = group(45, 0.01, "300s", flow)
         all_rows.append(
             Row("group", f"45 receivers, 1 % each, {controller}: 9 of 10", even, NOW, 0.005, ninth, {}, frac)

@@ -57,6 +57,42 @@ class Controller:
     """What is checked as it runs, by name, and what that is."""
 
 
+@dataclass(frozen=True)
+class Use:
+    """What to take towards whom."""
+
+    towards: str
+    controller: str
+    why: str
+
+
+ONE = Use(
+    "one receiver",
+    "steady",
+    "no queue of its own where nobody else fills one, CUBIC's share where somebody does",
+)
+GROUP = Use("a group", "asmp", "the slowest member keeps its share; runs on standard reports, too")
+USES = (
+    ONE,
+    GROUP,
+    Use("a group, all by `steadycast receive`", "tfmcc", "at its share in half the time with many receivers"),
+    Use(
+        "a standard player with RTCP",
+        GROUP.controller,
+        "`send` changes to it when standard reports come alone",
+    ),
+    Use("a player without RTCP (ffplay)", ONE.controller, "with --floor R: nobody can tell what arrives"),
+    Use("GStreamer's element, libwebrtc", "tfrc", "measured there; steady runs, too, without its trains"),
+    Use("a network that nobody else uses", "fixed", "a constant rate: --max-rate R"),
+)
+"""What to take: the sentences of `steadycast controllers` and of the reference. `send` takes the first two."""
+
+
+def default(*, group: bool, paper: bool = False) -> str:
+    """Name the controller of a session that names none. A paper's mode takes a paper's controller."""
+    return (GROUP if group or paper else ONE).controller
+
+
 def text(value: object) -> str:
     """Parameter's value as one would write it in a scenario."""
     if value is None:

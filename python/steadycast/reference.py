@@ -57,6 +57,16 @@ def _explained() -> tuple[Key, ...]:
     return (*keys(), *_walk(params, schema, "flow.params"))
 
 
+_MEANT = {
+    "audio": "a call's sound is a flow of kind cbr: --explain flow.bitrate",
+    "bandwidth": "it is a link's rate: --explain link.rate",
+    "bufferbloat": "it is a long queue: --explain link.queue",
+    "latency": "it is a link's delay: --explain link.delay",
+    "wifi": "it is a link with jitter, loss and retransmission: --explain link.jitter, link.loss, link.arq",
+}
+"""What people look for who know another word, or a thing that several keys make."""
+
+
 def explain(path: str) -> str:
     """Explain a key or a controller's parameter: its entry, and of a table the keys in it."""
     wanted = path.replace("[]", "").replace("[[", "").replace("]]", "").strip(".")
@@ -72,6 +82,7 @@ def explain(path: str) -> str:
         names = {name for key in _explained() for name in (key.path, key.path.rpartition(".")[2])}
         near = difflib.get_close_matches(wanted, sorted(names), n=3)
         remedy = f"did you mean {' or '.join(near)}?" if near else "`steadycast schema` has all of them"
+        remedy = _MEANT.get(wanted.lower().replace("-", ""), remedy)
         raise UserError(
             f"--explain {path}", "no key of a scenario and no parameter of a controller has this name", remedy
         )
@@ -126,7 +137,10 @@ def _kind(node: Node, schema: Node) -> str:
             return ", or ".join(kinds)
     if node.get("type") == "array":
         return "list of " + _plural(_kind(_resolved(node.get("items", {}), schema), schema))
-    kind = _KINDS.get(str(node.get("type")), "value")
+    types = node.get("type")
+    if isinstance(types, list):
+        return ", or ".join(_KINDS[each] for each in types)
+    kind = _KINDS.get(str(types), "value")
     if examples := node.get("examples"):
         kind += " such as " + ", ".join(json.dumps(example) for example in examples)
     low, high = node.get("minimum"), node.get("maximum")

@@ -188,17 +188,17 @@ class Pipe(Part):
     """Propagation delay; default "0ms"."""
     duplicate: float | None = None
     """The probability that a packet comes twice; default 0."""
-    jitter: Jitter | None = None
+    jitter: Jitter | str | None = None
     """A random addition to each packet's delay."""
     loop: bool | None = None
     """Whether the trace starts again at its end; default true."""
-    loss: Loss | None = None
+    loss: Loss | str | float | None = None
     """Which packets get lost, apart from the queue."""
     mtu: str | None = None
     """The largest packet; default "1500B"."""
     policer: str | Policer | None = None
     """What drops packets beyond a rate, before the queue; default "none"."""
-    queue: Queue | None = None
+    queue: Queue | str | None = None
     """What waits; default drop-tail with 50 packets."""
     rate: str | None = None
     """For example "4Mbps"; "none": packets never wait; "0bps": none leaves, and the queue holds what it
@@ -274,7 +274,10 @@ class Encode(Part):
     "12"; default "2-31".
     """
     size: str | None = None
-    """sqcif, qcif, cif, 4cif, qvga, vga, "640x480", or the clip's own: "clip"; default "352x288"."""
+    """sqcif, qcif, cif, 4cif, qvga, vga, "640x480", or the clip's own: "clip". Where nothing names it, the
+    drawn film is 1280x720 if its flow's share of the network is more than it can use in CIF (2 Mb/s);
+    default "352x288".
+    """
 
 @dataclass(kw_only=True)
 class Buffer(Part):
@@ -472,9 +475,9 @@ class Flow(Part):
     """video: vbr = evalvid: The quantizer that the stream would have were it not controlled; the first
     group has twice this; default 2.0.
     """
-    off: Period | None = None
+    off: Period | str | None = None
     """tcp, onoff: Length of the periods without data."""
-    on: Period | None = None
+    on: Period | str | None = None
     """tcp, onoff: Length of the periods with data."""
     packet: str | None = None
     """video, tcp, onoff, cbr: Packet size, as IP size. Default video: "1200B"; tcp: from its preset;
@@ -565,7 +568,7 @@ class Change(Part):
     """A new probability that a packet comes twice."""
     loop: bool | None = None
     """Whether that trace starts again at its end; default true."""
-    loss: Loss | None = None
+    loss: Loss | str | float | None = None
     """A new loss; { kind = "none" } ends one."""
     rate: str | None = None
     """A new rate; "none": from then on no limit; "0bps": an outage, in which nothing leaves."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadycast import controller, files
+from steadycast.clips import notices
 from steadycast.core import core, program
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.folder import FORMAT, TABLES, Draft, Folder, Json, judge
@@ -164,6 +165,7 @@ def _media_warnings(ready: Ready) -> Iterator[str]:
     for video in ready.plan.loaded.videos():
         if video["media"] == "synthetic":
             yield f"flow.{video['flow']}: the clip is synthetic"
+        yield from (f"flow.{video['flow']}: {notice}" for notice in notices(video.get("paths") or ()))
         if video["flow"] in ladders:
             yield from (f"flow.{video['flow']}: {warning}" for warning in ladders[video["flow"]].warnings)
 

@@ -17,6 +17,8 @@ from steadycast.media.splice import NEVER, Fates, Quantizers
 from steadycast.media.table import F64, Bools
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import polars as pl
 
     from steadycast.folder import Folder, Json
@@ -151,6 +153,23 @@ class Viewer:
         return self.fates.frames
 
 
+def with_pixels(videos: Sequence[Json], file: Path) -> list[Json]:
+    """Return the videos of a scenario that have pictures.
+
+    Raises:
+        UserError: none has.
+
+    """
+    if not videos:
+        raise UserError(str(file), "there is no video in it", "only videos have pictures")
+    if not (found := [video for video in videos if video["media"] in ("clip", "synthetic")]):
+        place, media = f"{file}: flow.{videos[0]['flow']}.media", videos[0]["media"]
+        raise UserError(
+            place, f'"{media}" has no pixels', 'only "clip" and "synthetic" have pictures to show'
+        )
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Record:
     """What a run recorded of its video flows, and the pictures behind them."""
@@ -176,16 +195,7 @@ class Record:
             raise UserError(str(file), "no such file", "run the scenario again")
         loaded = load(file, text=folder.scenario_text)
         videos = loaded.videos()
-        if not videos:
-            raise UserError(str(folder.path), "there is no video in this run", "only videos have pictures")
-        with_pixels = [v for v in videos if v["media"] in ("clip", "synthetic")]
-        if not with_pixels:
-            raise UserError(
-                f"{file}: flow.{videos[0]['flow']}.media",
-                f'"{videos[0]["media"]}" has no pixels',
-                'only "clip" and "synthetic" have pictures to show',
-            )
-        made = {v["flow"]: media_of(v, loaded.seed, progress) for v in with_pixels}
+        made = {v["flow"]: media_of(v, loaded.seed, progress) for v in with_pixels(videos, file)}
         ladders = {flow: media for flow, media in made.items() if isinstance(media, Ladder)}
         frames = Rows.of_frame(folder.table("frames"), FRAMES)
         missing = Rows.of_frame(folder.table("missing"), MISSING) if folder.has("missing") else None

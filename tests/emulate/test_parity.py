@@ -25,6 +25,7 @@ kind = "video"
 controller = "fixed"
 params.fixed = { rate = "1Mbps" }
 media = "synthetic"
+encode = { size = "cif" }
 from = "src"
 to = ["r[1-3]"]
 playout = "500ms"

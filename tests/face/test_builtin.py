@@ -101,11 +101,12 @@ def test_sizes_of_another_encoder_are_not_taken(tmp_path: Path, monkeypatch: pyt
     found = ladder_module._load(kept, "")
     assert found is not None
     table, about = found
-    monkeypatch.setattr(ladder_module, "KNOWN", tmp_path / "known.npz")
+    known = tmp_path / "known.npz"
+    monkeypatch.setattr(ladder_module, "KNOWN", (known,))
     for wrong in (20, 31):  # one that is seen at once, and one when it is needed
         table.sizes[:] = true.table.sizes
         table.sizes[table.row(wrong)] += 1
-        ladder_module._store(ladder_module.KNOWN, table, about)
+        ladder_module._store(known, table, about)
         for path in (kept, *tmp_path.glob("*.rung")):
             path.unlink()
         made = encode_ladder(source, **settings)  # type: ignore[arg-type]

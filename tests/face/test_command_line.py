@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from steadycast.folder import Draft
+from steadycast.loading import load
 
 from tests.conftest import SMALL, Said
 
@@ -276,6 +277,35 @@ def test_a_missing_compiled_module_is_exit_code_3(say: Say, monkeypatch: pytest.
     said = say("schema")
     assert said.code == 3
     assert "can't be loaded" in said.err
+
+
+def test_received_videos_of_a_run_without_pictures_are_refused_before_it(
+    say: Say, scenario: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    words = ["run", scenario, "--set", "flow.video.media=greedy", "-o", out]
+    said = say(*words, "--save-video", tmp_path / "seen.mkv")
+    assert said.code == 2
+    assert 'flow.video.media: "greedy" has no pixels; only "clip" and "synthetic" have pictures' in said.err
+    assert not out.exists()
+
+
+def test_what_to_take_stands_first_and_is_what_send_and_the_built_in_calls_take(say: Say) -> None:
+    from steadycast.controllers import GROUP, ONE, USES, registry
+    from steadycast.live.send import default_controller
+
+    told = say("controllers").out.splitlines()
+    assert re.match(r"towards +take +why", told[0])
+    assert re.match(rf"{ONE.towards} +{ONE.controller} ", told[1])
+    for to, use in (("10.0.0.2:5004", ONE), ("239.1.2.3:5004", GROUP)):
+        assert default_controller(to) == use.controller
+    known = {each.name for each in registry()}
+    assert {use.controller for use in USES} <= known
+    for name in ("demo", "home"):
+        (video,) = load(name).videos()
+        assert video["controller"] == ONE.controller, name
+    page = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert f"For one receiver take `{ONE.controller}`" in page
 
 
 def test_controllers_are_listed_and_one_has_its_page(say: Say) -> None:

@@ -159,7 +159,7 @@ def test_a_bad_text_is_told_at_its_line_and_the_old_charts_stay_marked(opened: C
     page.wait_for_selector("#problems li")
     assert page.locator("#problems li").count() == 2
     assert 'did you mean "asmp"?' in page.locator("#problems").inner_text()
-    assert page.eval_on_selector_all("#gutter b", "(all) => all.map((each) => each.textContent)") == [
+    assert page.eval_on_selector_all("#colours b", "(all) => all.map((each) => each.textContent)") == [
         "10",
         "15",
     ]
@@ -277,6 +277,20 @@ def test_nothing_is_wider_than_the_window(opened: Callable[..., Any], width: int
         assert box is not None, part
         assert box["x"] >= 0, part
         assert box["x"] + box["width"] <= width, part
+
+
+def test_long_lines_of_the_text_are_wrapped_and_their_colours_lie_on_them(opened: Callable[..., Any]) -> None:
+    page = opened(viewport={"width": 400, "height": 800})
+    page.fill("#text", SCENARIO + "# " + "a long line " * 30)
+    page.wait_for_function("() => document.querySelector('#colours').textContent.includes('a long line')")
+    # All of the text is reached by scrolling down, and the coloured copy is as high as what is typed.
+    assert page.eval_on_selector("#text", "(box) => box.scrollWidth - box.clientWidth") == 0
+    heights = [page.eval_on_selector(each, "(box) => box.scrollHeight") for each in ("#text", "#colours")]
+    assert abs(heights[0] - heights[1]) <= 1
+    last = "() => document.querySelector('#colours').lastChild.getBoundingClientRect().height"
+    assert page.evaluate(last) > 5 * page.evaluate(
+        "() => document.querySelector('#colours').firstChild.getBoundingClientRect().height"
+    )
 
 
 def test_a_link_carries_the_scenario_to_another_browser(lab: Lab, opened: Callable[..., Any]) -> None:

@@ -260,9 +260,7 @@ def test_ffmpeg_shows_nearly_every_frame(clip: Path, tmp_path: Path, newer: bool
 
 @needs("ffmpeg")
 @needs("gst-launch-1.0")
-def test_a_player_that_sends_no_rtcp_decodes_the_film_at_a_size_that_the_default_floor_has_room_for(
-    clip: Path, tmp_path: Path
-) -> None:
+def test_a_player_that_sends_no_rtcp_decodes_the_film_at_its_own_size(clip: Path, tmp_path: Path) -> None:
     def session(case: tuple[str, str], port: int) -> tuple[int, Any]:
         codec, by = case
         folder = tmp_path / f"{codec}-{by}"
@@ -293,20 +291,17 @@ def test_a_player_that_sends_no_rtcp_decodes_the_film_at_a_size_that_the_default
     cases = [("mpeg4", "ffmpeg"), ("h264", "ffmpeg"), ("h264", "gstreamer")]
     for codec, (shown, flow) in at_once(session, cases).items():
         assert flow["feedback_packets"] == 0, codec
-        # 300 kb/s for two seconds, then half of it each half second, down to 50: the pattern takes 200 kb/s at
-        # the coarsest quantizer.
-        assert 60e3 < flow["sent_bps"] < 130e3, codec
+        # 300 kb/s until somebody reports: the pattern takes 200 kb/s at the coarsest quantizer.
+        assert 150e3 < flow["sent_bps"] < 330e3, codec
         # What a busy machine could not encode in time is not the rate's doing, nor is what waited for it to go on: the
-        # bound was 5 before a stall that left out more. In the film's size 50 kb/s have room for one picture of four.
+        # bound was 5 before a stall that left out more.
         assert flow["no_room_frames"] <= 0.2 * FRAMES, codec
         assert 245 - left_out(flow) <= shown <= flow["coded_frames"] <= FRAMES, codec
         assert flow["coded_frames"] >= RAN, codec
         assert 0.98 * flow["coded_frames"] <= shown, codec
         assert flow["skipped_frames"] == 0, codec
-        assert 1 <= flow["size_changes"] <= 8, codec
-        # The first group is coded before anything is known of the pictures, and 300 kb/s have room for them: up to 75
-        # are of the film's size. Of those that were not coded nothing is claimed, as it was before a machine stalled.
-        assert flow["coded_frames"] - 75 <= flow["smaller_frames"] < flow["coded_frames"], codec
+        # A part that takes more than the coarsest quantizer's 300 kb/s may be coded smaller for a while.
+        assert flow["smaller_frames"] <= FRAMES / 4, codec
 
 
 def received_from(sender: Sequence[str], sdp: Path, port: int) -> Any:

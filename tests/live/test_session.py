@@ -432,10 +432,10 @@ def test_a_floor_set_during_a_session_holds_at_once(port: int) -> None:
         sender.limit(floor=700_000)
         seen = status_once(sender, lambda s: s["decision"] and s["decision"]["target_bps"] == 700_000)
         assert (seen["floor_bps"], seen["decision"]["limit"]) == (700_000, "floor")
-        # No lower than the controller itself would be: asmp begins at 150 kb/s.
+        # No lower than what is sent before the first report, whatever the controller says: 300 kb/s.
         sender.limit(floor=20_000)
         seen = status_once(sender, lambda s: s["decision"]["target_bps"] < 700_000)
-        assert 40_000 < seen["decision"]["target_bps"] <= 150_000
+        assert seen["decision"]["target_bps"] == 300_000
     finally:
         sender.finish()
 

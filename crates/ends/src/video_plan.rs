@@ -503,7 +503,7 @@ impl Asked {
         let reads = video.controller.entry().is_some_and(|entry| entry.standard_reports);
         let served = StandardReports::new(factory, reads);
         let served = if feedback == FeedbackFormat::Own { served } else { served.expecting_packets() };
-        let guarded = CircuitBreaker::new(Arc::new(served), operator.clone());
+        let guarded = CircuitBreaker::new(Arc::new(served), operator.clone()).provided(video.floor.is_some());
         Arc::new(FeedbackDefence::new(Arc::new(guarded), operator))
     }
 }

@@ -56,7 +56,8 @@ settings! {
     Encode {
         /// mpeg2, mpeg4, h263, h264, h265, vp8, vp9 or av1.
         codec: Codec = STANDARD.codec,
-        /// sqcif, qcif, cif, 4cif, qvga, vga, "640x480", or the clip's own: "clip".
+        /// sqcif, qcif, cif, 4cif, qvga, vga, "640x480", or the clip's own: "clip". Where nothing names it, the drawn
+        /// film is 1280x720 if its flow's share of the network is more than it can use in CIF (2 Mb/s).
         size: Size = STANDARD.size,
         /// Pictures per second, or the clip's own: "clip".
         fps: Fps = STANDARD.fps,
@@ -130,6 +131,11 @@ pub enum Size {
         /// Height.
         height: u32,
     },
+}
+
+impl Size {
+    /// 720 lines.
+    pub(crate) const HD: Self = Self::Pixels { width: 1280, height: 720 };
 }
 
 /// Sizes that have a name.

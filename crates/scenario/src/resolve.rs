@@ -1,11 +1,12 @@
 //! From a file's tables to a scenario.
 
+use crate::encode::Size;
 use crate::expect::{self, Scene};
 use crate::file::{EventTable, ExpectTable, FORMAT, File, Shape, SimulcastTable};
 use crate::flow::{Group, flows, groups, hosts};
 use crate::model::{
-    Change, Directions, Event, Expect, Flow, FlowIx, FlowKind, Link, LinkIx, NodeIx, RateSpec, Recording, Scenario,
-    Start, What,
+    Change, Directions, Event, Expect, Flow, FlowIx, FlowKind, Link, LinkIx, Media, NodeIx, RateSpec, Recording,
+    Scenario, Start, What, Workload,
 };
 use crate::name::Pattern;
 use crate::network::{Files, Layout, Network, probability, rate};
@@ -53,12 +54,15 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     let (mut all, index, ranges) =
         make_flows(&groups, |group, out| flows(group, &network, dumbbell, &started, files, out), out);
     let whole = out.problems.len() == before && out.problems.is_empty();
-    for (group, range) in groups.iter().zip(ranges) {
+    for (group, range) in groups.iter().zip(ranges.iter().cloned()) {
         check_times(group, &all[range.clone()], duration, out);
         if whole {
             check_ways(group, &all[range.clone()], &network, out);
-            fit_session(group, &mut all[range], &network);
+            fit_session(group, &mut all[range.clone()], &network);
         }
+    }
+    if whole {
+        fit_film(&groups, &ranges, &mut all, &network);
     }
     let mut scenario = Scenario {
         name,
@@ -260,6 +264,43 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
         let narrowest = ways(flow, &network.links, links).filter_map(|(_, direction)| constant(direction)).min();
         if let (Some(rate), FlowKind::Video(video)) = (narrowest, &mut flow.kind) {
             video.rtcp.session_bw = video.rtcp.session_bw.min(rate);
+        }
+    }
+}
+
+/// What the drawn film asks for in CIF at its best quality.
+const CIF_MOST: Rate = Rate::mbps(2);
+
+/// The drawn film has 720 lines where nobody names its size and the flow's share of its narrowest link is more than the
+/// film can use in CIF: that link's mean rate over the flows that always have data.
+fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [Flow], network: &Network) {
+    let open = |group: &Group<'_>, flow: &Flow| {
+        let said = |key| group.table.encode.as_ref().is_some_and(|encode| encode.item.get(key).is_some());
+        let drawn = matches!(&flow.kind, FlowKind::Video(video) if matches!(video.media, Media::Synthetic));
+        drawn && !said("size") && !said("codec")
+    };
+    let film = |group, range: &std::ops::Range<usize>| all[range.clone()].first().is_some_and(|flow| open(group, flow));
+    let films: Vec<_> = groups.iter().zip(ranges).filter(|(group, range)| film(*group, *range)).collect();
+    if films.is_empty() {
+        return;
+    }
+    let links = neighbours(network.nodes.len(), &network.links);
+    let always = |flow: &Flow| match &flow.kind {
+        FlowKind::Video(_) => true,
+        FlowKind::Tcp(tcp) => matches!(tcp.source, Workload::Bulk),
+        FlowKind::Cbr(_) | FlowKind::OnOff(_) => false,
+    };
+    let mut users = BTreeMap::new();
+    for (_, direction) in all.iter().filter(|flow| always(flow)).flat_map(|flow| ways(flow, &network.links, &links)) {
+        *users.entry(std::ptr::from_ref(direction)).or_insert(0.0) += 1.0;
+    }
+    for flow in films.into_iter().flat_map(|(_, range)| range.clone()) {
+        let share = |(_, direction): (&Link, &crate::Direction)| {
+            Some(direction.rate.mean()?.scale(1.0 / users.get(&std::ptr::from_ref(direction))?))
+        };
+        let least = ways(&all[flow], &network.links, &links).filter_map(share).min();
+        if let (Some(_), FlowKind::Video(video)) = (least.filter(|least| *least > CIF_MOST), &mut all[flow].kind) {
+            video.encode.size = Size::HD;
         }
     }
 }

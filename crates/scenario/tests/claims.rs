@@ -579,6 +579,55 @@ fn files_that_are_no_traces_are_refused_with_their_line() {
 }
 
 #[test]
+fn the_drawn_film_has_720_lines_where_a_share_is_more_than_it_can_use_in_cif() {
+    let (cif, hd) = (Size::Pixels { width: 352, height: 288 }, Size::Pixels { width: 1280, height: 720 });
+    let sizes = |rate: &str, flows: &str| {
+        let text = format!(
+            "format = 1\nduration = \"9s\"\n[topology]\nshape = \"dumbbell\"\naccess = {{ rate = \"1Gbps\" }}\n\
+             bottleneck = {{ rate = \"{rate}\", delay = \"9ms\" }}\n{flows}"
+        );
+        let loaded = load(&text);
+        again(&loaded);
+        let size = |flow: &steadycast_scenario::Flow| match &flow.kind {
+            FlowKind::Video(video) => Some(video.encode.size),
+            _ => None,
+        };
+        loaded.scenario.flows.iter().filter_map(size).collect::<Vec<_>>()
+    };
+    let video = "[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"steady\"\n";
+    let tcp = "[[flow]]\nname = \"t\"\nkind = \"tcp\"\n";
+    assert_eq!(sizes("2Mbps", video), [cif], "a share of 2 Mb/s is what CIF asks for");
+    assert_eq!(sizes("2001kbps", video), [hd]);
+    assert_eq!(sizes("4Mbps", &format!("{video}{tcp}")), [cif]);
+    assert_eq!(sizes("4002kbps", &format!("{video}{tcp}")), [hd]);
+    assert_eq!(sizes("7Mbps", &format!("{video}count = 3\n{tcp}")), [cif; 3]);
+    assert_eq!(sizes("9Mbps", &format!("{video}count = 3\n{tcp}")), [hd; 3]);
+    assert_eq!(sizes("4002kbps", &format!("{video}{tcp}bytes = \"1MB\"\n")), [hd], "a download that ends");
+    let named = |said: &str| sizes("9Mbps", &format!("{video}encode = {{ {said} }}\n"));
+    assert_eq!(named("size = \"cif\""), [cif]);
+    assert_eq!(named("codec = \"h263\""), [cif]);
+    assert_eq!(named("gop = 24"), [hd]);
+    assert_eq!(sizes("9Mbps", &format!("{video}media = \"greedy\"\n")), [cif]);
+}
+
+#[test]
+fn the_schema_has_each_short_form_that_is_taken() {
+    let schema = schema();
+    let link = &schema["properties"]["link"]["items"]["properties"];
+    let flow = &schema["properties"]["flow"]["items"]["properties"];
+    for (forms, types) in [
+        (&link["loss"], &["object", "string", "number"][..]),
+        (&link["jitter"], &["object", "string"]),
+        (&link["queue"], &["object", "string"]),
+        (&flow["on"], &["object", "string"]),
+        (&flow["encode"], &["object"]),
+    ] {
+        let told: Vec<_> = forms["type"].as_array().map_or_else(|| vec![&forms["type"]], |all| all.iter().collect());
+        assert_eq!(told, types);
+    }
+}
+
+#[test]
 fn the_schema_knows_every_key_and_every_controllers_parameters() {
     let schema = schema();
     let flow = &schema["properties"]["flow"]["items"]["properties"];

@@ -12,8 +12,12 @@
 //! report ends the pause. Receivers of ours answer such a packet, whatever their half waits for
 //! ([`crate::Receiver::answering`]).
 //!
-//! For a controller that ignores feedback by design (`fixed`) the first condition holds only when there have been
-//! reports: some receivers never send any, and a constant rate is its operator's decision.
+//! For a controller that ignores feedback by design (`fixed`), and where the operator has named a floor, the first
+//! condition holds only when there have been reports: some receivers never send any, and a constant rate is its
+//! operator's decision.
+//!
+//! Until the one receiver of a session has reported for the first time, the rate is not below [`UNHEARD`]: players
+//! without RTCP show pictures worth the name for as long as the first condition allows.
 
 use crate::OperatorControls;
 use crate::defence::BEHIND;
@@ -32,6 +36,9 @@ const REPORTS: u32 = 5;
 const INTERVAL: Span = Span::secs(5);
 /// The time between two packets while the media pauses.
 const PROBE: Span = Span::secs(2);
+/// The least rate before the first report, which is that of most controllers' first packets: twelve packets of 1200 B
+/// in 384 ms, or CIF at a coarse quantizer.
+const UNHEARD: Rate = Rate::kbps(300);
 /// Receivers that are watched one by one.
 const WATCHED: usize = 4_096;
 
@@ -39,13 +46,19 @@ const WATCHED: usize = 4_096;
 pub struct CircuitBreaker {
     own: Arc<dyn Factory>,
     orders: OperatorControls,
+    provided: bool,
 }
 
 impl CircuitBreaker {
     /// Around this controller. The limits of these orders hold as long as the breaker lets them: no floor keeps up a
     /// rate that nobody answers.
     pub fn new(own: Arc<dyn Factory>, orders: OperatorControls) -> Self {
-        Self { own, orders }
+        Self { own, orders, provided: false }
+    }
+
+    /// The operator has named a floor, which holds towards who never reports.
+    pub fn provided(self, provided: bool) -> Self {
+        Self { provided, ..self }
     }
 }
 
@@ -54,8 +67,10 @@ impl Layer for CircuitBreaker {
         &*self.own
     }
     fn around(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        let (orders, deaf) = (self.orders.clone(), self.own.feedback() == FeedbackTiming::None);
-        Box::new(Breaker::new(self.own.sender(setup), orders, setup.packet, deaf, setup.group))
+        let (orders, deaf) = (self.orders.clone(), self.provided || self.own.feedback() == FeedbackTiming::None);
+        let unheard = if setup.group { Rate::ZERO } else { UNHEARD.min(setup.cap) };
+        let breaker = Breaker::new(self.own.sender(setup), orders, setup.packet, deaf, setup.group);
+        Box::new(Breaker { unheard, ..breaker })
     }
 }
 
@@ -98,6 +113,8 @@ struct Breaker {
     orders: OperatorControls,
     packet: Bytes,
     deaf: bool,
+    /// The least rate before the first report.
+    unheard: Rate,
     /// Whether there can be more than one receiver.
     group: bool,
     state: State,
@@ -110,7 +127,8 @@ struct Breaker {
 impl Breaker {
     fn new(half: Box<dyn SenderHalf>, orders: OperatorControls, packet: Bytes, deaf: bool, group: bool) -> Self {
         let (state, watched) = (State::Closed, BTreeMap::new());
-        Self { half, orders, packet, deaf, group, state, began: None, heard: None, sent: Bytes::ZERO, watched }
+        let (unheard, sent) = (Rate::ZERO, Bytes::ZERO);
+        Self { half, orders, packet, deaf, unheard, group, state, began: None, heard: None, sent, watched }
     }
 
     /// How many receivers have to show that too much is sent: of a group more than those who are left behind anyway,
@@ -131,11 +149,19 @@ impl Breaker {
         }
     }
 
+    /// What is decided where the breaker has not tripped.
+    fn closed(&self) -> Decision {
+        let mut decision = self.half.decision();
+        if self.heard.is_none() && decision.target < self.unheard {
+            (decision.target, decision.limit) = (self.unheard, Limit::Floor);
+            decision.pacing = decision.pacing.max(self.unheard);
+        }
+        self.orders.bound(decision)
+    }
+
     fn trip_breaker(&mut self, now: Time, why: &'static str) {
         self.state = match self.state {
-            State::Closed => {
-                State::Cut { since: now, rate: self.orders.bound(self.half.decision()).pacing.scale(0.1), why }
-            }
+            State::Closed => State::Cut { since: now, rate: self.closed().pacing.scale(0.1), why },
             State::Cut { .. } | State::Open { .. } => State::Open { why },
         };
         // What comes next is judged by itself.
@@ -280,7 +306,7 @@ impl SenderHalf for Breaker {
     }
 
     fn decision(&self) -> Decision {
-        let mut decision = self.orders.bound(self.half.decision());
+        let mut decision = self.closed();
         let (most, why, step) = match self.state {
             State::Closed => return decision,
             State::Cut { rate, why, .. } => (rate, why, "a tenth"),
@@ -303,13 +329,13 @@ mod tests {
     use super::*;
     use steadycast_control::{Reception, Why};
 
-    struct Steady;
+    struct Steady(Rate);
 
     impl SenderHalf for Steady {
         fn on_sent(&mut self, _: &Sent) {}
         fn on_report(&mut self, _: &Report<'_>) {}
         fn decision(&self) -> Decision {
-            let (target, why) = (Rate::mbps(1), Why::rule("steady"));
+            let (target, why) = (self.0, Why::rule("steady"));
             Decision { target, pacing: target, window: None, limit: Limit::Cap, why }
         }
     }
@@ -324,7 +350,7 @@ mod tests {
     impl World {
         fn new(deaf: bool) -> Self {
             let orders = OperatorControls::default();
-            let breaker = Breaker::new(Box::new(Steady), orders, Bytes::new(1_000), deaf, false);
+            let breaker = Breaker::new(Box::new(Steady(Rate::mbps(1))), orders, Bytes::new(1_000), deaf, false);
             Self { breaker, second: 0, seq: 0 }
         }
 
@@ -397,6 +423,26 @@ mod tests {
         assert_eq!(world.rate(), Rate::kbps(4));
     }
 
+    /// The rate after some seconds towards a receiver that never reports, of a controller that has come to 20 kb/s.
+    fn unheard_rate(named: bool, floor: Option<Rate>, seconds: u64) -> Rate {
+        let orders = OperatorControls::default();
+        orders.limit(floor, None);
+        let breaker = Breaker::new(Box::new(Steady(Rate::kbps(20))), orders, Bytes::new(1_000), named, false);
+        let mut world = World { breaker: Breaker { unheard: UNHEARD, ..breaker }, second: 0, seq: 0 };
+        world.seconds(seconds, |_| None);
+        world.rate()
+    }
+
+    #[test]
+    fn towards_one_who_never_reports_a_useful_rate_holds_for_15_s_and_a_floor_that_was_named_for_good() {
+        assert_eq!(unheard_rate(false, None, 14), UNHEARD);
+        assert_eq!(unheard_rate(false, None, 20), UNHEARD.scale(0.1));
+        let floor = Rate::kbps(800);
+        assert_eq!(unheard_rate(true, Some(floor), 14), floor);
+        assert_eq!(unheard_rate(true, Some(floor), 600), floor);
+        assert_eq!(unheard_rate(false, Some(floor), 600), Rate::kbps(4), "a floor that nobody named");
+    }
+
     #[test]
     fn reports_that_show_no_progress_cut_the_rate_and_then_pause_it() {
         let mut world = World::new(false);
@@ -415,7 +461,7 @@ mod tests {
     /// The rate of 1 Mb/s after ten seconds in a group of which some lose nearly everything, over 200 ms.
     fn after_losses(receivers: u32, losing: u32) -> Rate {
         let (orders, packet) = (OperatorControls::default(), Bytes::new(1_000));
-        let mut breaker = Breaker::new(Box::new(Steady), orders, packet, false, true);
+        let mut breaker = Breaker::new(Box::new(Steady(Rate::mbps(1))), orders, packet, false, true);
         let mut seq = 0;
         for second in 0..10 {
             let at = Time::ZERO + Span::secs(second);

@@ -39,7 +39,7 @@ pub use near::nearest;
 pub use problem::{Findings, Problem, Problems, remedy};
 pub use settings::{
     Kind, Refused, Rule, Settings, Within, entry, field, keep_known, kind_first, kind_schema, of_kind, positive,
-    refuse_others, with_default,
+    refuse_others, table_schema, with_default,
 };
 pub use table::{
     Declared, Deferred, FromToml, OneOrMany, OrNone, Packets, Spanned, ToToml, Word, add_keys, described, lengthened,

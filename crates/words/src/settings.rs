@@ -228,11 +228,9 @@ macro_rules! settings {
                 <Self as $crate::Settings>::names()
             }
             fn schema() -> $crate::serde_json::Value {
-                let keys = <Self as $crate::Settings>::properties(None);
-                $crate::described(
-                    $crate::serde_json::json!({ "type": "object", "properties": keys, "additionalProperties": false }),
-                    &[$($about),+],
-                )
+                let short = &[$($crate::settings!(@short $short))?];
+                let table = $crate::table_schema(<Self as $crate::Settings>::properties(None), short);
+                $crate::described(table, &[$($about),+])
             }
             $(
                 fn long(item: &$crate::tree::Item) -> Option<$crate::tree::Table> {
@@ -256,6 +254,7 @@ macro_rules! settings {
         }
     )*};
 
+    (@short $key:literal) => { "string" };
     (@names $all:ident; $key:ident: $type:ty) => { $all.push($crate::plain(stringify!($key))); };
     (@names $all:ident; [flat] $key:ident: $type:ty) => { $all.extend(<$type as $crate::Settings>::names()); };
     (@names $all:ident; [kind] $key:ident: $type:ty) => { $all.extend(<$type as $crate::Declared>::keys()); };
@@ -433,10 +432,9 @@ macro_rules! kinds {
                 $($crate::kinds!(@schema keys, Self::KEY, $word $(, $type)?);)+
                 let kind = $crate::kind_schema(kinds, &[$($standard)?]);
                 keys.insert(Self::KEY.to_owned(), kind);
-                $crate::described(
-                    $crate::serde_json::json!({ "type": "object", "properties": keys, "additionalProperties": false }),
-                    &[$($about),+],
-                )
+                let number = <Self as $crate::Declared>::long(&$crate::tree::Value::Real(0.0).into()).map(|_| "number");
+                let short: Vec<_> = ["string"].into_iter().chain(number).collect();
+                $crate::described($crate::table_schema(keys, &short), &[$($about),+])
             }
             fn long(item: &$crate::tree::Item) -> Option<$crate::tree::Table> {
                 $(if let Some(table) = $short(item) {
@@ -480,6 +478,14 @@ macro_rules! kinds {
             return Some($crate::kind_first(Self::KEY, $word, <$type as $crate::Settings>::table(settings)));
         }
     };
+}
+
+/// The schema of a table with these keys, for which values of the types in `short` may stand.
+#[doc(hidden)]
+pub fn table_schema(keys: Map<String, Json>, short: &[&str]) -> Json {
+    let types: Vec<_> = ["object"].into_iter().chain(short.iter().copied()).collect();
+    let types = if short.is_empty() { Json::from("object") } else { types.into() };
+    serde_json::json!({ "type": types, "properties": keys, "additionalProperties": false })
 }
 
 /// Whose keys those of a kind are, in the schema.

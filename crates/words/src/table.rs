@@ -170,10 +170,7 @@ macro_rules! tables {
                     $crate::described(<$type as $crate::Declared>::schema(), &[$($doc),+]),
                 );)*
                 $($crate::add_keys(&mut keys, <$other as $crate::Declared>::schema(), $whose);)*
-                $crate::described(
-                    $crate::serde_json::json!({ "type": "object", "properties": keys, "additionalProperties": false }),
-                    &[$($about),+],
-                )
+                $crate::described($crate::table_schema(keys, &[]), &[$($about),+])
             }
         }
     )*};

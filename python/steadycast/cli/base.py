@@ -92,6 +92,9 @@ SaveVideo = Annotated[
 ]
 Seed = Annotated[int | None, option("--seed N", "Instead of the scenario's seed.")]
 Sets = Annotated[list[str] | None, option("--set PATH=VALUE", "As in run. Repeatable.")]
+ClipName = Annotated[
+    str | None, option("--clip NAME|FILE", "All videos play this (steadycast clips lists names).")
+]
 Jobs = Annotated[int | None, option("--jobs N", "Processes; without it all processors.", min=1)]
 Fps = Annotated[str, option("--fps", f"{FPS} A .yuv needs it, unless its name says it.")]
 Size = Annotated[
@@ -285,8 +288,8 @@ def _top(
         raise typer.Exit(Exit.DONE)
 
 
-def changes(sets: list[str] | None) -> None:
-    """Refuse a change of a scenario that is not a path and a value."""
+def changes(sets: list[str] | None, file: Path | None = None, clip: str | None = None) -> list[str]:
+    """Return the changes of a scenario, each a path and a value, with those by which its videos play a clip."""
     for change in sets or []:
         if "=" not in change.strip("="):
             raise UserError(
@@ -294,6 +297,12 @@ def changes(sets: list[str] | None) -> None:
                 "this is not PATH=VALUE",
                 "write for example --set flow.video.controller=tfrc",
             )
+    if file is None or clip is None:
+        return sets or []
+    return [
+        *(sets or []),
+        *module("steadycast.clips").changes(module("steadycast.loading").load(file, sets or ()), clip),
+    ]
 
 
 @contextmanager

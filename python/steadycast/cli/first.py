@@ -13,6 +13,7 @@ from steadycast.cli import base
 from steadycast.cli.base import (
     SEEDS,
     AsJson,
+    ClipName,
     File,
     Film,
     Force,
@@ -33,6 +34,7 @@ from steadycast.exits import Exit
     "steadycast run home",
     "steadycast run home.toml -o home",
     "steadycast run home.toml --set flow.video.controller=tfrc -o home-tfrc",
+    "steadycast run home --clip bunny",
     "steadycast run ci.toml --json",
     "steadycast run home.toml --seeds 1-5 -o home-5",
     cls=Scenario,
@@ -46,6 +48,7 @@ def run(
         list[str] | None,
         option("--set PATH=VALUE", "Change a value: flow.NAME.KEY, link.NAME.KEY, topology.KEY. Repeatable."),
     ] = None,
+    clip: ClipName = None,
     as_json: AsJson = False,
     force: Force = False,
     vmaf: Vmaf = False,
@@ -64,9 +67,12 @@ def run(
         if seeds is not None:
             raise UserError("--save-video", "--seeds is given as well", "run one seed: --seed N")
         base.module("steadycast.received").checked(video)
-    base.changes(sets)
     many = base.seed_range(seeds) if seeds is not None else None
     file = scenario_at(file)
+    sets = base.changes(sets, file, clip)
+    if video is not None:
+        loaded = base.module("steadycast.loading").load(file, sets)
+        base.module("steadycast.viewing").with_pixels(loaded.videos(), file)
     with ExitStack() as stack:
         otherwise = None if as_json else Path("runs") / file.stem
         place = stack.enter_context(base.place_of(out, otherwise, force=force))
@@ -77,7 +83,7 @@ def run(
             else stack.enter_context(base.module("steadycast.ahead").Ahead(place))
         )
         runner = base.module("steadycast.run")
-        common = {"set": sets or (), "out": place, "force": force, "vmaf": vmaf}
+        common = {"set": sets, "out": place, "force": force, "vmaf": vmaf}
         with base.interruptible() as left, Terminal() as progress:
             if many is not None:
                 summary = runner.run_seeds(file, seeds=many, progress=progress, **common)
@@ -156,6 +162,45 @@ def scenarios(
 
     rows = [(name, builtin.about(name)) for name in builtin.names()]
     terminal.console().print(terminal.prose(rows, "name", "what it is"))
+
+
+@base.command(
+    "List the clips that have a name.",
+    'pip install "steadycast[clips]"',
+    "steadycast clips",
+    "steadycast run home --clip bunny",
+)
+def clips(as_json: AsJson = False) -> None:
+    """List the clips that have a name: those of the extra `clips`, and those in the folder STEADYCAST_CLIPS.
+
+    `run`, `sweep`, `emulate`, `send` and the lab take them. A licence asks for its notice wherever pictures are shown;
+    a run's warnings have it.
+    """
+    from steadycast.clips import known
+    from steadycast.report import terminal
+
+    found = [(clip, clip.size()) for clip in known()]
+    if as_json:
+        keys = ("size", "fps", "frames")
+        base.print_json(
+            [
+                {"name": clip.name, "path": clip.path and str(clip.path), "licence": clip.licence}
+                | {"notice": clip.notice, **dict(zip(keys, facts or (None,) * 3, strict=True))}
+                for clip, facts in found
+            ]
+        )
+        return
+    rows = [
+        (clip.name, *map(str, facts or ("not here", "", "")), clip.licence, clip.notice)
+        for clip, facts in found
+    ]
+    console = terminal.console()
+    console.print(terminal.prose(rows, "name", "size", "frames/s", "frames", "licence", "notice"))
+    console.print(
+        "\nWithout --clip a drawn film plays, 352x288 or 1280x720, 25 frames/s: no licence is needed."
+    )
+    if any(facts is None for _, facts in found):
+        console.print('The others are brought by: pip install "steadycast[clips]"')
 
 
 @base.command(

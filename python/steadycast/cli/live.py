@@ -81,7 +81,10 @@ def _typed(name: str) -> Any:
 def send(
     source: Annotated[
         str,
-        argument("SOURCE", 'A video file, "testsrc", "greedy", "/dev/video0", or "-" for standard input.'),
+        argument(
+            "SOURCE",
+            'A video file, a clip\'s name, "testsrc", "greedy", "/dev/video0", or "-" for standard input.',
+        ),
     ],
     to: Annotated[str, option("--to A:P", "A receiver's RTP address, or a group's.")],
     flow: Flow,

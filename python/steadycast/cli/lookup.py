@@ -23,7 +23,7 @@ def controllers(
     as_json: AsJson = False,
 ) -> None:
     """List the rate controllers, or show one with its parameters."""
-    from steadycast.controllers import find, registry
+    from steadycast.controllers import USES, find, registry
     from steadycast.controllers import text as written
 
     chosen = [find(name)] if name is not None else list(registry())
@@ -36,6 +36,9 @@ def controllers(
 
     console = terminal.console()
     if name is None:
+        uses = [(use.towards, use.controller, use.why) for use in USES]
+        console.print(terminal.prose(uses, "towards", "take", "why"))
+        console.print()
         rows = [(c.name, c.cast, c.feedback, c.about) for c in chosen]
         console.print(terminal.prose(rows, "name", "cast", "feedback", "what it is"))
         console.print("\nParameters of one: steadycast controllers NAME")

@@ -14,6 +14,7 @@ from steadycast.cli.base import (
     SCENARIO,
     SEEDS,
     AsJson,
+    ClipName,
     Force,
     Jobs,
     Out,
@@ -52,6 +53,7 @@ def sweep(
     sets: Annotated[
         list[str] | None, option("--set PATH=VALUE", "A change for all runs, as in run. Repeatable.")
     ] = None,
+    clip: ClipName = None,
     jobs: Jobs = None,
     pixels: Annotated[bool, option("--pixels", "Decode and measure the pictures; takes its time.")] = False,
     metric: Annotated[
@@ -94,11 +96,11 @@ def sweep(
         if file is None:
             raise UserError("FILE", "it is missing", "name a scenario, or give --collect")
         file = scenario_at(file)
-    elif file is not None or over or design or seeds or sets or shard or scheduler or jobs or pixels or force:
+    elif any((file, over, design, seeds, sets, clip, shard, scheduler, jobs, pixels, force)):
         raise UserError(
             "--collect", "it runs nothing", "give only -o, --metric, --baseline and --figures with it"
         )
-    base.changes(sets)
+    sets = base.changes(sets, file, clip)
     sweeping = base.module("steadycast.sweep")
     planning = base.module("steadycast.sweep.plan")
     axes = [planning.axis(each) for each in over or []]
@@ -115,7 +117,7 @@ def sweep(
                 dict(axes),
                 table=design,
                 seeds=base.seed_range(seeds) if seeds is not None else None,
-                set=sets or (),
+                set=sets,
                 jobs=jobs,
                 pixels=pixels,
                 shard=part,

@@ -12,6 +12,7 @@ from steadycast.cli import base
 from steadycast.cli.base import (
     SEEDS,
     AsJson,
+    ClipName,
     File,
     Film,
     Force,
@@ -69,6 +70,7 @@ def emulate(
     pcap: Annotated[
         list[str] | None, option("--pcap LINK", "Capture a link's packets for Wireshark. Repeatable.")
     ] = None,
+    clip: ClipName = None,
     approximate: Annotated[
         bool, option("--approximate", "Leave aside what a kernel can't do, with a warning.")
     ] = False,
@@ -94,7 +96,7 @@ def emulate(
         done = world.emulate(
             file,
             seed=seed,
-            set=sets or (),
+            set=base.changes(sets, file, clip),
             out=place,
             force=force,
             vmaf=vmaf,

@@ -155,7 +155,7 @@ def compare(
     "steadycast encode foreman.yuv --size cif --fps 25 --trace foreman.csv --clips foreman",
 )
 def encode(
-    clips: Annotated[list[Path], argument("CLIP...", "Videos, played one after the other.")],
+    clips: Annotated[list[str], argument("CLIP...", "Videos, played one after the other: files or names.")],
     codec: Annotated[str, option("--codec", CODECS)] = "mpeg4",
     size: Size = "clip",
     fps: Fps = "clip",
@@ -179,7 +179,14 @@ def encode(
 
     with Terminal() as progress:
         steps = encoding.steps(
-            clips, codec=codec, size=size, fps=fps, gop=gop, bframes=bframes, pixels=pixels, progress=progress
+            list(map(base.module("steadycast.clips").find, clips)),
+            codec=codec,
+            size=size,
+            fps=fps,
+            gop=gop,
+            bframes=bframes,
+            pixels=pixels,
+            progress=progress,
         )
     base.warn(steps.ladder.warnings)
     terminal.console().print(encoding.table(steps))

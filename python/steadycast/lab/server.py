@@ -28,6 +28,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from steadycast import style
+from steadycast.clips import files as named_clips
+from steadycast.clips import in_folder
 from steadycast.controllers import registry
 from steadycast.errors import MissingError, Problems, UserError
 from steadycast.film import FORMATS
@@ -357,11 +359,8 @@ class Lab:
         return sides, shown
 
     def _clips(self) -> list[str]:
-        if self.clips is None:
-            return []
-        kinds = (".mkv", ".mp4", ".webm", ".mov", ".avi", ".y4m", ".yuv", ".m4v", ".mpg", ".ts")
-        found = (path for path in self.clips.iterdir() if path.suffix.lower() in kinds)
-        return sorted(str(path.resolve()) for path in found)[:100]
+        own = in_folder(self.clips) if self.clips is not None else []
+        return [*map(str, own[:100]), *named_clips()]
 
     def _asked(self, sent: Json) -> Asked:
         """Check a request's shape.

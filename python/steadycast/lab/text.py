@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadycast.builtin import scenario_at
+from steadycast.clips import files as named_clips
 from steadycast.controllers import registry
 from steadycast.errors import MissingError, Problems, UserError
 from steadycast.loading import load
@@ -82,13 +83,15 @@ def checked(
 ) -> tuple[Json, core.Scenario]:
     """Read and check a text from the page: its plain values, and the scenario.
 
-    It may name the files that its base names, and clips of the folder ``clips``; no other file is looked at.
+    It may name the files that its base names, clips that have names, and those of the folder ``clips``; no other file
+    is looked at.
     """
     tree = parsed(text)
     for key, name in _files(tree):
-        if name not in base.names and not (
-            key == "clip" and clips is not None and _inside(base, name, clips)
-        ):
+        allowed = key == "clip" and (
+            name in named_clips() or (clips is not None and _inside(base, name, clips))
+        )
+        if name not in base.names and not allowed:
             line = next((n for n, each in enumerate(text.splitlines(), 1) if name in each), None)
             remedy = f"name it in {base.place.name} and start the lab again"
             if key == "clip":
@@ -144,6 +147,8 @@ def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
 
 def _consequences(tree: Json, path: Where, value: object) -> Iterator[tuple[Where, object]]:
     """Yield a change and what goes with it: a queue of another kind does not keep the parameters of the last one."""
+    if isinstance(short := _at(tree, path[:-1]), str | int | float):
+        yield path[:-1], _long(path[-2], short)
     if list(path[-2:]) == ["queue", "kind"]:
         old = _at(tree, path[:-1]) or {}
         limit = old.get("limit")
@@ -151,8 +156,21 @@ def _consequences(tree: Json, path: Where, value: object) -> Iterator[tuple[Wher
         yield path[:-1], {"kind": value, **({"limit": limit} if keeps else {})}
     elif list(path[-2:]) == ["loss", "p"] and _at(tree, path[:-1]) is None:
         yield path[:-1], {"kind": "bernoulli", "p": value}
+    elif path[-1] == "clip" and "media" in (_at(tree, path[:-1]) or {}):
+        yield path, value
+        yield (*path[:-1], "media"), "clip"
     else:
         yield path, value
+
+
+def _long(key: str | int, short: str | int | float) -> Json:
+    """Return the table that a short form stands for."""
+    text = str(short)
+    if key == "queue":
+        return {"limit" if text[:1].isdigit() else "kind": text}
+    if key == "loss":
+        return {"kind": "bernoulli", "p": float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)}
+    return {"mean": text}
 
 
 def _put(node: Any, path: Where, value: Any) -> None:

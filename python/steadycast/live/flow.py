@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from steadycast.controllers import GROUP, ONE
 from steadycast.errors import UserError
 
 Flow = Mapping[str, object]
@@ -32,12 +33,16 @@ OPTIONS: dict[str, Option] = {
     "controller": Option(
         "controller",
         "NAME",
-        "Who sets the rate: without it steady towards one receiver, asmp towards a group.",
+        f"Who sets the rate: without it {ONE.controller} towards one receiver, {GROUP.controller} towards a group.",
     ),
     "param": Option("params", "KEY=VALUE", "A parameter of the controller. Repeatable."),
     "mode": Option("mode", "MODE", "repaired or paper; repaired without it."),
     "max_rate": Option("cap", "R", "Never more than this, for example 3Mbps."),
-    "floor": Option("floor", "R", "Never less than this; 50kbps without it, or a ladder's lowest rate."),
+    "floor": Option(
+        "floor",
+        "R",
+        "Never less than this, also towards a player that never reports; 50kbps without it, or a ladder's lowest rate.",
+    ),
     "codec": Option("encode.codec", "NAME", CODECS, "mpeg4"),
     "size": Option("encode.size", "SIZE", '"clip", "cif" or "640x480".', "clip"),
     "fps": Option("encode.fps", "FPS", FPS, "clip"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadycast import signals
+from steadycast.controllers import default
 from steadycast.errors import UserError
 from steadycast.files import write_text
 from steadycast.folder import Draft
@@ -73,12 +74,8 @@ def send(options: Options, progress: Progress | None = None) -> Json:
 
 
 def default_controller(to: str, mode: object = "repaired") -> str:
-    """Name the controller of a session that names none: `steady` towards one receiver, `asmp` towards a group.
-
-    In a group `asmp` holds the slowest member's share where `steady` does not (docs/steady.md, row G). A paper's mode
-    takes a paper's controller.
-    """
-    return "asmp" if mode == "paper" or session.is_group(to) else "steady"
+    """Name the controller of a session that names none."""
+    return default(group=session.is_group(to), paper=mode == "paper")
 
 
 def settings_of(options: Options) -> Json:

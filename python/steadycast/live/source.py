@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steadycast import clips
 from steadycast.errors import UserError
 from steadycast.exits import Exit
 
@@ -243,7 +243,8 @@ def _pictures(source: str, size: str, fps: str, *, loop: bool) -> tuple[Pictures
         return Camera(source, size, fps), None
     from steadycast.media.clip import Clip
 
-    return Filed(Clip.of(Path(source)), size, fps, loop=loop), str(Path(source).resolve())
+    file = clips.find(source)
+    return Filed(Clip.of(file), size, fps, loop=loop), str(file.resolve())
 
 
 def encoded(pictures: Pictures, encoder: Encoder, clip: str | None) -> Plan:
@@ -303,7 +304,8 @@ def _laddered(
     from steadycast.media.ladder import encode_ladder
 
     # Without B frames: a live receiver is not to wait for pictures that come later.
-    made = encode_ladder(Clip.of(Path(source)), codec, size, fps, gop, bframes=0, progress=progress)
+    file = clips.find(source)
+    made = encode_ladder(Clip.of(file), codec, size, fps, gop, bframes=0, progress=progress)
     medium = {
         "kind": "ladder",
         "codec": codec,
@@ -312,4 +314,4 @@ def _laddered(
         "rungs": [(r.q, r.data, r.offsets, r.extradata) for r in made.rungs],
         "frames": None if loop else made.table.frames,
     }
-    return Plan(medium, str(Path(source).resolve()), warnings=list(made.warnings))
+    return Plan(medium, str(file.resolve()), warnings=list(made.warnings))

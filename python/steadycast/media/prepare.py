@@ -56,12 +56,13 @@ def media_of(
     from steadycast.media.ladder import encode_ladder
     from steadycast.media.synthetic import Synthetic
 
-    source: Source = Synthetic() if kind == "synthetic" else Clip.of([Path(p) for p in video["paths"]])
+    size = str(video["size"])
+    source: Source = Synthetic.of(size) if kind == "synthetic" else Clip.of([Path(p) for p in video["paths"]])
     codec = str(video["codec"])
     return encode_ladder(
         source,
         codec=codec,
-        size=str(video["size"]),
+        size=size,
         fps="clip" if fps is None else fps,
         gop=gop,
         bframes=0 if codec == "h263" else int(video["bframes"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FPS = Fraction(25)
 _VERSION = 2
+_LARGE = 704 * 576
+"""Samples of the largest picture (4CIF) with which the film has its full length."""
 _WHITE, _DARK, _RED = rgb("ffffff"), rgb("101418"), rgb("ff5040")
 
 
@@ -30,6 +32,12 @@ class Synthetic:
 
     frames: int = 400
     seed: int = 1
+
+    @classmethod
+    def of(cls, size: str) -> Self:
+        """Return the film for pictures of this size: large ones take long to draw, and last half as long."""
+        width, height = parse_size(size, CIF)
+        return cls() if width * height <= _LARGE else cls(200)
 
     @property
     def label(self) -> str:

@@ -322,7 +322,7 @@ def draw_quality(folder: Folder) -> Figure | None:
         return None
     pixels = [f for f in flows if frames.filter(pl.col("flow") == f["name"])["psnr_y_db"].is_not_null().any()]
     # A live receiver does not know quantizers, and a picture's quality only beside the original.
-    coded = [f for f in flows if frames.filter(pl.col("flow") == f["name"])["q"].is_not_null().any()]
+    coded = [f for f in flows if frames.filter(pl.col("flow") == f["name"])["q"].ge(0).any()]
     ratios = [r for f in flows for r in [*[1.0] * (f in pixels), 0.13, *[0.45] * (f in coded)]]
     figure, panels = canvas(len(ratios), height=0.55 + 2.4 * sum(ratios), ratios=ratios)
     figure.subplots_adjust(hspace=0.35)

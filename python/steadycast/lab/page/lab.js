@@ -128,11 +128,10 @@ function setText(text) {
   state.text = text;
   const box = $('text');
   if (box.value !== text) {
-    const { scrollTop, scrollLeft, selectionStart, selectionEnd } = box;
+    const { scrollTop, selectionStart, selectionEnd } = box;
     box.value = text;
     if (document.activeElement === box) box.setSelectionRange(selectionStart, selectionEnd);
     box.scrollTop = scrollTop;
-    box.scrollLeft = scrollLeft;
     const after = text.split('\n');
     state.changed = after.length === before.length ? after.findIndex((line, n) => line !== before[n]) : -1;
   }
@@ -142,17 +141,12 @@ function setText(text) {
 function paintText() {
   const lines = state.text.split('\n');
   const bad = new Set(state.bad || []);
-  $('gutter').replaceChildren(...lines.flatMap((_, n) => [
-    bad.has(n + 1) ? make('b', { textContent: n + 1 }) : n === state.changed ? make('em', { textContent: n + 1 }) : String(n + 1), '\n']));
-  const parts = [];
-  for (const line of lines) {
-    if (/^\s*\[/.test(line)) {
-      const [, head, rest] = /^(\s*\[[^#]*)(.*)$/.exec(line);
-      parts.push(make('span', { className: 'h', textContent: head }), ...coloured(rest));
-    } else parts.push(...coloured(line));
-    parts.push('\n');
-  }
-  $('colours').replaceChildren(...parts, '\n');
+  $('colours').replaceChildren(...lines.map((line, n) => {
+    const mark = bad.has(n + 1) ? 'b' : n === state.changed ? 'em' : 'i';
+    const [, head, rest] = /^(\s*\[[^#]*|)(.*)$/.exec(line);
+    const parts = head ? [make('span', { className: 'h', textContent: head })] : [];
+    return make('div', {}, make(mark, { textContent: n + 1 }), ...parts, ...coloured(rest));
+  }));
   scrolled();
 }
 
@@ -163,8 +157,7 @@ function coloured(line) {
 }
 
 function scrolled() {
-  $('colours').scrollTop = $('gutter').scrollTop = $('text').scrollTop;
-  $('colours').scrollLeft = $('text').scrollLeft;
+  $('colours').scrollTop = $('text').scrollTop;
 }
 
 function problems(found) {
@@ -182,7 +175,7 @@ function jump(line) {
   const box = $('text');
   box.focus();
   box.setSelectionRange(start, start + (lines[line - 1] || '').length);
-  box.scrollTop = Math.max(0, (line - 6) * parseFloat(getComputedStyle(box).lineHeight));
+  box.scrollTop = Math.max(0, $('colours').children[line - 1].offsetTop - 100);
 }
 
 let typing = 0;
@@ -271,7 +264,7 @@ function drawKnobs() {
       make('fieldset', {}, make('legend', { textContent: name }), ...knobs.map((k) => oneKnob(k)))));
     for (const side of SIDES) {
       const knobs = (groups.get(side) || []).filter((k) => k.label !== 'controller');
-      $(`side-${side.toLowerCase()}`).querySelector('.params').replaceChildren(...knobs.map((k) => oneKnob(k, side)));
+      $(`side-${side.toLowerCase()}`).querySelector('.params').replaceChildren(...grouped(knobs.map((k) => oneKnob(k, side))));
       $(`side-${side.toLowerCase()}`).querySelector('details').hidden = !knobs.length;
     }
     const choice = state.knobs.find((k) => k.group === 'A' && k.label === 'controller');
@@ -287,6 +280,11 @@ function drawKnobs() {
     if (shown && !state.edits.has(keyOf(knob))) shown.set(knob);
   }
 }
+
+// The registry names first what is set most often.
+const FIRST = 4;
+const grouped = (all) => all.length <= FIRST + 2 ? all : [...all.slice(0, FIRST),
+  make('details', {}, make('summary', { textContent: `${all.length - FIRST} more` }), ...all.slice(FIRST))];
 
 const keyOf = (knob) => `${knob.group}/${knob.path.join('.')}`;
 

