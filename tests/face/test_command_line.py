@@ -30,6 +30,7 @@ COMMANDS = [
     "run",
     "demo",
     "scenarios",
+    "clips",
     "doctor",
     "sweep",
     "test-cases",
