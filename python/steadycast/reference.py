@@ -58,7 +58,7 @@ def _explained() -> tuple[Key, ...]:
 
 
 _MEANT = {
-    "audio": "a call's sound is a flow of kind cbr: --explain flow.bitrate",
+    "audio": "a call's sound is a flow of kind cbr: --explain flow.rate",
     "bandwidth": "it is a link's rate: --explain link.rate",
     "bufferbloat": "it is a long queue: --explain link.queue",
     "latency": "it is a link's delay: --explain link.delay",

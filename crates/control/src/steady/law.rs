@@ -316,11 +316,11 @@ impl Law {
             Mode::Compete if !self.signals.is_idle(now, IDLE) => {
                 let rtt = self.signals.rtt();
                 // Nothing arrives for a while of a path that has just become longer: what came since is what arrives
-                // then.
+                // then. Of a source that pauses the law goes by what the path carries of a burst, and so does this.
                 let spans = [rtt.max(RECEIVED_SPAN), (2.0 * rtt).max(0.5)];
-                let received = spans.into_iter().filter_map(|span| self.signals.received(span)).reduce(f64::max);
-                let Some(received) = received else { return };
-                let most = (2.0 * received).max(self.compete.restore) + 4.0 * self.config.bits / rtt;
+                let carried = spans.into_iter().filter_map(|span| self.signals.carries(span, rate)).reduce(f64::max);
+                let Some(carried) = carried else { return };
+                let most = (2.0 * carried).max(self.compete.restore) + 4.0 * self.config.bits / rtt;
                 self.checks[1].see(self.rate <= most.max(self.floor).max(LEAST));
             }
             _ => {}
