@@ -248,10 +248,10 @@ mod tests {
             aimd.on_rtt(Span::millis(80));
             let (mut ms, mut falls, mut used) = (0, Vec::new(), Vec::new());
             while falls.len() < 3 {
-                let usage = if aimd.rate() > link { Usage::Over } else { Usage::Normal };
+                let usage = if aimd.rate > link { Usage::Over } else { Usage::Normal };
                 falls.extend((usage == Usage::Over).then_some(ms));
-                aimd.update(usage, Some(aimd.rate().min(link)), at(ms));
-                used.extend((falls.len() == 2).then(|| aimd.rate().ratio(link)));
+                aimd.update(usage, Some(aimd.rate.min(link)), at(ms));
+                used.extend((falls.len() == 2).then(|| aimd.rate.ratio(link)));
                 ms += 50;
             }
             let share = used.iter().sum::<f64>() / used.len() as f64;
