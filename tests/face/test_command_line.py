@@ -173,10 +173,10 @@ def test_an_interrupt_is_130_and_names_what_is_left(
 def test_an_interrupt_before_there_is_a_command_is_130_in_one_line(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stops(**_: Any) -> None:
+    def stops(_: list[str]) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("steadycast.cli.base.app", stops)
+    monkeypatch.setattr("steadycast.cli.base._of", stops)
     said = say("run", "home")
     assert (said.code, said.err) == (130, "steadycast: interrupted\n")
 

@@ -23,8 +23,8 @@ impl Record<'_> {
             let name = &flow.name;
             (holds < needs).then(|| {
                 format!(
-                    "flow.{name}: its window holds {holds} bytes, and its fair share {needs} in a round trip of {round}: \
-                     the window limits it, and not the network; make flow.{name}.window \"{}p\" or more",
+                    "flow.{name}: its window holds {holds} bytes, and its fair share {needs} in a round trip of \
+                     {round}: the window limits it, and not the network; make flow.{name}.window \"{}p\" or more",
                     needs.div_ceil(config.packet.get())
                 )
             })

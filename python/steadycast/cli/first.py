@@ -181,26 +181,29 @@ def clips(as_json: AsJson = False) -> None:
 
     found = [(clip, clip.size()) for clip in known()]
     if as_json:
-        keys = ("size", "fps", "frames")
-        base.print_json(
-            [
-                {"name": clip.name, "path": clip.path and str(clip.path), "licence": clip.licence}
-                | {"notice": clip.notice, **dict(zip(keys, facts or (None,) * 3, strict=True))}
-                for clip, facts in found
-            ]
-        )
+        rows: list[dict[str, object]] = [
+            {
+                "name": clip.name,
+                "path": clip.path and str(clip.path),
+                "licence": clip.licence,
+                "notice": clip.notice,
+                **{key: facts and facts[n] for n, key in enumerate(("size", "fps", "frames"))},
+            }
+            for clip, facts in found
+        ]
+        base.print_json(rows)
         return
-    rows = [
+    lines = [
         (clip.name, *map(str, facts or ("not here", "", "")), clip.licence, clip.notice)
         for clip, facts in found
     ]
     console = terminal.console()
-    console.print(terminal.prose(rows, "name", "size", "frames/s", "frames", "licence", "notice"))
+    console.print(terminal.prose(lines, "name", "size", "frames/s", "frames", "licence", "notice"))
     console.print(
         "\nWithout --clip a drawn film plays, 352x288 or 1280x720, 25 frames/s: no licence is needed."
     )
     if any(facts is None for _, facts in found):
-        console.print('The others are brought by: pip install "steadycast[clips]"')
+        console.print('The others are brought by: pip install "steadycast[clips]"', markup=False)
 
 
 @base.command(

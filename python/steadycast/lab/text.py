@@ -145,9 +145,13 @@ def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
     return changed
 
 
+_SHORT = ("queue", "loss", "jitter")
+"""Keys that a word or a number may stand for, instead of their table."""
+
+
 def _consequences(tree: Json, path: Where, value: object) -> Iterator[tuple[Where, object]]:
     """Yield a change and what goes with it: a queue of another kind does not keep the parameters of the last one."""
-    if isinstance(short := _at(tree, path[:-1]), str | int | float):
+    if len(path) > 1 and path[-2] in _SHORT and isinstance(short := _at(tree, path[:-1]), str | int | float):
         yield path[:-1], _long(path[-2], short)
     if list(path[-2:]) == ["queue", "kind"]:
         old = _at(tree, path[:-1]) or {}

@@ -75,7 +75,8 @@ const DELAY: Promise = Promise {
 };
 const TWICE: Promise = Promise {
     id: "steady.at-most-twice",
-    about: "in COMPETE the rate is at most twice what arrives (of a source that pauses: what the path carries of its bursts), or what a test gave away",
+    about: "in COMPETE the rate is at most twice what arrives (of a source that pauses: what the path carries of its \
+            bursts), or what a test gave away",
 };
 const HEEDED: Promise = Promise {
     id: "steady.heeds-every-receiver",
