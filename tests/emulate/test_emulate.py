@@ -332,9 +332,11 @@ name = "video"
 kind = "video"
 controller = "fixed"
 params.fixed = { rate = "1500kbps" }
+encode = { size = "cif" }
 from = "s"
 to = ["r"]
-playout = "300ms"
+# A frame waits 0.2 s in the pacer, and one request in a hundred is lost: it is asked for a second time.
+playout = "800ms"
 repair = "rtx"
 rtcp = { profile = "avpf" }
 """
