@@ -15,7 +15,7 @@ impl Record<'_> {
             let FlowKind::Tcp(tcp) = &flow.kind else { return None };
             let delay = |way: u32| {
                 let link = self.scenario.links.get(way as usize / 2);
-                link.map_or(Span::ZERO, |link| if way % 2 == 0 { link.forward.delay } else { link.back.delay })
+                link.map_or(Span::ZERO, |link| if way.is_multiple_of(2) { link.forward.delay } else { link.back.delay })
             };
             let round: Span = ways.iter().flatten().map(|way| delay(*way) + delay(way ^ 1)).sum();
             let config = &tcp.config;

@@ -280,7 +280,7 @@ fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [
         drawn && !said("size") && !said("codec")
     };
     let film = |group, range: &std::ops::Range<usize>| all[range.clone()].first().is_some_and(|flow| open(group, flow));
-    let films: Vec<_> = groups.iter().zip(ranges).filter(|(group, range)| film(*group, *range)).collect();
+    let films: Vec<_> = groups.iter().zip(ranges).filter(|(group, range)| film(*group, range)).collect();
     if films.is_empty() {
         return;
     }
