@@ -137,7 +137,7 @@ def sentences(candidates: Sequence[Candidate]) -> list[str]:
     said += _better(best, candidates)
     said += conversation(best.delay_ms) if best.alone else []
     if any(candidate.seeds < 2 for candidate in candidates):
-        said.append("This is one seed, which is one sample: `--seeds 1-5` tells whether others say the same.")
+        said.append("This is one seed, which is one sample: --seeds 1-5 tells whether others say the same.")
     return said
 
 
