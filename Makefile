@@ -11,6 +11,8 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
 RUN := .venv/bin/python
 # rustup's folder is not on the PATH of every shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
+# Packages are installed without bytecode; where Python may not keep it, each process compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -121,3 +123,11 @@ def test_the_tests_of_faults_are_found_by_the_name_that_they_have(command: Modul
     faults = SCRIPTS.parent / command.FAULTS
     assert "with claimed(trusted=" in faults.read_text()
     assert f'pytest.skip("{command.STALLED}")' in (faults.parent / "conftest.py").read_text()
+
+
+def test_a_command_of_the_makefile_keeps_bytecode_whatever_the_environment_says() -> None:
+    words = ["make", "-s", "--eval=kept: ; @env", "kept"]
+    told = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    said = subprocess.run(words, cwd=ROOT, env=told, capture_output=True, text=True, check=True).stdout
+    assert "\nPATH=" in f"\n{said}"
+    assert "PYTHONDONTWRITEBYTECODE=" not in said
