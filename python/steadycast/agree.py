@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadycast import style
+from steadycast.arguments import typed
 from steadycast.core import core
 from steadycast.emulate import emulate, need_rights
 from steadycast.errors import Problems, UserError
@@ -183,6 +184,7 @@ class Agreement:
         return _draw(self, panels, points, 100.0, "share of the seconds that are below (%)", banded=True)
 
 
+@typed
 def agree(
     scenario: str | Path,
     *,

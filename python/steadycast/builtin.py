@@ -29,7 +29,7 @@ def scenario_at(path: Path) -> Path:
     """
     if path.is_file():
         return path
-    if path.parent == Path() and not path.suffix:
+    if path.name and path.parent == Path() and not path.suffix:
         own = path.with_suffix(".toml")
         if own.is_file():
             return own

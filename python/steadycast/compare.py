@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from steadycast import files
+from steadycast.arguments import typed
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, find, number, write_text
 from steadycast.report import canvas, choice, film, over_time, page, say, several
@@ -357,6 +358,7 @@ class Comparison:
         return element("p", self.answer) + _line_table(self.runs)
 
 
+@typed
 def compare(runs: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     """Set runs side by side.
 

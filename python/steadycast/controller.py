@@ -69,10 +69,6 @@ def named(classes: Mapping[str, type]) -> list[str]:
     """Write the changes to a scenario that say which classes steer its flows, as ``--set`` takes them."""
     changes = []
     for flow, each in classes.items():
-        if not isinstance(each, type):
-            raise UserError(
-                f"controllers[{flow!r}]", f"{each!r} is not a class", "give the class, not an object of it"
-            )
         file = _file(each) or "notebook.py"
         changes.append(
             f"flow.{flow}.controller={file if file.endswith('.py') else 'notebook.py'}:{each.__name__}"

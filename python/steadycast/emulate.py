@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from steadycast.arguments import typed
 from steadycast.core import core, need_linux
 from steadycast.errors import Problems, UserError
 from steadycast.loading import Sets, Source, changes, folder_of, load, place_of
@@ -35,6 +36,7 @@ class Emulated:
     """How the program ended: its exit code, or 128 and a signal's number; None without one."""
 
 
+@typed
 def emulate(
     scenario: Source,
     *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _PATIENCE_S = 2.0
 
 
+@runtime_checkable
 class Progress(Protocol):
     """Told how far something is. Called often: an implementation decides how often it draws."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steadycast.arguments import typed
 from steadycast.errors import UserError
 from steadycast.folder import Draft, Folder, Json, aggregate
 from steadycast.loading import Sets, Source, changes, folder_of, load, place_of, seeds_of
@@ -18,6 +19,7 @@ from steadycast.steps import Keep, Plan, Ready, stage
 from steadycast.workers import LostError, Workers, cores
 
 
+@typed
 def run(
     scenario: Source,
     *,
@@ -62,6 +64,7 @@ def run(
         return stage(lambda: Ready.of(plan, told), told, keep, out, force=force)
 
 
+@typed
 def run_seeds(
     scenario: Source,
     *,

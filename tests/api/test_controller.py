@@ -80,11 +80,15 @@ def test_a_method_that_runs_only_when_it_is_awaited_is_refused(scenario: Path) -
 @pytest.mark.parametrize(
     ("scenario_given", "more", "says"),
     [
-        (None, {}, "it is a NoneType; give a file's name"),
-        ({"duration": "6s"}, {}, "it is a dict; give a file's name"),
+        (None, {}, "scenario None: it is a NoneType; give str | Path | Scenario"),
+        ({"duration": "6s"}, {}, "it is a dict, or one that holds others; give str | Path | Scenario"),
         ('duration = "6s"\n[topology]\n', {}, "a scenario's text, not the name of a file"),
-        ("home", {"set": [("duration", "6s")]}, 'it is a tuple; write "PATH=VALUE"'),
-        ("home", {"set": "duration=6s"}, "it is no list of changes"),
+        (
+            "home",
+            {"set": [("duration", "6s")]},
+            "it is a list, or one that holds others; give Mapping[str, object] | Sequence[str]",
+        ),
+        ("home", {"set": "duration=6s"}, "it is a str; give Mapping[str, object] | Sequence[str]"),
         ("home", {"seed": 2**64}, "18446744073709551616 is out of range; at most 9223372036854775807"),
     ],
 )
@@ -262,7 +266,7 @@ def test_a_flow_that_is_not_there_is_told(scenario: Path) -> None:
     for flow in ("tcp", "vide"):
         with pytest.raises(sc.UserError):
             sc.run(scenario, controllers={flow: Steady})
-    with pytest.raises(sc.UserError, match="is not a class"):
+    with pytest.raises(sc.UserError, match=r"it is a dict.* give Mapping\[str, type\]"):
         sc.run(scenario, controllers={"video": Steady(None)})  # type: ignore[dict-item, arg-type]
 
 

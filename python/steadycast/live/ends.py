@@ -33,12 +33,6 @@ _START_S = 10.0
 _OPTION = re.compile(r"--(?!help\b)([a-z]+(?:-[a-z]+)*)")
 
 
-def need_pixels(name: str) -> None:
-    """Raise a UserError where there is no such way to lay out a picture."""
-    if name not in PIXELS:
-        raise UserError(f"pixels {name!r}", "there is no such layout", f"take one of {', '.join(PIXELS)}")
-
-
 def shape_of(pixels: Pixels, width: int, height: int) -> tuple[int, ...]:
     """Return the shape of a picture's array."""
     shapes = {"gray": (height, width), "yuv420p": (height * 3 // 2, width)}

@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steadycast.arguments import typed
 from steadycast.errors import UserError
 from steadycast.live import ends, receive, session
 from steadycast.live.ends import Pixels
@@ -153,6 +154,7 @@ class Receiver(ends.Ends):
 
     """
 
+    @typed
     def __init__(
         self,
         what: str | Path,
@@ -169,8 +171,6 @@ class Receiver(ends.Ends):
         mux: bool = False,
     ) -> None:
         with ends.by_argument():
-            if pixels is not None:
-                ends.need_pixels(pixels)
             if queue < 1:
                 raise UserError(f"queue {queue}", "no picture has room", "take 1 or more")
             options = receive.Options(
@@ -206,6 +206,7 @@ class Receiver(ends.Ends):
         unread = 0 if self._outbox is None else self._outbox.unread
         return ReceiverStatus.of(ends.look(self._core), unread=unread)
 
+    @typed
     def read(self, timeout: float | None = None) -> ReceivedFrame | None:
         """Return the next picture, or `None` when the stream has ended and all were read.
 

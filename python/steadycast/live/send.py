@@ -96,7 +96,7 @@ def settings_of(options: Options) -> Json:
 def begun(settings: Json, flow: Flow, planned: Any) -> Any:
     """Return a core `Sender` of this flow that has begun."""
     with named(flow):
-        said = json.dumps(keys(flow, planned.clip))
+        said = json.dumps(keys(flow, planned.clip), default=str)
         return session.live_core().Sender({**settings, "flow": said}, planned.medium)
 
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steadycast.arguments import typed
 from steadycast.errors import UserError
 from steadycast.live import ends, send, session
 from steadycast.live.ends import Pixels
@@ -151,6 +152,7 @@ class Sender(ends.Ends):
 
     """
 
+    @typed
     def __init__(
         self,
         to: str,
@@ -180,9 +182,11 @@ class Sender(ends.Ends):
         mux: bool = False,
     ) -> None:
         with ends.by_argument():
-            ends.need_pixels(pixels)
             if queue < 1:
                 raise UserError(f"queue {queue}", "no picture has room", "take 1 or more")
+            for name, number, most in (("gop", gop, 600), ("ttl", ttl, 255), ("port", port, 65_535)):
+                if number is not None and not 1 <= number <= most:
+                    raise UserError(f"{name} {number}", "it is out of range", f"take 1 to {most}")
             to, interface = session.resolved(to, interface, tell=False)
             controller = controller or send.default_controller(to, mode)
             said = {
@@ -267,6 +271,7 @@ class Sender(ends.Ends):
         if self._inbox is not None:
             self._inbox.end()
 
+    @typed
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end, of the source or after `end`; whether it has come within ``timeout`` seconds."""
         until = float("inf") if timeout is None else time.monotonic() + timeout
@@ -275,6 +280,7 @@ class Sender(ends.Ends):
                 return False
         return True
 
+    @typed
     def limit(self, *, max_rate: str | float | None = None, floor: str | float | None = None) -> None:
         """Move the rate's limits, from now on; what is not named stays.
 
@@ -289,6 +295,7 @@ class Sender(ends.Ends):
             )
         self._core.limit(low, high)
 
+    @typed
     def exclude(self, name: str) -> None:
         """Hear the receiver of this name no more, now or whenever it comes."""
         self._core.exclude(name)

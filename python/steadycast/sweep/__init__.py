@@ -11,9 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from steadycast.arguments import typed
 from steadycast.errors import UserError
 from steadycast.files import folder, write_text, written
 from steadycast.folder import Claim
+from steadycast.loading import Sets, Source, changes, literal, seeds_of
 from steadycast.progress import Progress, shown
 from steadycast.sweep import plan as planning
 from steadycast.sweep import store
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from steadycast.report.canvas import Drawing
-    from steadycast.scenario import Scenario
 
 _SHARDS = "shard-*-of-*"
 
@@ -126,13 +127,14 @@ class Sweep:
         return tables_html(self, self.metrics()[:4], None)
 
 
+@typed
 def sweep(
-    scenario: str | Path | Scenario,
+    scenario: Source,
     over: Mapping[str, object] | None = None,
     *,
     table: Path | str | None = None,
     seeds: Iterable[int] | None = None,
-    set: Mapping[str, object] | Sequence[str] = (),
+    set: Sets = (),
     jobs: int | None = None,
     pixels: bool = False,
     shard: tuple[int, int] | None = None,
@@ -171,13 +173,8 @@ def sweep(
         KeyboardInterrupt: somebody pressed Ctrl-C; the same call goes on.
 
     """
-    from steadycast.loading import changes, literal, seeds_of
-
     base = Base.of(scenario, changes(set))
     heads = planning.table(Path(table)) if table is not None else ((), ((),))
-    if not isinstance(over or {}, Mapping):
-        remedy = 'give a dict of axes: {"flow.video.controller": ["asmp", "tfrc"]}'
-        raise UserError("over", f"it is a {type(over).__name__}", remedy)
     given = [(path, [literal(value) for value in _several(values)]) for path, values in (over or {}).items()]
     axes, rows = planning.grid(given, heads)
     if jobs is not None and scheduler is not None:
@@ -220,6 +217,7 @@ def _several(values: object) -> Iterable[object]:
     return [values]
 
 
+@typed
 def collect(out: Path | str) -> Sweep:
     """Join the parts of a sweep (``out``/shard-I-of-N) and what ``out`` itself holds, also after an interruption.
 

@@ -1,0 +1,75 @@
+"""The functions for programs look at the types of their arguments: a wrong one is the user's error, with its name."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sized
+from functools import cache, wraps
+from numbers import Integral, Real
+from pathlib import PurePath
+from types import UnionType
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from steadycast.errors import UserError
+
+_NUMBERS = {int: Integral, float: Real}
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def typed(call: Callable[P, R]) -> Callable[P, R]:
+    """Return ``call``, which raises a `UserError` for an argument that is not what its annotation says."""
+    signature = inspect.signature(call)
+    hints = cache(lambda: get_type_hints(call))
+
+    @wraps(call)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            if not _fits(value, hint := hints().get(name, Any)):
+                inside = (
+                    ", or one that holds others"
+                    if isinstance(value, Sized) and not isinstance(value, str | bytes)
+                    else ""
+                )
+                problem = (
+                    f"it is a {type(value).__name__}{inside}"
+                    if "\0" not in str(value)
+                    else "it holds a byte of 0"
+                )
+                raise UserError(f"{name} {value!r:.60}", problem, f"give {_written(hint)}")
+        return call(*args, **kwargs)
+
+    return checked
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether a value is of a type. Of what can be walked through again, each element is looked at, too."""
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if kind in (Any, object):
+        return True
+    if kind in (Union, UnionType):
+        return any(_fits(value, each) for each in inner)
+    if kind is Literal:
+        return isinstance(value, str) and value in inner
+    if not isinstance(value, _NUMBERS.get(kind, kind)) or (isinstance(value, bool) and kind is not bool):
+        return False
+    if kind is tuple:
+        return len(value) == len(inner) and all(map(_fits, value, inner))
+    if isinstance(value, Mapping):
+        pairs = [*value, *value.values()]
+        return len(inner) == 2 and all(_fits(each, inner[n >= len(value)]) for n, each in enumerate(pairs))
+    if isinstance(value, Iterable) and inner:
+        # A text is no list of texts.
+        return not isinstance(value, str | bytes) and (
+            not isinstance(value, Sized) or all(_fits(each, inner[0]) for each in value)
+        )
+    return not isinstance(value, str | PurePath) or "\0" not in str(value)
+
+
+def _written(hint: Any) -> str:
+    """Write a type as one writes it in Python, without the modules that its parts are from."""
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(get_args(hint))}"
+    text = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
+    return re.sub(r"(\w+\.)+", "", text)
