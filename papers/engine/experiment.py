@@ -321,11 +321,20 @@ class Experiment:
     @property
     def grades(self) -> bool:
         """Whether a statement or a figure takes grades against what was sent, or by index."""
-        takes = [t for s in self.statements for t in (s.measure, *(o.measure for o in s.others))]
-        terms = (part for take in takes for row in take.rows for part in row if isinstance(part, Term))
-        return any(t.quantity.name in GRADES for t in terms) or any(
+        return any(q.name in GRADES for q in self._quantities()) or any(
             "by index" in f.kind for f in self.figures
         )
+
+    @property
+    def jitters(self) -> bool:
+        """Whether a statement or a figure takes RFC 3550's jitter, the one number that needs each packet."""
+        return any("jitter" in str(arg) for q in self._quantities() for arg in q.args) or any(
+            line.series == "jitters" for f in self.figures for line in f.lines
+        )
+
+    def _quantities(self) -> Iterator[Quantity]:
+        takes = (t for s in self.statements for t in (s.measure, *(o.measure for o in s.others)))
+        return (part.quantity for t in takes for row in t.rows for part in row if isinstance(part, Term))
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         """Names that stand for nothing and names that stand twice, each with a remedy."""

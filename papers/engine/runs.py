@@ -46,7 +46,7 @@ from papers.engine.observe import Observed
 # Keys of a scenario that change neither packets nor pictures; of [record] only the interval and the packets show.
 _IDLE = ("name", "record", "expect")
 
-_RUNS_PER_PROCESS = 25
+_PICTURES_PER_PROCESS = 25
 _IDLE_ONLY = 19
 """How nice a process is that may only have what no other wants."""
 
@@ -200,22 +200,23 @@ def _read(key: str) -> Observed | None:
 
 def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[str, Observed]:
     done: dict[str, Observed] = {}
-    # Runs with pictures take longest: they go first, so that no core waits for a last one.
-    order = sorted(todo.items(), key=lambda item: not item[1].pixels)
     cores = _cores()
-    batch = cores * _RUNS_PER_PROCESS
-    progress("runs", 0, len(order))
-    # Pictures that a process has decoded stay in its memory: new processes now and then bound that. (The executor's
-    # own max_tasks_per_child hangs in Python 3.11 when all processes end at the same time.)
-    for start in range(0, len(order), batch):
-        part = order[start : start + batch]
-        with processes(min(cores, len(part)), nice) as pool:
-            waiting: dict[Future[bytes], str] = {pool.submit(_work, job): key for key, job in part}
-            for future in as_completed(waiting):
-                content = future.result()
-                _keep(waiting[future], content)
-                done[waiting[future]] = _observed(content)
-                progress("runs", len(done), len(order))
+    progress("runs", 0, len(todo))
+    # Runs with pictures take longest: they go first. Pictures that a process has decoded stay in its memory: new
+    # processes now and then bound that. (The executor's own max_tasks_per_child hangs in Python 3.11 when all
+    # processes end at the same time.)
+    for pixels in (True, False):
+        order = [(key, job) for key, job in todo.items() if job.pixels is pixels]
+        batch = cores * _PICTURES_PER_PROCESS if pixels else max(1, len(order))
+        for start in range(0, len(order), batch):
+            part = order[start : start + batch]
+            with processes(min(cores, len(part)), nice) as pool:
+                waiting: dict[Future[bytes], str] = {pool.submit(_work, job): key for key, job in part}
+                for future in as_completed(waiting):
+                    content = future.result()
+                    _keep(waiting[future], content)
+                    done[waiting[future]] = _observed(content)
+                    progress("runs", len(done), len(todo))
     return done
 
 

@@ -16,6 +16,7 @@ from steadycast.progress import Progress, Silent
 from papers.engine.experiment import (
     Experiment,
     Medium,
+    Sets,
     Statement,
     Variant,
     Verdict,
@@ -231,7 +232,8 @@ class _Plan:
         e = self.experiment
         scenario = e.scenario.with_name(variant.scenario) if variant.scenario else e.scenario
         changed = [c.sets_in(scenario) for c in self.changes if c.name == change]
-        all_sets = (self.medium.sets, variant.sets, *changed)
+        recorded: Sets = {} if e.jitters else {"record.packets": []}
+        all_sets = (recorded, self.medium.sets, variant.sets, *changed)
         graded = self.medium.pixels and not emulated and e.grades
         return Job.of(scenario, all_sets, seed, pixels=self.medium.pixels, emulated=emulated, graded=graded)
 
