@@ -1,22 +1,26 @@
 """The papers' experiments: a page with all figures under build/, and the tables and pictures of docs/papers.
 
     .venv/bin/python scripts/reproduction.py         # a quarter of an hour on two cores, unless the runs are kept
-    .venv/bin/python scripts/reproduction.py B       # of one paper, by its family: its table and its pictures alone
-    .venv/bin/python scripts/reproduction.py B --as-printed       # without the changes, in a third of the time
+    .venv/bin/python scripts/reproduction.py B       # of one paper, by its family; the others' rows stay as they are
 
-The tables are docs/data/papers-*.csv, the pictures docs/pictures/papers; the text of the pages is written by hand, but
-for what stands between the marks `answer`, `readings` and `figures`.
+The tables are docs/data/papers-*.csv and reproduction*.csv, the pictures docs/pictures/papers; the text of the pages is
+written by hand, but for what stands between the marks `answer`, `readings`, `figures` and `headline`.
 """
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 import sys
+import tomllib
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from papers.engine.experiment import Figure
     from papers.engine.suite import Part, Result
 
@@ -29,71 +33,83 @@ PAGES = {"K": "evalvid-ra", "M": "mpeg-tfrcp", "H": "receiver-buffer", "C": "man
 _DPI, _COLOURS = 72, 40
 
 
-def main(words: list[str]) -> None:
+def main(ids: list[str]) -> None:
     """Run what is not kept, and write."""
-    ids, changes = [word for word in words if word != "--as-printed"], "--as-printed" not in words
     # The laboratory is a package of the checkout, not an installed one.
     sys.path.insert(0, str(ROOT))
     from steadycast.folder import Draft
     from steadycast.progress import Terminal
 
-    from papers.engine import write
     from papers.engine.suite import MARK, reproduce, save
-    from validation import page
 
     with Draft(BUILD, force=True, mark=MARK) as draft:
         with Terminal() as progress:
-            result = reproduce(ids or ["all"], progress=progress, changes=changes)
+            result = reproduce(ids or ["all"], progress=progress)
         save(result, draft)
-    for family in PAGES:
-        if any(part.experiment.id[0] == family for part in result.parts):
-            _paper(result, family, changes)
-    if not ids and changes:
-        page.put(DOCS / "reproduction.md", "headline", write.answered(result))
-        for name, title, (heads, rows) in (
-            ("reproduction", "The papers' statements, published and measured", write.everything(result)),
-            ("reproduction-families", "The verdicts, by paper", write.families(result)),
-            ("reproduction-numbers", "The papers' figures and tables by their numbers", write.places(result)),
-        ):
-            page.save(name, title, page.table(heads, rows), result.command, write.note(result))
+    ran = [family for family in PAGES if any(part.experiment.id[0] == family for part in result.parts)]
+    for family in ran:
+        _paper(result, family)
+    _together(result, ran)
     print(f"{DOCS.relative_to(ROOT)}/papers\n{(BUILD / 'reproduction.html').relative_to(ROOT)}")
 
 
-def _paper(result: Result, family: str, changes: bool) -> None:
-    """Write what the page of a paper shows: its outcome, its readings, its table, its pictures."""
+def _paper(result: Result, family: str) -> None:
+    """Write what the page of a paper shows beside its outcome: its readings, its table, its pictures."""
     from papers.engine import write
     from validation import page
 
-    name = PAGES[family]
-    text = DOCS / "papers" / f"{name}.md"
-    said = f"Commit {write.commit()}, `{result.command}`. {write.answer(result, family)}"
-    if not changes:
-        said += " What the paper leaves open was not varied in these runs: some that do not come out may depend on it."
-    page.put(text, "answer", f"{said}\n\nTable: [every statement](../data/papers-{name}.csv).")
-    page.put(text, "readings", write.quoted(result, family))
-    heads, rows = write.statements(result, family)
-    paper = next(p.experiment.paper for p in result.parts if p.experiment.id[0] == family)
-    page.save(
-        f"papers-{name}",
-        f"{paper}: its statements",
-        page.table(heads, rows),
-        result.command,
-        write.note(result),
-    )
     parts = [part for part in result.parts if part.experiment.id[0] == family]
-    page.put(text, "figures", "\n".join(line for part in parts for line in _gallery(part)).strip())
+    text = DOCS / "papers" / f"{PAGES[family]}.md"
+    title = f"{parts[0].experiment.paper}: its statements"
+    made = page.table(*write.statements(result, family))
+    page.save(f"papers-{PAGES[family]}", title, made, result.command, write.note(result))
+    page.put(text, "readings", write.quoted(result, family))
+    page.put(text, "figures", "\n".join(_galleries(parts)).strip())
 
 
-def _gallery(part: Part) -> list[str]:
-    """Draw an experiment's figures, and return the lines that show them, two in a row."""
-    e = part.experiment
-    drawn = [f for f in e.figures if f.pixels == part.medium.pixels and _draw(part, f)]
-    cells = [f"![{f.number}](../pictures/papers/{picture(part, f)}.png)" for f in drawn]
-    if not cells:
-        return []
-    cells += [""] * (len(cells) % 2)
-    rows = [f"| {a} | {b} |" for a, b in zip(cells[::2], cells[1::2], strict=True)]
-    return [f"**{e.id}**, {e.section}: {e.title}", "", "| | |", "|---|---|", *rows, ""]
+def _together(result: Result, ran: list[str]) -> None:
+    """Put the rows of the papers that ran in place of their older ones, and count the verdicts of all."""
+    from papers.engine import write
+    from papers.engine.experiment import Verdict
+    from validation import page
+
+    heads, rows = write.everything(result)
+    with (page.DATA / "reproduction.csv").open(encoding="utf-8", newline="") as file:
+        rows += [row for row in list(csv.reader(file))[1:] if row[0][0] not in ran]
+    rows.sort(key=lambda row: list(PAGES).index(row[0][0]))
+    told = [(row[0][0], row[-2], row[-1]) for row in rows]
+    counted = write.families((family, Verdict.of(words)) for family, words, _ in told)
+    note = f"{write.note(result)} The other papers' rows are of the commits that their own tables name."
+    for name, title, made in (
+        ("reproduction", "The papers' statements, published and measured", (heads, rows)),
+        ("reproduction-families", "The verdicts, by paper", counted),
+        ("reproduction-numbers", "The papers' figures and tables by their numbers", write.places()),
+    ):
+        page.save(name, title, page.table(*made), result.command, note)
+    page.put(DOCS / "reproduction.md", "headline", write.counted((words, why) for _, words, why in told))
+    for family, name in PAGES.items():
+        of = tomllib.loads((page.DATA / f"papers-{name}.toml").read_text(encoding="utf-8"))
+        outcome = write.counted((words, why) for whose, words, why in told if whose == family)
+        said = f"Commit {of['commit']}, `{of['command']}`. {outcome}"
+        table = f"Table: [every statement](../data/papers-{name}.csv)."
+        page.put(DOCS / "papers" / f"{name}.md", "answer", f"{said}\n\n{table}")
+
+
+def _galleries(parts: list[Part]) -> Iterator[str]:
+    """Draw the experiments' figures, and return the lines that show them, two in a row."""
+    for _, media in groupby(parts, key=lambda part: part.experiment.id):
+        of = list(media)
+        e = of[0].experiment
+        cells = [
+            f"![{f.number}](../pictures/papers/{picture(part, f)}.png)"
+            for part in of
+            for f in e.figures
+            if f.pixels == part.medium.pixels and _draw(part, f)
+        ]
+        if cells:
+            cells += [""] * (len(cells) % 2)
+            rows = [f"| {a} | {b} |" for a, b in zip(cells[::2], cells[1::2], strict=True)]
+            yield from (f"**{e.id}**, {e.section}: {e.title}", "", "| | |", "|---|---|", *rows, "")
 
 
 def picture(part: Part, figure: Figure) -> str:

@@ -57,6 +57,11 @@ class Verdict(Enum):
     CERTAIN = "by construction"
     """It could not have come out otherwise."""
 
+    @staticmethod
+    def of(words: str) -> Verdict:
+        """Return the verdict that is said in words, which begin with its name."""
+        return max((v for v in Verdict if words.startswith(v.value)), key=lambda v: len(v.value))
+
 
 @dataclass(frozen=True)
 class Bound:

@@ -133,7 +133,6 @@ def reproduce(
     emulated: bool = False,
     at_once: int = 4,
     progress: Progress | None = None,
-    changes: bool = True,
 ) -> Result:
     """Run experiments and judge their statements.
 
@@ -144,7 +143,6 @@ def reproduce(
         emulated: in real time, across the kernel's TCP, and simulated in the same form.
         at_once: so many runs in real time.
         progress: told how far it is.
-        changes: with each change as well; without, as printed and by each reading alone, in a third of the time.
 
     Raises:
         UserError: no such experiment, none that can be emulated, a clip that can't be read.
@@ -155,7 +153,7 @@ def reproduce(
     for clip in clips:
         if not clip.is_file():
             raise UserError(str(clip), "no such file", "give the path of a video")
-    plans = _emulated(ids, clips, tuple(seeds)) if emulated else _simulated(ids, clips, tuple(seeds), changes)
+    plans = _emulated(ids, clips, tuple(seeds)) if emulated else _simulated(ids, clips, tuple(seeds))
     worlds = (False, True) if emulated else (False,)
     jobs = dict.fromkeys(job for plan in plans for world in worlds for job in plan.jobs(world))
     seen = run_all(list(jobs), progress or Silent(), at_once)
@@ -170,13 +168,8 @@ def reproduce(
     return Result(tuple(p for p in parts if p.rows), tuple(ids), used, clips, len(jobs), emulated)
 
 
-def _simulated(
-    ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...], changes: bool
-) -> list[_Plan]:
-    found = chosen(ids)
-    if not changes:
-        found = [replace(e, changes=tuple(c for c in e.changes if c.says)) for e in found]
-    return [_Plan(e, m, seeds) for e in found for m in media_of(_placed(e), clips)]
+def _simulated(ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...]) -> list[_Plan]:
+    return [_Plan(e, m, seeds) for e in chosen(ids) for m in media_of(_placed(e), clips)]
 
 
 def _emulated(ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...]) -> list[_Plan]:

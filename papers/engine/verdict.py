@@ -10,6 +10,9 @@ from steadycast.folder import Json, spread
 from papers.engine.experiment import Bound, Experiment, Kind, Medium, Statement, Verdict
 from papers.engine.quantity import Seen
 
+FALLS = "No longer with"
+"""What begins the list of changes with which a statement that comes out does not."""
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -158,7 +161,7 @@ class Row:
         elif self.verdict is Verdict.UNJUDGED and m.open:
             parts += self._undecided(m)
         elif self.verdict is Verdict.COMES_OUT and self.turns:
-            parts.append(f"No longer with: {self._values(self.turns)}.")
+            parts.append(f"{FALLS}: {self._values(self.turns)}.")
         if self.simulated is not None and self.simulated.verdict is not self.verdict:
             parts.append(f"In simulation it {self.simulated.verdict.value}.")
         return " ".join(parts)

@@ -15,7 +15,7 @@ from papers.engine.experiment import Verdict
 from papers.engine.read import ROOT
 from papers.engine.sets import text
 from papers.engine.suite import Part, Result
-from papers.engine.verdict import Row
+from papers.engine.verdict import FALLS, Row
 
 _STYLE = {
     Verdict.COMES_OUT: "green",
@@ -26,6 +26,17 @@ _STYLE = {
     Verdict.REPORTED: "dim",
     Verdict.CERTAIN: "dim",
 }
+_COUNTED = {
+    Verdict.COMES_OUT: ("comes out as printed", "come out as printed"),
+    Verdict.READING: (
+        "comes out by another reading of its words",
+        "come out by another reading of its words",
+    ),
+    Verdict.LEFT_OPEN: ("depends on what the paper leaves open", "depend on what the paper leaves open"),
+    Verdict.FAILS: ("does not come out", "do not come out"),
+    Verdict.UNJUDGED: ("can't be judged", "can't be judged"),
+}
+"""Verdicts on statements that are counted, of one and of many."""
 _CLASS = {Verdict.COMES_OUT: "ok", Verdict.READING: "ok", Verdict.FAILS: "bad"}
 _BY_NUMBER = "The papers' figures and tables by their numbers"
 _NOTE = (
@@ -35,21 +46,37 @@ _NOTE = (
 )
 
 
-def answer(result: Result, family: str = "") -> str:
-    """Say the outcome in a sentence or two; of one family, where it is named."""
-    rows = [r for r in result.rows if r.experiment.id.startswith(family)]
-    counts = Counter(r.verdict for r in rows)
-    checked = sum(n for v, n in counts.items() if v not in (Verdict.REPORTED, Verdict.CERTAIN))
-    fall = sum(bool(r.turns) for r in rows if r.verdict is Verdict.COMES_OUT)
-    said = (
-        f"Of {checked} statements {counts[Verdict.COMES_OUT]} come out as printed, {counts[Verdict.READING]} with "
-        f"another reading of the paper's words, {counts[Verdict.LEFT_OPEN]} depend on what the paper leaves open, "
-        f"{counts[Verdict.FAILS]} do not come out, and {counts[Verdict.UNJUDGED]} can't be judged"
-    )
+def answer(result: Result) -> str:
+    """Say the outcome in a sentence or two."""
+    return counted((r.words, r.why) for r in result.rows)
+
+
+def counted(rows: Iterable[tuple[str, str]]) -> str:
+    """Count verdicts in a sentence or two.
+
+    Args:
+        rows: each statement's verdict in words and its reason, as the tables have them.
+
+    """
+    found = [(Verdict.of(words), why) for words, why in rows]
+    counts = Counter(verdict for verdict, _ in found)
+    checked = sum(n for v, n in counts.items() if v in _COUNTED)
+    said = [_number(counts[v], *forms) for v, forms in _COUNTED.items() if counts[v]]
+    whole = f"Of {_number(checked, 'statement', 'statements')} {', '.join(said) or 'none is judged'}"
+    fall = sum(v is Verdict.COMES_OUT and FALLS in why for v, why in found)
     if fall:
-        said += f"; of those that come out {fall} fall with one of the other set-ups that were tried"
-    certain, shown = counts[Verdict.CERTAIN], counts[Verdict.REPORTED]
-    return f"{said}. Not counted: {certain} that hold by construction, {shown} numbers without a bound."
+        whole += (
+            f"; of those that come out {_number(fall, 'falls', 'fall')} with one of the other set-ups tried"
+        )
+    aside = (
+        _number(counts[Verdict.CERTAIN], "that holds by construction", "that hold by construction"),
+        _number(counts[Verdict.REPORTED], "number without a bound", "numbers without a bound"),
+    )
+    return f"{whole}. Not counted: {', '.join(aside)}."
+
+
+def _number(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
 
 
 def commit() -> str:
@@ -193,20 +220,12 @@ def markdown(result: Result) -> str:
 
 def headline(result: Result) -> str:
     """Say of which commit it is, what came out, and how many statements of each family."""
-    lines = [answered(result), ""]
+    lines = [f"Commit {commit()}, `{result.command}`. {answer(result)}", ""]
     if _whole(result):
-        names = [v.value for v in Verdict if v is not Verdict.REPORTED]
-        lines += [f"| family | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-        for name, counts in _families(result).items():
-            numbers = " | ".join(str(counts[v]) for v in Verdict if v is not Verdict.REPORTED)
-            lines.append(f"| {name} | {numbers} |")
+        heads, rows = families((r.experiment.id[0], r.verdict) for r in result.rows)
+        lines += [f"| {' | '.join(each)} |" for each in (heads, ["---"] * len(heads), *rows)]
         lines.append("")
     return "\n".join([*lines, note(result), ""])
-
-
-def answered(result: Result) -> str:
-    """Say of which commit it is, and what came out."""
-    return f"Commit {commit()}, `{result.command}`. {answer(result)}"
 
 
 Rows = list[list[str]]
@@ -241,28 +260,26 @@ def everything(result: Result) -> tuple[list[str], Rows]:
     return told, [[r.experiment.id, *cells(r)] for r in result.rows]
 
 
-def families(result: Result) -> tuple[list[str], Rows]:
-    """Return headings and rows of the verdicts, a paper a row."""
+def families(rows: Iterable[tuple[str, Verdict]]) -> tuple[list[str], Rows]:
+    """Return headings and rows of the verdicts, a paper a row; of each statement its family and its verdict."""
+    from papers.engine.registry import FAMILIES
+
     verdicts = [v for v in Verdict if v is not Verdict.REPORTED]
-    counts = _families(result)
+    counts: dict[str, Counter[Verdict]] = {}
+    for family, verdict in rows:
+        paper, _, title = FAMILIES[family][0].paper.partition(": ")
+        counts.setdefault(f"{family}, {paper}: {title}", Counter())[verdict] += 1
     return ["paper", *(v.value for v in verdicts)], [
         [n, *(str(c[v]) for v in verdicts)] for n, c in counts.items()
     ]
 
 
-def places(result: Result) -> tuple[list[str], Rows]:
+def places() -> tuple[list[str], Rows]:
     """Return headings and rows of the papers' figures and tables, and where they are to be found."""
-    return ["paper", "number", "where"], [list(place) for place in _places(result)]
+    from papers.engine.numbered import numbered
+    from papers.engine.registry import EXPERIMENTS
 
-
-def _families(result: Result) -> dict[str, Counter[Verdict]]:
-    """Count verdicts, a family a line."""
-    found: dict[str, Counter[Verdict]] = {}
-    for r in result.rows:
-        paper, _, title = r.experiment.paper.partition(": ")
-        name = f"{r.experiment.id[0]}, {paper}: {title}"
-        found.setdefault(name, Counter())[r.verdict] += 1
-    return found
+    return ["paper", "number", "where"], [list(place) for place in numbered(EXPERIMENTS)]
 
 
 def tables(result: Result) -> str:
@@ -299,7 +316,7 @@ def tables(result: Result) -> str:
             "|---|---|---|",
         ]
         lines += [
-            f"| {paper.partition(':')[0]} | {number} | {place} |" for paper, number, place in _places(result)
+            f"| {paper.partition(':')[0]} | {number} | {place} |" for paper, number, place in places()[1]
         ]
         lines.append("")
     return "\n".join(lines)
@@ -325,12 +342,6 @@ def _times(result: Result, part: Part) -> str:
 
 def _whole(result: Result) -> bool:
     return "all" in (i.lower() for i in result.ids)
-
-
-def _places(result: Result) -> list[tuple[str, str, str]]:
-    from papers.engine.numbered import numbered
-
-    return numbered(part.experiment for part in result.parts)
 
 
 def _short(part: Part) -> str:
@@ -391,7 +402,7 @@ def page(result: Result) -> str:
     if aside := left_aside(result):
         body.append(pages.section("Left aside, since a kernel can't do it", _listed(aside)))
     if _whole(result):
-        table = pages.table(("paper", "number", "where"), _places(result), prose=(0, 1, 2))
+        table = pages.table(*places(), prose=(0, 1, 2))
         body.append(pages.section(_BY_NUMBER, table))
     return pages.wrap("Published, and measured here · Steadycast", joined(body, "\n"))
 

@@ -185,6 +185,17 @@ def test_a_statement_is_told_whenever_its_variants_are_run(monkeypatch: pytest.M
         plan.part(runs_of)
 
 
+@pytest.mark.parametrize("id", ["B-A", "K-A", "K-C", "M-F"])
+def test_packets_are_recorded_only_where_a_number_takes_their_jitter(id: str) -> None:
+    (experiment,) = (e for e in EXPERIMENTS if e.id == id)
+    recorded = {
+        str(tomllib.loads(job.load().toml()).get("record", {}).get("packets", []))
+        for medium in media_of(experiment, ())
+        for job in suite._Plan(experiment, medium, (1,)).jobs()
+    }
+    assert recorded == {"['video']" if id == "B-A" else "[]"}
+
+
 def test_a_change_that_not_all_variants_are_run_with_is_held_against_none_of_theirs() -> None:
     (experiment,) = (e for e in EXPERIMENTS if e.id == "B-I")
     plan = suite._Plan(experiment, media_of(experiment, ())[0], (1,))
@@ -285,6 +296,24 @@ def test_what_holds_by_construction_is_shown_and_not_counted() -> None:
     certain = judged([5, 5], Bound(most=10), kind=Kind.CERTAIN)
     assert certain.verdict is Verdict.CERTAIN
     assert judged([15, 15], Bound(most=10), kind=Kind.CERTAIN).verdict is Verdict.FAILS
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+@pytest.mark.parametrize("count", [1, 2, 11])
+def test_counted_verdicts_agree_with_their_number(verdict: Verdict, count: int) -> None:
+    said = write.counted([(f"{verdict.value} (why)", "")] * count)
+    assert Verdict.of(f"{verdict.value} (why)") is verdict
+    many = re.search(rf"\b{count} (come|depend|fall|do|numbers|statements|that hold)\b", said)
+    one = re.search(rf"\b{count} (comes|depends|falls|does|number|statement|that holds)\b", said)
+    assert (many is None, one is None) == (count == 1, count != 1), said
+    assert not re.search(r"\b1 (come|depend|fall|do|numbers|statements|that hold)\b", said), said
+
+
+def test_what_falls_with_a_change_is_counted_as_the_row_says_it() -> None:
+    falls = judged([8, 8.1], Bound(most=10), {"longer queue": [30, 30]})
+    stays = judged([8, 8.1], Bound(most=10), {"longer queue": [9, 9]})
+    told = write.counted((r.words, r.why) for r in (falls, stays, stays))
+    assert told.startswith("Of 3 statements 3 come out as printed; of those that come out 1 falls with")
 
 
 def test_a_strict_bound_excludes_its_ends() -> None:
