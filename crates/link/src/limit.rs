@@ -66,8 +66,7 @@ impl FromToml for Limit {
             let Packets(n) = Packets::read(item, out)?;
             if n < 1.0 || n > f64::from(u32::MAX) || n != n.trunc() {
                 let what = format!("{} is not a whole number of packets from 1", item.shown());
-                out.problem(&item.at, what, "write for example \"50p\"");
-                return None;
+                return out.refuse(&item.at, what, "write for example \"50p\"");
             }
             return Some(Self::Packets(n as u32));
         }
@@ -76,17 +75,14 @@ impl FromToml for Limit {
             (_, Ok(span)) => Self::Time(span),
             (Err(QuantityError::Range { .. }), _) => {
                 let what = format!("{} is out of range", item.shown());
-                out.problem(&item.at, what, "a queue limit is above 0 and below 1000 GB");
-                return None;
+                return out.refuse(&item.at, what, "a queue limit is above 0 and below 1000 GB");
             }
             _ => {
-                out.problem(&item.at, format!("{} is not a queue limit", item.shown()), FORMS);
-                return None;
+                return out.refuse(&item.at, format!("{} is not a queue limit", item.shown()), FORMS);
             }
         };
         if matches!(limit, Self::Bytes(Bytes::ZERO) | Self::Time(Span::ZERO)) {
-            out.problem(&item.at, "nothing fits into it", FORMS);
-            return None;
+            return out.refuse(&item.at, "nothing fits into it", FORMS);
         }
         Some(limit)
     }

@@ -124,8 +124,7 @@ impl Kind<Line> for Red {
             (RedPreset::Classic, _) => Self::CLASSIC,
             (RedPreset::Ns2, None) if !explicit => {
                 let remedy = "give the link a rate, or write preset = \"classic\"";
-                out.problem(&item.at, "RED's ns2 parameters derive from a rate, and there is none", remedy);
-                return None;
+                return out.refuse(&item.at, "RED's ns2 parameters derive from a rate, and there is none", remedy);
             }
             (RedPreset::Ns2, rate) => {
                 Self::ns2(rate.unwrap_or(Rate::mbps(1)), line.delay, mean_packet.unwrap_or(NS2_MEAN_PACKET))

@@ -170,8 +170,7 @@ impl FromToml for Size {
         let names: Vec<_> = SIZES.iter().map(|(name, ..)| *name).collect();
         let what = format!("{} is not a picture size", item.shown());
         let remedy = format!("\"clip\", {}, or \"640x480\": even numbers from 16 to 8192", names.join(", "));
-        out.problem(&item.at, what, remedy);
-        None
+        out.refuse(&item.at, what, remedy)
     }
 }
 
@@ -209,8 +208,7 @@ impl FromToml for Fps {
         if (1.0..=240.0).contains(&fps) {
             return Some(Self(Some(fps)));
         }
-        out.problem(&item.at, format!("{fps} is out of range"), "from 1 to 240 pictures per second, or \"clip\"");
-        None
+        out.refuse(&item.at, format!("{fps} is out of range"), "from 1 to 240 pictures per second, or \"clip\"")
     }
 }
 
@@ -241,8 +239,7 @@ impl FromToml for Quantizers {
             (Ok(low), Ok(high)) if low <= high && high <= 63 => Some(Self(low, high)),
             _ => {
                 let what = format!("{} is not a range of quantizers", item.shown());
-                out.problem(&item.at, what, "write for example \"2-31\", the best first");
-                None
+                out.refuse(&item.at, what, "write for example \"2-31\", the best first")
             }
         }
     }

@@ -21,68 +21,36 @@ use steadycast_words::{
 /// The newest format that this program reads.
 pub(crate) const FORMAT: u64 = 1;
 
-/// What others call a key, and what it is called here; of several that is meant which the table has.
-pub(crate) const OTHER_WORDS: &[(&str, &str)] = &[
-    ("bandwidth", "rate"),
-    ("bitrate", "rate"),
-    ("bw", "rate"),
-    ("capacity", "rate"),
-    ("speed", "rate"),
-    ("throughput", "rate"),
-    ("latency", "delay"),
-    ("propagation", "delay"),
-    ("rtt", "delay"),
-    ("packet_loss", "loss"),
-    ("loss_rate", "loss"),
-    ("plr", "loss"),
-    ("aqm", "queue"),
-    ("qdisc", "queue"),
-    ("queue_size", "queue"),
-    ("buffer_size", "queue"),
-    ("size", "limit"),
-    ("max_rate", "cap"),
-    ("max_bitrate", "cap"),
-    ("maximum", "cap"),
-    ("min_rate", "floor"),
-    ("min_bitrate", "floor"),
-    ("start_rate", "params"),
-    ("codec", "encode.codec"),
-    ("fps", "encode.fps"),
-    ("framerate", "encode.fps"),
-    ("frame_rate", "encode.fps"),
-    ("gop", "encode.gop"),
-    ("resolution", "encode.size"),
-    ("size", "encode.size"),
-    ("file", "clip"),
-    ("video", "clip"),
-    ("input", "clip"),
-    ("algorithm", "controller"),
-    ("cc", "controller"),
-    ("congestion_control", "congestion"),
-    ("cc", "congestion"),
-    ("dejitter", "playout"),
-    ("jitter_buffer", "playout"),
-    ("playout_delay", "playout"),
-    ("src", "from"),
-    ("source", "from"),
-    ("sender", "from"),
-    ("dst", "to"),
-    ("destination", "to"),
-    ("receiver", "to"),
-    ("sink", "to"),
-    ("type", "kind"),
-    ("time", "at"),
-    ("time", "duration"),
-    ("length", "duration"),
-    ("runtime", "duration"),
-    ("end", "stop"),
-    ("flows", "flow"),
-    ("links", "link"),
-    ("events", "event"),
-    ("network", "topology"),
-    ("metric", "that"),
-    ("path", "that"),
-    ("burst_size", "burst"),
+/// What a key is called here, and what others call it; of several that is meant which the table has.
+pub(crate) const OTHER_WORDS: &[(&str, &[&str])] = &[
+    ("rate", &["bandwidth", "bitrate", "bw", "capacity", "speed", "throughput"]),
+    ("delay", &["latency", "propagation", "rtt"]),
+    ("loss", &["packet_loss", "loss_rate", "plr"]),
+    ("queue", &["aqm", "qdisc", "queue_size", "buffer_size"]),
+    ("limit", &["size"]),
+    ("cap", &["max_rate", "max_bitrate", "maximum"]),
+    ("floor", &["min_rate", "min_bitrate"]),
+    ("params", &["start_rate"]),
+    ("encode.codec", &["codec"]),
+    ("encode.fps", &["fps", "framerate", "frame_rate"]),
+    ("encode.gop", &["gop"]),
+    ("encode.size", &["resolution", "size"]),
+    ("clip", &["file", "video", "input"]),
+    ("controller", &["algorithm", "cc"]),
+    ("congestion", &["congestion_control", "cc"]),
+    ("playout", &["dejitter", "jitter_buffer", "playout_delay"]),
+    ("from", &["src", "source", "sender"]),
+    ("to", &["dst", "destination", "receiver", "sink"]),
+    ("kind", &["type"]),
+    ("at", &["time"]),
+    ("duration", &["time", "length", "runtime"]),
+    ("stop", &["end"]),
+    ("flow", &["flows"]),
+    ("link", &["links"]),
+    ("event", &["events"]),
+    ("topology", &["network"]),
+    ("that", &["metric", "path"]),
+    ("burst", &["burst_size"]),
 ];
 
 tables! {
@@ -509,8 +477,7 @@ impl FromToml for MediaSaid {
         match item.text().filter(|text| MediaWord::of(text).is_none() && text.contains(['.', '/', '\\'])) {
             Some(file) => {
                 let key = if file.ends_with(".csv") { "trace" } else { "clip" };
-                out.problem(&item.at, format!("{} is a file", quoted(file)), format!("write {key} = {}", string(file)));
-                None
+                out.refuse(&item.at, format!("{} is a file", quoted(file)), format!("write {key} = {}", string(file)))
             }
             None => MediaWord::read(item, out).map(Self),
         }
@@ -545,15 +512,11 @@ impl FromToml for StartSaid {
         }
         let table = StartTable::read(item, out)?;
         let Some(ends) = table.uniform else {
-            out.missing(&item.at, "uniform", "write { uniform = [\"0s\", \"1s\"] }");
-            return None;
+            return out.lack(&item.at, "uniform", "write { uniform = [\"0s\", \"1s\"] }");
         };
         match ends.value.as_slice() {
             [from, to] if from.value <= to.value => Some(Self::Uniform(from.value, to.value)),
-            _ => {
-                out.problem(&ends.at, "not two times, the earlier first", "write { uniform = [\"0s\", \"1s\"] }");
-                None
-            }
+            _ => out.refuse(&ends.at, "not two times, the earlier first", "write { uniform = [\"0s\", \"1s\"] }"),
         }
     }
 }
@@ -681,8 +644,7 @@ impl FromToml for Params {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         let Some(table) = item.table() else {
             let what = format!("{} is not a table", item.shown());
-            out.problem(&item.at, what, "write params.CONTROLLER = { KEY = VALUE }");
-            return None;
+            return out.refuse(&item.at, what, "write params.CONTROLLER = { KEY = VALUE }");
         };
         let mut all = Vec::new();
         for (controller, item) in table {

@@ -23,32 +23,6 @@ const MAX_FLOWS: usize = 10_000;
 
 const COMMON: &[&str] =
     &["name", "count", "kind", "from", "to", "receivers", "cast", "start", "stop", "send_jitter", "packet"];
-const VIDEO: &[&str] = &[
-    "controller",
-    "mode",
-    "params",
-    "media",
-    "clip",
-    "trace",
-    "table2",
-    "map001",
-    "rfc8593",
-    "encode",
-    "emit",
-    "playout",
-    "repair",
-    "padding",
-    "buffer",
-    "rtcp",
-    "floor",
-    "cap",
-    "bytes",
-    "clock",
-    "rtp",
-    "defences",
-    "ecn",
-    "feedback",
-];
 /// What a TCP flow has beside its settings.
 const TCP: &[&str] = &["bytes", "rate", "on", "off"];
 
@@ -69,13 +43,7 @@ pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -
             out.missing(&table.at, "name", "every flow has a name, for example name = \"video\"");
             continue;
         };
-        let mut pattern = match Pattern::read(name) {
-            Ok(pattern) => pattern,
-            Err((what, remedy)) => {
-                out.problem(&name.at, what, remedy);
-                continue;
-            }
-        };
+        let Some(mut pattern) = Pattern::said(name, &name.at, out) else { continue };
         if let Some(count) = &table.count {
             if pattern.is_range() {
                 out.problem(&count.at, "the name is a range already", "write one of them");
@@ -202,7 +170,7 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
 
 /// A node's name, or the `i`th of a range as long as the flow's own.
 fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings) -> Option<String> {
-    let pattern = Pattern::read(text).map_err(|(what, remedy)| out.problem(&text.at, what, remedy)).ok()?;
+    let pattern = Pattern::said(text, &text.at, out)?;
     if !pattern.is_range() {
         return Some(text.value.clone());
     }
@@ -215,8 +183,7 @@ fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings)
         counted(pattern.count(), "node"),
         counted(group.names.len() as u64, "flow")
     );
-    out.problem(&text.at, what, "a source is one node; or make both ranges equally long");
-    None
+    out.refuse(&text.at, what, "a source is one node; or make both ranges equally long")
 }
 
 fn receivers(
@@ -228,8 +195,7 @@ fn receivers(
 ) -> Option<Vec<crate::NodeIx>> {
     let table = group.table;
     if let Some(count) = table.receivers.as_ref().filter(|r| r.value == 0) {
-        out.problem(&count.at, "nobody receives it", "write receivers = 1 or more, or leave the flow out");
-        return None;
+        return out.refuse(&count.at, "nobody receives it", "write receivers = 1 or more, or leave the flow out");
     }
     let Some(to) = &table.to else {
         let count = table.receivers.as_ref().map_or(1, |r| r.value);
@@ -245,8 +211,7 @@ fn receivers(
         if count > net.ends.len() as u64 {
             let at = table.receivers.as_ref().map_or(&table.at, |r| &r.at);
             let (wanted, ends) = (counted(count, "receiver"), counted(net.ends.len() as u64, "end"));
-            out.problem(at, format!("{wanted}, but the shape has {ends}"), "make it larger");
-            return None;
+            return out.refuse(at, format!("{wanted}, but the shape has {ends}"), "make it larger");
         }
         return Some(net.ends[..count as usize].iter().map(|n| crate::NodeIx(*n)).collect());
     };
@@ -256,21 +221,19 @@ fn receivers(
     let mut all = Vec::new();
     let mut seen = BTreeSet::new();
     for text in &to.all {
-        let pattern = Pattern::read(text).map_err(|(what, remedy)| out.problem(&text.at, what, remedy)).ok()?;
+        let pattern = Pattern::said(text, &text.at, out)?;
         let one_by_one = to.bare && group.ranged && pattern.is_range() && pattern.count() == group.names.len() as u64;
         let names = if one_by_one { vec![pick(group, i, text, out)?] } else { pattern.names() };
         for name in names {
             let node = net.find(&name, &text.at, out)?;
             if !seen.insert(node) {
-                out.problem(&text.at, format!("{} receives it twice", quoted(&name)), "name each receiver once");
-                return None;
+                return out.refuse(&text.at, format!("{} receives it twice", quoted(&name)), "name each receiver once");
             }
             all.push(node);
         }
     }
     if all.is_empty() {
-        out.problem(&to.at, "nobody receives it", "name at least one node");
-        return None;
+        return out.refuse(&to.at, "nobody receives it", "name at least one node");
     }
     Some(all)
 }
@@ -294,8 +257,7 @@ fn cast(
         (Some(CastWord::Multicast), _) | (None, _) => Cast::Multicast,
     };
     if matches!(kind, FlowKind::Tcp(_)) && cast != Cast::Unicast {
-        out.problem(at, "a TCP flow has one receiver", "make several flows with count = N");
-        return None;
+        return out.refuse(at, "a TCP flow has one receiver", "make several flows with count = N");
     }
     if let FlowKind::Video(video) = kind
         && cast == Cast::Multicast
@@ -303,20 +265,18 @@ fn cast(
         && controller.receivers == Receivers::One
     {
         let able = registry.names(|c| c.receivers == Receivers::OneOrMany);
-        out.problem(
+        return out.refuse(
             at,
             format!("{} serves one receiver, not a group", quoted(controller.name)),
             format!("write cast = \"unicast\" for a session each, or take one of: {}", able.join(", ")),
         );
-        return None;
     }
     if let (FlowKind::Video(video), Cast::Multicast, Some(said)) = (kind, cast, &table.feedback)
         && video.feedback != FeedbackFormat::Own
     {
         let what =
             format!("a group's receivers report as the controller asks, not as {}", quoted(video.feedback.word()));
-        out.problem(&said.at, what, "write cast = \"unicast\" for a session each, or feedback = \"own\"");
-        return None;
+        return out.refuse(&said.at, what, "write cast = \"unicast\" for a session each, or feedback = \"own\"");
     }
     Some(cast)
 }
@@ -336,8 +296,7 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
         ),
         as_said => return Some(as_said),
     };
-    out.problem(&said.at, what, remedy);
-    None
+    out.refuse(&said.at, what, remedy)
 }
 
 /// Whether a video flow's probes are filled up: in its stream of retransmissions.
@@ -354,11 +313,13 @@ fn padding(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Find
 
 fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<FlowKind> {
     let Some(kind) = &table.kind else {
-        out.missing(&table.at, "kind", "choose from: video, tcp, cbr, onoff");
-        return None;
+        return out.lack(&table.at, "kind", "choose from: video, tcp, cbr, onoff");
     };
     let (word, keys) = match kind.value {
-        FlowWord::Video => ("a video", [VIDEO.to_vec(), Vbr::keys()].concat()),
+        FlowWord::Video => {
+            let own = |key: &&str| !COMMON.contains(key) && (*key == "bytes" || !TCP.contains(key));
+            ("a video", FlowTable::KEYS.iter().copied().filter(own).chain(Vbr::keys()).collect())
+        }
         FlowWord::Tcp => ("a tcp", [Config::names(), TCP.to_vec()].concat()),
         FlowWord::Cbr => ("a cbr", Cbr::names()),
         FlowWord::OnOff => ("an onoff", OnOff::names()),
@@ -386,10 +347,7 @@ fn above_zero(said: &Spanned<Rate>, out: &mut Findings) -> Option<Rate> {
 pub(crate) fn keeping<T: Copy>(said: &Spanned<T>, rule: &dyn Rule<T>, out: &mut Findings) -> Option<T> {
     match rule.broken(&said.value) {
         None => Some(said.value),
-        Some((what, remedy)) => {
-            out.problem(&said.at, what, remedy);
-            None
-        }
+        Some((what, remedy)) => out.refuse(&said.at, what, remedy),
     }
 }
 
@@ -411,16 +369,12 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     let controller = match &table.controller {
         None => {
             let names = files.registry.names(|_| true);
-            out.missing(&table.at, "controller", &format!("choose from: {}, or \"file.py:Class\"", names.join(", ")));
-            None
+            out.lack(&table.at, "controller", &format!("choose from: {}, or \"file.py:Class\"", names.join(", ")))
         }
         Some(name) if is_class(name) => Some(ControllerRef::Class(name.value.clone())),
         Some(name) => match files.registry.find(name) {
             Ok(controller) => Some(ControllerRef::Entry(controller)),
-            Err(error) => {
-                out.problem(&name.at, error.problem, error.remedy);
-                None
-            }
+            Err(error) => out.refuse(&name.at, error.problem, error.remedy),
         },
     };
     let mut params = Vec::new();
@@ -536,8 +490,7 @@ fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         (Some(said), Some((word, at))) if ![word, MediaWord::Rfc8593].contains(&said.value.0) => {
             let (file, media) = (word.word(), said.value.0.word());
             let what = format!("a {file} beside media = \"{media}\", which plays none");
-            out.problem(at, what, format!("write media = \"{file}\", or leave one of them out"));
-            return None;
+            return out.refuse(at, what, format!("write media = \"{file}\", or leave one of them out"));
         }
         (Some(said), _) => said.value.0,
     };
@@ -559,12 +512,10 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
         }
         MediaWord::Clip => {
             let Some(clip) = &table.clip else {
-                out.missing(&table.at, "clip", "write for example clip = [\"a.mkv\"], or media = \"synthetic\"");
-                return None;
+                return out.lack(&table.at, "clip", "write for example clip = [\"a.mkv\"], or media = \"synthetic\"");
             };
             if clip.all.is_empty() {
-                out.problem(&clip.at, "an empty list", "name at least one file, or write media = \"synthetic\"");
-                return None;
+                return out.refuse(&clip.at, "an empty list", "name at least one file, or write media = \"synthetic\"");
             }
             let paths: Vec<_> = clip.all.iter().map(|name| files.found(name, "the clip", out)).collect();
             Media::Clip { paths: paths.into_iter().collect::<Option<_>>()? }
@@ -576,8 +527,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
                 Some(list) => match list.iter().map(|w| w.value).collect::<Vec<_>>().as_slice() {
                     [i, p, b] if [i, p, b].iter().all(|w| **w > 0.0 && **w <= 1000.0) => [*i, *p, *b],
                     _ => {
-                        out.problem(&list.at, "not three weights above 0", "write for example [6, 2, 1]");
-                        return None;
+                        return out.refuse(&list.at, "not three weights above 0", "write for example [6, 2, 1]");
                     }
                 },
             };
@@ -590,8 +540,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
         MediaWord::Map001 => Media::Map001(table.map001.as_ref().map_or_else(Map001::default, |said| said.value)),
         MediaWord::Trace => {
             let Some(name) = &table.trace else {
-                out.missing(&table.at, "trace", "write for example trace = \"frames.csv\"");
-                return None;
+                return out.lack(&table.at, "trace", "write for example trace = \"frames.csv\"");
             };
             Media::Trace { path: files.found(name, "the trace", out)? }
         }
@@ -623,14 +572,16 @@ fn tcp(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Tcp> {
 
 fn tcp_source(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Workload> {
     if let Some(said) = table.bytes.as_ref().filter(|b| b.value == Bytes::ZERO) {
-        out.problem(&said.at, "there is nothing to send", "write for example \"1MB\", or leave it out for no end");
-        return None;
+        return out.refuse(
+            &said.at,
+            "there is nothing to send",
+            "write for example \"1MB\", or leave it out for no end",
+        );
     }
     let wrong = |at: &Place, what: &str, out: &mut Findings| {
         let remedy = "write nothing (no end), bytes (once), bytes and off (again and again), or on and off, with or \
             without rate";
-        out.problem(at, what, remedy);
-        None
+        out.refuse(at, what, remedy)
     };
     match (&table.bytes, &table.on, &table.off, &table.rate) {
         (None, None, None, None) => Some(Workload::Bulk),

@@ -45,41 +45,13 @@ impl Document {
     /// # Errors
     /// The file can't be read, or is not TOML.
     pub fn read(path: &Path) -> Result<Self, Problems> {
-        let shown = path.display().to_string();
-        let mut out = Findings::new(&shown).knowing(OTHER_WORDS);
-        let trouble = |what: String, out: &mut Findings| {
-            out.raw(None, "", what, "name a scenario file, for example scenarios/home.toml".into());
-        };
-        let text = match std::fs::metadata(path) {
-            Err(error) => {
-                trouble(format!("can't be read ({})", error.kind()), &mut out);
-                None
+        match text_of(path) {
+            Ok(text) => Self::parse(&text, path),
+            Err((line, what, remedy)) => {
+                let mut out = Findings::new(&path.display().to_string());
+                out.raw(line, "", what, remedy.into());
+                Err(Problems(out.problems))
             }
-            Ok(meta) if !meta.is_file() => {
-                trouble("is not a file".into(), &mut out);
-                None
-            }
-            Ok(meta) if meta.len() > MAX_TEXT as u64 => {
-                out.raw(None, "", format!("has {} bytes", meta.len()), "a scenario has at most 4 MiB".into());
-                None
-            }
-            Ok(_) => match std::fs::read(path).map(String::from_utf8) {
-                Ok(Ok(text)) => Some(text),
-                Ok(Err(error)) => {
-                    let good = error.utf8_error().valid_up_to();
-                    let line = error.as_bytes()[..good].iter().filter(|b| **b == b'\n').count() as u32 + 1;
-                    out.raw(Some(line), "", "not a text in UTF-8".into(), "save it as UTF-8".into());
-                    None
-                }
-                Err(error) => {
-                    trouble(format!("can't be read ({})", error.kind()), &mut out);
-                    None
-                }
-            },
-        };
-        match text {
-            Some(text) => Self::parse(&text, path),
-            None => Err(Problems(out.problems)),
         }
     }
 
@@ -175,6 +147,24 @@ impl Document {
             folder: self.folder,
         })
     }
+}
+
+/// What a file says; or in which line it can't be read, why, and what to do.
+fn text_of(path: &Path) -> Result<String, (Option<u32>, String, &'static str)> {
+    let other = |what| (None, what, "name a scenario file, for example scenarios/home.toml");
+    let unread = |error: std::io::Error| other(format!("can't be read ({})", error.kind()));
+    let meta = std::fs::metadata(path).map_err(unread)?;
+    if !meta.is_file() {
+        return Err(other("is not a file".into()));
+    }
+    if meta.len() > MAX_TEXT as u64 {
+        return Err((None, format!("has {} bytes", meta.len()), "a scenario has at most 4 MiB"));
+    }
+    String::from_utf8(std::fs::read(path).map_err(unread)?).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..good].iter().filter(|b| **b == b'\n').count() as u32 + 1;
+        (Some(line), "not a text in UTF-8".into(), "save it as UTF-8")
+    })
 }
 
 impl Scenario {

@@ -1,5 +1,8 @@
 //! Names and their ranges: `r[1-45]` is r1, r2 … r45.
 
+use steadycast_words::Findings;
+use steadycast_words::tree::Place;
+
 /// The most that ranges of one scenario may come to.
 pub(crate) const MAX_COUNT: u64 = 200_000;
 
@@ -12,6 +15,11 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
+    /// Reads a name or a range of names as somebody wrote it; what is neither is a problem.
+    pub(crate) fn said(text: &str, at: &Place, out: &mut Findings) -> Option<Self> {
+        Self::read(text).map_err(|(what, remedy)| out.problem(at, what, remedy)).ok()
+    }
+
     /// Reads a name or a range of names.
     ///
     /// # Errors

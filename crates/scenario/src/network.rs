@@ -80,8 +80,7 @@ impl Files {
             _ if name.is_empty() => "has an empty name".to_owned(),
             Ok(meta) if meta.is_file() && meta.len() == 0 => {
                 let what = format!("{what} {} is empty", quoted(name));
-                out.problem(&name.at, what, "write it anew, or name another file");
-                return None;
+                return out.refuse(&name.at, what, "write it anew, or name another file");
             }
             Ok(meta) if meta.is_file() => return Some(path),
             Ok(_) => "is not a file".to_owned(),
@@ -90,8 +89,7 @@ impl Files {
         };
         let here = if name.at.set { ", or to where the command is typed" } else { "" };
         let remedy = format!("paths are relative to the scenario's folder, {}{here}", self.folder.display());
-        out.problem(&name.at, format!("{what} {} {trouble}", quoted(name)), remedy);
-        None
+        out.refuse(&name.at, format!("{what} {} {trouble}", quoted(name)), remedy)
     }
     fn trace(&mut self, name: &Spanned<String>, looped: bool, out: &mut Findings) -> Option<Trace> {
         let path = self.found(name, "the trace", out)?;
@@ -100,8 +98,7 @@ impl Files {
             Err(what) => {
                 let remedy =
                     "a Mahimahi trace has one line per 1500 bytes: when, in whole milliseconds, never decreasing";
-                out.problem(&name.at, what.clone(), remedy);
-                None
+                out.refuse(&name.at, what.clone(), remedy)
             }
         }
     }
@@ -199,13 +196,7 @@ impl Network {
         if let Some(group) = self.groups.get(name) {
             return group.clone();
         }
-        let pattern = match Pattern::read(name) {
-            Ok(pattern) => pattern,
-            Err((what, remedy)) => {
-                out.problem(at, what, remedy);
-                return Vec::new();
-            }
-        };
+        let Some(pattern) = Pattern::said(name, at, out) else { return Vec::new() };
         let mut all = Vec::new();
         for name in pattern.names() {
             let Some(i) = self.link_index.get(&name) else {
@@ -283,21 +274,18 @@ impl Network {
 
     fn named(&mut self, patterns: &[Spanned<String>], out: &mut Findings) {
         for pattern in patterns {
-            match Pattern::read(pattern) {
-                Ok(read) if self.nodes.len() as u64 + read.count() > MAX_COUNT => {
+            match Pattern::said(pattern, &pattern.at, out) {
+                Some(read) if self.nodes.len() as u64 + read.count() > MAX_COUNT => {
                     self.partial = true;
                     out.problem(&pattern.at, "more than 200000 nodes", "make it smaller");
                 }
-                Ok(read) => {
+                Some(read) => {
                     for name in read.names() {
                         self.add(name, &pattern.at, out);
                     }
                     self.layout.nodes.push(pattern.value.clone());
                 }
-                Err((what, remedy)) => {
-                    self.partial = true;
-                    out.problem(&pattern.at, what, remedy);
-                }
+                None => self.partial = true,
             }
         }
     }
@@ -397,9 +385,7 @@ impl Network {
             out.problem(&between.at, "a link has two ends", "write between = [\"a\", \"b\"]");
             return;
         };
-        let mut read = |text: &Spanned<String>| {
-            Pattern::read(text).map_err(|(what, remedy)| out.problem(&text.at, what, remedy)).ok()
-        };
+        let mut read = |text: &Spanned<String>| Pattern::said(text, &text.at, out);
         let (Some(first), Some(second)) = (read(a), read(b)) else { return };
         if first.is_range() && second.is_range() && first.count() != second.count() {
             let what = format!("{} ends on one side, {} on the other", first.count(), second.count());
@@ -427,15 +413,11 @@ impl Network {
             members.push(drafts.links.len());
             drafts.link(name, a.0, b.0, spec, at, out);
         }
-        if let Some(name) = &extra.name {
-            match Pattern::read(name) {
-                Ok(read) if read.is_range() => {
-                    let what = format!("{} is a range", quoted(name));
-                    out.problem(&name.at, what, "leave it out: links are called NAME-END by themselves");
-                }
-                Ok(_) => {}
-                Err((what, remedy)) => out.problem(&name.at, what, remedy),
-            }
+        if let Some(name) = &extra.name
+            && Pattern::said(name, &name.at, out).is_some_and(|read| read.is_range())
+        {
+            let what = format!("{} is a range", quoted(name));
+            out.problem(&name.at, what, "leave it out: links are called NAME-END by themselves");
         }
         if many {
             let group = extra.name.as_ref().map_or_else(|| format!("{}-{}", a.value, b.value), |n| n.value.clone());
@@ -550,18 +532,15 @@ impl Network {
             }
             let names = match &extra.name {
                 None => (first..first + count.unwrap_or(1)).map(|n| format!("{stem}{n}")).collect(),
-                Some(name) => match Pattern::read(name) {
-                    Ok(read) if count.is_some_and(|c| c != read.count()) => {
+                Some(name) => {
+                    let Some(read) = Pattern::said(name, &name.at, out) else { continue };
+                    if count.is_some_and(|c| c != read.count()) {
                         let what = format!("{} names for {} of them", read.count(), count.unwrap_or(1));
                         out.problem(&name.at, what, "make the range as long as count");
                         continue;
                     }
-                    Ok(read) => read.names(),
-                    Err((what, remedy)) => {
-                        out.problem(&name.at, what, remedy);
-                        continue;
-                    }
-                },
+                    read.names()
+                }
             };
             shaped.push((key, kept.drain(..).map(|(k, item)| (k, item.value)).collect(), spec));
             all.extend(names.into_iter().map(|name| (name, spec, leg.at.clone())));
@@ -716,10 +695,7 @@ pub(crate) fn rate(
     out: &mut Findings,
 ) -> Option<RateSpec> {
     match (rate, trace) {
-        (Some(_), Some(trace)) => {
-            out.problem(&trace.at, "both a rate and a trace", "leave one of them out");
-            None
-        }
+        (Some(_), Some(trace)) => out.refuse(&trace.at, "both a rate and a trace", "leave one of them out"),
         (None, Some(trace)) => files.trace(trace, looped.is_none_or(|l| l.value), out).map(RateSpec::Trace),
         (rate, None) => {
             if let Some(looped) = looped {

@@ -92,9 +92,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
 /// The scenario's name, or `title` where it has none.
 fn title_of(file: &File, title: &str, out: &mut Findings) -> String {
     let Some(name) = &file.name else { return title.to_owned() };
-    if let Err((what, remedy)) = Pattern::read(name) {
-        out.problem(&name.at, what, remedy);
-    } else if name.contains('[') {
+    if Pattern::said(name, &name.at, out).is_some_and(|read| read.is_range()) {
         out.problem(&name.at, "a scenario has one name", "leave the range out");
     }
     name.value.clone()
@@ -423,8 +421,7 @@ impl Names<'_> {
     fn flows(&self, names: &OneOrMany<String>, out: &mut Findings) -> Vec<FlowIx> {
         let mut all = Vec::new();
         for said in &names.all {
-            if let Err((what, remedy)) = Pattern::read(said) {
-                out.problem(&said.at, what, remedy);
+            if Pattern::said(said, &said.at, out).is_none() {
                 continue;
             }
             for name in meant(said, self.groups) {
@@ -446,8 +443,7 @@ impl Names<'_> {
     /// The groups of a simulcast; `None` when that was wrong, or something before it.
     fn groups_of(&self, table: &SimulcastTable, out: &mut Findings) -> Option<Vec<FlowIx>> {
         let Some(names) = &table.flows else {
-            out.missing(&table.here, "flows", "write for example flows = [\"low\", \"high\"]");
-            return None;
+            return out.lack(&table.here, "flows", "write for example flows = [\"low\", \"high\"]");
         };
         let before = out.problems.len();
         let all = self.flows(names, out);
@@ -467,13 +463,7 @@ impl Names<'_> {
         }
         let at_node = &self.at_node;
         for said in &names.all {
-            let pattern = match Pattern::read(said) {
-                Ok(pattern) => pattern,
-                Err((what, remedy)) => {
-                    out.problem(&said.at, what, remedy);
-                    continue;
-                }
-            };
+            let Some(pattern) = Pattern::said(said, &said.at, out) else { continue };
             for name in pattern.names() {
                 let here = self.network.node(&name).and_then(|n| at_node.get(&n)).map_or(&[][..], |v| v);
                 let found = match here {
@@ -519,7 +509,7 @@ impl Names<'_> {
     ) -> Vec<Event> {
         let (mut all, mut stops) = (Vec::new(), Vec::new());
         for table in tables {
-            let at = match &table.at_said() {
+            let at = match &table.value.at {
                 Some(said) => {
                     if said.value > scenario.duration {
                         let what = format!("after the end at {}", scenario.duration);
@@ -630,8 +620,7 @@ impl Names<'_> {
 
     fn expect(&self, table: &Spanned<ExpectTable>, scene: &Scene<'_>, out: &mut Findings) -> Option<Expect> {
         let Some(that) = &table.that else {
-            out.missing(&table.at, "that", "write for example that = \"flows.tcp.share_of_fair\"");
-            return None;
+            return out.lack(&table.at, "that", "write for example that = \"flows.tcp.share_of_fair\"");
         };
         expect::check(that, &that.at, scene, out);
         let (min, max) = (table.min.as_ref(), table.max.as_ref());
@@ -644,12 +633,6 @@ impl Names<'_> {
             out.problem(&max.at, format!("max {} is below min {}", max.value, min.value), "exchange them");
         }
         Some(Expect { that: that.value.clone(), min: min.map(|m| m.value), max: max.map(|m| m.value) })
-    }
-}
-
-impl EventTable {
-    fn at_said(&self) -> Option<&Spanned<Span>> {
-        self.at.as_ref()
     }
 }
 

@@ -29,13 +29,12 @@ pub(crate) fn simulcasts(
             out.missing(&table.here, "name", "write for example name = \"layers\"");
             continue;
         };
-        match Pattern::read(name) {
-            Err((what, remedy)) => out.problem(&name.at, what, remedy),
-            Ok(_) if name.contains('[') => out.problem(&name.at, "a simulcast has one name", "leave the range out"),
-            Ok(_) if !names.insert(name.value.clone()) => {
+        match Pattern::said(name, &name.at, out) {
+            Some(read) if read.is_range() => out.problem(&name.at, "a simulcast has one name", "leave the range out"),
+            Some(_) if !names.insert(name.value.clone()) => {
                 out.problem(&name.at, format!("there is another {}", quoted(name)), "give it another name");
             }
-            Ok(_) => {}
+            _ => {}
         }
         let up = table.up.as_ref().map_or(1.2, |said| said.value);
         if let Some(said) = table.up.as_ref().filter(|said| !UP.contains(&said.value)) {

@@ -187,27 +187,17 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
 
 /// A link's keys. What changes another link says also what is not there.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
-    let mut keys = direction(forward, change, change, change, change, change);
+    let mut keys = direction(forward, None, change);
     // Loss is forward unless told otherwise, so that equal directions with loss have to be told apart as well.
     if forward != back || change || forward.loss != Loss::None {
-        let disorder = change || forward.reorder.p > 0.0 || forward.duplicate > 0.0;
-        let policed = change || forward.policer.is_some();
-        let bleached = change || forward.bleach;
-        let back = direction(back, change || forward.jitter.is_some(), change, disorder, policed, bleached);
-        keys.push(format!("back = {{ {} }}", back.join(", ")));
+        keys.push(format!("back = {{ {} }}", direction(back, Some(forward), change).join(", ")));
     }
     keys
 }
 
-/// One direction's keys, those that are not there where something else would shine through.
-fn direction(
-    d: &Direction,
-    no_jitter: bool,
-    no_loss: bool,
-    no_disorder: bool,
-    no_policer: bool,
-    no_bleach: bool,
-) -> Vec<String> {
+/// The keys of one direction; `over` is the one that it stands on, whose keys count where it says nothing.
+fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<String> {
+    let said = |has: fn(&Direction) -> bool| change || has(d) || over.is_some_and(has);
     let mut keys = Vec::new();
     match &d.rate {
         RateSpec::Unlimited => keys.push("rate = \"none\"".into()),
@@ -218,27 +208,23 @@ fn direction(
         }
     }
     keys.push(format!("delay = {}", quote(d.delay)));
-    match &d.jitter {
-        Some(jitter) => keys.extend(entry("jitter", jitter)),
-        None if no_jitter => keys.push("jitter = { mean = \"0ms\" }".into()),
-        None => {}
+    if said(|d| d.jitter.is_some()) {
+        keys.push(entry("jitter", &d.jitter).unwrap_or_else(|| "jitter = { mean = \"0ms\" }".into()));
     }
     keys.extend(entry("arq", &d.arq));
-    if d.loss != Loss::None || no_loss {
+    if d.loss != Loss::None || change {
         keys.extend(entry("loss", &d.loss));
     }
-    if d.reorder.p > 0.0 || no_disorder {
+    if said(|d| d.reorder.p > 0.0) {
         keys.extend(entry("reorder", &d.reorder));
     }
-    if d.duplicate > 0.0 || no_disorder {
+    if said(|d| d.duplicate > 0.0) {
         keys.extend(entry("duplicate", &d.duplicate));
     }
-    match &d.policer {
-        Some(policer) => keys.extend(entry("policer", policer)),
-        None if no_policer => keys.push("policer = \"none\"".into()),
-        None => {}
+    if said(|d| d.policer.is_some()) {
+        keys.push(entry("policer", &d.policer).unwrap_or_else(|| "policer = \"none\"".into()));
     }
-    if d.bleach || no_bleach {
+    if said(|d| d.bleach) {
         keys.push(format!("bleach = {}", d.bleach));
     }
     keys.extend(entry("queue", &d.queue));

@@ -76,8 +76,8 @@ pub struct Findings {
     pub warnings: Vec<Problem>,
     /// Keys that a misspelt one most likely meant: they are not missed a second time.
     excused: Vec<String>,
-    /// What others call a key, and what it is called here.
-    other_words: &'static [(&'static str, &'static str)],
+    /// What a key is called here, and what others call it.
+    other_words: &'static [(&'static str, &'static [&'static str])],
 }
 
 impl Findings {
@@ -92,8 +92,8 @@ impl Findings {
         }
     }
 
-    /// The same, which knows what others call a key: (their word, ours). Ours may be a dotted path to a key of a table.
-    pub fn knowing(mut self, other_words: &'static [(&'static str, &'static str)]) -> Self {
+    /// The same, which knows what others call a key: (our word, theirs). Ours may be a dotted path to a key of a table.
+    pub fn knowing(mut self, other_words: &'static [(&'static str, &'static [&'static str])]) -> Self {
         self.other_words = other_words;
         self
     }
@@ -120,6 +120,11 @@ impl Findings {
         let problem = self.make(at, what.into(), remedy.into());
         self.push(problem);
     }
+    /// A problem that leaves nothing to go on with.
+    pub fn refuse<T>(&mut self, at: &Place, what: impl Into<String>, remedy: impl Into<String>) -> Option<T> {
+        self.problem(at, what, remedy);
+        None
+    }
     /// A warning.
     pub fn warn(&mut self, at: &Place, what: impl Into<String>, remedy: impl Into<String>) {
         let warning = self.make(at, what.into(), remedy.into());
@@ -135,6 +140,11 @@ impl Findings {
             self.problem(&at, "missing", remedy);
         }
     }
+    /// A missing key without which there is nothing to go on with.
+    pub fn lack<T>(&mut self, table: &Place, key: &str, remedy: &str) -> Option<T> {
+        self.missing(table, key, remedy);
+        None
+    }
     /// Whether something below this place was found wrong already.
     pub fn spoken_below(&self, at: &Place) -> bool {
         self.problems.iter().any(|p| p.key.strip_prefix(&*at.key).is_some_and(|rest| rest.starts_with('.')))
@@ -145,7 +155,8 @@ impl Findings {
             return;
         }
         let ours = |ours: &&str| known.contains(&ours.split('.').next().unwrap_or_default());
-        let meant = self.other_words.iter().filter(|(word, _)| *word == key).map(|(_, meant)| *meant).find(ours);
+        let theirs = self.other_words.iter().filter(|(_, words)| words.contains(&key));
+        let meant = theirs.map(|(meant, _)| *meant).find(ours);
         if let Some((table, below)) = meant.and_then(|meant| meant.split_once('.')) {
             self.problem(at, "no such key", format!("write {table} = {{ {below} = … }}"));
             return;

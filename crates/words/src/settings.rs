@@ -265,8 +265,7 @@ macro_rules! settings {
 
     (@absent $item:ident, $out:ident, $key:ident: $type:ty; $default:expr;) => { Some({ let default: $type = $default; default }) };
     (@absent $item:ident, $out:ident, $key:ident: $type:ty; ; $missing:literal) => {{
-        $out.missing(&$item.at, $crate::plain(stringify!($key)), $missing);
-        None
+        $out.lack(&$item.at, $crate::plain(stringify!($key)), $missing)
     }};
     (@absent $item:ident, $out:ident, $key:ident: $type:ty; ;) => {
         $crate::settings!(@absent $item, $out, $key: $type; ; "give it a value")
@@ -394,8 +393,7 @@ macro_rules! kinds {
                     (Some(kind), _) => kind.text().unwrap_or_default(),
                     (None, Some(standard)) => standard,
                     (None, None) => {
-                        out.missing(&item.at, Self::KEY, &format!("choose from: {}", Self::KINDS.join(", ")));
-                        return None;
+                        return out.lack(&item.at, Self::KEY, &format!("choose from: {}", Self::KINDS.join(", ")));
                     }
                 };
                 let all = Self::each();

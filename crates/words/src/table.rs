@@ -319,14 +319,10 @@ impl FromToml for String {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         match item.text() {
             Some(text) if text.len() > 4096 => {
-                out.problem(&item.at, "this text is too long", "write at most 4096 bytes");
-                None
+                out.refuse(&item.at, "this text is too long", "write at most 4096 bytes")
             }
             Some(text) => Some(text.to_owned()),
-            None => {
-                out.problem(&item.at, format!("{} is not a text", item.shown()), "put it in quotation marks");
-                None
-            }
+            None => out.refuse(&item.at, format!("{} is not a text", item.shown()), "put it in quotation marks"),
         }
     }
 }
@@ -348,8 +344,7 @@ impl FromToml for bool {
         if let Value::Bool(b) = item.value {
             return Some(b);
         }
-        out.problem(&item.at, format!("{} is neither on nor off", item.shown()), "write true or false");
-        None
+        out.refuse(&item.at, format!("{} is neither on nor off", item.shown()), "write true or false")
     }
 }
 
@@ -379,13 +374,11 @@ macro_rules! whole_numbers {
                     // TOML's own whole numbers end there.
                     Value::Other(ref text) if text.bytes().all(|b| b.is_ascii_digit()) => {
                         let most = u64::from(Self::MAX).min(i64::MAX as u64);
-                        out.problem(&item.at, format!("{} is out of range", item.shown()), format!("at most {most}"));
-                        None
+                        out.refuse(&item.at, format!("{} is out of range", item.shown()), format!("at most {most}"))
                     }
                     _ => {
                         let what = format!("{} is not a whole number from 0", item.shown());
-                        out.problem(&item.at, what, "write for example 45");
-                        None
+                        out.refuse(&item.at, what, "write for example 45")
                     }
                 }
             }
@@ -411,10 +404,7 @@ impl FromToml for f64 {
         match item.value {
             Value::Whole(n) => Some(n as Self),
             Value::Real(x) if x.is_finite() => Some(x),
-            _ => {
-                out.problem(&item.at, format!("{} is not a finite number", item.shown()), "write for example 0.02");
-                None
-            }
+            _ => out.refuse(&item.at, format!("{} is not a finite number", item.shown()), "write for example 0.02"),
         }
     }
 }
@@ -460,15 +450,13 @@ macro_rules! quantities {
                         }
                         _ => concat!("write for example \"", $example, "\"").to_owned(),
                     };
-                    out.problem(&item.at, format!("{} is not a {}", item.shown(), $what), remedy);
-                    return None;
+                    return out.refuse(&item.at, format!("{} is not a {}", item.shown(), $what), remedy);
                 };
                 match text.parse::<$type>() {
                     Ok(value) => Some(value),
                     Err(error) => {
                         let (what, remedy) = quantity(&error);
-                        out.problem(&item.at, what, remedy);
-                        None
+                        out.refuse(&item.at, what, remedy)
                     }
                 }
             }
@@ -509,13 +497,11 @@ impl FromToml for Packets {
         match item.text().and_then(packets) {
             Some(n) if (0.0..=1e9).contains(&n) => Some(Self(n)),
             Some(_) => {
-                out.problem(&item.at, format!("{} is out of range", item.shown()), "from \"0p\" to \"1000000000p\"");
-                None
+                out.refuse(&item.at, format!("{} is out of range", item.shown()), "from \"0p\" to \"1000000000p\"")
             }
             None => {
                 let what = format!("{} is not a number of packets", item.shown());
-                out.problem(&item.at, what, "write for example \"50p\"");
-                None
+                out.refuse(&item.at, what, "write for example \"50p\"")
             }
         }
     }
@@ -568,13 +554,9 @@ impl<T: FromToml> FromToml for Vec<T> {
             Value::Table(_) => {
                 let name = item.at.key.rsplit('.').next().unwrap_or_default();
                 let remedy = format!("write [[{name}]], with two brackets on each side, or a list of tables");
-                out.problem(&item.at, "a table where a list of them stands", remedy);
-                None
+                out.refuse(&item.at, "a table where a list of them stands", remedy)
             }
-            _ => {
-                out.problem(&item.at, format!("{} is not a list", item.shown()), "put it in [ and ]");
-                None
-            }
+            _ => out.refuse(&item.at, format!("{} is not a list", item.shown()), "put it in [ and ]"),
         }
     }
 }
