@@ -11,8 +11,7 @@ use steadycast_scenario::{
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
-mod scenarios;
-use scenarios::{all, known, root};
+use crate::scenarios::{all, known, root};
 
 const NET: &str = r#"
 duration = "10s"
@@ -300,10 +299,9 @@ fn a_video_s_settings_read_back_with_their_defaults_filled_in() {
     {
         assert_eq!(quantizers(codec), Quantizers(best, worst), "{codec}");
     }
-    let encode = of(
-        "encode = { codec = \"h264\", fps = \"clip\", size = \"clip\", gop = 2, q = 30 }\nclip = \"tests/claims.rs\"",
-    )
-    .encode;
+    let encode =
+        of("encode = { codec = \"h264\", fps = \"clip\", size = \"clip\", gop = 2, q = 30 }\nclip = \"Cargo.toml\"")
+            .encode;
     assert_eq!((encode.fps, encode.size, encode.bframes, encode.q), (Fps(None), Size::Clip, 1, Quantizers(30, 30)));
     assert_eq!(of("").vbr, Vbr::Bucket(Bucket { bucket: 1.5 }));
     assert_eq!(of("bucket = 3").vbr, Vbr::Bucket(Bucket { bucket: 3.0 }));

@@ -1,9 +1,7 @@
 //! A controller whose halves both run at the sender, on feedback every 50 ms, beside the same controller with its
 //! receiver half at the receiver: rate and loss over one link.
 
-mod model;
-
-use model::{Path, Side, run};
+use crate::model::{Outcome, Path, Side, run};
 use steadycast_control::registry::ALL;
 use steadycast_remote::{Rate, Span};
 
@@ -15,7 +13,7 @@ const LOSSY: Path = Path { rate: Rate::mbps(20), rtt: Span::millis(60), loss: 0.
 /// Rate in bits per second and share of packets lost, each the mean of some seeds.
 fn mean(controller: &str, side: Side, path: &Path, seeds: u64) -> (f64, f64) {
     let all: Vec<_> = (1..=seeds).map(|seed| run(controller, side, path, seed)).collect();
-    let mean = |of: fn(&model::Outcome) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+    let mean = |of: fn(&Outcome) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
     (mean(|outcome| outcome.rate), mean(|outcome| outcome.loss))
 }
 

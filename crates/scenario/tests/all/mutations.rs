@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use steadycast_scenario::{Document, Problems, Scenario};
 use steadycast_units::{Chance, Seed};
 
-mod scenarios;
-use scenarios::{all, known};
+use crate::scenarios::{all, known};
 
 /// What makes a line wrong.
 const WAYS: [&str; 7] = ["type", "sign", "unit", "not a number", "written twice", "unknown name", "cycle"];

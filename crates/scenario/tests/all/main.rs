@@ -1,0 +1,10 @@
+//! The format's claims, in one program: what they share is compiled once.
+
+mod bad;
+mod claims;
+mod expect;
+mod families;
+mod mutations;
+mod scenarios;
+mod simulcast;
+mod trace;
