@@ -119,9 +119,6 @@ def _may_make_networks() -> bool:
     return os.geteuid() == 0 and Path("/dev/net/tun").exists()
 
 
-encoders = pytest.mark.xdist_group("encoders")
-"""Marks tests whose encoders and players take a processor each: they run one after the other."""
-
 needs_networks = pytest.mark.skipif(not _may_make_networks(), reason="network namespaces need root")
 
 

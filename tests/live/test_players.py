@@ -23,10 +23,8 @@ import pytest
 from steadycast.folder import Folder
 
 from tests.conftest import bounded
-from tests.live.conftest import FRAMES, caps, description, encoders, listening, needs, ports, run, steadycast
+from tests.live.conftest import FRAMES, caps, description, listening, needs, ports, run, steadycast
 from tests.live.network import TRANSPORT_WIDE
-
-pytestmark = encoders
 
 DECODERS = {
     "mpeg4": "rtpmp4vdepay ! mpeg4videoparse ! avdec_mpeg4",

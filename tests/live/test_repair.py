@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.live.conftest import caps, encoders, needs, needs_networks, run
+from tests.live.conftest import caps, needs, needs_networks, run
 from tests.live.network import READY, Emulated, emulate
-
-pytestmark = encoders
 
 # A BYE is lost once in a hundred: the receiver ends by itself then.
 OURS = """
