@@ -1,7 +1,8 @@
 """The IETF's test cases for controllers of real-time media, and RFC 8868's measures of what comes of them.
 
 RFC 8867's cases and RFC 8869's cellular ones are scenarios in this package (``rfc8867/``, ``rfc8869/``); `cases.toml`
-says what is expected of a controller. Each case, variant, controller and seed is a run of its own, without pictures.
+says what is expected of a controller. So are C4's (``c4/``). Each case, variant, controller and seed is a run of its
+own, without pictures.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from steadycast.cases.case import LONGEST_S, Case, chosen, lasts_s, write_scenarios
+from steadycast.cases.case import LONGEST_S, SUITES, TCPS, Case, chosen, lasts_s, write_scenarios
 from steadycast.cases.suite import NAME, Suite, takes_part
 from steadycast.cases.work import Done, Task
 from steadycast.controllers import find, registry
@@ -25,6 +26,7 @@ from steadycast.progress import Progress, shown
 def run_cases(
     controllers: Sequence[str] = (),
     *,
+    suite: str = "rfc8867",
     seeds: Iterable[int] = (1,),
     case: Sequence[str] = (),
     jobs: int | None = None,
@@ -36,7 +38,9 @@ def run_cases(
     """Run test cases with controllers and seeds, on all processors.
 
     Args:
-        controllers: names of the registry, or ``FILE.py:Class``; without them the whole registry.
+        controllers: names of the registry, or ``FILE.py:Class``; without them the whole registry. In C4's cases TCPs
+            as well: newreno, cubic, bbr, bbr1.
+        suite: rfc8867 or c4.
         seeds: each is a run.
         case: ids, as ``5.1``; without them all, emulated those of up to 125 s.
         jobs: processes; by default one per processor, emulated one.
@@ -49,13 +53,15 @@ def run_cases(
         KeyboardInterrupt: somebody pressed Ctrl-C; nothing is kept.
 
     """
+    if suite not in SUITES:
+        raise UserError(suite, "there are no test cases of this name", f"write {' or '.join(SUITES)}")
     names = list(dict.fromkeys(controllers)) or [entry.name for entry in registry()]
     for name in names:
-        if ".py:" not in name:
+        if ".py:" not in name and not (suite == "c4" and name in TCPS):
             find(name)
     from steadycast.loading import seeds_of
 
-    wanted, given = chosen(case), list(dict.fromkeys(seeds_of(seeds)))
+    wanted, given = chosen(case, suite), list(dict.fromkeys(seeds_of(seeds)))
     if emulated:
         wanted = [each for each in wanted if case or lasts_s(each) <= LONGEST_S]
         jobs = jobs or 1
@@ -73,20 +79,18 @@ def run_cases(
         scenarios = home / "scenarios"
         try:
             folder(scenarios)
-            write_scenarios(scenarios)
-            suite = Suite(
-                tuple(wanted), tuple(names), tuple(given), _work(scenarios, tasks, jobs, told), home
-            )
+            write_scenarios(scenarios, suite)
+            came = Suite(tuple(wanted), tuple(names), tuple(given), _work(scenarios, tasks, jobs, told), home)
             if draft is not None:
                 from steadycast.cases.show import write_report
 
-                write_report(suite, told)
-                draft.finish(suite.json())
+                write_report(came, told)
+                draft.finish(came.json())
         except BaseException:
             if draft is not None:
                 draft.discard()
             raise
-        return replace(suite, folder=place)
+        return replace(came, folder=place)
 
 
 def _tasks(cases: Sequence[Case], controllers: Sequence[str], seeds: Sequence[int]) -> Iterator[Task]:

@@ -16,6 +16,17 @@ from steadycast.files import write_text
 from steadycast.folder import within
 
 _DATA = resources.files("steadycast.cases")
+SUITES = {
+    "rfc8867": (
+        "RFC 8867's test cases, and RFC 8869's cellular ones",
+        "The RFCs say in words what they expect; the bounds are ours, written before the first run. "
+        "Sources are RFC 8593's synthetic codec from 150 kb/s to 1.5 Mb/s.",
+    ),
+    "c4": ("The scenarios of C4's simulator", "The bounds are the files' own targets."),
+}
+"""The suites by their names: what each has, and what a reader has to know."""
+TCPS = ("newreno", "cubic", "bbr", "bbr1")
+"""The TCPs that may stand in a controller's place."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,8 @@ class Bound:
     """Flows that those of ``of`` are compared with."""
     during: tuple[float, float] | None = None
     """From when to when, in seconds from the run's start."""
+    bytes: int | None = None
+    """What has to have arrived, in IP packets."""
     against: str | None = None
     """A variant by whose value of the measure the value is divided."""
     min: float | None = None
@@ -59,17 +72,22 @@ class Case:
     id: str
     title: str
     expects: str
-    """What the RFC expects, in our words."""
+    """What its source expects, in our words."""
     variants: tuple[Variant, ...]
     bounds: tuple[Bound, ...]
     links: tuple[str, ...] = ("bottleneck",)
     """Its bottlenecks."""
     parameter: str | None = None
     """A parameter that a controller must have to be in it at all."""
+    takes: tuple[str, ...] = ("video",)
+    """Who takes part: the media controllers as `video`, the TCPs as `tcp`, or a TCP by its name."""
+    suite: str = "rfc8867"
 
     @property
     def rfc(self) -> str:
-        """The document and the section."""
+        """The document and the section, or the file."""
+        if self.suite == "c4":
+            return f"sim_specs/{self.id}.txt"
         document, _, section = self.id.rpartition("-")
         return f"RFC {document or '8867'}, {section}"
 
@@ -85,24 +103,27 @@ class Case:
 
 def sets(variant: Variant, controller: str) -> list[str]:
     """Return the changes of a variant's scenario for a controller, as `steadycast run --set` takes them."""
+    if controller in TCPS:
+        return ["flow.video*.count=0", "flow.tcp*.count=1", f"flow.tcp*.congestion={controller}"]
     changes = [f"{path.replace('CONTROLLER', controller)}={value}" for path, value in variant.sets.items()]
     return [f"flow.video*.controller={controller}", *changes]
 
 
 @cache
-def cases() -> tuple[Case, ...]:
-    """All cases, in the order of the RFCs."""
-    told = tomllib.loads(_DATA.joinpath("cases.toml").read_text(encoding="utf-8"))
-    return tuple(_case(entry) for entry in told["case"])
+def cases(suite: str = "rfc8867") -> tuple[Case, ...]:
+    """All cases of a suite, those of the RFCs in their order."""
+    place = _DATA if suite == "rfc8867" else _DATA.joinpath(suite)
+    told = tomllib.loads(place.joinpath("cases.toml").read_text(encoding="utf-8"))
+    return tuple(_case({**entry, "suite": suite}) for entry in told["case"])
 
 
-def chosen(ids: Sequence[str]) -> list[Case]:
+def chosen(ids: Sequence[str], suite: str = "rfc8867") -> list[Case]:
     """Return the cases of these ids, or all."""
-    known = {case.id: case for case in cases()}
+    known = {case.id: case for case in cases(suite)}
     for name in ids:
         if name not in known:
             raise UserError(f"--case {name}", "there is no such case", f"there are: {', '.join(known)}")
-    return [case for case in cases() if case.id in ids] if ids else list(cases())
+    return [case for case in known.values() if not ids or case.id in ids]
 
 
 LONGEST_S = 125.0
@@ -121,17 +142,21 @@ def _length_s(variant: Variant) -> float:
 
 def _content(name: str) -> str:
     """Return the text of a variant's scenario."""
+    if (place := _DATA.joinpath("c4", f"{name}.toml")).is_file():
+        return place.read_text(encoding="utf-8")
     document, _, section = name.rpartition("-") if name.startswith("8869") else ("8867", "", name)
     return _DATA.joinpath(f"rfc{document}", f"{section}.toml").read_text(encoding="utf-8")
 
 
-def write_scenarios(folder: Path) -> None:
+def write_scenarios(folder: Path, suite: str = "rfc8867") -> None:
     """Write the scenario of each case, and the traces that they name."""
-    for case in cases():
+    for case in cases(suite):
         for name in dict.fromkeys(variant.scenario for variant in case.variants):
             write_text(folder / f"{name}.toml", _content(name))
     for name, cell in CELLS.items():
         write_text(folder / f"{name}.mahi", cell.trace())
+    for name in ("vlow.csv", "vmid.csv"):
+        write_text(folder / name, _DATA.joinpath("c4", name).read_text(encoding="utf-8"))
 
 
 def _case(entry: Mapping[str, Any]) -> Case:
@@ -140,9 +165,8 @@ def _case(entry: Mapping[str, Any]) -> Case:
         Variant(each["name"], str(each.get("scenario", scenario)), dict(each.get("set", {})))
         for each in entry.get("variant", [{"name": ""}])
     )
-    fields = {key: entry[key] for key in ("id", "title", "expects", "parameter") if key in entry}
-    if "links" in entry:
-        fields["links"] = tuple(entry["links"])
+    fields = {key: entry[key] for key in ("id", "title", "expects", "parameter", "suite") if key in entry}
+    fields |= {key: tuple(entry[key]) for key in ("links", "takes") if key in entry}
     return Case(**fields, variants=variants, bounds=tuple(_bound(each) for each in entry["bound"]))
 
 

@@ -82,6 +82,8 @@ class Facts:
     summary: Mapping[str, Any]
     frame_delay_ms: Series
     """Of each frame of a video that arrived whole, from being encoded to its last packet."""
+    first_video: Series | None = None
+    """When each frame of the first video was encoded, in s, and its delay; NaN where it did not arrive."""
 
     @classmethod
     def of(cls, run: Run, links: Sequence[str]) -> Facts:
@@ -91,7 +93,9 @@ class Facts:
         told = tomllib.loads(run.scenario)
         end = _read(told["duration"], units.SPAN)
         step = _read(told["record"]["interval"], units.SPAN)
-        flows = tuple(_flow(flow, told.get("event", []), end) for flow in told["flow"])
+        flows = tuple(
+            _flow(flow, told.get("event", []), end) for flow in told["flow"] if flow.get("count") != 0
+        )
         steps = round(end / step)
         rates, table = run.rates.to_polars(), run.links.to_polars()
         nodes = {
@@ -121,7 +125,11 @@ class Facts:
                 capacity[name] = np.maximum(capacity[name] - received[flow.name], 0.0)
             changes += tuple(at for each in flow.active for at in each if 0.0 < at < end)
         flows = tuple(flow for flow in flows if flow not in behind)
-        frames = run.frames.to_polars().filter(pl.col("arrived_s").is_not_null())
+        all_frames = run.frames.to_polars()
+        first = all_frames.filter(
+            pl.col("flow").is_in([each.name for each in flows if each.kind == "video"][:1])
+        )
+        frames = all_frames.filter(pl.col("arrived_s").is_not_null())
         return cls(
             step,
             end,
@@ -133,6 +141,7 @@ class Facts:
             changes,
             run.summary,
             frames["delay_ms"].drop_nulls().to_numpy(),
+            first.select("ready_s", "delay_ms").to_numpy(),
         )
 
     @cached_property
@@ -143,8 +152,9 @@ class Facts:
 
     @cached_property
     def videos(self) -> tuple[Flow, ...]:
-        """The videos."""
-        return tuple(flow for flow in self.flows if flow.kind == "video")
+        """The videos, or the TCPs in their place."""
+        kind = "video" if any(flow.kind == "video" for flow in self.flows) else "tcp"
+        return tuple(flow for flow in self.flows if flow.kind == kind)
 
     def rate(self, name: str, during: tuple[float, float]) -> float:
         """Return a flow's mean rate over a length of time."""
@@ -190,7 +200,7 @@ class Facts:
 
 
 def _flow(told: Mapping[str, Any], events: Sequence[Mapping[str, Any]], end: float) -> Flow:
-    name = str(told["name"])
+    name = f"{told['name']}{told.get('count', '')}"
     start = told.get("start")
     turns = [(_read(start, units.SPAN), True)] if isinstance(start, str) else []
     if "stop" in told:
@@ -408,8 +418,33 @@ def measured(facts: Facts) -> dict[str, float | None]:
     return {name: _rounded(measure(facts)) for name, measure in MEASURES.items()}
 
 
+def finish(facts: Facts, amount: int) -> float | None:
+    """Return when the first flow's receiver has this many bytes of IP packets; of a TCP, when all is acknowledged."""
+    first = facts.summary["flows"][0]
+    if first["kind"] == "tcp":
+        at: float | None = first.get("completed_s")
+        return at
+    there = np.concatenate([[0.0], facts.received[first["name"]].cumsum() * facts.step / 8])
+    return (
+        float(np.interp(amount, there, np.arange(len(there)) * facts.step)) if there[-1] >= amount else None
+    )
+
+
+def frame(facts: Facts, bound: Bound) -> float:
+    """Return the mean or the largest delay of the first video's frames; NaN where one of them has not arrived."""
+    assert facts.first_video is not None
+    assert bound.during is not None
+    ready, delay = facts.first_video.T
+    found = delay[ready >= bound.during[0]]
+    return float(found.max() if bound.measure == "frame_max_ms" else found.mean())
+
+
 def value(bound: Bound, facts: Facts, found: Mapping[str, float | None]) -> float | None:
     """Return what a bound bounds, apart from the variant that it is compared with."""
+    if bound.measure == "finish_s":
+        return _rounded(finish(facts, bound.bytes or 0))
+    if bound.measure.startswith("frame_m"):
+        return _rounded(frame(facts, bound))
     if bound.measure not in ("rate", "ratio"):
         return found[bound.measure]
     assert bound.during is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadycast import style
-from steadycast.cases.case import Bound, Case, Variant, sets
+from steadycast.cases.case import SUITES, Bound, Case, Variant, sets
 from steadycast.cases.suite import Judged, Suite, chosen_drawing, takes_part
 from steadycast.files import write_text
 from steadycast.progress import Progress, Silent
@@ -48,6 +48,7 @@ _HOW: dict[str, Callable[[object], str]] = {
     "use": say.frac,
     "loss": say.frac,
     "converge_s": _times,
+    "finish_s": _times,
     "cov": say.plain,
     "ratio": say.plain,
     "whole": say.frac,
@@ -130,7 +131,7 @@ def write_report(suite: Suite, progress: Progress | None = None) -> Path:
         parts.append(element("div", content, id=f"case-{case.id}"))
     told("figures", len(suite.cases), len(suite.cases))
     path = suite.folder / "report.html"
-    write_text(path, page.wrap("RFC 8867's test cases · Steadycast", joined(parts, "\n")))
+    write_text(path, page.wrap(f"{SUITES[suite.cases[0].suite][0]} · Steadycast", joined(parts, "\n")))
     return path
 
 
@@ -142,12 +143,11 @@ def _head(suite: Suite) -> Html:
     commit = f" · commit {program['commit']}" if program["commit"] else ""
     more = (
         f"{len(suite.controllers)} controllers, {seeds}, Steadycast {program['version']}{commit}. "
-        "The RFCs say in words what they expect; the bounds are ours, written before the first run. "
-        "Sources are RFC 8593's synthetic codec from 150 kb/s to 1.5 Mb/s. Figures show the first variant with the "
+        f"{SUITES[suite.cases[0].suite][1]} Figures show the first variant with the "
         "first seed; tables have means with half of their 95 % interval."
     )
     words = [
-        element("h1", "RFC 8867's test cases, and RFC 8869's cellular ones · simulated"),
+        element("h1", f"{SUITES[suite.cases[0].suite][0]} · simulated"),
         element("p", f"{held} of {bounds} bounds hold with every seed.", class_="answer"),
         element("p", more, class_="more"),
         *(element("p", error, class_="nothing") for error in suite.errors[:5]),

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from steadycast.cases.case import Bound, Case, Variant
+from steadycast.cases.case import TCPS, Bound, Case, Variant
 from steadycast.cases.work import Done, Task
 from steadycast.controllers import registry
 from steadycast.core import program
@@ -174,8 +174,10 @@ class Suite:
 
 def takes_part(case: Case, controller: str) -> bool:
     """Whether a controller has what a case cannot do without. A class of the user's own is tried."""
+    if controller in TCPS:
+        return "tcp" in case.takes or controller in case.takes
     if case.parameter is None:
-        return True
+        return "video" in case.takes
     known = [entry for entry in registry() if entry.name == controller]
     return not known or any(param.name == case.parameter for param in known[0].params)
 

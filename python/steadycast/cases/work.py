@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steadycast.cases.case import cases, sets
+from steadycast.cases.case import SUITES, cases, sets
 from steadycast.progress import Silent
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Done:
 
 def begin(folder: Path) -> Callable[[Task], Done]:
     """Return what runs a task; the scenarios lie in ``folder``."""
-    known = {case.id: case for case in cases()}
+    known = {case.id: case for suite in SUITES for case in cases(suite)}
 
     def one(task: Task) -> Done:
         from steadycast.cases import measure

@@ -162,16 +162,24 @@ def _errors(done: Any) -> None:
 
 
 @base.command(
-    "Run the IETF's test cases with any controllers.",
+    "Run the IETF's test cases, or C4's, with any controllers.",
     "steadycast test-cases rfc8867 --controllers scream,gcc,nada --seeds 1-5 -o cases",
     "steadycast test-cases rfc8867 --case 5.1 --case 5.6 --controllers tfrc",
     "steadycast test-cases rfc8867 --controllers my.py:Mine --json > cases.json",
+    "steadycast test-cases c4 --controllers cubic,bbr,steady",
     name="test-cases",
 )
 def ietf_cases(
-    rfc: Annotated[str, argument("RFC", "rfc8867: its cases 5.1 to 6.3, and RFC 8869's cellular ones.")],
+    suite: Annotated[
+        str,
+        argument("SUITE", "rfc8867: its cases 5.1 to 6.3, and RFC 8869's cellular ones. c4: C4's scenarios."),
+    ],
     controllers: Annotated[
-        str | None, option("--controllers A,B", "Names, or FILE.py:Class; without it the whole registry.")
+        str | None,
+        option(
+            "--controllers A,B",
+            "Names, or FILE.py:Class; without it the whole registry. With c4 newreno, cubic, bbr and bbr1, too.",
+        ),
     ] = None,
     seeds: Annotated[str, SEEDS] = "1",
     case: Annotated[list[str] | None, option("--case ID", "This case alone. Repeatable.")] = None,
@@ -187,26 +195,25 @@ def ietf_cases(
     as_json: AsJson = False,
     force: Force = False,
 ) -> None:
-    """Run the IETF's test cases, and show RFC 8868's measures and which of the RFC's expectations hold.
+    """Run the IETF's test cases or C4's, and show RFC 8868's measures and which expectations hold.
 
-    Without -o the results go to runs/RFC; with --json alone they go nowhere but to stdout. The exit code is 1 when an
+    Without -o the results go to runs/SUITE; with --json alone they go nowhere but to stdout. The exit code is 1 when an
     expectation fails with any seed.
     """
     from steadycast.progress import Terminal
     from steadycast.report import terminal
 
-    if rfc != "rfc8867":
-        raise UserError(rfc, "there are no test cases of this name", "write rfc8867")
     given = base.seed_range(seeds)
-    otherwise = None if as_json else Path("runs") / rfc
+    otherwise = None if as_json else Path("runs") / suite
     suites = base.module("steadycast.cases")
     with (
         base.place_of(out, otherwise, force=force) as place,
         base.interruptible(),
         Terminal() as progress,
     ):
-        suite = suites.run_cases(
+        came = suites.run_cases(
             [name.strip() for name in controllers.split(",")] if controllers is not None else (),
+            suite=suite,
             seeds=given,
             case=case or (),
             jobs=jobs,
@@ -216,17 +223,17 @@ def ietf_cases(
             progress=progress,
         )
     if as_json:
-        base.print_json(suite.json())
+        base.print_json(came.json())
     else:
         console = terminal.console()
-        for each in base.module("steadycast.cases.show").tables(suite):
+        for each in base.module("steadycast.cases.show").tables(came):
             console.print(each)
             print()
         # Not through the console: a path must not be wrapped.
         print(f"report: {place}/report.html")
-    for error in suite.errors[:3]:
+    for error in came.errors[:3]:
         base.tell(error)
-    if suite.untrusted:
-        base.tell(f"the machine was too slow for these: {'; '.join(suite.untrusted)}")
-    if suite.failed:
+    if came.untrusted:
+        base.tell(f"the machine was too slow for these: {'; '.join(came.untrusted)}")
+    if came.failed:
         raise typer.Exit(Exit.FAILED)

@@ -1,0 +1,117 @@
+"""C4's scenarios as test cases: how they are converted, that each can be run, and one from end to end."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from steadycast.cases import run_cases
+from steadycast.cases.case import TCPS, Case, cases, sets, write_scenarios
+from steadycast.cases.suite import takes_part
+from steadycast.errors import UserError
+from steadycast.loading import load
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from c4 import converted
+
+TRANSFER = """main_cc_algo: bbr
+main_start_time: 500000
+main_scenario_text: =b1:*1:397:2896000;
+nb_connections: 2
+background_cc_algo: c4
+background_start_time: 0
+background_scenario_text: =b1:*1:397:1448000;
+main_target_time: 7000000
+data_rate_in_gbps: 0.004
+latency: 25000
+queue_delay_max: 60000
+link_scenario: drop_and_back"""
+FRAMES = """main_cc_algo: c4
+main_scenario_text: =a1:d50:p2:S:n100:72;=vlow:s25:p4:S:n75:1000:G3:I9000;
+main_target_time: 8000000
+media_stats_start: 300000
+media_latency_average: 40000
+media_latency_max: 90000
+link_scenario: 2000000:U0.001:D0.01:L10000:Q50000;3000000:U0.001:D0.0:L20000:Q80000"""
+
+
+def test_a_transfer_becomes_flows_a_link_that_changes_and_a_time_to_be_there() -> None:
+    files, case = converted("pair", TRANSFER)
+    told = tomllib.loads(files["pair.toml"])
+    link = told["topology"]["bottleneck"]
+    assert (link["rate"], link["delay"]) == ("4Mbps", "25ms")
+    assert link["queue"]["limit"] == "30000B", "60 ms at 4 Mb/s"
+    changes = [(event["at"], event["set"]["rate"]) for event in told["event"]]
+    assert changes == [("1.5s", "2Mbps"), ("3.5s", "4Mbps")]
+    flows = {flow["name"]: flow for flow in told["flow"]}
+    assert list(flows) == ["video", "tcp", "video-rival", "tcp-rival"], "C4's part is anybody's"
+    assert (flows["tcp"]["start"], flows["tcp"]["bytes"]) == ("0.5s", "2896000B")
+    assert flows["video-rival"]["bytes"] == "1500000B", "1000 segments of 1448 bytes"
+    assert told["duration"] == "14s"
+    (bound,) = case["bound"]
+    assert (bound["measure"], bound["bytes"], bound["max"]) == ("finish_s", 3_000_000, 7.0)
+    assert case["takes"] == ["bbr"]
+
+
+def test_frames_become_a_flow_for_each_layer_and_bounds_of_their_delay() -> None:
+    files, case = converted("media", FRAMES)
+    told = tomllib.loads(files["media.toml"])
+    link = told["topology"]["bottleneck"]
+    assert (link["rate"], link["back"]["rate"], link["queue"]["limit"]) == ("10Mbps", "1Mbps", "100000B")
+    outage = {"rate": "0bps", "delay": "20ms"}
+    again = {"rate": "10Mbps", "delay": "10ms"}
+    changes = [(event["at"], event["set"]) for event in told["event"]]
+    assert changes == [
+        (at, {"link": "bottleneck", **new}) for at, new in (("2s", outage), ("5s", again), ("7s", outage))
+    ]
+    audio, video = told["flow"]
+    assert (audio["rate"], audio["packet"], audio["stop"]) == ("40000bps", "100B", "2s")
+    assert (video["trace"], video["encode"]["fps"], video["stop"]) == ("vlow.csv", 25, "3s")
+    assert files["vlow.csv"].splitlines() == ["frame,type,q,size", "0,I,1,9000", "1,P,1,1000", "2,P,1,1000"]
+    bounds = {bound["measure"]: (bound["max"], bound["during"]) for bound in case["bound"]}
+    assert bounds == {"frame_mean_ms": (40.0, [0.3, 8.0]), "frame_max_ms": (90.0, [0.3, 8.0])}
+    assert case["takes"] == ["video"]
+
+
+@pytest.mark.parametrize("line", ["wifi_jitter: 1", "link_scenario: wifi_fade", "main_cc_algo: dcubic"])
+def test_what_no_key_can_say_is_left_out_with_a_reason(line: str) -> None:
+    files, case = converted("pair", f"{TRANSFER}\n{line}")
+    assert not files
+    assert case["left out"].startswith("no ")
+
+
+@pytest.fixture(scope="module")
+def scenarios(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scenarios")
+    write_scenarios(folder, "c4")
+    return folder
+
+
+@pytest.mark.parametrize("case", cases("c4"), ids=lambda case: case.id)
+def test_every_case_is_a_scenario_for_all_that_take_part(case: Case, scenarios: Path) -> None:
+    able = [name for name in (*TCPS, "steady", "gcc") if takes_part(case, name)]
+    assert able, case.takes
+    for name in able:
+        load(scenarios / f"{case.id}.toml", sets(case.variants[0], name))
+
+
+def test_an_amount_takes_as_long_as_the_link_needs_and_what_it_takes_to_begin() -> None:
+    # 10 MB are 6907 packets of 1500 bytes: 4.144 s at 20 Mb/s. A handshake of 80 ms comes before, and after it slow
+    # start, from 10 segments to the 133 of a round trip, which idles at most four round trips; the last
+    # acknowledgment comes after 80 ms. A lone loss leaves the queue of 80 ms in place of half of the window.
+    suite = run_cases(["cubic", "gcc"], suite="c4", case=["c4_alone"])
+    assert not suite.errors
+    (case,) = suite.cases
+    at = {name: suite.judged(case, name)[0].values[1] for name in suite.controllers}
+    assert at["cubic"] is not None
+    assert 4.144 + 0.08 + 0.08 < at["cubic"] < 4.144 + 0.08 + 4 * 0.08 + 0.08
+    assert suite.judged(case, "cubic")[0].holds
+    assert at["gcc"] is None, "it grows by 8 % a second and has not had 10 MB when the run ends"
+
+
+def test_a_suite_that_is_not_there_is_answered_with_those_that_are() -> None:
+    with pytest.raises(UserError, match="write rfc8867 or c4"):
+        run_cases(["gcc"], suite="c5")
