@@ -1,6 +1,6 @@
 """C4's scenarios with our TCPs and media controllers, beside the files' own targets: docs/test-cases.md.
 
-    python -m validation.c4 --write    # writes docs/data/test-cases-c4.csv
+python -m validation.c4 --write    # writes docs/data/test-cases-c4.csv
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from itertools import product
 
 from validation import page
 
@@ -21,8 +22,8 @@ def table(seeds: int) -> page.Table:
 
     suite = run_cases(WHO, suite="c4", seeds=range(1, seeds + 1))
     rows = []
-    for case in suite.cases:
-        for each, name in ((each, name) for name in suite.controllers for each in suite.judged(case, name)):
+    for case, name in product(suite.cases, suite.controllers):
+        for each in suite.judged(case, name):
             values = [math.inf if value is None else value for value in each.values.values()]
             cells = (f"{x:.3g}" if x < math.inf else "–" for x in (statistics.median(values), max(values)))
             verdict = "holds" if each.holds else f"[{each.kept} of {seeds}]"
