@@ -213,7 +213,9 @@ def small(most: int, *words: object, folder: Path) -> subprocess.CompletedProces
 
 
 def left(folder: Path) -> list[str]:
-    return sorted(each.relative_to(folder).as_posix() for each in folder.rglob("*") if each.is_file())
+    """Files in a folder; bytecode, which is kept or not as the environment says, does not count."""
+    files = [each for each in folder.rglob("*") if each.is_file() and each.suffix != ".pyc"]
+    return sorted(each.relative_to(folder).as_posix() for each in files)
 
 
 def is_one_line_of_4(done: subprocess.CompletedProcess[str], name: str) -> None:

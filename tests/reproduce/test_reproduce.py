@@ -382,7 +382,7 @@ def test_what_asks_too_little_of_the_network_is_not_judged() -> None:
 
 
 def test_grades_by_index_and_of_what_was_sent_are_taken_where_a_statement_asks_for_them(cache: Path) -> None:
-    short = {"duration": "2s", "flow.video.receivers": 1}
+    short = {"duration": "2s", "flow.video.receivers": 1, "flow.video.encode.size": "qcif"}
     job = Job.of(ROOT / "papers/scenarios/k-d.toml", [short], 1, pixels=True)
     plain, graded = run_all([job, replace(job, graded=True)], Silent()).values()
     assert key_of(job) != key_of(replace(job, graded=True))
