@@ -48,7 +48,7 @@ bench-live: setup-dev ## what sending costs beside a bare loop and FFmpeg, and w
 	@$(RUN) -m validation.bench_emulate
 
 papers-live: setup ## the papers' testbeds in real time: half an hour, as root; CLIPS="a.mkv b.mkv" adds pictures and ten minutes
-	@.venv/bin/steadycast reproduce M H-L C-F --emulated $(addprefix --clip ,$(CLIPS)) -o runs/papers-live --force
+	@$(RUN) scripts/reproduction.py --emulated $(CLIPS)
 
 reproduction: setup ## the papers' experiments: build/reproduction, and docs/data/reproduction*.csv
 	@$(RUN) scripts/reproduction.py

@@ -2,6 +2,7 @@
 
     .venv/bin/python scripts/reproduction.py         # a quarter of an hour on two cores, unless the runs are kept
     .venv/bin/python scripts/reproduction.py B       # of one paper, by its family; the others' rows stay as they are
+    .venv/bin/python scripts/reproduction.py --emulated [CLIP…]   # the testbeds in real time: docs/papers-live.md
 
 The tables are docs/data/papers-*.csv and reproduction*.csv, the pictures docs/pictures/papers; the text of the pages is
 written by hand, but for what stands between the marks `answer`, `readings`, `figures` and `headline`.
@@ -11,15 +12,17 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import platform
 import re
 import sys
 import tomllib
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from papers.engine.experiment import Figure
     from papers.engine.suite import Part, Result
@@ -30,27 +33,68 @@ BUILD = ROOT / "build" / "reproduction"
 PICTURES = DOCS / "pictures" / "papers"
 PAGES = {"K": "evalvid-ra", "M": "mpeg-tfrcp", "H": "receiver-buffer", "C": "many-tfrcs", "B": "asmp"}
 """Pages of docs/papers, by the family of their experiments."""
-_DPI, _COLOURS = 72, 40
+REAL_TIME = ("M", "H-L", "C-F")
+SHOWN = (
+    ("M-A", "UDP's throughput"),
+    ("M-D", "QAI's throughput over TCP's"),
+    ("M-F", "QAI-CL's throughput over TCP's"),
+    ("H-L", "packets that did not fit"),
+    ("C-F", "EAIO-TFRC's throughput over TFRC's"),
+)
+"""Statements of docs/papers-live.md's own table."""
+_DPI, _COLOURS = 104, 40
+_WIDTH = 5.8
+"""Inches: two pictures stand side by side, each 400 pixels wide, where a letter still has eight."""
 
 
-def main(ids: list[str]) -> None:
+def main(words: list[str]) -> None:
     """Run what is not kept, and write."""
     # The laboratory is a package of the checkout, not an installed one.
     sys.path.insert(0, str(ROOT))
-    from steadycast.folder import Draft
-    from steadycast.progress import Terminal
-
-    from papers.engine.suite import MARK, reproduce, save
-
-    with Draft(BUILD, force=True, mark=MARK) as draft:
-        with Terminal() as progress:
-            result = reproduce(ids or ["all"], progress=progress)
-        save(result, draft)
+    if words[:1] == ["--emulated"]:
+        clips = [Path(word) for word in words[1:]]
+        _live(_made(ROOT / "runs" / "papers-live", REAL_TIME, emulated=True, clips=clips))
+        return
+    result = _made(BUILD, words or ["all"])
     ran = [family for family in PAGES if any(part.experiment.id[0] == family for part in result.parts)]
     for family in ran:
         _paper(result, family)
     _together(result, ran)
     print(f"{DOCS.relative_to(ROOT)}/papers\n{(BUILD / 'reproduction.html').relative_to(ROOT)}")
+
+
+def _made(place: Path, ids: Sequence[str], **how: Any) -> Result:
+    """Run experiments, and write their page and their numbers into a folder."""
+    from steadycast.folder import Draft
+    from steadycast.progress import Terminal
+
+    from papers.engine.suite import MARK, reproduce, save
+
+    with Draft(place, force=True, mark=MARK) as draft:
+        with Terminal() as progress:
+            result = reproduce(ids, progress=progress, **how)
+        save(result, draft)
+    return result
+
+
+def _live(result: Result) -> None:
+    """Write the table and the outcome of what was run in real time."""
+    from papers.engine import write
+    from validation import page
+
+    text, title = DOCS / "papers-live.md", "The papers' testbeds in real time: published, simulated, emulated"
+    heads, rows = write.everything(result)
+    page.save("papers-live", title, page.table(heads, rows), "make papers-live", write.note(result))
+    doubtful = sum(len(part.doubtful) for part in result.parts)
+    said = (
+        f"Commit {write.commit()}, {os.cpu_count()} cores, Linux {platform.release()}. {write.answer(result)}"
+    )
+    page.put(text, "answer", f"{said} Runs that the machine was too busy for, twice: {doubtful}.")
+    shown = [n for n, head in enumerate(heads) if head not in ("asked", "other readings", "why")]
+    told = (dict(zip(heads, row, strict=True)) for row in rows)
+    chosen = [list(row.values()) for row in told if (row["experiment"], row["statement"]) in SHOWN]
+    picked = page.table([heads[n] for n in shown], [[row[n] for n in shown] for row in chosen])
+    page.put(text, "numbers", picked)
 
 
 def _paper(result: Result, family: str) -> None:
@@ -126,8 +170,15 @@ def _draw(part: Part, figure: Figure) -> bool:
     made = drawing(figure, part)
     if made is None:
         return False
+    whole, old = made.figure, made.figure.subplotpars
+    margins = {
+        "left": old.left * whole.get_figwidth(),
+        "right": (old.right - 1) * whole.get_figwidth() + _WIDTH,
+    }
+    whole.set_figwidth(_WIDTH)
+    whole.subplots_adjust(**{side: inches / _WIDTH for side, inches in margins.items()})
     raw = io.BytesIO()
-    made.figure.savefig(raw, format="png", dpi=_DPI, metadata={"Software": None})
+    whole.savefig(raw, format="png", dpi=_DPI, metadata={"Software": None})
     PICTURES.mkdir(parents=True, exist_ok=True)
     few = (
         Image.open(raw)

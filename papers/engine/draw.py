@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,6 +156,7 @@ _UNITS = {
     "rates": "rate",
     "targets": "rate",
     "losses": "lost packets (%)",
+    "p": "estimated loss (%)",
     "delays": "delay (ms)",
     "jitters": "jitter (ms)",
     "rtts": "round trip (ms)",
@@ -162,7 +164,7 @@ _UNITS = {
     "n": "connections",
 }
 """What the panel of a series is called; series of one name share it."""
-_FACTORS = {"losses": 100.0, "buffer": 1e-3}
+_FACTORS = {"losses": 100.0, "p": 100.0, "buffer": 1e-3}
 
 
 def _series(figure: Figure, part: Part) -> Drawing | None:
@@ -209,9 +211,21 @@ def _told_apart(flows: Sequence[dict[str, Any]]) -> list[Look]:
 
 def _numbers(flow: Flow, line: Line, until: float | None) -> list[float]:
     """Return a line's numbers, step by step up to a time; nothing is known in a gap."""
-    content = flow.receivers[line.receiver] if line.receiver else flow.content
     end = None if until is None else round(until / flow.step_s)
+    if line.series == "p":
+        return _estimates(flow)[:end]
+    content = flow.receivers[line.receiver] if line.receiver else flow.content
     return [math.nan if x is None else float(x) for x in content[line.series][:end]]
+
+
+def _estimates(flow: Flow) -> list[float]:
+    """Return the loss that the sender last decided by, step by step."""
+    decided = [(t, p) for t, _, p, _ in flow.decisions if p is not None]
+    known = [math.nan] * len(flow.content["targets"])
+    for (t, p), (end, _) in pairwise([*decided, (len(known) * flow.step_s, 0.0)]):
+        first, last = (round(x / flow.step_s) for x in (t, end))
+        known[first:last] = [p] * len(known[first:last])
+    return known
 
 
 def _sweep(figure: Figure, part: Part) -> Drawing | None:

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from papers.engine.quantity import GRADES, SERIES, Quantity, Term
+from papers.engine.quantity import DRAWN, GRADES, Quantity, Term
 from papers.engine.take import Take
 
 Sets = Mapping[str, object]
@@ -378,8 +378,8 @@ class Experiment:
                     f"there are: {', '.join(DRAWINGS)}",
                 )
             for line in f.lines:
-                if line.series not in SERIES:
-                    known = ", ".join(SERIES)
+                if line.series not in DRAWN:
+                    known = ", ".join(DRAWN)
                     yield f'figure {f.number}: there is no series "{line.series}"', f"there are: {known}"
         for s in self.statements:
             if s.kind is not Kind.IMPOSSIBLE and not any(m.tells(self, s) for m in media_of(self, ())):

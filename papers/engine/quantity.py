@@ -63,6 +63,8 @@ class Quantity:
 
 SERIES = ("rates", "targets", "losses", "delays", "jitters", "n", "rtts", "buffer")
 """What is kept of a flow step by step."""
+DRAWN = (*SERIES, "p")
+"""What a figure may show over time: besides, the loss that a sender decides by."""
 _WORDS = {"series": SERIES, "figure": ("throughput_bps", "loss_frac", "jitter_ms", "jitter_p95_ms")}
 """What an argument of that name may be."""
 

@@ -255,9 +255,21 @@ def quoted(result: Result, family: str) -> str:
 
 
 def everything(result: Result) -> tuple[list[str], Rows]:
-    """Return headings and rows of all numbers, those without a bound among them."""
-    told = ["experiment", "statement", "published", "asked", "measured", "other readings", "verdict", "why"]
-    return told, [[r.experiment.id, *cells(r)] for r in result.rows]
+    """Return headings and rows of all numbers, those without a bound among them; emulated, with each change too."""
+    changes = list(dict.fromkeys(name for r in result.rows for name in r.changed if result.emulated))
+    told = [f"emulated, {name}" for name in changes]
+    rows = [
+        [
+            r.experiment.id,
+            *said[:-2],
+            *(r.said(r.changed[n]) if n in r.changed else "" for n in changes),
+            *said[-2:],
+        ]
+        for r in result.rows
+        for said in [cells(r)]
+    ]
+    first = heads(result)
+    return ["experiment", *first[:-2], *told, *first[-2:]], rows
 
 
 def families(rows: Iterable[tuple[str, Verdict]]) -> tuple[list[str], Rows]:

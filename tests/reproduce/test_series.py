@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from papers.engine import quantity
+from papers.engine import draw, quantity
 from papers.engine.observe import Flow
 
 
@@ -43,3 +43,11 @@ def test_jains_index_is_one_for_equals_and_a_half_for_one_of_two() -> None:
     assert quantity.jain_index([1.0, 1.0]) == 1.0
     assert quantity.jain_index([1.0, 0.0]) == 0.5
     assert quantity.jain_index([0.0, 0.0]) == 1.0
+
+
+def test_an_estimated_loss_holds_from_one_decision_to_the_next() -> None:
+    decided = {"rules": ["a", "b"], "t_s": [0.5, 2.0, 4.4], "rule": [0, 1, 1], "loss": [None, 0.1, 0.2]}
+    content = {"step_s": 1.0, "targets": [0.0] * 6, "decisions": {**decided, "rtt_ms": [None, 1.0, 1.0]}}
+    known = draw._estimates(Flow(content))
+    assert known[2:] == [0.1, 0.1, 0.2, 0.2]
+    assert all(x != x for x in known[:2])
