@@ -148,11 +148,11 @@ def python(count: Count) -> None:
     """Run the tests of the package: what runs in real time after all that keeps the machine busy.
 
     The faults, many at once, have the machine to themselves: players beside them would make them stall. The others
-    of real time take a quarter of a processor each: five at once leave a third of two free.
+    of real time take a third of a processor each: four at once leave a third of two free.
     """
     pytest(count, [f"--ignore={folder}" for folder in REAL_TIME])
     pytest(count, [FAULTS], at_once=1)
-    pytest(count, [*REAL_TIME, f"--ignore={FAULTS}"], at_once=5)
+    pytest(count, [*REAL_TIME, f"--ignore={FAULTS}"], at_once=4)
 
 
 def pytest(count: Count, which: list[str], at_once: int = 2) -> None:
