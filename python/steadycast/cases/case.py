@@ -153,9 +153,9 @@ def write_scenarios(folder: Path, suite: str = "rfc8867") -> None:
     for case in cases(suite):
         for name in dict.fromkeys(variant.scenario for variant in case.variants):
             write_text(folder / f"{name}.toml", _content(name))
-    for name, cell in CELLS.items():
+    for name, cell in CELLS.items() if suite == "rfc8867" else ():
         write_text(folder / f"{name}.mahi", cell.trace())
-    for name in ("vlow.csv", "vmid.csv"):
+    for name in ("vlow.csv", "vmid.csv") if suite == "c4" else ():
         write_text(folder / name, _DATA.joinpath("c4", name).read_text(encoding="utf-8"))
 
 

@@ -178,7 +178,7 @@ def _case(suite: Suite, case: Case) -> Html:
     parts = [element("p", f"{case.rfc}: {case.expects}", class_="more")]
     names = [name for name in suite.controllers if takes_part(case, name)]
     if not names:
-        return joined([*parts, element("p", f"No controller has a parameter {case.parameter}.")], "\n")
+        return joined([*parts, element("p", "None of these controllers takes part in it.")], "\n")
     parts.append(_measured(suite, case, names))
     parts.append(element("p", ABOUT, class_="small"))
     parts.append(page.folded("bounds and values", _bounds(suite, case, names)))
