@@ -31,7 +31,7 @@ def table(seeds: int) -> page.Table:
             cells = (f"{x:.3g}" if x < math.inf else "–" for x in (statistics.median(values), max(values)))
             verdict = "holds" if each.holds else f"[{each.kept} of {seeds}]"
             rows.append([case.id, each.bound.measure, f"{each.bound.max:g}", f"`{name}`", *cells, verdict])
-    return page.table(["file", "measure", "its target", "by", "median", "worst", ""], rows)
+    return page.table(["file", "measure", "its target", "by", "median", "worst", "verdict"], rows)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     made = table(args.seeds)
     print(made)
     if args.write:
-        note = f"seeds 1-{args.seeds}; –: not within twice the target, or frames are missing"
+        note = f"seeds 1-{args.seeds}; empty: not within twice the target, or frames are missing"
         page.save(
             NAME, "C4's scenarios, and their own targets", made, "python -m validation.c4 --write", note
         )
