@@ -3,16 +3,12 @@
 Numbers are taken, neither text nor code. What no key of a scenario can say is left out, with the reason.
 """
 
-from __future__ import annotations
-
-import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 OUT = Path(__file__).resolve().parent.parent / "python" / "steadycast" / "cases" / "c4"
 # Parts of a link's life, again and again: seconds and factor of the rate (picoquic d199d45b, picohttp/picoquic_ns.c).
@@ -23,11 +19,11 @@ LIVES: Mapping[str, list[tuple[float, float]]] = {
     "low_and_up": [(2.5, 0.5), (1e9, 1)],
     "wifi_suspension": [(1.8, 1), (0.2, 0)],
 }
-STREAM = re.compile(r"=(\w+):([ds])(\d+):p\d+:S:n(\d+):(\d+)(?::G(\d+):I(\d+))?")
-Told = dict[str, Any]
+STREAM = re.compile(r"=(\w+):([ds])(\d+):p\d+:S:n(\d+):(\d+)")
+Spec = Mapping[str, str]
 
 
-def left_out(spec: Mapping[str, str]) -> str | None:
+def left_out(spec: Spec) -> str | None:
     """Return why a file cannot be run here, or nothing."""
     link, main = spec.get("link_scenario", ""), spec["main_cc_algo"]
     reasons = {
@@ -39,8 +35,8 @@ def left_out(spec: Mapping[str, str]) -> str | None:
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def network(spec: Mapping[str, str], end: float) -> Told:
-    """Return the bottleneck until the end; its queue is the longest that the file has, at its highest rate."""
+def network(spec: Spec, end: float) -> str:
+    """Write the bottleneck until the end; its queue is the longest that the file has, at its highest rate."""
     link = spec.get("link_scenario", "")
     if ":" in link:  # seconds, up, down (Gb/s), one way, queue (all times in µs)
         life = [[float(number) for number in re.findall(r"[\d.]+", part)] for part in link.split(";")]
@@ -48,35 +44,36 @@ def network(spec: Mapping[str, str], end: float) -> Told:
         rate, *times = (float(spec[key]) for key in ("data_rate_in_gbps", "latency", "queue_delay_max"))
         life = [[lasts * 1e6, rate * share, rate * share, *times] for lasts, share in LIVES[link]]
     size = max(part[2] for part in life) * max(part[4] for part in life) * 125
-    parts, at, events = cycle(life), 0.0, list[Told]()
-    first: Told = {}
-    there: Told = {}
-    while at < end * 1e6:
-        lasts, up, down, one_way, _ = next(parts)
-        new: Told = {"rate": f"{down * 1e3:g}Mbps" if down else "0bps", "delay": f"{one_way / 1e3:g}ms"}
-        first = first or new | ({"back": {"rate": f"{up * 1e3:g}Mbps"}} if up != down else {})
-        change = {key: value for key, value in new.items() if there.get(key) != value}
-        if at and change:
-            events.append({"at": f"{at / 1e6:g}s", "set": {"link": "bottleneck", **change}})
-        there, at = new, at + lasts
-    bottleneck = {**first, "queue": {"kind": "droptail", "limit": f"{size:.0f}B"}}
-    return {"topology": {"shape": "dumbbell", "bottleneck": bottleneck}, "event": events}
+    told = [{"rate": f"{p[2] * 1e3:g}Mbps" if p[2] else "0bps", "delay": f"{p[3] / 1e3:g}ms"} for p in life]
+    at, now, events = 0.0, told[0], ""
+    for part, new in cycle(zip(life, told, strict=True)):
+        change = "".join(f', {key} = "{new[key]}"' for key in new if new[key] != now[key])
+        events += (
+            f'  {{ at = "{at / 1e6:g}s", set = {{ link = "bottleneck"{change} }} }},\n' if change else ""
+        )
+        at, now = at + part[0], new
+        if at >= end * 1e6:
+            break
+    back = f', back = {{ rate = "{life[0][1] * 1e3:g}Mbps" }}' if life[0][1] != life[0][2] else ""
+    queue = f'queue = {{ kind = "droptail", limit = "{size:.0f}B" }}'
+    link = f'rate = "{told[0]["rate"]}", delay = "{told[0]["delay"]}", {queue}{back}'
+    return f'topology = {{ shape = "dumbbell", bottleneck = {{ {link} }} }}\nevent = [\n{events}]\n'
 
 
-def sender(spec: Mapping[str, str], role: str) -> Iterator[Told]:
+def sender(spec: Spec, role: str) -> Iterator[str]:
     """Yield who sends an amount: a TCP, and a video where a media controller may be in its place."""
-    first, named = role == "main", spec[f"{role}_cc_algo"]
-    text, start = spec[f"{role}_scenario_text"], f"{int(spec[f'{role}_start_time']) / 1e6:g}s"
-    tcp: Told = {"kind": "tcp", "start": start, "preset": "linux", "bytes": f"{amount(text)}B"}
+    first, named, size = role == "main", spec[f"{role}_cc_algo"], amount(spec[f"{role}_scenario_text"])
+    start = f'start = "{int(spec[f"{role}_start_time"]) / 1e6:g}s"'
+    tcp = f'kind = "tcp", preset = "linux", bytes = "{size}B", {start}'
     if first and "seed_cwin" in spec:  # half of the remembered window at once
-        tcp |= {"initial_window": f"{int(spec['seed_cwin']) // 3000}p", "window": "50000p"}
+        tcp += f', initial_window = "{int(spec["seed_cwin"]) // 3000}p", window = "50000p"'
     if first or named == "c4":
-        suffix, whole = ("", {}) if first else ("-rival", {"bytes": f"{wire(text)}B"})
-        media = {"controller": "steady", "media": "greedy", "packet": "1500B", **whole}
-        yield {"name": f"video{suffix}", "kind": "video", "start": start, **media}
-        yield {"name": f"tcp{suffix}", "count": 0, "congestion": "cubic", **tcp}
+        suffix, whole = ("", "") if first else ("-rival", f', bytes = "{wire(size)}B"')
+        media = f'controller = "steady", media = "greedy", packet = "1500B"{whole}'
+        yield f'name = "video{suffix}", kind = "video", {media}, {start}'
+        yield f'name = "tcp{suffix}", count = 0, congestion = "cubic", {tcp}'
     else:
-        yield {"name": "rival", "congestion": named, **tcp}
+        yield f'name = "rival", congestion = "{named}", {tcp}'
 
 
 def amount(text: str) -> int:
@@ -84,76 +81,51 @@ def amount(text: str) -> int:
     return int(text.rstrip(";").rpartition(":")[2])
 
 
-def wire(text: str) -> int:
-    """Return the bytes of the packets that a TCP sends a transfer in."""
-    return -(-amount(text) // 1448) * 1500
+def wire(size: int) -> int:
+    """Return the bytes of the packets that a TCP sends an amount in."""
+    return -(-size // 1448) * 1500
 
 
-def layers(text: str, files: dict[str, str]) -> Iterator[Told]:
-    """Yield audio at a constant rate, and a flow for each layer of a video, whose frames are a file."""
-    for name, kind, fps, count, size, group, first in STREAM.findall(text):
-        stop, packet = {"stop": f"{int(count) / int(fps):g}s"}, int(size) + 28
+def layers(text: str) -> Iterator[str]:
+    """Yield audio at a constant rate, and a flow for each layer of a video; its frames are NAME.csv's."""
+    for name, kind, fps, count, size in STREAM.findall(text):
+        packet, stop = int(size) + 28, f'stop = "{int(count) / int(fps):g}s"'
         if kind == "d":
-            yield {
-                "name": name,
-                "kind": "cbr",
-                "rate": f"{packet * 8 * int(fps)}bps",
-                "packet": f"{packet}B",
-                **stop,
-            }
+            yield f'name = "{name}", kind = "cbr", rate = "{packet * 8 * int(fps)}bps", packet = "{packet}B", {stop}'
         else:
-            rows = [f"{n},{'P' if n else 'I'},1,{size if n else first}" for n in range(int(group))]
-            files[f"{name}.csv"] = "\n".join(["frame,type,q,size", *rows, ""])
-            media = {"controller": "steady", "media": "trace", "trace": f"{name}.csv", "repair": "auto"}
             label = "video" if name == "vlow" else f"video-{name}"
-            yield {"name": label, "kind": "video", **media, "encode": {"fps": int(fps)}, **stop}
+            media = (
+                f'controller = "steady", media = "trace", trace = "{name}.csv", encode = {{ fps = {fps} }}'
+            )
+            yield f'name = "{label}", kind = "video", {media}, repair = "auto", {stop}'
 
 
-def converted(name: str, text: str) -> tuple[dict[str, str], Told]:
-    """Return the files that one of C4's becomes, and the case; none, with the reason alone, where it is left out."""
+def converted(name: str, text: str) -> tuple[str, str]:
+    """Return the scenario that a file of C4's becomes, and its case; where it is left out, nothing and the reason."""
     spec = {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     if reason := left_out(spec):
-        return {}, {"left out": reason}
-    files: dict[str, str] = {}
+        return "", reason
     sent, target, main = spec["main_scenario_text"], int(spec["main_target_time"]) / 1e6, spec["main_cc_algo"]
     if since := spec.get("media_stats_start"):
-        end, takes, flows = target, ["video"], list(layers(sent, files))
-        expects, during = "all frames of the base layer are there, and not late", [int(since) / 1e6, end]
-        kinds = (("mean", "average"), ("max", "max"))
-        most = {f"frame_{ours}_ms": int(spec[f"media_latency_{theirs}"]) / 1e3 for ours, theirs in kinds}
-        bounds: list[Told] = [{"measure": each, "during": during, "max": most[each]} for each in most]
-    else:
-        end, takes, flows = (
-            2 * target,
-            ["video", "tcp"] if main == "c4" else [main],
-            list(sender(spec, "main")),
+        end, takes, flows = target, '["video"]', list(layers(sent))
+        expects, during = (
+            "all frames of the base layer are there, and not late",
+            f"[{int(since) / 1e6}, {end}]",
         )
-        expects = f"{amount(sent) / 1e6:g} MB are there {target:g} s after the run's start"
-        bounds = [{"measure": "finish_s", "bytes": wire(sent), "max": target}]
+        average, most = (int(spec[f"media_latency_{key}"]) / 1e3 for key in ("average", "max"))
+        bounds = [f'measure = "frame_mean_ms", during = {during}, max = {average}']
+        bounds += [f'measure = "frame_max_ms", during = {during}, max = {most}']
+    else:
+        end, takes = 2 * target, '["video", "tcp"]' if main == "c4" else f'["{main}"]'
+        flows, size = list(sender(spec, "main")), amount(sent)
+        expects = f"{size / 1e6:g} MB are there {target:g} s after the run's start"
+        bounds = [f'measure = "finish_s", bytes = {wire(size)}, max = {target}']
     flows += sender(spec, "background") if "background_cc_algo" in spec else []
-    head = {
-        "format": 1,
-        "name": name.replace("_", "-"),
-        "duration": f"{end:g}s",
-        "record": {"interval": "50ms"},
-    }
-    files[f"{name}.toml"] = toml({**head, **network(spec, end), "flow": flows})
-    case = {"id": name, "title": name.replace("_", " "), "expects": expects, "takes": takes}
-    return files, {**case, "bound": [{**bound, "why": expects, "source": "the file"} for bound in bounds]}
-
-
-def toml(told: Told) -> str:
-    """Write a line for each key, and for each table of a list."""
-
-    def value(each: Any) -> str:
-        if isinstance(each, dict):
-            return f"{{ {', '.join(f'{key} = {value(inner)}' for key, inner in each.items())} }}"
-        if isinstance(each, list):
-            apart = "\n  " if isinstance(each[0], dict) else " "
-            return f"[{apart.removeprefix(' ')}{f',{apart}'.join(map(value, each))}]"
-        return json.dumps(each)
-
-    return "".join(f"{key} = {value(each)}\n" for key, each in told.items() if each != [])
+    head = f'format = 1\nname = "{name.replace("_", "-")}"\nduration = "{end:g}s"\nrecord = {{ interval = "50ms" }}\n'
+    listed = "".join(f"  {{ {flow} }},\n" for flow in flows)
+    case = f'[[case]]\nid = "{name}"\ntitle = "{name.replace("_", " ")}"\nexpects = "{expects}"\ntakes = {takes}\n'
+    told = "".join(f'  {{ {bound}, why = "{expects}", source = "the file" }},\n' for bound in bounds)
+    return f"{head}{network(spec, end)}flow = [\n{listed}]\n", f"{case}bound = [\n{told}]\n"
 
 
 def main(where: str) -> None:
@@ -162,16 +134,16 @@ def main(where: str) -> None:
     def git(*words: str) -> str:
         return subprocess.run(["git", "-C", where, *words], check=True, capture_output=True, text=True).stdout
 
-    commit = git("rev-parse", "HEAD").strip()
-    told = f"# From sim_specs of private-octopus/c4 at {commit} (MIT), by scripts/c4.py.\n# Left out:\n"
-    cases: list[Told] = []
+    commit, cases, reasons = git("rev-parse", "HEAD").strip(), "", ""
     for path in git("ls-tree", "--name-only", commit, "sim_specs/").split():
-        files, case = converted(Path(path).stem, git("show", f"{commit}:{path}"))
-        cases += [case] if files else []
-        told += "" if files else f"#   {Path(path).stem}: {case['left out']}\n"
-        for name, content in files.items():
-            (OUT / name).write_text(content, encoding="utf-8")
-    (OUT / "cases.toml").write_text(told + toml({"case": cases}), encoding="utf-8")
+        scenario, case = converted(Path(path).stem, git("show", f"{commit}:{path}"))
+        if scenario:
+            (OUT / f"{Path(path).stem}.toml").write_text(scenario, encoding="utf-8")
+            cases += f"\n{case}"
+        else:
+            reasons += f"#   {Path(path).stem}: {case}\n"
+    source = f"# From sim_specs of private-octopus/c4 at {commit} (MIT), by scripts/c4.py.\n# Left out:\n"
+    (OUT / "cases.toml").write_text(source + reasons + cases, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     python -m validation.cases            # prints the tables
     python -m validation.cases --write    # writes them into docs/data
+    python -m validation.cases --c4 --seeds 10 --write    # C4's scenarios alone: test-cases-c4.csv
 
 With --keep DIR what each controller's runs came to stays there, and a second call runs only those that are missing.
 
@@ -10,9 +11,12 @@ The same as `steadycast test-cases rfc8867 --seeds 1-5`.
 
 from __future__ import annotations
 
+import math
 import pickle
+import statistics
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from steadycast.cases.case import Case, Variant
     from steadycast.cases.suite import Suite
 
-HELD, CASES, BOUNDS = "test-cases-held", "test-cases", "test-cases-bounds"
+HELD, CASES, BOUNDS, C4 = "test-cases-held", "test-cases", "test-cases-bounds", "test-cases-c4"
 
 
 def held(suite: Suite) -> page.Table:
@@ -116,28 +120,52 @@ def whole(seeds: Sequence[int], keep: Path) -> Suite:
     return replace(first, controllers=tuple(entry.name for entry in registry()), runs=runs)
 
 
+def c4(seeds: Sequence[int]) -> page.Table:
+    """Run C4's cases, and return a row for each bound and controller; a value that is missing is the largest."""
+    from steadycast.cases import run_cases
+
+    who = ("cubic", "bbr", "bbr1", "steady", "gcc", "scream", "nada", "tfrc")
+    suite = run_cases(who, suite="c4", seeds=seeds)
+    rows = []
+    for case, name in product(suite.cases, suite.controllers):
+        for each in suite.judged(case, name):
+            values = [math.inf if value is None else value for value in each.values.values()]
+            cells = (f"{x:.3g}" if x < math.inf else "–" for x in (statistics.median(values), max(values)))
+            verdict = "holds" if each.holds else f"[{each.kept} of {len(values)}]"
+            rows.append([case.id, each.bound.measure, f"{each.bound.max:g}", f"`{name}`", *cells, verdict])
+    return page.table(["file", "measure", "its target", "by", "median", "worst", "verdict"], rows)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print or write the tables."""
-    parser = page.options("validation.cases", __doc__, HELD, CASES, BOUNDS, seeds=5)
+    parser = page.options("validation.cases", __doc__, HELD, CASES, BOUNDS, C4, seeds=5)
     parser.add_argument("--keep", type=Path, help="where what the runs came to stays, by controller")
+    parser.add_argument("--c4", action="store_true", help="C4's scenarios alone")
     args = parser.parse_args(argv)
+    if args.c4:
+        print(made := c4(range(1, args.seeds + 1)))
+        if args.write:
+            note = f"seeds 1-{args.seeds}; empty: not within twice the target, or frames are missing"
+            command = f"python -m validation.cases --c4 --seeds {args.seeds} --write"
+            page.save(C4, "C4's scenarios, and their own targets", made, command, note)
+        return 0
     with TemporaryDirectory(prefix="steadycast-") as scratch:
         suite = whole(range(1, args.seeds + 1), args.keep or Path(scratch))
     for error in suite.errors:
         print(error, file=sys.stderr)
-    made = held(suite), measures(suite), bounds(suite)
-    print(*made, sep="\n\n")
+    tables = held(suite), measures(suite), bounds(suite)
+    print(*tables, sep="\n\n")
     if args.write:
         command, seeds = "python -m validation.cases --write", f"seeds 1-{args.seeds}"
         behind = (
             "in how many of RFC 8867's cases fewer hold than with the best other that answers to the network"
         )
         title = "Bounds of each case that hold with every seed, of all"
-        page.save(HELD, title, made[0], command, f"{seeds}; behind: {behind}")
+        page.save(HELD, title, tables[0], command, f"{seeds}; behind: {behind}")
         page.save(
-            CASES, "What each controller did in each case of RFC 8867 and RFC 8869", made[1], command, seeds
+            CASES, "What each controller did in each case of RFC 8867 and RFC 8869", tables[1], command, seeds
         )
-        page.save(BOUNDS, "What each case expects, and the bounds that say so", made[2], command)
+        page.save(BOUNDS, "What each case expects, and the bounds that say so", tables[2], command)
     return 1 if suite.errors else 0
 
 

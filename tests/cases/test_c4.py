@@ -39,8 +39,7 @@ link_scenario: 2000000:U0.001:D0.01:L10000:Q50000;3000000:U0.001:D0.0:L20000:Q80
 
 
 def test_a_transfer_becomes_flows_a_link_that_changes_and_a_time_to_be_there() -> None:
-    files, case = converted("pair", TRANSFER)
-    told = tomllib.loads(files["pair.toml"])
+    told, case = (tomllib.loads(text) for text in converted("pair", TRANSFER))
     link = told["topology"]["bottleneck"]
     assert (link["rate"], link["delay"]) == ("4Mbps", "25ms")
     assert link["queue"]["limit"] == "30000B", "60 ms at 4 Mb/s"
@@ -51,14 +50,14 @@ def test_a_transfer_becomes_flows_a_link_that_changes_and_a_time_to_be_there() -
     assert (flows["tcp"]["start"], flows["tcp"]["bytes"]) == ("0.5s", "2896000B")
     assert flows["video-rival"]["bytes"] == "1500000B", "1000 segments of 1448 bytes"
     assert told["duration"] == "14s"
+    (case,) = case["case"]
     (bound,) = case["bound"]
     assert (bound["measure"], bound["bytes"], bound["max"]) == ("finish_s", 3_000_000, 7.0)
     assert case["takes"] == ["bbr"]
 
 
 def test_frames_become_a_flow_for_each_layer_and_bounds_of_their_delay() -> None:
-    files, case = converted("media", FRAMES)
-    told = tomllib.loads(files["media.toml"])
+    told, case = (tomllib.loads(text) for text in converted("media", FRAMES))
     link = told["topology"]["bottleneck"]
     assert (link["rate"], link["back"]["rate"], link["queue"]["limit"]) == ("10Mbps", "1Mbps", "100000B")
     outage = {"rate": "0bps", "delay": "20ms"}
@@ -70,7 +69,7 @@ def test_frames_become_a_flow_for_each_layer_and_bounds_of_their_delay() -> None
     audio, video = told["flow"]
     assert (audio["rate"], audio["packet"], audio["stop"]) == ("40000bps", "100B", "2s")
     assert (video["trace"], video["encode"]["fps"], video["stop"]) == ("vlow.csv", 25, "3s")
-    assert files["vlow.csv"].splitlines() == ["frame,type,q,size", "0,I,1,9000", "1,P,1,1000", "2,P,1,1000"]
+    (case,) = case["case"]
     bounds = {bound["measure"]: (bound["max"], bound["during"]) for bound in case["bound"]}
     assert bounds == {"frame_mean_ms": (40.0, [0.3, 8.0]), "frame_max_ms": (90.0, [0.3, 8.0])}
     assert case["takes"] == ["video"]
@@ -78,9 +77,9 @@ def test_frames_become_a_flow_for_each_layer_and_bounds_of_their_delay() -> None
 
 @pytest.mark.parametrize("line", ["wifi_jitter: 1", "link_scenario: wifi_fade", "main_cc_algo: dcubic"])
 def test_what_no_key_can_say_is_left_out_with_a_reason(line: str) -> None:
-    files, case = converted("pair", f"{TRANSFER}\n{line}")
-    assert not files
-    assert case["left out"].startswith("no ")
+    scenario, reason = converted("pair", f"{TRANSFER}\n{line}")
+    assert not scenario
+    assert reason.startswith("no ")
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +87,15 @@ def scenarios(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scenarios")
     write_scenarios(folder, "c4")
     return folder
+
+
+@pytest.mark.parametrize(("layer", "frame", "first"), [("vlow", 3750, 37500), ("vmid", 6250, 62500)])
+def test_a_layer_has_a_second_of_frames_of_which_the_first_is_an_i(
+    layer: str, frame: int, first: int, scenarios: Path
+) -> None:
+    # sim_specs/c4_media.txt: groups of 30, at 30 frames per second.
+    rows = [line.split(",") for line in (scenarios / f"{layer}.csv").read_text().splitlines()[1:]]
+    assert rows == [[str(n), "P" if n else "I", "1", str(frame if n else first)] for n in range(30)]
 
 
 @pytest.mark.parametrize("case", cases("c4"), ids=lambda case: case.id)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from validation import queues
+from validation import l4s, queues
 
 
 def summary(**link: float) -> dict[str, Any]:
@@ -61,3 +61,10 @@ def test_what_differs_from_the_published_rates_is_told() -> None:
     assert rows["g", "25", "0"] == ["50 (50…50)", "78", "no"]
     assert rows["g", "25", "1"] == ["50 (50…50)", "60", "yes"]
     assert len(rows) == 5 * len(queues.RTTS_MS)
+
+
+def test_a_published_row_is_a_run_of_two_tcps_with_its_queue_and_round_trips() -> None:
+    assert {row[1] for row in l4s.rows()} == set(l4s.QUEUES)
+    # FQ-CoDel offers each half of the link (RFC 8290, 4.2), which windows of 10 and 20 ms fill but for CoDel's drops.
+    shares = l4s.one(["10", "fq_codel", "cubic", "20", "", "prague", "10", ""], 1)
+    assert all(0.95 * 5.0 <= share <= 5.0 for share in shares), shares
