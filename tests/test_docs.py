@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,8 @@ from types import ModuleType
 import pytest
 import typer.main
 from steadycast import cli, record, reference
+from steadycast.controllers import registry
+from steadycast.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "papers" / "README.md"])
@@ -90,8 +93,6 @@ def test_the_manual_page_is_what_the_program_says() -> None:
 
 
 def test_each_controller_has_a_page_with_its_figure() -> None:
-    from steadycast.controllers import registry
-
     text = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "controllers").glob("*.md"))
     shown = re.findall(r"\(\.\./pictures/controllers/([a-z0-9-]+)\.svg\)", text)
     assert sorted(shown) == sorted(entry.name for entry in registry())
@@ -135,6 +136,51 @@ def test_commands_options_and_scenarios_that_pages_name_exist() -> None:
 
 def _scenario(place: str) -> bool:
     return any((ROOT / folder / place).exists() for folder in ("", "validation", "papers", "crates/network"))
+
+
+def test_keys_that_pages_name_exist() -> None:
+    paths = {key.path for key in reference.keys()}  # noqa: SIM118  (it is no mapping)
+    parameters = {parameter.name for entry in registry() for parameter in entry.params}
+    names = {path.rpartition(".")[2] for path in paths} | parameters
+
+    def inside(table: object, path: str) -> Iterator[str]:
+        for each in table if isinstance(table, list) else [table]:
+            for key, value in each.items() if isinstance(each, dict) else ():
+                here = f"{path}.{key}".lstrip(".").replace(".back.", ".")
+                yield here
+                if key != "params":
+                    yield from inside(value, here)
+
+    wrong, named = [], 0
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        blocks = [
+            tomllib.loads(block)
+            for block in re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        ]
+        written = [path for block in blocks for path in inside(block, "")]
+        wrong += [f"{page.name}: {path}" for path in written if path not in paths]
+        code = CODE.findall(text)
+        # KEY and PATH stand for any.
+        given = [
+            path
+            for each in code
+            for path in re.findall(r"--(?:set|explain) '?([a-z][\w.*-]*)", "".join(each))
+        ]
+        for path in given:
+            try:
+                reference.explain(path.rstrip("."))
+            except UserError as error:
+                wrong.append(f"{page.name}: {error}")
+        alone = [
+            key
+            for _, line in code
+            for key in re.findall(r'^(?:[a-z_]+\.)*([a-z_]+) = (?:["{\d]|true|false)', line)
+        ]
+        wrong += [f"{page.name}: {key}" for key in alone if key not in names]
+        named += len(written) + len(given) + len(alone)
+    assert wrong == []
+    assert named > 150
 
 
 def test_every_page_stands_in_the_navigation_of_the_site_once() -> None:
