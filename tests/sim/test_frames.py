@@ -104,6 +104,8 @@ kind = "video"
 controller = "steady"
 media = "synthetic"
 vbr = "frame"
+repair = "auto"
+controller = "steady"
 start = "{start}s"
 """
 TCP = """
@@ -133,3 +135,51 @@ def test_of_two_videos_with_large_pictures_under_steady_neither_is_starved(tmp_p
     # The aim is 0.5 to 1.0 for both, which clips of noise held. The drawn film's cuts miss it (docs/steady.md, V2): one
     # seed in three has 0.3 and 1.4. A tenth of the share is what counts as starved; together they use the link.
     assert all(min(pair) >= 0.1 and 1.5 <= sum(pair) <= 2.0 for pair in shares), shares
+
+
+def most_by_chance(mean: float) -> int:
+    """The largest number that a Poisson variable has with at least one in a thousand."""
+    term, above, n = math.exp(-mean), 1.0, 0
+    while (above := above - term) >= 1e-3:
+        n += 1
+        term *= mean / n
+    return n
+
+
+def test_of_independent_loss_no_more_frames_fail_than_one_try_for_each_packet_leaves(tmp_path: Path) -> None:
+    loss, packets, failed, frames = 0.01, 0, 0, 0
+    for seed in range(1, 6):
+        path = tmp_path / f"repaired-{seed}.toml"
+        path.write_text(
+            f"""
+duration = "100s"
+seed = {seed}
+nodes = ["s", "r"]
+[[link]]
+between = ["s", "r"]
+rate = "2Mbps"
+delay = "30ms"
+queue = "200ms"
+loss = {{ kind = "bernoulli", p = {loss}, direction = "both" }}
+[[flow]]
+name = "video"
+kind = "video"
+media = "synthetic"
+vbr = "frame"
+repair = "auto"
+controller = "steady"
+playout = "300ms"
+from = "s"
+to = "r"
+"""
+        )
+        table = sc.run(path, quality=False).frames.to_polars()
+        # What left in the last second may still come.
+        whole = table.filter(table["ready_s"].is_between(5, 99))
+        frames += whole.height
+        packets += sum(math.ceil(size / 1_132) for size in whole["size_bytes"])
+        failed += whole["fate"].is_in(["late", "lost"]).sum()
+    # A packet is lost, and so is its request or its answer.
+    left = packets * loss * (1 - (1 - loss) ** 2)
+    assert frames > 10_000
+    assert 0 < failed <= most_by_chance(left), (failed, left, frames)
