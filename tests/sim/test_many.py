@@ -1,0 +1,51 @@
+"""What a group of many receivers costs, counted and not timed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCENARIO = """
+duration = "0.5s"
+nodes = ["s", "m", "r[1-{count}]"]
+[[link]]
+between = ["s", "m"]
+rate = "2Mbps"
+delay = "10ms"
+[[link]]
+between = ["m", "r[1-{count}]"]
+rate = "2Mbps"
+delay = "10ms"
+[[flow]]
+name = "video"
+kind = "video"
+controller = "asmp"
+media = "greedy"
+from = "s"
+to = ["r[1-{count}]"]
+"""
+
+
+RTCP = 0.05 * 2e6 * 0.5 / (8 * 60)
+"""Compounds that 5 % of the session carry in its half second, of 60 bytes at least."""
+
+
+def cost(folder: Path, count: int) -> tuple[int, int, int]:
+    """Packets of the media, hops of all, and the most memory in bytes, of a run in a process of its own."""
+    (folder / "many.toml").write_text(SCENARIO.format(count=count))
+    run = [sys.executable, "-m", "steadycast", "run", "many.toml", "-o", str(count)]
+    subprocess.run(run, cwd=folder, check=True, capture_output=True)
+    found = json.loads((folder / str(count) / "cost.json").read_text())
+    [flow] = json.loads((folder / str(count) / "summary.json").read_text())["flows"]
+    return flow["sent_packets"], found["packet_hops"], found["peak_memory_bytes"]
+
+
+def test_what_a_group_costs_is_so_much_for_each_receiver_however_many_there_are(tmp_path: Path) -> None:
+    few, many = cost(tmp_path, 100), cost(tmp_path, 1_600)
+    sent, hops, memory = many[0], (many[1] - few[1]) / 1_500, (many[2] - few[2]) / 1_500
+    # A copy of each packet, one of each report, and its own two.
+    assert sent <= hops <= sent + RTCP + 2
+    # 100,000 receivers fit into 8 GB.
+    assert memory <= 80_000
