@@ -39,11 +39,11 @@ def shown(folders: Sequence[Folder]) -> tuple[str, Html]:
     Where they are more than two million bytes together each is made smaller, to an equal part of that; of one that
     can't be made so small it says where it is.
     """
-    from steadycast.film import smaller
-
     films = [(folder, *film) for folder in folders if (film := folder.film) is not None]
     # In base64 four characters stand for three bytes.
     fits = sum(len(data) for _, _, data in films) * 4 // 3 <= _MOST
+    if not fits:
+        from steadycast.film import smaller  # it loads the codecs
     parts = []
     for folder, facts, data in films:
         small = data if fits else smaller(data, _MOST * 3 // 4 // len(films))
