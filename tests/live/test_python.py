@@ -6,8 +6,9 @@ import gc
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -471,3 +472,49 @@ def test_an_array_that_is_no_picture_is_refused_with_what_would_be_one(port: int
                 sc.UserError, match=r"rgb24 pictures of 96x80 are arrays of shape \(80, 96, 3\)"
             ):
                 sender.send(wrong)  # type: ignore[arg-type]
+
+
+def test_reports_recorded_in_another_session_with_the_same_key_steer_nothing(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("A" * 40)
+    key.chmod(0o600)
+    relay, port = ports(2)
+    said: list[bytes] = []
+    sender_at: list[tuple[str, int]] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as between:
+        between.bind(("127.0.0.1", relay))
+        between.settimeout(0.1)
+
+        def carry(seconds: float) -> None:
+            """Carries each datagram to the other end, and keeps what the receiver says."""
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                with suppress(TimeoutError):
+                    datagram, place = between.recvfrom(65_536)
+                    if place[1] == port:
+                        said.append(datagram)
+                        between.sendto(datagram, sender_at[-1])
+                    else:
+                        sender_at.append(place)
+                        between.sendto(datagram, ("127.0.0.1", port))
+
+        def sender() -> sc.Sender:
+            to = f"127.0.0.1:{relay}"
+            return sc.Sender(to, source="testsrc", size="96x80", max_rate="300kbps", mux=True, key_file=key)
+
+        with sender() as first:
+            description = first.sdp.replace(f"m=video {relay} ", f"m=video {port} ")
+            with sc.Receiver(description, key_file=key, pixels=None):
+                carry(3)
+            [heard] = first.status.receivers
+        with sender() as second:
+            recorded = list(said)
+            carry(1)
+            for datagram in recorded:
+                between.sendto(datagram, sender_at[-1])
+                carry(0.01)
+            status = second.status
+    assert len(recorded) > 10
+    assert heard.reports > 10
+    assert sum(receiver.reports for receiver in status.receivers) == 0
+    assert (status.loss_frac, status.rtt_s, status.set_by) == (None, None, None)
