@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import html
 import importlib
 import json
 import os
@@ -13,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from steadycast.controllers import find
 from steadycast.folder import Draft
 from steadycast.loading import load
+from steadycast.result import Run
+from steadycast.steps import Ready, record_of
 
 from tests.conftest import SMALL, Said
 
@@ -131,6 +135,28 @@ def test_a_promise_can_be_expected_by_the_name_under_which_it_is_described(say: 
     assert judged["ok"]
     assert judged["value"] == promise["checked"] > 1
     assert promise["about"] in " ".join(say("controllers", "asmp").out.split())
+
+
+def test_a_promise_that_a_run_breaks_is_said_in_terminal_page_and_summary(
+    say: Say, scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [(name, about)] = [each for each in find("steady").promises if each[0] == "steady.at-most-twice"]
+    said = f"the promise {name} was broken 2 of 7 times (video): {about}"
+
+    def broken(ready: Ready, *, complete: bool) -> Run:
+        run = record_of(ready, complete=complete)
+        run.summary["invariants"] = [{"id": name, "about": about, "checked": 7, "broken": 2}]
+        run.summary["warnings"].append(said)
+        return run
+
+    monkeypatch.setattr("steadycast.steps.record_of", broken)
+    done = say("run", scenario, "-o", tmp_path / "home")
+    assert done.code == 0
+    assert said in " ".join(done.err.split())
+    assert said in json.loads((tmp_path / "home" / "summary.json").read_text())["warnings"]
+    page = html.unescape((tmp_path / "home" / "report.html").read_text())
+    assert page.count(said) == 1
+    assert page.index("Broken promises") < page.rindex(name)
 
 
 def test_several_seeds_make_a_folder_with_a_report_for_each(say: Say, scenario: Path, tmp_path: Path) -> None:
