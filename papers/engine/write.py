@@ -62,6 +62,7 @@ def counted(rows: Iterable[tuple[str, str]]) -> str:
     counts = Counter(verdict for verdict, _ in found)
     checked = sum(n for v, n in counts.items() if v in _COUNTED)
     said = [_number(counts[v], *forms) for v, forms in _COUNTED.items() if counts[v]]
+    said = [*said[:-2], ", and ".join(said[-2:])] if len(said) > 2 else said
     whole = f"Of {_number(checked, 'statement', 'statements')} {', '.join(said) or 'none is judged'}"
     fall = sum(v is Verdict.COMES_OUT and FALLS in why for v, why in found)
     if fall:
