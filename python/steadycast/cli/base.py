@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
@@ -368,20 +368,33 @@ def finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> No
         from steadycast.report import terminal
         from steadycast.report.answer import uncompared
 
-        console = terminal.console()
-        for note in uncompared(summary):
-            console.print(note, style="bold red")
-        console.print(terminal.flows(summary))
+        show(*uncompared(summary), style="bold red")
+        show(terminal.flows(summary))
         warn(summary.get("warnings") or ())
         for table in (terminal.pauses(summary), terminal.expectations(summary)):
             if table is not None:
-                console.print()
-                console.print(table)
+                show("", table)
         if report is not None:
             # Not through the console: a path must not be wrapped.
             print(f"\nreport: {report}")
     if failed(summary):
         raise typer.Exit(Exit.FAILED)
+
+
+def show(*what: object, style: str | None = None) -> None:
+    """Print tables and texts, each on lines of its own."""
+    from steadycast.report import terminal
+
+    console = terminal.console()
+    for each in what:
+        console.print(each, style=style)
+
+
+def listed(rows: Sequence[Sequence[str]], *heads: str) -> None:
+    """Print texts as a table, whose last column is prose."""
+    from steadycast.report import terminal
+
+    show(terminal.prose(rows, *heads))
 
 
 def print_json(value: object) -> None:

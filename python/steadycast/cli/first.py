@@ -10,21 +10,7 @@ import typer
 
 from steadycast.builtin import scenario_at
 from steadycast.cli import base
-from steadycast.cli.base import (
-    SEEDS,
-    AsJson,
-    ClipName,
-    File,
-    Film,
-    Force,
-    Out,
-    SaveVideo,
-    Scenario,
-    Seed,
-    Vmaf,
-    argument,
-    option,
-)
+from steadycast.cli.base import argument, option
 from steadycast.errors import UserError
 from steadycast.exits import Exit
 
@@ -37,23 +23,23 @@ from steadycast.exits import Exit
     "steadycast run home --clip bunny",
     "steadycast run ci.toml --json",
     "steadycast run home.toml --seeds 1-5 -o home-5",
-    cls=Scenario,
+    cls=base.Scenario,
 )
 def run(
-    file: File,
-    out: Out = None,
-    seed: Seed = None,
-    seeds: Annotated[str | None, SEEDS] = None,
+    file: base.File,
+    out: base.Out = None,
+    seed: base.Seed = None,
+    seeds: Annotated[str | None, base.SEEDS] = None,
     sets: Annotated[
         list[str] | None,
         option("--set PATH=VALUE", "Change a value: flow.NAME.KEY, link.NAME.KEY, topology.KEY. Repeatable."),
     ] = None,
-    clip: ClipName = None,
-    as_json: AsJson = False,
-    force: Force = False,
-    vmaf: Vmaf = False,
-    film: Film = True,
-    video: SaveVideo = None,
+    clip: base.ClipName = None,
+    as_json: base.AsJson = False,
+    force: base.Force = False,
+    vmaf: base.Vmaf = False,
+    film: base.Film = True,
+    video: base.SaveVideo = None,
 ) -> None:
     """Run a scenario, and show who got what and what the viewers saw.
 
@@ -106,9 +92,9 @@ def run(
     "steadycast demo -o first",
 )
 def demo(
-    out: Out = None,
+    out: base.Out = None,
     browse: Annotated[bool, option("--open", "Show the report in the browser.")] = False,
-    force: Force = False,
+    force: base.Force = False,
 ) -> None:
     """Run a video beside TCP on a link that is too small for both, and write a report with pictures.
 
@@ -124,7 +110,7 @@ def demo(
         summary, page = base.module("steadycast.demo").demo(
             out or Path("runs") / "demo", force=force or out is None, progress=progress
         )
-    terminal.console().print(terminal.flows(summary))
+    base.show(terminal.flows(summary))
     base.warn(summary["warnings"])
     print(f"\n{time.monotonic() - began:.0f} s; report: {page}")
     if browse:
@@ -158,10 +144,7 @@ def scenarios(
         return
     if out != Path():
         raise UserError("-o", "nothing is copied", "add --copy NAME or --all")
-    from steadycast.report import terminal
-
-    rows = [(name, builtin.about(name)) for name in builtin.names()]
-    terminal.console().print(terminal.prose(rows, "name", "what it is"))
+    base.listed([(name, builtin.about(name)) for name in builtin.names()], "name", "what it is")
 
 
 @base.command(
@@ -170,14 +153,13 @@ def scenarios(
     "steadycast clips",
     "steadycast run home --clip bunny",
 )
-def clips(as_json: AsJson = False) -> None:
+def clips(as_json: base.AsJson = False) -> None:
     """List the clips that have a name: those of the extra `clips`, and those in the folder STEADYCAST_CLIPS.
 
     `run`, `sweep`, `emulate`, `send` and the lab take them. A licence asks for its notice wherever pictures are shown;
     a run's warnings have it.
     """
     from steadycast.clips import known
-    from steadycast.report import terminal
 
     found = [(clip, clip.size()) for clip in known()]
     if as_json:
@@ -197,13 +179,10 @@ def clips(as_json: AsJson = False) -> None:
         (clip.name, *map(str, facts or ("not here", "", "")), clip.licence, clip.notice)
         for clip, facts in found
     ]
-    console = terminal.console()
-    console.print(terminal.prose(lines, "name", "size", "frames/s", "frames", "licence", "notice"))
-    console.print(
-        "\nWithout --clip a drawn film plays, 352x288 or 1280x720, 25 frames/s: no licence is needed."
-    )
+    base.listed(lines, "name", "size", "frames/s", "frames", "licence", "notice")
+    base.show("\nWithout --clip a drawn film plays, 352x288 or 1280x720, 25 frames/s: no licence is needed.")
     if any(facts is None for _, facts in found):
-        console.print('The others are brought by: pip install "steadycast[clips]"', markup=False)
+        print('The others are brought by: pip install "steadycast[clips]"')
 
 
 @base.command(
@@ -216,7 +195,7 @@ def doctor(
     purpose: Annotated[
         str, argument("[COMMAND]", "What it is asked for: run, emulate, send, receive or lab.")
     ] = "run",
-    as_json: AsJson = False,
+    as_json: base.AsJson = False,
 ) -> None:
     """Say what this machine can and can't do, each with its remedy.
 
@@ -228,10 +207,7 @@ def doctor(
     if as_json:
         base.print_json(examined.json())
     else:
-        from steadycast.report import terminal
-
         print(f"{examined.program}\n")
-        console = terminal.console()
-        console.print(terminal.prose(examined.rows(), "", "", "what is there, and the remedy"))
+        base.listed(examined.rows(), "", "", "what is there, and the remedy")
     if lacking != Exit.DONE:
         raise typer.Exit(lacking)

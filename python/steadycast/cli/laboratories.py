@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from steadycast.cli import base
-from steadycast.cli.base import SEEDS, Force, Out, argument, option
+from steadycast.cli.base import argument, option
 from steadycast.errors import MissingError, UserError
 from steadycast.exits import Exit
 
@@ -107,7 +107,7 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
-    seeds: Annotated[str, SEEDS] = "1-5",
+    seeds: Annotated[str, base.SEEDS] = "1-5",
     clip: Annotated[
         list[Path] | None,
         option(
@@ -122,8 +122,8 @@ def reproduce(
         ),
     ] = False,
     at_once: Annotated[int, option("--at-once N", "Emulated runs at once.", min=1, max=64)] = 4,
-    out: Out = None,
-    force: Force = False,
+    out: base.Out = None,
+    force: base.Force = False,
 ) -> None:
     """Run a paper's experiments: published beside measured, with a verdict for each statement.
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from steadycast.cli import base
-from steadycast.cli.base import AsJson, Force, argument, option
+from steadycast.cli.base import argument, option
 from steadycast.errors import UserError
 from steadycast.exits import Exit
 from steadycast.live.flow import CODECS, OPTIONS, Flow
@@ -117,8 +117,8 @@ def send(
     status: Status = None,
     events: Events = None,
     out: Record = None,
-    as_json: AsJson = False,
-    force: Force = False,
+    as_json: base.AsJson = False,
+    force: base.Force = False,
 ) -> None:
     """Send a source live, and show why the rate is what it is. Ctrl-C ends the session.
 
@@ -174,8 +174,8 @@ def receive(
     status: Status = None,
     events: Events = None,
     folder: Record = None,
-    as_json: AsJson = False,
-    force: Force = False,
+    as_json: base.AsJson = False,
+    force: base.Force = False,
 ) -> None:
     """Receive a live session until the sender ends it, or Ctrl-C."""
     live = base.module("steadycast.live.receive")

@@ -10,7 +10,7 @@ import typer
 
 from steadycast.builtin import scenario_at
 from steadycast.cli import base
-from steadycast.cli.base import SCENARIO, AsJson, Sets, argument, completed, option
+from steadycast.cli.base import argument, option
 from steadycast.errors import Problems, UserError
 from steadycast.exits import Exit
 
@@ -20,7 +20,7 @@ from steadycast.exits import Exit
 )
 def controllers(
     name: Annotated[str | None, argument("NAME", "One controller, with its parameters.")] = None,
-    as_json: AsJson = False,
+    as_json: base.AsJson = False,
 ) -> None:
     """List the rate controllers, or show one with its parameters."""
     from steadycast.controllers import USES, find, registry
@@ -32,30 +32,26 @@ def controllers(
 
         base.print_json([asdict(c) for c in chosen])
         return
-    from steadycast.report import terminal
-
-    console = terminal.console()
     if name is None:
-        uses = [(use.towards, use.controller, use.why) for use in USES]
-        console.print(terminal.prose(uses, "towards", "take", "why"))
-        console.print()
+        base.listed([(use.towards, use.controller, use.why) for use in USES], "towards", "take", "why")
+        print()
         rows = [(c.name, c.cast, c.feedback, c.about) for c in chosen]
-        console.print(terminal.prose(rows, "name", "cast", "feedback", "what it is"))
-        console.print("\nParameters of one: steadycast controllers NAME")
+        base.listed(rows, "name", "cast", "feedback", "what it is")
+        base.show("\nParameters of one: steadycast controllers NAME")
         return
     one = chosen[0]
     needs = "".join(f"\nIt needs {need}: {about}" for need, about in one.needs)
-    console.print(f"{one.name}: {one.about}\nTake it {one.when}.")
-    console.print(f"{one.source}; {one.cast}, feedback {one.feedback}{needs}\n")
+    base.show(f"{one.name}: {one.about}\nTake it {one.when}.")
+    base.show(f"{one.source}; {one.cast}, feedback {one.feedback}{needs}\n")
     if one.promises:
-        console.print(terminal.prose(list(one.promises), "promise", "what is checked in every run"))
-        console.print()
+        base.listed(one.promises, "promise", "what is checked in every run")
+        print()
     if not one.params:
-        console.print("It has no parameters.")
+        base.show("It has no parameters.")
         return
     params = [(p.name, written(p.default), p.about) for p in one.params]
-    console.print(terminal.prose(params, "parameter", "default", "what it does"))
-    console.print("\nRange and source of one: steadycast check --explain PARAMETER")
+    base.listed(params, "parameter", "default", "what it does")
+    base.show("\nRange and source of one: steadycast check --explain PARAMETER")
 
 
 @base.command(
@@ -65,9 +61,9 @@ def controllers(
 )
 def check(
     file: Annotated[
-        Path | None, argument("FILE", SCENARIO, autocompletion=completed, show_default=False)
+        Path | None, argument("FILE", base.SCENARIO, autocompletion=base.completed, show_default=False)
     ] = None,
-    sets: Sets = None,
+    sets: base.Sets = None,
     explain: Annotated[
         str | None, option("--explain KEY", 'What a key means and takes: "flow.playout", or "playout".')
     ] = None,

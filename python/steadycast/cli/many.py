@@ -10,19 +10,7 @@ import typer
 
 from steadycast.builtin import scenario_at
 from steadycast.cli import base
-from steadycast.cli.base import (
-    SCENARIO,
-    SEEDS,
-    AsJson,
-    ClipName,
-    Force,
-    Jobs,
-    Out,
-    Scenario,
-    argument,
-    completed,
-    option,
-)
+from steadycast.cli.base import argument, option
 from steadycast.errors import UserError
 from steadycast.exits import Exit
 
@@ -35,10 +23,10 @@ from steadycast.exits import Exit
     "steadycast sweep home.toml --with design.csv --seeds 1-3 -o design",
     "steadycast sweep home.toml --seeds 1-100 --shard $SLURM_ARRAY_TASK_ID/16 -o shared",
     "steadycast sweep --collect -o shared",
-    cls=Scenario,
+    cls=base.Scenario,
 )
 def sweep(
-    file: Annotated[Path | None, argument("FILE", SCENARIO, autocompletion=completed)] = None,
+    file: Annotated[Path | None, argument("FILE", base.SCENARIO, autocompletion=base.completed)] = None,
     over: Annotated[
         list[str] | None,
         option(
@@ -49,12 +37,12 @@ def sweep(
     design: Annotated[
         Path | None, option("--with TABLE.csv", "Points from a table: its heads are paths, its rows points.")
     ] = None,
-    seeds: Annotated[str | None, SEEDS] = None,
+    seeds: Annotated[str | None, base.SEEDS] = None,
     sets: Annotated[
         list[str] | None, option("--set PATH=VALUE", "A change for all runs, as in run. Repeatable.")
     ] = None,
-    clip: ClipName = None,
-    jobs: Jobs = None,
+    clip: base.ClipName = None,
+    jobs: base.Jobs = None,
     pixels: Annotated[bool, option("--pixels", "Decode and measure the pictures; takes its time.")] = False,
     metric: Annotated[
         list[str] | None,
@@ -78,7 +66,7 @@ def sweep(
     figures: Annotated[
         bool, option("--figures", "Save each figure as PNG, SVG and PDF, too: DIR/figures.")
     ] = False,
-    out: Out = None,
+    out: base.Out = None,
     force: Annotated[bool, option("--force", "Begin anew in a folder that is there.")] = False,
 ) -> None:
     """Run a scenario at all combinations of values with several seeds each: a row per run in results.parquet.
@@ -87,8 +75,6 @@ def sweep(
     to runs/NAME-sweep. A run that fails is a row with its error; the exit code is then 1.
     """
     import time
-
-    from steadycast.report.terminal import console
 
     if out is None and (shard is not None or collect):
         raise UserError("-o", "it is missing", "give the DIR that all parts share")
@@ -137,15 +123,14 @@ def sweep(
             from steadycast.sweep.show import MOST_SAID, tables, taken, warning
 
             if (note := warning(done)) is not None:
-                console().print(note, style="bold red")
+                base.show(note, style="bold red")
             choices = taken(done)
             for where, text in choices[:MOST_SAID]:
-                console().print(f"At {where}: {text}\n")
+                base.show(f"At {where}: {text}\n")
             if len(choices) > MOST_SAID:
-                console().print(f"{len(choices) - MOST_SAID} more points: see the report.\n")
+                base.show(f"{len(choices) - MOST_SAID} more points: see the report.\n")
             for each in tables(done, metric or done.metrics(), baseline):
-                console().print(each)
-                print()
+                base.show(each, "")
             # Not through the console: a path must not be wrapped.
             print(f"report: {done.report(metric or (), baseline, figures=figures)}")
     if done.failed or (done.missing and part is None):
@@ -181,9 +166,9 @@ def ietf_cases(
             "Names, or FILE.py:Class; without it the whole registry. With c4 newreno, cubic, bbr and bbr1, too.",
         ),
     ] = None,
-    seeds: Annotated[str, SEEDS] = "1",
+    seeds: Annotated[str, base.SEEDS] = "1",
     case: Annotated[list[str] | None, option("--case ID", "This case alone. Repeatable.")] = None,
-    jobs: Jobs = None,
+    jobs: base.Jobs = None,
     emulated: Annotated[
         bool,
         option(
@@ -191,9 +176,9 @@ def ietf_cases(
             "In real time, beside the kernel's TCP: those of up to 125 s, unless --case says which.",
         ),
     ] = False,
-    out: Out = None,
-    as_json: AsJson = False,
-    force: Force = False,
+    out: base.Out = None,
+    as_json: base.AsJson = False,
+    force: base.Force = False,
 ) -> None:
     """Run the IETF's test cases or C4's, and show RFC 8868's measures and which expectations hold.
 
@@ -201,7 +186,6 @@ def ietf_cases(
     expectation fails with any seed.
     """
     from steadycast.progress import Terminal
-    from steadycast.report import terminal
 
     given = base.seed_range(seeds)
     otherwise = None if as_json else Path("runs") / suite
@@ -225,10 +209,8 @@ def ietf_cases(
     if as_json:
         base.print_json(came.json())
     else:
-        console = terminal.console()
         for each in base.module("steadycast.cases.show").tables(came):
-            console.print(each)
-            print()
+            base.show(each, "")
         # Not through the console: a path must not be wrapped.
         print(f"report: {place}/report.html")
     for error in came.errors[:3]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from steadycast.cli import base
-from steadycast.cli.base import AsJson, By, Fps, Pixels, Size, Vmaf, argument, option
+from steadycast.cli.base import argument, option
 
 
 @base.command(
@@ -18,15 +18,15 @@ from steadycast.cli.base import AsJson, By, Fps, Pixels, Size, Vmaf, argument, o
 def psnr(
     original: Annotated[Path, argument("ORIGINAL", "The video as it was.")],
     received: Annotated[Path, argument("RECEIVED", "The video as it is shown.")],
-    by: By = "time",
-    size: Size = "clip",
-    fps: Fps = "clip",
-    pixels: Pixels = None,
+    by: base.By = "time",
+    size: base.Size = "clip",
+    fps: base.Fps = "clip",
+    pixels: base.Pixels = None,
     out: Annotated[
         Path | None, option("-o --out FILE", "Save each frame's figures: .csv or .parquet.")
     ] = None,
-    vmaf: Vmaf = False,
-    as_json: AsJson = False,
+    vmaf: base.Vmaf = False,
+    as_json: base.AsJson = False,
 ) -> None:
     """Compare two video files frame by frame: PSNR of Y, U, V and all samples, SSIM, opinion class."""
     from steadycast.media.ladder import as_options
@@ -42,9 +42,7 @@ def psnr(
     if as_json:
         base.print_json(compared.json())
     else:
-        from steadycast.report import terminal
-
-        terminal.console().print(comparing.table(compared))
+        base.show(comparing.table(compared))
         print(comparing.grades(compared))
     if out is not None:
         written = comparing.save(compared, out)

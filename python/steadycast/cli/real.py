@@ -9,21 +9,7 @@ import typer
 
 from steadycast.builtin import scenario_at
 from steadycast.cli import base
-from steadycast.cli.base import (
-    SEEDS,
-    AsJson,
-    ClipName,
-    File,
-    Film,
-    Force,
-    Out,
-    Scenario,
-    Seed,
-    Sets,
-    Vmaf,
-    argument,
-    option,
-)
+from steadycast.cli.base import argument, option
 from steadycast.errors import UserError
 
 
@@ -50,15 +36,15 @@ def _programs(host: str | None, command: list[str] | None) -> list[tuple[str, li
     "steadycast emulate home.toml -o home-real",
     "steadycast emulate home.toml --in video.dst1 --only -- ping -c 3 video.src",
     "steadycast emulate home.toml --pcap bottleneck",
-    cls=Scenario,
+    cls=base.Scenario,
     context_settings={"allow_interspersed_args": True},
 )
 def emulate(
-    file: File,
+    file: base.File,
     command: Annotated[list[str] | None, argument("[-- COMMAND...]", "What runs in --in's host.")] = None,
-    out: Out = None,
-    seed: Seed = None,
-    sets: Sets = None,
+    out: base.Out = None,
+    seed: base.Seed = None,
+    sets: base.Sets = None,
     host: Annotated[
         str | None,
         option(
@@ -70,14 +56,14 @@ def emulate(
     pcap: Annotated[
         list[str] | None, option("--pcap LINK", "Capture a link's packets for Wireshark. Repeatable.")
     ] = None,
-    clip: ClipName = None,
+    clip: base.ClipName = None,
     approximate: Annotated[
         bool, option("--approximate", "Leave aside what a kernel can't do, with a warning.")
     ] = False,
-    as_json: AsJson = False,
-    force: Force = False,
-    vmaf: Vmaf = False,
-    film: Film = True,
+    as_json: base.AsJson = False,
+    force: base.Force = False,
+    vmaf: base.Vmaf = False,
+    film: base.Film = True,
 ) -> None:
     """Run a scenario in real time: hosts are network namespaces, links the simulator's own, TCP the kernel's.
 
@@ -117,15 +103,15 @@ def emulate(
     "Run a scenario simulated and emulated, and set the two side by side.",
     "steadycast agree dumbbell.toml",
     "steadycast agree dumbbell.toml --seeds 1-3 -o agreement",
-    cls=Scenario,
+    cls=base.Scenario,
 )
 def agree(
-    file: File,
+    file: base.File,
     out: Annotated[Path | None, option("-o --out DIR", "The folder for both worlds' results.")] = None,
-    seeds: Annotated[str, SEEDS] = "1",
-    sets: Sets = None,
-    as_json: AsJson = False,
-    force: Force = False,
+    seeds: Annotated[str, base.SEEDS] = "1",
+    sets: base.Sets = None,
+    as_json: base.AsJson = False,
+    force: base.Force = False,
 ) -> None:
     """Run a scenario simulated and emulated, and set the two side by side: one table, and one figure.
 
@@ -141,9 +127,7 @@ def agree(
     if as_json:
         base.print_json(found.json())
         return
-    from steadycast.report import terminal
-
-    terminal.console().print(found.table())
+    base.show(found.table())
     base.warn(found.warnings)
     if out is not None:
         print(f"\nfigure: {out / 'agree.png'}")

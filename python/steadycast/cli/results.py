@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from steadycast.cli import base
-from steadycast.cli.base import AsJson, By, Fps, Pixels, RunFolder, SaveVideo, Size, Vmaf, argument, option
+from steadycast.cli.base import argument, option
 from steadycast.errors import UserError
 from steadycast.exits import Exit
 from steadycast.live.flow import CODECS
@@ -24,7 +24,7 @@ from steadycast.live.flow import CODECS
     "steadycast report home --figure rates -o rates.png",
 )
 def report(
-    directory: RunFolder,
+    directory: base.RunFolder,
     pictures: Annotated[
         int | None, option("--pictures FRAME", "Add this frame as sent and as received, side by side.", min=0)
     ] = None,
@@ -112,7 +112,7 @@ def compare(
     anyway: Annotated[
         bool, option("--anyway", "Judge interrupted runs, and runs of other scenarios, too.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: base.AsJson = False,
 ) -> None:
     """Set runs side by side: one table, and one page with shared scales."""
     # By the module: the package has a function of this name.
@@ -132,15 +132,10 @@ def compare(
     if as_json:
         base.print_json(comparison.as_json(runs, against, verdicts))
     else:
-        from steadycast.report import terminal
-
-        console = terminal.console()
         if said := comparison.answer(comparison.with_base(runs, against)):
-            console.print(said)
-            console.print()
+            base.show(said, "")
         for table in comparison.tables(runs, against, verdicts):
-            console.print(table)
-            console.print()
+            base.show(table, "")
         print(f"page: {comparison.write_page(runs, against, verdicts, out)}")
     if figures is not None:
         for path in comparison.save_figures(runs, against, figures):
@@ -157,9 +152,9 @@ def compare(
 def encode(
     clips: Annotated[list[str], argument("CLIP...", "Videos, played one after the other: files or names.")],
     codec: Annotated[str, option("--codec", CODECS)] = "mpeg4",
-    size: Size = "clip",
-    fps: Fps = "clip",
-    pixels: Pixels = None,
+    size: base.Size = "clip",
+    fps: base.Fps = "clip",
+    pixels: base.Pixels = None,
     gop: Annotated[int, option("--gop", "Frames from one I frame to the next.", min=1)] = 12,
     bframes: Annotated[int | None, option("--bframes", "B frames between two others.", min=0)] = None,
     out: Annotated[Path | None, option("-o --out FILE", "Save the figure: .png, .svg or .pdf.")] = None,
@@ -175,7 +170,6 @@ def encode(
     """Encode clips at every quantizer, and show quantizer, rate and quality."""
     from steadycast import encode as encoding
     from steadycast.progress import Terminal
-    from steadycast.report import terminal
 
     with Terminal() as progress:
         steps = encoding.steps(
@@ -189,7 +183,7 @@ def encode(
             progress=progress,
         )
     base.warn(steps.ladder.warnings)
-    terminal.console().print(encoding.table(steps))
+    base.show(encoding.table(steps))
     if trace is not None:
         print(encoding.write_trace(steps, trace))
     if clip_folder is not None:
@@ -207,17 +201,16 @@ def encode(
     "steadycast quality home --save-video received.y4m",
 )
 def quality(
-    directory: RunFolder,
-    as_json: AsJson = False,
-    vmaf: Vmaf = False,
-    by: By = "time",
-    video: SaveVideo = None,
+    directory: base.RunFolder,
+    as_json: base.AsJson = False,
+    vmaf: base.Vmaf = False,
+    by: base.By = "time",
+    video: base.SaveVideo = None,
 ) -> None:
     """Decode again what each receiver got, and measure it. The folder stays as it is."""
     from steadycast import quality as measuring
     from steadycast.folder import Folder
     from steadycast.progress import Terminal
-    from steadycast.report import terminal
 
     folder = Folder.open(directory)
     with Terminal() as progress:
@@ -227,7 +220,7 @@ def quality(
     if as_json:
         base.print_json(rows)
     else:
-        terminal.console().print(measuring.table(rows))
+        base.show(measuring.table(rows))
 
 
 @base.command(
@@ -236,7 +229,7 @@ def quality(
     "steadycast export home --classic -o traces",
 )
 def export(
-    directory: RunFolder,
+    directory: base.RunFolder,
     csv: Annotated[bool, option("--csv", "All tables, packets.csv and control.csv.")] = False,
     classic: Annotated[bool, option("--classic", "Multi-Evalvid-RA's sd_be_0 and rd_be_N.")] = False,
     out: Annotated[
