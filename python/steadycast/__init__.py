@@ -14,82 +14,42 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from steadycast._core import ArrivedPacket, Report, ReportSlot, SentPacket, Setup, __version__
-    from steadycast.agree import Agreement, agree
-    from steadycast.compare import Comparison, compare
-    from steadycast.controllers import controllers
-    from steadycast.emulate import Emulated, Program, emulate
-    from steadycast.errors import MissingError, UnwrittenError, UserError
-    from steadycast.live.receiver import ReceivedFrame, Receiver
-    from steadycast.live.sender import Sender
-    from steadycast.live.status import PeerStatus, ReceiverStatus, SenderStatus
-    from steadycast.result import Run
-    from steadycast.run import run, run_seeds
+    from steadycast._core import ArrivedPacket as ArrivedPacket
+    from steadycast._core import Report as Report
+    from steadycast._core import ReportSlot as ReportSlot
+    from steadycast._core import SentPacket as SentPacket
+    from steadycast._core import Setup as Setup
+    from steadycast._core import __version__ as __version__
+    from steadycast.agree import Agreement as Agreement
+    from steadycast.agree import agree as agree
+    from steadycast.compare import Comparison as Comparison
+    from steadycast.compare import compare as compare
+    from steadycast.controllers import controllers as controllers
+    from steadycast.emulate import Emulated as Emulated
+    from steadycast.emulate import Program as Program
+    from steadycast.emulate import emulate as emulate
+    from steadycast.errors import MissingError as MissingError
+    from steadycast.errors import UnwrittenError as UnwrittenError
+    from steadycast.errors import UserError as UserError
+    from steadycast.live.receiver import ReceivedFrame as ReceivedFrame
+    from steadycast.live.receiver import Receiver as Receiver
+    from steadycast.live.sender import Sender as Sender
+    from steadycast.live.status import PeerStatus as PeerStatus
+    from steadycast.live.status import ReceiverStatus as ReceiverStatus
+    from steadycast.live.status import SenderStatus as SenderStatus
+    from steadycast.result import Run as Run
+    from steadycast.run import run as run
+    from steadycast.run import run_seeds as run_seeds
     from steadycast.scenario import *
-    from steadycast.sweep import Sweep, sweep
-    from steadycast.table import Table
+    from steadycast.sweep import Sweep as Sweep
+    from steadycast.sweep import sweep as sweep
+    from steadycast.table import Table as Table
 
-__all__ = [
-    "Agreement",
-    "Arq",
-    "ArrivedPacket",
-    "Buffer",
-    "Change",
-    "Clock",
-    "Comparison",
-    "Emulated",
-    "Encode",
-    "Event",
-    "Expect",
-    "Flow",
-    "Jitter",
-    "Leg",
-    "Level",
-    "Link",
-    "Loss",
-    "Map001",
-    "MissingError",
-    "Numbers",
-    "PeerStatus",
-    "Period",
-    "Pipe",
-    "Playout",
-    "Policer",
-    "Program",
-    "Queue",
-    "ReceivedFrame",
-    "Receiver",
-    "ReceiverStatus",
-    "Record",
-    "Reorder",
-    "Report",
-    "ReportSlot",
-    "Rfc8593",
-    "Rtcp",
-    "Run",
-    "Scenario",
-    "Sender",
-    "SenderStatus",
-    "SentPacket",
-    "Setup",
-    "Simulcast",
-    "Sweep",
-    "Table",
-    "Table2",
-    "Topology",
-    "Uniform",
-    "UnwrittenError",
-    "UserError",
-    "__version__",
-    "agree",
-    "compare",
-    "controllers",
-    "emulate",
-    "run",
-    "run_seeds",
-    "sweep",
-]
-
+PARTS = (
+    "Arq Buffer Change Clock Encode Event Expect Flow Jitter Leg Level Link Loss Map001 Numbers Period Pipe Playout "
+    "Policer Queue Record Reorder Rfc8593 Rtcp Simulcast Table2 Topology Uniform"
+)
+"""The tables of a scenario."""
 _HOMES = {
     "steadycast._core": ("ArrivedPacket", "Report", "ReportSlot", "SentPacket", "Setup", "__version__"),
     "steadycast.agree": ("Agreement", "agree"),
@@ -102,16 +62,18 @@ _HOMES = {
     "steadycast.live.status": ("PeerStatus", "ReceiverStatus", "SenderStatus"),
     "steadycast.result": ("Run",),
     "steadycast.run": ("run", "run_seeds"),
+    "steadycast.scenario": ("Scenario", *PARTS.split()),
     "steadycast.sweep": ("Sweep", "sweep"),
     "steadycast.table": ("Table",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(_HOME.get(name, "steadycast.scenario")), name)
+    found: object = getattr(import_module(_HOME[name]), name)
     globals()[name] = found
     return found
 

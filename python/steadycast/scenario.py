@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from steadycast import PARTS
 from steadycast.files import write_text
 
 _LISTS = {"events": "event", "flows": "flow", "links": "link", "simulcasts": "simulcast"}
@@ -58,11 +59,7 @@ class Part:
         return name.rstrip("_")
 
 
-_TABLES = (
-    "Arq Buffer Change Clock Encode Event Expect Flow Jitter Leg Level Link Loss Map001 Numbers Period Pipe Playout "
-    "Policer Queue Record Reorder Rfc8593 Rtcp Simulcast Table2 Topology Uniform"
-)
-globals().update({name: type(name, (Part,), {"__module__": __name__}) for name in _TABLES.split()})
+globals().update({name: type(name, (Part,), {"__module__": __name__}) for name in PARTS.split()})
 
 
 class Scenario(Part):
