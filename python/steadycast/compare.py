@@ -19,13 +19,13 @@ from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, find, number, write_text
 from steadycast.report import canvas, choice, film, over_time, page, say, several
 from steadycast.report.answer import uncompared
-from steadycast.report.markup import Html, element, joined
+from steadycast.report.cells import Cells, verdict
+from steadycast.report.markup import Html, element, joined, plain
 from steadycast.report.several import Run, quantities, sections
 from steadycast.report.words import glossary, term
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -143,58 +143,43 @@ def judge(runs: Sequence[Run], base: Run, conditions: Sequence[Condition]) -> li
     ]
 
 
-def tables(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -> list[Table]:
+def tables(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -> list[Any]:
     """For a terminal: a line per run, the quantities, and the verdicts if there are conditions."""
-    from rich.text import Text
-
     from steadycast.report import terminal
 
     every = with_base(runs, base)
-    result = _lines(every)
-    rows = [(row.what, _cells(row, base)) for row in quantities(every)]
-    widths = [max([len(run.name), *(len(c[i]) for _, c in rows)]) for i, run in enumerate(every)]
-    for columns in terminal.fitting(widths, max([len(what) for what, _ in rows], default=0)):
-        table = terminal.plain("", *(every[i].name for i in columns))
-        for what, cells in rows:
-            table.add_row(what, *(cells[i] for i in columns))
-        result.append(table)
-    if verdicts:
-        judged = terminal.plain("condition", "run", "baseline", "now", "change", "")
-        for v in verdicts:
-            how = say.by_unit(v.condition.path)
-            word = Text("fails", style="bold red") if v.fails else Text("holds", style="green")
-            judged.add_row(v.condition.text, v.run, how(v.was), how(v.now), _change(v), word)
-        result.append(judged)
-    return result
+    found: list[Any] = [terminal.Fitted(*_lines(every), title=_marked(every))] if len(every) > 1 else []
+    found.append(terminal.Fitted(*_quantities(every, base)))
+    return [*found, terminal.filled(*_judged(verdicts))] if verdicts else found
 
 
-def _lines(runs: Sequence[Run]) -> list[Table]:
-    """Line per run, best and worst marked; several tables where one would be too wide."""
-    from rich.text import Text
+def _lines(runs: Sequence[Run]) -> Cells:
+    """Line per run, best and worst marked."""
+    classes = {"best": ("ok", "▲"), "worst": ("bad", "▼")}
 
-    from steadycast.report import terminal
+    def cell(column: several.Measure, n: int) -> str:
+        said = str(column.how(column.values[n]))
+        colour, sign = classes.get(column.marks()[n], ("", ""))
+        return element("span", f"{said} {sign}", class_=colour) if sign else said
 
-    if len(runs) < 2:
-        return []
     columns = several.measures(runs)
-    signs = {"best": (" ▲", "green"), "worst": (" ▼", "red"), "": ("", "")}
-    cells = [
-        [(column.how(v), *signs[mark]) for v, mark in zip(column.values, column.marks(), strict=True)]
-        for column in columns
-    ]
-    widths = [
-        max(len(column.what), *(len(text + sign) for text, sign, _ in each))
-        for column, each in zip(columns, cells, strict=True)
-    ]
-    result = []
-    for shown in terminal.fitting(widths, max(len(run.name) for run in runs)):
-        table = terminal.plain("run", *(columns[i].what for i in shown))
-        table.title, table.title_justify, table.title_style = _marked(runs), "left", "dim"
-        for n, run in enumerate(runs):
-            line = [cells[i][n] for i in shown]
-            table.add_row(run.name, *(Text(text + sign, style=style) for text, sign, style in line))
-        result.append(table)
-    return result
+    rows = [[run.name, *(cell(c, n) for c in columns)] for n, run in enumerate(runs)]
+    return ["run", *(column.head for column in columns)], rows
+
+
+def _quantities(runs: Sequence[Run], base: Run | None) -> Cells:
+    """Line per quantity, with its change against the baseline."""
+    return ["", *(run.name for run in runs)], [[row.head, *_cells(row, base)] for row in quantities(runs)]
+
+
+def _judged(verdicts: Sequence[Verdict]) -> Cells:
+    """Line per condition and run."""
+    rows = []
+    for v in verdicts:
+        how = say.by_unit(v.condition.path)
+        said = element("code", v.condition.text)
+        rows.append([said, v.run, how(v.was), how(v.now), _change(v), verdict(holds=not v.fails)])
+    return ["fails if", "run", "baseline", "now", "change", ""], rows
 
 
 def _marked(runs: Sequence[Run]) -> str:
@@ -210,7 +195,11 @@ def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) 
     rows = quantities(every)
     return {
         "runs": [
-            {"name": run.name, "path": str(run.path), **{row.what: _json(row.values[i]) for row in rows}}
+            {
+                "name": run.name,
+                "path": str(run.path),
+                **{plain(row.head): _json(row.values[i]) for row in rows},
+            }
             for i, run in enumerate(every)
         ],
         "answer": answer(every),
@@ -239,7 +228,6 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
     )
     notes = [f"{run.name}: {note}" for run in every for note in uncompared(run.summary)]
     doubted = [f"{doubt}." for doubt in doubts(runs, base)]
-    rows = [[row.head, *_cells(row, base)] for row in quantities(every)]
     several = any(len(r.folders) > 1 for r in every)
     spread = " ± is half of the 95 % confidence interval of the mean." if several else ""
     median = ("Loss, delay and quality are the ", term("median"), " receiver's.")
@@ -250,8 +238,8 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
             element("p", answer(every), class_="answer") if len(every) > 1 else Html(),
             element("p", choice.RULE, class_="small") if len(every) > 1 else Html(),
             _line_table(every),
-            _verdict_table(verdicts),
-            page.table(["", *(run.name for run in every)], rows),
+            page.table(*_judged(verdicts)) if verdicts else Html(),
+            page.table(*_quantities(every, base)),
             element("p", *median, spread, class_="small"),
             page.section(*film.shown([run.folders[0] for run in every if len(run.folders) == 1])),
             sections(every, command),
@@ -350,8 +338,7 @@ class Comparison:
 
         console = terminal.console()
         with console.capture() as caught:
-            for table in _lines(self.runs):
-                console.print(table)
+            console.print(terminal.Fitted(*_lines(self.runs), title=_marked(self.runs)))
         return f"{self.answer}\n\n{caught.get()}".rstrip()
 
     def _repr_html_(self) -> str:
@@ -434,40 +421,12 @@ def _line_table(runs: Sequence[Run]) -> Html:
     """Line per run, best and worst marked, on a page."""
     if len(runs) < 2:
         return Html()
-    classes = {"best": ("ok", "▲"), "worst": ("bad", "▼")}
-
-    def cell(column: several.Measure, n: int) -> str:
-        said = str(column.how(column.values[n]))
-        colour, sign = classes.get(column.marks()[n], ("", ""))
-        return element("span", f"{said} {sign}", class_=colour) if sign else said
-
-    columns = several.measures(runs)
-    rows = [[run.name, *(cell(c, n) for c in columns)] for n, run in enumerate(runs)]
     marked = _marked(runs)
     note = (
         "Each cell shows the flow that is worst off, with several receivers the median one. "
         f"{marked[0].upper()}{marked[1:]}."
     )
-    return page.table(["run", *(column.head for column in columns)], rows) + element(
-        "p", note, class_="small"
-    )
-
-
-def _verdict_table(verdicts: Sequence[Verdict]) -> Html:
-    if not verdicts:
-        return Html()
-    rows = [
-        [
-            element("code", v.condition.text),
-            v.run,
-            say.by_unit(v.condition.path)(v.was),
-            say.by_unit(v.condition.path)(v.now),
-            _change(v),
-            page.verdict(holds=not v.fails),
-        ]
-        for v in verdicts
-    ]
-    return page.table(["fails if", "run", "baseline", "now", "change", ""], rows)
+    return page.table(*_lines(runs)) + element("p", note, class_="small")
 
 
 def _change(verdict: Verdict) -> str:

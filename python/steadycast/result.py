@@ -181,21 +181,20 @@ class Run:
     def _repr_html_(self) -> str:
         """Show the flows as a small table above their rates, in a notebook."""
         from base64 import b64encode
-        from html import escape
 
         from steadycast.report.canvas import drawn
         from steadycast.report.figures import draw_rates
+        from steadycast.report.markup import element
+        from steadycast.report.page import table
 
         caption, (heads, *rows) = self._flows()
-        head = "".join(f"<th>{each}</th>" for each in heads)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        table = f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+        shown = element("p", caption) + table(heads, rows)
         figure = drawn(lambda: draw_rates(self.held()))
         if figure is None:
-            return table
+            return shown
         # As a picture, so that what is named in one figure is not found in another of the same notebook.
         code = b64encode(figure._repr_svg_().encode()).decode()
-        return f'{table}<img alt="throughput over time" src="data:image/svg+xml;base64,{code}">'
+        return f'{shown}<img alt="throughput over time" src="data:image/svg+xml;base64,{code}">'
 
     def _flows(self) -> tuple[str, list[tuple[str, ...]]]:
         from steadycast import record

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from steadycast.compare import Condition, Verdict, answer, read
 from steadycast.errors import UserError
+from steadycast.report.markup import plain
 from steadycast.report.several import Run, measures
 
 from tests.conftest import Said
@@ -183,7 +184,7 @@ def test_only_intervals_over_seeds_mark_best_and_worst() -> None:
         return {"mean": mean, "ci95": ci95, "min": mean, "max": mean, "n": 3}
 
     def marks(*scores: object) -> tuple[str, ...]:
-        [found] = [m for m in measures([_run("a", each, 1) for each in scores]) if m.what == "score"]
+        [found] = [m for m in measures([_run("a", each, 1) for each in scores]) if plain(m.head) == "score"]
         return found.marks()
 
     assert marks(4.0, 2.0) == ("", ""), "one seed each"
@@ -196,7 +197,7 @@ def test_only_intervals_over_seeds_mark_best_and_worst() -> None:
         "it is near both"
     )
     assert marks(spread(4.0), None, spread(2.0)) == ("best", "", "worst")
-    by = {m.what: m for m in measures([_run("a", 4.0, 0.5), _run("b", 4.0, 0.9)])}
+    by = {plain(m.head): m for m in measures([_run("a", 4.0, 0.5), _run("b", 4.0, 0.9)])}
     assert by["TCP: share of fair"].values == (0.5, 0.9)
     assert by["video: share of fair"].better is None
 

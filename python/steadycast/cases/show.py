@@ -15,6 +15,7 @@ from steadycast.files import write_text
 from steadycast.progress import Progress, Silent
 from steadycast.report import canvas, page, say, terminal
 from steadycast.report.canvas import Label
+from steadycast.report.cells import verdict
 from steadycast.report.markup import Html, element, joined
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ def bound_cells(each: Judged) -> list[str]:
     said = _said(each.bound)
     known = [value for value in each.values.values() if value is not None]
     source = f" ({each.bound.source})" if each.bound.source else ""
-    mark = page.verdict(holds=each.holds, fails=f"{each.kept} of {len(each.values)} seeds")
+    mark = verdict(holds=each.holds, fails=f"{each.kept} of {len(each.values)} seeds")
     return [
         each.bound.why + source,
         described(each),

@@ -17,7 +17,7 @@ from steadycast.lab import text as scenario_text
 from steadycast.lab.watch import why
 from steadycast.media.prepare import MediaKept
 from steadycast.report import choice, say, series
-from steadycast.report.answer import answer, title
+from steadycast.report.answer import answer, counted, title
 from steadycast.report.rank import alike, ranked_receivers
 from steadycast.report.terminal import heading
 from steadycast.result import Held, Run
@@ -244,19 +244,9 @@ def _numbers(summary: Json) -> Json:
     columns = record.table("terminal")
     rows = []
     for flow, look in zip(summary["flows"], style.looks(summary["flows"]), strict=True):
-        n = len(flow.get("receivers") or [])
-        rows.append(
-            {
-                "flow": flow["name"],
-                "title": title(flow) + (f" → {n}" if n > 1 else ""),
-                "cells": say.flow_cells(columns, flow),
-                "colour": look.colour,
-            }
-        )
-    return {
-        "heads": [[heading(column), column.figure.about] for column in columns],
-        "rows": rows,
-    }
+        cells = say.flow_cells(columns, flow)
+        rows.append({"flow": flow["name"], "title": counted(flow), "cells": cells, "colour": look.colour})
+    return {"heads": [[heading(column), column.figure.about] for column in columns], "rows": rows}
 
 
 def _lines(folder: Folder, column: str, times: float = 1.0) -> list[Json]:

@@ -85,6 +85,12 @@ def title(flow: Mapping[str, Any]) -> str:
     return f"{flow['name']} ({how})" if how and how != flow["name"] else str(flow["name"])
 
 
+def counted(flow: Mapping[str, Any]) -> str:
+    """Name a flow as `title`, and say how many receivers it has where they are several."""
+    n = len(flow.get("receivers") or [])
+    return title(flow) + (f" → {n}" if n > 1 else "")
+
+
 def grade(score: float) -> str:
     """Say a mean score in a word."""
     return next(word for least, word in _GRADES if score >= least)

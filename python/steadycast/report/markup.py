@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable
 
 _VOID = ("img", "br", "meta")
@@ -24,6 +25,11 @@ class Html(str):
 def text(content: object) -> Html:
     """Return content as HTML: as it is where it is HTML already, else escaped."""
     return content if isinstance(content, Html) else Html(html.escape(str(content)))
+
+
+def plain(content: str) -> str:
+    """Return content as plain text: of HTML what a reader sees."""
+    return html.unescape(re.sub(r"<[^>]*>", "", content)) if isinstance(content, Html) else content
 
 
 def joined(parts: Iterable[object], between: str = "") -> Html:

@@ -15,8 +15,8 @@ from urllib.parse import quote
 from steadycast import record, style
 from steadycast.folder import Folder, Json, number, write_text
 from steadycast.record import reach
-from steadycast.report import canvas, figures, film, say
-from steadycast.report.answer import answer, title, uncompared
+from steadycast.report import canvas, cells, figures, film, say
+from steadycast.report.answer import answer, counted, title, uncompared
 from steadycast.report.figures import PLOTS
 from steadycast.report.markup import Html, element, joined, text
 from steadycast.report.rank import alike, ranked_receivers
@@ -96,11 +96,11 @@ def section(heading: str, content: Html) -> Html:
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, prose: Sequence[int] = ()) -> Html:
     """Table of cells, which are text or HTML; columns in `prose` are sentences."""
 
-    def cells(tag: str, row: Sequence[str]) -> Html:
+    def line(tag: str, row: Sequence[str]) -> Html:
         of = (element(tag, cell, class_="text" if i in prose else None) for i, cell in enumerate(row))
         return element("tr", *of)
 
-    body = (element("thead", cells("th", head)), element("tbody", *(cells("td", row) for row in rows)))
+    body = (element("thead", line("th", head)), element("tbody", *(line("td", row) for row in rows)))
     return element("div", element("table", *body), class_="wide")
 
 
@@ -155,45 +155,21 @@ def _when(summary: Json) -> str:
 
 def expectations(summary: Json) -> Html:
     """Scenario's expectations as a table; nothing where there are none."""
-    entries = summary.get("expect") or []
-    if not entries:
-        return Html()
-    rows = [
-        [
-            element("code", e["that"]),
-            say.by_unit(e["that"])(e.get("min")),
-            say.by_unit(e["that"])(e.get("max")),
-            say.by_unit(e["that"])(e.get("value")),
-            verdict(holds=bool(e.get("ok"))),
-        ]
-        for e in entries
-    ]
-    return table([term("expectation"), "at least", "at most", "measured", ""], rows)
-
-
-def verdict(*, holds: bool, fails: str = "fails") -> Html:
-    """Show whether a bound holds."""
-    return element("span", "✓ holds" if holds else f"✗ {fails}", class_="ok" if holds else "bad")
+    heads, rows = cells.expectations(summary)
+    return table(heads, rows) if rows else Html()
 
 
 def _flows(summary: Json) -> Html:
     columns = record.table("flows")
     rows = []
     for f in summary["flows"]:
-        receivers = f.get("receivers") or []
         limits = f.get("limited_by_frac") or {}
         held = ", ".join(
             f"{k} {say.frac(v)}"
             for k, v in sorted(limits.items(), key=lambda e: -(number(e[1]) or 0.0))
             if (number(v) or 0.0) >= 0.005
         )
-        rows.append(
-            [
-                key(f) + title(f) + (f" → {len(receivers)}" if len(receivers) > 1 else ""),
-                *say.flow_cells(columns, f),
-                held or say.NOTHING,
-            ]
-        )
+        rows.append([key(f) + counted(f), *say.flow_cells(columns, f), held or say.NOTHING])
     head = [term("flow"), *map(heading, columns), term("limited by")]
     several = any(len(f.get("receivers") or []) > 1 for f in summary["flows"])
     note = Html()

@@ -245,7 +245,6 @@ def draw_mos(runs: Sequence[Run]) -> Figure | None:
 class Row:
     """One quantity of one flow, over all runs."""
 
-    what: str
     head: str
     values: tuple[Any, ...]
     how: Any
@@ -256,44 +255,31 @@ def quantities(runs: Sequence[Run]) -> list[Row]:
     names = list(dict.fromkeys(flow["name"] for run in runs for flow in run.summary["flows"]))
     rows: list[Row] = []
 
-    def add(column: record.Shown, whose: str, head: str, values: tuple[Any, ...]) -> None:
+    def add(column: record.Shown, whose: str, values: tuple[Any, ...]) -> None:
         if any(number(v) is not None for v in values):
-            rows.append(Row(whose + column.heading, head + heading(column), values, say.how(column.figure)))
+            rows.append(Row(whose + heading(column), values, say.how(column.figure)))
 
     for name in names:
         flows: list[Json] = [next((f for f in run.summary["flows"] if f["name"] == name), {}) for run in runs]
 
         steered = [f.get("controller") or f.get("congestion") for f in flows]
         if len(set(steered)) > 1:
-            rows.append(
-                Row(
-                    f"{name}: controller",
-                    f"{name}: controller",
-                    tuple(steered),
-                    lambda v: str(v or say.NOTHING),
-                )
-            )
+            rows.append(Row(f"{name}: controller", tuple(steered), lambda v: str(v or say.NOTHING)))
         for column in record.table("compare"):
             if column.figure.of in ("flow", "receiver"):
-                values = tuple(column.of_flow(f) for f in flows)
-                add(column, f"{name}: ", f"{name}: ", values)
+                add(column, f"{name}: ", tuple(column.of_flow(f) for f in flows))
     for column in record.table("compare"):
         if column.figure.of == "run":
-            add(column, "", "", tuple(column.of(run.summary) for run in runs))
+            add(column, "", tuple(column.of(run.summary) for run in runs))
         elif column.figure.of == "link":
-            values = tuple(column.of(_busiest(run.summary)) for run in runs)
-            add(column, "busiest link: ", "busiest link: ", values)
+            add(column, "busiest link: ", tuple(column.of(_busiest(run.summary)) for run in runs))
     return rows
 
 
 @dataclass(frozen=True)
-class Measure:
+class Measure(Row):
     """One figure of all runs: of each run's flows that have it, the one that is worst off."""
 
-    what: str
-    head: str
-    values: tuple[Any, ...]
-    how: Any
     better: str | None
     """higher or lower; None where that depends."""
 
@@ -332,9 +318,7 @@ def measures(runs: Sequence[Run]) -> list[Measure]:
             whose = {"video": "video: ", "tcp": "TCP: ", None: ""}[kind]
             values = tuple(_worst_off(run.summary, column, kind, better) for run in runs)
             if any(number(v) is not None for v in values):
-                head = whose + heading(column)
-                how = say.how(column.figure)
-                found.append(Measure(whose + column.heading, head, values, how, better))
+                found.append(Measure(whose + heading(column), values, say.how(column.figure), better))
     return found
 
 

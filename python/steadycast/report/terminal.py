@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -10,51 +10,67 @@ from rich.table import Table
 from rich.text import Text
 
 from steadycast import record
-from steadycast.report import say
-from steadycast.report.answer import title
+from steadycast.report import cells, markup, say
+from steadycast.report.answer import counted, title
 from steadycast.report.rank import ranked_receivers
 
+_COLOURS = {"ok": "green", "bad": "bold red"}
+"""Of texts by the classes that they have on a page."""
 
-def fitting(widths: Sequence[int], first: int, width: int = 80) -> list[list[int]]:
-    """Split columns of these widths into groups that each fit ``width`` beside a first column."""
-    groups: list[list[int]] = []
-    used = width
-    for i, need in enumerate(widths):
-        if used + need + 2 > width - first:
-            groups.append([])
-            used = 0
-        groups[-1].append(i)
-        used += need + 2
-    return groups
+
+def text(cell: str | Text) -> Text:
+    """Return a cell as the terminal has it: of HTML its text, coloured where it says what holds and what fails."""
+    if isinstance(cell, Text):
+        return cell
+    style = next((colour for name, colour in _COLOURS.items() if f'class="{name}"' in cell), "")
+    return Text(markup.plain(cell), style if isinstance(cell, markup.Html) else "")
 
 
 class Fitted:
     """A table in as many parts as it takes to fit the width; each part begins with the first column.
 
-    The cells of the first column are wrapped at blanks before the table is divided.
+    Args:
+        heads: of its columns.
+        rows: cells, as pages have them.
+        title: above each part.
+        wraps: cells of the first column are wrapped at blanks before the table is divided.
+
     """
 
-    def __init__(self, *heads: str) -> None:
-        self._heads = heads
-        self._rows: list[tuple[Text, Sequence[str]]] = []
-
-    def add_row(self, first: Text | str, *others: str) -> None:
-        """Add a line."""
-        self._rows.append((first if isinstance(first, Text) else Text(first), others))
+    def __init__(
+        self,
+        heads: Sequence[str],
+        rows: Iterable[Sequence[str | Text]],
+        *,
+        title: str = "",
+        wraps: bool = False,
+    ) -> None:
+        self._heads, self._title, self._wraps = heads, title, wraps
+        self._rows = [[text(cell) for cell in row] for row in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Divide it, and show the parts below each other."""
-        first, *heads = self._heads
-        lines = [others for _, others in self._rows]
-        widths = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
-        words = [word for name, _ in self._rows for word in [first, *name.plain.split()]]
-        for n, columns in enumerate(fitting(widths, max(map(len, words), default=0), options.max_width)):
+        heads = [markup.plain(head) for head in self._heads]
+        named = [heads[0], *(row[0].plain for row in self._rows)]
+        room = max(len(word) for name in named for word in (name.split() or [""] if self._wraps else [name]))
+        parts: list[list[int]] = []
+        used = options.max_width
+        for place in range(1, len(heads)):
+            need = 2 + max(len(heads[place]), *(len(row[place]) for row in self._rows), 0)
+            if used + need > options.max_width - room:
+                parts.append([])
+                used = 0
+            parts[-1].append(place)
+            used += need
+        for n, columns in enumerate(parts):
             if n:
                 yield ""
-            table = plain(first, *(heads[i] for i in columns))
-            for name, others in self._rows:
-                table.add_row(name, *(others[i] for i in columns))
-            yield table
+            part = plain(*(heads[i] for i in (0, *columns)))
+            if self._title:
+                part.title, part.title_justify, part.title_style = self._title, "left", "dim"
+            for row in self._rows:
+                part.add_row(*(row[i] for i in (0, *columns)))
+            yield part
 
 
 def flows(summary: Mapping[str, Any]) -> Fitted:
@@ -63,25 +79,19 @@ def flows(summary: Mapping[str, Any]) -> Fitted:
     A second one for the worst of several receivers.
     """
     columns = record.table("terminal")
-    table = Fitted("flow", *(heading(column) for column in columns))
+    rows: list[list[str | Text]] = []
     for flow in summary["flows"]:
-        receivers = flow.get("receivers") or []
-        table.add_row(
-            title(flow) + (f" → {len(receivers)}" if len(receivers) > 1 else ""),
-            *say.flow_cells(columns, flow),
-        )
-        if len(receivers) > 1:
+        rows.append([counted(flow), *say.flow_cells(columns, flow)])
+        if len(flow.get("receivers") or []) > 1:
             worst = ranked_receivers(flow)[0]
-            table.add_row(
-                Text(f"  worst: {worst['name']}", style="dim"),
-                *(
-                    say.how(column.figure)(column.of(worst))
-                    if column.figure.of == "receiver" or record.find("receiver", column.figure.key)
-                    else ""
-                    for column in columns
-                ),
+            seen = (
+                say.how(column.figure)(column.of(worst))
+                if column.figure.of == "receiver" or record.find("receiver", column.figure.key)
+                else ""
+                for column in columns
             )
-    return table
+            rows.append([Text(f"  worst: {worst['name']}", style="dim"), *seen])
+    return Fitted(["flow", *map(heading, columns)], rows, wraps=True)
 
 
 def pauses(summary: Mapping[str, Any]) -> Fitted | None:
@@ -89,14 +99,10 @@ def pauses(summary: Mapping[str, Any]) -> Fitted | None:
 
     Nothing where there is no such flow.
     """
-    flows = [flow for flow in summary["flows"] if flow.get("active_frac") is not None]
-    if not flows:
-        return None
     columns = record.table("pauses")
-    table = Fitted("source that pauses", *(column.heading for column in columns))
-    for flow in flows:
-        table.add_row(title(flow), *say.cells(columns, flow))
-    return table
+    rows = [[title(f), *say.cells(columns, f)] for f in summary["flows"] if f.get("active_frac") is not None]
+    heads = ["source that pauses", *(column.heading for column in columns)]
+    return Fitted(heads, rows, wraps=True) if rows else None
 
 
 def heading(column: record.Shown) -> str:
@@ -106,16 +112,15 @@ def heading(column: record.Shown) -> str:
 
 def expectations(summary: Mapping[str, Any]) -> Table | None:
     """Line per expectation of the scenario; nothing where there is none."""
-    entries = summary.get("expect") or []
-    if not entries:
-        return None
-    table = plain("expectation", "at least", "at most", "measured", "")
-    for entry in entries:
-        how = say.by_unit(entry["that"])
-        verdict = Text("holds", style="green") if entry.get("ok") else Text("fails", style="bold red")
-        table.add_row(
-            str(entry["that"]), how(entry.get("min")), how(entry.get("max")), how(entry.get("value")), verdict
-        )
+    heads, rows = cells.expectations(summary)
+    return filled(heads, rows) if rows else None
+
+
+def filled(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Table of cells, as pages have them."""
+    table = plain(*map(markup.plain, heads))
+    for row in rows:
+        table.add_row(*map(text, row))
     return table
 
 

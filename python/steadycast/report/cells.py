@@ -1,0 +1,28 @@
+"""Tables that pages and the terminal both show: heads, and rows of cells, which are text or HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from steadycast.report import say
+from steadycast.report.markup import Html, element
+from steadycast.report.words import term
+
+Cells = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""Heads, and rows."""
+
+
+def verdict(*, holds: bool, fails: str = "fails") -> Html:
+    """Show whether a bound holds."""
+    return element("span", "✓ holds" if holds else f"✗ {fails}", class_="ok" if holds else "bad")
+
+
+def expectations(summary: Mapping[str, Any]) -> Cells:
+    """Scenario's expectations, a row each."""
+    rows = []
+    for each in summary.get("expect") or []:
+        how = say.by_unit(each["that"])
+        numbers = [how(each.get(key)) for key in ("min", "max", "value")]
+        rows.append([element("code", each["that"]), *numbers, verdict(holds=bool(each.get("ok")))])
+    return [term("expectation"), "at least", "at most", "measured", ""], rows
