@@ -13,17 +13,10 @@ import numpy as np
 
 from steadycast.errors import UserError
 from steadycast.files import whole
+from steadycast.media import metrics
 from steadycast.media import vmaf as vmaf_of
 from steadycast.media.clip import opened, own_rate, parse_fps, parse_size, resampled
-from steadycast.media.metrics import (
-    PSNR_CAP_DB,
-    Picture,
-    mean_db,
-    opinion_classes,
-    overall_db,
-    picture_psnr_db,
-    picture_ssim,
-)
+from steadycast.media.metrics import Picture
 from steadycast.media.quality import need_by
 from steadycast.media.table import F64, U8
 from steadycast.media.yuv import Layout, is_raw
@@ -55,11 +48,11 @@ class Compared:
     @property
     def mos(self) -> U8:
         """Opinion class of each frame, by its luma."""
-        return opinion_classes(self.psnr_db[:, 0])
+        return metrics.opinion_classes(self.psnr_db[:, 0])
 
     def json(self) -> Json:
         """Return the figures; means leave out the infinite PSNR of identical frames."""
-        means = {plane: mean_db(self.psnr_db[:, i]) for i, plane in enumerate(PLANES)}
+        means = {plane: metrics.mean_db(self.psnr_db[:, i]) for i, plane in enumerate(PLANES)}
         count = len(self.ssim)
         share = {str(grade): int(np.count_nonzero(self.mos == grade)) / count for grade in range(1, 6)}
         return {
@@ -78,7 +71,7 @@ class Compared:
         import polars as pl
 
         number = np.arange(len(self.ssim))
-        psnr = np.where(np.isfinite(self.psnr_db), self.psnr_db, PSNR_CAP_DB)
+        psnr = np.where(np.isfinite(self.psnr_db), self.psnr_db, metrics.PSNR_CAP_DB)
         named = {f"psnr_{plane}_db": psnr[:, i] for i, plane in enumerate(PLANES)}
         times = number / float(self.fps)
         return pl.DataFrame({"frame": number, "time_s": times, **named, "ssim": self.ssim, "mos": self.mos})
@@ -125,8 +118,8 @@ def compare(
     with _Pair(original, received, told, by) as pair:
         rows = []
         for n, (ours, theirs) in enumerate(pair.pictures()):
-            psnr = picture_psnr_db(theirs, ours)
-            rows.append((*psnr, overall_db(*psnr), picture_ssim(theirs, ours)))
+            psnr = metrics.picture_psnr_db(theirs, ours)
+            rows.append((*psnr, metrics.overall_db(*psnr), metrics.picture_ssim(theirs, ours)))
             if progress is not None and n % 16 == 0:
                 progress("measuring", n, pair.about(n))
         if not rows:

@@ -15,28 +15,11 @@ import numpy as np
 
 from steadycast.core import core
 from steadycast.errors import UserError
+from steadycast.media import metrics, splice
 from steadycast.media.decode import decode_units
 from steadycast.media.ladder import Ladder
-from steadycast.media.metrics import (
-    PSNR_CAP_DB,
-    Picture,
-    mean_db,
-    opinion_classes,
-    opinions,
-    picture_psnr_db,
-    picture_ssim,
-    psnr_db,
-)
-from steadycast.media.splice import (
-    Fates,
-    Quantizers,
-    first_of,
-    left_out,
-    on_screen,
-    segment_key,
-    segments,
-    units,
-)
+from steadycast.media.metrics import Picture
+from steadycast.media.splice import Fates, Quantizers
 from steadycast.media.table import F64, I64, U8, Bools, FrameTable
 from steadycast.media.vmaf import vmaf
 from steadycast.workers import cores
@@ -129,7 +112,7 @@ class Quality:
 
     def mean_coding(self) -> float | None:
         """Mean opinion, 1 to 5, of the pictures as they were encoded."""
-        return float(opinions(self.coded).mean()) if len(self.coded) else None
+        return float(metrics.opinions(self.coded).mean()) if len(self.coded) else None
 
     def mos_share(self) -> dict[int, float]:
         """Share of the slots in each opinion class."""
@@ -138,7 +121,7 @@ class Quality:
 
     def capped(self, values: F64) -> F64:
         """PSNR values with identical pictures at the cap, for tables that cannot hold infinity."""
-        return np.where(np.isfinite(values), values, PSNR_CAP_DB)
+        return np.where(np.isfinite(values), values, metrics.PSNR_CAP_DB)
 
 
 @dataclass(frozen=True)
@@ -151,7 +134,7 @@ class Shown:
 
 
 def _means(values: F64) -> Planes:
-    y, u, v = (mean_db(values[:, plane]) for plane in range(3))
+    y, u, v = (metrics.mean_db(values[:, plane]) for plane in range(3))
     return y, u, v
 
 
@@ -178,7 +161,7 @@ def evaluate(
     needed = media.table.groups_in(told.frames)
     if len(chosen_q) < needed:
         raise ValueError(f"{needed} groups of pictures need as many quantizers, {len(chosen_q)} are given")
-    view = _View(media, chosen_q, told if by == "time" else left_out(media.table, told))
+    view = _View(media, chosen_q, told if by == "time" else splice.left_out(media.table, told))
     key = (by, *view.key(), with_vmaf, vmaf_from, None if vmaf_of is None else vmaf_of.tobytes())
     kept = media.scores.get(key)
     if isinstance(kept, Quality):
@@ -265,8 +248,8 @@ class _Decoded:
     def _decode(self, chosen_q: Quantizers, told: Fates | None, groups: range) -> dict[int, Picture]:
         ladder = self.ladder
         first = ladder.table.span(groups.start).start
-        given = units(ladder, chosen_q, told, groups)
-        extradata = ladder.rung(first_of(chosen_q[groups.start])).extradata
+        given = splice.units(ladder, chosen_q, told, groups)
+        extradata = ladder.rung(splice.first_of(chosen_q[groups.start])).extradata
         by_slot = decode_units(ladder.codec, given, extradata, ladder.width, ladder.height)
         return {slot - first: picture for slot, picture in by_slot.items()}
 
@@ -282,8 +265,8 @@ class _View:
         self.table = ladder.table
         self.chosen_q = chosen_q
         self.told = told
-        self.parts = segments(ladder, told)
-        self.keys = [segment_key(ladder, chosen_q, told, part) for part in self.parts]
+        self.parts = splice.segments(ladder, told)
+        self.keys = [splice.segment_key(ladder, chosen_q, told, part) for part in self.parts]
         self.part_of_group = [index for index, part in enumerate(self.parts) for _ in part]
         decoded = ladder.scores.setdefault(("decoded",), _Decoded(ladder))
         assert isinstance(decoded, _Decoded)
@@ -293,7 +276,7 @@ class _View:
         shown_at = (
             None
             if self.told.arrival_ns is None or self.told.play_ns is None
-            else on_screen(self.table, self.told, self.there()).tobytes()
+            else splice.on_screen(self.table, self.told, self.there()).tobytes()
         )
         return ("quality", self.told.frames, tuple(self.keys), shown_at)
 
@@ -319,7 +302,7 @@ class _View:
         return there
 
     def shown(self) -> I64:
-        return on_screen(self.table, self.told, self.there())
+        return splice.on_screen(self.table, self.told, self.there())
 
     def raw(self, slot: int) -> Picture:
         return self.ladder.raw.picture(slot % self.table.frames)
@@ -388,7 +371,7 @@ class _View:
             psnr_raw=psnr_raw,
             psnr_encoded=psnr_encoded,
             ssim=ssim,
-            mos=opinion_classes(psnr_raw[:, 0]),
+            mos=metrics.opinion_classes(psnr_raw[:, 0]),
             coded=coded,
         )
 
@@ -404,7 +387,7 @@ class _View:
         kept = self.ladder.scores.get(name)
         if kept is None:
             raw, received = self.raw(slot), self.received(shown)
-            kept = (picture_psnr_db(received, raw), picture_ssim(received, raw))
+            kept = (metrics.picture_psnr_db(received, raw), metrics.picture_ssim(received, raw))
             self.ladder.scores[name] = kept
         return kept  # type: ignore[return-value]
 
@@ -418,7 +401,7 @@ class _View:
             return float(kept[0][0])  # type: ignore[index]
         alone = ("coded", *name)
         if alone not in self.ladder.scores:
-            self.ladder.scores[alone] = psnr_db(self.encoded(slot).y, self.raw(slot).y)
+            self.ladder.scores[alone] = metrics.psnr_db(self.encoded(slot).y, self.raw(slot).y)
         return float(self.ladder.scores[alone])  # type: ignore[arg-type]
 
     def _against_encoded(self, slot: int, shown: int) -> Score:
@@ -429,6 +412,6 @@ class _View:
         name = ("encoded", *self._origin(shown), slot % self.table.frames, q)
         kept = self.ladder.scores.get(name)
         if kept is None:
-            kept = picture_psnr_db(self.received(shown), self.encoded(slot))
+            kept = metrics.picture_psnr_db(self.received(shown), self.encoded(slot))
             self.ladder.scores[name] = kept
         return kept  # type: ignore[return-value]

@@ -13,35 +13,9 @@ from typing import TYPE_CHECKING, Any
 from steadycast import style, units
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, number
-from steadycast.report import over_time, say
-from steadycast.report.canvas import (
-    WIDTH,
-    Drawing,
-    Label,
-    bare,
-    beside,
-    canvas,
-    from_zero,
-    in_style,
-    label_ends,
-    level,
-    note,
-    scale_of,
-)
-from steadycast.report.canvas import drawn as canvas_drawn
+from steadycast.report import canvas, over_time, say, series
+from steadycast.report.canvas import Drawing, Label
 from steadycast.report.rank import alike, ranked_receivers
-from steadycast.report.series import (
-    capacity,
-    draw_series,
-    fair_shares,
-    flow_label,
-    grouped,
-    highest,
-    interval,
-    mark_events,
-    series,
-    time_axis,
-)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -72,7 +46,7 @@ def drawing(folder: Folder, name: str) -> Drawing:
     there = f"there are: {', '.join(plots)}"
     if name not in plots:
         raise UserError(name, "no such figure", there)
-    found = canvas_drawn(lambda: plots[name].draw(folder))
+    found = canvas.drawn(lambda: plots[name].draw(folder))
     if found is None:
         problem = f'this run has nothing that the figure "{name}" could show'
         raise UserError(str(folder.path), problem, there)
@@ -81,21 +55,21 @@ def drawing(folder: Folder, name: str) -> Drawing:
 
 def drawn(plot: Plot, folder: Folder) -> str | None:
     """Figure as inline SVG, or nothing."""
-    return in_style(lambda: plot.draw(folder), plot.name)
+    return canvas.in_style(lambda: plot.draw(folder), plot.name)
 
 
 def draw_rates(folder: Folder) -> Figure | None:
     """Throughput over time, with the fair shares, the capacity and the events."""
-    lines = grouped(series(folder, "throughput_bps"))
+    lines = series.grouped(series.series(folder, "throughput_bps"))
     if not lines:
         return None
-    limit = capacity(folder)
-    top = max([highest(lines)] + (limit[2] if limit else []))
-    scale, unit = scale_of(top)
-    figure, (axes,) = canvas(height=3.6)
-    labels = draw_series(axes, lines, scale)
-    time_axis(axes, folder)
-    from_zero(axes, top / scale * 1.08)
+    limit = series.capacity(folder)
+    top = max([series.highest(lines)] + (limit[2] if limit else []))
+    scale, unit = canvas.scale_of(top)
+    figure, (axes,) = canvas.canvas(height=3.6)
+    labels = series.draw_series(axes, lines, scale)
+    series.time_axis(axes, folder)
+    canvas.from_zero(axes, top / scale * 1.08)
     if limit:
         name, t, values = limit
         end = float(folder.summary["to_s"])
@@ -107,41 +81,43 @@ def draw_rates(folder: Folder) -> Figure | None:
             linewidth=0.9,
         )
         labels.append(Label(values[-1] / scale, f"capacity of {name}\n{say.rate(values[-1])}", style.MUTED))
-    for share, whose in fair_shares(folder.summary):
-        labels.append(level(axes, share / scale, f"{whose}\n{say.rate(share)}"))
-    mark_events(axes, folder, labels=True)
+    for share, whose in series.fair_shares(folder.summary):
+        labels.append(canvas.level(axes, share / scale, f"{whose}\n{say.rate(share)}"))
+    series.mark_events(axes, folder, labels=True)
     axes.set_title(f"Throughput ({unit})")
-    label_ends(axes, labels)
+    canvas.label_ends(axes, labels)
     return figure
 
 
 def draw_delay(folder: Folder) -> Figure | None:
     """One-way delay over time, with the play-out delay."""
-    lines = grouped(series(folder, "delay_ms"))
+    lines = series.grouped(series.series(folder, "delay_ms"))
     if not lines:
         return None
-    figure, (axes,) = canvas()
-    labels = draw_series(axes, lines)
-    time_axis(axes, folder)
-    top = highest(lines)
+    figure, (axes,) = canvas.canvas()
+    labels = series.draw_series(axes, lines)
+    series.time_axis(axes, folder)
+    top = series.highest(lines)
     for flow in folder.scenario.get("flow", []):
         limit = units.read(flow.get("playout"), units.SPAN)
         if limit is not None:
             if limit * 1000 < top * 3:
                 top = max(top, limit * 1000)
-                labels.append(level(axes, limit * 1000, f"play-out limit\n{say.ms(limit * 1000)}"))
+                labels.append(canvas.level(axes, limit * 1000, f"play-out limit\n{say.ms(limit * 1000)}"))
             break
         if flow.get("playout") not in (None, "none"):
-            waits = [line for line in series(folder, "playout_ms") if line.flow["name"] == flow["name"]]
+            waits = [
+                line for line in series.series(folder, "playout_ms") if line.flow["name"] == flow["name"]
+            ]
             for line in waits[:1]:
                 axes.step(line.t, line.mid, where="mid", color=style.MUTED, linewidth=0.9)
                 labels.append(Label(line.mid[-1], f"play-out\n{say.ms(line.mid[-1])}", style.MUTED))
-                top = max(top, highest(waits[:1]))
+                top = max(top, series.highest(waits[:1]))
             break
-    from_zero(axes, top * 1.12)
-    mark_events(axes, folder, labels=False)
+    canvas.from_zero(axes, top * 1.12)
+    series.mark_events(axes, folder, labels=False)
     axes.set_title("One-way delay, mean of each interval (ms)")
-    label_ends(axes, labels)
+    canvas.label_ends(axes, labels)
     return figure
 
 
@@ -169,7 +145,9 @@ def draw_why(folder: Folder) -> Figure | None:
         return None
     flows = flows[:4]
     rates = folder.table("rates") if folder.has("rates") else None
-    figure, panels = canvas(2 * len(flows), height=0.6 + 2.6 * len(flows), ratios=[1, 0.09] * len(flows))
+    figure, panels = canvas.canvas(
+        2 * len(flows), height=0.6 + 2.6 * len(flows), ratios=[1, 0.09] * len(flows)
+    )
     for i, flow in enumerate(flows):
         axes, strip = panels[2 * i], panels[2 * i + 1]
         look = style.look(flow)
@@ -180,7 +158,7 @@ def draw_why(folder: Folder) -> Figure | None:
         t = mine["t_s"].to_list()
         shown = mine.select("target_bps", "pacing_bps").drop_nulls()
         top = float(shown["target_bps"].max() or 1.0)  # type: ignore[arg-type]
-        scale, unit = scale_of(top)
+        scale, unit = canvas.scale_of(top)
         axes.step(t, (mine["target_bps"] / scale).to_list(), where="post", zorder=3, **look.line)
         labels = [Label(float(mine["target_bps"].drop_nulls()[-1]) / scale, "target", look.colour)]
         if rates is not None:
@@ -188,7 +166,7 @@ def draw_why(folder: Folder) -> Figure | None:
                 "t_s"
             )
             if sent.height:
-                step = interval(rates)
+                step = series.interval(rates)
                 axes.plot(
                     (sent["t_s"] + step / 2).to_list(),
                     (sent["throughput_bps"] / scale).to_list(),
@@ -197,11 +175,11 @@ def draw_why(folder: Folder) -> Figure | None:
                 )
                 labels.append(Label(float(sent["throughput_bps"][-1]) / scale, "sent", style.INK))
                 top = max(top, float(sent["throughput_bps"].max() or 0.0))  # type: ignore[arg-type]
-        time_axis(axes, folder)
-        from_zero(axes, top / scale * 1.1)
+        series.time_axis(axes, folder)
+        canvas.from_zero(axes, top / scale * 1.1)
         axes.set_title(f"{flow['name']} ({flow.get('controller')}): target and what was sent ({unit})")
-        mark_events(axes, folder, labels=False)
-        label_ends(axes, labels)
+        series.mark_events(axes, folder, labels=False)
+        canvas.label_ends(axes, labels)
         end = float(folder.summary["to_s"])
         held: dict[str, float] = {}
         spans: dict[str, list[tuple[float, float]]] = {}
@@ -218,8 +196,8 @@ def draw_why(folder: Folder) -> Figure | None:
             whole = axes.get_xaxis_transform()
             axes.broken_barh(each, (0, 1), transform=whole, color=colour, alpha=0.1, linewidth=0)
             strip.broken_barh(each, (0, 1), color=colour, linewidth=0)
-        bare(strip)
-        time_axis(strip, folder)
+        canvas.bare(strip)
+        series.time_axis(strip, folder)
         strip.legend(
             handles=[
                 Patch(
@@ -271,10 +249,10 @@ def draw_queue(folder: Folder) -> Figure | None:
     if not ranked.height:
         return None
     dropping = ranked.filter(pl.col("drops") > 0).height > 0
-    figure, panels = canvas(
+    figure, panels = canvas.canvas(
         2 if dropping else 1, height=3.8 if dropping else 2.8, ratios=[2, 1] if dropping else None
     )
-    step = interval(links)
+    step = series.interval(links)
     queue_labels, drop_labels = [], []
     base: dict[float, float] = {}
     for i, (link, direction) in enumerate(zip(ranked["link"], ranked["direction"], strict=True)):
@@ -297,14 +275,14 @@ def draw_queue(folder: Folder) -> Figure | None:
                 base[x] = base.get(x, 0.0) + n
             drop_labels.append(Label(0.0, f"{name}: {say.count(sum(counts))}", shade))
     for axes in panels:
-        time_axis(axes, folder)
+        series.time_axis(axes, folder)
         axes.set_ylim(bottom=0)
-        mark_events(axes, folder, labels=False)
+        series.mark_events(axes, folder, labels=False)
     panels[0].set_title("Queue delay, mean of each interval (ms)")
-    label_ends(panels[0], queue_labels)
+    canvas.label_ends(panels[0], queue_labels)
     if dropping:
         panels[1].set_title("Drops per interval (packets)")
-        label_ends(panels[1], drop_labels)
+        canvas.label_ends(panels[1], drop_labels)
     return figure
 
 
@@ -324,7 +302,7 @@ def draw_quality(folder: Folder) -> Figure | None:
     # A live receiver does not know quantizers, and a picture's quality only beside the original.
     coded = [f for f in flows if frames.filter(pl.col("flow") == f["name"])["q"].ge(0).any()]
     ratios = [r for f in flows for r in [*[1.0] * (f in pixels), 0.13, *[0.45] * (f in coded)]]
-    figure, panels = canvas(len(ratios), height=0.55 + 2.4 * sum(ratios), ratios=ratios)
+    figure, panels = canvas.canvas(len(ratios), height=0.55 + 2.4 * sum(ratios), ratios=ratios)
     figure.subplots_adjust(hspace=0.35)
     free = iter(panels)
     for flow in flows:
@@ -360,7 +338,7 @@ def draw_quality(folder: Folder) -> Figure | None:
                     else f"median: {name}"
                 )
                 labels.append(Label(sum(values[-25:]) / len(values[-25:]), what, colour))
-            time_axis(axes, folder)
+            series.time_axis(axes, folder)
             axes.set_ylim(low - 1, high + 2)
             for edge, words in (
                 (37, "excellent above 37"),
@@ -369,22 +347,22 @@ def draw_quality(folder: Folder) -> Figure | None:
                 (20, "poor above 20"),
             ):
                 if low - 1 < edge < high + 1:
-                    labels.append(level(axes, edge, words))
-            mark_events(axes, folder, labels=False)
+                    labels.append(canvas.level(axes, edge, words))
+            series.mark_events(axes, folder, labels=False)
             axes.set_title(
                 f"{flow['name']} ({flow.get('controller')}): PSNR of each frame against the original (dB)"
             )
-            label_ends(axes, labels)
+            canvas.label_ends(axes, labels)
         axes = next(free)
-        time_axis(axes, folder)
-        bare(axes)
+        series.time_axis(axes, folder)
+        canvas.bare(axes)
         place = 0.0
         for fate, colour in style.FATE.items():
             t = bad.filter(pl.col("fate") == fate)["pts_s"].to_list()
             axes.vlines(t, 0, 1, color=colour, linewidth=0.7)
             # As in the table: those of the warm-up are drawn, and not counted.
             n = sum(each >= folder.summary.get("from_s", 0.0) for each in t)
-            beside(axes, f"{n} {fate}", 1.0, -place, colour)
+            canvas.beside(axes, f"{n} {fate}", 1.0, -place, colour)
             place += 9
         who = "nobody saw" if len(order) > 1 and alike(order) else f"{worst} did not see"
         axes.set_title(f"Frames that {who} in time and whole", fontsize=8.5)
@@ -395,7 +373,7 @@ def draw_quality(folder: Folder) -> Figure | None:
         axes.step(
             steps["pts_s"].to_list(), steps["q"].to_list(), where="post", color=look.colour, linewidth=1.1
         )
-        time_axis(axes, folder)
+        series.time_axis(axes, folder)
         axes.set_title("Quantizer (smaller is finer)", fontsize=8.5)
     return figure
 
@@ -420,9 +398,9 @@ def draw_mos(folder: Folder) -> Figure | None:
 def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
     """Bar per row, from bad to excellent, with its mean score at the end."""
     height = 0.95 + 0.36 * len(rows)
-    figure, (axes,) = canvas(height=height)
+    figure, (axes,) = canvas.canvas(height=height)
     figure.subplots_adjust(
-        left=2.1 / WIDTH, right=1 - 0.9 / WIDTH, top=1 - 0.55 / height, bottom=0.42 / height
+        left=2.1 / canvas.WIDTH, right=1 - 0.9 / canvas.WIDTH, top=1 - 0.55 / height, bottom=0.42 / height
     )
     for y, (name, mos) in enumerate(rows):
         left = 0.0
@@ -436,9 +414,9 @@ def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
                 )
             left += share
         mean = say.score(number(mos.get("mean")))
-        note(axes, f"MOS {mean}", (100, y), (5, 0))
-        note(axes, name, (0, y), (-6, 0), ha="right")
-    bare(axes, len(rows) - 0.5, -0.5)
+        canvas.note(axes, f"MOS {mean}", (100, y), (5, 0))
+        canvas.note(axes, name, (0, y), (-6, 0), ha="right")
+    canvas.bare(axes, len(rows) - 0.5, -0.5)
     axes.set_xlim(0, 100)
     axes.set_xlabel("share of frames (%)", loc="right", labelpad=1)
     axes.set_title(heading, pad=20)
@@ -469,7 +447,7 @@ def draw_tcp(folder: Folder) -> Figure | None:
     ]
     if not flows:
         return None
-    figure, panels = canvas(2, height=3.8)
+    figure, panels = canvas.canvas(2, height=3.8)
     for axes, column, title in (
         (panels[0], "cwnd_packets", "TCP's window (packets)"),
         (panels[1], "srtt_ms", "TCP's smoothed round-trip time (ms)"),
@@ -480,12 +458,12 @@ def draw_tcp(folder: Folder) -> Figure | None:
             if not mine.height:
                 continue
             axes.plot(mine["t_s"].to_list(), mine[column].to_list(), **{**look.line, "linewidth": 1.2})
-            labels.append(Label(float(mine[column][-1]), flow_label(flow), look.colour))
-        time_axis(axes, folder)
+            labels.append(Label(float(mine[column][-1]), series.flow_label(flow), look.colour))
+        series.time_axis(axes, folder)
         axes.set_ylim(bottom=0)
         axes.set_title(title)
-        mark_events(axes, folder, labels=False)
-        label_ends(axes, labels)
+        series.mark_events(axes, folder, labels=False)
+        canvas.label_ends(axes, labels)
     return figure
 
 
