@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from steadycast.progress import Progress
     from steadycast.table import Column
 
-PLANES = ("y", "u", "v")
 MEASURED = ("psnr_db.raw.y", "ssim", "vmaf", "mos.mean")
 """Figures of pictures, one of each family."""
 
@@ -373,17 +372,5 @@ def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None, owed: Bo
     if owed is not None:
         counted &= owed[: len(counted)]
     part = seen if counted.all() else seen.where(counted)
-    against = {"raw": part.mean_psnr_raw(), "encoded": part.mean_psnr_encoded()}
-    return {
-        **part.freezes(None if lasts is None else lasts[: len(counted)][counted]),
-        **{
-            f"psnr_db.{what}.{plane}": value
-            for what, values in against.items()
-            for plane, value in zip(PLANES, values, strict=True)
-        },
-        "ssim": part.mean_ssim(),
-        "vmaf": seen.vmaf,
-        "coding": part.mean_coding(),
-        "mos.mean": part.mean_mos(),
-        **{f"mos.share.{grade}": share for grade, share in part.mos_share().items()},
-    }
+    freezes = part.freezes(None if lasts is None else lasts[: len(counted)][counted])
+    return {**freezes, **part.figures(), "vmaf": seen.vmaf, "coding": part.mean_coding()}

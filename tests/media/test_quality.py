@@ -214,7 +214,7 @@ def test_a_receiver_that_lost_nothing_sees_what_the_sender_encoded(codec):
     ladder = small(codec)
     quality = evaluate(ladder, chosen(ladder, 104), Fates(whole(104)))
     assert quality.shown.tolist() == list(range(104))
-    assert quality.mean_psnr_encoded() == (None, None, None)
+    assert [quality.figures()[f"psnr_db.encoded.{plane}"] for plane in "yuv"] == [None] * 3
     assert stills(quality) == (0, 0)
     finest, coarsest = quality.psnr_raw[:12, 0].mean(), quality.psnr_raw[24:36, 0].mean()
     assert 38 < finest < 60
@@ -293,7 +293,7 @@ def test_a_stream_that_loses_everything_stays_black():
     quality = evaluate(ladder, chosen(ladder, 24), Fates(np.zeros(24, dtype=bool)))
     assert blank_slots(quality) == 24
     assert stills(quality) == (0, 0)
-    assert quality.mean_mos() == 1.0
+    assert quality.figures()["mos.mean"] == 1.0
 
 
 def test_without_its_first_i_frame_nothing_is_shown_that_was_not_decoded():

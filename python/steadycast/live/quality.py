@@ -12,10 +12,11 @@ import av.error
 import numpy as np
 
 from steadycast.errors import UserError
+from steadycast.media import metrics
 from steadycast.media.clip import Clip
 from steadycast.media.decode import decode_units, decoder_of, packet_of
 from steadycast.media.ladder import Codec, codec_of
-from steadycast.media.metrics import Picture, mean_db, opinion_classes, picture_psnr_db, picture_ssim, psnr_db
+from steadycast.media.metrics import Picture
 from steadycast.media.splice import Unit
 
 _LONGEST = 1500
@@ -61,7 +62,7 @@ def measure(
         return {}
     # The first pictures may be damaged; of those around the middle one is surely not.
     probe = shown[len(shown) // 2]
-    found = max(range(len(clip)), key=lambda n: psnr_db(clip[n].y, decoded[probe].y))
+    found = max(range(len(clip)), key=lambda n: metrics.psnr_db(clip[n].y, decoded[probe].y))
     psnr, ssim = [], []
     last: Picture | None = None
     for slot in range(shown[0], shown[-1] + 1):
@@ -69,17 +70,10 @@ def measure(
         if last is None:
             continue
         original = clip[(found + slot - probe) % len(clip)]
-        psnr.append(picture_psnr_db(original, last))
-        ssim.append(picture_ssim(original, last))
+        psnr.append(metrics.picture_psnr_db(original, last))
+        ssim.append(metrics.picture_ssim(original, last))
     planes = np.array(psnr)
-    classes = opinion_classes(planes[:, 0])
-    return {
-        **{f"psnr_db.raw.{plane}": mean_db(planes[:, n]) for n, plane in enumerate("yuv")},
-        **{f"psnr_db.encoded.{plane}": None for plane in "yuv"},
-        "ssim": float(np.mean(ssim)),
-        "mos.mean": float(classes.mean()),
-        **{f"mos.share.{k}": float(np.mean(classes == k)) for k in range(1, 6)},
-    }
+    return metrics.figures(planes, None, np.array(ssim), metrics.opinion_classes(planes[:, 0]))
 
 
 def _size(codec: Codec, config: bytes, units: Sequence[bytes]) -> tuple[int, int] | None:

@@ -86,6 +86,29 @@ def opinions(psnr: F64) -> F64:
     return np.interp(known, (17.5, *OPINION_BOUNDS_DB, 40.0), (1.0, 1.5, 2.5, 3.5, 4.5, 5.0))
 
 
+def figures(raw: F64, encoded: F64 | None, ssim: F64, classes: U8) -> dict[str, float | None]:
+    """Return what was measured of pictures as figures of a receiver, by their paths.
+
+    Args:
+        raw: PSNR of Y, U, V against the source in dB, a row for each picture.
+        encoded: the same against the pictures as they were sent; identical ones are left out of both means.
+        ssim: SSIM of each picture.
+        classes: opinion class of each picture.
+
+    """
+    against = {"raw": raw, "encoded": encoded}
+    return {
+        **{
+            f"psnr_db.{what}.{plane}": None if values is None else mean_db(values[:, n])
+            for what, values in against.items()
+            for n, plane in enumerate("yuv")
+        },
+        "ssim": float(ssim.mean()) if len(ssim) else None,
+        "mos.mean": float(classes.mean()) if len(classes) else None,
+        **{f"mos.share.{k}": np.count_nonzero(classes == k) / max(1, len(classes)) for k in range(1, 6)},
+    }
+
+
 def mean_db(values: F64) -> float | None:
     """Mean of PSNR values, the infinite ones of identical pictures left out; `None` when nothing remains."""
     kept = values[np.isfinite(values)]

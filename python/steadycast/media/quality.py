@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from queue import SimpleQueue
 from threading import Event, Lock
@@ -81,34 +82,21 @@ class Quality:
 
     def where(self, part: Bools) -> "Quality":
         """Cut to these slots."""
-        return Quality(
-            self.fps,
-            self.shown[part],
-            self.psnr_raw[part],
-            self.psnr_encoded[part],
-            self.ssim[part],
-            self.mos[part],
-            self.coded[part],
-        )
+        per_slot = ("shown", "psnr_raw", "psnr_encoded", "ssim", "mos", "coded")
+        return replace(self, vmaf=None, **{name: getattr(self, name)[part] for name in per_slot})
+
+    def figures(self) -> dict[str, float | None]:
+        """Return PSNR, SSIM and opinion as figures of a receiver, by their paths."""
+        return metrics.figures(self.psnr_raw, self.psnr_encoded, self.ssim, self.mos)
 
     def mean_psnr_raw(self) -> Planes:
         """Mean PSNR against the source; identical pictures are left out."""
-        return _means(self.psnr_raw)
-
-    def mean_psnr_encoded(self) -> Planes:
-        """Mean PSNR against the encoded pictures; identical pictures are left out.
-
-        `None` for a receiver that lost nothing: there is no difference to measure.
-        """
-        return _means(self.psnr_encoded)
+        y, u, v = (metrics.mean_db(self.psnr_raw[:, plane]) for plane in range(3))
+        return y, u, v
 
     def mean_ssim(self) -> float | None:
         """Mean SSIM."""
         return float(self.ssim.mean()) if len(self.ssim) else None
-
-    def mean_mos(self) -> float | None:
-        """Mean opinion class."""
-        return float(self.mos.mean()) if len(self.mos) else None
 
     def mean_coding(self) -> float | None:
         """Mean opinion, 1 to 5, of the pictures as they were encoded."""
@@ -131,11 +119,6 @@ class Shown:
     raw: Picture
     encoded: Picture
     received: Picture
-
-
-def _means(values: F64) -> Planes:
-    y, u, v = (metrics.mean_db(values[:, plane]) for plane in range(3))
-    return y, u, v
 
 
 def evaluate(
@@ -280,26 +263,20 @@ class _View:
         )
         return ("quality", self.told.frames, tuple(self.keys), shown_at)
 
-    def there(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    def there(self) -> Bools:
         """For each slot, whether the decoder has a picture for it."""
         there = np.zeros(self.told.frames, dtype=np.bool_)
         for part, key in zip(self.parts, self.keys, strict=True):
-            first = self.table.span(part.start).start
-            name = ("places", *key)
-            places = self.ladder.scores.get(name)
-            if places is None:
-                places = (
-                    np.arange(self.table.span(part.stop - 1).stop - first)
-                    if key[0] == "whole"
-                    else np.array(
-                        sorted(self.decoded.pictures(key, self.chosen_q, self.told, part)), dtype=np.int64
-                    )
-                )
-                self.ladder.scores[name] = places
-            assert isinstance(places, np.ndarray)
-            slots = places + first
+            slots = self._kept(("places", *key), partial(self._places, part, key))
+            slots = slots + self.table.span(part.start).start
             there[slots[slots < self.told.frames]] = True
         return there
+
+    def _places(self, part: range, key: tuple[object, ...]) -> I64:
+        """Slots of a segment, counted from its first one, for which the decoder has a picture."""
+        if key[0] == "whole":
+            return np.arange(self.table.span(part.stop - 1).stop - self.table.span(part.start).start)
+        return np.array(sorted(self.decoded.pictures(key, self.chosen_q, self.told, part)), dtype=np.int64)
 
     def shown(self) -> I64:
         return splice.on_screen(self.table, self.told, self.there())
@@ -382,36 +359,39 @@ class _View:
         index = self.part_of_group[self._group_of_slot(slot)]
         return (self.keys[index], slot - self.table.span(self.parts[index].start).start)
 
+    def _kept(self, name: tuple[object, ...], measure: Callable[[], Any]) -> Any:
+        """Return what the ladder has under a name; what it lacks is measured, and kept there."""
+        if (kept := self.ladder.scores.get(name)) is None:
+            kept = self.ladder.scores[name] = measure()
+        return kept
+
     def _against_raw(self, slot: int, shown: int) -> tuple[Score, float]:
-        name = ("raw", *self._origin(shown), slot % self.table.frames)
-        kept = self.ladder.scores.get(name)
-        if kept is None:
+        def measure() -> tuple[Score, float]:
             raw, received = self.raw(slot), self.received(shown)
-            kept = (metrics.picture_psnr_db(received, raw), metrics.picture_ssim(received, raw))
-            self.ladder.scores[name] = kept
-        return kept  # type: ignore[return-value]
+            return metrics.picture_psnr_db(received, raw), metrics.picture_ssim(received, raw)
+
+        kept: tuple[Score, float] = self._kept(
+            ("raw", *self._origin(shown), slot % self.table.frames), measure
+        )
+        return kept
 
     def _coded(self, slot: int) -> float:
         """PSNR of luma of a slot's picture as it was encoded."""
         group = self._group_of_slot(slot)
         whole = ("whole", (group % self.table.gops, self.chosen_q[group]))
         name = ("raw", whole, slot - self.table.span(group).start, slot % self.table.frames)
-        kept = self.ladder.scores.get(name)
-        if kept is not None:
+        if (kept := self.ladder.scores.get(name)) is not None:
             return float(kept[0][0])  # type: ignore[index]
-        alone = ("coded", *name)
-        if alone not in self.ladder.scores:
-            self.ladder.scores[alone] = metrics.psnr_db(self.encoded(slot).y, self.raw(slot).y)
-        return float(self.ladder.scores[alone])  # type: ignore[arg-type]
+        return float(
+            self._kept(("coded", *name), lambda: metrics.psnr_db(self.encoded(slot).y, self.raw(slot).y))
+        )
 
     def _against_encoded(self, slot: int, shown: int) -> Score:
         group = self._group_of_slot(slot)
         if shown == slot and self.keys[self.part_of_group[group]][0] == "whole":
             return (np.inf, np.inf, np.inf)
-        q = self.chosen_q[group]
-        name = ("encoded", *self._origin(shown), slot % self.table.frames, q)
-        kept = self.ladder.scores.get(name)
-        if kept is None:
-            kept = metrics.picture_psnr_db(self.received(shown), self.encoded(slot))
-            self.ladder.scores[name] = kept
-        return kept  # type: ignore[return-value]
+        name = ("encoded", *self._origin(shown), slot % self.table.frames, self.chosen_q[group])
+        kept: Score = self._kept(
+            name, lambda: metrics.picture_psnr_db(self.received(shown), self.encoded(slot))
+        )
+        return kept
