@@ -89,7 +89,7 @@ def write_clips(steps: Steps, folder: Path) -> list[Path]:
     files.folder(folder, another)
     paths = []
     for rung in ladder.rungs:
-        path = folder / f"q{rung.q:02}{stream.ENDINGS[name][0]}"
+        path = folder / f"q{rung.q:02}{stream.FORMS[name].endings[0]}"
         with files.whole(path, another) as new, new.open("wb") as file:
             file.write(stream.head(name, rung.extradata))
             for index, slot in enumerate(ladder.table.display):

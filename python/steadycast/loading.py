@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from steadycast.builtin import scenario_at
@@ -11,6 +10,7 @@ from steadycast.controller import named
 from steadycast.core import core
 from steadycast.errors import UserError
 from steadycast.scenario import Scenario
+from steadycast.toml import inline
 
 Source = str | Path | Scenario
 """A scenario: its file's path, the name of a built-in one, or an object."""
@@ -59,18 +59,19 @@ def _texts(sets: Sets) -> list[str]:
 
 def literal(value: object) -> str:
     """Write a value as TOML has it; texts go as they are."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    return value if isinstance(value, str) else inline(value)
+
+
+def all_texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield all texts in a scenario's plain values, each with its key."""
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{k} = {_quoted(v)}" for k, v in value.items())
-        return f"{{ {inner} }}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_quoted(v) for v in value)}]"
-    return str(value)
-
-
-def _quoted(value: object) -> str:
-    return json.dumps(value) if isinstance(value, str) else literal(value)
+        for inner, each in value.items():
+            yield from all_texts(each, inner)
+    elif isinstance(value, list):
+        for each in value:
+            yield from all_texts(each, key)
+    elif isinstance(value, str):
+        yield key, value
 
 
 def seeds_of(given: Iterable[int]) -> list[int]:

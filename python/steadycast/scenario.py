@@ -15,13 +15,13 @@ not written, and takes the file's default. Which keys each class has, of which t
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from steadycast import PARTS
 from steadycast.files import write_text
+from steadycast.toml import document
 
 _LISTS = {"events": "event", "flows": "flow", "links": "link", "simulcasts": "simulcast"}
 """Keys of a file that are lists of tables, by the names that they have here."""
@@ -70,7 +70,7 @@ class Scenario(Part):
 
     def to_toml(self) -> str:
         """Write it as a scenario file."""
-        return _toml(self.plain())
+        return document(self.plain())
 
     def to_json(self) -> str:
         """Write it as JSON, with the same keys."""
@@ -96,38 +96,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return [_plain(v) for v in value]
-
-
-def _toml(table: Mapping[str, Any]) -> str:
-    """Write the top level's plain keys first, then its tables, then its arrays of tables."""
-    lines = [f"{_bare(k)} = {_inline(v)}" for k, v in table.items() if not _is_table(v) and not _is_tables(v)]
-    for key, value in table.items():
-        for each in [value] if _is_table(value) else value if _is_tables(value) else []:
-            head = f"[[{_bare(key)}]]" if _is_tables(value) else f"[{_bare(key)}]"
-            lines += ["", head, *(f"{_bare(k)} = {_inline(v)}" for k, v in each.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _is_tables(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(v, Mapping) for v in value)
-
-
-def _bare(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
-
-
-def _inline(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_bare(k)} = {_inline(v)}" for k, v in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_inline(v) for v in value) + "]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        # JSON's escapes are TOML's, but for DEL, which TOML wants written out.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return repr(value)

@@ -354,7 +354,7 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def cut(raw: Path, codec: str, ticks: list[int]) -> list[tuple[int, int]]:
     """When each frame of a stream is shown, and its bytes."""
-    with av.open(str(raw), format=stream.DEMUXERS[codec]) as source:
+    with av.open(str(raw), format=stream.FORMS[codec].demuxer) as source:
         return list(zip(ticks, [packet.size for packet in source.demux(video=0) if packet.size], strict=True))
 
 
@@ -391,7 +391,7 @@ def test_a_container_that_is_accepted_at_the_start_takes_the_stream_at_the_end(
 def test_a_container_can_be_read_while_it_is_written(
     codec: str, ending: str, streams: Path, tmp_path: Path
 ) -> None:
-    with av.open(str(streams / codec), format=stream.DEMUXERS[codec]) as source:
+    with av.open(str(streams / codec), format=stream.FORMS[codec].demuxer) as source:
         units = [bytes(packet) for packet in source.demux(video=0) if packet.size]
     assert len(units) == 20
     out = tmp_path / f"film{ending}.part"
@@ -554,13 +554,13 @@ def test_of_frames_that_are_written_nothing_is_kept(ending: str, streams: Path, 
 def test_a_container_that_is_refused_is_told_with_one_that_is_taken(
     codec: str, ending: str, tmp_path: Path
 ) -> None:
-    if ending in TAKEN[codec] or ending in stream.ENDINGS[codec]:
+    if ending in TAKEN[codec] or ending in stream.FORMS[codec].endings:
         return
     with pytest.raises(UserError) as told:
         receive.container_of(tmp_path / f"film{ending}", codec)
     first = TAKEN[codec][0]
     assert told.value.remedy == (
-        f"name a file that ends in {first}, or in {stream.ENDINGS[codec][0]} for the stream as it comes"
+        f"name a file that ends in {first}, or in {stream.FORMS[codec].endings[0]} for the stream as it comes"
     )
     assert not list(tmp_path.iterdir())
 

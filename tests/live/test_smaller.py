@@ -144,5 +144,5 @@ def test_a_stream_as_it_comes_holds_pictures_of_several_sizes(pictures: list[NDA
     raw = stream.head("vp8", config) + b"".join(
         stream.framed("vp8", 3600 * n, unit) for n, unit in enumerate(data)
     )
-    with av.open(io.BytesIO(raw), format=stream.DEMUXERS["vp8"]) as source:
+    with av.open(io.BytesIO(raw), format=stream.FORMS["vp8"].demuxer) as source:
         assert [(frame.width, frame.height) for frame in source.decode(video=0)] == sizes

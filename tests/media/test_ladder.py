@@ -149,7 +149,7 @@ def test_archives_are_read_by_one_thread_at_a_time(monkeypatch):
 def test_a_spliced_file_opens_in_any_player(tmp_path):
     for codec in CODECS:
         ladder = small(codec)
-        path = tmp_path / f"spliced{stream.ENDINGS[codec][0]}"
+        path = tmp_path / f"spliced{stream.FORMS[codec].endings[0]}"
         groups = range(ladder.table.gops)
         spliced = units(ladder, [ladder.table.qs[g % 3] for g in groups], None, groups)
         path.write_bytes(

@@ -45,11 +45,11 @@ try:
     import uvicorn
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
+    from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
     from starlette.middleware.trustedhost import TrustedHostMiddleware
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
     name = (error.name or "starlette").partition(".")[0]
@@ -194,7 +194,7 @@ class Lab:
         hosts = Middleware(
             TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"], www_redirect=False
         )
-        return Starlette(routes=routes, middleware=[Middleware(_Headers), hosts])
+        return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, _with_headers), hosts])
 
     async def _file(self, request: Request) -> Response:
         if request.url.path == "/lab.css":
@@ -438,20 +438,11 @@ def _wrong(code: int, what: str) -> Response:
     return JSONResponse({"wrong": what}, code)
 
 
-class _Headers:
-    """Adds the headers that keep the page to itself, to every answer."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                extra = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
-                message = {**message, "headers": [*message["headers"], *extra]}
-            await send(message)
-
-        await self._app(scope, receive, with_headers)
+async def _with_headers(request: Request, answer: RequestResponseEndpoint) -> Response:
+    """Add the headers that keep the page to itself, to every answer."""
+    response = await answer(request)
+    response.headers.update(_HEADERS)
+    return response
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import tomllib
@@ -16,8 +15,9 @@ from steadycast.builtin import scenario_at
 from steadycast.clips import files as named_clips
 from steadycast.controllers import registry
 from steadycast.errors import MissingError, Problems, UserError
-from steadycast.loading import load
+from steadycast.loading import all_texts, load
 from steadycast.reference import keys
+from steadycast.toml import inline
 
 if TYPE_CHECKING:
     from steadycast.core import core
@@ -104,16 +104,11 @@ def _inside(base: Base, name: str, clips: Path) -> bool:
     return (base.place.parent / name).resolve().is_relative_to(clips.resolve())
 
 
-def _files(value: object, key: str = "") -> Iterator[tuple[str, str]]:
+def _files(tree: Json) -> Iterator[tuple[str, str]]:
     """Yield what names a file in a scenario, with its key."""
-    if isinstance(value, Mapping):
-        for inner, each in value.items():
-            yield from _files(each, inner)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _files(each, key)
-    elif isinstance(value, str) and (key in _NAMES_FILES or (key == "controller" and ":" in value)):
-        yield key, value
+    for key, value in all_texts(tree):
+        if key in _NAMES_FILES or (key == "controller" and ":" in value):
+            yield key, value
 
 
 # ---------------------------------------------------------------- edits
@@ -197,22 +192,10 @@ def _item(table: Any, value: Any) -> Any:
     import tomlkit
     from tomlkit.items import InlineTable
 
-    item = tomlkit.parse(f"it = {_toml(value)}")["it"]
+    item = tomlkit.parse(f"it = {inline(value)}")["it"]
     if not isinstance(table, InlineTable):
         item.trivia.trail = "\n"
     return item
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items()) + " }"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
 def _at(node: Any, path: Where) -> Any:

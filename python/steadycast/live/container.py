@@ -98,7 +98,7 @@ class Growing:
     def begin(self, source: BinaryIO) -> bool:
         """Begin the file, where what stands in ``source``, the stream itself, says what it is."""
         try:
-            with av.open(source, format=stream.DEMUXERS[self._codec]) as known:
+            with av.open(source, format=stream.FORMS[self._codec].demuxer) as known:
                 found = known.streams.video[0]
                 if not found.codec_context.width:
                     return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import queue
 import shlex
@@ -26,16 +27,6 @@ from steadycast.media import stream
 
 Json = dict[str, Any]
 
-_STREAMS = {
-    "mpeg4": "mpeg4",
-    "mpeg2": "mpeg2video",
-    "h263": "h263",
-    "h264": "h264",
-    "h265": "hevc",
-    "vp8": "vp8",
-    "vp9": "vp9",
-    "av1": "av1",
-}
 _UNTOLD = {
     ("mpegts", "h263"),
     *((each, codec) for each in ("mpegts", "mov") for codec in ("vp8", "vp9", "av1")),
@@ -296,17 +287,19 @@ class Sink:
 
 def container_of(out: Path, codec: str) -> str | None:
     """Find the container that a file's name asks for; `None` for the stream as it comes."""
-    if out.suffix.lower() in stream.ENDINGS[codec]:
+    endings = stream.FORMS[codec].endings
+    if out.suffix.lower() in endings:
         return None
     name, problem = _offered(out, codec)
     if name is not None and not problem:
         return name
-    for ending in (".mkv", ".mp4", ".avi"):
-        if ending != out.suffix.lower() and not _offered(Path(f"x{ending}"), codec)[1]:
-            remedy = f"name a file that ends in {ending}, or in {stream.ENDINGS[codec][0]} for the stream as it comes"
-            break
-    else:
-        remedy = f"name a file that ends in {stream.ENDINGS[codec][0]} for the stream as it comes"
+    others = (
+        e
+        for e in (".mkv", ".mp4", ".avi")
+        if e != out.suffix.lower() and not _offered(Path(f"x{e}"), codec)[1]
+    )
+    other = "".join(f"{ending}, or in " for ending in itertools.islice(others, 1))
+    remedy = f"name a file that ends in {other}{endings[0]} for the stream as it comes"
     raise UserError(f"--out {out}", problem, remedy)
 
 
@@ -320,7 +313,7 @@ def _offered(out: Path, codec: str) -> tuple[str | None, str]:
             if (name, codec) in _UNTOLD:
                 return name, f"the container {name} has no name for {codec}"
             try:
-                target.add_stream(_STREAMS[codec])
+                target.add_stream(stream.FORMS[codec].codec)
             except (av.error.FFmpegError, ValueError):
                 return name, f"the container {name} takes no {codec}"
             return name, ""

@@ -8,30 +8,32 @@ little-endian.
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
-DEMUXERS = {
-    "mpeg4": "m4v",
-    "mpeg2": "mpegvideo",
-    "h263": "h263",
-    "h264": "h264",
-    "h265": "hevc",
-    "vp8": "ivf",
-    "vp9": "ivf",
-    "av1": "ivf",
+
+class Form(NamedTuple):
+    """How a codec's stream stands in a file."""
+
+    codec: str
+    """FFmpeg's name of the codec."""
+    demuxer: str
+    """FFmpeg's name of the format that `head` and `framed` make."""
+    endings: tuple[str, ...]
+    """Of files of that format."""
+    fourcc: bytes = b""
+    """Of the codec in IVF."""
+
+
+FORMS = {
+    "mpeg4": Form("mpeg4", "m4v", (".m4v", ".cmp")),
+    "mpeg2": Form("mpeg2video", "mpegvideo", (".m2v", ".mpv")),
+    "h263": Form("h263", "h263", (".h263", ".263")),
+    "h264": Form("h264", "h264", (".h264", ".264", ".avc")),
+    "h265": Form("hevc", "hevc", (".h265", ".265", ".hevc")),
+    "vp8": Form("vp8", "ivf", (".ivf",), b"VP80"),
+    "vp9": Form("vp9", "ivf", (".ivf",), b"VP90"),
+    "av1": Form("av1", "ivf", (".ivf",), b"AV01"),
 }
-"""For each codec, FFmpeg's name of the format that `head` and `framed` make."""
-ENDINGS = {
-    "mpeg4": (".m4v", ".cmp"),
-    "mpeg2": (".m2v", ".mpv"),
-    "h263": (".h263", ".263"),
-    "h264": (".h264", ".264", ".avc"),
-    "h265": (".h265", ".265", ".hevc"),
-    "vp8": (".ivf",),
-    "vp9": (".ivf",),
-    "av1": (".ivf",),
-}
-"""Endings of files of that format."""
-_FOURCC = {"vp8": b"VP80", "vp9": b"VP90", "av1": b"AV01"}
 CLOCK = 90_000
 """Ticks per second of the times that IVF's frames have."""
 
@@ -41,11 +43,10 @@ def head(codec: str, config: bytes = b"") -> bytes:
 
     The size of the pictures stands in the first key frame, and is left out of IVF's head.
     """
-    if codec not in _FOURCC:
-        return config
-    return struct.pack("<4sHH4sHHIIII", b"DKIF", 0, 32, _FOURCC[codec], 0, 0, CLOCK, 1, 0, 0)
+    fourcc = FORMS[codec].fourcc
+    return struct.pack("<4sHH4sHHIIII", b"DKIF", 0, 32, fourcc, 0, 0, CLOCK, 1, 0, 0) if fourcc else config
 
 
 def framed(codec: str, ticks: int, data: bytes) -> bytes:
     """Return an access unit as it stands in the file."""
-    return data if codec not in _FOURCC else struct.pack("<IQ", len(data), max(ticks, 0)) + data
+    return struct.pack("<IQ", len(data), max(ticks, 0)) + data if FORMS[codec].fourcc else data

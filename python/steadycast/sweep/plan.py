@@ -18,7 +18,7 @@ from steadycast.builtin import scenario_at
 from steadycast.core import core
 from steadycast.errors import UserError
 from steadycast.folder import Json, read_json, write_json
-from steadycast.loading import load
+from steadycast.loading import all_texts, load
 
 if TYPE_CHECKING:
     from steadycast.scenario import Scenario
@@ -364,23 +364,13 @@ def _contents(loaded: core.Scenario, folder: Path) -> list[str]:
 def files(loaded: core.Scenario, folder: Path) -> set[Path]:
     """Return all files that a scenario names."""
     found: set[Path] = set()
-    _find_files(tomllib.loads(loaded.toml()), folder, found)
-    return found
-
-
-def _find_files(value: Any, folder: Path, found: set[Path]) -> None:
-    if isinstance(value, dict):
-        for each in value.values():
-            _find_files(each, folder, found)
-    elif isinstance(value, list):
-        for each in value:
-            _find_files(each, folder, found)
-    elif isinstance(value, str):
+    for _, value in all_texts(tomllib.loads(loaded.toml())):
         # A controller is FILE.py:Class.
         name = value.rpartition(":")[0] if re.search(r"\.py:\w+$", value) else value
         if "/" in name or "." in name:
             # Relative to the scenario, or to where the command is typed.
             found.update([path for path in (folder / name, Path(name)) if path.is_file()][:1])
+    return found
 
 
 def _content(path: Path) -> str:

@@ -107,25 +107,19 @@ def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
         for row in rows(each):
             if row["key"] in order and not found.get(row["key"], {}).get("complete"):
                 found[row["key"]] = row
-    names = sorted({name for row in found.values() for name in row.get("figures", ())})
-    content = list(found.values())
-    numbers = [row.get("figures", {}) for row in content]
-    new = pl.DataFrame(
-        [
-            *(
-                pl.Series(path, [order[row["key"]][1].values[place] for row in content], dtype=pl.String)
-                for place, path in enumerate(plan.axes)
-            ),
-            pl.Series("seed", [row["seed"] for row in content], dtype=pl.Int64),
-            pl.Series("key", [row["key"] for row in content], dtype=pl.String),
-            pl.Series("complete", [row["complete"] for row in content], dtype=pl.Boolean),
-            *(
-                pl.Series(name, [row.get(name) for row in content], dtype=kind)
-                for name, kind in (("error", pl.String), ("record_sha256", pl.String), ("cpu_s", pl.Float64))
-            ),
-            *(pl.Series(name, [each.get(name) for each in numbers], pl.Float64) for name in names),
-        ]
-    )
+    content = [
+        {
+            **dict(zip(plan.axes, order[key][1].values, strict=True)),
+            **{name: row.get(name) for name in RESERVED},
+            **row.get("figures", {}),
+        }
+        for key, row in found.items()
+    ]
+    # All that is not said here is a number.
+    kinds: dict[str, Any] = dict.fromkeys((*plan.axes, "key", "error", "record_sha256"), pl.String)
+    kinds |= {"seed": pl.Int64, "complete": pl.Boolean, "cpu_s": pl.Float64}
+    kinds = dict.fromkeys((name for row in content for name in row), pl.Float64) | kinds
+    new = pl.DataFrame(content, schema=kinds, strict=False)
     table = pl.concat([new, *old], how="diagonal") if old else new
     table = (
         table.filter(pl.col("key").is_in(list(order)))
