@@ -8,12 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from steadycast.core import core
 from steadycast.errors import MissingError, UserError
-
-if TYPE_CHECKING:
-    from steadycast.core import core
 
 FOLDER = "STEADYCAST_CLIPS"
 """The variable that names a folder of one's own clips: each has its file's name, without the ending."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from steadycast.ahead import Ahead
 from steadycast.builtin import FOLDER
-from steadycast.folder import Folder
+from steadycast.folder import Folder, Json
+from steadycast.progress import Progress
 from steadycast.run import run
-
-if TYPE_CHECKING:
-    from steadycast.folder import Json
-    from steadycast.progress import Progress
 
 
 def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steadycast.core import core
-
-Json = dict[str, Any]
+from steadycast.folder import Json, is_spread, number
 
 
 @dataclass(frozen=True)
@@ -176,8 +175,6 @@ def middle(values: Iterable[Any]) -> Any:
 
     Spreads stand in the order of their means; of an even number each part is the mean of the two in the middle.
     """
-    from steadycast.folder import is_spread, number
-
     known = [v for v in values if number(v) is not None]
     if not any(is_spread(v) for v in known):
         return median([float(v) for v in known])
@@ -191,8 +188,6 @@ def middle(values: Iterable[Any]) -> Any:
 
 def of_flow(flow: Mapping[str, Any], path: str) -> float | None:
     """Return the number of the median receiver of a flow at a receiver's path."""
-    from steadycast.folder import number
-
     figure("receiver", path)
     return number(middle(reach(r, *path.split(".")) for r in _receivers(flow)))
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadycast.cases.case import SUITES, cases, sets
 from steadycast.progress import Silent
-
-if TYPE_CHECKING:
-    from steadycast.result import Run
+from steadycast.result import Run
 
 _POINTS = 240
 """How many points of a series are drawn at most."""

@@ -9,18 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steadycast.builtin import scenario_at
 from steadycast.clips import files as named_clips
 from steadycast.controllers import registry
+from steadycast.core import core
 from steadycast.errors import MissingError, Problems, UserError
 from steadycast.loading import all_texts, load
 from steadycast.reference import keys
 from steadycast.toml import inline
-
-if TYPE_CHECKING:
-    from steadycast.core import core
 
 Json = dict[str, Any]
 Where = Sequence[str | int]

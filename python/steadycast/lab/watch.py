@@ -8,15 +8,12 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from steadycast import style
-from steadycast.folder import number
+from steadycast.folder import Json, number
 from steadycast.live.status import FATES
 from steadycast.record import median
 from steadycast.report import say
-
-Json = dict[str, Any]
 
 KEPT = 600
 """Lines that are shown: ten minutes."""

@@ -8,27 +8,22 @@ import mmap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steadycast import record, style, units
+from steadycast.core import core
 from steadycast.errors import UserError
-from steadycast.folder import number
+from steadycast.folder import Folder, Json, number
 from steadycast.lab import text as scenario_text
 from steadycast.lab.watch import why
 from steadycast.media.prepare import MediaKept
+from steadycast.progress import Progress
 from steadycast.report import choice, say, series
 from steadycast.report.answer import answer, counted, title
 from steadycast.report.rank import alike, ranked_receivers
 from steadycast.report.terminal import heading
 from steadycast.result import Held, Run
 from steadycast.steps import Keep, Plan, Ready, conduct
-
-if TYPE_CHECKING:
-    from steadycast.core import core
-    from steadycast.folder import Folder
-    from steadycast.progress import Progress
-
-Json = dict[str, Any]
 
 _KEPT = 2
 """How many flows' media a process keeps, pictures included."""

@@ -9,13 +9,11 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from steadycast.errors import UserError
 from steadycast.live import session
-
-if TYPE_CHECKING:
-    from steadycast.result import Run
+from steadycast.result import Run
 
 Json = dict[str, Any]
 

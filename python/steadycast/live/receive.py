@@ -20,12 +20,10 @@ from typing import Any, BinaryIO
 
 from steadycast import files, signals
 from steadycast.errors import MissingError, UnwrittenError, UserError, reason
-from steadycast.folder import Draft
+from steadycast.folder import Draft, Json
 from steadycast.live import outlets, session, view
 from steadycast.live.container import Growing
 from steadycast.media import stream
-
-Json = dict[str, Any]
 
 _UNTOLD = {
     ("mpegts", "h263"),

@@ -10,21 +10,17 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steadycast import signals
 from steadycast.controllers import default
 from steadycast.errors import UserError
 from steadycast.files import write_text
-from steadycast.folder import Draft
+from steadycast.folder import Draft, Json
 from steadycast.live import outlets, session, view
 from steadycast.live.flow import Flow, encoding, keys, named
 from steadycast.live.source import plan
-
-if TYPE_CHECKING:
-    from steadycast.progress import Progress
-
-Json = dict[str, Any]
+from steadycast.progress import Progress
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,11 +17,9 @@ from typing import Any
 from steadycast import units
 from steadycast.core import core, need_linux, program
 from steadycast.errors import UserError
-from steadycast.folder import TABLES, Draft
+from steadycast.folder import TABLES, Draft, Json
 from steadycast.result import Run
 from steadycast.table import Table, unscored
-
-Json = dict[str, Any]
 
 
 def _read(text: str, option: str, kind: dict[str, float], example: str) -> float:

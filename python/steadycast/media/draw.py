@@ -6,20 +6,17 @@ machine: they come from sums, products and square roots alone, which IEEE 754 ro
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from steadycast.media.splitmix import mixed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from steadycast.media.table import U8
+from steadycast.media.table import U8
 
 F32 = npt.NDArray[np.float32]
 Place = tuple[float, float]

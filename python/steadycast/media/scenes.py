@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from steadycast.media.draw import F32, Canvas, Colour, Place, Sprite, noise, ramp, rgb, several, sine
 from steadycast.media.splitmix import mixed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SKIN, _HAIR, _SHIRT, _LIPS = rgb("d9a07c"), rgb("3a2418"), rgb("2a6f86"), rgb("a8504c")
 _WOOD, _WHITE, _BLACK = rgb("9c6b43"), rgb("f4f2ec"), rgb("1a1c20")

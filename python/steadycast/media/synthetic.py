@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
@@ -13,11 +14,7 @@ from steadycast.media.clip import CIF, Pictures, parse_fps, parse_size, resample
 from steadycast.media.draw import F32, Canvas, rgb, sine
 from steadycast.media.scenes import Desk, Page, Street
 from steadycast.media.splitmix import mixed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from steadycast.media.table import U8
+from steadycast.media.table import U8
 
 FPS = Fraction(25)
 _VERSION = 2

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, add_film
+from steadycast.progress import Progress
 from steadycast.report import say
 from steadycast.report.markup import Html, element, joined
-
-if TYPE_CHECKING:
-    from steadycast.progress import Progress
 
 _MOST = 2_000_000
 """Bytes of films in one page."""

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import base64
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import av
 
 from steadycast.errors import UserError
 from steadycast.folder import Folder
+from steadycast.media.metrics import Picture
 from steadycast.report import page
 from steadycast.report.markup import Html, element, joined
 from steadycast.report.rank import ranked_receivers
 from steadycast.viewing import Record
-
-if TYPE_CHECKING:
-    from steadycast.media.metrics import Picture
 
 
 def side_by_side(folder: Folder, frame: int) -> Html:

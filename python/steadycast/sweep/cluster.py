@@ -13,14 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from steadycast.core import core
 from steadycast.errors import MissingError, UserError
 from steadycast.sweep import plan as planning
 from steadycast.sweep.plan import Base, Task
-
-if TYPE_CHECKING:
-    from steadycast.core import core
 
 _REACH_S = 10
 """How long a scheduler may take to answer, in seconds."""

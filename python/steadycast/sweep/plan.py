@@ -12,16 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from steadycast.builtin import scenario_at
 from steadycast.core import core
 from steadycast.errors import UserError
 from steadycast.folder import Json, read_json, write_json
 from steadycast.loading import all_texts, load
-
-if TYPE_CHECKING:
-    from steadycast.scenario import Scenario
+from steadycast.scenario import Scenario
 
 FORMAT = 1
 NAME = "plan.json"
