@@ -81,8 +81,8 @@ impl Sender {
         self.open.truncate(wanted.max(1));
     }
 
-    fn sum(&self, rate: impl Fn(&Connection) -> Rate) -> Rate {
-        let sum = self.open.iter().fold(Rate::ZERO, |sum, c| sum + rate(c));
+    fn sum(&self, rates: impl Iterator<Item = Rate>) -> Rate {
+        let sum = rates.fold(Rate::ZERO, |sum, rate| sum + rate);
         sum.max(self.setup.floor.min(self.setup.cap)).min(self.setup.cap)
     }
 }
@@ -93,7 +93,7 @@ impl SenderHalf for Sender {
         if let Some(c) = self.open.iter_mut().find(|c| c.id == turn) {
             c.tfrc.on_sent(&Sent { seq: u64::from(c.seq), ..*sent });
         }
-        let target = self.sum(|c| c.tfrc.decision().target);
+        let target = self.sum(self.open.iter().map(|c| c.tfrc.decision().target));
         self.law.on_sent(sent.at, sent.size.as_f64(), target);
     }
 
@@ -146,8 +146,8 @@ impl SenderHalf for Sender {
             (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
         };
         Decision {
-            target: self.sum(|c| c.tfrc.decision().target),
-            pacing: self.sum(|c| c.tfrc.decision().pacing),
+            target: self.sum(all.iter().map(|d| d.target)),
+            pacing: self.sum(all.iter().map(|d| d.pacing)),
             window: None,
             limit,
             why: Why {

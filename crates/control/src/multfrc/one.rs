@@ -87,9 +87,11 @@ impl SenderHalf for Sender {
     }
 }
 
-/// A rule with the number of connections before it, as the record shows it.
+/// A rule with the number of connections before it, as the record shows it: asked for at each packet, where the digits
+/// of a float take most of the time.
 pub(super) fn with_n(n: f64, rule: &str) -> Cow<'static, str> {
-    Cow::Owned(format!("n = {n:.2}: {rule}"))
+    let whole = n as u32;
+    Cow::Owned(if f64::from(whole) == n { format!("n = {whole}.00: {rule}") } else { format!("n = {n:.2}: {rule}") })
 }
 
 /// The receiving half: TFRC's, which counts losses among the marked packets.
