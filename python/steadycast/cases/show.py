@@ -304,7 +304,7 @@ def draw(drawing: dict[str, Any]) -> Figure:
     delays = [v for flow in flows for v in flow["delay_ms"] if v is not None]
     canvas.from_zero(lower, max(delays, default=1.0) * 1.08)
     lower.set_ylabel("delay (ms)")
-    lower.set_xlabel("time (s)", loc="right", labelpad=1)
+    lower.set_xlabel("time (s)", loc="right")
     canvas.label_ends(upper, labels)
     return figure
 

@@ -131,7 +131,6 @@ def decided(folder: Folder) -> pl.DataFrame:
 def draw_why(folder: Folder) -> Figure | None:
     """Draw the video's target, what was sent, and what held the rate."""
     import polars as pl
-    from matplotlib.patches import Patch
 
     if not folder.has("decisions"):
         return None
@@ -198,22 +197,9 @@ def draw_why(folder: Folder) -> Figure | None:
             strip.broken_barh(each, (0, 1), color=colour, linewidth=0)
         canvas.bare(strip)
         series.time_axis(strip, folder)
-        strip.legend(
-            handles=[
-                Patch(
-                    color=style.LIMIT.get(limit, style.MUTED),
-                    label=f"{limit} {say.frac(time / (end - t[0]))}",
-                )
-                for limit, time in sorted(held.items(), key=lambda e: -e[1])
-            ],
-            loc="center left",
-            bbox_to_anchor=(1.0, 0.5),
-            borderaxespad=0.3,
-            handlelength=1,
-            handletextpad=0.5,
-            labelspacing=0.15,
-            fontsize=7.5,
-        )
+        for row, (limit, time) in enumerate(sorted(held.items(), key=lambda e: -e[1])):
+            told, up = f"{limit} {say.frac(time / (end - t[0]))}", 9.5 * ((len(held) - 1) / 2 - row)
+            canvas.beside(strip, told, 0.5, up, style.LIMIT.get(limit, style.MUTED))
     return figure
 
 
@@ -397,28 +383,26 @@ def draw_mos(folder: Folder) -> Figure | None:
 
 def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
     """Bar per row, from bad to excellent, with its mean score at the end."""
-    height = 0.95 + 0.36 * len(rows)
+    height = 1.0 + 0.62 * len(rows)
     figure, (axes,) = canvas.canvas(height=height)
     figure.subplots_adjust(
-        left=2.1 / canvas.WIDTH, right=1 - 0.9 / canvas.WIDTH, top=1 - 0.55 / height, bottom=0.42 / height
+        left=0.2 / canvas.WIDTH, right=1 - 0.3 / canvas.WIDTH, top=1 - 0.6 / height, bottom=0.45 / height
     )
     for y, (name, mos) in enumerate(rows):
         left = 0.0
         for grade, (_, colour) in style.MOS.items():
             share = 100 * (number((mos.get("share") or {}).get(str(grade))) or 0.0)
-            axes.barh(y, share, left=left, color=colour, height=0.72, edgecolor=style.PAPER, linewidth=0.6)
+            axes.barh(y, share, left=left, color=colour, height=0.42, edgecolor=style.PAPER, linewidth=0.6)
             if share >= 5:
                 ink = "#ffffff" if grade in (1, 5) else "#111111"
                 axes.text(
                     left + share / 2, y, f"{share:.0f} %", ha="center", va="center", fontsize=8, color=ink
                 )
             left += share
-        mean = say.score(number(mos.get("mean")))
-        canvas.note(axes, f"MOS {mean}", (100, y), (5, 0))
-        canvas.note(axes, name, (0, y), (-6, 0), ha="right")
-    canvas.bare(axes, len(rows) - 0.5, -0.5)
+        canvas.note(axes, f"{name}: MOS {say.score(number(mos.get('mean')))}", (0, y - 0.42), (0, 0))
+    canvas.bare(axes, len(rows) - 0.7, -0.7)
     axes.set_xlim(0, 100)
-    axes.set_xlabel("share of frames (%)", loc="right", labelpad=1)
+    axes.set_xlabel("share of frames (%)", loc="right")
     axes.set_title(heading, pad=20)
     from matplotlib.patches import Patch
 
@@ -427,10 +411,10 @@ def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
         handles=handles,
         ncols=5,
         loc="lower left",
-        bbox_to_anchor=(-0.01, 1.0),
+        mode="expand",
+        bbox_to_anchor=(0, 1.0, 1, 0.1),
         borderaxespad=0.1,
         handlelength=1,
-        columnspacing=1.2,
     )
     return figure
 

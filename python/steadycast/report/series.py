@@ -221,4 +221,4 @@ def time_axis(axes: Axes, folder: Folder) -> None:
     """Show the run's whole length, in seconds; the last of several panels says so."""
     axes.set_xlim(0.0, float(folder.summary.get("to_s") or 1.0))
     if axes is axes.figure.axes[-1]:
-        axes.set_xlabel("time (s)", loc="right", labelpad=1)
+        axes.set_xlabel("time (s)", loc="right")

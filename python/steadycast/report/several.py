@@ -107,7 +107,7 @@ def draw(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
         series.mark_events(axes, run.folders[0], labels=False)
         axes.set_title(f"{run.name}: {heading} ({unit})" if len(runs) > 1 else f"{heading} ({unit})")
         canvas.label_ends(axes, labels)
-    panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
+    panels[-1].set_xlabel("time (s)", loc="right")
     return figure
 
 
@@ -148,7 +148,7 @@ def draw_overlay(runs: Sequence[Run], column: str, heading: str) -> Figure | Non
     axes.set_xlim(0, max(one.t[-1] for one in lines))
     canvas.from_zero(axes, top / scale * 1.05)
     axes.set_title(f"The video's {heading} ({unit})")
-    axes.set_xlabel("time (s)", loc="right", labelpad=1)
+    axes.set_xlabel("time (s)", loc="right")
     canvas.label_ends(axes, labels)
     return figure
 
@@ -180,7 +180,7 @@ def draw_delays(runs: Sequence[Run]) -> Figure | None:
     canvas.label_ends(upper, labels)
     canvas.bare(lower, len(lines) - 0.5, -0.5)
     lower.set_title("Median, middle half, and 5 % to 95 %", fontsize=8.5)
-    lower.set_xlabel("one-way delay, mean of each interval (ms)", loc="right", labelpad=1)
+    lower.set_xlabel("one-way delay, mean of each interval (ms)", loc="right")
     return figure
 
 
@@ -234,11 +234,7 @@ def draw_mos(runs: Sequence[Run]) -> Figure | None:
             if seen:
                 seen.sort(key=lambda r: number(r["mos"]["mean"]) or 0.0)
                 rows.append((f"{run.name}: {title(flow)}", seen[len(seen) // 2]["mos"]))
-    return (
-        figures.mos_bars(rows, "What the viewer in the middle saw: share of frames by class")
-        if rows
-        else None
-    )
+    return figures.mos_bars(rows, "Share of frames in each class") if rows else None
 
 
 @dataclass(frozen=True)

@@ -500,9 +500,11 @@ function over(u, chart) {
   g.save();
   g.font = `${10.5 * k}px system-ui, sans-serif`;
   g.textAlign = 'left';
-  for (const [value, whose] of there()[0].side.charts.rates.shares) {
+  let at = Infinity;
+  for (const [value, whose] of there()[0].side.charts.rates.shares.toSorted((one, other) => one[0] - other[0])) {
     if (value > u.scales.y.max) continue;
-    const text = `${whose} ${rate(value)}`, wide = g.measureText(text).width, at = u.valToPos(value, 'y', true);
+    const text = `${whose} ${rate(value)}`, wide = g.measureText(text).width;
+    at = Math.min(u.valToPos(value, 'y', true), at - 14 * k);
     g.fillStyle = css('paper');
     g.globalAlpha = 0.8;
     g.fillRect(left + width - wide - 8 * k, at - 16 * k, wide + 8 * k, 14 * k);
