@@ -288,11 +288,13 @@ impl Encoder {
         let (begins, rest) = (place == 0, at..ladder.gop_at(clip - place).end);
         let period = ladder.span(1);
         let (each, span) = (rate.over(period).as_f64(), rate.over(ladder.span(rest.len() as u64)).as_f64());
-        // What was saved serves one more frame, and a debt is paid within a GoP or two; what waits is a debt as well.
+        // What was saved serves what waits or one more frame; a debt is paid within a GoP or two, and what waits is one.
+        // A begun group may owe a quarter of its share before it becomes coarser: the step costs pictures to its end.
         let owes = rate.over(ladder.span(u64::from(ladder.gop))).as_f64() / 2.0;
         self.saved = self.saved.clamp(-owes, each);
         let waiting = backlog.as_f64();
-        let budget = (span + self.saved.min(-waiting)).max(span / 2.0);
+        let spare = if begins { 0.0 } else { owes / 2.0 };
+        let budget = (span + self.saved.min(self.saved.max(0.0) - waiting)).max(span / 2.0) + spare;
         self.saved += each;
         let (drained, most) = (each * room, rate.scale(room).over(wait).as_f64());
         let size =

@@ -220,6 +220,22 @@ fn per_frame_a_rate_that_falls_within_a_group_is_followed_within_it() {
 }
 
 #[test]
+fn per_frame_a_dip_of_a_fifth_within_a_group_is_owed_and_a_halved_rate_is_followed() {
+    let quantizers = |dip: f64| {
+        let vbr = Vbr::Frame(PerFrame { wait: Span::millis(100), room: 2.5 });
+        let mut encoder = Encoder::new(peaked(), vbr, Waiting::Drained, 1_000, 0);
+        let rate = |n: u32| Rate::kbps(500).scale(if n < 4 { 1.0 } else { dip });
+        let mut chosen: Vec<u8> = (0..12).map(|n| encoder.next(rate(n), Bytes::ZERO).quantizer).collect();
+        chosen.dedup();
+        chosen.len()
+    };
+    // By then the I frame and three more have 17 058 of the group's 30 000 bytes. The other eight need 10 498, and a
+    // quarter of a group may be owed.
+    assert_eq!([1.0, 0.95, 0.8].map(quantizers), [1; 3]);
+    assert!([0.5, 0.4].map(quantizers).iter().all(|steps| *steps > 1));
+}
+
+#[test]
 fn evalvid_ras_own_rule_never_takes_the_finest_quantizer_where_only_the_next_one_fits() {
     // Table 2 at q = 2 takes 2.61 Mb/s and at q = 3 1.42: at 1.7 Mb/s the share of the bucket decides between them.
     // Q = 2 R_o / R' is at least 2.61 · 2 / 2.61 = 2 at an empty bucket, and rounds to 2 below 2.5: R' > 2.09 Mb/s,
