@@ -249,6 +249,16 @@ def test_labels_at_line_ends_never_overlap() -> None:
     assert min(gaps) >= 8.5  # points: the labels' size
 
 
+@pytest.mark.parametrize("words", [1, 3, 6, 12])
+def test_a_label_of_any_length_stays_on_the_drawing_and_keeps_its_words(words: int) -> None:
+    figure, (axes,) = canvas.canvas()
+    text = " ".join(("fair", "share,", "downloads", "1.25", "Mb/s", "WWW") * 2)[: 7 * words].strip()
+    canvas.label_ends(axes, [canvas.Label(0.5, text, "#000000")])
+    (written,) = axes.texts
+    assert written.get_text().split() == text.split()
+    assert written.get_window_extent().x1 <= figure.bbox.x1
+
+
 def test_several_seeds_have_a_page_with_their_spread(seeds_folder: Path) -> None:
     text = write_seeds_report(seeds_folder).read_text(encoding="utf-8")
     assert Page(text).open == []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -205,14 +206,21 @@ class Label:
 
 
 def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> None:
-    """Write labels right of the axes, at their lines' ends, pushed apart where they would overlap."""
+    """Write labels right of the axes, at their lines' ends, pushed apart where they would overlap.
+
+    What is wider than the room there goes on in a second line.
+    """
     if not labels:
         return
     low, high = axes.get_ylim()
-    figure = axes.figure
-    height = axes.get_position().height * figure.get_figheight() * 72  # type: ignore[union-attr]
-    step = (high - low) * size * 1.25 / height
-    ordered = sorted(labels, key=lambda label: label.y)
+    area, (wide, tall) = axes.get_position(), axes.figure.bbox.size * 72 / axes.figure.dpi
+    step = (high - low) * size * 1.25 / (area.height * tall)
+    room = (1 - area.x1) * wide - 5
+
+    def fitted(label: Label) -> Label:
+        return replace(label, text="\n".join(_broken(line, size, room) for line in label.text.split("\n")))
+
+    ordered = sorted(map(fitted, labels), key=lambda label: label.y)
     lines = [label.text.count("\n") + 1 for label in ordered]
     places = [min(max(label.y, low), high) for label in ordered]
     for _ in range(50):
@@ -235,6 +243,14 @@ def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> Non
         colour = style.readable(label.colour)
         more: Any = {"ha": "left", "color": colour, "fontsize": size, "linespacing": 1.05, "gid": _END}
         note(axes, label.text, (right, place), (5, 0), **more)
+
+
+def _broken(line: str, size: float, room: float) -> str:
+    """Break a line at its spaces into lines of at most ``room`` points."""
+    from matplotlib.textpath import TextPath
+
+    width = float(TextPath((0, 0), line or " ", size=size).get_extents().width)
+    return line if width <= room else textwrap.fill(line, max(8, int(len(line) * room / width)))
 
 
 def note(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float], **more: Any) -> None:
