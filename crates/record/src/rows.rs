@@ -65,9 +65,13 @@ enum Older {
     Here,
     /// Here, written field by field: a fraction of the memory.
     Packed(Vec<u8>),
-    /// In a store: where each block lies, and how many bytes it has.
-    Stored(Arc<dyn Store>, Vec<(u64, u32)>),
+    /// In a store: how many blocks, and the place of the last. Each begins with the place of the one before it, so that
+    /// what is in memory does not grow.
+    Stored(Arc<dyn Store>, usize, u64),
 }
+
+/// A block begins with the place of the one before it, and how many bytes of rows it has.
+type Head = [[u8; 8]; 2];
 
 impl<T> Default for Rows<T> {
     fn default() -> Self {
@@ -78,7 +82,7 @@ impl<T> Default for Rows<T> {
 impl<T: Row> Rows<T> {
     /// None yet; older ones are to go there.
     pub fn stored(store: Option<Arc<dyn Store>>) -> Self {
-        Self { older: store.map_or(Older::Here, |store| Older::Stored(store, Vec::new())), ..Self::default() }
+        Self { older: store.map_or(Older::Here, |store| Older::Stored(store, 0, 0)), ..Self::default() }
     }
 
     /// None yet; older ones are to take little memory, for who has many series.
@@ -99,11 +103,13 @@ impl<T: Row> Rows<T> {
             }
             Older::Packed(_) if self.latest.is_empty() => self.latest.reserve_exact(2 * PACK),
             // Where the store has refused once, all rows stay.
-            Older::Stored(store, blocks) if self.latest.len() == 2 * BLOCK => {
+            Older::Stored(store, blocks, last) if self.latest.len() == 2 * BLOCK => {
                 let mut bytes = Vec::new();
                 write(&mut bytes, &mut self.words, &mut self.latest[..BLOCK]);
-                if let (Ok(at), Ok(len)) = (store.put(&bytes), u32::try_from(bytes.len())) {
-                    blocks.push((at, len));
+                let head: Head = [last.to_le_bytes(), (bytes.len() as u64).to_le_bytes()];
+                bytes.splice(..0, head.into_iter().flatten());
+                if let Ok(at) = store.put(&bytes) {
+                    (*blocks, *last) = (*blocks + 1, at);
                     self.latest.drain(..BLOCK);
                 }
             }
@@ -197,14 +203,21 @@ pub trait Kept {
 impl<T: Row> Kept for Rows<T> {
     fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.unpack();
-        self.older = Older::Stored(Arc::clone(store), Vec::new());
+        self.older = Older::Stored(Arc::clone(store), 0, 0);
     }
 
     fn recall(&mut self) -> io::Result<()> {
         self.unpack();
-        let Older::Stored(store, blocks) = &mut self.older else { return Ok(()) };
-        let mut all = Vec::with_capacity(blocks.len() * BLOCK + self.latest.len());
-        for (at, len) in blocks.drain(..) {
+        let Older::Stored(store, blocks, last) = &self.older else { return Ok(()) };
+        let (mut places, mut at) = (vec![(0, 0); *blocks], *last);
+        for place in places.iter_mut().rev() {
+            let mut head = Head::default();
+            store.get(at, head.as_flattened_mut())?;
+            *place = (at + size_of::<Head>() as u64, u64::from_le_bytes(head[1]));
+            at = u64::from_le_bytes(head[0]);
+        }
+        let mut all = Vec::with_capacity(blocks * BLOCK + self.latest.len());
+        for (at, len) in places {
             let mut bytes = vec![0; len as usize];
             store.get(at, &mut bytes)?;
             read(&mut bytes, &mut self.words, &mut all);
@@ -429,6 +442,27 @@ mod tests {
         assert_eq!(rows.len(), 1_000 - 3 * BLOCK);
         rows.recall().unwrap();
         assert_eq!(*rows, (0..1_000).map(|n| u64::MAX - n).collect::<Vec<_>>());
+    }
+
+    /// A store that takes all, and keeps nothing.
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Store for Nothing {
+        fn put(&self, _: &[u8]) -> io::Result<u64> {
+            Ok(0)
+        }
+        fn get(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
+    }
+
+    #[test]
+    fn rows_in_a_store_take_no_more_memory_the_more_there_are() {
+        let mut rows = Rows::stored(Some(Arc::new(Nothing)));
+        rows.extend(0..2 * BLOCK as u64);
+        let more = allocation_counter::measure(|| rows.extend(0..1_000 * BLOCK as u64));
+        assert_eq!((more.count_current, more.bytes_current), (0, 0), "{more:?}");
     }
 
     #[test]
