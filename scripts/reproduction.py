@@ -171,12 +171,10 @@ def _draw(part: Part, figure: Figure) -> bool:
     if made is None:
         return False
     whole, old = made.figure, made.figure.subplotpars
-    margins = {
-        "left": old.left * whole.get_figwidth(),
-        "right": (old.right - 1) * whole.get_figwidth() + _WIDTH,
-    }
+    left = min(1.3, old.left * whole.get_figwidth())
+    right = _WIDTH - (1 - old.right) * whole.get_figwidth()
     whole.set_figwidth(_WIDTH)
-    whole.subplots_adjust(**{side: inches / _WIDTH for side, inches in margins.items()})
+    whole.subplots_adjust(left=left / _WIDTH, right=right / _WIDTH)
     raw = io.BytesIO()
     whole.savefig(raw, format="png", dpi=_DPI, metadata={"Software": None})
     PICTURES.mkdir(parents=True, exist_ok=True)
