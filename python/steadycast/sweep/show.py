@@ -58,7 +58,8 @@ def columns(names: Sequence[str], metric: str) -> list[str]:
     found = _fitting(names, metric)
     if found:
         return found
-    raise UserError(f"--metric {metric}", "no run has this figure", meant(metric, names, cutoff=0.4))
+    near = [name for name in names if metric in name] or names
+    raise UserError(f"--metric {metric}", "no run has this figure", meant(metric, near, cutoff=0.4))
 
 
 def metrics(sweep: Sweep) -> list[str]:
