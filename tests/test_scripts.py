@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -96,9 +97,12 @@ def test_the_end_names_each_test_that_failed_and_why(
     assert last == "1 passed, 2 failed, 0 skipped"
 
 
-def test_the_page_of_the_reproduction_says_its_commit_first() -> None:
-    head = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8").splitlines()[:20]
-    assert any(line.startswith("Commit ") for line in head), "the commit that it was made at"
+def test_the_page_of_each_paper_says_its_commit_first() -> None:
+    pages = re.findall(r"\(papers/(\S+)\)", (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8"))
+    assert len(pages) == 5
+    for page in pages:
+        head = (ROOT / "docs" / "papers" / page).read_text(encoding="utf-8").splitlines()[:20]
+        assert any(line.startswith("Commit ") for line in head), f"{page}: the commit that it was made at"
 
 
 @pytest.mark.parametrize(
