@@ -288,7 +288,7 @@ impl Encoder {
         let (begins, rest) = (place == 0, at..ladder.gop_at(clip - place).end);
         let period = ladder.span(1);
         let (each, span) = (rate.over(period).as_f64(), rate.over(ladder.span(rest.len() as u64)).as_f64());
-        // What was saved serves what waits or one more frame; a debt is paid within a GoP or two, and what waits is one.
+        // What was saved serves what waits or one more frame; debt is paid within a GoP or two, and what waits is one.
         // A begun group may owe a quarter of its share before it becomes coarser: the step costs pictures to its end.
         let owes = rate.over(ladder.span(u64::from(ladder.gop))).as_f64() / 2.0;
         self.saved = self.saved.clamp(-owes, each);
