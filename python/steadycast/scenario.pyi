@@ -274,9 +274,9 @@ class Encode(Part):
     "12"; default "2-31".
     """
     size: str | None = None
-    """sqcif, qcif, cif, 4cif, qvga, vga, "640x480", or the clip's own: "clip". Where nothing names it, the
-    drawn film is 1280x720 if its flow's share of the network is more than it can use in CIF (2 Mb/s);
-    default "352x288".
+    """sqcif, qcif, cif, 4cif, qvga, vga, 720p, 1080p, "640x480", or the clip's own: "clip". Where nothing
+    names it, the drawn film is 1280x720 if its flow's share of the network is more than it can use in
+    CIF (2 Mb/s); default "352x288".
     """
 
 @dataclass(kw_only=True)

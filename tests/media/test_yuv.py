@@ -6,10 +6,11 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
+from steadycast.loading import changes, load
 from steadycast.media.clip import Clip, ClipError
 from steadycast.media.reader import scaled
 from steadycast.media.synthetic import Synthetic
-from steadycast.media.yuv import Layout
+from steadycast.media.yuv import SIZES, Layout
 
 
 def raw(path: Path, pixels: str = "yuv420p", size: str = "176x144", frames: int = 3) -> list[np.ndarray]:
@@ -64,6 +65,7 @@ def test_a_size_in_the_name_is_the_file_s_and_the_one_asked_for_that_of_the_pict
     [
         ("foreman_cif", Layout((352, 288))),
         ("akiyo_qcif.30fps", Layout((176, 144), Fraction(30))),
+        ("Johnny_720p_60", Layout((1280, 720), Fraction(60))),
         ("Crowd-1920x1080_50", Layout((1920, 1080), Fraction(50))),
         ("x_640x480_29.97fps_yuv420p10le", Layout((640, 480), Fraction("29.97"), "yuv420p10le")),
         ("foreman_352x288_300", Layout((352, 288))),  # frames, and no rate
@@ -74,6 +76,12 @@ def test_a_size_in_the_name_is_the_file_s_and_the_one_asked_for_that_of_the_pict
 )
 def test_names_of_raw_files_say_how_pictures_lie(name: str, layout: Layout) -> None:
     assert Layout.named(Path(f"{name}.yuv")) == layout
+
+
+@pytest.mark.parametrize(("name", "size"), SIZES.items())
+def test_a_scenario_knows_each_named_size_as_raw_files_do(name: str, size: tuple[int, int]) -> None:
+    (video,) = load("home", changes({"flow.video.encode.size": name})).videos()
+    assert video["size"] == f"{size[0]}x{size[1]}"
 
 
 @pytest.mark.parametrize(

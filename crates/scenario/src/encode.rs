@@ -56,8 +56,8 @@ settings! {
     Encode {
         /// mpeg2, mpeg4, h263, h264, h265, vp8, vp9 or av1.
         codec: Codec = STANDARD.codec,
-        /// sqcif, qcif, cif, 4cif, qvga, vga, "640x480", or the clip's own: "clip". Where nothing names it, the drawn
-        /// film is 1280x720 if its flow's share of the network is more than it can use in CIF (2 Mb/s).
+        /// sqcif, qcif, cif, 4cif, qvga, vga, 720p, 1080p, "640x480", or the clip's own: "clip". Where nothing names it,
+        /// the drawn film is 1280x720 if its flow's share of the network is more than it can use in CIF (2 Mb/s).
         size: Size = STANDARD.size,
         /// Pictures per second, or the clip's own: "clip".
         fps: Fps = STANDARD.fps,
@@ -146,11 +146,13 @@ const SIZES: &[(&str, u32, u32)] = &[
     ("4cif", 704, 576),
     ("qvga", 320, 240),
     ("vga", 640, 480),
+    ("720p", 1280, 720),
+    ("1080p", 1920, 1080),
 ];
 
 impl Declared for Size {
     fn schema() -> Json {
-        json!({ "type": "string", "pattern": "^(clip|sqcif|qcif|cif|4cif|qvga|vga|[0-9]+x[0-9]+)$" })
+        json!({ "type": "string", "pattern": "^(clip|sqcif|qcif|cif|4cif|qvga|vga|720p|1080p|[0-9]+x[0-9]+)$" })
     }
 }
 

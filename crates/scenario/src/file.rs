@@ -36,6 +36,8 @@ pub(crate) const OTHER_WORDS: &[(&str, &[&str])] = &[
     ("encode.gop", &["gop"]),
     ("encode.size", &["resolution", "size"]),
     ("clip", &["file", "video", "input"]),
+    ("repair = \"parity\"", &["fec"]),
+    ("repair = \"rtx\"", &["nack"]),
     ("controller", &["algorithm", "cc"]),
     ("congestion", &["congestion_control", "cc"]),
     ("playout", &["dejitter", "jitter_buffer", "playout_delay"]),

@@ -92,7 +92,8 @@ impl Findings {
         }
     }
 
-    /// The same, which knows what others call a key: (our word, theirs). Ours may be a dotted path to a key of a table.
+    /// The same, which knows what others call a key: (our word, theirs). Ours may be a dotted path to a key of a table,
+    /// or a line: KEY = VALUE.
     pub fn knowing(mut self, other_words: &'static [(&'static str, &'static [&'static str])]) -> Self {
         self.other_words = other_words;
         self
@@ -154,11 +155,15 @@ impl Findings {
         if self.problems.len() >= MAX_PROBLEMS {
             return;
         }
-        let ours = |ours: &&str| known.contains(&ours.split('.').next().unwrap_or_default());
+        let ours = |ours: &&str| known.contains(&ours.split(['.', ' ']).next().unwrap_or_default());
         let theirs = self.other_words.iter().filter(|(_, words)| words.contains(&key));
         let meant = theirs.map(|(meant, _)| *meant).find(ours);
-        if let Some((table, below)) = meant.and_then(|meant| meant.split_once('.')) {
-            self.problem(at, "no such key", format!("write {table} = {{ {below} = … }}"));
+        let line = meant.and_then(|meant| match meant.split_once('.') {
+            Some((table, below)) => Some(format!("{table} = {{ {below} = … }}")),
+            None => meant.contains(' ').then(|| meant.to_owned()),
+        });
+        if let Some(line) = line {
+            self.problem(at, "no such key", format!("write {line}"));
             return;
         }
         let near = meant.or_else(|| nearest(key, known));

@@ -354,6 +354,18 @@ impl ToToml for bool {
     }
 }
 
+/// The number that somebody wrote as a text: in quotation marks, with a unit, or in per cent.
+fn bare(item: &Item) -> Option<f64> {
+    let text = item.text()?.trim();
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
+    let number = number.parse::<f64>().ok().filter(|n| *n < 1e15)?;
+    Some(if unit.trim() == "%" { number / 100.0 } else { number })
+}
+
+fn to_write(number: Option<f64>, example: &str) -> String {
+    number.map_or_else(|| format!("write for example {example}"), |n| format!("write {n}"))
+}
+
 macro_rules! whole_numbers {
     ($($type:ty)*) => {$(
         impl Declared for $type {
@@ -378,7 +390,8 @@ macro_rules! whole_numbers {
                     }
                     _ => {
                         let what = format!("{} is not a whole number from 0", item.shown());
-                        out.refuse(&item.at, what, "write for example 45")
+                        let number = bare(item).filter(|n| n.fract() == 0.0);
+                        out.refuse(&item.at, what, to_write(number, "45"))
                     }
                 }
             }
@@ -404,7 +417,10 @@ impl FromToml for f64 {
         match item.value {
             Value::Whole(n) => Some(n as Self),
             Value::Real(x) if x.is_finite() => Some(x),
-            _ => out.refuse(&item.at, format!("{} is not a finite number", item.shown()), "write for example 0.02"),
+            _ => {
+                let what = format!("{} is not a finite number", item.shown());
+                out.refuse(&item.at, what, to_write(bare(item), "0.02"))
+            }
         }
     }
 }

@@ -20,8 +20,10 @@ SIZES = {
     "4cif": (704, 576),
     "qvga": (320, 240),
     "vga": (640, 480),
+    "720p": (1280, 720),
+    "1080p": (1920, 1080),
 }
-"""Sizes of pictures that have a name (ITU-T H.263, table 5, and VGA's)."""
+"""Sizes of pictures that have a name (ITU-T H.263, table 5, VGA's, and those of television by their lines)."""
 PIXELS = "yuv420p"
 """How samples lie where nothing says it: 4:2:0, 8 bits, plane after plane."""
 _BARE_RATES = range(10, 121)

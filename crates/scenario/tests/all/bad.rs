@@ -257,6 +257,7 @@ const WRONG: &[(&str, &str)] = &[
 
 /// Short forms that people try first, in place of what, and the long forms that they stand for.
 const SHORT: &[(&str, &str, &str)] = &[
+    ("encode = { size = \"cif\" }", "encode = { size = \"720p\" }", "encode = { size = \"1280x720\" }"),
     ("loss = { kind = \"bernoulli\", p = 0.02 }", "loss = 0.01", "loss = { kind = \"bernoulli\", p = 0.01 }"),
     ("loss = { kind = \"bernoulli\", p = 0.02 }", "loss = \"1%\"", "loss = { kind = \"bernoulli\", p = 0.01 }"),
     ("loss = { kind = \"bernoulli\", p = 0.02 }", "loss = \"0.5 %\"", "loss = { kind = \"bernoulli\", p = 0.005 }"),
@@ -353,6 +354,16 @@ const ONE_LINE: &[(&str, &str, &str)] = &[
         "flow.video.fps: no such key; write encode = { fps = … }",
     ),
     ("controller = \"fixed\"", "controller = \"fixed\"\nresolution = \"720p\"", "write encode = { size = … }"),
+    ("encode = { size = \"cif\" }", "encode = { fps = \"30fps\" }", "\"30fps\" is not a finite number; write 30"),
+    ("encode = { size = \"cif\" }", "encode = { gop = \"12\" }", "\"12\" is not a whole number from 0; write 12"),
+    ("encode = { size = \"cif\" }", "encode = { size = \"hd\" }", "vga, 720p, 1080p, or \"640x480\""),
+    ("min = 0.8", "min = \"80%\"", "expect[1].min: \"80%\" is not a finite number; write 0.8"),
+    ("min = 0.8", "min = \"80 Mb/s or so\"", "write 80"),
+    (
+        "controller = \"fixed\"",
+        "controller = \"fixed\"\nfec = true",
+        "flow.video.fec: no such key; write repair = \"parity\"",
+    ),
     (
         "controller = \"fixed\"",
         "controller = \"fixed\"\nplayout = 300",
