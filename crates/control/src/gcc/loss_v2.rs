@@ -431,6 +431,23 @@ mod tests {
     }
 
     #[test]
+    fn where_the_instant_bound_cuts_the_inherent_loss_is_learnt_anew() {
+        let mut model = model();
+        run(&mut model, 0..6_000, 1_000.0, 0.05, Rate::mbps(2));
+        let inherent = |model: &LossV2| model.best.map_or(1.0, |best| best.inherent);
+        assert!((0.04..0.06).contains(&inherent(&model)), "{}", inherent(&model));
+        // The bound falls to 100 kb/s / 0.15, and what comes through, 800 kb/s, is above that.
+        let each = (6_000..9_000).step_by(250);
+        let after: Vec<_> = each
+            .map(|ms| {
+                run(&mut model, ms..ms + 250, 1_000.0, 0.2, Rate::mbps(2));
+                inherent(&model)
+            })
+            .collect();
+        assert!(after.contains(&0.0), "{after:?}");
+    }
+
+    #[test]
     fn after_loss_has_gone_the_rate_returns_to_what_the_delay_gives() {
         let mut model = model();
         run(&mut model, 0..2_000, 1_000.0, 0.0, Rate::kbps(1_200));
