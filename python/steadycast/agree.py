@@ -16,6 +16,7 @@ from steadycast.core import core
 from steadycast.emulate import emulate, need_rights
 from steadycast.errors import Problems, UserError
 from steadycast.folder import FORMAT, Draft, Json, aggregate, find, number
+from steadycast.lazy import pl
 from steadycast.loading import Sets, changes, load, seeds_of
 from steadycast.progress import Progress
 from steadycast.report import say
@@ -319,8 +320,6 @@ def _tenths(seconds: Sequence[float]) -> Json:
 
 def _mean(rates: Any, flow: Json, column: str) -> list[tuple[float, float]]:
     """Return a column over time, as the mean of a flow's receivers."""
-    import polars as pl
-
     names = [r["name"] for r in flow["receivers"]]
     rows = (
         rates.filter((pl.col("flow") == flow["name"]) & pl.col("node").is_in(names))

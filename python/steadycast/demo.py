@@ -7,6 +7,7 @@ from pathlib import Path
 from steadycast.ahead import Ahead
 from steadycast.builtin import FOLDER
 from steadycast.folder import Folder, Json
+from steadycast.lazy import pl
 from steadycast.progress import Progress
 from steadycast.run import run
 
@@ -26,7 +27,5 @@ def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
 
 def worst_frame(folder: Folder) -> int:
     """Return the picture in which the viewer lost most."""
-    import polars as pl
-
     frames = folder.table("frames").filter(pl.col("psnr_y_db").is_not_null())
     return int(frames.sort("psnr_y_db", "frame")["display"][0]) if frames.height else 0

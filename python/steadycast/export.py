@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from steadycast.errors import UserError
 from steadycast.files import folder as folder_of
 from steadycast.files import whole
 from steadycast.folder import TABLES, Folder
-
-if TYPE_CHECKING:
-    import polars as pl
+from steadycast.lazy import pl
 
 _ANOTHER = "make room, or give another -o DIR"
 _HEADERS_BYTES = 28  # UDP and IP: the classic traces count payload where ours count IP packets
@@ -43,8 +40,6 @@ def csv(folder: Folder, out: Path) -> list[Path]:
 
 def packets(table: pl.DataFrame) -> pl.DataFrame:
     """Packet record under the names of the CSV log; `owd` in seconds."""
-    import polars as pl
-
     return table.select(
         pl.col("t_s").alias("t"),
         "dir",
@@ -62,8 +57,6 @@ def packets(table: pl.DataFrame) -> pl.DataFrame:
 
 def control(folder: Folder, table: pl.DataFrame) -> pl.DataFrame:
     """Decisions under the names of the CSV log."""
-    import polars as pl
-
     names = {f["name"]: str(f.get("controller")) for f in folder.summary["flows"]}
     return table.select(
         pl.col("t_s").alias("t"),
@@ -84,8 +77,6 @@ def classic(folder: Folder, out: Path) -> list[Path]:
     `time id packet udp payload`: the payload is the IP size less 28 bytes, the packet's number joins the two,
     and frame types are 1 I, 2 P, 3 B, as in the multi-rate traces.
     """
-    import polars as pl
-
     table = folder.table("packets")
     videos = [
         f for f in folder.summary["flows"] if f.get("kind") == "video" and (table["flow"] == f["name"]).any()

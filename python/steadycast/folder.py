@@ -20,20 +20,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from steadycast import files
 from steadycast.errors import UnwrittenError, UserError, meant, reason
 from steadycast.files import whole
 from steadycast.files import write_text as write_text
+from steadycast.lazy import pl
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-if TYPE_CHECKING:
-    import polars as pl
 
 FORMAT = 1
 TABLES = ("rates", "frames", "decisions", "links", "packets", "tcp", "moves")
@@ -138,8 +137,6 @@ class Folder:
 
     def table(self, name: str) -> pl.DataFrame:
         """Table of the record."""
-        import polars as pl
-
         path = self.path / f"{name}.parquet"
         if not path.exists():
             remedy = (

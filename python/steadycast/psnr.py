@@ -13,6 +13,7 @@ import numpy as np
 
 from steadycast.errors import UserError
 from steadycast.files import whole
+from steadycast.lazy import pl
 from steadycast.media import metrics
 from steadycast.media import vmaf as vmaf_of
 from steadycast.media.clip import opened, own_rate, parse_fps, parse_size, resampled
@@ -22,7 +23,6 @@ from steadycast.media.table import F64, U8
 from steadycast.media.yuv import Layout, is_raw
 
 if TYPE_CHECKING:
-    import polars as pl
     from rich.table import Table
 
     from steadycast.folder import Json
@@ -68,8 +68,6 @@ class Compared:
 
     def frame_table(self) -> pl.DataFrame:
         """Return a row per frame; PSNR of identical pictures is `PSNR_CAP_DB`."""
-        import polars as pl
-
         number = np.arange(len(self.ssim))
         psnr = np.where(np.isfinite(self.psnr_db), self.psnr_db, metrics.PSNR_CAP_DB)
         named = {f"psnr_{plane}_db": psnr[:, i] for i, plane in enumerate(PLANES)}

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadycast.folder import SOMETIMES, Draft, Folder, Json
+from steadycast.lazy import pl
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
-
-    import polars as pl
 
     from steadycast.report.canvas import Drawing
     from steadycast.table import Table

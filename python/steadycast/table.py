@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steadycast.errors import MissingError
-
-if TYPE_CHECKING:
-    import polars as pl
+from steadycast.lazy import pl
 
 Column = tuple[str, str, Any]
 """A column as the core tells it (`_core.Simulation.table`): name, kind, content."""
@@ -48,7 +46,6 @@ class Table:
     def to_polars(self) -> pl.DataFrame:
         """Return it as a polars frame; what is absent is null."""
         import numpy as np
-        import polars as pl
 
         series = []
         for name, kind, content in self.columns:

@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from steadycast import units
+from steadycast.lazy import pl
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from steadycast.cases.case import Bound, Case
     from steadycast.result import Run
 
@@ -88,8 +87,6 @@ class Facts:
     @classmethod
     def of(cls, run: Run, links: Sequence[str]) -> Facts:
         """Look at a run."""
-        import polars as pl
-
         told = tomllib.loads(run.scenario)
         end = _read(told["duration"], units.SPAN)
         step = _read(told["record"]["interval"], units.SPAN)

@@ -16,6 +16,7 @@ from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, number
 from steadycast.lab import text as scenario_text
 from steadycast.lab.watch import why
+from steadycast.lazy import pl
 from steadycast.media.prepare import MediaKept
 from steadycast.progress import Progress
 from steadycast.report import choice, say, series
@@ -273,8 +274,6 @@ def _rates(folder: Folder) -> Json:
 
 
 def _queues(folder: Folder) -> list[Json]:
-    import polars as pl
-
     links = folder.table("links")
     ranked = (
         links.group_by("link", "direction", maintain_order=True)
@@ -300,8 +299,6 @@ def _queues(folder: Folder) -> list[Json]:
 
 
 def _decisions(folder: Folder) -> list[Json]:
-    import polars as pl
-
     from steadycast.report.figures import decided
 
     rows = decided(folder)
@@ -326,8 +323,6 @@ def _decisions(folder: Folder) -> list[Json]:
 
 
 def _strips(folder: Folder) -> list[Json]:
-    import polars as pl
-
     frames = folder.table("frames").sort("display")
     found = []
     for flow in folder.summary["flows"]:

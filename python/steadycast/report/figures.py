@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from steadycast import style, units
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, number
+from steadycast.lazy import pl
 from steadycast.report import canvas, over_time, say, series
 from steadycast.report.canvas import Drawing, Label
 from steadycast.report.rank import alike, ranked_receivers
 
 if TYPE_CHECKING:
-    import polars as pl
     from matplotlib.figure import Figure
 
 
@@ -123,15 +123,11 @@ def draw_delay(folder: Folder) -> Figure | None:
 
 def decided(folder: Folder) -> pl.DataFrame:
     """Return what the senders decided, in time; the table also holds what each receiver reported."""
-    import polars as pl
-
     return folder.table("decisions").filter(pl.col("limit").is_not_null()).sort("t_s")
 
 
 def draw_why(folder: Folder) -> Figure | None:
     """Draw the video's target, what was sent, and what held the rate."""
-    import polars as pl
-
     if not folder.has("decisions"):
         return None
     decisions = decided(folder)
@@ -217,8 +213,6 @@ def stretches(t: Sequence[float], what: Sequence[str], end: float) -> list[tuple
 
 def draw_queue(folder: Folder) -> Figure | None:
     """Queue delay and drops of the links that have any."""
-    import polars as pl
-
     if not folder.has("links"):
         return None
     links = folder.table("links").sort("t_s")
@@ -274,8 +268,6 @@ def draw_queue(folder: Folder) -> Figure | None:
 
 def draw_quality(folder: Folder) -> Figure | None:
     """Draw PSNR frame by frame (median and worst receiver), the worst one's missing frames, the quantizer."""
-    import polars as pl
-
     if not folder.has("frames"):
         return None
     frames = folder.table("frames").sort("pts_s")
@@ -421,8 +413,6 @@ def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
 
 def draw_tcp(folder: Folder) -> Figure | None:
     """TCP's window and smoothed round-trip time."""
-    import polars as pl
-
     if not folder.has("tcp"):
         return None
     table = folder.table("tcp").sort("t_s")

@@ -10,6 +10,7 @@ import numpy as np
 
 from steadycast import style
 from steadycast.folder import Folder, Json
+from steadycast.lazy import pl
 from steadycast.report import canvas
 from steadycast.report.answer import title
 from steadycast.report.rank import ranked_receivers
@@ -55,8 +56,6 @@ def jain(throughputs: Sequence[float]) -> float:
 
 def _frames(folder: Folder, *columns: str) -> Iterator[tuple[Json, list[F64]]]:
     """Give columns of a video's frames in coding order, of its receiver in the middle by score; none is null."""
-    import polars as pl
-
     if not folder.has("frames"):
         return
     table = folder.table("frames")

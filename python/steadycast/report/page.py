@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from steadycast import record, style
 from steadycast.folder import Folder, Json, number, write_text
+from steadycast.lazy import pl
 from steadycast.record import reach
 from steadycast.report import canvas, cells, figures, film, say
 from steadycast.report.answer import answer, counted, title, uncompared
@@ -215,8 +216,6 @@ def _figures(folder: Folder, drawn: Drawings | None) -> list[Html]:
 
 
 def _reasons(folder: Folder) -> list[Html]:
-    import polars as pl
-
     if not folder.has("decisions"):
         return []
     parts = []

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from steadycast import style, units
 from steadycast.folder import Folder, Json, number
+from steadycast.lazy import pl
 from steadycast.report import say
 from steadycast.report.answer import title
 from steadycast.report.canvas import Label, note
 
 if TYPE_CHECKING:
-    import polars as pl
     from matplotlib.axes import Axes
 
 _MOST_LINES = 8
@@ -79,8 +79,6 @@ def banded(flows: Sequence[Json]) -> bool:
 
 def series(folder: Folder, column: str) -> list[Series]:
     """Column of the rates table for what arrived, flow by flow."""
-    import polars as pl
-
     rates = folder.table("rates").filter(pl.col(column).is_not_null() & pl.col(column).is_finite())
     step = interval(rates)
     result = []
@@ -136,8 +134,6 @@ def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list
 
 def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
     """Derive the busiest link's capacity over time from throughput and utilisation: events are in it."""
-    import polars as pl
-
     if not folder.has("links") or not folder.summary.get("links"):
         return None
     busiest = max(folder.summary["links"], key=lambda link: link.get("utilisation_frac") or 0.0)

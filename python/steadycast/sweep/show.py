@@ -17,13 +17,13 @@ from steadycast import record, units
 from steadycast.errors import UserError, meant
 from steadycast.files import write_text, written
 from steadycast.folder import Json, spread
+from steadycast.lazy import pl
 from steadycast.report import canvas, choice, page, say
 from steadycast.report.answer import MOSTLY
 from steadycast.report.markup import Html, element, joined
 from steadycast.sweep.plan import RESERVED
 
 if TYPE_CHECKING:
-    import polars as pl
     from matplotlib.figure import Figure
     from rich.table import Table
 
@@ -99,8 +99,6 @@ def differences(sweep: Sweep, metric: str, baseline: str) -> Spreads:
 
 def idle(sweep: Sweep) -> dict[Values, int]:
     """Count the runs of each point that compare nothing, as `run` says of one."""
-    import polars as pl
-
     names = [name for name in _figures(sweep) if name.endswith(".limited_by_frac.encoder")]
     pairs = [(name, f"{name.removesuffix('encoder')}start") for name in names]
     held = [pl.sum_horizontal(both).fill_null(0.0) > MOSTLY for both in pairs]
@@ -193,8 +191,6 @@ def _summaries(sweep: Sweep) -> dict[Values, tuple[Json, int]]:
 
 def frame(axes: Sequence[str], found: Spreads) -> pl.DataFrame:
     """Table of points and their spreads."""
-    import polars as pl
-
     heads = {path: pl.Series(path, [point[i] for point in found], pl.String) for i, path in enumerate(axes)}
     numbers = [one or {"mean": None, "ci95": None, "n": 0} for one in found.values()]
     return pl.DataFrame(
@@ -207,8 +203,6 @@ def frame(axes: Sequence[str], found: Spreads) -> pl.DataFrame:
 
 
 def _by_point(sweep: Sweep, metric: str) -> dict[Values, dict[int, float]]:
-    import polars as pl
-
     names = columns(_figures(sweep), metric)
     axes = sweep.plan.axes
     points: dict[Values, dict[int, float]] = {point.values: {} for point in sweep.plan.points}

@@ -9,14 +9,12 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import whole
+from steadycast.lazy import pl
 from steadycast.sweep.plan import RESERVED, Plan
-
-if TYPE_CHECKING:
-    import polars as pl
 
 RESULTS = "results.parquet"
 PARTS = "parts"
@@ -95,8 +93,6 @@ def rows(folder: Path) -> Iterator[Row]:
 
 def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
     """Write results.parquet from what it holds, from the parts, and from other folders; returns the table."""
-    import polars as pl
-
     order = {task.key: (number, point) for number, (point, _, task) in enumerate(plan.runs())}
     found: dict[str, Row] = {}
     old: list[pl.DataFrame] = []
@@ -148,8 +144,6 @@ def _results(folder: Path) -> pl.DataFrame | None:
     path = folder / RESULTS
     if not path.exists():
         return None
-    import polars as pl
-
     try:
         table = pl.read_parquet(path)
         table["key"], table["complete"]

@@ -1,0 +1,16 @@
+"""Polars, loaded when it is first used: that takes longer than many a command."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["pl"]
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+
+    class _Later:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(import_module("polars"), name)
+
+    pl = _Later()
