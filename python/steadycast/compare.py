@@ -210,7 +210,7 @@ def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) 
                 "fail_if": v.condition.text,
                 "was": v.was,
                 "now": v.now,
-                "change": _finite(v.change),
+                "change": v.change if v.change is not None and math.isfinite(v.change) else None,
                 "ok": not v.fails,
             }
             for v in verdicts
@@ -436,10 +436,6 @@ def _change(verdict: Verdict) -> str:
     if math.isinf(change):
         return "from nothing"
     return f"{100 * change:+.1f} %" if verdict.condition.relative else f"{change:+.3g}"
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _json(value: Any) -> Any:

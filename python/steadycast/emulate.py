@@ -125,7 +125,6 @@ def _left_aside(loaded: core.Scenario, *, approximate: bool) -> tuple[str, ...]:
 
 
 def _one(programs: Program | Sequence[Program] | None) -> Program | None:
-    """Make one program of several."""
     if programs is None or isinstance(programs, Program):
         return programs
     if len(programs) < 2:

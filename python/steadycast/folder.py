@@ -282,7 +282,6 @@ class Claim:
             os.close(file)
 
     def __exit__(self, *_: object) -> None:
-        """Give it back."""
         if self._file is not None:
             self._lock.unlink(missing_ok=True)
             os.close(self._file)
@@ -588,14 +587,11 @@ def _join(values: list[Any], key: str = "") -> Any:
         if rows and all(isinstance(row, dict) for row in rows):
             groups: dict[str, list[Any]] = {}
             for row in rows:
-                groups.setdefault(_identity(row), []).append(row)
+                identity = "\0".join(str(row.get(k, "")) for k in ("name", "direction", "id", "that"))
+                groups.setdefault(identity, []).append(row)
             return [_join(group) for group in groups.values()]
         return list(dict.fromkeys(rows))
     return first if all(v == first for v in present) else list(dict.fromkeys(present))
-
-
-def _identity(row: Mapping[str, Any]) -> str:
-    return "\0".join(str(row.get(k, "")) for k in ("name", "direction", "id", "that"))
 
 
 def _judged(entry: Mapping[str, Any]) -> Json:

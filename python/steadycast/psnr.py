@@ -135,8 +135,6 @@ def compare(
 
 
 class _Pair:
-    """Two open files, whose pictures come in pairs."""
-
     def __init__(self, original: Path, received: Path, told: Layout, by: str) -> None:
         self.original, self.by, self.counts = opened(original, told), by, [0, 0]
         try:

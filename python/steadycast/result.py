@@ -169,7 +169,6 @@ class Run:
                 draft.table(name, table.to_polars())
 
     def __repr__(self) -> str:
-        """Show the flows as a small table, in plain text."""
         caption, rows = self._flows()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
@@ -178,7 +177,6 @@ class Run:
         return "\n".join([f"Run of {caption}", *lines])
 
     def _repr_html_(self) -> str:
-        """Show the flows as a small table above their rates, in a notebook."""
         from base64 import b64encode
 
         from steadycast.report.canvas import drawn

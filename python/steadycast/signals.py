@@ -26,7 +26,6 @@ class _Heard:
     owed = False
 
     def __call__(self, number: int, frame: object) -> None:
-        """Handle a signal."""
         self.count += 1
         first = self.count == 1 and not self.holding
         if self.count >= _ABORT or (first and not self.putting_off):

@@ -72,11 +72,9 @@ class Table:
         return len(content[0]) // 4 if kind == "text" else len(content) // 8
 
     def __repr__(self) -> str:
-        """Show the first and the last rows, as polars does."""
         return repr(self.frame)
 
     def _repr_html_(self) -> str:
-        """Show the same in a notebook."""
         return self.frame._repr_html_()
 
 

@@ -132,16 +132,11 @@ LONGEST_S = 125.0
 
 def lasts_s(case: Case) -> float:
     """Return how long the longest of a case's variants lasts."""
-    return max(_length_s(variant) for variant in case.variants)
-
-
-def _length_s(variant: Variant) -> float:
-    told = tomllib.loads(_content(variant.scenario))
-    return float(str(told["duration"]).removesuffix("s"))
+    told = (tomllib.loads(_content(variant.scenario)) for variant in case.variants)
+    return max(float(str(each["duration"]).removesuffix("s")) for each in told)
 
 
 def _content(name: str) -> str:
-    """Return the text of a variant's scenario."""
     if (place := _DATA.joinpath("c4", f"{name}.toml")).is_file():
         return place.read_text(encoding="utf-8")
     document, _, section = name.rpartition("-") if name.startswith("8869") else ("8867", "", name)

@@ -138,7 +138,6 @@ def sweep(
 
 
 def _errors(done: Any) -> None:
-    """Tell the first few errors of a sweep, each once."""
     errors = done.results["error"].drop_nulls().unique(maintain_order=True).to_list()
     for error in errors[:3]:
         base.tell(error)

@@ -353,14 +353,10 @@ class Lab:
                     f'the page may not name "{asked.b}"', "choose from the list", key="B"
                 )
             sides.append((f"flow.{tree['flow'][video]['name']}.controller={asked.b}",))
-        shown = [
-            asdict(k) for k in knobs(tree, tomllib.loads(loaded.toml()), asked.base, asked.b, self._clips())
-        ]
-        return sides, shown
-
-    def _clips(self) -> list[str]:
         own = in_folder(self.clips) if self.clips is not None else []
-        return [*map(str, own[:100]), *named_clips()]
+        clips = [*map(str, own[:100]), *named_clips()]
+        found = knobs(tree, tomllib.loads(loaded.toml()), asked.base, asked.b, clips)
+        return sides, [asdict(knob) for knob in found]
 
     def _asked(self, sent: Json) -> Asked:
         """Check a request's shape.
@@ -572,7 +568,7 @@ async def _serve(lab: Lab, listener: socket.socket, stack: ExitStack, ready: Cal
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(each) is not signal.SIG_IGN:
-                loop.add_signal_handler(each, _end, server)
+                loop.add_signal_handler(each, setattr, server, "should_exit", True)
     ready()
     warm = asyncio.create_task(_warm(lab)) if lab.bases else None
     try:
@@ -581,10 +577,6 @@ async def _serve(lab: Lab, listener: socket.socket, stack: ExitStack, ready: Cal
         await lab.pool.close()
         if warm is not None:
             warm.cancel()
-
-
-def _end(server: uvicorn.Server) -> None:
-    server.should_exit = True
 
 
 async def _warm(lab: Lab) -> None:

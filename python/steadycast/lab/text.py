@@ -87,7 +87,8 @@ def checked(
     tree = parsed(text)
     for key, name in _files(tree):
         allowed = key == "clip" and (
-            name in named_clips() or (clips is not None and _inside(base, name, clips))
+            name in named_clips()
+            or (clips is not None and (base.place.parent / name).resolve().is_relative_to(clips.resolve()))
         )
         if name not in base.names and not allowed:
             line = next((n for n, each in enumerate(text.splitlines(), 1) if name in each), None)
@@ -96,10 +97,6 @@ def checked(
                 remedy += ", or start it with --allow-clips DIR"
             raise problem(f'the page may not name the file "{name}"', remedy, line=line, key=key)
     return tree, load(base.place, sets, text)
-
-
-def _inside(base: Base, name: str, clips: Path) -> bool:
-    return (base.place.parent / name).resolve().is_relative_to(clips.resolve())
 
 
 def _files(tree: Json) -> Iterator[tuple[str, str]]:
@@ -231,7 +228,8 @@ def knobs(tree: Json, resolved: Json, base: Base, b: str | None, clips: Sequence
         *_of_links(tree, resolved),
         *_of_traffic(tree, resolved),
         *_of_videos(tree, resolved, base, b, clips),
-        *_of_run(tree, resolved),
+        _knob(tree, resolved, ("duration",), "Run", "duration", "span", min="10s", max="120s"),
+        _knob(tree, resolved, ("seed",), "Run", "seed", "whole", min=1, max=50),
     ]
 
 
@@ -334,11 +332,6 @@ def _of_controller(tree: Json, path: Where, flow: Json, group: str, name: object
         if kind == "number" and not (isinstance(low, int | float) and isinstance(high, int | float)):
             continue
         yield Knob(tuple(where), group, each.name, kind, value, each.about, low, high, each.of)
-
-
-def _of_run(tree: Json, resolved: Json) -> Iterator[Knob]:
-    yield _knob(tree, resolved, ("duration",), "Run", "duration", "span", min="10s", max="120s")
-    yield _knob(tree, resolved, ("seed",), "Run", "seed", "whole", min=1, max=50)
 
 
 # ---------------------------------------------------------------- what the page sends

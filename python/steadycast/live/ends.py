@@ -113,7 +113,6 @@ class Ends:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """End the session: after an error at once."""
         if kind is not None:
             with suppress(Exception):  # the first error is the one that tells
                 self.close()

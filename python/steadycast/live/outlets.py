@@ -239,7 +239,6 @@ class Outlets:
         _notify("READY=1")
 
     def __exit__(self, *_: object) -> None:
-        """Close all."""
         _notify("STOPPING=1")
         if "events" in self._files:
             self._files["events"].write(self._line("event", {"event": "end"}))

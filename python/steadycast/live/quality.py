@@ -77,7 +77,6 @@ def measure(
 
 
 def _size(codec: Codec, config: bytes, units: Sequence[bytes]) -> tuple[int, int] | None:
-    """Return width and height of the first picture that can be decoded."""
     decoder = decoder_of(codec, config)
     for data in units:
         try:

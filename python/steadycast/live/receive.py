@@ -455,7 +455,6 @@ def _begin(
 
 
 def _watch(receiver: Any, options: Options, length: float | None, told: outlets.Outlets) -> None:
-    """Show how it goes until it is over."""
     until = time.monotonic() + length if length is not None else float("inf")
     keyed = options.key_file is not None
     watch = view.Watch(

@@ -227,7 +227,6 @@ class Receiver(ends.Ends):
         return ReceivedFrame(frame.to_ndarray(format=self.pixels), ticks / _CLOCK, arrived, whole)
 
     def __iter__(self) -> Iterator[ReceivedFrame]:
-        """Pictures, until the stream has ended and all were read."""
         while (frame := self.read()) is not None:
             yield frame
 

@@ -191,7 +191,6 @@ def _follow(
 
 
 def _record(sender: Any, planned: Any, worker: threading.Thread | None, draft: Draft | None) -> Json:
-    """Write what there is."""
     record = sender.finish()
     if worker is not None:
         worker.join(5.0)

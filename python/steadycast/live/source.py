@@ -178,7 +178,6 @@ _PATIENCE = 250
 
 
 def _opened(place: str) -> Reader:
-    """Open standard input, or a camera."""
     import av
 
     from steadycast.media.reader import ClipError, Reader
@@ -236,7 +235,6 @@ def plan(
 
 
 def _pictures(source: str, size: str, fps: str, *, loop: bool) -> tuple[Pictures, str | None]:
-    """Open a source, and name its file."""
     if source == "testsrc":
         return Filed(Pattern(), size, fps, loop=True), None
     if source == "-" or source.startswith("/dev/video"):

@@ -175,7 +175,6 @@ def _again(status: Json) -> str:
 
 
 def _packets(count: int) -> str:
-    """Say how many packets."""
     return f"{count} packet{'' if count == 1 else 's'}"
 
 
@@ -355,7 +354,6 @@ class Keys:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the terminal as it was."""
         if self._before is not None:
             import termios
 
@@ -403,7 +401,6 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the last view where it is."""
         if self._live is not None:
             self._live.stop()
 

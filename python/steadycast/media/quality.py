@@ -241,8 +241,6 @@ class _Decoded:
 
 
 class _View:
-    """One receiver's view of one flow."""
-
     def __init__(self, ladder: Ladder, chosen_q: Quantizers, told: Fates) -> None:
         self.ladder = ladder
         self.table = ladder.table

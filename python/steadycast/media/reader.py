@@ -191,7 +191,6 @@ class Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the container."""
         self._decoded.close()
         self._container.close()
 

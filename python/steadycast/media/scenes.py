@@ -46,7 +46,6 @@ class Desk:
     """Somebody who speaks and signs at a desk, before a shelf of books and a plant."""
 
     def __init__(self, width: int, height: int, frames: int, seed: int) -> None:
-        """Draw the room and the desk."""
         room = Canvas.of(width, height)
         _, rows, columns = room.samples.shape
         wall = (
@@ -241,7 +240,6 @@ class Street:
     """A street with houses, trees and cars; the camera pans."""
 
     def __init__(self, width: int, height: int, frames: int, seed: int) -> None:
-        """Draw the sky, the houses and the trees."""
         self._pan = max(1, round(height * 0.0042))
         self._width, self._height, self._frames = width, height, frames
         wide = width + frames * self._pan
@@ -405,7 +403,6 @@ class Page:
     """A page of text that scrolls."""
 
     def __init__(self, width: int, height: int, frames: int, seed: int) -> None:
-        """Write the page."""
         self._step = max(1, round(height * 0.0042))
         self._width, self._height = width, height
         page = self._page = Canvas.of(width, height + frames * self._step, height)

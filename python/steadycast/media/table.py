@@ -33,11 +33,8 @@ class FrameTable:
     """
 
     fps: Fraction
-    """Frames per second."""
     gop: int
-    """Frames per group of pictures."""
     kinds: U8
-    """`Kind` of each frame."""
     qs: list[int]
     """Quantizers, one per row of `sizes`, ascending. The rates need not fall monotonically."""
     sizes: U32

@@ -52,7 +52,8 @@ class Layout:
             elif word in SIZES:
                 size = SIZES[word]
             elif rate := re.fullmatch(r"(\d{1,3}(?:\.\d+)?)(fps|hz|)", word):
-                bare = word.isdecimal() and int(word) in _BARE_RATES and _is_size(before)
+                behind_size = before in SIZES or re.fullmatch(r"\d{2,4}x\d{2,4}", before)
+                bare = word.isdecimal() and int(word) in _BARE_RATES and behind_size
                 fps = Fraction(rate[1]) if rate[2] or bare else fps
             elif re.fullmatch(r"(yuv|nv|gray|uyvy|yuyv)\w+", word) and _is_format(word):
                 pixels = word
@@ -108,10 +109,6 @@ def open_raw(path: Path, layout: Layout) -> Any:
         raise ClipError(str(path), problem, "give the size and the pixel format that it was written with")
     options = {"video_size": f"{width}x{height}", "pixel_format": pixels, "framerate": str(layout.fps)}
     return files.media(path, form="rawvideo", options=options)
-
-
-def _is_size(word: str) -> bool:
-    return word in SIZES or re.fullmatch(r"\d{2,4}x\d{2,4}", word) is not None
 
 
 def _is_format(name: str) -> bool:

@@ -75,7 +75,6 @@ class Drawing:
         save_drawing(lambda: self.figure, Path(path))
 
     def _repr_svg_(self) -> str:
-        """Show it in a notebook."""
         return _plain_svg(self.figure)
 
 

@@ -375,7 +375,10 @@ def _provenance(folder: Folder) -> Html:
     rows = [["program", program]]
     rows += [[what, element("code", found)] for what, found in hashes.items() if found]
     rows += [
-        [_cost_word(k), _cost(k, v)]
+        [
+            "packet-hops" if k == "packet_hops" else k.rsplit("_", 1)[0].replace("_", " "),
+            say.by_unit(k, "cost")(v),
+        ]
         for k, v in folder.cost.items()
         if number(v) is not None and k != "format"
     ]
@@ -385,12 +388,3 @@ def _provenance(folder: Folder) -> Html:
     )
     plain = element("div", element("table", *lines, class_="left"), class_="wide")
     return section("How to get this again, and what it cost", plain)
-
-
-def _cost_word(name: str) -> str:
-    return "packet-hops" if name == "packet_hops" else name.rsplit("_", 1)[0].replace("_", " ")
-
-
-def _cost(name: str, value: Any) -> str:
-    figure = record.find("cost", name)
-    return say.how(figure)(value) if figure is not None else say.plain(value)

@@ -71,9 +71,9 @@ def figures(x: float) -> str:
     return f"{x:.2g}"
 
 
-def by_unit(path: str) -> Callable[[object], str]:
-    """How the number at a path of summary.json is said: as its figure's unit asks."""
-    figure = record.at(path)
+def by_unit(path: str, of: str | None = None) -> Callable[[object], str]:
+    """How the number at a path of summary.json, or of a figure ``of`` something, is said: as its unit asks."""
+    figure = record.at(path) if of is None else record.find(of, path)
     return how(figure) if figure is not None else plain
 
 
@@ -136,13 +136,9 @@ def _ms(x: float) -> str:
     return f"{figures(x / 1000)} s" if abs(x) >= 10_000 else f"{figures(x)} ms"
 
 
-def _bytes(x: float) -> str:
-    return f"{figures(x / 1e6)} MB"
-
-
 _UNITS: dict[str, Callable[[object], str]] = {
     "bit/s": rate,
-    "bytes": lambda value: _said(value, _bytes),
+    "bytes": lambda value: _said(value, lambda x: f"{figures(x / 1e6)} MB"),
     "share of 1": frac,
     "ms": ms,
     "s": seconds,

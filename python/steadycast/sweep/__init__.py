@@ -115,12 +115,10 @@ class Sweep:
         return write_report(self, metrics, baseline, figures=figures)
 
     def __repr__(self) -> str:
-        """Say what was varied, and how many runs there are."""
         axes = ", ".join(self.plan.axes) or "nothing"
         return f"Sweep of {self.plan.name} over {axes}: {self.results.height} runs, {self.failed} failed"
 
     def _repr_html_(self) -> str:
-        """Show the first metrics' tables, in a notebook."""
         from steadycast.sweep.show import tables_html
 
         return tables_html(self, self.metrics()[:4], None)

@@ -85,7 +85,6 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the cluster as it was."""
         if self._owned:
             self._client.close(timeout=2)
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 from steadycast.builtin import scenario_at
 from steadycast.core import core
 from steadycast.errors import UserError
-from steadycast.folder import Json, read_json, write_json
+from steadycast.folder import read_json, write_json
 from steadycast.loading import all_texts, load
 from steadycast.scenario import Scenario
 
@@ -165,11 +165,9 @@ class Plan:
 
     def write(self, folder: Path) -> None:
         """Write plan.json."""
-        write_json(folder / NAME, self._json())
-
-    def _json(self) -> Json:
         told = {key: getattr(self, name) for key, name in (_KEYS | _LISTS).items()}
-        return {"format": FORMAT, **told, "points": [asdict(point) for point in self.points]}
+        points = [asdict(point) for point in self.points]
+        write_json(folder / NAME, {"format": FORMAT, **told, "points": points})
 
     def joined(self, more: Plan, place: str) -> Plan:
         """Return this plan with the points and seeds of another."""

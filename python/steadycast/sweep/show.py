@@ -486,7 +486,6 @@ def write_report(
 
 
 def _digest(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> str:
-    """Digest of all that the page shows."""
     rows = sweep.results.drop("cpu_s").hash_rows(0).to_list()
     shown = (rows, list(metrics), baseline, sweep.plan.program, sweep.plan.axes, sweep.missing)
     return hashlib.sha256(repr(shown).encode()).hexdigest()
@@ -591,7 +590,6 @@ def _scale(of: Grid) -> tuple[float, float, Shades]:
 
 
 def _shade(value: float, low: float, high: float, shades: Shades) -> str:
-    """Colour of a value on a scale."""
     level = (value - low) / (high - low) if high > low else 0.5
     place = min(max(level, 0.0), 1.0) * (len(shades) - 1)
     n = min(int(place), len(shades) - 2)

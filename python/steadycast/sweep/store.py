@@ -40,7 +40,6 @@ class Part:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         if self._file is not None:
             with suppress(OSError):
                 os.fsync(self._file)
