@@ -51,6 +51,7 @@ class Notebook:
             self._show("")
 
     def __call__(self, what: str, done: int, of: int) -> None:
+        """Draw, if it is time to."""
         now = time.monotonic()
         if now - self._began < _PATIENCE_S or now - self._drawn < 0.2:
             return
@@ -85,6 +86,7 @@ class Terminal:
         self.close()
 
     def __call__(self, what: str, done: int, of: int) -> None:
+        """Draw, if it is time to."""
         if not self._shows or time.monotonic() - self._began < _PATIENCE_S:
             return
         if self._bars is None:
