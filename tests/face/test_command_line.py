@@ -331,8 +331,14 @@ def test_what_to_take_stands_first_and_is_what_send_and_the_built_in_calls_take(
     for name in ("demo", "home"):
         (video,) = load(name).videos()
         assert video["controller"] == ONE.controller, name
-    page = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    assert f"For one receiver take `{ONE.controller}`" in page
+    (element,) = (use.controller for use in USES if use.towards.startswith("GStreamer's element"))
+    for page, sentence in (
+        ("README.md", f"For one receiver take `{ONE.controller}`"),
+        ("docs/gstreamer.md", f"| `controller` | string, `{element}` |"),
+        ("docs/embedding.md", f'Steadycast::new("{element}"'),
+        ("integrations/gstreamer/src/bwe.rs", f'controller: "{element}".into()'),
+    ):
+        assert sentence in (Path(__file__).parents[2] / page).read_text(encoding="utf-8"), page
 
 
 def test_controllers_are_listed_and_one_has_its_page(say: Say) -> None:
