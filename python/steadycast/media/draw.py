@@ -86,9 +86,8 @@ class Canvas:
         """Return what a camera sees that comes nearer to the middle of the upper edge."""
         _, rows, columns = self.samples.shape
         down = np.arange(rows, dtype=np.float32) / np.float32(zoom)
-        across = (np.arange(columns, dtype=np.float32) - np.float32(columns / 2)) / np.float32(
-            zoom
-        ) + np.float32(columns / 2)
+        middle = np.float32(columns / 2)
+        across = (np.arange(columns, dtype=np.float32) - middle) / np.float32(zoom) + middle
         i, j = down.astype(np.intp), across.astype(np.intp)
         lines = self.samples.take(i, 1)
         lines += (self.samples.take(np.minimum(i + 1, rows - 1), 1) - lines) * (down - i)[:, None]
@@ -106,21 +105,19 @@ class Canvas:
         pad = 1.5 / self.unit
         a, b = (max(0, min(columns, int((x - self.left) * self.unit))) for x in (x0 - pad, x1 + 2 * pad))
         c, d = (max(0, min(rows, int(y * self.unit))) for y in (y0 - pad, y1 + 2 * pad))
-        x = (
-            (np.arange(a, b, dtype=np.float32) + np.float32(0.5)) / np.float32(self.unit)
-            + np.float32(self.left)
-        )[None, :]
-        y = ((np.arange(c, d, dtype=np.float32) + np.float32(0.5)) / np.float32(self.unit))[:, None]
-        return self.samples[:, c:d, a:b], x, y
+        x, y = (
+            (np.arange(*ends, dtype=np.float32) + np.float32(0.5)) / np.float32(self.unit)
+            for ends in ((a, b), (c, d))
+        )
+        return self.samples[:, c:d, a:b], (x + np.float32(self.left))[None, :], y[:, None]
 
     def blend(
         self, part: F32, outside: F32, colour: Colour, light: F32 | float = 1.0, alpha: float = 1.0
     ) -> None:
         """Paint where ``outside``, the distance from the shape's edge, is negative; ``light`` scales the luma."""
         cover = np.clip(np.float32(0.5) - outside * np.float32(self.unit), 0, 1) * np.float32(alpha)
-        for plane, value in zip(
-            part, (light * np.float32(colour[0]), *map(np.float32, colour[1:])), strict=True
-        ):
+        luma, *chroma = map(np.float32, colour)
+        for plane, value in zip(part, (light * luma, *chroma), strict=True):
             plane += (value - plane) * cover
 
     def box(
@@ -138,11 +135,8 @@ class Canvas:
         part, x, y = self.grid(x0, y0, x1, y1)
         dx = np.abs(x - (x0 + x1) / 2) - ((x1 - x0) / 2 - round)
         dy = np.abs(y - (y0 + y1) / 2) - ((y1 - y0) / 2 - round)
-        far = (
-            np.sqrt(np.maximum(dx, 0) ** 2 + np.maximum(dy, 0) ** 2)
-            + np.minimum(np.maximum(dx, dy), 0)
-            - round
-        )
+        outside = np.sqrt(np.maximum(dx, 0) ** 2 + np.maximum(dy, 0) ** 2)
+        far = outside + np.minimum(np.maximum(dx, dy), 0) - round
         self.blend(part, far, colour, 1 - fade * ((y - y0) / (y1 - y0)), alpha)
 
     def ball(
@@ -165,9 +159,8 @@ class Canvas:
         radius = ra + (rb - ra) * along
         nx, ny = (x - ax - along * dx) / radius, (y - ay - along * dy) / radius
         square = nx * nx + ny * ny
-        self.blend(
-            part, (np.sqrt(square) - 1) * radius, colour, _lit(nx, ny, square, light) if light else 1.0
-        )
+        shade = _lit(nx, ny, square, light) if light else 1.0
+        self.blend(part, (np.sqrt(square) - 1) * radius, colour, shade)
 
     def line(self, points: Sequence[Place], radius: float, colour: Colour) -> None:
         """Draw a line through places."""
@@ -184,17 +177,13 @@ class Canvas:
             x -= 0.13 * high * narrow
             if letter != " ":
                 cover = _letter(letter.upper(), high * self.unit, size * weight * self.unit)
-                row, column = (
-                    round((y + size - high) * self.unit) - _EDGE,
-                    round((x - self.left) * self.unit) - _EDGE,
-                )
-                part = self.samples[
-                    :, max(0, row) : max(0, row + len(cover)), column : column + cover.shape[1]
-                ]
+                row = round((y + size - high) * self.unit) - _EDGE
+                column = round((x - self.left) * self.unit) - _EDGE
+                rows = slice(max(0, row), max(0, row + len(cover)))
+                part = self.samples[:, rows, column : column + cover.shape[1]]
+                seen = cover[max(0, -row) :][: part.shape[1], : part.shape[2]]
                 for plane, value in zip(part, colour, strict=True):
-                    plane += (np.float32(value) - plane) * cover[max(0, -row) :][
-                        : part.shape[1], : part.shape[2]
-                    ]
+                    plane += (np.float32(value) - plane) * seen
             x += (0.62 if narrow else 0.76) * high
 
     def paste(self, sprite: Sprite, x: float, y: float) -> None:
@@ -279,14 +268,10 @@ _EDGE = 2
 @cache
 def _letter(letter: str, high: float, weight: float) -> F32:
     """Return how much of each sample a letter covers that is so many rows high."""
-    canvas = Canvas(
-        np.zeros((3, int(high * 1.2) + 2 * _EDGE, int(high * 0.55) + 2 * _EDGE + 1), np.float32), 1, 0
-    )
+    shape = 3, int(high * 1.2) + 2 * _EDGE, int(high * 0.55) + 2 * _EDGE + 1
+    canvas = Canvas(np.zeros(shape, np.float32), 1, 0)
     for stroke in _STROKES.split()[_LETTERS.index(letter)].split("/"):
-        places = zip(stroke[::2], stroke[1::2], strict=True)
-        canvas.line(
-            [(_EDGE + int(i) * 0.13 * high, _EDGE + int(j) * 0.125 * high) for i, j in places],
-            weight,
-            (1, 0, 0),
-        )
+        cells = zip(stroke[::2], stroke[1::2], strict=True)
+        places = [(_EDGE + int(i) * 0.13 * high, _EDGE + int(j) * 0.125 * high) for i, j in cells]
+        canvas.line(places, weight, (1, 0, 0))
     return np.asarray(canvas.samples[0])

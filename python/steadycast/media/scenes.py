@@ -70,9 +70,8 @@ class Desk:
         room.ball(x + 0.09, 0.2, 0.07, 0.03, _WHITE, 0.1, 0.8)
         room.ball(x + 0.17, 0.185, 0.06, 0.025, _WHITE, 0.1, 0.8)
         for place in range(5):
-            room.box(
-                x + place * 0.056, 0.36 - 0.02 * (place % 3), x + place * 0.056 + 0.05, 0.45, rgb("7d93a3")
-            )
+            left = x + place * 0.056
+            room.box(left, 0.36 - 0.02 * (place % 3), left + 0.05, 0.45, rgb("7d93a3"))
         room.box(x + 0.133, 0.07, x + 0.147, 0.45, rgb("e4ddd0"))
         room.box(x, 0.25, x + 0.28, 0.262, rgb("e4ddd0"))
 
@@ -86,19 +85,13 @@ class Desk:
             x = x0 + 0.006
             while x < x1:
                 wide, high = 0.014 + 0.024 * next(chance), 0.1 + 0.065 * next(chance)
-                y, u, v = _BOOKS[int(next(chance) * len(_BOOKS))]
+                colour = _BOOKS[int(next(chance) * len(_BOOKS))]
                 if next(chance) < 0.88:
-                    room.limb(
-                        (x + wide / 2, low - high), (x + wide / 2, low), wide / 2, wide / 2, (y, u, v), 0.35
-                    )
+                    middle, half = x + wide / 2, wide / 2
+                    room.limb((middle, low - high), (middle, low), half, half, colour, 0.35)
                     for at in (0.25, 0.34):
-                        room.box(
-                            x + 0.003,
-                            low - high * (1 - at),
-                            x + wide - 0.003,
-                            low - high * (1 - at) + 0.008,
-                            _BOOKS[5],
-                        )
+                        y = low - high * (1 - at)
+                        room.box(x + 0.003, y, x + wide - 0.003, y + 0.008, _BOOKS[5])
                 x += wide
             room.box(x0 - 0.015, low, x1, low + 0.018, rgb("855c3c"), 0.003, 0.3)
 
@@ -114,9 +107,8 @@ class Desk:
         room.ball(0.4, 0.737, 0.033, 0.009, rgb("3b2013"), 0)
         room.box(-0.47, 0.87, -0.25, 0.95, _WHITE, 0.003)
         for line in range(4):
-            room.box(
-                -0.455, 0.883 + line * 0.015, -0.28 - 0.02 * (line % 2), 0.888 + line * 0.015, rgb("7f8894")
-            )
+            y0, y1 = (edge + line * 0.015 for edge in (0.883, 0.888))
+            room.box(-0.455, y0, -0.28 - 0.02 * (line % 2), y1, rgb("7f8894"))
 
     def picture(self, step: int) -> Canvas:
         """Draw a picture of it."""
@@ -143,15 +135,8 @@ class Desk:
         canvas.ball(sway, 0.566, 0.076, 0.03, rgb("1d5468"), 0.2)
         canvas.ball(sway, 0.56, 0.066, 0.026, (_SKIN[0] * 0.84, *_SKIN[1:]), 0.2)
         for row in range(3):
-            canvas.box(
-                -0.19 + sway,
-                0.7 + row * 0.04,
-                0.19 + sway,
-                0.712 + row * 0.04,
-                rgb("d7e4e2"),
-                0.005,
-                alpha=0.75,
-            )
+            y0, y1 = (edge + row * 0.04 for edge in (0.7, 0.712))
+            canvas.box(-0.19 + sway, y0, 0.19 + sway, y1, rgb("d7e4e2"), 0.005, alpha=0.75)
 
     @staticmethod
     def _head(canvas: Canvas, x: float, y: float, time: float) -> None:
@@ -163,14 +148,8 @@ class Desk:
         for mirror in (-1, 1):
             canvas.ball(x + mirror * 0.055, y + 0.055, 0.026, 0.02, rgb("d8866c"), 0, 0.35)
         for at in (-0.9, -0.7, -0.5, -0.3, 0.3, 0.5, 0.7, 0.9):  # hair over the forehead, from a parting
-            canvas.limb(
-                (x + 0.02 * at, y - 0.135),
-                (x + 0.115 * at, y - 0.1 + 0.09 * abs(at)),
-                0.018,
-                0.016,
-                _HAIR,
-                0.7,
-            )
+            root, tip = (x + 0.02 * at, y - 0.135), (x + 0.115 * at, y - 0.1 + 0.09 * abs(at))
+            canvas.limb(root, tip, 0.018, 0.016, _HAIR, 0.7)
         shut = ramp(1.5 - abs((time + 0.6) % 2.3 - 0.1) * 18)
         gaze = 0.005 * sine(time / 2.7)
         for mirror in (-1, 1):
@@ -187,14 +166,12 @@ class Desk:
             canvas.ball(x + mirror * 0.008, y + 0.055, 0.004, 0.003, rgb("7a4a3a"), 0, 0.7)
         wide = max(0.0, 0.5 + 0.5 * sine(time * 2.3)) * max(0.1, 0.6 + 0.4 * sine(time / 1.7))
         for mirror in (-1, 1):
-            canvas.line(
-                [(x + mirror * 0.038, y + 0.082), (x + mirror * 0.024, y + 0.089)], 0.0028, rgb("8a4a40")
-            )
+            corner = [(x + mirror * 0.038, y + 0.082), (x + mirror * 0.024, y + 0.089)]
+            canvas.line(corner, 0.0028, rgb("8a4a40"))
         canvas.ball(x, y + 0.087, 0.033 - 0.008 * wide, 0.009 + 0.014 * wide, _LIPS, 0.3)
         canvas.ball(x, y + 0.087, 0.026 - 0.008 * wide, 0.002 + 0.01 * wide, rgb("4a1c20"), 0)
-        canvas.box(
-            x - 0.014, y + 0.084 - 0.006 * wide, x + 0.014, y + 0.087 - 0.004 * wide, _WHITE, alpha=ramp(wide)
-        )
+        y0, y1 = y + 0.084 - 0.006 * wide, y + 0.087 - 0.004 * wide
+        canvas.box(x - 0.014, y0, x + 0.014, y1, _WHITE, alpha=ramp(wide))
 
     @staticmethod
     def _arm(canvas: Canvas, mirror: int, wrist: Place, turn: float, spread: float) -> None:
@@ -202,27 +179,24 @@ class Desk:
         elbow = (mirror * 0.31 + wrist[0] * 0.12, 0.86)
         canvas.limb((mirror * 0.205, 0.65), elbow, 0.072, 0.06, _SHIRT, 0.6)
         canvas.limb(elbow, wrist, 0.058, 0.042, _SHIRT, 0.6)
-        up = (-mirror * sine(turn), -sine(turn + 0.25))
-        across = (-up[1], up[0])
-        palm = (wrist[0] + up[0] * 0.055, wrist[1] + up[1] * 0.055)
-        canvas.limb(wrist, palm, 0.032, 0.04, _SKIN, 0.45)
+        # Places are complex numbers here, so that they can be added.
+        up = complex(-mirror * sine(turn), -sine(turn + 0.25))
+        across = up * 1j
+        palm = complex(*wrist) + up * 0.055
+        canvas.limb(wrist, _place(palm), 0.032, 0.04, _SKIN, 0.45)
         for finger in range(4):
             off = (finger - 1.5) / 1.5
-            root = (
-                palm[0] + across[0] * off * 0.029 + up[0] * 0.025,
-                palm[1] + across[1] * off * 0.029 + up[1] * 0.025,
-            )
+            root = palm + across * off * 0.029 + up * 0.025
             long = (0.06 + 0.012 * (1 - abs(off))) * (0.35 + 0.65 * spread)
             lean = off * 0.35 * spread
-            tip = (root[0] + (up[0] + across[0] * lean) * long, root[1] + (up[1] + across[1] * lean) * long)
-            canvas.limb(root, tip, 0.0125, 0.0095, _SKIN, 0.6)
-        thumb = (palm[0] - across[0] * mirror * 0.035, palm[1] - across[1] * mirror * 0.035)
-        reach = 0.5 + 0.5 * spread
-        tip = (
-            thumb[0] + (up[0] * 0.03 - across[0] * mirror * 0.035) * reach,
-            thumb[1] + (up[1] * 0.03 - across[1] * mirror * 0.035) * reach,
-        )
-        canvas.limb(thumb, tip, 0.014, 0.011, _SKIN, 0.6)
+            canvas.limb(_place(root), _place(root + (up + across * lean) * long), 0.0125, 0.0095, _SKIN, 0.6)
+        thumb = palm - across * mirror * 0.035
+        tip = thumb + (up * 0.03 - across * mirror * 0.035) * (0.5 + 0.5 * spread)
+        canvas.limb(_place(thumb), _place(tip), 0.014, 0.011, _SKIN, 0.6)
+
+
+def _place(number: complex) -> Place:
+    return number.real, number.imag
 
 
 _SIGNS = (
@@ -247,10 +221,9 @@ class Street:
         self._paint_sky(seed)
         self._long = wide / height
         self._near = Sprite.of(self._long, 1.0, height, lambda canvas: self._houses(canvas, seed))
+        crown = partial(_leaves, x=0.0, y=0.23)
         self._inner, self._crown = (
-            Sprite.of(
-                0.5, 0.46, height, partial(_leaves, x=0.0, y=0.23, rx=rx, ry=ry, count=n, salt=seed + n)
-            )
+            Sprite.of(0.5, 0.46, height, partial(crown, rx=rx, ry=ry, count=n, salt=seed + n))
             for rx, ry, n in ((0.14, 0.14, 150), (0.165, 0.15, 260))
         )
         paints = several("c23b32 e8e6e0 2d5f9a e0b03a")
@@ -299,13 +272,11 @@ class Street:
         canvas.box(canvas.left, 0.73, end, 0.745, rgb("8c8780"))
         canvas.box(canvas.left, 0.745, end, 1.0, rgb("55575c"), fade=-0.15)
         asphalt = slice(int(0.75 * rows), rows)
-        canvas.samples[0, asphalt] *= (
-            1 + np.float32(0.09) * noise(rows, columns, (rows / 2, columns / 2), 7)[asphalt]
-        )
+        rough = noise(rows, columns, (rows / 2, columns / 2), 7)[asphalt]
+        canvas.samples[0, asphalt] *= 1 + np.float32(0.09) * rough
         for dash in range(int(2 * end / 0.3) + 1):
-            canvas.box(
-                canvas.left + dash * 0.3, 0.862, canvas.left + dash * 0.3 + 0.15, 0.872, _WHITE, alpha=0.85
-            )
+            left = canvas.left + dash * 0.3
+            canvas.box(left, 0.862, left + 0.15, 0.872, _WHITE, alpha=0.85)
 
     @staticmethod
     def _car(paint: Colour, canvas: Canvas) -> None:
@@ -331,20 +302,10 @@ class Street:
             x = origin + 0.2 + 0.62 * tree
             if canvas.left - 0.3 < x < -canvas.left + 0.3:
                 self._tree(canvas, x, time + tree * 0.37)
-        for who, (start, speed, coat) in enumerate(
-            ((0.1, 0.12, "b8862f"), (0.95, -0.1, "7a3f63"), (1.5, 0.09, "35563f"))
-        ):
-            self._walker(
-                canvas,
-                origin + start + speed * time,
-                0.735 - 0.012 * who,
-                time * 1.1 + who / 3,
-                rgb(coat),
-                speed,
-            )
-        for place, (start, speed, y) in enumerate(
-            ((0.3, -0.5, 0.62), (1.5, -0.42, 0.62), (-0.5, 0.62, 0.745), (-1.4, 0.7, 0.745))
-        ):
+        for who, (start, speed, coat) in enumerate(_WALKERS):
+            x, ground = origin + start + speed * time, 0.735 - 0.012 * who
+            self._walker(canvas, x, ground, time * 1.1 + who / 3, rgb(coat), speed)
+        for place, (start, speed, y) in enumerate(_CARS):
             x = canvas.left + start + 0.6 + (speed - 0.1) * time
             x = (x + 1.6) % (2 * 1.6 + 0.6) - 1.6 - 0.3
             self._drive(canvas, place, x, y, speed, time)
@@ -378,14 +339,16 @@ class Street:
             canvas.limb((x, ground - 0.095), knee, 0.013, 0.011, rgb("2c3342"), 0.5)
             canvas.limb(knee, (x + swing, ground - 0.006), 0.011, 0.009, rgb("2c3342"), 0.5)
         canvas.limb((x, ground - 0.165), (x, ground - 0.09), 0.022, 0.02, coat, 0.6)
-        arm = 0.028 * sine(turn + 0.5)
-        canvas.limb(
-            (x, ground - 0.165), (x + arm, ground - 0.105), 0.009, 0.008, (coat[0] * 0.8, *coat[1:]), 0.5
-        )
+        hand, sleeve = (x + 0.028 * sine(turn + 0.5), ground - 0.105), (coat[0] * 0.8, *coat[1:])
+        canvas.limb((x, ground - 0.165), hand, 0.009, 0.008, sleeve, 0.5)
         canvas.ball(x + ahead * 0.002, ground - 0.212, 0.017, 0.02, _SKIN, 0.5)
         canvas.ball(x - ahead * 0.003, ground - 0.219, 0.018, 0.015, _HAIR, 0.5)
 
 
+_WALKERS = ((0.1, 0.12, "b8862f"), (0.95, -0.1, "7a3f63"), (1.5, 0.09, "35563f"))
+"""Where they start, their speed, and their coats."""
+_CARS = ((0.3, -0.5, 0.62), (1.5, -0.42, 0.62), (-0.5, 0.62, 0.745), (-1.4, 0.7, 0.745))
+"""Where they start, their speed, and y."""
 _HEADING = "Video beside TCP"
 _TEXT = (
     "Who sends video over a network is seldom alone. Others load pages, fetch films and call their friends, "
