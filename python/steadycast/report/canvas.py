@@ -212,7 +212,8 @@ def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> Non
     if not labels:
         return
     low, high = axes.get_ylim()
-    area, (wide, tall) = axes.get_position(), axes.figure.bbox.size * 72 / axes.figure.dpi
+    figure: Any = axes.figure
+    area, (wide, tall) = axes.get_position(), figure.bbox.size * 72 / figure.dpi
     step = (high - low) * size * 1.25 / (area.height * tall)
     room = (1 - area.x1) * wide - 5
 
