@@ -12,14 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-    as_completed,
-    wait,
-)
+from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -115,7 +108,7 @@ def run_all(jobs: Sequence[Job], progress: Progress, at_once: int = 4) -> dict[J
             done |= _spread(virtual, progress)
         else:
             # Real time leaves the processor idle for most of it: the simulations go on beside.
-            with ThreadPoolExecutor(1) as beside:
+            with futures.ThreadPoolExecutor(1) as beside:
                 simulated = beside.submit(_spread, virtual, Silent(), _IDLE_ONLY)
                 done |= _real_time(timed, at_once, progress)
                 done |= simulated.result()
@@ -211,8 +204,10 @@ def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[
         for start in range(0, len(order), batch):
             part = order[start : start + batch]
             with processes(min(cores, len(part)), nice) as pool:
-                waiting: dict[Future[bytes], str] = {pool.submit(_work, job): key for key, job in part}
-                for future in as_completed(waiting):
+                waiting: dict[futures.Future[bytes], str] = {
+                    pool.submit(_work, job): key for key, job in part
+                }
+                for future in futures.as_completed(waiting):
                     content = future.result()
                     _keep(waiting[future], content)
                     done[waiting[future]] = _observed(content)
@@ -221,13 +216,15 @@ def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[
 
 
 @contextmanager
-def processes(count: int, nice: int = 0) -> Iterator[ProcessPoolExecutor]:
+def processes(count: int, nice: int = 0) -> Iterator[futures.ProcessPoolExecutor]:
     """Lend processes that do what is submitted. An error or an interruption ends them, and the runs that go on."""
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     context = get_context("spawn")
     lent, lending = context.Pipe(duplex=False)
     _LENDING.add(lending)
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin_worker, initargs=(lent, nice))
+    pool = futures.ProcessPoolExecutor(
+        count, mp_context=context, initializer=_begin_worker, initargs=(lent, nice)
+    )
     try:
         yield pool
     except BrokenProcessPool:
@@ -333,7 +330,7 @@ def _timed(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[st
     with processes(min(at_once, len(todo))) as pool:
         waiting = {pool.submit(_work, todo[key]): key for key in order}
         while waiting:
-            for future in wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED).done:
+            for future in futures.wait(waiting, timeout=1.0, return_when=futures.FIRST_COMPLETED).done:
                 key = waiting.pop(future)
                 content = future.result()
                 done[key] = _observed(content)
