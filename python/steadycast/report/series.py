@@ -56,20 +56,19 @@ def grouped(lines: Sequence[Series]) -> list[Series]:
     for one in lines:
         how = one.flow.get("controller") or one.flow.get("congestion") or one.flow.get("kind")
         groups.setdefault((one.flow.get("kind"), how), []).append(one)
-    result = []
-    for (_, how), members in groups.items():
-        at: dict[float, list[tuple[float, float, float]]] = {}
-        for one in members:
-            for t, *values in zip(one.t, one.mid, one.low, one.high, strict=True):
-                if values[0] == values[0]:
-                    at.setdefault(t, []).append((values[0], values[1], values[2]))
-        times = sorted(at)
-        flow = {**members[0].flow, "name": how, "receivers": [{}, {}], "flows": len(members)}
-        mid = [sorted(v[0] for v in at[x])[len(at[x]) // 2] for x in times]
-        low = [min(v[1] for v in at[x]) for x in times]
-        high = [max(v[2] for v in at[x]) for x in times]
-        result.append(Series(flow, times, mid, low, high))
-    return result
+    return [
+        merged({**members[0].flow, "name": how, "receivers": [{}, {}], "flows": len(members)}, members)
+        for (_, how), members in groups.items()
+    ]
+
+
+def merged(flow: Json, lines: Sequence[Series]) -> Series:
+    """Join lines to that of a flow: at each time the median of theirs, of two the higher, and their extremes."""
+    names = ("t", "mid", "low", "high")
+    rows = pl.concat([pl.DataFrame({name: getattr(one, name) for name in names}) for one in lines])
+    mid, low, high = (pl.col(name).drop_nans() for name in names[1:])
+    at = rows.group_by("t").agg(mid.quantile(0.5, "higher"), low.min(), high.max()).sort("t")
+    return Series(flow, *(at[name].fill_null(math.nan).to_list() for name in names))
 
 
 def banded(flows: Sequence[Json]) -> bool:

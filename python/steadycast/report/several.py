@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -63,26 +63,12 @@ def over_seeds(run: Run, column: str) -> list[series.Series]:
         return each[0] if each else []
     result = []
     for flow in run.summary["flows"]:
-        values: dict[float, list[float]] = {}
-        for lines in each:
-            for one in lines:
-                if one.flow["name"] == flow["name"]:
-                    for t, v in zip(one.t, one.mid, strict=True):
-                        values.setdefault(t, []).extend([v] if v == v else [])
-        if values:
-            times = sorted(values)
-            ordered = [sorted(values[t]) or [math.nan] for t in times]
+        mine = [one for lines in each for one in lines if one.flow["name"] == flow["name"]]
+        if mine:
             # The flow's own receivers are in each seed's median already: the band is the seeds'.
             plain = {**flow, "receivers": [{}, {}], "seeds": len(run.folders)}
-            result.append(
-                series.Series(
-                    plain,
-                    times,
-                    [v[len(v) // 2] for v in ordered],
-                    [v[0] for v in ordered],
-                    [v[-1] for v in ordered],
-                )
-            )
+            alone = [replace(one, low=one.mid, high=one.mid) for one in mine]
+            result.append(series.merged(plain, alone))
     return result
 
 
