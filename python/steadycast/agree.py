@@ -291,13 +291,10 @@ def _with_seconds(each: Run) -> Json:
         flows.append({**flow, "receivers": receivers, "second_bps": _tenths(bins)})
     told_links = []
     for link in each.summary["links"]:
-        own = [r for r in links.iter_rows(named=True) if r["link"] == link["name"] and r["t_s"] >= since]
-        own = [r for r in own if r["direction"] == link["direction"]]
-        queues = [r["queue_ms"] for r in own if r["queue_ms"] is not None]
-        told = {
-            "lossy_second_frac": _share([r["dropped_packets"] or 0 for r in own]),
-            "second_queue_ms": _tenths(queues),
-        }
+        here = (pl.col("link") == link["name"]) & (pl.col("direction") == link["direction"])
+        mine = links.filter(here & (pl.col("t_s") >= since))
+        drops, queues = mine["dropped_packets"].fill_null(0), mine["queue_ms"].drop_nulls()
+        told = {"lossy_second_frac": _share(drops.to_list()), "second_queue_ms": _tenths(queues.to_list())}
         told_links.append({**link, **told})
     return {**each.summary, "flows": flows, "links": told_links}
 

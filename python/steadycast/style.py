@@ -76,7 +76,7 @@ def looks(flows: Sequence[dict[str, Any]]) -> list[Look]:
         for dashes, paler in itertools.product((plain.dashes, *_DASHES), (0.0, 0.3, 0.5)):
             if found not in result:
                 break
-            found = Look(readable(_paler(plain.colour, paler)), dashes)
+            found = Look(readable(mix(plain.colour, PAPER, paler)), dashes)
         result.append(found)
     return result
 
@@ -103,21 +103,15 @@ def ink_on(area: str) -> str:
 
 def readable(colour: str, paper: str = PAPER) -> str:
     """Return the colour, as much darker or lighter as it has to be to be read on this paper."""
-    end = (0, 0, 0) if contrast(paper, "#000000") > contrast(paper, "#ffffff") else (255, 255, 255)
-    for step in range(51):
-        mixed = "#" + "".join(
-            f"{round(own + (goal - own) * step / 50):02x}"
-            for own, goal in zip(_channels(colour), end, strict=True)
-        )
-        if contrast(mixed, paper) >= LEAST_CONTRAST:
-            return mixed
-    return mixed
+    end = max(("#000000", "#ffffff"), key=lambda ink: contrast(paper, ink))
+    mixed = (mix(colour, end, step / 50) for step in range(50))
+    return next((each for each in mixed if contrast(each, paper) >= LEAST_CONTRAST), end)
 
 
-def _paler(colour: str, share: float) -> str:
-    """Mix a colour with this share of the paper's."""
-    pairs = zip(_channels(colour), _channels(PAPER), strict=True)
-    return "#" + "".join(f"{round(own + (paper - own) * share):02x}" for own, paper in pairs)
+def mix(one: str, other: str, share: float) -> str:
+    """Mix a colour with this share of another."""
+    pairs = zip(_channels(one), _channels(other), strict=True)
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
 
 def _channels(colour: str) -> tuple[int, ...]:

@@ -7,13 +7,14 @@ import itertools
 import math
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadycast import record, units
+from steadycast import record, style, units
 from steadycast.errors import UserError, meant
 from steadycast.files import write_text, written
 from steadycast.folder import Json, spread
@@ -34,9 +35,9 @@ _MOST_LINES = 60
 _MOST_CELLS = 400
 _MOST_PANELS = 12
 _ENDINGS = (".png", ".svg", ".pdf")
-_DIVERGING = ((179, 88, 6), (241, 163, 64), (247, 247, 247), (153, 142, 195), (84, 39, 136))
+_DIVERGING = ("#b35806", "#f1a340", "#f7f7f7", "#998ec3", "#542788")
 """From orange over white to purple (ColorBrewer's PuOr), which also the colour-blind can tell apart."""
-_SHADES = ((0, 34, 78), (67, 78, 108), (125, 124, 120), (188, 174, 108), (254, 232, 56))
+_SHADES = ("#00224e", "#434e6c", "#7d7c78", "#bcae6c", "#fee838")
 MOST_SAID = 6
 """At how many points the terminal says which controller to take."""
 MARK = "†"
@@ -105,10 +106,7 @@ def idle(sweep: Sweep) -> dict[Values, int]:
     if not held:
         return {}
     chosen = sweep.results.filter(pl.any_horizontal(held)).select(*sweep.plan.axes, "seed")
-    counts: dict[Values, int] = {}
-    for *values, _ in chosen.iter_rows():
-        counts[tuple(values)] = counts.get(tuple(values), 0) + 1
-    return counts
+    return Counter(tuple(values) for *values, _ in chosen.iter_rows())
 
 
 def warning(sweep: Sweep) -> str | None:
@@ -375,8 +373,6 @@ def grids(sweep: Sweep, metric: str) -> list[Grid]:
 
 
 def _curve(axis: str, metric: str, found: Mapping[str, Json | None], marked: AbstractSet[str]) -> Figure:
-    from steadycast import style
-
     there = [(value, one) for value, one in found.items() if one is not None]
     numbers = [number_of(value) for value, _ in there]
     numeric = len(there) > 1 and None not in numbers
@@ -416,14 +412,12 @@ def _heat(of: Grid) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    from steadycast import style
-
     rows, across, grid = of.rows, of.across, _means(of)
     figure = Figure(figsize=(canvas.WIDTH, 1.2 + 0.46 * len(rows)), layout="constrained")
     axes = figure.subplots()
     axes.grid(visible=False)
     low, high, shades = _scale(of)
-    colours = LinearSegmentedColormap.from_list("shades", [[c / 255 for c in shade] for shade in shades])
+    colours = LinearSegmentedColormap.from_list("shades", list(shades))
     image = axes.imshow(grid, aspect="auto", cmap=colours, vmin=low, vmax=high)
     axes.set_xticks(range(len(across)), across, rotation=30 if sum(map(len, across)) > 80 else 0)
     axes.set_yticks(range(len(rows)), rows)
@@ -548,8 +542,6 @@ def _section(sweep: Sweep, metric: str, baseline: str | None, number: int) -> Ht
 
 def _heat_html(of: Grid) -> Html:
     """Heat map as a table: it takes no time to draw, and its numbers can be copied."""
-    from steadycast import style
-
     how = say.by_unit(of.metric)
     low, high, shades = _scale(of)
 
@@ -573,7 +565,7 @@ def _heat_html(of: Grid) -> Html:
     )
 
 
-Shades = Sequence[tuple[int, int, int]]
+Shades = Sequence[str]
 
 
 def _scale(of: Grid) -> tuple[float, float, Shades]:
@@ -593,8 +585,7 @@ def _shade(value: float, low: float, high: float, shades: Shades) -> str:
     level = (value - low) / (high - low) if high > low else 0.5
     place = min(max(level, 0.0), 1.0) * (len(shades) - 1)
     n = min(int(place), len(shades) - 2)
-    parts = (round(a + (b - a) * (place - n)) for a, b in zip(shades[n], shades[n + 1], strict=True))
-    return "#" + "".join(f"{part:02x}" for part in parts)
+    return style.mix(shades[n], shades[n + 1], place - n)
 
 
 def _table_html(sweep: Sweep, metric: str, baseline: str | None) -> Html:
