@@ -249,7 +249,9 @@ def _broken(line: str, size: float, room: float) -> str:
     """Break a line at its spaces into lines of at most ``room`` points."""
     from matplotlib.textpath import TextPath
 
-    width = float(TextPath((0, 0), line or " ", size=size).get_extents().width)
+    if not line.strip():  # matplotlib has no path of nothing
+        return line
+    width = float(TextPath((0, 0), line, size=size).get_extents().width)
     return line if width <= room else textwrap.fill(line, max(8, int(len(line) * room / width)))
 
 
