@@ -78,9 +78,6 @@ pub struct Findings {
     excused: Vec<String>,
     /// What a key is called here, and what others call it.
     other_words: &'static [(&'static str, &'static [&'static str])],
-    /// The keys of the tables that are being read, from the outermost on.
-    #[doc(hidden)]
-    pub tables: Vec<fn() -> Vec<&'static str>>,
 }
 
 impl Findings {
@@ -92,7 +89,6 @@ impl Findings {
             warnings: Vec::new(),
             excused: Vec::new(),
             other_words: &[],
-            tables: Vec::new(),
         }
     }
 
@@ -168,12 +164,6 @@ impl Findings {
         });
         if let Some(line) = line {
             self.problem(at, "no such key", format!("write {line}"));
-            return;
-        }
-        let around = self.tables.iter().rev().map(|keys| keys()).find(|keys| keys[..] != *known);
-        let table = at.key.strip_suffix(key).and_then(|table| table.strip_suffix('.'));
-        if let (None, Some(table), true) = (meant, table, around.is_some_and(|keys| keys.contains(&key))) {
-            self.problem(at, "no such key", format!("write it beside {table}, not in it"));
             return;
         }
         let near = meant.or_else(|| nearest(key, known));
