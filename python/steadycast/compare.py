@@ -186,7 +186,7 @@ def _marked(runs: Sequence[Run]) -> str:
     """Say what is marked: nothing, where no run has several seeds."""
     if all(len(run.folders) > 1 for run in runs):
         return "▲ best, ▼ worst; no mark: too close to call"
-    return "one seed each, so nothing is marked; --seeds 1-5 tells what differs"
+    return "one seed each, so nothing is marked"
 
 
 def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -> Json:

@@ -32,7 +32,7 @@ class Fitted:
     Args:
         heads: of its columns.
         rows: cells, as pages have them.
-        title: above each part.
+        title: a line above the first part.
         wraps: cells of the first column are wrapped at blanks before the table is divided.
 
     """
@@ -62,12 +62,12 @@ class Fitted:
                 used = 0
             parts[-1].append(place)
             used += need
+        if self._title:
+            yield Text(self._title, style="dim")
         for n, columns in enumerate(parts):
             if n:
                 yield ""
             part = plain(*(heads[i] for i in (0, *columns)))
-            if self._title:
-                part.title, part.title_justify, part.title_style = self._title, "left", "dim"
             for row in self._rows:
                 part.add_row(*(row[i] for i in (0, *columns)))
             yield part
