@@ -78,6 +78,9 @@ pub struct Findings {
     excused: Vec<String>,
     /// What a key is called here, and what others call it.
     other_words: &'static [(&'static str, &'static [&'static str])],
+    /// The keys of the tables that are being read, from the outermost on.
+    #[doc(hidden)]
+    pub tables: Vec<fn() -> Vec<&'static str>>,
 }
 
 impl Findings {
@@ -89,6 +92,7 @@ impl Findings {
             warnings: Vec::new(),
             excused: Vec::new(),
             other_words: &[],
+            tables: Vec::new(),
         }
     }
 
@@ -167,6 +171,12 @@ impl Findings {
             return;
         }
         let near = meant.or_else(|| nearest(key, known));
+        let around = self.tables.iter().rev().map(|keys| keys()).find(|keys| keys[..] != *known);
+        let table = at.key.strip_suffix(key).and_then(|table| table.strip_suffix('.'));
+        if let (None, Some(table), true) = (near, table, around.is_some_and(|keys| keys.contains(&key))) {
+            self.problem(at, "no such key", format!("write it beside {table}, not in it"));
+            return;
+        }
         if let (Some(near), Some(stem)) = (near, at.key.strip_suffix(key)) {
             self.excused.push(format!("{stem}{near}"));
         }

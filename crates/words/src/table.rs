@@ -139,6 +139,7 @@ macro_rules! tables {
                     $($key: None,)*
                     $($part: $crate::Deferred::of(item.split(&<$other as $crate::Declared>::keys()).0),)*
                 };
+                out.tables.push(<Self as $crate::Declared>::keys);
                 for (key, item) in table {
                     $(if key == $crate::plain(stringify!($key)) {
                         read.$key = $crate::FromToml::read(item, out);
@@ -149,6 +150,7 @@ macro_rules! tables {
                     })*
                     out.unknown_key(&item.at, key, &<Self as $crate::Declared>::keys());
                 }
+                out.tables.pop();
                 Some(read)
             }
         }
