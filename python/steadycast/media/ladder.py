@@ -370,7 +370,8 @@ def open_encoder(
     context.thread_count = 1
     context.max_b_frames = bframes
     context.gop_size = gop
-    context.options = _OPTIONS[codec.encoder](q, gop)
+    told = {"q": q, "gop": gop, "multiplier": q * _LAMBDA}
+    context.options = {name: value.format_map(told) for name, value in _OPTIONS[codec.encoder].items()}
     if codec.encoder.startswith("libvpx"):
         # Without a rate to keep below, the quantizer is what is asked for.
         context.bit_rate = _UNBOUND if codec.encoder == "libvpx" else 0
@@ -440,71 +441,52 @@ _UNBOUND = 1_000_000_000
 """Bits per second that no picture takes."""
 
 
-def _mpeg(q: int, gop: int) -> dict[str, str]:
-    multiplier = str(q * _LAMBDA)
-    return {
-        "flags": "+cgop+bitexact",
-        "sc_threshold": "1000000000",
-        "lmin": multiplier,
-        "lmax": multiplier,
-        "i_qfactor": "1",
-        "i_qoffset": "0",
-        "b_qfactor": "1",
-        "b_qoffset": "0",
-    }
-
-
-def _x264(q: int, gop: int) -> dict[str, str]:
-    return {
-        "qp": str(q),
+_MPEG_OPTIONS = {
+    "flags": "+cgop+bitexact",
+    "sc_threshold": "1000000000",
+    "lmin": "{multiplier}",
+    "lmax": "{multiplier}",
+    "i_qfactor": "1",
+    "i_qoffset": "0",
+    "b_qfactor": "1",
+    "b_qoffset": "0",
+}
+_VPX_OPTIONS = {
+    "crf": "{q}",
+    "lag-in-frames": "0",
+    "auto-alt-ref": "0",
+    "deadline": "realtime",
+    "cpu-used": "5",
+    # No frame begins with what another one has left in the entropy coder.
+    "error-resilient": "default",
+}
+_OPTIONS: dict[str, dict[str, str]] = {
+    **dict.fromkeys(_MPEG, _MPEG_OPTIONS),
+    "libx264": {
+        "qp": "{q}",
         "preset": "medium",
         "forced-idr": "1",
         # `stitchable` keeps the parameter sets, which stand before every IDR, the same at all quantizers.
-        "x264-params": f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:b-adapt=0:b-pyramid=none"
+        "x264-params": "keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:b-adapt=0:b-pyramid=none"
         ":stitchable=1:repeat-headers=1:annexb=1:threads=1",
-    }
-
-
-def _x265(q: int, gop: int) -> dict[str, str]:
-    return {
-        "qp": str(q),
+    },
+    "libx265": {
+        "qp": "{q}",
         "preset": "veryfast",
         "forced-idr": "1",
         # Frames in threads of their own, and rows of blocks, would make the bytes depend on the machine. Motion that is
         # predicted from the picture before is wrong where that one is of another quantizer: 4 dB and more.
-        "x265-params": f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes=0:b-adapt=0:repeat-headers=1"
+        "x265-params": "keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes=0:b-adapt=0:repeat-headers=1"
         ":no-temporal-mvp=1:aq-mode=0:cutree=0:pools=none:frame-threads=1:wpp=0:info=0:log-level=none",
-    }
-
-
-def _vpx(q: int, gop: int) -> dict[str, str]:
-    return {
-        "crf": str(q),
-        "lag-in-frames": "0",
-        "auto-alt-ref": "0",
-        "deadline": "realtime",
-        "cpu-used": "5",
-        # No frame begins with what another one has left in the entropy coder.
-        "error-resilient": "default",
-    }
-
-
-def _svt(q: int, gop: int) -> dict[str, str]:
-    return {
-        "qp": str(q),
+    },
+    **dict.fromkeys(("libvpx", "libvpx-vp9"), _VPX_OPTIONS),
+    "libsvtav1": {
+        "qp": "{q}",
         "preset": "11",
-        "svtav1-params": f"rc=0:aq-mode=0:pred-struct=1:keyint={gop}:lp=1:enable-tf=0:scd=0:force-key-frames=1",
-    }
-
-
-_OPTIONS: dict[str, Callable[[int, int], dict[str, str]]] = {
-    **dict.fromkeys(_MPEG, _mpeg),
-    "libx264": _x264,
-    "libx265": _x265,
-    "libvpx": _vpx,
-    "libvpx-vp9": _vpx,
-    "libsvtav1": _svt,
+        "svtav1-params": "rc=0:aq-mode=0:pred-struct=1:keyint={gop}:lp=1:enable-tf=0:scd=0:force-key-frames=1",
+    },
 }
+"""Options of each encoder; what stands in braces is filled in."""
 
 
 _PATIENCE_S = (60.0, 120.0, 240.0)
