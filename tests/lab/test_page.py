@@ -292,6 +292,9 @@ def test_long_lines_of_the_text_are_wrapped_and_their_colours_lie_on_them(opened
     )
     # 362 characters, in a box of at most 400 px; one takes 7 to 9 px.
     assert 7 <= page.eval_on_selector("#colours", last) <= 12
+    # A line's number is one line, of two figures as well.
+    number = last.replace("lastChild", "lastChild.firstChild")
+    assert page.eval_on_selector("#colours", number) <= 1
 
 
 def test_a_link_carries_the_scenario_to_another_browser(lab: Lab, opened: Callable[..., Any]) -> None:
