@@ -3,7 +3,7 @@
     python -m validation.dossier            # five seeds; prints the table
     python -m validation.dossier --write    # writes it into docs/data
 
-Each case of validation/scenarios/dossier-cases.toml is the network of validation/scenarios/dossier.toml with changes
+Each case of validation/dossier-cases.toml is the network of validation/scenarios/dossier.toml with changes
 (`set`), a figure, and a bound that was written before the first run. Where a case has `over`, the figure is divided by
 that of the same network with so many CUBIC in the videos' place.
 """
@@ -31,7 +31,7 @@ Case = Mapping[str, Any]
 
 def cases() -> list[Case]:
     """Read the cases, in the order of the RFC's sections."""
-    return list(tomllib.loads((HERE / f"{NAME}-cases.toml").read_text(encoding="utf-8"))["case"])
+    return list(tomllib.loads((HERE.parent / f"{NAME}-cases.toml").read_text(encoding="utf-8"))["case"])
 
 
 def seconds(done: Run, case: Case, end: str) -> list[float]:

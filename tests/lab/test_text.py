@@ -15,8 +15,9 @@ from steadycast.loading import load
 from tests.lab.conftest import ROOT, SCENARIO
 
 BUILT_IN = sorted((ROOT / "scenarios").rglob("*.toml"))
-OTHERS = sorted([*(ROOT / "papers" / "scenarios").rglob("*.toml"), *(ROOT / "validation").rglob("*.toml")])
-OTHERS.remove(ROOT / "validation" / "scenarios" / "dossier-cases.toml")  # changes of a scenario
+OTHERS = sorted(
+    [*(ROOT / "papers" / "scenarios").rglob("*.toml"), *(ROOT / "validation" / "scenarios").rglob("*.toml")]
+)
 
 
 @pytest.fixture

@@ -54,10 +54,18 @@ pub(super) const GONE: f64 = 0.6;
 /// The rate grows by this per second near what the path carries, and by that below 0.92 of it.
 pub(super) const GAIN: f64 = 0.06;
 pub(super) const GAIN_BELOW: f64 = 0.4;
-/// Without a cut for this long growth doubles in each so many seconds, up to so much per second.
+/// Growth doubles in each so many seconds from so long after the last cut on; where the rate is not near what the path
+/// carried, quickly, from when the queue has been empty, below this share of the target, for a round trip and a while.
 pub(super) const FAST_AFTER: f64 = 2.0;
 pub(super) const FAST_DOUBLE: f64 = 1.0;
+pub(super) const EMPTY: f64 = 0.3;
+pub(super) const EMPTY_AFTER: f64 = 0.3;
+pub(super) const EMPTY_DOUBLE: f64 = 0.25;
+/// A loss without a queue delays that by so much: a policer has none.
+pub(super) const AFTER_CHANCE: f64 = 2.0;
+/// The rate grows by so much per second, and per round trip, at most; it does where somebody pushed it down who is gone.
 pub(super) const GAIN_MOST: f64 = 1.0;
+pub(super) const GAIN_ROUND: f64 = 0.1;
 
 /// The gain of the mean rank of the queue at losses, and the mean above which they are a queue's.
 pub(super) const RANK_GAIN: f64 = 0.125;
@@ -66,9 +74,13 @@ pub(super) const RANK_CONGESTED: f64 = 0.68;
 pub(super) const NOISE_LOSS: f64 = 0.003;
 /// More lost packets than this share, once that is no chance, are a policer's: no more is sent than arrives.
 pub(super) const POLICER: f64 = 0.1;
-/// Two losses tell of others below this share of the highest rate lately, and the half-life of that.
+/// Above this share of lost packets no TCP fills a queue: its window is at its least (RFC 9438, 4.6).
+pub(super) const UNBEARABLE: f64 = 0.3;
+/// Two losses tell of others below this share of the highest rate lately, and the half-life of that: without and with
+/// packets that wait.
 pub(super) const PUSHED: f64 = 0.7;
 pub(super) const MEMORY: f64 = 60.0;
+pub(super) const MEMORY_WAITING: f64 = 10.0;
 /// Two losses at a queue above this that stood tell of others.
 pub(super) const STANDING: f64 = 0.008;
 /// A rate that falls by a quarter in this and five round trips, twice in a row, below this share of the highest one,

@@ -73,8 +73,11 @@ pub(super) struct Delay {
     /// When the start was over.
     pub(super) started: f64,
     loss_at: f64,
-    /// When a loss met a queue last.
+    /// When a loss met a queue last, and when one met none.
     queue_lost_at: f64,
+    chance_at: f64,
+    /// When the queue was last more than empty.
+    filled_at: f64,
     pub(super) memory: Memory,
     own: OwnQueue,
     /// When this law began to rule, and how much of the time lately its queue was over the target.
@@ -102,6 +105,8 @@ impl Delay {
             started: f64::MIN,
             loss_at: f64::MIN,
             queue_lost_at: f64::MIN,
+            chance_at: f64::MIN,
+            filled_at: f64::MIN,
             memory: Memory::default(),
             own: OwnQueue::default(),
             begun: 0.0,
@@ -156,6 +161,7 @@ impl Delay {
     /// What does not pass is dropped, and none of it waits: `rate` is what is left of what the path carries.
     pub(super) fn polices(&mut self, now: f64, carried: f64) {
         (self.carried, self.cut_at, self.refill) = (Some(carried), now, false);
+        (self.memory, self.chance_at) = (Memory(carried), now);
     }
 
     /// The queue is told to be its own, while `rate` is sent.
@@ -181,9 +187,12 @@ impl Delay {
         config: &Config,
     ) -> Turn {
         let Step { now, dt, rate, rtt, signals, .. } = *step;
-        self.memory.see(rate, dt);
         let target = self.target_now(now, rate, config);
         let low = signals.low(config.low_span);
+        self.memory.see(rate, dt, low > 0.5 * target);
+        if low > EMPTY * target {
+            self.filled_at = now;
+        }
         let once = self.target(self.memory.0, config);
         self.over += (dt / STARVED_SPAN).min(1.0) * (f64::from(u8::from(low > once)) - self.over);
         let mut received = signals.carries(rtt.max(RECEIVED_SPAN), rate).unwrap_or(rate);
@@ -205,12 +214,8 @@ impl Delay {
                 signals.carries(config.low_span, rate).filter(|_| low > 3.0 * target && !signals.is_idle(now, IDLE));
             return self.over(step, low, soon.map_or(received, |soon| soon.min(received)), target, config);
         }
-        if signals.low(rtt.max(0.1)) <= 0.7 * target
-            && let Some(over) = self.episode.take()
-        {
-            // Half of what passed until the queue was gone: it was the path's standing still that took the rest, and
-            // not a yield.
-            self.refill |= self.cut_at >= over.since && self.carried.is_some_and(|carried| rate < 0.5 * carried);
+        if signals.low(rtt.max(0.1)) <= 0.7 * target {
+            self.episode = None;
         }
         if now - self.cut_at < rtt + 0.05 {
             return Turn::Rate(rate, "delay: wait");
@@ -246,7 +251,9 @@ impl Delay {
         }
         if let Some(loss) = &step.loss {
             congested |= chance.see(now, loss, packet);
-            if loss.q > STANDING && !chance.is_radio() {
+            if loss.q <= STANDING {
+                self.chance_at = now;
+            } else if !chance.is_radio() {
                 self.queue_lost_at = now;
             }
         }
@@ -354,13 +361,22 @@ impl Delay {
     ) -> Turn {
         let Step { now, dt, rate, signals, .. } = *step;
         let room = 1.0 - low / target;
-        let mut gain = GAIN;
-        if self.carried.is_some_and(|carried| rate < 0.92 * carried) {
-            gain = GAIN_BELOW;
-        }
-        let free = now - self.cut_at - FAST_AFTER;
+        let of_carried = self.carried.map_or(f64::MAX, |carried| rate / carried);
+        let mut gain = if of_carried < 0.92 { GAIN_BELOW } else { GAIN };
+        // Near what the path carried the queue may be empty for a while without telling of more.
+        let (free, double) = if (0.92..1.1).contains(&of_carried) {
+            (now - self.cut_at - FAST_AFTER, FAST_DOUBLE)
+        } else {
+            let since = self.filled_at.max(self.cut_at).max(self.chance_at + AFTER_CHANCE);
+            (now - since - step.rtt - EMPTY_AFTER, EMPTY_DOUBLE)
+        };
+        let fast = GAIN_MOST.min(GAIN_ROUND / step.rtt);
         if free > 0.0 {
-            gain = gain.max((GAIN * libm::exp2(free / FAST_DOUBLE)).min(GAIN_MOST));
+            gain = gain.max((GAIN * libm::exp2(free / double)).min(fast));
+        }
+        if low < EMPTY * target && rate < STARVED * self.memory.0 {
+            // Who pushed it down is not there now.
+            gain = gain.max(fast);
         }
         let mut faster = rate * (1.0 + gain * room * dt);
         if let Some(window) = window

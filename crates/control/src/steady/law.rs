@@ -254,12 +254,12 @@ impl Law {
     /// and DELAY goes on from there. No window answers to so many losses.
     fn polices(&mut self, step: &Step<'_>) -> bool {
         let Step { now, rtt, signals, .. } = *step;
-        if step.loss.is_none_or(|loss| loss.q > DRAIN_ABOVE) {
-            return false;
-        }
         let (told, share) = signals.lossy(now, self.policed_at.map_or(f64::MAX, |at| now - at - rtt));
         let Some(received) = signals.received(rtt.max(POLICED_SPAN)) else { return false };
-        if !Chance::is_more(told, share, POLICER) {
+        // Where more is lost than a TCP bears, a packet or two of its own are no queue.
+        let own = if share > UNBEARABLE { 2.0 * self.config.bits / received } else { 0.0 };
+        let none = DRAIN_ABOVE.max(own);
+        if step.loss.is_none_or(|loss| loss.q > none) || !Chance::is_more(told, share, POLICER) {
             return false;
         }
         self.policed_at = Some(now);

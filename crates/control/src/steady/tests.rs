@@ -71,9 +71,9 @@ fn losses_at_any_queue_are_taken_for_chance_and_losses_at_the_highest_for_conges
 #[test]
 fn the_highest_rate_is_remembered_for_a_minute_and_not_for_ten() {
     let mut memory = Memory(4e6);
-    (0..600).for_each(|_| memory.see(0.0, 0.1));
+    (0..600).for_each(|_| memory.see(0.0, 0.1, false));
     assert!((memory.0 / 2e6 - 1.0).abs() < 0.01, "{}", memory.0);
-    (0..5_400).for_each(|_| memory.see(0.0, 0.1));
+    (0..5_400).for_each(|_| memory.see(0.0, 0.1, false));
     assert!(memory.0 < 5e3, "{}", memory.0);
 }
 

@@ -65,13 +65,15 @@ impl Chance {
     }
 }
 
-/// The highest rate of the last while, by half-life.
+/// The highest rate of the last while, by half-life: a shorter one while packets wait, since somebody who stays may have
+/// taken what it was.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory(pub(super) f64);
 
 impl Memory {
-    pub(super) fn see(&mut self, rate: f64, dt: f64) {
-        self.0 = (self.0 * libm::exp2(-dt / MEMORY)).max(rate);
+    pub(super) fn see(&mut self, rate: f64, dt: f64, waits: bool) {
+        let half = if waits { MEMORY_WAITING } else { MEMORY };
+        self.0 = (self.0 * libm::exp2(-dt / half)).max(rate);
     }
 }
 
