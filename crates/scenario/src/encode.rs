@@ -56,8 +56,9 @@ settings! {
     Encode {
         /// mpeg2, mpeg4, h263, h264, h265, vp8, vp9 or av1.
         codec: Codec = STANDARD.codec,
-        /// sqcif, qcif, cif, 4cif, qvga, vga, 720p, 1080p, "640x480", or the clip's own: "clip". Where nothing names it,
-        /// the drawn film is 1280x720 if its flow's share of the network is more than it can use in CIF (2 Mb/s).
+        /// sqcif, qcif, cif, 4cif, qvga, vga, 720p, 1080p, "640x480", or the clip's own: "clip". Where nothing
+        /// names it, the drawn film is 1280x720 if its flow's share of the network is more than it can use in CIF
+        /// (2 Mb/s).
         size: Size = STANDARD.size,
         /// Pictures per second, or the clip's own: "clip".
         fps: Fps = STANDARD.fps,

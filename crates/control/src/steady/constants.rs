@@ -63,7 +63,7 @@ pub(super) const EMPTY_AFTER: f64 = 0.3;
 pub(super) const EMPTY_DOUBLE: f64 = 0.25;
 /// A loss without a queue delays that by so much: a policer has none.
 pub(super) const AFTER_CHANCE: f64 = 2.0;
-/// The rate grows by so much per second, and per round trip, at most; it does where somebody pushed it down who is gone.
+/// The rate grows by so much per second, and per round trip, at most. It does where who pushed it down is gone.
 pub(super) const GAIN_MOST: f64 = 1.0;
 pub(super) const GAIN_ROUND: f64 = 0.1;
 

@@ -1,8 +1,8 @@
 //! What the halves of `steady` say to each other where receivers decide: in groups, and with `at = "receiver"`.
 //!
 //! ```text
-//! notice, on every packet:     flags u8 │ rate u24 (100 bit/s) │ limiting u32 [│ told u32 │ RTT u32 µs]
-//! report (APP "STDY" 1):       rate f32 B/s │ loss f32 │ queue u32 µs │ RTT u32 µs │ echo u32 │ rule u8 │ flags u8 │ 0 0
+//! notice, on every packet:  flags u8 │ rate u24 (100 bit/s) │ limiting u32 [│ told u32 │ RTT u32 µs]
+//! report (APP "STDY" 1):  rate f32 B/s │ loss f32 │ queue u32 µs │ RTT u32 µs │ echo u32 │ rule u8 │ flags u8 │ 0 0
 //! ```
 //!
 //! The echo is the send time of the newest packet in units of 2⁻¹⁸ s, moved later by the time since it arrived. All in
@@ -215,7 +215,8 @@ mod tests {
                 let again = Claim::read(&claim.body());
                 // A number on the wire has 24 bits.
                 let rate = again.map_or(Rate::ZERO, |again| again.rate);
-                prop_assert!((rate.as_bps_f64() - claim.rate.as_bps_f64()).abs() <= 1e-6 * claim.rate.as_bps_f64() + 8.0);
+                let claimed = claim.rate.as_bps_f64();
+                prop_assert!((rate.as_bps_f64() - claimed).abs() <= 1e-6 * claimed + 8.0);
                 prop_assert_eq!(again, Some(Claim { rate, ..claim }));
             }
             if let Some(forward) = Forward::read(&bytes) {

@@ -126,7 +126,8 @@ macro_rules! params {
                 let bits = 8.0 * setup.packet.as_f64().max(1.0);
                 let cap = setup.cap.as_bps_f64();
                 let receivers = decides_at_receivers(setup, values);
-                Self { bits, cap, l4s: setup.ecn == Ecn::Ect1, frames: false, receivers, low_span: constants::LOW_SPAN, $($name,)* }
+                let (l4s, low_span) = (setup.ecn == Ecn::Ect1, constants::LOW_SPAN);
+                Self { bits, cap, l4s, frames: false, receivers, low_span, $($name,)* }
             }
         }
     };
@@ -166,7 +167,8 @@ params! {
     span target_floor: "queueing delay that is noise", "own", 2 * MS, [0, S];
     number target_packets: "packets that each flow keeps in the queue", "Copa", 1.75, [0.1, 20.0];
     number yield_to: "share of the rate that an experiment leaves", "own", 0.65, [0.1, 1.0];
-    number equation: "while Reno's growth rules, at most so many times what TCP's equation gives at the share of lost packets",
+    number equation:
+        "while Reno's growth rules, at most so many times what TCP's equation gives at the share of lost packets",
         "own; RFC 5348, 3.1", 1.25, [0.5, 100.0];
     number train_packets: "packets of a train, which leave at once; 1: none is sent", "own", 4.0, [1.0, 64.0];
     number pacing: "a frame's packets leave at this many times the rate while competing", "own", 1.25, [1.0, 10.0];

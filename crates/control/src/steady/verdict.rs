@@ -65,7 +65,7 @@ impl Chance {
     }
 }
 
-/// The highest rate of the last while, by half-life: a shorter one while packets wait, since somebody who stays may have
+/// The highest rate of the last while, by half-life. That is shorter while packets wait: somebody who stays may have
 /// taken what it was.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory(pub(super) f64);
