@@ -303,7 +303,7 @@ impl Law {
     }
 
     /// Looks at its promises.
-    fn look(&mut self, now: f64, (mode, rate): (Mode, f64), place: Place) {
+    pub(super) fn look(&mut self, now: f64, (mode, rate): (Mode, f64), place: Place) {
         if self.mode != mode || self.marks_rule || !place.limits {
             return;
         }

@@ -11,6 +11,7 @@ use super::{Config, PARAMS};
 use crate::entry::{Mode, Setup, Values};
 use crate::equation::{LossRate, throughput_full};
 use crate::half::{PacketArrival, PacketReport, Stream};
+use crate::promise::Check;
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
 
 fn config() -> Config {
@@ -156,6 +157,20 @@ impl Told {
 
     fn stood(&self, from: f64, rule: &str) -> usize {
         self.rules.iter().filter(|(at, stood)| *at >= from && stood.starts_with(rule)).count()
+    }
+}
+
+#[test]
+fn a_rate_above_twice_what_arrives_breaks_the_promise_and_one_below_keeps_it() {
+    let mut told = Told::new(Rate::mbps(1));
+    told.run(10.0, None, |_, _, _| Some(0.02));
+    // 1 Mb/s, the session's cap, arrives, and four packets in a round trip may leave beside it.
+    let most = 2e6 + 4.0 * 8_000.0 / told.law.signals.rtt();
+    for (rate, broken) in [(1e6, 0), (0.9 * most, 0), (1.1 * most, 1), (50e6, 1)] {
+        (told.law.mode, told.law.rate) = (Rules::Compete, rate);
+        told.law.checks[1] = Check::new(&super::TWICE);
+        told.law.look(told.now, (Rules::Compete, rate), Place::ALONE);
+        assert_eq!((told.law.checks[1].checked, told.law.checks[1].broken), (1, broken), "{rate}");
     }
 }
 
