@@ -14,7 +14,7 @@ use steadycast_session::{
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 use steadycast_wire::parity::{ParityHeader, packet, recover, symbol};
-use steadycast_wire::payload::{Depacketiser, PayloadFormat, is_key_frame, opens_key_frame, picture_kind};
+use steadycast_wire::payload::{Depacketiser, PayloadFormat, is_key_frame, picture_kind};
 use steadycast_wire::rtcp::{
     Compound, CongestionFeedback, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse, ReceiverEstimate,
     ReportBlock, TransportFeedback,
@@ -127,7 +127,6 @@ pub fn payload(data: &[u8]) {
             len => {
                 let (payload, behind) = rest.split_at(usize::from(len).min(rest.len()));
                 rest = behind;
-                let _ = opens_key_frame(format, payload);
                 let damaged = depacketiser.push(payload).is_err();
                 let frame = depacketiser.clone().finish();
                 let _ = is_key_frame(format, &frame.bytes);
@@ -407,6 +406,8 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
         gated: true,
         first_seq: u16::MAX - 20,
         first_timestamp: u32::MAX - 90_000,
+        repair: (which & 0x60 == 0x40).then_some(REPAIR),
+        parity: (which & 0x60 == 0x60).then_some(PARITY),
         ..SenderSettings::new(who(SENDER, "sender"), rtcp, Bytes::new(1_200), app)
     };
     let served = StandardReports::new(Arc::clone(&factory), controller.standard_reports);
@@ -423,9 +424,9 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
         return (sender, receiver, app);
     }
     if which & 0x20 != 0 {
-        return (sender.with_parity(PARITY), receiver.with_parity(PARITY, Seed(1).part("parity")), app);
+        return (sender, receiver.with_parity(PARITY, Seed(1).part("parity")), app);
     }
-    (sender.with_repair(REPAIR), receiver.with_repair(REPAIR), app)
+    (sender, receiver.with_repair(REPAIR), app)
 }
 
 /// A report with a body of the controller: one byte says its subtype, six whether there is a block and what it says.

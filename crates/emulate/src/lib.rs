@@ -22,5 +22,4 @@ pub use program::{Program, sweep};
 pub use refuse::refusals;
 pub use relay::{LATE, Punctuality};
 pub use steadycast_network::{group_address, host_address};
-pub use tcp::TcpError;
 pub use world::{EmulateError, Emulation, Host, Options, RTP_PORT, TCP_PORT};

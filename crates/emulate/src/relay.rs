@@ -3,7 +3,7 @@
 use crate::datagram::Datagram;
 use crate::kernel;
 use crate::membership::{self, Change, Sources};
-use crate::udp::Graft;
+use crate::watch::Streams;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, write};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use std::sync::{Arc, mpsc};
 use steadycast_capture::mark;
 use steadycast_link::Ecn;
 use steadycast_live::Clock;
-use steadycast_network::{DatagramArrival, Datagrams, Target, group_address};
+use steadycast_network::{Datagrams, Target, group_address};
 use steadycast_scenario::NodeIx;
 
 use steadycast_units::{Span, Spread, Time};
@@ -39,18 +39,6 @@ pub(crate) struct Gate {
     pub(crate) tun: OwnedFd,
 }
 
-/// Sees what goes in and comes out, and keeps what is its own of it.
-pub(crate) trait Watch: Send {
-    /// Until when a datagram that was read from a host is held back there; `None`: it leaves at once.
-    fn hold(&mut self, now: Time, datagram: &Datagram<'_>, to: NodeIx) -> Option<Time>;
-    /// A datagram leaves a host.
-    fn sent(&mut self, now: Time, datagram: &Datagram<'_>, to: Option<NodeIx>);
-    /// A datagram was written to a host.
-    fn arrived(&mut self, arrival: &DatagramArrival<'_>);
-    /// One step of the series is over.
-    fn sample(&mut self);
-}
-
 /// How well it kept the time.
 #[derive(Clone, Debug, Default)]
 pub struct Punctuality {
@@ -68,16 +56,29 @@ pub struct Punctuality {
     pub lateness: Spread,
 }
 
-/// Wakes or ends a relay from another thread.
+/// Something that the network is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Graft {
+    pub(crate) group: u32,
+    pub(crate) host: NodeIx,
+    pub(crate) join: bool,
+}
+
+/// Wakes, tells or ends a relay from another thread.
 #[derive(Clone)]
 pub(crate) struct Bell {
     stop: Arc<AtomicBool>,
     event: Arc<OwnedFd>,
+    grafts: mpsc::Sender<Graft>,
 }
 
 impl Bell {
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { stop: Arc::default(), event: Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?) })
+    /// A bell, and what it rings for.
+    pub(crate) fn new() -> io::Result<(Self, Inbox)> {
+        let (grafts, told) = mpsc::channel();
+        let (stop, event) = (Arc::<AtomicBool>::default(), Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?));
+        let inbox = Inbox { stop: Arc::clone(&stop), event: Arc::clone(&event), grafts: told };
+        Ok((Self { stop, event, grafts }, inbox))
     }
 
     pub(crate) fn stop(&self) {
@@ -85,17 +86,23 @@ impl Bell {
         self.ring();
     }
 
-    /// Has the relay look for what it is told.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn graft(&self, graft: Graft) {
+        // A relay that is gone needs to hear nothing.
+        let _ = self.grafts.send(graft);
+        self.ring();
+    }
+
+    fn ring(&self) {
         // Only a counter at its limit refuses, and that rings as well.
         let _ = write(&self.event, &1u64.to_ne_bytes());
     }
 }
 
-/// How other threads reach a relay.
+/// What reaches a relay from other threads.
 pub(crate) struct Inbox {
-    pub(crate) bell: Bell,
-    pub(crate) grafts: mpsc::Receiver<Graft>,
+    stop: Arc<AtomicBool>,
+    event: Arc<OwnedFd>,
+    grafts: mpsc::Receiver<Graft>,
 }
 
 /// A source or a receiver of one of the scenario's groups.
@@ -106,7 +113,7 @@ pub(crate) struct Member {
     pub(crate) joined: bool,
 }
 
-pub(crate) struct Relay<W> {
+pub(crate) struct Relay {
     network: Datagrams,
     clock: Clock,
     gates: Vec<Gate>,
@@ -116,7 +123,7 @@ pub(crate) struct Relay<W> {
     groups: Groups,
     inbox: Inbox,
     step: Span,
-    pub(crate) watch: W,
+    streams: Streams,
     told: Punctuality,
     /// What is held back, by its time and order: from which gate.
     held: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
@@ -133,7 +140,7 @@ struct Groups {
     planned: BTreeSet<(Ipv4Addr, NodeIx)>,
 }
 
-impl<W: Watch> Relay<W> {
+impl Relay {
     /// It carries nothing before it runs.
     pub(crate) fn new(
         network: Datagrams,
@@ -142,7 +149,7 @@ impl<W: Watch> Relay<W> {
         members: &[Member],
         inbox: Inbox,
         step: Span,
-        watch: W,
+        streams: Streams,
     ) -> Self {
         let names = |member: &Member| (group_address(member.group), member.host);
         let own = (0..network.groups()).map(|g| (group_address(g), g)).collect();
@@ -164,14 +171,14 @@ impl<W: Watch> Relay<W> {
             gates,
             inbox,
             step,
-            watch,
+            streams,
             told: Punctuality::default(),
             held: BTreeMap::new(),
         }
     }
 
     /// Relays until the bell rings. Samples of the series are taken up to `end`.
-    pub(crate) fn run(mut self, end: Time) -> io::Result<(Datagrams, W, Punctuality)> {
+    pub(crate) fn run(mut self, end: Time) -> io::Result<(Datagrams, Streams, Punctuality)> {
         kernel::precise_waits();
         kernel::first_in_line(true);
         let mut buffer = vec![0; LARGEST];
@@ -192,11 +199,11 @@ impl<W: Watch> Relay<W> {
             }
             while next <= now && next <= end {
                 self.network.sample(next);
-                self.watch.sample();
+                self.streams.sample();
                 next += self.step;
             }
-            if self.inbox.bell.stop.load(Ordering::Acquire) {
-                return Ok((self.network, self.watch, self.told));
+            if self.inbox.stop.load(Ordering::Acquire) {
+                return Ok((self.network, self.streams, self.told));
             }
             while let Ok(Graft { group, host, join }) = self.inbox.grafts.try_recv() {
                 let change = if join { Change::All } else { Change::Only(&[]) };
@@ -217,7 +224,7 @@ impl<W: Watch> Relay<W> {
         let timeout = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
         let timeout = (until < Time::NEVER).then_some(&timeout);
         let mut polled: Vec<PollFd<'_>> = self.gates.iter().map(|g| PollFd::new(&g.tun, PollFlags::IN)).collect();
-        polled.push(PollFd::new(&self.inbox.bell.event, PollFlags::IN));
+        polled.push(PollFd::new(&self.inbox.event, PollFlags::IN));
         match poll(&mut polled, timeout) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(()),
@@ -228,7 +235,7 @@ impl<W: Watch> Relay<W> {
         ready.extend(polled.iter().take(self.gates.len()).enumerate().filter(|(_, p)| readable(p)).map(|(n, _)| n));
         if rung {
             // The count does not matter.
-            let _ = read(&self.inbox.bell.event, &mut [0; 8]);
+            let _ = read(&self.inbox.event, &mut [0; 8]);
         }
         Ok(())
     }
@@ -250,7 +257,7 @@ impl<W: Watch> Relay<W> {
         // A kernel also speaks of itself: IPv6, for one.
         let Some(datagram) = Datagram::read(bytes) else { return };
         let host = self.hosts.get(&datagram.to()).copied();
-        match host.and_then(|to| self.watch.hold(self.clock.now(), &datagram, to)) {
+        match host.and_then(|to| self.streams.hold(self.clock.now(), &datagram, to)) {
             Some(until) => {
                 self.held.insert((until, self.told.read), (n, bytes.to_vec()));
                 self.told.read += 1;
@@ -284,7 +291,7 @@ impl<W: Watch> Relay<W> {
         };
         self.told.read += 1;
         let host = if let Some(Target::Host(host)) = target { Some(host) } else { None };
-        self.watch.sent(now, &datagram, host);
+        self.streams.sent(now, &datagram, host);
         let ecn = datagram.ecn();
         let taken = target.is_some_and(|to| self.network.offer(now, from, to, ecn, bytes.to_vec()));
         self.told.astray += u64::from(!taken);
@@ -294,7 +301,7 @@ impl<W: Watch> Relay<W> {
 
     /// Writes what is due.
     fn release(&mut self, now: Time) {
-        let Self { network, gates, places, told, watch, clock, .. } = self;
+        let Self { network, gates, places, told, streams, clock, .. } = self;
         network.advance(now, |arrival| {
             let Some(gate) = places.get(&arrival.host).map(|n| &gates[*n]) else { return };
             // What a queue has marked, or a link has cleared, leaves so.
@@ -312,7 +319,7 @@ impl<W: Watch> Relay<W> {
                     told.written += 1;
                     told.late += u64::from(late > LATE);
                     told.lateness.add(late);
-                    watch.arrived(arrival);
+                    streams.arrived(arrival);
                 }
                 Err(_) => told.refused += 1,
             }

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use steadycast_ends::{KernelSource, Observed, draw};
+use steadycast_ends::{BuildError, KernelSource, Observed, Work};
 use steadycast_live::Clock;
 use steadycast_scenario::{self as sc, Workload};
 use steadycast_tcp::LINUX_WINDOW;
@@ -57,18 +57,6 @@ pub(crate) fn payload(spec: &sc::Tcp) -> u32 {
     u32::try_from(spec.config.packet.get()).unwrap_or(u32::MAX).saturating_sub(header).max(1)
 }
 
-/// Why a flow's TCP can't be had from this kernel.
-#[derive(Debug, thiserror::Error)]
-#[error("flow.{flow}.{key}: {what}")]
-pub struct TcpError {
-    /// The flow.
-    pub flow: String,
-    /// The key that can't be honoured.
-    pub key: &'static str,
-    /// What is wrong.
-    pub what: String,
-}
-
 /// A session with its sockets.
 struct Running {
     session: Session,
@@ -91,13 +79,6 @@ struct Open {
     shut: bool,
 }
 
-/// What the application does, and when.
-enum Work {
-    Once,
-    Transfers { bytes: Bytes, off: sc::Periods, next: Time },
-    OnOff { on: sc::Periods, off: sc::Periods, until: Time, writing: bool, gap: Option<Span>, write: Time },
-}
-
 /// All TCP of an emulation.
 pub(crate) struct Runner {
     running: Vec<Running>,
@@ -116,7 +97,7 @@ pub(crate) fn name(congestion: sc::Congestion) -> &'static str {
 impl Runner {
     /// Opens the listening sockets, and tries the congestion controls. The calling thread goes from namespace to
     /// namespace.
-    pub(crate) fn new(sessions: Vec<Session>) -> Result<Self, TcpError> {
+    pub(crate) fn new(sessions: Vec<Session>) -> Result<Self, BuildError> {
         Ok(Self { running: sessions.into_iter().map(Running::new).collect::<Result<_, _>>()? })
     }
 
@@ -178,8 +159,8 @@ impl Open {
 }
 
 impl Running {
-    fn new(session: Session) -> Result<Self, TcpError> {
-        let wrong = |key: &'static str, what: String| TcpError { flow: session.flow.clone(), key, what };
+    fn new(session: Session) -> Result<Self, BuildError> {
+        let wrong = |key, what| BuildError::new(format!("flow.{}.{key}", session.flow), what);
         let spec = &session.spec;
         let enter = |space: &Namespace| space.enter().map_err(|e| wrong("from", e.to_string()));
         enter(&session.from.0)?;
@@ -205,26 +186,13 @@ impl Running {
             .and_then(|()| listener.listen(16))
             .and_then(|()| listener.set_nonblocking(true));
         bound.map_err(|e| wrong("to", e.to_string()))?;
-        let work = match &spec.source {
-            Workload::Bulk | Workload::File(_) => Work::Once,
-            Workload::Transfers { bytes, off } => Work::Transfers { bytes: *bytes, off: *off, next: Time::NEVER },
-            Workload::OnOff { rate, on, off } => {
-                let gap = rate.map(|rate| spec.config.packet.at(rate).max(Span::nanos(1)));
-                Work::OnOff { on: *on, off: *off, until: Time::NEVER, writing: false, gap, write: Time::NEVER }
-            }
-        };
+        let work = Work::new(&spec.source, spec.config.packet);
         Ok(Self { session, listener, accepted: Vec::new(), open: None, active: false, work })
     }
 
     fn wake(&self) -> Time {
         let plan = self.session.plan.front().map_or(Time::NEVER, |(at, _)| *at);
-        let work = match &self.work {
-            _ if !self.active => Time::NEVER,
-            Work::Once => Time::NEVER,
-            Work::Transfers { next, .. } => *next,
-            Work::OnOff { until, write, .. } => (*until).min(*write),
-        };
-        plan.min(work)
+        if self.active { plan.min(self.work.wake()) } else { plan }
     }
 
     /// Does what the time has come for.
@@ -238,43 +206,23 @@ impl Running {
         if !self.active {
             return Ok(());
         }
-        match &mut self.work {
-            Work::Once => {}
-            Work::Transfers { bytes, next, .. } => {
-                if *next <= now {
-                    *next = Time::NEVER;
-                    self.session.figures.activity.begin(now);
-                    let bytes = bytes.get();
-                    self.connect(bytes, true)?;
-                }
-            }
-            Work::OnOff { on, off, until, writing, gap, write } => {
-                while *until <= now {
-                    *writing = !*writing;
-                    let began = *until;
-                    let period = draw(if *writing { on } else { off }, &mut self.session.chance);
-                    // A period of no length at all must not keep this loop from ending.
-                    *until += period.max(Span::nanos(1));
-                    *write = if *writing && gap.is_some() { began } else { Time::NEVER };
-                    if *writing {
-                        self.session.figures.activity.begin(began);
-                    }
-                }
-                let payload = u64::from(payload(&self.session.spec));
-                if let Some(open) = &mut self.open {
-                    match gap {
-                        Some(gap) => {
-                            let room = u64::from(self.session.spec.config.window) * payload;
-                            while *write <= now {
-                                if open.left < room {
-                                    open.left += payload;
-                                }
-                                *write += *gap;
-                            }
-                        }
-                        None => open.left = if *writing { u64::MAX } else { 0 },
-                    }
-                }
+        if self.work.transfers(now)
+            && let Workload::Transfers { bytes, .. } = self.session.spec.source
+        {
+            self.session.figures.activity.begin(now);
+            self.connect(bytes.get(), true)?;
+        }
+        let Session { chance, figures, spec, .. } = &mut self.session;
+        self.work.turn(now, chance, &mut figures.activity);
+        let Some(open) = &mut self.open else { return Ok(()) };
+        if let Work::OnOff { gap: None, writing, .. } = self.work {
+            open.left = if writing { u64::MAX } else { 0 };
+        }
+        let payload = u64::from(payload(spec));
+        while self.work.writes(now) {
+            // What the socket's buffer has no room for is not written.
+            if open.left < u64::from(spec.config.window) * payload {
+                open.left += payload;
             }
         }
         Ok(())
@@ -291,10 +239,7 @@ impl Running {
             Workload::File(bytes) => self.connect(bytes.get(), true),
             Workload::Transfers { bytes, .. } => self.connect(bytes.get(), true),
             Workload::OnOff { .. } => {
-                if let Work::OnOff { on, until, writing, write, gap, .. } = &mut self.work {
-                    (*until, *writing) = (now + draw(on, &mut self.session.chance), true);
-                    *write = if gap.is_some() { now } else { Time::NEVER };
-                }
+                self.work.start(now, &mut self.session.chance);
                 self.connect(0, false)
             }
         }
@@ -379,9 +324,7 @@ impl Running {
         self.session.figures.close();
         if whole {
             self.session.figures.activity.complete(now);
-            if let Work::Transfers { off, next, .. } = &mut self.work {
-                *next = now + draw(off, &mut self.session.chance);
-            }
+            self.work.complete(now, &mut self.session.chance);
         } else {
             self.session.figures.activity.end(now);
         }

@@ -1,5 +1,6 @@
 //! The ends that are ours, over UDP sockets in the namespaces of their hosts: video and plain traffic.
 
+use crate::relay::{Bell, Graft};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -86,27 +87,18 @@ impl Stream {
     }
 }
 
-/// Something that the network is to be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Graft {
-    pub(crate) group: u32,
-    pub(crate) host: NodeIx,
-    pub(crate) join: bool,
-}
-
 /// What an end needs besides its agent.
 pub(crate) struct Hosted {
     pub(crate) ix: AgentIx,
+    /// Its session among those of all flows.
+    pub(crate) session: usize,
     pub(crate) host: NodeIx,
     /// When it starts (`true`) and stops.
     pub(crate) plan: VecDeque<(Time, bool)>,
-    /// What its session has sent so far.
-    pub(crate) sent: Rc<RefCell<Sent>>,
     /// Where its RTCP goes; a group's goes to the group.
     pub(crate) reports_to: Option<SocketAddr>,
     /// The group whose member it is, when it is one by its own decision.
     pub(crate) member_of: Option<u32>,
-    pub(crate) grafts: Rc<RefCell<Vec<Graft>>>,
     /// Packets are held back for a time uniform in 0 … this.
     pub(crate) jitter: Span,
     pub(crate) chance: Chance,
@@ -118,6 +110,9 @@ pub(crate) struct UdpEnd {
     pub(crate) hosted: Hosted,
     /// Its packets, where they are recorded.
     pub(crate) log: Option<Rows<PacketRow>>,
+    /// What its session has sent so far.
+    sent: Rc<RefCell<Sent>>,
+    bell: Bell,
     held: VecDeque<(Time, Ecn, Body)>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     leaves: bool,
@@ -130,10 +125,16 @@ pub(crate) struct UdpEnd {
 }
 
 impl UdpEnd {
-    pub(crate) fn new(agent: Agent, hosted: Hosted, log: Option<Rows<PacketRow>>) -> Self {
-        let (held, outgoing) = (VecDeque::new(), Vec::new());
+    pub(crate) fn new(
+        agent: Agent,
+        hosted: Hosted,
+        log: Option<Rows<PacketRow>>,
+        sent: Rc<RefCell<Sent>>,
+        bell: Bell,
+    ) -> Self {
+        let (held, outgoing, zeros) = (VecDeque::new(), Vec::new(), Vec::new());
         let (kept, came) = (SentSymbols::default(), CameSymbols::default());
-        Self { agent, hosted, log, held, outgoing, leaves: false, zeros: Vec::new(), heard: 0, kept, came }
+        Self { agent, hosted, log, sent, bell, held, outgoing, leaves: false, zeros, heard: 0, kept, came }
     }
 
     /// The run is over: nothing new begins.
@@ -144,7 +145,7 @@ impl UdpEnd {
 
     fn graft(&self, join: bool) {
         if let Some(group) = self.hosted.member_of {
-            self.hosted.grafts.borrow_mut().push(Graft { group, host: self.hosted.host, join });
+            self.bell.graft(Graft { group, host: self.hosted.host, join });
         }
     }
 
@@ -155,8 +156,8 @@ impl UdpEnd {
                 log.extend(PacketRow::of(now, size, &body, ecn, None));
             }
             match &body {
-                Body::Rtp(media) => self.hosted.sent.borrow_mut().add(now, media, false),
-                Body::Parity(parity) => self.hosted.sent.borrow_mut().add(now, &parity.0, true),
+                Body::Rtp(media) => self.sent.borrow_mut().add(now, media, false),
+                Body::Parity(parity) => self.sent.borrow_mut().add(now, &parity.0, true),
                 _ => {}
             }
             if self.hosted.jitter.is_zero() {
@@ -244,7 +245,7 @@ impl UdpEnd {
             return Some((Body::Rtcp { bytes: Arc::from(bytes), parsed: Arc::new(parsed) }, None));
         }
         let (header, _, payload) = RtpHeader::parse(bytes).ok()?;
-        let sent = self.hosted.sent.borrow();
+        let sent = self.sent.borrow();
         let (media, at, parity) = sent.find(&header)?;
         let body = if parity {
             let (header, _) = ParityHeader::parse(payload).ok()?;
@@ -269,7 +270,7 @@ impl UdpEnd {
             (Body::Rtp(media), Some(ssrc)) => {
                 let number = media.repairs.unwrap_or_default() as u16;
                 if let Received::Repaired(_) = sink.on_media(now, arriving, media, out)
-                    && let Some(original) = self.hosted.sent.borrow().bare(ssrc, number)
+                    && let Some(original) = self.sent.borrow().bare(ssrc, number)
                 {
                     let mut whole = Vec::new();
                     original.encode(&[], &vec![0; original.payload_len.into()], &mut whole);
@@ -288,7 +289,7 @@ impl UdpEnd {
         let computable = sink.take_computable();
         for (counted, bytes) in self.came.compute(&computable) {
             let Ok((header, _, _)) = RtpHeader::parse(&bytes) else { continue };
-            let sent = self.hosted.sent.borrow();
+            let sent = self.sent.borrow();
             if let Some((media, ..)) = sent.find(&header) {
                 let (seq, fragment, marker) = (media.seq, media.fragment, media.header.marker);
                 sink.on_recovered_as(now, counted, &Protected { seq, fragment, marker });

@@ -1,7 +1,6 @@
 //! What the relay notes of the kernels' TCP: which segments brought something new to their host, and when.
 
 use crate::datagram::{Datagram, Segment};
-use crate::relay::Watch;
 use std::collections::BTreeMap;
 use steadycast_ends::{AgentIx, Intake, PacketRow, Rows};
 use steadycast_link::Ecn;
@@ -55,8 +54,9 @@ pub(crate) struct Streams {
     pub(crate) all: BTreeMap<(NodeIx, u16), Stream>,
 }
 
-impl Watch for Streams {
-    fn hold(&mut self, now: Time, datagram: &Datagram<'_>, to: NodeIx) -> Option<Time> {
+impl Streams {
+    /// Until when a datagram that was read from a host is held back there; `None`: it leaves at once.
+    pub(crate) fn hold(&mut self, now: Time, datagram: &Datagram<'_>, to: NodeIx) -> Option<Time> {
         let stream = self.all.get_mut(&(to, datagram.tcp()?.ports.1)).filter(|s| !s.jitter.is_zero())?;
         if stream.until <= now {
             stream.until = now + stream.chance.span_between(Span::ZERO, stream.jitter);
@@ -64,7 +64,8 @@ impl Watch for Streams {
         Some(stream.until)
     }
 
-    fn sent(&mut self, now: Time, datagram: &Datagram<'_>, to: Option<NodeIx>) {
+    /// A datagram leaves a host.
+    pub(crate) fn sent(&mut self, now: Time, datagram: &Datagram<'_>, to: Option<NodeIx>) {
         let (Some(to), Some(segment)) = (to, datagram.tcp()) else { return };
         let Some(stream) = self.all.get_mut(&(to, segment.ports.1)) else { return };
         if segment.payload > 0 && stream.logs.is_some() {
@@ -73,7 +74,8 @@ impl Watch for Streams {
         }
     }
 
-    fn arrived(&mut self, arrival: &DatagramArrival<'_>) {
+    /// A datagram was written to a host.
+    pub(crate) fn arrived(&mut self, arrival: &DatagramArrival<'_>) {
         let Some(datagram) = Datagram::read(arrival.bytes) else { return };
         let Some(segment) = datagram.tcp() else { return };
         let Some(stream) = self.all.get_mut(&(arrival.host, segment.ports.1)) else { return };
@@ -88,7 +90,8 @@ impl Watch for Streams {
         }
     }
 
-    fn sample(&mut self) {
+    /// One step of the series is over.
+    pub(crate) fn sample(&mut self) {
         for stream in self.all.values_mut() {
             let packets = stream.intake.packets();
             stream.intake.sample(packets);

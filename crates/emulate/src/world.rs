@@ -3,9 +3,9 @@
 use crate::kernel;
 use crate::namespace::{self, Namespace};
 use crate::program::{Program, Started, sweep};
-use crate::relay::{Bell, Gate, Inbox, Member, Punctuality, Relay};
-use crate::tcp::{Runner, Session, TcpError};
-use crate::udp::{Graft, Hosted, Sent, UdpEnd};
+use crate::relay::{Bell, Gate, Member, Punctuality, Relay};
+use crate::tcp::{Runner, Session};
+use crate::udp::{Hosted, Sent, UdpEnd};
 use crate::watch::{Stream, Streams};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -14,19 +14,19 @@ use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use steadycast_ends::{
-    Agent, AgentFactory, AgentIx, End, FlowEnds, Inputs, Intake, Kept, KernelSink, KernelSource, MakeError, PacketRow,
+    Agent, AgentFactory, AgentIx, BuildError, End, FlowEnds, Inputs, Intake, Kept, KernelSink, KernelSource, PacketRow,
     Record, Rows, Store, Table, Turn, plan, turns_of,
 };
-use steadycast_live::{Clock, Interface, Loop, NetError, Pair, PairOptions, Spool};
-use steadycast_network::{BuildError, Datagrams, group_address, host_address};
+use steadycast_live::{Clock, Interface, Loop, Pair, PairOptions, Spool};
+use steadycast_network::{Datagrams, group_address, host_address};
 use steadycast_record::{Figures, run};
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
-
-use steadycast_units::{Chance, Span, Spread, Time};
+use steadycast_tcp::Config;
+use steadycast_units::{Span, Spread, Time};
 
 /// Ports of the first session: RTP, and RTCP after it; each further session takes the next two.
 pub const RTP_PORT: u16 = 5004;
@@ -64,23 +64,9 @@ pub enum EmulateError {
         /// What gives it.
         remedy: &'static str,
     },
-    /// The network.
+    /// The network, or a flow.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// A flow.
-    #[error(transparent)]
-    Make(#[from] MakeError),
-    /// A flow's sockets.
-    #[error("flow.{flow}: {error}")]
-    Net {
-        /// The flow.
-        flow: String,
-        /// What is wrong.
-        error: NetError,
-    },
-    /// A flow's TCP.
-    #[error(transparent)]
-    Tcp(#[from] TcpError),
     /// No such host.
     #[error("no host is called \"{0}\"")]
     NoHost(String),
@@ -122,18 +108,11 @@ pub struct Host {
     pub namespace: Arc<Namespace>,
 }
 
-/// An end of a UDP flow before the run: its agent and sockets.
+/// An end of a UDP flow before the run.
 struct Ready {
     agent: Agent,
-    ix: AgentIx,
-    session: usize,
-    host: NodeIx,
+    hosted: Hosted,
     pair: Pair,
-    plan: VecDeque<(Time, bool)>,
-    reports_to: Option<SocketAddr>,
-    member_of: Option<u32>,
-    jitter: Span,
-    chance: Chance,
     log: Option<Rows<PacketRow>>,
 }
 
@@ -282,22 +261,21 @@ impl Emulation {
         let Prepared { network, gates, members, ends, sources, tcp, streams } = ready;
         let (end, step) = (self.end(), self.step);
         let clock = Clock::start();
-        let bell = Bell::new().map_err(during("the relay"))?;
-        let (grafts, told) = mpsc::channel();
-        let relay =
-            Relay::new(network, clock, gates, &members, Inbox { bell: bell.clone(), grafts: told }, step, streams);
+        let (bell, inbox) = Bell::new().map_err(during("the relay"))?;
+        let relay = Relay::new(network, clock, gates, &members, inbox, step, streams);
         let relay = spawn("sc-relay", move || relay.run(end)).map_err(during("the relay"))?;
         let sessions = self.sessions;
-        let udp = || Udp::new(clock, ends, sessions, grafts, bell.clone()).map_err(during("the sockets"));
+        let udp = || Udp::new(clock, ends, sessions, &bell).map_err(during("the sockets"));
         let stop = Arc::new(AtomicBool::new(false));
-        let complete = Tcp::start(tcp, clock, &stop, end, step).and_then(|tcp| {
+        let stopped = Arc::clone(&stop);
+        let tcp = spawn("sc-tcp", move || tcp.run(clock, &stopped, end, step)).map_err(during("TCP"));
+        let complete = tcp.and_then(|tcp| {
             let ran = udp().and_then(|mut world| {
                 let ran = self.drive(&mut world, &tcp, &mut go_on);
                 Ok((ran?, world))
             });
             stop.store(true, Ordering::Release);
-            let figures = tcp.join()?;
-            for (ix, figures) in sources.iter().zip(figures) {
+            for (ix, figures) in sources.iter().zip(joined(tcp, "TCP")?) {
                 self.agents[ix.0 as usize] = Agent::KernelSource(Box::new(figures));
             }
             let (complete, world) = ran?;
@@ -308,8 +286,7 @@ impl Emulation {
             Ok(complete)
         });
         bell.stop();
-        let relayed = relay.join().map_err(|_| io::Error::other("the relay has ended")).and_then(|r| r);
-        let (mut network, streams, told) = relayed.map_err(during("the relay"))?;
+        let (mut network, streams, told) = joined(relay, "the relay")?;
         self.now = clock.now().min(end);
         for stream in streams.all.into_values() {
             if let Some((sent, arrived)) = stream.logs {
@@ -326,24 +303,24 @@ impl Emulation {
     }
 
     /// Runs the ends that are ours, and the program beside them.
-    fn drive(
+    fn drive<T>(
         &mut self,
         world: &mut Udp,
-        tcp: &Tcp,
+        tcp: &JoinHandle<T>,
         go_on: &mut impl FnMut(Time) -> bool,
     ) -> Result<bool, EmulateError> {
         let program = self.begin()?;
         let (end, step) = (self.end(), self.step);
         // What paces must not wait for what only computes; the relay does the same.
         kernel::first_in_line(false);
-        let over = || tcp.ended() || program.as_ref().is_some_and(Started::ended);
+        let over = || tcp.is_finished() || program.as_ref().is_some_and(Started::ended);
         let mut ran = world.run(end, step, over, &mut *go_on);
         // The run ends with its program, sooner or later than the flows.
         if let Some(program) = program {
             while matches!(ran, Ok(true)) && !program.ended() && go_on(end) {
                 ran = world.idle().map(|()| true);
             }
-            if program.ended() && !tcp.ended() {
+            if program.ended() && !tcp.is_finished() {
                 ran = ran.map(|_| true);
             }
             self.code = Some(program.end());
@@ -429,38 +406,16 @@ fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'stati
     std::thread::Builder::new().name(name.into()).spawn(work)
 }
 
-/// The thread of the kernels' TCP.
-struct Tcp(JoinHandle<Result<Vec<KernelSource>, EmulateError>>);
-
-impl Tcp {
-    fn start(
-        runner: Runner,
-        clock: Clock,
-        stop: &Arc<AtomicBool>,
-        end: Time,
-        step: Span,
-    ) -> Result<Self, EmulateError> {
-        let stop = Arc::clone(stop);
-        let work = move || runner.run(clock, &stop, end, step).map_err(during("TCP"));
-        Ok(Self(spawn("sc-tcp", work).map_err(during("TCP"))?))
-    }
-
-    fn ended(&self) -> bool {
-        self.0.is_finished()
-    }
-
-    fn join(self) -> Result<Vec<KernelSource>, EmulateError> {
-        self.0.join().map_err(|_| EmulateError::Io("TCP", io::Error::other("its thread has ended")))?
-    }
+/// What a thread has come to.
+fn joined<T>(thread: JoinHandle<io::Result<T>>, what: &'static str) -> Result<T, EmulateError> {
+    let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
+    ended.map_err(during(what))
 }
 
 /// The ends that are ours, in the thread that runs the emulation.
 struct Udp {
     driver: Loop<UdpEnd>,
     count: usize,
-    queue: Rc<RefCell<Vec<Graft>>>,
-    grafts: mpsc::Sender<Graft>,
-    bell: Bell,
     /// How late they were called before the last part of the run.
     late_before: Spread,
 }
@@ -469,32 +424,15 @@ struct Udp {
 const LAST: f64 = 0.05;
 
 impl Udp {
-    fn new(
-        clock: Clock,
-        ends: Vec<Ready>,
-        sessions: usize,
-        grafts: mpsc::Sender<Graft>,
-        bell: Bell,
-    ) -> io::Result<Self> {
+    fn new(clock: Clock, ends: Vec<Ready>, sessions: usize, bell: &Bell) -> io::Result<Self> {
         let mut driver = Loop::new(clock)?;
-        let queue = Rc::new(RefCell::new(Vec::new()));
         let sent: Vec<Rc<RefCell<Sent>>> = (0..sessions).map(|_| Rc::default()).collect();
         let count = ends.len();
-        for end in ends {
-            let hosted = Hosted {
-                ix: end.ix,
-                host: end.host,
-                plan: end.plan,
-                sent: Rc::clone(&sent[end.session]),
-                reports_to: end.reports_to,
-                member_of: end.member_of,
-                grafts: Rc::clone(&queue),
-                jitter: end.jitter,
-                chance: end.chance,
-            };
-            driver.add(UdpEnd::new(end.agent, hosted, end.log), end.pair)?;
+        for Ready { agent, hosted, pair, log } in ends {
+            let sent = Rc::clone(&sent[hosted.session]);
+            driver.add(UdpEnd::new(agent, hosted, log, sent, bell.clone()), pair)?;
         }
-        Ok(Self { driver, count, queue, grafts, bell, late_before: Spread::default() })
+        Ok(Self { driver, count, late_before: Spread::default() })
     }
 
     fn run(
@@ -546,22 +484,7 @@ impl Udp {
     }
 
     fn turn(&mut self, until: Time) -> io::Result<()> {
-        let (queue, grafts, bell) = (Rc::clone(&self.queue), self.grafts.clone(), self.bell.clone());
-        let pass = || {
-            let mut queue = queue.borrow_mut();
-            if !queue.is_empty() {
-                queue.drain(..).for_each(|graft| {
-                    let _ = grafts.send(graft);
-                });
-                bell.ring();
-            }
-        };
-        self.driver.run(until, |_| {
-            pass();
-            true
-        })?;
-        pass();
-        Ok(())
+        self.driver.run(until, |_| true)
     }
 
     fn each(&mut self, mut work: impl FnMut(steadycast_live::EndIx, &mut Loop<UdpEnd>)) {
@@ -681,7 +604,7 @@ impl Planner<'_> {
         let scenario = self.scenario;
         let flow = &scenario.flows[n as usize];
         if self.sessions + flow.to.len() > SESSIONS {
-            return Err(BuildError::TooMany("sessions").into());
+            return Err(BuildError::new("sessions", "the scenario has too many of them").into());
         }
         match &flow.kind {
             sc::FlowKind::Tcp(spec) => self.tcp(n, flow, spec, ends),
@@ -743,7 +666,7 @@ impl Planner<'_> {
         self.members.extend(group.map(|group| Member { group, host: flow.from, joined: true }));
         let outside = scenario.starts_outside(sc::FlowIx(n));
         let each = flow.cast == sc::Cast::UnicastEach;
-        let net = |error| EmulateError::Net { flow: flow.name.clone(), error };
+        let net = |error| BuildError::new(format!("flow.{}", flow.name), error);
         let mut sources = Vec::new();
         for (place, to) in flow.to.iter().enumerate() {
             let name = flow.session(place);
@@ -769,19 +692,18 @@ impl Planner<'_> {
                 self.enter(flow.from)?;
                 let ix = self.reserve();
                 ends.sources.push(ix);
-                sources.push(Ready {
-                    agent: self.keeping((makers.source)(&name)),
+                let hosted = Hosted {
                     ix,
                     session,
                     host: flow.from,
-                    pair: Pair::sender(target, &PairOptions { source, ..options(flow.from) }).map_err(net)?,
                     plan: self.turns(n, End::Source),
                     reports_to: None,
                     member_of: None,
                     jitter: flow.send_jitter,
                     chance: scenario.seed.part(&format!("flow.{name}.src.jitter")),
-                    log: self.log(n),
-                });
+                };
+                let pair = Pair::sender(target, &PairOptions { source, ..options(flow.from) }).map_err(net)?;
+                sources.push(Ready { agent: self.keeping((makers.source)(&name)), hosted, pair, log: self.log(n) });
             }
             self.enter(*to)?;
             let ix = self.reserve();
@@ -789,20 +711,18 @@ impl Planner<'_> {
             let reports = SocketAddr::new(IpAddr::V4(host_address(flow.from)), port + 1);
             let inside = outside.binary_search(&place).is_err();
             self.members.extend(group.map(|group| Member { group, host: *to, joined: inside }));
-            let plan = self.turns(n, End::Receiver(place));
-            self.ends.push(Ready {
-                agent: self.keeping((makers.sink)(place, &name)),
+            let hosted = Hosted {
                 ix,
                 session,
                 host: *to,
-                pair: Pair::receiver(target, &options(*to)).map_err(net)?,
-                plan,
+                plan: self.turns(n, End::Receiver(place)),
                 reports_to: alone.then_some(reports),
                 member_of: group,
                 jitter: Span::ZERO,
                 chance: scenario.seed.part(&format!("flow.{name}.dst{place}.jitter")),
-                log: self.log(n),
-            });
+            };
+            let pair = Pair::receiver(target, &options(*to)).map_err(net)?;
+            self.ends.push(Ready { agent: self.keeping((makers.sink)(place, &name)), hosted, pair, log: self.log(n) });
         }
         // Sinks come first: whoever is there from the start is there before the first packet.
         self.ends.extend(sources);
@@ -811,22 +731,13 @@ impl Planner<'_> {
 }
 
 /// Sets what holds for all TCP of the host that the thread is in.
-fn host_wide(flow: &sc::Flow, spec: &sc::Tcp) -> Result<(), EmulateError> {
-    for (key, name, on) in
-        [("sack", "tcp_sack", spec.config.sack), ("timestamps", "tcp_timestamps", spec.config.timestamps)]
-    {
-        if !on && !namespace::set(&format!("ipv4/{name}"), "0") {
-            return Err(TcpError {
-                flow: flow.name.clone(),
-                key,
-                what: format!("/proc/sys/net/ipv4/{name} can't be written"),
-            }
-            .into());
+fn host_wide(flow: &sc::Flow, spec: &sc::Tcp) -> Result<(), BuildError> {
+    let Config { sack, timestamps, ecn, .. } = spec.config;
+    for (key, differs, value) in [("sack", !sack, "0"), ("timestamps", !timestamps, "0"), ("ecn", ecn, "1")] {
+        if differs && !namespace::set(&format!("ipv4/tcp_{key}"), value) {
+            let what = format!("/proc/sys/net/ipv4/tcp_{key} can't be written");
+            return Err(BuildError::new(format!("flow.{}.{key}", flow.name), what));
         }
-    }
-    if spec.config.ecn && !namespace::set("ipv4/tcp_ecn", "1") {
-        let what = "/proc/sys/net/ipv4/tcp_ecn can't be written".into();
-        return Err(TcpError { flow: flow.name.clone(), key: "ecn", what }.into());
     }
     Ok(())
 }

@@ -4,13 +4,15 @@ mod kernel;
 mod plain;
 mod tcp;
 mod video;
+mod work;
 
 pub use kernel::{KernelSink, KernelSource, Observed};
-pub use plain::{Beat, PlainSink, PlainSource, draw};
+pub use plain::{Beat, PlainSink, PlainSource};
 pub use tcp::{SegmentCounts, TcpSink, TcpSource};
 pub use video::{
     DecisionRow, LimitShares, MakeReceiver, Player, Repaired, SourcePoint, VideoSink, VideoSource, ViewRow,
 };
+pub use work::Work;
 
 use crate::intake::Intake;
 use crate::{Activity, Arriving, Body, Kept, Store};

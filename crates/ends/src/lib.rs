@@ -29,12 +29,12 @@ pub use activity::Activity;
 pub use agent::{
     Agent, Beat, DecisionRow, KernelSink, KernelSource, LimitShares, MakeReceiver, Observed, Out, PlainSink,
     PlainSource, Player, Repaired, SegmentCounts, SourcePoint, TcpSink, TcpSource, VideoSink, VideoSource, ViewRow,
-    draw,
+    Work,
 };
 pub use body::{AgentIx, Arriving, Body};
 pub use freeze::Freezes;
 pub use intake::{Digest, Intake, Point};
-pub use make::{AgentFactory, Inputs, MakeError, MakeSink, MakeSource, Makers};
+pub use make::{AgentFactory, BuildError, Inputs, MakeSink, MakeSource, Makers};
 pub use patience::{Patience, PlainRun, Routine};
 pub use plan::{Does, End, Turn, plan, turns_of};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};

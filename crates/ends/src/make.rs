@@ -2,12 +2,9 @@
 
 use crate::{Agent, AgentIx, Beat, FlowEnds, Intake, Place, PlainSink, PlainSource, TcpSink, TcpSource, VideoPlan};
 use std::collections::BTreeMap;
-use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
-use steadycast_control::ParamError;
 use steadycast_control::registry::Factory;
-use steadycast_media::{Ladder, LadderError};
+use steadycast_media::Ladder;
 use steadycast_scenario as sc;
 use steadycast_session::Siblings;
 use steadycast_tcp as tcp;
@@ -24,71 +21,22 @@ pub struct Inputs {
     pub credit: Span,
 }
 
-/// Why a flow can't be.
-#[derive(Debug)]
-pub enum MakeError {
-    /// The controller or one of its parameters.
-    Controller {
-        /// The flow.
-        flow: String,
-        /// What is wrong.
-        error: ParamError,
-    },
-    /// A flow has nothing to send.
-    NoLadder {
-        /// The flow.
-        flow: String,
-    },
-    /// Frame sizes that can't be used.
-    Ladder {
-        /// The flow.
-        flow: String,
-        /// What is wrong.
-        error: LadderError,
-    },
-    /// A TCP that can't be.
-    Tcp {
-        /// The flow.
-        flow: String,
-        /// What is wrong.
-        error: tcp::ConfigError,
-    },
-    /// A congestion control that only a kernel has.
-    KernelOnly {
-        /// The flow.
-        flow: String,
-        /// Its name.
-        name: String,
-    },
+/// Why a world can't run a scenario.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {what}")]
+pub struct BuildError {
+    /// The scenario's key.
+    pub key: String,
+    /// What is wrong with it.
+    pub what: String,
 }
 
-impl MakeError {
-    /// The scenario's key, and what is wrong with it.
-    pub fn told(&self) -> (String, String) {
-        match self {
-            Self::Controller { flow, error } => (format!("flow.{flow}.controller"), error.to_string()),
-            Self::NoLadder { flow } => {
-                let what = "no frame sizes were given; encode the clip first, or take media = \"greedy\"";
-                (format!("flow.{flow}.media"), what.to_owned())
-            }
-            Self::Ladder { flow, error } => (format!("flow.{flow}.media"), error.to_string()),
-            Self::Tcp { flow, error } => (format!("flow.{flow}"), error.to_string()),
-            Self::KernelOnly { flow, name } => {
-                let what = format!("\"{name}\" is a kernel's; simulated are reno, newreno, sack and cubic");
-                (format!("flow.{flow}.congestion"), what)
-            }
-        }
+impl BuildError {
+    /// This is wrong with a key of the scenario.
+    pub fn new(key: impl Into<String>, what: impl ToString) -> Self {
+        Self { key: key.into(), what: what.to_string() }
     }
 }
-
-impl fmt::Display for MakeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (key, what) = self.told();
-        write!(f, "{key}: {what}")
-    }
-}
-
-impl Error for MakeError {}
 
 /// Makes a source, told the name of its session.
 pub type MakeSource<'a> = Box<dyn FnMut(&str) -> Agent + 'a>;
@@ -134,7 +82,7 @@ impl<'a> AgentFactory<'a> {
     ///
     /// # Errors
     /// A controller, TCP or ladder that can't be.
-    pub fn makers(&self, n: u32, ends: &FlowEnds) -> Result<Makers<'a>, MakeError> {
+    pub fn makers(&self, n: u32, ends: &FlowEnds) -> Result<Makers<'a>, BuildError> {
         let flow = &self.scenario.flows[n as usize];
         let end = Time::ZERO + self.scenario.duration;
         let intake = Intake::new(ends.means_from, end.min(ends.stop)).active(&ends.active);
@@ -207,7 +155,7 @@ impl<'a> AgentFactory<'a> {
         }
     }
 
-    fn tcp(&self, flow: &'a sc::Flow, spec: &'a sc::Tcp, intake: Intake) -> Result<Makers<'a>, MakeError> {
+    fn tcp(&self, flow: &'a sc::Flow, spec: &'a sc::Tcp, intake: Intake) -> Result<Makers<'a>, BuildError> {
         let mut config = tcp_config(flow, spec)?;
         if !config.tick.is_zero() {
             // As in ns-2, a connection's clock starts anywhere within a tick.
@@ -215,7 +163,7 @@ impl<'a> AgentFactory<'a> {
             let phase = chance.span_between(Span::ZERO, config.tick);
             config.tick_phase = phase.min(config.tick.saturating_sub(Span::nanos(1)));
         }
-        config.check().map_err(|error| MakeError::Tcp { flow: flow.name.clone(), error })?;
+        config.check().map_err(|error| BuildError::new(format!("flow.{}", flow.name), error))?;
         let (seed, sink) = (self.seed, config.clone());
         Ok(Makers {
             source: Box::new(move |session| {
@@ -234,7 +182,7 @@ impl<'a> AgentFactory<'a> {
         intake: Intake,
         from: Time,
         siblings: Option<Siblings>,
-    ) -> Result<Makers<'a>, MakeError> {
+    ) -> Result<Makers<'a>, BuildError> {
         let (own, ladder) = (self.inputs.factories.get(&flow.name), self.inputs.ladders.get(&flow.name));
         let plan = VideoPlan::of(
             flow,
@@ -253,16 +201,18 @@ impl<'a> AgentFactory<'a> {
             }),
             sink: Box::new(move |n, session| {
                 let intake = if crowd { intake.clone().packed() } else { intake.clone() };
-                let sink = plan.sink(plan.receiver(n, session, chosen), intake);
-                Agent::VideoSink(Box::new(if crowd { sink.without_views() } else { sink }))
+                let mut sink = plan.sink(plan.receiver(n, session, chosen), intake);
+                sink.keep_views = !crowd;
+                Agent::VideoSink(Box::new(sink))
             }),
         })
     }
 }
 
-fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, MakeError> {
+fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, BuildError> {
     if let tcp::Congestion::Kernel(name) = spec.config.congestion {
-        return Err(MakeError::KernelOnly { flow: flow.name.clone(), name: name.to_owned() });
+        let what = format!("\"{name}\" is a kernel's; simulated are reno, newreno, sack and cubic");
+        return Err(BuildError::new(format!("flow.{}.congestion", flow.name), what));
     }
     let mut config = spec.config.clone();
     config.bytes = match spec.source {

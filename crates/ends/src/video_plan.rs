@@ -1,7 +1,7 @@
 //! What the two ends of a video flow are made with: decided once, from the flow and the place where it runs, for every
 //! world.
 
-use crate::make::MakeError;
+use crate::make::BuildError;
 use crate::{Intake, MakeReceiver, Player, Skew, VideoSink, VideoSource};
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
@@ -88,13 +88,18 @@ pub enum Supply {
     Encoder,
 }
 
+/// Whether frame sizes can be used.
+fn fits(flow: &str, ladder: &Ladder) -> Result<(), BuildError> {
+    ladder.check().map_err(|error| BuildError::new(format!("flow.{flow}.media"), error))
+}
+
 impl Supply {
     /// What the scenario's media is; `ladder` has its frame sizes, where it has pictures.
-    fn of(flow: &str, video: &sc::Video, ladder: Option<&Arc<Ladder>>) -> Result<Self, MakeError> {
+    fn of(flow: &str, video: &sc::Video, ladder: Option<&Arc<Ladder>>) -> Result<Self, BuildError> {
         let checked = || {
-            let ladder = ladder.ok_or_else(|| MakeError::NoLadder { flow: flow.to_owned() })?;
-            ladder.check().map_err(|error| MakeError::Ladder { flow: flow.to_owned(), error })?;
-            Ok(Arc::clone(ladder))
+            let none = "no frame sizes were given; encode the clip first, or take media = \"greedy\"";
+            let ladder = ladder.ok_or_else(|| BuildError::new(format!("flow.{flow}.media"), none))?;
+            fits(flow, ladder).map(|()| Arc::clone(ladder))
         };
         match &video.media {
             sc::Media::Greedy { bytes } => Ok(Self::Endless(*bytes)),
@@ -197,7 +202,7 @@ impl VideoPlan {
         own: Option<&Arc<dyn Factory>>,
         ladder: Option<&Arc<Ladder>>,
         place: Place,
-    ) -> Result<Self, MakeError> {
+    ) -> Result<Self, BuildError> {
         let asked = Asked::of(flow, video, own)?;
         let supply = Supply::of(&flow.name, video, ladder)?;
         Ok(asked.planned(flow, video, supply, place))
@@ -207,9 +212,9 @@ impl VideoPlan {
     ///
     /// # Errors
     /// As [`VideoPlan::of`].
-    pub fn supplied(flow: &sc::Flow, video: &sc::Video, supply: Supply, place: Place) -> Result<Self, MakeError> {
+    pub fn supplied(flow: &sc::Flow, video: &sc::Video, supply: Supply, place: Place) -> Result<Self, BuildError> {
         if let Supply::Ladder(ladder) = &supply {
-            ladder.check().map_err(|error| MakeError::Ladder { flow: flow.name.clone(), error })?;
+            fits(&flow.name, ladder)?;
         }
         Ok(Asked::of(flow, video, None)?.planned(flow, video, supply, place))
     }
@@ -346,25 +351,26 @@ impl VideoPlan {
         from: Time,
     ) -> VideoSource {
         let (video, name) = (&self.video, format!("{session}.src"));
-        let settings = self.sender(&name);
+        let repair = self.repair(session);
+        let settings = SenderSettings {
+            ecn: video.ecn,
+            room: if let Vbr::Frame(PerFrame { room, .. }) = video.vbr { room } else { 1.0 },
+            padding: video.padding,
+            parity: self.parity(session),
+            // One receiver that is sent again what it lacks needs no parity but where it says that this comes too late.
+            parity_on_word: repair.is_some() && self.place.apart.is_some(),
+            repair,
+            siblings,
+            ..self.sender(&name)
+        };
         let setup = self.setup(&name, settings.identity.ssrc);
         let chance = self.place.seed.part(&format!("{name}.rtcp"));
         let by_ladder = self.top.is_some_and(|top| self.setup.cap >= top);
         let feed = feed.or_else(|| self.sized_feed(&name));
-        let room = if let Vbr::Frame(PerFrame { room, .. }) = video.vbr { room } else { 1.0 };
-        let amount = if let Supply::Endless(amount) = self.supply { amount } else { None };
-        let source = VideoSource::new(settings, Arc::clone(&self.senders), setup, feed, by_ladder, chance, from)
-            .with_amount(amount)
-            .with_room(room)
-            .with_ecn(video.ecn)
-            .with_repair(self.repair(session))
-            .with_padding(video.padding)
-            .in_simulcast(siblings);
-        match self.parity(session) {
-            // One receiver that is sent again what it lacks needs no parity but where it says that this comes too late.
-            Some(parity) if self.repairs.again && self.place.apart.is_some() => source.with_parity_on_word(parity),
-            parity => source.with_parity(parity),
-        }
+        let senders = Arc::clone(&self.senders);
+        let mut source = VideoSource::new(settings, senders, setup, feed, by_ladder, chance, from);
+        source.amount = if let Supply::Endless(amount) = self.supply { amount } else { None };
+        source
     }
 
     /// What makes the receiving end in the `n`th place of a session. In a simulcast it is in one of several groups,
@@ -404,8 +410,11 @@ impl VideoPlan {
         let video = &self.video;
         let period = self.setup.pictures.as_ref().map_or(Span::ZERO, |p| p.frame);
         let consumed = |b: &sc::Buffer| b.consume.map_or(Consume::Frames(period), Consume::Rate);
-        let buffer = video.buffer.as_ref().map(|b| PlayBuffer::new(b.size, consumed(b)));
-        let player = match video.playout {
+        let mut sink = VideoSink::new(make, intake, !self.supply.is_endless(), self.first_seq());
+        sink.buffer = video.buffer.as_ref().map(|b| Box::new(PlayBuffer::new(b.size, consumed(b))));
+        sink.skew = Skew::new(video.clock.ahead, video.clock.drift);
+        sink.repair = self.repairs.again || self.repairs.parity;
+        sink.player = match video.playout {
             sc::Playout::Adaptive(sc::AdaptivePlayout { least, most }) => {
                 // The codec's frames come at irregular times.
                 let regular = !matches!(self.supply, Supply::Codec(..));
@@ -413,11 +422,7 @@ impl VideoPlan {
             }
             fixed => Player::fixed(fixed.most()),
         };
-        VideoSink::new(make, intake, !self.supply.is_endless(), self.first_seq())
-            .buffered(buffer)
-            .by_clock(Skew::new(video.clock.ahead, video.clock.drift))
-            .repairing(self.repairs.again || self.repairs.parity)
-            .played(player)
+        sink
     }
 }
 
@@ -432,8 +437,8 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(flow: &sc::Flow, video: &sc::Video, own: Option<&Arc<dyn Factory>>) -> Result<Self, MakeError> {
-        let wrong = |error| MakeError::Controller { flow: flow.name.clone(), error };
+    fn of(flow: &sc::Flow, video: &sc::Video, own: Option<&Arc<dyn Factory>>) -> Result<Self, BuildError> {
+        let wrong = |error| BuildError::new(format!("flow.{}.controller", flow.name), error);
         let factory = match own {
             Some(factory) => Arc::clone(factory),
             None => Arc::new(video.chosen().map_err(wrong)?),

@@ -16,7 +16,8 @@ use steadycast_units::Seed;
 /// # Errors
 /// The system has none to give.
 pub(crate) fn seed() -> Result<Seed, LiveError> {
-    getrandom::u64().map(Seed).map_err(LiveError::Entropy)
+    let remedy = "a Linux kernel from 3.17 on has them (`getrandom`)";
+    getrandom::u64().map(Seed).map_err(|error| LiveError::new("no random numbers for a session", error, remedy))
 }
 
 /// A number for these bytes, the same one for as long as the program runs. Its key is drawn once, and nobody else knows

@@ -66,7 +66,9 @@ impl FlowKeys {
         let number = |key: &str| description.of_ours(key).and_then(|text| text.parse::<u64>().ok());
         let bandwidth = number("session-bw").or(of_reports(description)).unwrap_or(2_000_000);
         if !SESSION_BANDWIDTHS.contains(&bandwidth) {
-            return Err(LiveError::SessionBandwidth(bandwidth));
+            let what = format!("{bandwidth} is no bandwidth of a session");
+            let remedy = "take 10000 to 10000000000 bits per second";
+            return Err(LiveError::new("the description's session-bw", what, remedy));
         }
         let address = description.address.ip();
         let reports = if source_specific(address) { "source" } else { "group" };
@@ -127,7 +129,7 @@ impl FlowKeys {
             "flow": [flow],
         });
         let read = Document::from_json(&scenario, Path::new("live.toml")).and_then(Document::check);
-        read.map_err(|problems| problems.0.into_iter().next().map_or(LiveError::NoVideo, |p| LiveError::Flow(typed(p))))
+        read.map_err(|problems| problems.0.into_iter().next().map_or_else(no_video, |p| typed(p).into()))
     }
 }
 
@@ -155,8 +157,13 @@ const SENDER: &str = "sender";
 pub(crate) fn video(loaded: &Loaded) -> Result<&Video, LiveError> {
     match loaded.scenario.flows.first().map(|flow| &flow.kind) {
         Some(FlowKind::Video(video)) => Ok(video),
-        _ => Err(LiveError::NoVideo),
+        _ => Err(no_video()),
     }
+}
+
+/// The flow of a session is none of video: a bug.
+fn no_video() -> LiveError {
+    LiveError::new("the session", "its flow is no video", "please report this")
 }
 
 /// A value as the description writes it.

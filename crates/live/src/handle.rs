@@ -99,8 +99,8 @@ impl Handle {
     pub fn finish(&self) -> Result<LiveRecord, LiveError> {
         self.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let thread = thread.ok_or_else(|| LiveError::Record("it was taken already".into()))?;
-        thread.join().map_err(|_| LiveError::Record("the session's thread has died".into()))?
+        let thread = thread.ok_or_else(|| LiveError::unwritten("it was taken already"))?;
+        thread.join().map_err(|_| LiveError::unwritten("the session's thread has died"))?
     }
 
     /// How it goes at this moment, as JSON: the latest status there is when none is made within `patience`, the last

@@ -7,6 +7,7 @@
 mod clock;
 mod driver;
 mod entropy;
+mod error;
 mod feed;
 mod flow;
 mod folder;
@@ -24,16 +25,17 @@ mod wired;
 
 pub use clock::Clock;
 pub use driver::{Datagram, End, EndIx, Loop, Outbox, Waker};
+pub use error::LiveError;
 pub use feed::{EncoderDesk, Job, LadderFeed, LiveFeed, Next, RungData, Sizes, Steering, Store, Unit};
 pub use flow::FlowKeys;
 pub use folder::LiveRecord;
 pub use handle::Handle;
-pub use net::{Interface, Meta, NetError, Pair, PairOptions, Port, Which, origin, source_specific};
+pub use net::{Interface, Meta, Pair, PairOptions, Port, Which, origin, source_specific};
 pub use parity::{CameSymbols, SentSymbols};
 pub use peers::{Peer, Peers};
 pub use receive::{LATENCY, ReceiveOptions, Receiving};
-pub use send::{LiveError, Medium, SendOptions, Sending};
+pub use send::{Medium, SendOptions, Sending};
 pub use spool::Spool;
 pub use srtp::{MasterKey, RTP_TAG, Srtp};
 pub use unpack::{FrameCounts, FrameRow, FrameShelf, ReceivedFrame, Unpacker};
-pub use wired::{Consumer, Departure, Foreign, Nobody, Payloads, Reports, Trail, Wired, WiredSink, WiredSource, Zeros};
+pub use wired::{Consumer, Foreign, Nobody, Payloads, Reports, WiredSink, WiredSource, Zeros};

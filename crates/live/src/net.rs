@@ -1,6 +1,6 @@
 //! Sockets for RTP and RTCP: unicast and multicast, any-source and source-specific, IPv4 and IPv6.
 
-use crate::{Clock, entropy};
+use crate::{Clock, LiveError, entropy};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::netdevice::name_to_index;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -10,24 +10,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::str::FromStr;
 use steadycast_rtcp::Origin;
 use steadycast_units::{Ecn, Time};
-
-/// Why sockets can't be had: where, what is wrong, and what to do.
-#[derive(Debug, thiserror::Error)]
-#[error("{place}: {problem}; {remedy}")]
-pub struct NetError {
-    /// The address or option that it is about.
-    pub place: String,
-    /// What is wrong.
-    pub problem: String,
-    /// What would help.
-    pub remedy: &'static str,
-}
-
-impl NetError {
-    fn new(place: impl ToString, error: &io::Error, remedy: &'static str) -> Self {
-        Self { place: place.to_string(), problem: error.to_string(), remedy }
-    }
-}
 
 /// A network interface, by its name or by its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +120,7 @@ impl Buffers {
 }
 
 impl Port {
-    fn open(bind: SocketAddr, options: &PairOptions, shared: bool) -> Result<Self, NetError> {
+    fn open(bind: SocketAddr, options: &PairOptions, shared: bool) -> Result<Self, LiveError> {
         let make = || -> io::Result<(Socket, UdpSocketState, SocketAddr)> {
             let socket = Socket::new(Domain::for_address(bind), Type::DGRAM, Some(Protocol::UDP))?;
             if bind.is_ipv6() {
@@ -169,10 +151,10 @@ impl Port {
                 }
                 _ => "choose another address, port or interface",
             };
-            NetError::new(bind, &e, remedy)
+            LiveError::new(bind, e, remedy)
         })?;
         let port = Self { socket, state, local, connected: false, refused: 0, unsent: 0 };
-        port.configure(options).map_err(|e| NetError::new(bind, &e, "leave --ttl and --interface away"))?;
+        port.configure(options).map_err(|e| LiveError::new(bind, e, "leave --ttl and --interface away"))?;
         Ok(port)
     }
 
@@ -201,15 +183,12 @@ impl Port {
         Ok(())
     }
 
-    fn join(&self, group: IpAddr, options: &PairOptions) -> Result<(), NetError> {
+    fn join(&self, group: IpAddr, options: &PairOptions) -> Result<(), LiveError> {
         let joined = match options.source {
             Some(source) => self.join_source(group, source, options),
             None if source_specific(group) => {
-                return Err(NetError {
-                    place: group.to_string(),
-                    problem: "this is a source-specific group".into(),
-                    remedy: "name the sender's address with --source",
-                });
+                let remedy = "name the sender's address with --source";
+                return Err(LiveError::new(group, "this is a source-specific group", remedy));
             }
             None => self.join_any(group, options),
         };
@@ -219,7 +198,7 @@ impl Port {
                 Some(libc::EINVAL) => "group and source must be of one kind, IPv4 or IPv6",
                 _ => "name another --interface",
             };
-            NetError::new(group, &e, remedy)
+            LiveError::new(group, e, remedy)
         })
     }
 
@@ -348,14 +327,14 @@ impl Pair {
     ///
     /// # Errors
     /// The addresses can't be had; the error says what to do.
-    pub fn sender(to: SocketAddr, options: &PairOptions) -> Result<Self, NetError> {
+    pub fn sender(to: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let reports = rtcp_port(to, options)?;
         let own = match &options.interface {
             Some(Interface::Address(ip)) if ip.is_ipv4() == to.is_ipv4() => *ip,
             Some(Interface::Address(ip)) => {
                 let problem = format!("it does not go with {}", to.ip());
                 let remedy = "name an address of the same kind, IPv4 or IPv6, or an interface";
-                return Err(NetError { place: ip.to_string(), problem, remedy });
+                return Err(LiveError::new(ip, problem, remedy));
             }
             _ => any(to.ip()),
         };
@@ -376,7 +355,7 @@ impl Pair {
         };
         if !options.mux {
             let connected = rtp.socket.connect(&to.into());
-            connected.map_err(|e| NetError::new(to, &e, unreached(to, options)))?;
+            connected.map_err(|e| LiveError::new(to, e, unreached(to, options)))?;
             rtp.connected = true;
             rtp.local = rtp.socket.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(rtp.local);
         }
@@ -387,7 +366,7 @@ impl Pair {
     ///
     /// # Errors
     /// As [`Pair::sender`].
-    pub fn receiver(at: SocketAddr, options: &PairOptions) -> Result<Self, NetError> {
+    pub fn receiver(at: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let reports = rtcp_port(at, options)?;
         let open = |at: SocketAddr| {
             if at.ip().is_multicast() { Port::group(at, options) } else { Port::open(at, options, false) }
@@ -405,11 +384,6 @@ impl Pair {
     /// The socket for reports, which may be the one for media.
     pub fn rtcp(&self) -> &Port {
         self.rtcp.as_ref().unwrap_or(&self.rtp)
-    }
-
-    /// Whether both share one port.
-    pub const fn muxed(&self) -> bool {
-        self.rtcp.is_none()
     }
 
     /// Where a sender's datagrams go, and a group's reports.
@@ -433,7 +407,7 @@ impl Pair {
 impl Port {
     /// Bound to the group itself, so that datagrams to this port's other addresses stay away, and shared with others
     /// here.
-    fn group(at: SocketAddr, options: &PairOptions) -> Result<Self, NetError> {
+    fn group(at: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let port = Self::open(at, options, true)?;
         port.join(at.ip(), options)?;
         Ok(port)
@@ -459,7 +433,7 @@ fn local(own: IpAddr, options: &PairOptions, plus: u16) -> SocketAddr {
     SocketAddr::new(own, options.local.map_or(0, |p| p.saturating_add(plus)))
 }
 
-fn rtcp_port(rtp: SocketAddr, options: &PairOptions) -> Result<SocketAddr, NetError> {
+fn rtcp_port(rtp: SocketAddr, options: &PairOptions) -> Result<SocketAddr, LiveError> {
     let port = if options.mux { Some(rtp.port()) } else { options.reports.or(rtp.port().checked_add(1)) };
     match port.filter(|_| rtp.port() > 0) {
         Some(port) => {
@@ -468,16 +442,12 @@ fn rtcp_port(rtp: SocketAddr, options: &PairOptions) -> Result<SocketAddr, NetEr
             next.set_port(port);
             Ok(next)
         }
-        None => Err(NetError {
-            place: rtp.to_string(),
-            problem: "RTCP needs the port after this one".into(),
-            remedy: "take a port from 1 to 65534",
-        }),
+        None => Err(LiveError::new(rtp, "RTCP needs the port after this one", "take a port from 1 to 65534")),
     }
 }
 
 /// Two sockets with an even port and the next (RFC 3550, section 11).
-fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), NetError> {
+fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), LiveError> {
     if options.local.is_some() {
         return Ok((
             Port::open(local(own, options, 0), options, false)?,

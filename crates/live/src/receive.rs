@@ -7,7 +7,7 @@ use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback};
 use crate::unpack::REORDERED;
 use crate::{
-    CameSymbols, Clock, Consumer, Departure, FrameShelf, Handle, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair,
+    CameSymbols, Clock, Consumer, FrameShelf, Handle, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair,
     PairOptions, Reports, Spool, Srtp, Unpacker, WiredSink,
 };
 use serde_json::{Value, json};
@@ -197,9 +197,9 @@ fn wired(options: &ReceiveOptions, told: &Told, plan: VideoPlan, reports: Report
     let number = |key: &str| description.of_ours(key).and_then(|text| text.parse::<u64>().ok()).filter(|n| *n > 0);
     let consume = options.consume.or(number("consume").map(Rate::bps)).map_or(Consume::Frames(TICK), Consume::Rate);
     let size = options.buffer.or(number("buffer").map(Bytes::new));
-    let sink = VideoSink::new(told.receiver(plan), Intake::new(Time::ZERO, Time::NEVER), false, 0)
-        .buffered(size.map(|size| PlayBuffer::new(size, consume)));
-    let mut sink = sink.repairing(told.repair.is_some() || told.parity.is_some());
+    let mut sink = VideoSink::new(told.receiver(plan), Intake::new(Time::ZERO, Time::NEVER), false, 0);
+    sink.buffer = size.map(|size| Box::new(PlayBuffer::new(size, consume)));
+    sink.repair = told.repair.is_some() || told.parity.is_some();
     Spool::keep(sink.kept());
     let consumer: Box<dyn Consumer> = match description.format {
         Some(format) => Box::new(Unpacker::new(format, description.payload_type, shelf.clone()).waiting(told.latency)),
@@ -207,7 +207,7 @@ fn wired(options: &ReceiveOptions, told: &Told, plan: VideoPlan, reports: Report
     };
     let (sources, each) = description.sources();
     let srtp = options.key.as_ref().map(|key| Srtp::new(key).of_sources(if each { sources } else { Vec::new() }));
-    let mut wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports).timing(TICK);
+    let mut wired = WiredSink::new(sink, consumer, reports).timing(TICK);
     wired.srtp = srtp;
     if let Some(PacketFeedback::Transport(id)) = description.feedback {
         wired.number_id = id;
@@ -327,7 +327,7 @@ impl Session {
         let clock = self.driver.clock;
         let driver = std::mem::replace(&mut self.driver, Loop::new(clock)?);
         let Some((mut wired, _)) = driver.into_ends().pop() else {
-            return Err(LiveError::Record("the receiver is gone".into()));
+            return Err(LiveError::unwritten("the receiver is gone"));
         };
         let counts = self.shelf.counts();
         let now = clock.now();

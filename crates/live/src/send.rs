@@ -6,118 +6,23 @@ use crate::folder::{STEP, reported};
 use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
-    Clock, EncoderDesk, Handle, LATENCY, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair,
+    Clock, EncoderDesk, Handle, LATENCY, LadderFeed, LiveError, LiveFeed, LiveRecord, Loop, MasterKey, Outbox, Pair,
     PairOptions, Payloads, Peers, RTP_TAG, RungData, Sizes, Spool, Srtp, Steering, Store, WiredSource, Zeros,
     source_specific,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::error::Error;
-use std::fmt;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use steadycast_control::registry::Given;
 use steadycast_control::{FeedbackFormat, Limit, Mode};
-use steadycast_ends::{Agent, Apart, Kept, MakeError, Place, Supply, VideoPlan, VideoSource};
+use steadycast_ends::{Agent, Apart, Kept, Place, Supply, VideoPlan, VideoSource};
 use steadycast_media::{Feed, Ladder, SentFrames};
 use steadycast_record::{flow as flow_figures, receiver};
-use steadycast_scenario::{Problem, Video};
+use steadycast_scenario::Video;
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_wire::payload::PayloadFormat;
-
-/// Why a live session can't begin, or had to end.
-#[derive(Debug)]
-pub enum LiveError {
-    /// A key of its flow.
-    Flow(Problem),
-    /// Its flow is none of video: a bug.
-    NoVideo,
-    /// Its controller, or its frames' sizes.
-    Plan(MakeError),
-    /// An address, a port or an interface.
-    Net(NetError),
-    /// The system gives no more sockets or threads.
-    System(io::Error),
-    /// The system gives no random numbers.
-    Entropy(getrandom::Error),
-    /// ECN is used where reports of single packets tell how it arrives.
-    EcnUntold,
-    /// A session bandwidth that no session has: reports would never leave, or without end.
-    SessionBandwidth(u64),
-    /// The record is not what a scenario can say: a bug.
-    Record(String),
-}
-
-impl LiveError {
-    /// Where it is, what is wrong, and what would help.
-    pub fn told(&self) -> (String, String, String) {
-        let (place, problem, remedy) = match self {
-            Self::Flow(problem) => (problem.key.clone(), problem.what.clone(), problem.remedy.as_str()),
-            Self::NoVideo => ("the session".into(), "its flow is no video".into(), "please report this"),
-            Self::Plan(error) => {
-                let (key, what) = error.told();
-                (key, what, "see steadycast --help")
-            }
-            Self::Net(error) => (error.place.clone(), error.problem.clone(), error.remedy),
-            Self::System(error) => ("the session".into(), error.to_string(), "look at `ulimit -n`"),
-            Self::Entropy(error) => {
-                let remedy = "a Linux kernel from 3.17 on has them (`getrandom`)";
-                ("no random numbers for a session".into(), error.to_string(), remedy)
-            }
-            Self::EcnUntold => {
-                let what = "marks are known, and the path is checked, by reports of single packets that tell of them";
-                ("--ecn".into(), what.into(), "take --feedback rfc8888")
-            }
-            Self::SessionBandwidth(bandwidth) => (
-                "the description's session-bw".into(),
-                format!("{bandwidth} is no bandwidth of a session"),
-                "take 10000 to 10000000000 bits per second",
-            ),
-            Self::Record(what) => ("the record can't be written".into(), what.clone(), "please report this"),
-        };
-        (place, problem, remedy.to_owned())
-    }
-
-    /// A key of the flow is what a description says.
-    pub(crate) fn of_description(self) -> Self {
-        match self {
-            Self::Flow(problem) => {
-                let key = problem.key.trim_start_matches("flow.video.");
-                Self::Flow(Problem { key: format!("the description's {key}"), ..problem })
-            }
-            other => other,
-        }
-    }
-}
-
-impl fmt::Display for LiveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (place, problem, remedy) = self.told();
-        write!(f, "{place}: {problem}; {remedy}")
-    }
-}
-
-impl Error for LiveError {}
-
-impl From<MakeError> for LiveError {
-    fn from(error: MakeError) -> Self {
-        Self::Plan(error)
-    }
-}
-
-impl From<NetError> for LiveError {
-    fn from(error: NetError) -> Self {
-        Self::Net(error)
-    }
-}
-
-impl From<io::Error> for LiveError {
-    fn from(error: io::Error) -> Self {
-        Self::System(error)
-    }
-}
 
 /// What a session sends.
 pub enum Medium {
@@ -273,7 +178,8 @@ impl Sending {
         let place = Place { seed, credit: CREDIT, mtu: flow::MTU, apart: Some(apart) };
         let plan = VideoPlan::supplied(&loaded.scenario.flows[0], video, medium.supply(), place)?;
         if video.ecn.is_capable() && plan.feedback() != FeedbackFormat::Rfc8888 {
-            return Err(LiveError::EcnUntold);
+            let what = "marks are known, and the path is checked, by reports of single packets that tell of them";
+            return Err(LiveError::new("--ecn", what, "take --feedback rfc8888"));
         }
         let pair = Pair::sender(options.to, &options.pair)?;
         let own = pair.rtp().local().ip();
@@ -284,7 +190,7 @@ impl Sending {
         Spool::keep(source.kept());
         // What becomes of each packet is not known here.
         source.frames = SentFrames::lean();
-        let mut wired = WiredSource::new(source, prepared.payloads, None);
+        let mut wired = WiredSource::new(source, prepared.payloads);
         wired.peers = Some(Peers::new(clock.epoch(), plan.app()));
         wired.srtp = options.key.as_ref().map(Srtp::new);
         let mut driver = Loop::new(clock)?;
@@ -545,7 +451,7 @@ impl Session {
         let driver = std::mem::replace(&mut self.driver, Loop::new(clock)?);
         let late = driver.late.clone();
         let Some((mut wired, pair)) = driver.into_ends().pop() else {
-            return Err(LiveError::Record("the sender is gone".into()));
+            return Err(LiveError::unwritten("the sender is gone"));
         };
         wired.source.kept().into_iter().try_for_each(Kept::recall)?;
         let sent = wired.source.sent_bytes.per(now.since(Time::ZERO));

@@ -5,7 +5,7 @@ use crate::unpack::REORDERED;
 use crate::{CameSymbols, Datagram, End, Meta, Outbox, Peers, SentSymbols, Srtp, Which};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use steadycast_control::{Notice, Stream};
 use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
 use steadycast_link::Ecn;
@@ -74,33 +74,11 @@ impl Consumer for Nobody {
     fn take(&mut self, _: Time, _: u64, _: &RtpHeader, _: &[u8]) {}
 }
 
-/// What each packet of a flow carried, in the order of sequence numbers: shared by a sender and the receivers that run
-/// beside it, so that they can tell what became of each frame.
-#[derive(Clone, Debug, Default)]
-pub struct Trail(Arc<Mutex<Vec<Fragment>>>);
-
-impl Trail {
-    fn push(&self, fragment: Fragment) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(fragment);
-    }
-
-    /// The extended number, counted from the first packet, and the content of the packet with these 16 bits. The newest
-    /// packet is less than half of the numbers ahead of any that arrives.
-    fn find(&self, first: u16, seq: u16) -> Option<(u64, Fragment)> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let newest = (all.len() as u64).checked_sub(1)?;
-        let behind = first.wrapping_add(newest as u16).wrapping_sub(seq);
-        let place = newest.checked_sub(u64::from(behind))?;
-        all.get(place as usize).map(|fragment| (place, *fragment))
-    }
-}
-
 /// A video sender on its sockets.
 pub struct WiredSource {
     /// The sender.
     pub source: VideoSource,
     payloads: Box<dyn Payloads>,
-    trail: Option<Trail>,
     /// A list of who sends reports, where it is kept.
     pub peers: Option<Peers>,
     /// Packets that may be asked for again, or are covered by parity.
@@ -112,12 +90,11 @@ pub struct WiredSource {
 }
 
 impl WiredSource {
-    /// Of this sender. With a trail it leaves there what each packet carried.
-    pub fn new(source: VideoSource, payloads: Box<dyn Payloads>, trail: Option<Trail>) -> Self {
+    /// Of this sender.
+    pub fn new(source: VideoSource, payloads: Box<dyn Payloads>) -> Self {
         Self {
             source,
             payloads,
-            trail,
             peers: None,
             kept: SentSymbols::default(),
             srtp: None,
@@ -143,9 +120,6 @@ impl WiredSource {
         for (_, ecn, body) in self.outgoing.drain(..) {
             match body {
                 Body::Rtp(media) => {
-                    if let Some(trail) = self.trail.as_ref().filter(|_| media.stream == Stream::Media) {
-                        trail.push(media.fragment);
-                    }
                     out.push_as(ecn, Which::Rtp, None, |bytes| {
                         let start = bytes.len();
                         media.encode_header(bytes);
@@ -226,22 +200,11 @@ impl End for WiredSource {
     }
 }
 
-/// How a receiver knows when packets left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departure {
-    /// Sender and receiver share a clock: the stamp in the packet says it.
-    Stamped,
-    /// They don't: delays count from the least that was seen.
-    AboveLeast,
-}
-
 /// A video receiver on its sockets.
 pub struct WiredSink {
     /// The receiver.
     pub sink: VideoSink,
     consumer: Box<dyn Consumer>,
-    trail: Option<(Trail, u16)>,
-    departure: Departure,
     clocks: Clocks,
     /// It protects what leaves, and nothing is heard that is not protected.
     pub srtp: Option<Srtp>,
@@ -371,12 +334,10 @@ impl Clocks {
         self
     }
 
-    /// When a packet left, on our clock: see [`Departure`].
-    fn left(&mut self, now: Time, header: &RtpHeader, departure: Departure) -> Time {
+    /// When a packet left, on our clock: the sender's has an unknown offset, so that delays count from the least of its
+    /// source.
+    fn left(&mut self, now: Time, header: &RtpHeader) -> Time {
         let Some(stamp) = header.send_time else { return now };
-        if departure == Departure::Stamped {
-            return stamp.own(now);
-        }
         let sent = stamp.peer(self.sent);
         self.sent = Some(sent);
         let way = OneWay::between(sent, now);
@@ -422,16 +383,6 @@ impl MediaClock {
         let at = Span::nanos((ticks + ahead).max(0) as u64 * 100_000 / 9);
         (at.as_nanos() / self.step.as_nanos().max(1)) as u32
     }
-}
-
-/// A packet of a stream of retransmissions of the payload type `apt`.
-#[derive(Clone, Copy)]
-struct Retransmitted<'a> {
-    header: RtpHeader,
-    payload: &'a [u8],
-    notice: Notice,
-    transport: Option<u16>,
-    apt: u8,
 }
 
 /// A packet of media, taken apart, and when it came.
@@ -485,20 +436,11 @@ impl Reports {
 }
 
 impl WiredSink {
-    /// Of this receiver. With a trail and the flow's first sequence number it learns which frame each packet belongs
-    /// to.
-    pub fn new(
-        sink: VideoSink,
-        consumer: Box<dyn Consumer>,
-        trail: Option<(Trail, u16)>,
-        departure: Departure,
-        reports: Reports,
-    ) -> Self {
+    /// Of this receiver, whose media `consumer` takes.
+    pub fn new(sink: VideoSink, consumer: Box<dyn Consumer>, reports: Reports) -> Self {
         Self {
             sink,
             consumer,
-            trail,
-            departure,
             clocks: Clocks::default(),
             srtp: None,
             number_id: TRANSPORT_NUMBER_ID,
@@ -532,7 +474,7 @@ impl WiredSink {
         }
     }
 
-    /// Without a trail, frames count in steps of the media's clock, each so long: a play-out buffer goes by them.
+    /// Frames count in steps of the media's clock, each so long: a play-out buffer goes by them.
     #[must_use]
     pub fn timing(self, step: Span) -> Self {
         let clocks = Clocks { media: Some(MediaClock::new(step)), ..self.clocks };
@@ -640,13 +582,12 @@ impl WiredSink {
             self.unreadable += 1;
             return;
         };
-        let Came { header, notice, transport, payload, .. } = came;
+        let header = came.header;
         if let Some((_, apt)) = self.rtx.filter(|(rtx, _)| *rtx == header.payload_type) {
-            let again = Retransmitted { header, payload, notice, transport, apt };
-            return self.on_repair(now, datagram, &again, out);
+            return self.on_repair(now, datagram, &came, apt, out);
         }
         if self.parity.as_ref().is_some_and(|(parity, _)| *parity == header.payload_type) {
-            return self.on_parity(now, datagram, &header, transport, payload, out);
+            return self.on_parity(now, datagram, &came, out);
         }
         let from = datagram.meta.from;
         let origin = Origin(address(from).0.into());
@@ -654,7 +595,7 @@ impl WiredSink {
         if !self.held.0.is_empty() && self.sink.session().is_some_and(begins) {
             self.take_held(now, &header, out);
         }
-        if self.take_media(now, datagram, &came, out) == Some(Received::Stray) {
+        if self.take_media(now, datagram, &came, out) == Received::Stray {
             self.refuse(now, datagram, &header);
         }
     }
@@ -688,31 +629,17 @@ impl WiredSink {
         }
     }
 
-    /// Takes a packet of media; nothing where a trail does not know it.
-    fn take_media(
-        &mut self,
-        now: Time,
-        datagram: &Datagram<'_>,
-        came: &Came<'_>,
-        out: &mut Outbox,
-    ) -> Option<Received> {
+    /// Takes a packet of media.
+    fn take_media(&mut self, now: Time, datagram: &Datagram<'_>, came: &Came<'_>, out: &mut Outbox) -> Received {
         let (from, Came { at, header, notice, transport, payload }) = (datagram.meta.from, *came);
         // Only what is followed counts.
         let mut clocks = self.clocks.of(header.ssrc, self.run);
-        let (seq, fragment) = match &self.trail {
-            None => {
-                let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
-                (u64::from(header.seq), Fragment { frame, ..Fragment::default() })
-            }
-            Some((trail, first)) => match trail.find(*first, header.seq) {
-                Some((place, fragment)) => (u64::from(*first) + place, fragment),
-                None => return None,
-            },
-        };
+        let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
+        let (seq, fragment) = (u64::from(header.seq), Fragment { frame, ..Fragment::default() });
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
         let (stream, repairs, ecn) = (Stream::Media, None, datagram.meta.ecn);
         let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size, ecn };
-        let sent = clocks.left(now, &header, self.departure);
+        let sent = clocks.left(now, &header);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
         let received = self.sink.on_media(now, &arriving, &media, &mut Out { packets: &mut self.outgoing });
@@ -737,30 +664,23 @@ impl WiredSink {
             self.compute(now);
             self.look(now, out);
         }
-        Some(received)
+        received
     }
 
     /// A packet of parity: what is lost may be computed from it.
-    fn on_parity(
-        &mut self,
-        now: Time,
-        datagram: &Datagram<'_>,
-        header: &RtpHeader,
-        transport: Option<u16>,
-        payload: &[u8],
-        out: &mut Outbox,
-    ) {
+    fn on_parity(&mut self, now: Time, datagram: &Datagram<'_>, came: &Came<'_>, out: &mut Outbox) {
+        let Came { header, transport, payload, .. } = *came;
         let Ok((told, symbol)) = ParityHeader::parse(payload) else {
             self.unreadable += 1;
             return;
         };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
         let (stream, seq, fragment) = (Stream::Parity, u64::from(header.seq), Fragment::default());
-        let (header, notice, repairs) = (*header, Notice::NONE, None);
+        let (notice, repairs) = (Notice::NONE, None);
         let (from, ecn, body) = (address(datagram.meta.from), datagram.meta.ecn, Body::Plain(0));
         let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size, ecn };
         let mut clocks = self.clocks;
-        let sent = clocks.left(now, &header, self.departure);
+        let sent = clocks.left(now, &header);
         let arriving = Arriving { from, size, sent, ecn, body: &body };
         let protection = Protection { header: told, packets: Arc::from([]) };
         let received = self.with(out, |sink, o| sink.on_parity(now, &arriving, &media, &protection, o));
@@ -789,8 +709,8 @@ impl WiredSink {
     }
 
     /// A packet of the stream of retransmissions: what it carries is taken as the original.
-    fn on_repair(&mut self, now: Time, datagram: &Datagram<'_>, again: &Retransmitted<'_>, out: &mut Outbox) {
-        let Retransmitted { header, payload, notice, transport, apt } = *again;
+    fn on_repair(&mut self, now: Time, datagram: &Datagram<'_>, again: &Came<'_>, apt: u8, out: &mut Outbox) {
+        let Came { header, payload, notice, transport, .. } = *again;
         // One without the number of an original fills up a rate, and repeats nothing.
         let Some((number, payload)) = payload.split_first_chunk::<{ rtx::OSN }>() else { return };
         let number = u16::from_be_bytes(*number);
@@ -802,7 +722,7 @@ impl WiredSink {
         let (stream, repairs, seq) = (Stream::Repair, Some(u64::from(number)), u64::from(header.seq));
         let (from, ecn) = (datagram.meta.from, datagram.meta.ecn);
         let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size, ecn };
-        let sent = clocks.left(now, &header, self.departure);
+        let sent = clocks.left(now, &header);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
         if let Received::Repaired(seq) = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o)) {
@@ -885,44 +805,6 @@ impl End for WiredSink {
     }
 }
 
-/// Either end of a video flow.
-pub enum Wired {
-    /// The sender.
-    Source(Box<WiredSource>),
-    /// A receiver.
-    Sink(Box<WiredSink>),
-}
-
-impl End for Wired {
-    fn wake(&self) -> Time {
-        match self {
-            Self::Source(source) => source.wake(),
-            Self::Sink(sink) => sink.wake(),
-        }
-    }
-
-    fn on_wake(&mut self, now: Time, out: &mut Outbox) {
-        match self {
-            Self::Source(source) => source.on_wake(now, out),
-            Self::Sink(sink) => sink.on_wake(now, out),
-        }
-    }
-
-    fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
-        match self {
-            Self::Source(source) => source.on_datagram(now, datagram, out),
-            Self::Sink(sink) => sink.on_datagram(now, datagram, out),
-        }
-    }
-
-    fn done(&self) -> bool {
-        match self {
-            Self::Source(source) => source.done(),
-            Self::Sink(sink) => sink.done(),
-        }
-    }
-}
-
 /// Appends a compound, protected where that is wanted.
 fn protected(compound: &[u8], srtp: &mut Option<Srtp>, out: &mut Vec<u8>) {
     let start = out.len();
@@ -999,7 +881,7 @@ mod tests {
             (2, 10_120, 1_150, 4_003_600),
         ] {
             clocks = clocks.of(ssrc, ssrc);
-            let left = clocks.left(at(came), &header(ssrc, sent, stamp), Departure::AboveLeast);
+            let left = clocks.left(at(came), &header(ssrc, sent, stamp));
             // Stamps are rounded down to 4 µs.
             delays.push(at(came).since(left).as_millis_f64().round());
             steps.push(clocks.media.as_mut().map(|clock| clock.step_of(stamp)));

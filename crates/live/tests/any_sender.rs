@@ -9,9 +9,7 @@ use std::time::Duration;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Intake, VideoSink};
-use steadycast_live::{
-    Datagram, Departure, End, FrameShelf, Meta, Outbox, ReceivedFrame, Reports, Unpacker, Which, WiredSink,
-};
+use steadycast_live::{Datagram, End, FrameShelf, Meta, Outbox, ReceivedFrame, Reports, Unpacker, Which, WiredSink};
 use steadycast_session::{Identity, Profile, Receiver, RtcpSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::payload::{PayloadFormat, payloads};
@@ -209,7 +207,7 @@ fn receiver(format: PayloadFormat) -> (WiredSink, FrameShelf) {
     let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);
     let reports = Reports::Sender { known: None, mux: false, heard: false };
     let unpacker = Box::new(Unpacker::new(format, TYPE, shelf.clone()));
-    (WiredSink::new(sink, unpacker, None, Departure::AboveLeast, reports), shelf)
+    (WiredSink::new(sink, unpacker, reports), shelf)
 }
 
 /// All frames that come of these datagrams, and when each was there to be taken.

@@ -9,8 +9,8 @@ use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Intake, VideoSink, VideoSource};
 use steadycast_live::{
-    Clock, Consumer, Datagram, Departure, End, EndIx, Interface, Loop, Meta, Outbox, Pair, PairOptions, Reports, Trail,
-    Which, Wired, WiredSink, WiredSource, Zeros,
+    Clock, Consumer, Datagram, End, EndIx, Interface, Loop, Meta, Outbox, Pair, PairOptions, Reports, Which, WiredSink,
+    WiredSource, Zeros,
 };
 use steadycast_session::{
     EcnCounts, EcnPath, FeedbackFormat, Identity, Profile, Receiver, RtcpSettings, SenderSettings,
@@ -70,6 +70,7 @@ impl Session {
             feedback: FeedbackFormat::own_of(&*self.factory(), false),
             first_seq: 65_500,
             epoch: clock.epoch(),
+            ecn: self.ecn,
             ..SenderSettings::new(
                 Identity { ssrc: 7, cname: "sender".into() },
                 self.rtcp(),
@@ -79,7 +80,7 @@ impl Session {
         };
         let chance = Seed(1).part("rtcp");
         let source = VideoSource::new(settings, self.factory(), self.setup(7), None, false, chance, Time::ZERO);
-        WiredSource::new(source.with_ecn(self.ecn), Box::new(Zeros), Some(Trail::default()))
+        WiredSource::new(source, Box::new(Zeros))
     }
 
     fn sink(&self, ssrc: u32, taken: &Taken, reports: Reports) -> WiredSink {
@@ -91,7 +92,45 @@ impl Session {
                 .with_feedback(FeedbackFormat::own_of(&*factory, false), setup.session_bandwidth)
         });
         let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);
-        WiredSink::new(sink, Box::new(taken.clone()), None, Departure::Stamped, reports)
+        WiredSink::new(sink, Box::new(taken.clone()), reports)
+    }
+}
+
+/// Either end of a video flow.
+enum Wired {
+    /// The sender.
+    Source(Box<WiredSource>),
+    /// A receiver.
+    Sink(Box<WiredSink>),
+}
+
+impl End for Wired {
+    fn wake(&self) -> Time {
+        match self {
+            Self::Source(source) => source.wake(),
+            Self::Sink(sink) => sink.wake(),
+        }
+    }
+
+    fn on_wake(&mut self, now: Time, out: &mut Outbox) {
+        match self {
+            Self::Source(source) => source.on_wake(now, out),
+            Self::Sink(sink) => sink.on_wake(now, out),
+        }
+    }
+
+    fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
+        match self {
+            Self::Source(source) => source.on_datagram(now, datagram, out),
+            Self::Sink(sink) => sink.on_datagram(now, datagram, out),
+        }
+    }
+
+    fn done(&self) -> bool {
+        match self {
+            Self::Source(source) => source.done(),
+            Self::Sink(sink) => sink.done(),
+        }
     }
 }
 
@@ -110,7 +149,7 @@ fn run(session: &Session, at: &[SocketAddr], options: &PairOptions, reports: Rep
     for (n, at) in at.iter().enumerate() {
         let mut sink = session.sink(100 + n as u32, &Taken::default(), reports);
         let mine = Taken::default();
-        sink = WiredSink::new(sink.sink, Box::new(mine.clone()), None, Departure::Stamped, reports);
+        sink = WiredSink::new(sink.sink, Box::new(mine.clone()), reports);
         sink.join(clock.now());
         driver.add(Wired::Sink(Box::new(sink)), Pair::receiver(*at, options).unwrap()).unwrap();
         taken.push(mine);

@@ -1,55 +1,9 @@
 //! From a scenario's link to the settings of its two directions.
 
-use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
+use steadycast_ends::BuildError;
 use steadycast_link::{self as link, Steps};
 use steadycast_scenario::{self as sc, DirIx};
-
-/// Why a scenario's network can't be.
-#[derive(Debug)]
-pub enum BuildError {
-    /// No way leads from a flow's source to a receiver.
-    NoWay {
-        /// The flow.
-        flow: String,
-        /// Its source.
-        from: String,
-        /// The receiver.
-        to: String,
-    },
-    /// A recorded rate can't be changed, and none can begin on the way.
-    TraceEvent {
-        /// The link.
-        link: String,
-    },
-    /// More than is numbered.
-    TooMany(&'static str),
-}
-
-impl BuildError {
-    /// The scenario's key, and what is wrong with it.
-    pub fn told(&self) -> (String, String) {
-        match self {
-            Self::NoWay { flow, from, to } => (format!("flow.{flow}"), format!("no way leads from {from} to {to}")),
-            Self::TraceEvent { link } => {
-                let what = "a trace holds for a whole run; an event can set a constant rate on a link with a \
-                    constant rate";
-                (format!("link.{link}"), what.to_owned())
-            }
-            Self::TooMany(what) => ((*what).to_owned(), "the scenario has too many of them".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (key, what) = self.told();
-        write!(f, "{key}: {what}")
-    }
-}
-
-impl Error for BuildError {}
 
 pub(crate) fn link_config(
     direction: &sc::Direction,
@@ -72,7 +26,8 @@ pub(crate) fn link_config(
         }
         let traced = |rate: &sc::RateSpec| matches!(rate, sc::RateSpec::Trace(_));
         if change.rate.as_ref().is_some_and(|new| traced(new) || traced(&direction.rate)) {
-            return Err(BuildError::TraceEvent { link: scenario.links[way.link().0 as usize].name.clone() });
+            let what = "a trace holds for a whole run; an event can set a constant rate on a link with a constant rate";
+            return Err(BuildError::new(format!("link.{}", scenario.links[way.link().0 as usize].name), what));
         }
         let rate = change.rate.as_ref().map(|new| new.mean().unwrap_or(link::Service::UNLIMITED));
         if let Some(rate) = rate {

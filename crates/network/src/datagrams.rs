@@ -4,14 +4,13 @@
 //! arrived from [`Datagrams::advance`]. Every hop inside happens at the time at which it is due: only the coming back
 //! is late, and lateness does not add up.
 
-use crate::config::BuildError;
 use crate::net::Delivery;
 use crate::network::{Event, Network};
 use crate::packet::{Head, To};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
-use steadycast_ends::{AgentIx, Body, LinkRecord, Store};
+use steadycast_ends::{AgentIx, Body, BuildError, LinkRecord, Store};
 use steadycast_link::Ecn;
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
 use steadycast_units::{Bytes, Time};

@@ -14,7 +14,6 @@ mod packet;
 mod tree;
 
 pub use capture::{Shape, Who, group_address, host_address};
-pub use config::BuildError;
 pub use datagrams::{DatagramArrival, Datagrams, Target};
 pub use net::{Delivery, Fan, Leg, PathIx};
 pub use network::{Alarm, Event, Network};

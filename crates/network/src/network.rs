@@ -6,14 +6,14 @@
 
 use crate::agenda::{Agenda, Due};
 use crate::capture::{Taps, Who};
-use crate::config::{BuildError, link_config};
+use crate::config::link_config;
 use crate::net::{Capture, Delivery, Fan, Fans, Group, Holds, Hop, Lanes, Net, Node, Paths};
 use crate::packet::{Head, Packet, PacketIx, Pool, To};
 use crate::tree::{Graph, Step, Tree};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
-use steadycast_ends::{AgentIx, Body, Kept, LinkPoint, LinkRecord, Rows, Store};
+use steadycast_ends::{AgentIx, Body, BuildError, Kept, LinkPoint, LinkRecord, Rows, Store};
 use steadycast_link::{Counts, Link};
 use steadycast_scenario::{self as sc, DirIx, NodeIx, Scenario};
 use steadycast_units::{Bytes, Span, Time};
@@ -87,7 +87,7 @@ impl Network {
     /// A link that can't be, or too many of them.
     pub fn new(scenario: &Scenario) -> Result<Self, BuildError> {
         if scenario.links.len() > 1 << 28 || scenario.nodes.len() > 1 << 28 {
-            return Err(BuildError::TooMany("links"));
+            return Err(BuildError::new("links", "the scenario has too many of them"));
         }
         let ends = scenario.links.iter().flat_map(|l| [(l.a.0, l.b.0), (l.b.0, l.a.0)]);
         let graph = Graph::new(scenario.nodes.len(), ends);
@@ -153,8 +153,8 @@ impl Network {
         let route = self.route(flow.from);
         let cut = |to: &&NodeIx| **to != flow.from && self.net.routes[route][to.0 as usize].is_none();
         flow.to.iter().find(cut).map_or(Ok(()), |to| {
-            let name = |n| scenario.node_name(n).to_owned();
-            Err(BuildError::NoWay { flow: flow.name.clone(), from: name(flow.from), to: name(*to) })
+            let (from, to) = (scenario.node_name(flow.from), scenario.node_name(*to));
+            Err(BuildError::new(format!("flow.{}", flow.name), format!("no way leads from {from} to {to}")))
         })
     }
 

@@ -1,14 +1,12 @@
-//! How far one picture is from another: PSNR, SSIM and the opinion class that PSNR stands for.
+//! How far one picture is from another: PSNR and SSIM.
 //!
 //! All functions work on one plane of 8-bit samples (luma, or one of the two chroma planes); what a frame or a clip
 //! scores is the caller's sum. The values agree with FFmpeg's filters `psnr` (to 0.01 dB) and `ssim` (to 0.001).
 
-mod opinion;
 mod plane;
 mod psnr;
 mod ssim;
 
-pub use opinion::opinion_class;
 pub use plane::{PictureError, Plane};
 pub use psnr::{PSNR_CAP_DB, mean_squared_error, psnr_db};
 pub use ssim::ssim;

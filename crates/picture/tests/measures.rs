@@ -1,9 +1,9 @@
-//! Claims about PSNR, SSIM and the opinion classes.
+//! Claims about PSNR and SSIM.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, and so may its helpers")]
 
 use proptest::prelude::*;
-use steadycast_picture::{PictureError, Plane, mean_squared_error, opinion_class, psnr_db, ssim};
+use steadycast_picture::{PictureError, Plane, mean_squared_error, psnr_db, ssim};
 
 const WIDTH: usize = 61;
 const HEIGHT: usize = 42;
@@ -89,17 +89,6 @@ fn planes_that_cannot_be_compared_are_errors() {
     assert_eq!(psnr_db(&small, &flat), Err(PictureError::Sizes { first: (8, 8), second: (16, 4) }));
     assert_eq!(ssim(&flat, &flat), Err(PictureError::TooSmall { width: 16, height: 4 }));
     assert_near(ssim(&small, &small).unwrap(), 1.0, 1e-12);
-}
-
-#[test]
-fn opinion_classes_close_the_gaps_of_the_paper() {
-    let oracles =
-        [(19.99, 1), (20.0, 2), (24.5, 2), (25.0, 2), (25.1, 3), (30.5, 3), (31.0, 3), (31.1, 4), (37.0, 4), (37.1, 5)];
-    for (psnr, class) in oracles {
-        assert_eq!(opinion_class(psnr), class, "at {psnr} dB");
-    }
-    assert_eq!(opinion_class(f64::INFINITY), 5);
-    assert_eq!(opinion_class(f64::NAN), 1);
 }
 
 proptest! {

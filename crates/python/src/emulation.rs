@@ -29,24 +29,18 @@ pub(crate) fn refusals<'py>(py: Python<'py>, scenario: &PyScenario) -> PyResult<
 
 /// What an emulation of the scenario `file` raises.
 fn error(file: &str, error: EmulateError) -> PyErr {
-    let told = match error {
-        EmulateError::Rights { problem, remedy } => return missing("emulate", problem.to_owned(), remedy),
+    match error {
+        EmulateError::Rights { problem, remedy } => missing("emulate", problem.to_owned(), remedy),
         EmulateError::Program { name, error } => {
-            return missing(&name, format!("can't be started ({error})"), "give its path, or install it");
+            missing(&name, format!("can't be started ({error})"), "give its path, or install it")
         }
         EmulateError::NoHost(name) => {
             let remedy = "name a node of the scenario, or an end of one of its flows";
-            return wrong(format!("--in {name}"), format!("no host is called \"{name}\""), remedy);
+            wrong(format!("--in {name}"), format!("no host is called \"{name}\""), remedy)
         }
-        EmulateError::Io(what, error) => {
-            return PyOSError::new_err((error.raw_os_error(), format!("{what}: {error}")));
-        }
-        EmulateError::Build(error) => error.told(),
-        EmulateError::Make(error) => error.told(),
-        EmulateError::Net { flow, error } => (format!("flow.{flow}"), error.to_string()),
-        EmulateError::Tcp(error) => (format!("flow.{}.{}", error.flow, error.key), error.what),
-    };
-    refused(file, told)
+        EmulateError::Io(what, error) => PyOSError::new_err((error.raw_os_error(), format!("{what}: {error}"))),
+        EmulateError::Build(error) => refused(file, error),
+    }
 }
 
 #[pymethods]

@@ -4,6 +4,7 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use std::io;
 use std::path::Path;
+use steadycast_ends::BuildError;
 use steadycast_scenario::Problem;
 
 mod kinds {
@@ -33,8 +34,8 @@ pub(crate) fn problems(py: Python<'_>, all: &[Problem]) -> PyErr {
 }
 
 /// A key of the scenario `file` of which no world can be built.
-pub(crate) fn refused(file: &str, (key, what): (String, String)) -> PyErr {
-    wrong(format!("{file}: {key}"), what, CHANGE)
+pub(crate) fn refused(file: &str, error: BuildError) -> PyErr {
+    wrong(format!("{file}: {}", error.key), error.what, CHANGE)
 }
 
 /// A capture that could not be written to its folder.

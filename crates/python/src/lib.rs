@@ -15,43 +15,32 @@ mod sources;
 
 use pyo3::prelude::*;
 
-/// The compiled part of Steadycast.
+/// The compiled part of Steadycast. The worlds of real time need Linux: elsewhere it lacks their names.
 #[pymodule]
-fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("__build__", env!("BUILD"))?;
-    module.add_function(wrap_pyfunction!(registry::controllers, module)?)?;
-    module.add_function(wrap_pyfunction!(registry::promises, module)?)?;
-    module.add_function(wrap_pyfunction!(record::figures, module)?)?;
-    module.add_function(wrap_pyfunction!(record::flat, module)?)?;
-    module.add_function(wrap_pyfunction!(record::columns, module)?)?;
-    module.add_function(wrap_pyfunction!(record::freezes, module)?)?;
-    module.add_function(wrap_pyfunction!(record::median, module)?)?;
-    module.add_function(wrap_pyfunction!(record::variation, module)?)?;
-    module.add_function(wrap_pyfunction!(sources::sources, module)?)?;
-    module.add_function(wrap_pyfunction!(scenario::schema, module)?)?;
-    module.add_function(wrap_pyfunction!(picture::picture_psnr, module)?)?;
-    module.add_function(wrap_pyfunction!(picture::picture_ssim, module)?)?;
-    module.add_class::<scenario::PyScenario>()?;
-    module.add_class::<simulation::PySimulation>()?;
-    module.add_class::<controller::PySetup>()?;
-    module.add_class::<controller::PyReport>()?;
-    module.add_class::<controller::PySent>()?;
-    module.add_class::<controller::PyArrived>()?;
-    module.add_class::<controller::PySlot>()?;
+#[allow(non_upper_case_globals, reason = "these names are Python's")]
+mod _core {
+    #[pymodule_export]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+    #[pymodule_export]
+    const __build__: &str = env!("BUILD");
+    #[pymodule_export]
+    use crate::controller::{PyArrived, PyReport, PySent, PySetup, PySlot};
     #[cfg(target_os = "linux")]
-    real_time(module)?;
-    Ok(())
-}
-
-/// Adds the worlds of real time, which need Linux; elsewhere the module lacks these names.
-#[cfg(target_os = "linux")]
-fn real_time(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<emulation::PyEmulation>()?;
-    module.add_function(wrap_pyfunction!(emulation::refusals, module)?)?;
-    module.add_function(wrap_pyfunction!(live::is_key_frame, module)?)?;
-    module.add_class::<live::PySession>()?;
-    module.add_class::<live::PySender>()?;
-    module.add_class::<live::PyReceiver>()?;
-    module.add_class::<live::PyRecord>()
+    #[pymodule_export]
+    use crate::emulation::{PyEmulation, refusals};
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
+    use crate::live::{PyReceiver, PyRecord, PySender, PySession, is_key_frame};
+    #[pymodule_export]
+    use crate::picture::{picture_psnr, picture_ssim};
+    #[pymodule_export]
+    use crate::record::{columns, figures, flat, freezes, median, variation};
+    #[pymodule_export]
+    use crate::registry::{controllers, promises};
+    #[pymodule_export]
+    use crate::scenario::{PyScenario, schema};
+    #[pymodule_export]
+    use crate::simulation::PySimulation;
+    #[pymodule_export]
+    use crate::sources::sources;
 }

@@ -1,5 +1,5 @@
 use crate::error::wrong;
-use crate::simulation::{columns, ladder, scale};
+use crate::simulation::{columns, frame_kind, ladder, scale};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
@@ -13,13 +13,11 @@ use steadycast_live::{
     EncoderDesk, FlowKeys, FrameShelf, Handle, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions,
     ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering, Unit,
 };
-use steadycast_session::FrameKind;
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
 
-fn refused(error: &LiveError) -> PyErr {
-    let (place, problem, remedy) = error.told();
-    wrong(place, problem, remedy)
+fn refused(error: LiveError) -> PyErr {
+    wrong(error.place, error.problem, error.remedy)
 }
 
 fn want<'py, T>(from: &Bound<'py, PyDict>, key: &str) -> PyResult<T>
@@ -161,7 +159,7 @@ impl PySession {
 
     /// Waits for its end, and returns the record.
     fn finish(&self, py: Python<'_>) -> PyResult<PyRecord> {
-        let record = py.detach(|| self.handle.finish()).map_err(|e| refused(&e))?;
+        let record = py.detach(|| self.handle.finish()).map_err(refused)?;
         Ok(PyRecord(Mutex::new(record)))
     }
 }
@@ -188,7 +186,7 @@ impl PySender {
             consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
             key: key(options)?,
         };
-        let sending = Sending::start(options, medium(medium_)?).map_err(|e| refused(&e))?;
+        let sending = Sending::start(options, medium(medium_)?).map_err(refused)?;
         let session = PySession { kind: "Sender", handle: sending.handle.clone() };
         Ok(PyClassInitializer::from(session).add_subclass(Self { desk: sending.desk.clone(), sending }))
     }
@@ -235,13 +233,8 @@ impl PySender {
 
     /// For an encoder: an access unit of picture number `picture`; `kind` is 0, 1 or 2 for I, P and B.
     fn push(&self, picture: u32, kind: u8, quantizer: u8, data: Vec<u8>) {
-        let kind = match kind {
-            0 => FrameKind::I,
-            1 => FrameKind::P,
-            _ => FrameKind::B,
-        };
         if let Some(desk) = &self.desk {
-            desk.push(Unit { picture, kind, quantizer, bytes: data });
+            desk.push(Unit { picture, kind: frame_kind(kind), quantizer, bytes: data });
         }
     }
 
@@ -324,7 +317,7 @@ impl PyReceiver {
             let problem = "the stream is encrypted, and no key is given";
             return Err(wrong("--key-file", problem, "ask its sender for the key"));
         }
-        let receiving = Receiving::start(options).map_err(|e| refused(&e))?;
+        let receiving = Receiving::start(options).map_err(refused)?;
         let session = PySession { kind: "Receiver", handle: receiving.handle.clone() };
         let own = Self { shelf: receiving.shelf.clone(), description, offered, _receiving: receiving };
         Ok(PyClassInitializer::from(session).add_subclass(own))

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use steadycast_control::registry::Factory;
 use steadycast_media::{Ladder, Scale};
 use steadycast_session::FrameKind;
-use steadycast_sim::{BuildError, Inputs, Simulation, Table, Values};
+use steadycast_sim::{Inputs, Simulation, Table, Values};
 use steadycast_units::Time;
 
 /// A run of a scenario.
@@ -31,13 +31,8 @@ impl PySimulation {
     #[new]
     fn new(scenario: &PyScenario, ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (inputs, fault) = inputs(ladders, controllers)?;
-        let simulation = Simulation::build(scenario.scenario(), &inputs).map_err(|error| {
-            let told = match error {
-                BuildError::Flow(error) => error.told(),
-                BuildError::Network(error) => error.told(),
-            };
-            refused(&scenario.file, told)
-        })?;
+        let simulation =
+            Simulation::build(scenario.scenario(), &inputs).map_err(|error| refused(&scenario.file, error))?;
         Ok(Self { simulation: Mutex::new(simulation), fault, captures: OnceLock::new() })
     }
 
@@ -190,6 +185,15 @@ fn packed<'py, T: Copy, const N: usize>(py: Python<'py>, values: &[T], bytes: fn
     PyBytes::new(py, &all)
 }
 
+/// A frame's kind by its number.
+pub(crate) const fn frame_kind(number: u8) -> FrameKind {
+    match number {
+        0 => FrameKind::I,
+        1 => FrameKind::P,
+        _ => FrameKind::B,
+    }
+}
+
 /// What a step of a quantizer means, of which this many double the step size; `None`: it is in proportion.
 pub(crate) fn scale(doubling: Option<u8>) -> Scale {
     doubling.map_or(Scale::Linear, Scale::Logarithmic)
@@ -208,14 +212,7 @@ pub(crate) fn ladder(table: &Bound<'_, PyDict>) -> PyResult<Ladder> {
         gop: get("gop")?.extract()?,
         scale: scale(get("doubling")?.extract()?),
         quantizers: get("qs")?.extract()?,
-        kinds: kinds
-            .into_iter()
-            .map(|k| match k {
-                0 => FrameKind::I,
-                1 => FrameKind::P,
-                _ => FrameKind::B,
-            })
-            .collect(),
+        kinds: kinds.into_iter().map(frame_kind).collect(),
         display,
         sizes: all.chunks(frames).map(Into::into).collect(),
     })

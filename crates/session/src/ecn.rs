@@ -2,7 +2,7 @@
 //! which tell each packet's field on arrival (RFC 8888, 7).
 
 use steadycast_control::PacketReport;
-use steadycast_units::{Ecn, Span, Time};
+use steadycast_units::{Ecn, Span, Time, sums};
 
 /// What is known of a path's way with the ECN field; in order, the worst last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,17 +62,7 @@ pub struct EcnCounts {
     pub changed: u64,
 }
 
-impl std::ops::Add for EcnCounts {
-    type Output = Self;
-    fn add(self, more: Self) -> Self {
-        Self {
-            sent: self.sent + more.sent,
-            marked: self.marked + more.marked,
-            cleared: self.cleared + more.cleared,
-            changed: self.changed + more.changed,
-        }
-    }
-}
+sums!(EcnCounts { sent, marked, cleared, changed });
 
 /// This many packets that have arrived are judged together.
 const JUDGED: u64 = 20;

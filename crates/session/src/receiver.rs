@@ -15,7 +15,7 @@ use steadycast_control::{
     ReceiverHalf, ReceiverId, Reply, Slot, Stream as Kind, View, Wake, simulcast,
 };
 use steadycast_rtcp::{Arrived, Expiry, Heard, Origin, Reception};
-use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Time};
+use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Time, sums};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse};
@@ -71,13 +71,7 @@ impl Totals {
     }
 }
 
-impl std::ops::AddAssign for Totals {
-    fn add_assign(&mut self, more: Self) {
-        self.expected += more.expected;
-        self.received += more.received;
-        self.duplicates += more.duplicates;
-    }
-}
+sums!(Totals { expected, received, duplicates });
 
 /// The receiving end of a session.
 pub struct Receiver {

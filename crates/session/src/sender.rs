@@ -21,7 +21,7 @@ use steadycast_control::{
 };
 use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
-use steadycast_units::{Bytes, Chance, Ecn, Rate, Span, Stamp, Time};
+use steadycast_units::{Bytes, Chance, Ecn, Rate, Span, Stamp, Time, sums};
 use steadycast_wire::ntp::{self, NtpEpoch};
 use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse, ReportBlock};
 use steadycast_wire::rtp::RtpHeader;
@@ -61,6 +61,27 @@ pub struct SenderSettings {
     pub first_timestamp: u32,
     /// Wall-clock time of time zero, for NTP timestamps.
     pub epoch: NtpEpoch,
+    /// Its RTP packets leave with this ECN field as long as the path keeps it, which is checked where receivers report
+    /// single packets by RFC 8888.
+    pub ecn: Ecn,
+    /// Packets may leave this many times as fast as the target: for frames that are larger than others, of an encoder
+    /// whose mean is the target.
+    pub room: f64,
+    /// It keeps what it sends and sends again what its receiver asks for (RFC 4588). Only for sessions of two members.
+    pub repair: Option<RepairSettings>,
+    /// Where nothing waits during a probe, it sends its newest packet again, in the stream of retransmissions: what
+    /// libwebrtc fills probes up with, and what every receiver that takes RFC 4588 drops as a duplicate. It needs
+    /// `repair`.
+    pub padding: bool,
+    /// It sends parity, from which receivers compute lost packets; its amount follows their losses.
+    pub parity: Option<ParitySettings>,
+    /// It sends parity only while a receiver says that it uses it ([`Receiver::telling_playout`]), and with the
+    /// play-out delay that it tells: for a receiver that may not know parity.
+    ///
+    /// [`Receiver::telling_playout`]: crate::Receiver::telling_playout
+    pub parity_on_word: bool,
+    /// It is one of several that carry the same video at different rates, and tells its group the rates of all.
+    pub siblings: Option<Siblings>,
 }
 
 impl SenderSettings {
@@ -81,6 +102,13 @@ impl SenderSettings {
             first_seq: 0,
             first_timestamp: 0,
             epoch: NtpEpoch::from_unix_secs(0),
+            ecn: Ecn::NotEct,
+            room: 1.0,
+            repair: None,
+            padding: false,
+            parity: None,
+            parity_on_word: false,
+            siblings: None,
         }
     }
 }
@@ -122,7 +150,6 @@ pub struct Sender {
     gate: Option<ReportLimiter>,
     /// The group's size as it was told last, and when.
     told: (u32, Time),
-    siblings: Option<Siblings>,
     /// When a member was heard last; at first, when it began.
     heard: Time,
     /// With which ECN field packets leave.
@@ -133,8 +160,6 @@ pub struct Sender {
     padding: Option<Padding>,
     /// Sends parity.
     parity: Option<Protecting>,
-    /// How many times as fast as the target packets may leave.
-    room: f64,
     /// A receiver waits for a key frame; when the encoder was last told so.
     key_frame: (bool, Option<Time>),
 }
@@ -213,6 +238,31 @@ struct Inside {
     rate: Rate,
 }
 
+impl Repairing {
+    fn new(settings: RepairSettings, first_seq: u16) -> Self {
+        let inside = Inside { check: Check::new(&REPAIR_WITHIN_RATE), level: 0.0, last: Time::ZERO, rate: Rate::ZERO };
+        Self { keeper: Keeper::new(settings), seq: first_seq.into(), share: RepairShare::default(), inside }
+    }
+}
+
+impl Protecting {
+    fn new(parity: ParitySettings, settings: &SenderSettings) -> Self {
+        let mut blocks = Blocks::new(parity);
+        blocks.anywhere = settings.greedy;
+        Self {
+            blocks,
+            seq: settings.first_seq.into(),
+            share: RepairShare::default(),
+            newest: None,
+            packets: 0,
+            bytes: Bytes::ZERO,
+            looked: Time::ZERO,
+            until: if settings.parity_on_word { Time::ZERO } else { Time::NEVER },
+            words: Words::default(),
+        }
+    }
+}
+
 impl Inside {
     fn on_sent(&mut self, now: Time, size: Bytes, pacing: Rate, room: Bytes) {
         // Times are whole nanoseconds: each packet may seem to be early by one.
@@ -281,17 +331,7 @@ pub struct FeedbackCounts {
     pub refused: u64,
 }
 
-impl std::ops::Add for FeedbackCounts {
-    type Output = Self;
-    fn add(self, more: Self) -> Self {
-        Self {
-            packets: self.packets + more.packets,
-            bytes: self.bytes + more.bytes,
-            unreadable: self.unreadable + more.unreadable,
-            refused: self.refused + more.refused,
-        }
-    }
-}
+sums!(FeedbackCounts { packets, bytes, unreadable, refused });
 
 impl Sender {
     /// A sender that starts now. `chance` draws RTCP's intervals.
@@ -305,10 +345,14 @@ impl Sender {
             *t_rr_interval = (*t_rr_interval).max(BETWEEN_REPORTS);
         }
         let participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
+        let decision = half.decision();
+        if let Some(siblings) = &settings.siblings {
+            siblings.tell(decision.target);
+        }
         // A burst of what never ends would never end.
         let emit = if settings.greedy { Emit::Paced } else { settings.emit };
         Self {
-            decision: half.decision(),
+            decision,
             changed: true,
             pacer: Pacer::new(emit, BACKLOG, settings.credit),
             prober: Prober::default(),
@@ -328,32 +372,15 @@ impl Sender {
             feedback: FeedbackCounts::default(),
             gate: settings.gated.then(|| ReportLimiter::new(settings.rtcp.session_bandwidth)),
             told: (0, now),
-            siblings: None,
             heard: now,
-            ecn: EcnCheck::default(),
-            repair: None,
-            padding: None,
-            parity: None,
-            room: 1.0,
+            ecn: EcnCheck::new(settings.ecn, settings.feedback == FeedbackFormat::Rfc8888),
+            repair: settings.repair.map(|repair| Repairing::new(repair, settings.first_seq)),
+            padding: settings.padding.then(Padding::default),
+            parity: settings.parity.map(|parity| Protecting::new(parity, &settings)),
             key_frame: (false, None),
             half,
             settings,
         }
-    }
-
-    /// The sender as one of several that carry the same video at different rates: it tells its group the rates of all.
-    #[must_use]
-    pub fn with_siblings(self, siblings: Siblings) -> Self {
-        siblings.tell(self.decision.target);
-        Self { siblings: Some(siblings), ..self }
-    }
-
-    /// Its RTP packets leave with this ECN field as long as the path keeps it, which is checked where receivers report
-    /// single packets by RFC 8888.
-    #[must_use]
-    pub fn with_ecn(self, ecn: Ecn) -> Self {
-        let told = self.settings.feedback == FeedbackFormat::Rfc8888;
-        Self { ecn: EcnCheck::new(ecn, told), ..self }
     }
 
     /// What is known of the path's way with the ECN field, and what became of the packets that left as ECN-capable.
@@ -361,62 +388,14 @@ impl Sender {
         (self.ecn.path, self.ecn.counts)
     }
 
-    /// The sender with retransmissions: it keeps what it sends and sends again what its receiver asks for (RFC 4588).
-    /// Only for sessions of two members.
-    #[must_use]
-    pub fn with_repair(self, settings: RepairSettings) -> Self {
-        let inside = Inside { check: Check::new(&REPAIR_WITHIN_RATE), level: 0.0, last: Time::ZERO, rate: Rate::ZERO };
-        let (keeper, seq, share) = (Keeper::new(settings), u64::from(self.settings.first_seq), RepairShare::default());
-        Self { repair: Some(Repairing { keeper, seq, share, inside }), ..self }
-    }
-
-    /// Where nothing waits during a probe, it sends its newest packet again, in the stream of retransmissions: what
-    /// libwebrtc fills probes up with, and what every receiver that takes RFC 4588 drops as a duplicate. It needs
-    /// [`Sender::with_repair`].
-    #[must_use]
-    pub fn with_padding(self) -> Self {
-        Self { padding: Some(Padding::default()), ..self }
-    }
-
     /// Packets of padding sent so far, and their IP bytes; `None` without padding.
     pub fn padding(&self) -> Option<(u64, Bytes)> {
         self.padding.map(|padding| (padding.packets, padding.bytes))
     }
 
-    /// The sender with parity, from which receivers compute lost packets; its amount follows their losses.
-    #[must_use]
-    pub fn with_parity(self, settings: ParitySettings) -> Self {
-        let (seq, share) = (u64::from(self.settings.first_seq), RepairShare::default());
-        let mut blocks = Blocks::new(settings);
-        blocks.anywhere = self.settings.greedy;
-        let (newest, packets, bytes, looked, until) = (None, 0, Bytes::ZERO, Time::ZERO, Time::NEVER);
-        let words = Words::default();
-        Self { parity: Some(Protecting { blocks, seq, share, newest, packets, bytes, looked, until, words }), ..self }
-    }
-
-    /// As [`Sender::with_parity`], but only while a receiver says that it uses parity ([`Receiver::telling_playout`]),
-    /// and with the play-out delay that it tells: for a receiver that may not know parity.
-    ///
-    /// [`Receiver::telling_playout`]: crate::Receiver::telling_playout
-    #[must_use]
-    pub fn with_parity_on_word(self, settings: ParitySettings) -> Self {
-        let mut waiting = self.with_parity(settings);
-        if let Some(parity) = &mut waiting.parity {
-            parity.until = Time::ZERO;
-        }
-        waiting
-    }
-
     /// What a packet of parity that has just been polled covers.
     pub fn protection(&self) -> Option<&Protection> {
         self.parity.as_ref()?.newest.as_ref()
-    }
-
-    /// Packets may leave this many times as fast as the target: for frames that are larger than others, of an encoder
-    /// whose mean is the target.
-    #[must_use]
-    pub fn with_room(self, room: f64) -> Self {
-        Self { room, ..self }
     }
 
     /// What was sent again, and what was not.
@@ -621,7 +600,7 @@ impl Sender {
         if let Some(parity) = &mut self.parity {
             parity.blocks.clear();
         }
-        if let Some(siblings) = &self.siblings {
+        if let Some(siblings) = &self.settings.siblings {
             siblings.tell(Rate::ZERO);
         }
     }
@@ -1081,7 +1060,7 @@ impl Sender {
     /// The rate at which packets leave without a probe.
     fn media_rate(&self) -> Rate {
         let Decision { target, pacing, .. } = self.decision;
-        if self.room > 1.0 { pacing.max(target.scale(self.room)) } else { pacing }
+        if self.settings.room > 1.0 { pacing.max(target.scale(self.settings.room)) } else { pacing }
     }
 
     fn send_media(&mut self, now: Time) -> Media {
@@ -1326,7 +1305,7 @@ impl Sender {
             packets.push(app(ssrc, self.settings.app, body));
             self.read_decision();
         }
-        if let Some(siblings) = &self.siblings {
+        if let Some(siblings) = &self.settings.siblings {
             packets.push(app(ssrc, simulcast::APP, siblings.body()));
         }
         self.participant.encode(now, packets)
@@ -1374,7 +1353,7 @@ impl Sender {
                 repair.inside.rate = repair.inside.rate.max(pacing);
             }
             self.changed = true;
-            if let Some(siblings) = self.siblings.as_ref().filter(|_| !self.stopped()) {
+            if let Some(siblings) = self.settings.siblings.as_ref().filter(|_| !self.stopped()) {
                 siblings.tell(self.decision.target);
             }
         }

@@ -40,24 +40,24 @@ impl Session {
         let own = FeedbackFormat::own_of(&*chosen, false);
         let setup =
             Setup { session_bandwidth: bandwidth, ..Setup::unicast(Rate::kbps(50), bandwidth, Seed(1).part("half")) };
+        let repair = RepairSettings { ssrc: 8, payload_type: 97, playout: PLAYOUT };
+        let parity = ParitySettings { ssrc: 9, payload_type: 98, playout: PLAYOUT };
         let settings = SenderSettings {
             gated: true,
             peer: Some(Origin(2)),
             feedback: own,
             app: chosen.app(),
+            repair: Some(repair),
+            parity: Some(parity),
             ..settings(avpf, Emit::Paced)
         };
-        let repair = RepairSettings { ssrc: 8, payload_type: 97, playout: PLAYOUT };
-        let parity = ParitySettings { ssrc: 9, payload_type: 98, playout: PLAYOUT };
         let start = Time::ZERO;
         let receiver = Receiver::new(who(2), avpf, chosen.app(), chosen.receiver(&setup), Seed(3).part("rtcp"), start)
             .with_feedback(own, bandwidth)
             .described(Some(96), Some(group::SENDER))
             .with_repair(repair)
             .with_parity(parity, Seed(4).part("parity"));
-        let sender = Sender::new(settings, chosen.sender(&setup), Seed(1).part("sender"), start)
-            .with_repair(repair)
-            .with_parity(parity);
+        let sender = Sender::new(settings, chosen.sender(&setup), Seed(1).part("sender"), start);
         let (loss, under_way) = (Seed(5).part("loss"), VecDeque::new());
         Self { sender, receiver, now: start, frames: 0, loss, under_way }
     }

@@ -2,21 +2,10 @@
 
 use crate::port::Port;
 use crate::world::{Entry, Parts, Simulation, SimulcastSlot};
-use steadycast_ends::{Agent, AgentFactory, AgentIx, Does, End, FlowEnds, Inputs, MakeError, Makers, Viewer, plan};
-use steadycast_network::{Alarm, BuildError as NetworkError, Network, To};
+use steadycast_ends::{Agent, AgentFactory, AgentIx, BuildError, Does, End, FlowEnds, Inputs, Makers, Viewer, plan};
+use steadycast_network::{Alarm, Network, To};
 use steadycast_scenario as sc;
 use steadycast_units::{Seed, Span};
-
-/// Why a scenario can't be run.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// A flow of the scenario can't be made.
-    #[error(transparent)]
-    Flow(#[from] MakeError),
-    /// Its network.
-    #[error(transparent)]
-    Network(#[from] NetworkError),
-}
 
 /// A flow that has its place in the network.
 struct PlacedFlow {

@@ -8,6 +8,5 @@ mod build;
 mod port;
 mod world;
 
-pub use build::BuildError;
-pub use steadycast_ends::{Inputs, Record, Table, Values};
+pub use steadycast_ends::{BuildError, Inputs, Record, Table, Values};
 pub use world::Simulation;

@@ -1,11 +1,11 @@
 //! The simulated world: time goes from one event to the next.
 
 use crate::batch::{Batches, Told};
-use crate::build::{BuildError, Builder};
+use crate::build::Builder;
 use crate::port::Port;
 use serde_json::Value;
 use std::io::{self, Write};
-use steadycast_ends::{Agent, AgentIx, Body, FlowEnds, Inputs, Out, PacketRow, Record, Table, Viewer};
+use steadycast_ends::{Agent, AgentIx, Body, BuildError, FlowEnds, Inputs, Out, PacketRow, Record, Table, Viewer};
 use steadycast_link::Ecn;
 use steadycast_network::{Alarm, Delivery, Event, Fan, Head, Network, Packet, Shape, Who};
 use steadycast_scenario::Scenario;

@@ -112,4 +112,5 @@ pub use config::{Config, ConfigError, Congestion, Hystart, LINUX_WINDOW, MAX_WIN
 pub use receiver::Receiver;
 pub use rtt::Floor;
 pub use sender::{Poll, Sender, Why};
-pub use wire::{Ack, Block, Ecn, Segment};
+pub use steadycast_units::Ecn;
+pub use wire::{Ack, Block, Segment};

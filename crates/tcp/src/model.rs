@@ -8,8 +8,8 @@ use crate::delivery::{Ledger, Sample};
 use crate::pacer::Pacer;
 use crate::prague::Prague;
 use crate::scoreboard::Scoreboard;
-use crate::wire::{Ack, Ecn};
-use steadycast_units::{Span, Time};
+use crate::wire::Ack;
+use steadycast_units::{Ecn, Span, Time};
 
 /// What a control sees of an acknowledgment.
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,7 +109,7 @@ impl Model {
     }
 
     pub(crate) fn ecn(&self) -> Ecn {
-        if matches!(self.law, Law::Prague(_)) { Ecn::Ect1 } else { Ecn::Ect }
+        if matches!(self.law, Law::Prague(_)) { Ecn::Ect1 } else { Ecn::Ect0 }
     }
 
     /// The estimate of the marked part.

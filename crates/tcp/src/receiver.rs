@@ -1,7 +1,7 @@
 use crate::bits::Bits;
 use crate::config::{Config, Congestion, MAX_SEGMENTS, MAX_WINDOW};
-use crate::wire::{Ack, Block, Ecn, Segment};
-use steadycast_units::{Bytes, Span, Time};
+use crate::wire::{Ack, Block, Segment};
+use steadycast_units::{Bytes, Ecn, Span, Time};
 
 /// How marks are told to the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

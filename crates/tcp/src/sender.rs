@@ -8,9 +8,9 @@ use crate::prague::Told;
 use crate::rtt::Estimator;
 use crate::scoreboard::{DUP_THRESH, Scoreboard};
 use crate::whole::Whole;
-use crate::wire::{Ack, Ecn, Segment};
+use crate::wire::{Ack, Segment};
 use std::collections::VecDeque;
-use steadycast_units::{Bytes, Span, Time};
+use steadycast_units::{Bytes, Ecn, Span, Time};
 
 /// What the sender wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -451,7 +451,7 @@ impl Sender {
         };
         // RFC 3168, section 6.1.5: retransmissions are not ECN-capable; nor is a SYN.
         let capable = self.config.ecn && !retransmission && !(seq == 0 && self.config.handshake);
-        let mut ecn = if capable { Ecn::Ect } else { Ecn::NotEct };
+        let mut ecn = if capable { Ecn::Ect0 } else { Ecn::NotEct };
         let push = self.offload.as_mut().is_some_and(|offload| offload.on_sent(now, retransmission));
         if let Some(model) = &mut self.model {
             if capable {

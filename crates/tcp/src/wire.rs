@@ -1,18 +1,4 @@
-use steadycast_units::{Bytes, Time};
-
-/// The two ECN bits of the IP header (RFC 3168, section 5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ecn {
-    /// The sender doesn't understand marks: a queue that wants to mark must drop.
-    #[default]
-    NotEct,
-    /// May be marked: ECT(0).
-    Ect,
-    /// May be marked, by queues that mark early (RFC 9331): ECT(1).
-    Ect1,
-    /// Marked on its way.
-    Ce,
-}
+use steadycast_units::{Bytes, Ecn, Time};
 
 /// One segment, from the sender to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

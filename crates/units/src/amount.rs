@@ -1,6 +1,5 @@
 use crate::Span;
-use std::iter::Sum;
-use std::ops::{Add, AddAssign, Sub};
+use std::ops::Sub;
 
 /// An amount of data. A packet's size is its IP size: headers of IP, UDP and RTP included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,23 +47,6 @@ impl Bytes {
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
-    }
-}
-
-impl Add for Bytes {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-}
-impl AddAssign for Bytes {
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
-    }
-}
-impl Sum for Bytes {
-    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::ZERO, Add::add)
     }
 }
 
@@ -133,21 +115,12 @@ impl Rate {
     }
 }
 
-impl Add for Rate {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-}
+quantities! { Bytes Rate }
+
 impl Sub for Rate {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
         self.saturating_sub(other)
-    }
-}
-impl Sum for Rate {
-    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::ZERO, Add::add)
     }
 }
 

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 const NS_PER_S: f64 = 1e9;
@@ -78,17 +77,6 @@ impl Span {
         if by < Offset::ZERO { self.saturating_sub(by.abs()) } else { self + by.later() }
     }
 }
-impl Add for Span {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-}
-impl AddAssign for Span {
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
-    }
-}
 impl Mul<u64> for Span {
     type Output = Self;
     fn mul(self, n: u64) -> Self {
@@ -99,11 +87,6 @@ impl Div<u64> for Span {
     type Output = Self;
     fn div(self, n: u64) -> Self {
         Self(self.0 / n)
-    }
-}
-impl Sum for Span {
-    fn sum<I: Iterator<Item = Self>>(spans: I) -> Self {
-        spans.fold(Self::ZERO, Add::add)
     }
 }
 
@@ -191,12 +174,8 @@ impl Sub for Offset {
         Self(self.0.saturating_sub(other.0))
     }
 }
-impl Add for Offset {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-}
+
+quantities! { Span Offset }
 
 /// A point in time on the *other* end's clock. It can't be subtracted from a [`Time`]: see [`OneWay`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,6 +7,9 @@
 //! Two clocks are two types: [`Time`] is the clock of the party that is told it, [`PeerTime`] the other end's. Their
 //! difference is an [`OneWay`], of which only the variation may be used.
 
+#[macro_use]
+mod sums;
+
 mod amount;
 mod chance;
 mod clock;

@@ -11,11 +11,11 @@
 //! | VP9 | RFC 9628 | 3 bytes, with a picture id of 15 bits | the frame |
 //! | AV1 | AOM's RTP payload format 1.0 | 1 byte, and the unit's header of 1 or 2 in the first of its parts | OBUs |
 //!
-//! Parameter sets and sequence headers travel in band, as the encoder gives them. [`is_key_frame`] says of a frame, and
-//! [`opens_key_frame`] of a payload, whether a decoder can begin there.
+//! Parameter sets and sequence headers travel in band, as the encoder gives them. [`is_key_frame`] says of a frame
+//! whether a decoder can begin there.
 //!
-//! [`fragments`] needs no more than sizes and allocates nothing: it is what a simulation cuts by. [`payloads`] cuts the
-//! same way and has the bytes. [`Depacketiser`] is the way back, and [`picture_kind`] says what a frame depends on.
+//! [`fragments`] says where a frame is cut and allocates nothing; [`payloads`] cuts the same way and has the bytes.
+//! [`Depacketiser`] is the way back, and [`picture_kind`] says what a frame depends on.
 
 mod av1;
 mod depacketise;
@@ -27,9 +27,9 @@ mod vp8;
 mod vp9;
 
 pub use depacketise::{Depacketiser, MAX_FRAME, Reassembled};
-pub use key::{is_key_frame, opens_key_frame};
+pub use key::is_key_frame;
 pub use kind::{PictureKind, picture_kind};
-pub use units::{AccessUnit, unit_sizes};
+pub use units::unit_sizes;
 
 use std::iter::Peekable;
 use units::{Unit, Units};
@@ -157,12 +157,13 @@ impl Fragment {
     }
 }
 
-/// Cuts an access unit into payloads of at most `max_payload` bytes (but see [`MIN_PAYLOAD`]).
+/// Cuts a frame into payloads of at most `max_payload` bytes (but see [`MIN_PAYLOAD`]). H.264 and H.265 are in the byte
+/// stream format of their annexes B, or one bare NAL unit; AV1 is in the low-overhead format of its section 5.
 ///
 /// Whole units share a payload as far as they fit, except NAL units and OBUs. One that is longer than a payload is
 /// divided, and shares none of its payloads with others, so that a loss costs as few units as may be.
-pub fn fragments<'a>(format: PayloadFormat, frame: &AccessUnit<'a>, max_payload: usize) -> Fragments<'a> {
-    Fragments { format, max: max_payload.max(MIN_PAYLOAD), units: Units::new(format, *frame).peekable(), rest: None }
+pub fn fragments(format: PayloadFormat, frame: &[u8], max_payload: usize) -> Fragments<'_> {
+    Fragments { format, max: max_payload.max(MIN_PAYLOAD), units: Units::new(format, frame).peekable(), rest: None }
 }
 
 /// The iterator of [`fragments`].
@@ -245,7 +246,7 @@ impl Payload<'_> {
     }
 }
 
-/// As [`fragments`] of [`AccessUnit::Bytes`], with the bytes of the payloads. `picture` counts the frames: VP8 and VP9
+/// As [`fragments`], with the bytes of the payloads. `picture` counts the frames: VP8 and VP9
 /// send its lower 15 bits.
 pub fn payloads(
     format: PayloadFormat,
@@ -255,7 +256,7 @@ pub fn payloads(
 ) -> impl Iterator<Item = Payload<'_>> {
     let (mut mpeg2, mut nal) = (Mpeg2Picture::default(), [0; 2]);
     let key = matches!(format, PayloadFormat::Vp9 | PayloadFormat::Av1) && is_key_frame(format, frame);
-    fragments(format, &AccessUnit::Bytes(frame), max_payload).map(move |fragment| {
+    fragments(format, frame, max_payload).map(move |fragment| {
         let carried = &frame[fragment.offset..fragment.offset + fragment.len];
         let body = &carried[fragment.implied..];
         if fragment.starts_unit && format.row().stood_for > 0 {

@@ -260,7 +260,7 @@ impl ReceiverHalf for Receiver {
         let (mut rtt, mut state) = (None, None);
         for sink in open {
             let view = sink.tfrc.view();
-            rate = rate + view.rate.unwrap_or_default();
+            rate += view.rate.unwrap_or_default();
             if let Some(p) = view.loss {
                 (loss, known) = (loss + p, known + 1.0);
             }

@@ -31,7 +31,7 @@ pub enum Beat {
 }
 
 /// Draws the length of a period.
-pub fn draw(periods: &Periods, chance: &mut Chance) -> Span {
+pub(super) fn draw(periods: &Periods, chance: &mut Chance) -> Span {
     let mean = periods.mean.as_secs_f64();
     match periods.dist {
         PeriodDist::Constant => periods.mean,

@@ -1,16 +1,14 @@
 //! TCP's two ends.
 
-use super::plain::draw;
-use super::{About, Out, Tell};
+use super::{About, Out, Tell, Work};
 use crate::intake::{Digest, Intake};
 use crate::{Activity, Arriving, Body, Rows};
 use std::cmp::Ordering;
-use std::ops::Add;
 use steadycast_link::Ecn;
 use steadycast_record::{Figures, flow, row};
-use steadycast_scenario::{Periods, Workload};
+use steadycast_scenario::Workload;
 use steadycast_tcp::{Ack, Config, Poll, Receiver, Segment, Sender};
-use steadycast_units::{Bytes, Chance, Span, Spread, Time};
+use steadycast_units::{Bytes, Chance, Span, Spread, Time, sums};
 
 /// TCP's sending end, with the application before it.
 pub struct TcpSource {
@@ -40,38 +38,6 @@ pub struct TcpSource {
     pub digest: Digest,
 }
 
-/// What the application has to send, and when.
-enum Work {
-    /// All of it is in [`Config::bytes`].
-    Given,
-    /// So much again and again; the next begins at `next`.
-    Transfers { off: Periods, next: Time },
-    /// Periods with and without data, until `until`. While on, a segment is written at `write` and every `gap` from
-    /// then on, or, without a gap, whenever the one before has left.
-    OnOff { on: Periods, off: Periods, until: Time, writing: bool, gap: Option<Span>, write: Time },
-}
-
-impl Work {
-    fn new(source: &Workload, payload: Bytes) -> Self {
-        match source {
-            Workload::Bulk | Workload::File(_) => Self::Given,
-            Workload::Transfers { off, .. } => Self::Transfers { off: *off, next: Time::NEVER },
-            Workload::OnOff { rate, on, off } => {
-                let gap = rate.map(|rate| payload.at(rate).max(Span::nanos(1)));
-                Self::OnOff { on: *on, off: *off, until: Time::NEVER, writing: false, gap, write: Time::NEVER }
-            }
-        }
-    }
-
-    fn wake(&self) -> Time {
-        match self {
-            Self::Given => Time::NEVER,
-            Self::Transfers { next, .. } => *next,
-            Self::OnOff { until, write, .. } => (*until).min(*write),
-        }
-    }
-}
-
 /// A flow's segments, over one connection or several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentCounts {
@@ -83,16 +49,7 @@ pub struct SegmentCounts {
     pub timeouts: u64,
 }
 
-impl Add for SegmentCounts {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self {
-            sent: self.sent + other.sent,
-            retransmitted: self.retransmitted + other.retransmitted,
-            timeouts: self.timeouts + other.timeouts,
-        }
-    }
-}
+sums!(SegmentCounts { sent, retransmitted, timeouts });
 
 /// A congestion window over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -166,9 +123,7 @@ impl TcpSource {
         self.running = true;
         self.last = now;
         self.activity.begin(now);
-        if let Work::OnOff { on, until, writing, write, .. } = &mut self.work {
-            (*until, *writing, *write) = (now + draw(on, &mut self.chance), true, now);
-        }
+        self.work.start(now, &mut self.chance);
         self.work(now);
         self.drain(now, out);
     }
@@ -215,41 +170,15 @@ impl TcpSource {
 
     /// What the application does when its time has come.
     fn work(&mut self, now: Time) {
-        match &mut self.work {
-            Work::Given => {}
-            Work::Transfers { next, .. } => {
-                if *next <= now {
-                    *next = Time::NEVER;
-                    self.activity.begin(now);
-                    self.renew();
-                }
-            }
-            Work::OnOff { on, off, until, writing, gap, write } => {
-                while *until <= now {
-                    *writing = !*writing;
-                    let began = *until;
-                    let period = draw(if *writing { on } else { off }, &mut self.chance);
-                    // A period of no length at all must not keep this loop from ending.
-                    *until += period.max(Span::nanos(1));
-                    *write = Time::NEVER;
-                    if *writing {
-                        *write = began;
-                        self.activity.begin(began);
-                    }
-                }
-                match gap {
-                    Some(gap) => {
-                        while *write <= now {
-                            // With as much written as the receiver takes at once, the application has to wait.
-                            if self.sender.unsent() < self.config.window {
-                                self.sender.offer(now, 1);
-                            }
-                            *write += *gap;
-                        }
-                    }
-                    // Before each segment it is asked whether there is one.
-                    None => *write = Time::NEVER,
-                }
+        if self.work.transfers(now) {
+            self.activity.begin(now);
+            self.renew();
+        }
+        self.work.turn(now, &mut self.chance, &mut self.activity);
+        while self.work.writes(now) {
+            // With as much written as the receiver takes at once, the application has to wait.
+            if self.sender.unsent() < self.config.window {
+                self.sender.offer(now, 1);
             }
         }
     }
@@ -284,13 +213,7 @@ impl TcpSource {
             Poll::Send(segment) => {
                 self.digest.add(now.as_nanos() ^ u64::from(segment.seq) << 40);
                 self.sent_bytes += segment.len;
-                let ecn = match segment.ecn {
-                    steadycast_tcp::Ecn::NotEct => Ecn::NotEct,
-                    steadycast_tcp::Ecn::Ect => Ecn::Ect0,
-                    steadycast_tcp::Ecn::Ect1 => Ecn::Ect1,
-                    steadycast_tcp::Ecn::Ce => Ecn::Ce,
-                };
-                Some((ecn, segment))
+                Some((segment.ecn, segment))
             }
             Poll::Wait { .. } => None,
             Poll::Done => {
@@ -313,9 +236,7 @@ impl TcpSource {
             return;
         }
         self.activity.complete(now);
-        if let Work::Transfers { off, next } = &mut self.work {
-            *next = now + draw(off, &mut self.chance);
-        }
+        self.work.complete(now, &mut self.chance);
     }
 
     fn renew(&mut self) {
@@ -373,7 +294,7 @@ impl TcpSink {
     #[inline(always)]
     pub fn take(&mut self, now: Time, packet: &Arriving<'_>, transfer: u32, segment: &Segment) -> Option<(Bytes, Ack)> {
         let segment = match packet.ecn {
-            Ecn::Ce => &Segment { ecn: steadycast_tcp::Ecn::Ce, ..*segment },
+            Ecn::Ce => &Segment { ecn: Ecn::Ce, ..*segment },
             _ => segment,
         };
         match transfer.cmp(&self.transfer) {

@@ -19,8 +19,8 @@ use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of, row};
 use steadycast_session::{
-    EcnCounts, EcnPath, FeedbackCounts, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Patience, Protected,
-    Protection, Received, Receiver, Recovered, RepairSettings, Repairs, Requests, Sender, SenderSettings, Siblings,
+    EcnCounts, EcnPath, FeedbackCounts, Frame, Media, MediaPacket, Origin, Output, Patience, Protected, Protection,
+    Received, Receiver, Recovered, Repairs, Requests, Sender, SenderSettings,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -104,7 +104,8 @@ struct Epoch {
 
 /// A video session's sender, with an encoder before it.
 pub struct VideoSource {
-    make: Box<dyn Fn(Time) -> Sender + Send>,
+    settings: SenderSettings,
+    make: Box<dyn Fn(SenderSettings, Time) -> Sender + Send>,
     sender: Option<Sender>,
     encoder: Option<Box<dyn Feed>>,
     /// The ladder's top is what limits, not a cap that the scenario sets.
@@ -119,14 +120,6 @@ pub struct VideoSource {
     pub running: bool,
     finished: bool,
     until: Time,
-    /// As one of a simulcast: it sends only while somebody is there.
-    siblings: Option<Siblings>,
-    /// It sends lost packets again.
-    repair: Option<RepairSettings>,
-    /// It sends parity, and whether it waits for a receiver's word that it is used.
-    parity: Option<(ParitySettings, bool)>,
-    /// How many times as fast as the target packets may leave.
-    room: f64,
     past_repairs: Repairs,
     /// Key frames that the encoder was told to make.
     pub key_frames: u64,
@@ -135,9 +128,10 @@ pub struct VideoSource {
     /// All frames, and which packets each went into.
     pub frames: SentFrames,
     keep_frames: bool,
-    /// A greedy source sends so much each time that it is started, in IP bytes, and how much of it is left; `None`:
-    /// without end.
-    amount: Option<Bytes>,
+    /// A greedy source sends so much each time that it is started, in IP bytes, not before its last packet is full;
+    /// `None`: without end.
+    pub(crate) amount: Option<Bytes>,
+    /// How much of it is left.
     left: Option<Bytes>,
     /// What it decided, and when.
     pub decisions: Rows<DecisionRow>,
@@ -159,9 +153,7 @@ pub struct VideoSource {
     pub rtcp_shares: Rows<f64>,
     /// Feedback and skipped frames of sessions before the present one.
     past_feedback: FeedbackCounts,
-    ecn: Ecn,
     past_ecn: EcnCounts,
-    pads: bool,
     past_padding: (u64, Bytes),
     past_checks: Vec<Check>,
     past_skipped: u64,
@@ -198,8 +190,9 @@ impl VideoSource {
         means_from: Time,
     ) -> Self {
         let most = setup.cap.min(encoder.as_ref().and_then(|encoder| encoder.best()).unwrap_or(Rate::MAX));
-        let make = move |now| Sender::new(settings.clone(), factory.sender(&setup), chance.clone(), now);
+        let make = move |settings, now| Sender::new(settings, factory.sender(&setup), chance.clone(), now);
         Self {
+            settings,
             make: Box::new(make),
             sender: None,
             amount: None,
@@ -211,19 +204,13 @@ impl VideoSource {
             sending: Activity::default(),
             epochs: Vec::new(),
             past_feedback: FeedbackCounts::default(),
-            ecn: Ecn::NotEct,
             past_ecn: EcnCounts::default(),
-            pads: false,
             past_padding: (0, Bytes::ZERO),
             past_checks: Vec::new(),
             past_skipped: 0,
             running: false,
             finished: false,
             until: Time::NEVER,
-            siblings: None,
-            repair: None,
-            parity: None,
-            room: 1.0,
             past_repairs: Repairs::default(),
             key_frames: 0,
             open: false,
@@ -244,78 +231,30 @@ impl VideoSource {
         }
     }
 
-    /// Its packets leave with this ECN field, as long as the path is not known to spoil it.
-    #[must_use]
-    pub fn with_ecn(self, ecn: Ecn) -> Self {
-        Self { ecn, ..self }
-    }
-
     /// What is known of the path's way with the ECN field, and what became of the packets that left as ECN-capable;
     /// `None` where none
     /// were to.
     pub fn ecn(&self) -> Option<(EcnPath, EcnCounts)> {
         let (path, counts) = self.sender.as_ref().map(Sender::ecn).unwrap_or_default();
-        self.ecn.is_capable().then(|| (path, self.past_ecn + counts))
-    }
-
-    /// It sends lost packets again, or not.
-    #[must_use]
-    pub fn with_repair(self, repair: Option<RepairSettings>) -> Self {
-        Self { repair, ..self }
-    }
-
-    /// It fills probes up, or not; only with repair.
-    #[must_use]
-    pub fn with_padding(self, pads: bool) -> Self {
-        Self { pads, ..self }
+        self.settings.ecn.is_capable().then(|| (path, self.past_ecn + counts))
     }
 
     /// Packets of padding sent so far, and their IP bytes; `None` without padding.
     pub fn padding(&self) -> Option<(u64, Bytes)> {
         let (packets, bytes) = self.sender.as_ref().and_then(Sender::padding).unwrap_or_default();
-        self.pads.then_some((self.past_padding.0 + packets, self.past_padding.1 + bytes))
-    }
-
-    /// It sends parity, or not.
-    #[must_use]
-    pub fn with_parity(self, parity: Option<ParitySettings>) -> Self {
-        Self { parity: parity.map(|settings| (settings, false)), ..self }
-    }
-
-    /// It sends parity while a receiver says that it uses it.
-    #[must_use]
-    pub fn with_parity_on_word(self, settings: ParitySettings) -> Self {
-        Self { parity: Some((settings, true)), ..self }
-    }
-
-    /// It stops once it has sent so much, not before its last packet is full.
-    #[must_use]
-    pub fn with_amount(self, amount: Option<Bytes>) -> Self {
-        Self { amount, ..self }
-    }
-
-    /// Its packets may leave this many times as fast as the target.
-    #[must_use]
-    pub fn with_room(self, room: f64) -> Self {
-        Self { room, ..self }
+        self.settings.padding.then_some((self.past_padding.0 + packets, self.past_padding.1 + bytes))
     }
 
     /// What was sent again, and what was not; `None` without repair.
     pub fn repairs(&self) -> Option<Repairs> {
         let present = self.sender.as_ref().map(Sender::repairs).unwrap_or_default();
-        (self.repair.is_some() || self.parity.is_some()).then(|| self.past_repairs + present)
-    }
-
-    /// One of several that carry the same video at different rates: it sends only while somebody is there.
-    #[must_use]
-    pub fn in_simulcast(self, siblings: Option<Siblings>) -> Self {
-        Self { siblings, ..self }
+        (self.settings.repair.is_some() || self.settings.parity.is_some()).then(|| self.past_repairs + present)
     }
 
     /// Starts, or starts again after a pause. In a simulcast it waits until it hears of somebody.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         self.open = true;
-        if self.siblings.is_none() {
+        if self.settings.siblings.is_none() {
             self.begin(now, out);
         }
     }
@@ -325,21 +264,7 @@ impl VideoSource {
         if self.running {
             return;
         }
-        let mut sender = (self.make)(now).with_room(self.room).with_ecn(self.ecn);
-        if let Some(siblings) = &self.siblings {
-            sender = sender.with_siblings(siblings.clone());
-        }
-        if let Some(repair) = self.repair {
-            sender = sender.with_repair(repair);
-        }
-        if self.pads {
-            sender = sender.with_padding();
-        }
-        sender = match self.parity {
-            Some((settings, true)) => sender.with_parity_on_word(settings),
-            Some((settings, false)) => sender.with_parity(settings),
-            None => sender,
-        };
+        let mut sender = (self.make)(self.settings.clone(), now);
         if let Some(old) = &self.sender {
             sender.continue_from(old.next_seq());
             if let Some(next) = old.next_parity() {
@@ -389,7 +314,7 @@ impl VideoSource {
         self.account(now);
         self.sending.end(now);
         (self.running, self.until) = (false, Time::NEVER);
-        if let Some(siblings) = &self.siblings {
+        if let Some(siblings) = &self.settings.siblings {
             siblings.tell(Rate::ZERO);
         }
         let why = Why::rule("nobody is there: paused");
@@ -399,12 +324,12 @@ impl VideoSource {
 
     /// Whether it would only be heard by nobody.
     fn paused(&self) -> bool {
-        self.siblings.is_some() && self.open && !self.running
+        self.settings.siblings.is_some() && self.open && !self.running
     }
 
     /// When it pauses, unless it hears of somebody until then.
     fn deserted_at(&self) -> Time {
-        let sender = self.sender.as_ref().filter(|_| self.siblings.is_some() && self.running);
+        let sender = self.sender.as_ref().filter(|_| self.settings.siblings.is_some() && self.running);
         sender.map_or(Time::NEVER, Sender::deserted_at)
     }
 
@@ -697,7 +622,8 @@ pub struct VideoSink {
     past_untold: (u64, u64),
     /// Packets of the media that came in the present session, of which none was repaired.
     came: u64,
-    repair: bool,
+    /// It asks for lost packets or computes them.
+    pub repair: bool,
     /// The packets that came as repairs alone.
     pub repaired: Repaired,
     /// What parity gives back to who has the bytes.
@@ -716,7 +642,7 @@ pub struct VideoSink {
     pub player: Player,
     first_seq: u64,
     /// The clock that its session goes by; all else goes by the network's.
-    skew: Skew,
+    pub(crate) skew: Skew,
     until: Time,
     /// IP bytes of RTCP sent.
     pub rtcp_bytes: Bytes,
@@ -728,7 +654,8 @@ pub struct VideoSink {
     pub jitter: CumulativeJitter,
     /// The controller's own view at each report.
     pub views: Rows<ViewRow>,
-    keep_views: bool,
+    /// Whether these are kept: in a crowd they would fill the memory.
+    pub(crate) keep_views: bool,
     /// What its world alone knows of the receiver; it stands in the place of what the sink says itself.
     pub also: Figures,
 }
@@ -767,38 +694,10 @@ impl VideoSink {
         }
     }
 
-    /// The controller's views are not kept: there are too many like it.
-    #[must_use]
-    pub fn without_views(self) -> Self {
-        Self { keep_views: false, ..self }
-    }
-
-    /// It asks for lost packets, or not: as its maker says.
-    #[must_use]
-    pub fn repairing(self, repair: bool) -> Self {
-        Self { repair, ..self }
-    }
-
     /// What it asked for, and what it got; `None` without repair.
     pub fn requests(&self) -> Option<Requests> {
         let present = self.receiver.as_ref().map(Receiver::requests).unwrap_or_default();
         self.repair.then_some(self.past_requests + present)
-    }
-
-    /// With a play-out buffer behind it.
-    pub fn buffered(self, buffer: Option<PlayBuffer>) -> Self {
-        Self { buffer: buffer.map(Box::new), ..self }
-    }
-
-    /// With a player that waits this long.
-    #[must_use]
-    pub fn played(self, player: Player) -> Self {
-        Self { player, ..self }
-    }
-
-    /// With a clock of its own.
-    pub fn by_clock(self, skew: Skew) -> Self {
-        Self { skew, ..self }
     }
 
     /// Joins, or joins again: a new session under another SSRC.

@@ -18,7 +18,8 @@ fn sink() -> VideoSink {
         let receiver = Receiver::new(who, rtcp, fixed.app(), fixed.receiver(&setup), Seed(1).part("rtcp"), now);
         receiver.with_repair(RepairSettings { ssrc: 9, payload_type: 97, playout: Some(Span::millis(300)) })
     };
-    let mut sink = VideoSink::new(Box::new(make), Intake::new(Time::ZERO, Time::NEVER), false, 0).repairing(true);
+    let mut sink = VideoSink::new(Box::new(make), Intake::new(Time::ZERO, Time::NEVER), false, 0);
+    sink.repair = true;
     sink.join(Time::ZERO);
     sink
 }

@@ -112,7 +112,7 @@ impl Receiver {
         // To the controller it is one stream: neither another SSRC nor other numbers are a loss.
         let next = self.stream.as_ref().map_or(number, Stream::next);
         if let Some(old) = &self.stream {
-            self.past += Totals::of(&old.reception);
+            self.past = self.past + Totals::of(&old.reception);
         }
         match &mut self.stream {
             Some(stream) if stream.ssrc == header.ssrc => stream.restart(now, header, next - number),

@@ -17,7 +17,7 @@ pub(crate) use keeper::{Asked, Keeper, Kept, Resend};
 pub(crate) use requester::Requester;
 
 use std::collections::BTreeMap;
-use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_units::{Bytes, Rate, Span, Time, sums};
 
 /// How a session of two members repairs losses. Both ends have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,12 +96,7 @@ pub struct Requests {
     pub repaired: u64,
 }
 
-impl std::ops::Add for Requests {
-    type Output = Self;
-    fn add(self, more: Self) -> Self {
-        Self { nacks: self.nacks + more.nacks, asked: self.asked + more.asked, repaired: self.repaired + more.repaired }
-    }
-}
+sums!(Requests { nacks, asked, repaired });
 
 /// What a sender was asked for, and what it sent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,16 +115,4 @@ pub struct Repairs {
     pub parity_bytes: steadycast_units::Bytes,
 }
 
-impl std::ops::Add for Repairs {
-    type Output = Self;
-    fn add(self, more: Self) -> Self {
-        Self {
-            packets: self.packets + more.packets,
-            bytes: self.bytes + more.bytes,
-            refused: self.refused + more.refused,
-            stale: self.stale + more.stale,
-            parities: self.parities + more.parities,
-            parity_bytes: self.parity_bytes + more.parity_bytes,
-        }
-    }
-}
+sums!(Repairs { packets, bytes, refused, stale, parities, parity_bytes });

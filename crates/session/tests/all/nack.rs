@@ -18,9 +18,9 @@ const RATE: Rate = Rate::mbps(1);
 /// A greedy sender of 1 Mb/s, from number 65,500 on, whose receiver has reported once after a second.
 fn sending(playout: Option<Span>) -> (Sender, Time) {
     let rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), false);
-    let greedy = SenderSettings { greedy: true, ..settings(rtcp, Emit::Paced) };
-    let (sender, _) = sender(greedy, RATE, &[]);
-    let mut sender = sender.with_repair(RepairSettings { ssrc: 9, payload_type: 97, playout });
+    let repair = Some(RepairSettings { ssrc: 9, payload_type: 97, playout });
+    let greedy = SenderSettings { greedy: true, repair, ..settings(rtcp, Emit::Paced) };
+    let (mut sender, _) = sender(greedy, RATE, &[]);
     let now = at(1_000);
     count(&mut sender, at(0), now);
     let block = ReportBlock { ssrc: SENDER, highest_seq: 65_600, ..ReportBlock::default() };
@@ -153,9 +153,9 @@ fn a_key_frame_of_another_source_or_for_who_is_no_member_is_not_made() {
 fn requests_that_come_alone_are_answered_for_a_member_from_where_it_is_one() {
     // A group has more than one address.
     let rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), true);
-    let greedy = SenderSettings { greedy: true, ..settings(rtcp, Emit::Paced) };
-    let (sender, _) = sender(greedy, RATE, &[]);
-    let mut sender = sender.with_repair(RepairSettings { ssrc: 9, payload_type: 97, playout: None });
+    let repair = Some(RepairSettings { ssrc: 9, payload_type: 97, playout: None });
+    let greedy = SenderSettings { greedy: true, repair, ..settings(rtcp, Emit::Paced) };
+    let (mut sender, _) = sender(greedy, RATE, &[]);
     let now = at(1_000);
     count(&mut sender, at(0), now);
     hear(&mut sender, now, 1, vec![Packet::ReceiverReport { ssrc: RECEIVER, blocks: Vec::new() }; 2]);

@@ -22,10 +22,10 @@ const AVPF: Profile = Profile::Avpf { t_rr_interval: Span::ZERO };
 
 /// A greedy sender of 1 Mb/s to a group, of whose receivers one has reported that nothing is lost.
 fn sending() -> (Sender, Time) {
-    let greedy = SenderSettings { greedy: true, ..settings(rtcp(AVPF, Rate::mbps(2), true), Emit::Paced) };
-    let (sender, _) = sender(greedy, Rate::mbps(1), &[]);
     // A block ends at twenty packets, however parity delays them.
-    let mut sender = sender.with_parity(ParitySettings { playout: None, ..PARITY });
+    let parity = Some(ParitySettings { playout: None, ..PARITY });
+    let greedy = SenderSettings { greedy: true, parity, ..settings(rtcp(AVPF, Rate::mbps(2), true), Emit::Paced) };
+    let (mut sender, _) = sender(greedy, Rate::mbps(1), &[]);
     let now = at(1_000);
     sent(&mut sender, at(0), now);
     for highest in [65_500, 65_620] {
@@ -99,9 +99,9 @@ fn as_many_parities_as_are_asked_for_leave_once_whoever_asks_and_cover_the_block
 #[test]
 fn a_report_that_another_one_has_overtaken_takes_no_loss_back() {
     let sent_after = |blocks: [(u32, i32); 4]| {
-        let greedy = SenderSettings { greedy: true, ..settings(rtcp(AVPF, Rate::mbps(2), true), Emit::Paced) };
-        let (sender, _) = sender(greedy, Rate::mbps(1), &[]);
-        let mut sender = sender.with_parity(PARITY);
+        let plain = settings(rtcp(AVPF, Rate::mbps(2), true), Emit::Paced);
+        let greedy = SenderSettings { greedy: true, parity: Some(PARITY), ..plain };
+        let (mut sender, _) = sender(greedy, Rate::mbps(1), &[]);
         sent(&mut sender, at(0), at(2_000));
         for (highest_seq, cumulative_lost) in blocks {
             let block = ReportBlock { ssrc: SENDER, highest_seq, cumulative_lost, ..ReportBlock::default() };
@@ -186,10 +186,14 @@ fn parities(sender: &mut Sender, now: Time, until: Time) -> usize {
 
 /// A greedy sender of 1 Mb/s to one receiver, which sends again what that asks for and waits for its word of parity.
 fn sending_on_word() -> Sender {
-    let greedy = SenderSettings { greedy: true, ..settings(rtcp(AVPF, Rate::mbps(2), false), Emit::Paced) };
-    let (sender, _) = sender(greedy, Rate::mbps(1), &[]);
-    let repair = RepairSettings { ssrc: 8, payload_type: 97, playout: None };
-    let mut sender = sender.with_repair(repair).with_parity_on_word(ParitySettings { playout: None, ..PARITY });
+    let greedy = SenderSettings {
+        greedy: true,
+        repair: Some(RepairSettings { ssrc: 8, payload_type: 97, playout: None }),
+        parity: Some(ParitySettings { playout: None, ..PARITY }),
+        parity_on_word: true,
+        ..settings(rtcp(AVPF, Rate::mbps(2), false), Emit::Paced)
+    };
+    let (mut sender, _) = sender(greedy, Rate::mbps(1), &[]);
     assert_eq!(parities(&mut sender, at(0), at(1_000)), 0);
     hear(&mut sender, at(1_000), 1, vec![Packet::ReceiverReport { ssrc: RECEIVER, blocks: Vec::new() }; 2]);
     sender

@@ -5,7 +5,7 @@ use crate::group;
 use group::{at, frame, receiver, rtcp, sender, settings};
 use steadycast_control::simulcast;
 use steadycast_session::{
-    Emit, FrameKind, Media, MediaPacket, Origin, Output, Profile, Receiver, RtcpSettings, Siblings,
+    Emit, FrameKind, Media, MediaPacket, Origin, Output, Profile, Receiver, RtcpSettings, SenderSettings, Siblings,
 };
 use steadycast_units::{Ecn, Rate, Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
@@ -53,8 +53,8 @@ fn a_receiver_that_hears_no_media_knocks_ever_more_seldom_and_stops_when_it_hear
 fn a_group_is_told_what_all_groups_are_sent_at() {
     let [low, high] = &Siblings::new(2)[..] else { panic!("not two") };
     high.tell(Rate::kbps(900));
-    let (source, _) = sender(settings(asmp(), Emit::Burst), Rate::kbps(300), &[]);
-    let mut source = source.with_siblings(low.clone());
+    let one = SenderSettings { siblings: Some(low.clone()), ..settings(asmp(), Emit::Burst) };
+    let (mut source, _) = sender(one, Rate::kbps(300), &[]);
     source.push_frame(Time::ZERO, &frame(0, FrameKind::I, 500, 0));
     let (listener, _) = receiver(7, asmp(), Time::ZERO);
     let mut listener = listener.in_simulcast(Time::ZERO);

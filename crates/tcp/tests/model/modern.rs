@@ -193,7 +193,7 @@ fn prague_and_dctcp_keep_a_marking_step_filled_and_little_more() {
 #[test]
 fn prague_sends_ect1_and_dctcp_ect0_and_neither_marks_a_repair_as_capable() {
     for (congestion, ecn) in
-        [(Congestion::Dctcp, Ecn::Ect), (Congestion::Prague, Ecn::Ect1), (Congestion::Bbr, Ecn::NotEct)]
+        [(Congestion::Dctcp, Ecn::Ect0), (Congestion::Prague, Ecn::Ect1), (Congestion::Bbr, Ecn::NotEct)]
     {
         let path = Path { drop: vec![(50, 1)], ..Path::new(RATE, DELAY, 1000) };
         let run = run(congestion, &path, 1.0);

@@ -137,7 +137,7 @@ impl Run {
             None => self.chance.happens(self.path.loss),
         };
         let wait = self.free_at.since(self.now);
-        let capable = matches!(segment.ecn, Ecn::Ect | Ecn::Ect1);
+        let capable = matches!(segment.ecn, Ecn::Ect0 | Ecn::Ect1);
         let at_random = self.path.mark > 0.0 && capable && self.marks.happens(self.path.mark);
         if at_random || capable && wait > self.path.mark_above {
             segment.ecn = Ecn::Ce;

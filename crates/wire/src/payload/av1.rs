@@ -95,18 +95,6 @@ pub(super) fn unit(offset: usize, rest: &[u8]) -> Unit {
     Unit { offset, len: at + obu.len(), prefix: at + obu.head + obu.size, head: obu.head, apart: false }
 }
 
-/// What isn't sent of a unit of which only the size is known: a delimiter, if it is the first; a header of one byte,
-/// which the payload header repeats; the size field.
-pub(super) fn assumed_prefix(first: bool, len: usize) -> usize {
-    let before = (if first { DELIMITER.len() } else { 0 } + 1).min(len);
-    let rest = len - before;
-    let mut size = 1;
-    while size < rest && rest - size >= 1 << (7 * size) {
-        size += 1;
-    }
-    before + size.min(rest)
-}
-
 /// The aggregation header of one element, and the OBU's header where it begins. `rest` is the frame from the fragment
 /// on.
 pub(super) fn header(rest: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
@@ -228,12 +216,4 @@ pub(super) fn holds_picture(frame: &[u8]) -> bool {
         rest = &rest[obu.len()..];
     }
     false
-}
-
-/// Whether a payload begins a coded video sequence: N, and a sequence header to prove it.
-pub(super) fn opens_key(payload: &[u8]) -> bool {
-    let says = payload.first().is_some_and(|flags| flags & 0x08 != 0);
-    let kind = |element: &Element<'_>| element.bytes.first().map(|flags| flags >> 3 & 0x0f);
-    let sequence = |element: &Element<'_>| !element.continues && kind(element) == Some(SEQUENCE_HEADER);
-    says && elements(payload).is_ok_and(|elements| elements.iter().any(sequence))
 }

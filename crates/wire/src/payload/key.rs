@@ -1,7 +1,7 @@
 //! Where a decoder can begin.
 
 use super::units::{PICTURE, Units, start_codes};
-use super::{AccessUnit, Depacketiser, PayloadFormat, av1, h265, vp8, vp9};
+use super::{PayloadFormat, av1, h265, vp8, vp9};
 
 /// Start code of a video object plane (ISO 14496-2, table 6-3).
 const VOP: u8 = 0xb6;
@@ -33,26 +33,9 @@ pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
     }
 }
 
-/// Whether a frame that a decoder can begin with begins to be sent in this payload: in VP9 by P, B and the layer in its
-/// descriptor, in AV1 by N and a sequence header, in the others by the picture's header behind the payload's. Of a
-/// frame whose parameter sets go in payloads of their own it is true of the first one with picture data.
-pub fn opens_key_frame(format: PayloadFormat, payload: &[u8]) -> bool {
-    match format {
-        PayloadFormat::Vp9 => {
-            vp9::parse(payload).is_ok_and(|(descriptor, _)| descriptor.begins && !descriptor.predicted)
-        }
-        PayloadFormat::Av1 => av1::opens_key(payload),
-        _ => {
-            let mut alone = Depacketiser::new(format);
-            alone.push(payload).is_ok() && is_key_frame(format, &alone.finish().bytes)
-        }
-    }
-}
-
 /// The type of the first NAL unit with picture data, which is one that `kind` gives.
 fn first_slice(format: PayloadFormat, frame: &[u8], kind: impl Fn(&[u8]) -> Option<u8>) -> Option<u8> {
-    Units::new(format, AccessUnit::Bytes(frame))
-        .find_map(|unit| kind(frame.get(unit.offset + unit.prefix..unit.offset + unit.len)?))
+    Units::new(format, frame).find_map(|unit| kind(frame.get(unit.offset + unit.prefix..unit.offset + unit.len)?))
 }
 
 /// Picture start code 22 bits, temporal reference 8, then PTYPE: its bits 6 to 8 are the format, 9 is the type; format

@@ -11,25 +11,9 @@ const GROUP: u8 = 0xb8;
 pub(super) const STAP_A: u8 = 24;
 pub(super) const FU_A: u8 = 28;
 
-/// A frame, as far as it is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessUnit<'a> {
-    /// Only its size: one unit, which begins with the format's start code (of 4 bytes before NAL units, a temporal
-    /// delimiter and a size field before OBUs).
-    Size(usize),
-    /// The sizes of its units, as [`unit_sizes`] gives them.
-    Units(&'a [usize]),
-    /// All of it. H.264 and H.265 in the byte stream format of their annexes B, or one bare NAL unit; AV1 in the
-    /// low-overhead format of its section 5.
-    Bytes(&'a [u8]),
-}
-
-/// The sizes of the units of a frame, start codes included: enough for [`fragments`](super::fragments) to cut it as if
-/// it had the bytes (as long as they have start codes of 4 bytes before NAL units, no field pictures in MPEG-2, and in
-/// AV1 one temporal delimiter, at the beginning, headers without extensions and size fields that are as short as may
-/// be).
+/// The sizes of the units of a frame, start codes included.
 pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
-    Units::new(format, AccessUnit::Bytes(frame)).map(|unit| unit.len).collect()
+    Units::new(format, frame).map(|unit| unit.len).collect()
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,25 +31,13 @@ pub(super) struct Unit {
 #[derive(Clone, Debug)]
 pub(super) struct Units<'a> {
     format: PayloadFormat,
-    frame: AccessUnit<'a>,
+    frame: &'a [u8],
     offset: usize,
 }
 
 impl<'a> Units<'a> {
-    pub(super) fn new(format: PayloadFormat, frame: AccessUnit<'a>) -> Self {
+    pub(super) fn new(format: PayloadFormat, frame: &'a [u8]) -> Self {
         Self { format, frame, offset: 0 }
-    }
-
-    /// A unit of which only the size is known.
-    fn assumed(&self, len: usize) -> Unit {
-        let (prefix, head) = match self.format {
-            PayloadFormat::Mpeg4 | PayloadFormat::Mpeg2 | PayloadFormat::Vp8 | PayloadFormat::Vp9 => (0, 0),
-            PayloadFormat::H263p => (len.min(2), 0),
-            // At least a byte of the unit itself is left.
-            PayloadFormat::H264 | PayloadFormat::H265 => (len.saturating_sub(1).min(4), 0),
-            PayloadFormat::Av1 => (av1::assumed_prefix(self.offset == 0, len), 1),
-        };
-        Unit { offset: self.offset, len, prefix, head, apart: false }
     }
 }
 
@@ -75,31 +47,15 @@ impl Iterator for Units<'_> {
     fn next(&mut self) -> Option<Unit> {
         loop {
             let offset = self.offset;
-            let unit = match &mut self.frame {
-                AccessUnit::Size(size) => {
-                    let len = std::mem::take(size);
-                    if len == 0 {
-                        return None;
-                    }
-                    self.assumed(len)
+            let rest = self.frame.get(offset..).filter(|rest| !rest.is_empty())?;
+            let unit = match self.format {
+                PayloadFormat::Mpeg4 | PayloadFormat::Vp8 | PayloadFormat::Vp9 => {
+                    Unit { offset, len: rest.len(), prefix: 0, head: 0, apart: false }
                 }
-                AccessUnit::Units(sizes) => {
-                    let (&len, rest) = sizes.split_first()?;
-                    *sizes = rest;
-                    self.assumed(len)
-                }
-                AccessUnit::Bytes(frame) => {
-                    let rest = frame.get(offset..).filter(|rest| !rest.is_empty())?;
-                    match self.format {
-                        PayloadFormat::Mpeg4 | PayloadFormat::Vp8 | PayloadFormat::Vp9 => {
-                            Unit { offset, len: rest.len(), prefix: 0, head: 0, apart: false }
-                        }
-                        PayloadFormat::Mpeg2 => mpeg2_unit(offset, rest),
-                        PayloadFormat::H263p => h263_unit(offset, rest),
-                        PayloadFormat::H264 | PayloadFormat::H265 => nal_unit(offset, rest),
-                        PayloadFormat::Av1 => av1::unit(offset, rest),
-                    }
-                }
+                PayloadFormat::Mpeg2 => mpeg2_unit(offset, rest),
+                PayloadFormat::H263p => h263_unit(offset, rest),
+                PayloadFormat::H264 | PayloadFormat::H265 => nal_unit(offset, rest),
+                PayloadFormat::Av1 => av1::unit(offset, rest),
             };
             self.offset += unit.len;
             // A start code with nothing behind it isn't a unit.

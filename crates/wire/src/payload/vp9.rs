@@ -15,8 +15,6 @@ use crate::bytes::Reader;
 /// What is read of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
-    /// P: it is predicted from other pictures.
-    pub(super) predicted: bool,
     /// B: the frame begins with it.
     pub(super) begins: bool,
     /// E: the frame ends with it.
@@ -65,7 +63,7 @@ pub(super) fn parse(payload: &[u8]) -> Result<(Descriptor, &[u8]), ParseError> {
     if reader.rest.is_empty() {
         return malformed("a VP9 payload without any of a frame");
     }
-    Ok((Descriptor { predicted, begins: has(3), ends: has(2) }, reader.rest))
+    Ok((Descriptor { begins: has(3), ends: has(2) }, reader.rest))
 }
 
 /// Passes over | N_S (3) | Y | G | 0 (3) |, the sizes of N_S + 1 layers if Y, and the pictures of a group if G.

@@ -2,8 +2,8 @@
 use proptest::prelude::*;
 use steadycast_wire::ParseError;
 use steadycast_wire::payload::{
-    AccessUnit, Depacketiser, Fragment, MIN_PAYLOAD, PayloadFormat, PictureKind, fragments, is_key_frame,
-    opens_key_frame, payloads, picture_kind, unit_sizes,
+    Depacketiser, Fragment, MIN_PAYLOAD, PayloadFormat, PictureKind, fragments, is_key_frame, payloads, picture_kind,
+    unit_sizes,
 };
 
 const FORMATS: [PayloadFormat; 8] = PayloadFormat::ALL;
@@ -30,7 +30,7 @@ fn together(format: PayloadFormat, payloads: &[Vec<u8>]) -> (Vec<u8>, bool) {
     (frame.bytes, frame.damaged)
 }
 
-fn planned(format: PayloadFormat, frame: &AccessUnit<'_>, max: usize) -> Vec<Fragment> {
+fn planned(format: PayloadFormat, frame: &[u8], max: usize) -> Vec<Fragment> {
     fragments(format, frame, max).collect()
 }
 
@@ -48,11 +48,11 @@ fn mpeg2_picture() -> Vec<u8> {
 
 #[test]
 fn mpeg4_is_cut_plainly_and_marked_at_its_end() {
-    let plan = planned(PayloadFormat::Mpeg4, &AccessUnit::Size(2500), 1000);
+    let plan = planned(PayloadFormat::Mpeg4, &[0; 2500], 1000);
     let lens: Vec<_> = plan.iter().map(|it| (it.offset, it.payload_len(), it.last)).collect();
     assert_eq!(lens, [(0, 1000, false), (1000, 1000, false), (2000, 500, true)]);
-    assert_eq!(planned(PayloadFormat::Mpeg4, &AccessUnit::Size(1000), 1000).len(), 1);
-    assert!(planned(PayloadFormat::Mpeg4, &AccessUnit::Size(0), 1000).is_empty());
+    assert_eq!(planned(PayloadFormat::Mpeg4, &[0; 1000], 1000).len(), 1);
+    assert!(planned(PayloadFormat::Mpeg4, &[], 1000).is_empty());
 }
 
 #[test]
@@ -162,17 +162,6 @@ fn a_divided_nal_unit_without_its_end_marks_the_frame() {
     let (bytes, damaged) = together(PayloadFormat::H264, &cut[..2]);
     assert!(damaged);
     assert_eq!(bytes, frame[..5 + 20]);
-}
-
-#[test]
-fn a_frame_of_known_size_alone_is_cut_as_one_unit() {
-    // In H.264: a start code of 4 bytes, a type of 1, and a body of 1999 in parts of 998, 998 and 3.
-    let lens =
-        |format| planned(format, &AccessUnit::Size(2004), 1000).iter().map(Fragment::payload_len).collect::<Vec<_>>();
-    assert_eq!(lens(PayloadFormat::H264), [1000, 1000, 5]);
-    assert_eq!(lens(PayloadFormat::Mpeg2), [1000, 1000, 16]);
-    assert_eq!(lens(PayloadFormat::H263p), [1000, 1000, 8]);
-    assert_eq!(lens(PayloadFormat::Mpeg4), [1000, 1000, 4]);
 }
 
 /// Each payload's bytes but the last `n` of them.
@@ -371,10 +360,6 @@ fn key_frames_are_known_by_each_formats_rule() {
     for (format, key, other) in cases {
         assert!(is_key_frame(format, &key), "{format:?} {key:?}");
         assert!(!is_key_frame(format, &other), "{format:?} {other:?}");
-        // All of a frame but the parameter sets is in one payload, whatever its size.
-        let opens =
-            |frame: &[u8]| cut(format, frame, 1_000).iter().filter(|payload| opens_key_frame(format, payload)).count();
-        assert_eq!((opens(&key), opens(&other)), (1, 0), "{format:?} {key:?}");
     }
     // A VP9 frame that shows another one again; AV1 without a sequence header, of a hidden frame, of a still picture.
     assert!(!is_key_frame(PayloadFormat::Vp9, &[0x88]));
@@ -383,25 +368,6 @@ fn key_frames_are_known_by_each_formats_rule() {
     assert!(is_key_frame(PayloadFormat::Av1, &[0x0a, 1, 0x18, 0x32, 1, 0x77]));
     for format in FORMATS {
         assert!(!is_key_frame(format, &[]), "{format:?}");
-        assert!(!opens_key_frame(format, &[]), "{format:?}");
-    }
-}
-
-#[test]
-fn only_the_first_part_of_a_key_frame_opens_it() {
-    let body = |head: &[u8]| [head, &[0x55; 60]].concat();
-    let frames = [
-        (PayloadFormat::H264, body(&[0, 0, 0, 1, 0x65])),
-        (PayloadFormat::H265, body(&[0, 0, 0, 1, 0x26, 1])),
-        (PayloadFormat::Vp8, body(&[0x10])),
-        (PayloadFormat::Vp9, body(&[0x82])),
-        (PayloadFormat::Av1, av1_key()),
-    ];
-    for (format, frame) in frames {
-        let opens: Vec<bool> = cut(format, &frame, 20).iter().map(|payload| opens_key_frame(format, payload)).collect();
-        assert!(opens.len() > 2 || format == PayloadFormat::Av1, "{format:?}");
-        assert_eq!(opens.iter().position(|opens| *opens), Some(0), "{format:?}");
-        assert_eq!(opens.iter().filter(|opens| **opens).count(), 1, "{format:?}");
     }
 }
 
@@ -486,17 +452,10 @@ proptest! {
     }
 
     #[test]
-    fn sizes_alone_are_cut_as_the_bytes_are(bodies in prop::collection::vec(unit_body(400), 1..8), max in 0usize..500) {
+    fn the_payloads_of_a_frame_tile_it(bodies in prop::collection::vec(unit_body(400), 1..8), max in 0usize..500) {
         for format in FORMATS {
             let frame = frame(format, &bodies);
-            let by_bytes = planned(format, &AccessUnit::Bytes(&frame), max);
-            tiles(&by_bytes, frame.len());
-            let sizes = unit_sizes(format, &frame);
-            // All units begin with what is left out: start codes, or the size fields of OBUs; or nothing is.
-            prop_assert_eq!(&planned(format, &AccessUnit::Units(&sizes), max), &by_bytes, "{:?}", format);
-            if sizes.len() == 1 {
-                prop_assert_eq!(&planned(format, &AccessUnit::Size(frame.len()), max), &by_bytes, "{:?}", format);
-            }
+            tiles(&planned(format, &frame, max), frame.len());
         }
     }
 
@@ -505,7 +464,7 @@ proptest! {
         frame in prop::collection::vec(prop_oneof![3 => 0u8..3, 1 => any::<u8>()], 0..300), max in 0usize..100,
     ) {
         for format in FORMATS {
-            let plan = planned(format, &AccessUnit::Bytes(&frame), max);
+            let plan = planned(format, &frame, max);
             prop_assert!(plan.iter().all(|it| it.payload_len() <= max.max(MIN_PAYLOAD)));
             let cut = cut(format, &frame, max);
             prop_assert_eq!(cut.len(), plan.len());
@@ -526,7 +485,7 @@ proptest! {
             let frame = frame(format, &bodies);
             let mut begins = vec![0];
             begins.extend(unit_sizes(format, &frame).iter().scan(0, |at, len| { *at += len; Some(*at) }));
-            for fragment in planned(format, &AccessUnit::Bytes(&frame), max) {
+            for fragment in planned(format, &frame, max) {
                 let end = fragment.offset + fragment.len;
                 prop_assert_eq!(fragment.starts_unit, begins.contains(&fragment.offset));
                 prop_assert_eq!(fragment.ends_unit, begins.contains(&end));
@@ -572,7 +531,7 @@ proptest! {
             let most: usize = all.iter().map(|payload| 4 * payload.len() + 8).sum();
             prop_assert!(depacketiser.finish().bytes.len() <= most);
             for payload in &all {
-                let _ = (opens_key_frame(format, payload), is_key_frame(format, payload));
+                let _ = is_key_frame(format, payload);
             }
         }
     }
