@@ -593,7 +593,7 @@ impl WiredSink {
         let origin = Origin(address(from).0.into());
         let begins = |session: &Receiver| session.begins_run(now, origin, &header);
         if !self.held.0.is_empty() && self.sink.session().is_some_and(begins) {
-            self.take_held(now, &header, out);
+            self.take_held(now, datagram.meta, &header, out);
         }
         if self.take_media(now, datagram, &came, out) == Received::Stray {
             self.refuse(now, datagram, &header);
@@ -613,10 +613,12 @@ impl WiredSink {
         }
     }
 
-    /// Another run begins with the packets that were kept of it, or with this one.
-    fn take_held(&mut self, now: Time, header: &RtpHeader, out: &mut Outbox) {
+    /// Another run begins with the packets that were kept of it, or with this one, which they may have overtaken.
+    fn take_held(&mut self, now: Time, meta: Meta, header: &RtpHeader, out: &mut Outbox) {
         let held = self.held.of_run(header);
-        let Some((_, meta, first, _)) = held.first() else { return };
+        let Some((_, of_first, first, _)) = held.first() else { return };
+        let overtaken = (header.seq.wrapping_sub(first.seq) as i16) < 0;
+        let (meta, first) = if overtaken { (meta, header) } else { (*of_first, first) };
         if self.clocks.ssrc != Some(header.ssrc) {
             self.refused = self.refused.saturating_sub(held.len() as u64);
         }

@@ -58,6 +58,8 @@ pub struct Reception {
     /// The mean time between two numbers, and of how many it is known.
     spacing: Span,
     spaced: u64,
+    /// By how much numbers grew since the last time between two arrivals that was counted.
+    together: u64,
     transit: Option<u32>,
     jitter: f64,
     expected_prior: u64,
@@ -136,9 +138,15 @@ impl Reception {
     /// A packet has come that is `ahead` of the newest before it.
     fn space(&mut self, arrival: Time, ahead: u64) {
         let gap = arrival.since(self.heard);
-        if gap < PAUSE && self.received > 2 {
+        if gap >= PAUSE || self.received <= 2 {
+            self.together = 0;
+            return;
+        }
+        self.together = self.together.saturating_add(ahead.max(1));
+        // Of packets that were kept, or are read at once, the time before the next one is that of all of them.
+        if !gap.is_zero() {
             self.spaced = (self.spaced + 1).min(SPACED);
-            let (mean, each) = (self.spacing.as_nanos(), gap.as_nanos() / ahead.max(1));
+            let (mean, each) = (self.spacing.as_nanos(), gap.as_nanos() / std::mem::take(&mut self.together));
             self.spacing = Span::nanos(mean - mean / self.spaced + each / self.spaced);
         }
     }

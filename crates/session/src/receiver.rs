@@ -1176,7 +1176,10 @@ impl Stream {
         let (frame, began) = self.frame;
         if frame != timestamp {
             let step = now.since(began);
-            self.pace = Some(self.pace.map_or(step, |pace| step.max(pace * 7 / 8)));
+            // Frames that were kept are told at once, and tell nothing of it.
+            if !step.is_zero() {
+                self.pace = Some(self.pace.map_or(step, |pace| step.max(pace * 7 / 8)));
+            }
             self.frame = (timestamp, now);
         }
     }

@@ -91,6 +91,21 @@ fn at_a_gigabit_a_burst_of_losses_makes_no_stray_of_the_packet_behind_it() {
 }
 
 #[test]
+fn packets_that_are_told_at_once_explain_no_jump() {
+    let mut reception = Reception::trusting(7, CLOCK);
+    for n in 0..40 {
+        reception.on_rtp(at(0), n, 0);
+    }
+    assert_eq!(reception.clone().on_rtp(at(64_000), 39 + 6_000, 0), Arrived::Stray);
+    // Then one each 4 ms: four times as many as fit into 64 ms may have been lost.
+    for n in 1..=80 {
+        reception.on_rtp(at(u64::from(n) * 4_000), 39 + n, 0);
+    }
+    assert_eq!(reception.clone().on_rtp(at(384_000), 119 + 60, 0), Arrived::New(179));
+    assert_eq!(reception.on_rtp(at(384_000), 119 + 120, 0), Arrived::Stray);
+}
+
+#[test]
 fn duplicates_are_told_and_make_the_cumulative_loss_negative() {
     let mut reception = fed(&[65534, 65535, 0]);
     assert_eq!(reception.on_rtp(Time::ZERO, 65535, 0), Arrived::Duplicate(65535));

@@ -29,12 +29,15 @@ const FAR: Span = Span::secs(5);
 pub(super) struct Other {
     from: Origin,
     reception: Reception,
+    /// When it was heard first and last.
+    began: Time,
     heard: Time,
 }
 
 impl Other {
     fn new(now: Time, from: Origin, header: &RtpHeader) -> Self {
-        let mut other = Self { from, reception: Reception::trusting(header.ssrc, CLOCK_RATE), heard: now };
+        let reception = Reception::trusting(header.ssrc, CLOCK_RATE);
+        let mut other = Self { from, reception, began: now, heard: now };
         other.hear(now, header);
         other
     }
@@ -187,7 +190,8 @@ impl Receiver {
         let silent = now.since(old.heard);
         let proven = || {
             let known = self.other.as_ref().filter(|other| other.reception.ssrc() == header.ssrc && other.from == from);
-            known.is_some_and(|other| other.is_stream_with(now, header))
+            // Its first packet may have been overtaken by others of its own, too.
+            known.is_some_and(|other| now.since(other.began) >= QUIET && other.is_stream_with(now, header))
         };
         let silent = silent > self.participant.member_timeout() || silent > self.patience_for(old, from) && proven();
         !again && (new_named || ended) || fleeting || silent
