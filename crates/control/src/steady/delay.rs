@@ -251,7 +251,7 @@ impl Delay {
         }
         if let Some(loss) = &step.loss {
             congested |= chance.see(now, loss, packet);
-            if loss.q <= STANDING {
+            if loss.q <= STANDING.max(packet) {
                 self.chance_at = now;
             } else if !chance.is_radio() {
                 self.queue_lost_at = now;
