@@ -74,7 +74,7 @@ pub(super) const RANK_CONGESTED: f64 = 0.68;
 pub(super) const NOISE_LOSS: f64 = 0.003;
 /// More lost packets than this share, once that is no chance, are a policer's: no more is sent than arrives.
 pub(super) const POLICER: f64 = 0.1;
-/// Above this share of lost packets no TCP fills a queue: its window is at its least (RFC 9438, 4.6).
+/// Above this share of lost packets no TCP fills a queue: it has two segments under way (RFC 5348, 3.1).
 pub(super) const UNBEARABLE: f64 = 0.3;
 /// Two losses tell of others below this share of the highest rate lately, and the half-life of that: without and with
 /// packets that wait.
