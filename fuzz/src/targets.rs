@@ -399,7 +399,7 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
         ecn: Ecn::NotEct,
     };
     let who = |ssrc: u32, cname: &str| Identity { ssrc, cname: cname.to_owned() };
-    let app = factory.app();
+    let app = factory.terms().app;
     let settings = SenderSettings {
         credit: Span::millis(4),
         greedy: true,

@@ -32,7 +32,7 @@ def graded(run: Run) -> dict[str, Json]:
         sent = opinion_classes(seen.psnr_encoded[:, 0])
         found[name] = {
             "sent": {str(n): round(float((sent == n).mean()), 6) for n in range(1, 6)},
-            "index": {str(n): round(share, 6) for n, share in index.mos_share().items()},
+            "index": {str(n): round(float((index.mos == n).mean()), 6) for n in range(1, 6)},
             "index_psnr_y_db": _rounded(index),
         }
     return found

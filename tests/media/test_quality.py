@@ -219,7 +219,6 @@ def test_a_receiver_that_lost_nothing_sees_what_the_sender_encoded(codec):
     finest, coarsest = quality.psnr_raw[:12, 0].mean(), quality.psnr_raw[24:36, 0].mean()
     assert 38 < finest < 60
     assert 15 < coarsest < 36
-    assert sum(quality.mos_share().values()) == pytest.approx(1)
     looped = evaluate(ladder, [ladder.table.qs[1]] * 10, Fates(whole(104)))
     assert np.array_equal(looped.psnr_raw[:52], looped.psnr_raw[52:])
 

@@ -7,39 +7,33 @@ use std::sync::{Arc, OnceLock};
 use steadycast_units::{Bytes, Chance, Ecn, QuantityError, Rate, Span};
 use steadycast_words::{nearest, words};
 
-/// Whether a controller does what its paper prints, or what its paper means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// The paper's contradictions are decided and its gaps are filled: the default.
-    #[default]
-    Repaired,
-    /// The paper as it is printed.
-    Paper,
-}
-
 words! {
-    Mode { "repaired" => Self::Repaired, "paper" => Self::Paper, }
-}
-
-/// How many receivers a controller can serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Receivers {
-    /// One receiver.
-    One,
-    /// One, or a group.
-    OneOrMany,
-}
-
-/// What clocks a controller's feedback, and with it whether RTCP's 5 % bound holds
-/// ([`RTCP_SHARE`](crate::promise::RTCP_SHARE)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FeedbackTiming {
-    /// RTCP's timer: bounded by 5 % of the session bandwidth.
-    Periodic,
-    /// Packets or round trips: unbounded, but counted.
-    Clocked,
-    /// None changes anything: the rate answers to nothing.
-    None,
+    /// Whether a controller does what its paper prints, or what its paper means.
+    #[derive(Default)]
+    pub enum Mode {
+        /// The paper's contradictions are decided and its gaps are filled: the default.
+        #[default]
+        Repaired = "repaired",
+        /// The paper as it is printed.
+        Paper = "paper",
+    }
+    /// How many receivers a controller can serve.
+    pub enum Receivers {
+        /// One receiver.
+        One = "unicast",
+        /// One, or a group.
+        OneOrMany = "any",
+    }
+    /// What clocks a controller's feedback, and with it whether RTCP's 5 % bound holds
+    /// ([`RTCP_SHARE`](crate::promise::RTCP_SHARE)).
+    pub enum FeedbackTiming {
+        /// RTCP's timer: bounded by 5 % of the session bandwidth.
+        Periodic = "periodic",
+        /// Packets or round trips: unbounded, but counted.
+        Clocked = "clocked",
+        /// None changes anything: the rate answers to nothing.
+        None = "none",
+    }
 }
 
 /// The value of a parameter, which says its kind as well.

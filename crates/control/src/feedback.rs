@@ -2,24 +2,26 @@ use crate::Need;
 use crate::registry::Factory;
 use steadycast_words::words;
 
-/// The format in which receivers report single packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FeedbackFormat {
-    /// None: the controller's own reports say what it needs.
-    #[default]
-    Own,
-    /// Congestion control feedback by SSRC and sequence number, with ECN (RFC 8888).
-    Rfc8888,
-    /// Transport-wide feedback by a number of its own in a header extension
-    /// (draft-holmer-rmcat-transport-wide-cc-extensions-01).
-    TransportWide,
+words! {
+    /// The format in which receivers report single packets.
+    #[derive(Default)]
+    pub enum FeedbackFormat {
+        /// None: the controller's own reports say what it needs.
+        #[default]
+        Own = "own",
+        /// Congestion control feedback by SSRC and sequence number, with ECN (RFC 8888).
+        Rfc8888 = "rfc8888",
+        /// Transport-wide feedback by a number of its own in a header extension
+        /// (draft-holmer-rmcat-transport-wide-cc-extensions-01).
+        TransportWide = "twcc",
+    }
 }
 
 impl FeedbackFormat {
     /// What a controller's own receivers report, of a group or one alone: RFC 8888's feedback where its sender half
     /// reads reports of single packets.
     pub fn own_of(factory: &dyn Factory, group: bool) -> Self {
-        if factory.needs_in(group).contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
+        if factory.terms().needs_in(group).contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
     }
 
     /// The format that receivers use: this one, or the controller's `own` where none is asked for.
@@ -32,8 +34,4 @@ impl FeedbackFormat {
     pub fn is_replayed_for(self, own: Self) -> bool {
         self != Self::Own && own == Self::Own
     }
-}
-
-words! {
-    FeedbackFormat { "own" => Self::Own, "rfc8888" => Self::Rfc8888, "twcc" => Self::TransportWide, }
 }

@@ -1,6 +1,7 @@
 use crate::{Body, Check, Notice, ReceiverId};
 use std::borrow::Cow;
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
+use steadycast_words::words;
 
 /// When to be called again, and why: every wait can explain itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,18 +184,20 @@ impl Window {
     }
 }
 
-/// What limits the rate just now; the record adds up the time spent in each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Limit {
-    /// The start phase: the network's share is not known yet.
-    #[default]
-    Start,
-    /// The network: loss, delay or what the receivers report.
-    Network,
-    /// The upper limit that the session was given.
-    Cap,
-    /// The lower limit that the session was given.
-    Floor,
+words! {
+    /// What limits the rate just now; the record adds up the time spent in each.
+    #[derive(Default)]
+    pub enum Limit {
+        /// The start phase: the network's share is not known yet.
+        #[default]
+        Start = "start",
+        /// The network: loss, delay or what the receivers report.
+        Network = "network",
+        /// The upper limit that the session was given.
+        Cap = "cap",
+        /// The lower limit that the session was given.
+        Floor = "floor",
+    }
 }
 
 /// Why the rate is what it is: the rule that set it and what went into it.
@@ -251,9 +254,22 @@ pub enum Leave {
     Bye,
 }
 
+/// Names, in a layer's [`SenderHalf`], the field with the half that it stands around.
+#[macro_export]
+macro_rules! around {
+    ($half:ident) => {
+        fn inner(&self) -> Option<&dyn $crate::SenderHalf> {
+            Some(&*self.$half)
+        }
+        fn inner_mut(&mut self) -> Option<&mut dyn $crate::SenderHalf> {
+            Some(&mut *self.$half)
+        }
+    };
+}
+
 /// The sending half of a controller.
 ///
-/// A layer around a half names it in [`SenderHalf::inner`] and [`SenderHalf::inner_mut`], and writes only the methods
+/// A layer around a half names it by [`around!`](crate::around), and writes only the methods
 /// that it changes: each default below passes on to the half within. A half that stands alone leaves the two as they
 /// are.
 pub trait SenderHalf: Send {

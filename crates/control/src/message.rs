@@ -1,6 +1,6 @@
 /// What a sender half sends forward with one packet: up to 24 bytes that the wire carries as one RTP header extension
 /// element (RFC 8285) with the id that the registry gives the controller.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Notice {
     id: u8,
     len: u8,
@@ -32,12 +32,6 @@ impl Notice {
     /// Whether there is nothing to say.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
-    }
-}
-
-impl Default for Notice {
-    fn default() -> Self {
-        Self::NONE
     }
 }
 

@@ -137,25 +137,39 @@ pub trait Factory: Send + Sync {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf>;
     /// A receiver half.
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf>;
+    /// What a session has to know of it.
+    fn terms(&self) -> Terms;
+}
+
+/// What a session has to know of a controller, whoever makes its halves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
     /// Its extension element's id (0: none).
-    fn extension(&self) -> u8;
+    pub extension: u8,
     /// Its APP packets' name.
-    fn app(&self) -> [u8; 4];
+    pub app: [u8; 4],
     /// What clocks its feedback.
-    fn feedback(&self) -> FeedbackTiming;
+    pub feedback: FeedbackTiming,
     /// See [`Controller::repeats`].
-    fn repeats(&self) -> bool {
-        false
-    }
+    pub repeats: bool,
     /// See [`Controller::needs`].
-    fn needs(&self) -> &'static [Need] {
-        &[]
+    pub needs: &'static [Need],
+    /// How many receivers it can serve.
+    pub receivers: Receivers,
+}
+
+impl Terms {
+    /// Of a controller that needs nothing and tells its receivers nothing, whose half says when it reports.
+    pub const fn plain(app: [u8; 4]) -> Self {
+        let (feedback, receivers) = (FeedbackTiming::Clocked, Receivers::OneOrMany);
+        Self { extension: 0, app, feedback, repeats: false, needs: &[], receivers }
     }
-    /// What it needs of a session with a group. Many receivers can't each report every packet: a controller that serves
-    /// groups does without there.
-    fn needs_in(&self, group: bool) -> Vec<Need> {
-        let _ = group;
-        self.needs().to_vec()
+
+    /// What it needs of a session with a group, or without. Many receivers can't each report every packet: a controller
+    /// that serves groups does without there.
+    pub fn needs_in(&self, group: bool) -> Vec<Need> {
+        let without = group && self.receivers == Receivers::OneOrMany;
+        self.needs.iter().copied().filter(|need| !(without && *need == Need::PacketReports)).collect()
     }
 }
 
@@ -174,23 +188,8 @@ impl<L: Layer> Factory for L {
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
         self.own().receiver(setup)
     }
-    fn extension(&self) -> u8 {
-        self.own().extension()
-    }
-    fn app(&self) -> [u8; 4] {
-        self.own().app()
-    }
-    fn feedback(&self) -> FeedbackTiming {
-        self.own().feedback()
-    }
-    fn repeats(&self) -> bool {
-        self.own().repeats()
-    }
-    fn needs(&self) -> &'static [Need] {
-        self.own().needs()
-    }
-    fn needs_in(&self, group: bool) -> Vec<Need> {
-        self.own().needs_in(group)
+    fn terms(&self) -> Terms {
+        self.own().terms()
     }
 }
 
@@ -236,24 +235,9 @@ impl Factory for Chosen {
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
         (self.controller.receiver)(setup, &self.values)
     }
-    fn extension(&self) -> u8 {
-        self.controller.extension
-    }
-    fn app(&self) -> [u8; 4] {
-        self.controller.app
-    }
-    fn feedback(&self) -> FeedbackTiming {
-        self.controller.feedback
-    }
-    fn repeats(&self) -> bool {
-        self.controller.repeats
-    }
-    fn needs(&self) -> &'static [Need] {
-        (self.controller.needs)(&self.values)
-    }
-    fn needs_in(&self, group: bool) -> Vec<Need> {
-        let without = group && self.controller.receivers == Receivers::OneOrMany;
-        self.needs().iter().copied().filter(|need| !(without && *need == Need::PacketReports)).collect()
+    fn terms(&self) -> Terms {
+        let Controller { extension, app, feedback, repeats, receivers, .. } = *self.controller;
+        Terms { extension, app, feedback, repeats, needs: (self.controller.needs)(&self.values), receivers }
     }
 }
 
@@ -355,8 +339,8 @@ mod tests {
     #[test]
     fn what_a_session_lacks_is_an_error_that_says_what_it_is_and_who_works_without() {
         let scream = Chosen::new("scream", Mode::Repaired, &[]).unwrap();
-        assert_eq!(check_needs("scream", scream.needs(), &[Need::PacketReports]), Ok(()));
-        let error = check_needs("scream", scream.needs(), &[Need::Probes]).unwrap_err();
+        assert_eq!(check_needs("scream", scream.terms().needs, &[Need::PacketReports]), Ok(()));
+        let error = check_needs("scream", scream.terms().needs, &[Need::Probes]).unwrap_err();
         assert_eq!(error.problem, "it needs packet reports, which this session does not have");
         assert!(error.remedy.contains("tfrc") && !error.remedy.contains("scream"), "{}", error.remedy);
         for controller in ALL.iter().filter(|c| c.standard_reports) {

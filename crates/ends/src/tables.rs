@@ -3,10 +3,8 @@
 use crate::agent::{RowOrigin, VideoSink, VideoSource};
 use crate::{FlowEnds, Intake, Point, Record};
 use std::collections::BTreeMap;
-use steadycast_media::Coded;
 use steadycast_record::{Table, frames, links, missing, packets, rates, tcp};
 use steadycast_scenario::{self as sc, FlowKind};
-use steadycast_session::FrameKind;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
@@ -142,7 +140,7 @@ impl Record<'_> {
                 into.whole(&frames::DISPLAY, i64::from(row.coded.display));
                 into.whole(&frames::CLIP, i64::from(row.coded.clip));
                 into.real(&frames::PTS, source.shown_at(row.coded.display).as_secs_f64());
-                into.text(&frames::KIND, letter(&row.coded));
+                into.text(&frames::KIND, row.coded.kind.word());
                 into.whole(&frames::Q, i64::from(row.coded.quantizer));
                 into.whole(&frames::SIZE, row.coded.size.get() as i64);
                 into.real(&frames::READY, row.ready.as_secs_f64());
@@ -151,7 +149,7 @@ impl Record<'_> {
                 into.real(&frames::ARRIVED, came.map(|(_, at)| at.as_secs_f64()));
                 into.millis(&frames::DELAY, came.map(|(_, at)| at.since(row.ready)));
                 into.real(&frames::DUE, schedule.due(row.ready).map(Time::as_secs_f64));
-                into.text(&frames::FATE, fate.name());
+                into.text(&frames::FATE, fate.word());
                 into.end_row();
             }
         }
@@ -232,7 +230,7 @@ impl Record<'_> {
                         into.whole(&packets::FRAME, i64::from(frame));
                     }
                     if let Some(coded) = coded {
-                        into.text(&packets::KIND, letter(&coded));
+                        into.text(&packets::KIND, coded.kind.word());
                         into.whole(&packets::Q, i64::from(coded.quantizer));
                     }
                     into.whole(&packets::ECN, if row.ce() { 3 } else { 0 });
@@ -241,14 +239,6 @@ impl Record<'_> {
                 }
             }
         }
-    }
-}
-
-fn letter(coded: &Coded) -> &'static str {
-    match coded.kind {
-        FrameKind::I => "I",
-        FrameKind::P => "P",
-        FrameKind::B => "B",
     }
 }
 

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use steadycast_control::registry::Factory;
 use steadycast_control::{FeedbackFormat, Mode, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{
-    Bounds, CodecModel, CodecSettings, Consume, Encoder, Feed, Ladder, PerFrame, PlayBuffer, SyntheticCodec, Vbr,
-    Waiting,
+    CodecModel, CodecSettings, Consume, Encoder, Feed, Ladder, PerFrame, PlayBuffer, SyntheticCodec, Vbr, Waiting,
 };
 use steadycast_scenario as sc;
 use steadycast_session::{
-    CircuitBreaker, Emit, FeedbackDefence, Identity, OperatorControls, Origin, PARITY_MORE, ParitySettings, Profile,
+    CircuitBreaker, FeedbackDefence, Identity, OperatorControls, Origin, PARITY_MORE, ParitySettings, Profile,
     Receiver, RepairSettings, Replayed, RtcpSettings, SenderSettings, Siblings, StandardReports,
 };
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
@@ -221,7 +220,7 @@ impl VideoPlan {
 
     /// The name of the controller's APP packets.
     pub fn app(&self) -> [u8; 4] {
-        self.senders.app()
+        self.senders.terms().app
     }
 
     /// The format in which receivers report single packets.
@@ -326,10 +325,7 @@ impl VideoPlan {
         let plain = SenderSettings::new(self.identity(name), self.rtcp, video.packet, self.app());
         SenderSettings {
             payload_type: apart.map_or(MEDIA, |apart| apart.payload_type),
-            emit: match video.emit {
-                sc::Emit::Paced => Emit::Paced,
-                sc::Emit::Burst => Emit::Burst,
-            },
+            emit: video.emit,
             credit: self.place.credit,
             greedy: self.supply.is_endless(),
             gated: video.defences,
@@ -400,7 +396,7 @@ impl VideoPlan {
         let identity = self.identity(&name);
         let half = self.receivers.receiver(&self.setup(&name, identity.ssrc));
         let chance = self.place.seed.part(&format!("{name}.rtcp"));
-        let receiver = Receiver::new(identity, self.rtcp, self.receivers.app(), half, chance, now)
+        let receiver = Receiver::new(identity, self.rtcp, self.receivers.terms().app, half, chance, now)
             .with_feedback(self.feedback, self.rtcp.session_bandwidth);
         (receiver, name)
     }
@@ -415,10 +411,10 @@ impl VideoPlan {
         sink.skew = Skew::new(video.clock.ahead, video.clock.drift);
         sink.repair = self.repairs.again || self.repairs.parity;
         sink.player = match video.playout {
-            sc::Playout::Adaptive(sc::AdaptivePlayout { least, most }) => {
+            sc::Playout::Adaptive(bounds) => {
                 // The codec's frames come at irregular times.
                 let regular = !matches!(self.supply, Supply::Codec(..));
-                Player::adaptive(Bounds { least, most }, regular.then_some(period))
+                Player::adaptive(bounds, regular.then_some(period))
             }
             fixed => Player::fixed(fixed.most()),
         };
@@ -480,7 +476,7 @@ impl Asked {
     /// The most bytes that a packet's extension elements take beside the send time. A controller that reads reports of
     /// single packets tells its receivers nothing.
     fn elements(&self, feedback: FeedbackFormat) -> u64 {
-        let silent = self.factory.extension() == 0 || self.own != FeedbackFormat::Own;
+        let silent = self.factory.terms().extension == 0 || self.own != FeedbackFormat::Own;
         let number = if feedback == FeedbackFormat::TransportWide { TRANSPORT_NUMBER } else { 0 };
         number + if silent { 0 } else { NOTICE }
     }

@@ -2,26 +2,18 @@ use crate::Steps;
 use steadycast_units::{Chance, Span, Time};
 use steadycast_words::{settings, words};
 
-/// How a variable delay is distributed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JitterDist {
-    /// Many small, few large.
-    Exponential,
-    /// Evenly between nothing and twice the mean.
-    Uniform,
-    /// Around the mean with a standard deviation of a third of it, cut at zero and at twice the mean.
-    Normal,
-    /// The absolute value of a normal distribution around zero, cut at three of its standard deviations, each 1.25
-    /// times the mean: NR-BPDV of RFC 8868, 4.5.
-    HalfNormal,
-}
-
 words! {
-    JitterDist {
-        "exponential" => Self::Exponential,
-        "uniform" => Self::Uniform,
-        "normal" => Self::Normal,
-        "half-normal" => Self::HalfNormal,
+    /// How a variable delay is distributed.
+    pub enum JitterDist {
+        /// Many small, few large.
+        Exponential = "exponential",
+        /// Evenly between nothing and twice the mean.
+        Uniform = "uniform",
+        /// Around the mean with a standard deviation of a third of it, cut at zero and at twice the mean.
+        Normal = "normal",
+        /// The absolute value of a normal distribution around zero, cut at three of its standard deviations, each 1.25
+        /// times the mean: NR-BPDV of RFC 8868, 4.5.
+        HalfNormal = "half-normal",
     }
 }
 

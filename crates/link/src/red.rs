@@ -6,17 +6,14 @@ use steadycast_units::{Bytes, Chance, Rate, Span};
 use steadycast_words::tree::Item;
 use steadycast_words::{Findings, Kind, Settings, Within, field, settings, words};
 
-/// Where RED's parameters come from that are not given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RedPreset {
-    /// Derived from the link's rate and delay, as ns-2.35 configures it by itself.
-    Ns2,
-    /// 5 and 15 packets, weight 0.002.
-    Classic,
-}
-
 words! {
-    RedPreset { "ns2" => Self::Ns2, "classic" => Self::Classic, }
+    /// Where RED's parameters come from that are not given.
+    pub enum RedPreset {
+        /// Derived from the link's rate and delay, as ns-2.35 configures it by itself.
+        Ns2 = "ns2",
+        /// 5 and 15 packets, weight 0.002.
+        Classic = "classic",
+    }
 }
 
 settings! {

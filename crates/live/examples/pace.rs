@@ -65,7 +65,12 @@ fn ours(to: SocketAddr, rate: Rate, seconds: u64) -> Vec<u64> {
         credit: Span::millis(4),
         greedy: true,
         epoch: clock.epoch(),
-        ..SenderSettings::new(Identity { ssrc: 7, cname: "sender".into() }, rtcp, Bytes::new(PACKET), factory.app())
+        ..SenderSettings::new(
+            Identity { ssrc: 7, cname: "sender".into() },
+            rtcp,
+            Bytes::new(PACKET),
+            factory.terms().app,
+        )
     };
     let setup = Setup {
         packet: Bytes::new(PACKET),

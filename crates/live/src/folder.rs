@@ -96,7 +96,7 @@ impl LiveRecord {
             into.whole(&frames::SIZE, frame.size.get() as i64);
             into.real(&frames::FIRST, frame.came.0.as_secs_f64());
             into.real(&frames::ARRIVED, frame.came.1.as_secs_f64());
-            into.text(&frames::FATE, frame.fate.name());
+            into.text(&frames::FATE, frame.fate.word());
             into.end_row();
         }
         Some(into)

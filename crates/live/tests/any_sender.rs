@@ -199,7 +199,7 @@ fn receiver(format: PayloadFormat) -> (WiredSink, FrameShelf) {
     let make = Box::new(move |now, _| {
         let rtcp = RtcpSettings { group: true, ..RtcpSettings::new(Profile::Rfc3550, Rate::mbps(2)) };
         let identity = Identity { ssrc: 9, cname: "receiver".into() };
-        Receiver::new(identity, rtcp, factory.app(), factory.receiver(&setup), Seed(1).part("rtcp"), now)
+        Receiver::new(identity, rtcp, factory.terms().app, factory.receiver(&setup), Seed(1).part("rtcp"), now)
             .described(Some(TYPE), None)
     });
     let shelf = FrameShelf::default();

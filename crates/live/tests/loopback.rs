@@ -75,7 +75,7 @@ impl Session {
                 Identity { ssrc: 7, cname: "sender".into() },
                 self.rtcp(),
                 Bytes::new(1_000),
-                self.factory().app(),
+                self.factory().terms().app,
             )
         };
         let chance = Seed(1).part("rtcp");
@@ -88,7 +88,7 @@ impl Session {
         let make = Box::new(move |now, _| {
             let identity = Identity { ssrc, cname: format!("receiver-{ssrc}") };
             let chance = Seed(u64::from(ssrc)).part("rtcp");
-            Receiver::new(identity, rtcp, factory.app(), factory.receiver(&setup), chance, now)
+            Receiver::new(identity, rtcp, factory.terms().app, factory.receiver(&setup), chance, now)
                 .with_feedback(FeedbackFormat::own_of(&*factory, false), setup.session_bandwidth)
         });
         let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);

@@ -2,30 +2,21 @@
 
 use crate::{Coded, Fragment, FrameKind, Schedule};
 use steadycast_units::{Bytes, Time};
+use steadycast_words::words;
 
-/// What became of a frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FrameFate {
-    /// All of it came in time, and so did what it depends on.
-    #[default]
-    Ok,
-    /// Some of it did not come, or it was not sent at all.
-    Lost,
-    /// All of it came, too late to be shown at its time. What depends on it can be decoded.
-    Late,
-    /// All of it came in time, but not what it depends on.
-    Undecodable,
-}
-
-impl FrameFate {
-    /// Its word in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Lost => "lost",
-            Self::Late => "late",
-            Self::Undecodable => "undecodable",
-        }
+words! {
+    /// What became of a frame.
+    #[derive(Default)]
+    pub enum FrameFate {
+        /// All of it came in time, and so did what it depends on.
+        #[default]
+        Ok = "ok",
+        /// Some of it did not come, or it was not sent at all.
+        Lost = "lost",
+        /// All of it came, too late to be shown at its time. What depends on it can be decoded.
+        Late = "late",
+        /// All of it came in time, but not what it depends on.
+        Undecodable = "undecodable",
     }
 }
 

@@ -1,15 +1,25 @@
 use steadycast_units::{Bytes, Time};
+use steadycast_words::words;
 
-/// How a frame is coded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FrameKind {
-    /// Intra: needs no other frame.
-    #[default]
-    I,
-    /// Predicted from the I or P frame before.
-    P,
-    /// Predicted from both sides; nothing depends on it.
-    B,
+words! {
+    /// How a frame is coded.
+    #[derive(Default, PartialOrd, Ord)]
+    pub enum FrameKind {
+        /// Intra: needs no other frame.
+        #[default]
+        I = "I",
+        /// Predicted from the I or P frame before.
+        P = "P",
+        /// Predicted from both sides; nothing depends on it.
+        B = "B",
+    }
+    /// How packets of a frame leave.
+    pub enum Emit {
+        /// Spread at the pacing rate.
+        Paced = "paced",
+        /// All of them at once, as Evalvid-RA does.
+        Burst = "burst",
+    }
 }
 
 /// A coded frame that is ready to be sent.

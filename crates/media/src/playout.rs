@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
+use steadycast_words::tree::Item;
+use steadycast_words::{Findings, Kind, Within, settings};
 
 /// The delay follows the frames of this time.
 const WINDOW: Span = Span::secs(10);
@@ -15,13 +17,33 @@ const SHRINK: Span = Span::millis(10);
 /// … once in this time.
 const EVERY: Span = Span::secs(1);
 
-/// Between what a play-out delay adapts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// The shortest delay.
-    pub least: Span,
-    /// The longest delay.
-    pub most: Span,
+const PLAYOUT: Within<Span> =
+    Within { least: Span::millis(1), most: Span::secs(60), remedy: "from \"1ms\" to \"60s\"" };
+
+settings! {
+    /// Between what an adaptive play-out delay moves.
+    #[derive(Copy, Eq)]
+    Bounds checked by Bounds::check {
+        /// The shortest delay.
+        least: Span where (PLAYOUT) = ADAPTIVE.least,
+        /// The longest delay.
+        most: Span where (PLAYOUT) = ADAPTIVE.most,
+    }
+}
+
+impl Kind<()> for Bounds {}
+
+/// The bounds of a play-out delay that names none.
+pub const ADAPTIVE: Bounds = Bounds { least: Span::millis(80), most: Span::millis(800) };
+
+impl Bounds {
+    fn check(&self, item: &Item, out: &mut Findings) {
+        if self.least > self.most {
+            let (what, remedy) =
+                (format!("the longest delay, {}, is below the shortest", self.most), "make \"most\" longer");
+            out.problem(item.get("most").map_or(&item.at, |most| &most.at), what, remedy);
+        }
+    }
 }
 
 /// A play-out delay that adapts: the 95th percentile of what frames took in the last ten seconds, what a lost packet's
@@ -127,7 +149,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { least: Span::millis(80), most: Span::millis(800) };
+    const BOUNDS: Bounds = ADAPTIVE;
 
     fn ms(n: u64) -> Time {
         Time::ZERO + Span::millis(n)

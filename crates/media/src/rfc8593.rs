@@ -14,20 +14,18 @@ const LARGEST: f64 = 1e6;
 /// end.
 const SHORTEST: f64 = 0.1;
 
-/// Which of the RFC's models makes the frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CodecModel {
-    /// Drawn sizes and intervals, with a burst after each abrupt change (section 5).
-    #[default]
-    Statistical,
-    /// Sizes of an encoded sequence, between those of two rates (section 6).
-    Trace,
-    /// Bursts and intervals of the first, steady frames of the second (section 7).
-    Hybrid,
-}
-
 words! {
-    CodecModel { "statistical" => Self::Statistical, "trace" => Self::Trace, "hybrid" => Self::Hybrid, }
+    /// Which of the RFC's models makes the frames.
+    #[derive(Default)]
+    pub enum CodecModel {
+        /// Drawn sizes and intervals, with a burst after each abrupt change (section 5).
+        #[default]
+        Statistical = "statistical",
+        /// Sizes of an encoded sequence, between those of two rates (section 6).
+        Trace = "trace",
+        /// Bursts and intervals of the first, steady frames of the second (section 7).
+        Hybrid = "hybrid",
+    }
 }
 
 settings! {
@@ -36,27 +34,27 @@ settings! {
     CodecSettings checked by rates {
         /// statistical (section 5), trace (section 6) or hybrid (section 7). The last two take the frame sizes of
         /// "trace", "clip", or the synthetic clip.
-        model: CodecModel = RFC.model,
+        model: CodecModel = RFC8593.model,
         /// The reference interval between frames t0, which is 1/FPS.
-        [inner] t0: Span = RFC.t0,
+        [inner] t0: Span = RFC8593.t0,
         /// Its lowest rate.
-        r_min: Rate where (positive) = RFC.r_min,
+        r_min: Rate where (positive) = RFC8593.r_min,
         /// Its highest rate.
-        r_max: Rate where (positive) = RFC.r_max,
+        r_max: Rate where (positive) = RFC8593.r_max,
         /// For how long it takes no further request after one.
-        tau_v: Span = RFC.tau_v,
+        tau_v: Span = RFC8593.tau_v,
         /// By which share a request has to differ from the one before to be abrupt, so that a burst follows.
-        abrupt: f64 where (ABRUPT) = RFC.abrupt,
+        abrupt: f64 where (ABRUPT) = RFC8593.abrupt,
         /// Frames of a burst.
-        k_d: u32 where (BURST) = RFC.k_d,
+        k_d: u32 where (BURST) = RFC8593.k_d,
         /// Size of a burst's first frame.
-        k_b: Bytes where (FIRST) = RFC.k_b,
+        k_b: Bytes where (FIRST) = RFC8593.k_b,
         /// Scale of the Laplace distribution of the intervals between frames.
-        scale_t: f64 where (SCALE) = RFC.scale_t,
+        scale_t: f64 where (SCALE) = RFC8593.scale_t,
         /// Scale of the Laplace distribution of frame sizes.
-        scale_b: f64 where (SCALE) = RFC.scale_b,
+        scale_b: f64 where (SCALE) = RFC8593.scale_b,
         /// Frames of the sequence that are left out when it starts over.
-        skip_frames: u32 where (SKIPPED) = RFC.skip_frames,
+        skip_frames: u32 where (SKIPPED) = RFC8593.skip_frames,
     }
 }
 
@@ -78,7 +76,7 @@ fn rates(codec: &CodecSettings, item: &Item, out: &mut Findings) {
 }
 
 /// The RFC's values, at 30 frames per second.
-const RFC: CodecSettings = CodecSettings {
+pub const RFC8593: CodecSettings = CodecSettings {
     model: CodecModel::Statistical,
     t0: Span::nanos(1_000_000_000 / 30),
     r_min: Rate::kbps(150),
@@ -92,16 +90,10 @@ const RFC: CodecSettings = CodecSettings {
     skip_frames: 20,
 };
 
-impl Default for CodecSettings {
-    fn default() -> Self {
-        RFC
-    }
-}
-
 impl CodecSettings {
     /// The RFC's values, at `fps` frames per second.
     pub fn at(fps: f64) -> Self {
-        Self { t0: Span::from_secs_f64(1.0 / fps), ..RFC }
+        Self { t0: Span::from_secs_f64(1.0 / fps), ..RFC8593 }
     }
 }
 

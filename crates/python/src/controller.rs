@@ -7,7 +7,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes};
 use std::sync::{Arc, Mutex};
-use steadycast_control::registry::{Factory, FeedbackTiming};
+use steadycast_control::registry::{Factory, Terms};
 use steadycast_control::{
     Arrival, Body, Decision, Due, Echo, EchoReceiver, Leave, Limit, PacketReport, ReceiverHalf, ReceiverId, Reply,
     Report, SenderHalf, Sent, Setup, Slot, View, Wake, Why,
@@ -213,16 +213,8 @@ impl Factory for PythonController {
         })
     }
 
-    fn extension(&self) -> u8 {
-        0
-    }
-
-    fn app(&self) -> [u8; 4] {
-        *b"ECHO"
-    }
-
-    fn feedback(&self) -> FeedbackTiming {
-        FeedbackTiming::Clocked
+    fn terms(&self) -> Terms {
+        Terms::plain(*b"ECHO")
     }
 }
 

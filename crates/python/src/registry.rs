@@ -3,7 +3,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use steadycast_control::Promise;
 use steadycast_control::promise::SESSION;
-use steadycast_control::registry::{ALL, FeedbackTiming, Mode, Param, Receivers, Value, Values, Within};
+use steadycast_control::registry::{ALL, Mode, Param, Value, Values, Within};
 use steadycast_units::Rate;
 
 /// All controllers, in the registry's order.
@@ -16,25 +16,12 @@ pub(crate) fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         entry.set_item("about", c.about)?;
         entry.set_item("when", c.when)?;
         entry.set_item("source", c.source)?;
-        entry.set_item(
-            "cast",
-            match c.receivers {
-                Receivers::One => "unicast",
-                Receivers::OneOrMany => "any",
-            },
-        )?;
-        entry.set_item(
-            "feedback",
-            match c.feedback {
-                FeedbackTiming::Periodic => "periodic",
-                FeedbackTiming::Clocked => "clocked",
-                FeedbackTiming::None => "none",
-            },
-        )?;
+        entry.set_item("cast", c.receivers.word())?;
+        entry.set_item("feedback", c.feedback.word())?;
         let needs = PyList::empty(py);
         if let Ok(defaults) = Values::resolve(c.params, Mode::Repaired, &[]) {
             for need in (c.needs)(&defaults) {
-                needs.append((need.name(), need.about()))?;
+                needs.append((need.word(), need.about()))?;
             }
         }
         entry.set_item("needs", needs)?;

@@ -3,7 +3,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::path::Path;
 use steadycast_scenario::{Document, FlowKind, Loaded, Media, Problem, Problems, Scenario};
-use steadycast_words::Word;
 
 /// JSON Schema of the scenario format.
 #[pyfunction]

@@ -116,7 +116,7 @@ impl Remote {
     pub fn new(controller: &str, params: &[(String, Given)], bounds: &Bounds) -> Result<Self, ParamError> {
         let chosen = Chosen::new(controller, Mode::Repaired, params)?;
         let offered: Vec<_> = [Need::PacketReports].into_iter().chain(bounds.offers.iter().copied()).collect();
-        check_needs(controller, chosen.needs(), &offered)?;
+        check_needs(controller, chosen.terms().needs, &offered)?;
         Self::around(Arc::new(chosen), bounds)
     }
 
@@ -152,7 +152,7 @@ impl Remote {
             chance: bounds.seed.part("remote"),
         }
         .alive();
-        let reads_packets = controller.needs().contains(&Need::PacketReports);
+        let reads_packets = controller.terms().needs.contains(&Need::PacketReports);
         let factory = if reads_packets { controller } else { Replayed::around(controller, TOLD) };
         Ok(Self {
             half: factory.sender(&setup),

@@ -13,10 +13,10 @@
 use crate::shadow::{Departures, Left, SHADOWS, Shadow};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use steadycast_control::registry::{Factory, FeedbackTiming};
+use steadycast_control::registry::{Factory, FeedbackTiming, Terms};
 use steadycast_control::{
     Announcement, Arrival, Body, Decision, Departing, Due, ExtraArrival, Leave, Notice, PacketReport, ReceiverHalf,
-    ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Setup, Slot, Stream,
+    ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Setup, Slot, Stream, around,
 };
 use steadycast_units::{Bytes, Ecn, Offset, OneWay, PeerTime, Span, Time};
 
@@ -62,17 +62,10 @@ impl Factory for Replayed {
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
         if self.own_receivers { self.own.receiver(setup) } else { Box::new(Counting) }
     }
-    fn extension(&self) -> u8 {
-        self.own.extension()
-    }
-    fn app(&self) -> [u8; 4] {
-        self.own.app()
-    }
-    fn feedback(&self) -> FeedbackTiming {
-        FeedbackTiming::Clocked
-    }
-    fn repeats(&self) -> bool {
-        self.own_receivers && self.own.repeats()
+    fn terms(&self) -> Terms {
+        let own = self.own.terms();
+        let repeats = self.own_receivers && own.repeats;
+        Terms { feedback: FeedbackTiming::Clocked, repeats, needs: &[], ..own }
     }
 }
 
@@ -306,13 +299,7 @@ impl Replay {
 }
 
 impl SenderHalf for Replay {
-    fn inner(&self) -> Option<&dyn SenderHalf> {
-        Some(&*self.half)
-    }
-
-    fn inner_mut(&mut self) -> Option<&mut dyn SenderHalf> {
-        Some(&mut *self.half)
-    }
+    around!(half);
 
     fn on_sent(&mut self, sent: &Sent) {
         self.left.sent(sent);

@@ -6,31 +6,25 @@ use std::fmt;
 use steadycast_words::tree::{Item, Value};
 use steadycast_words::{Declared, Findings, FromToml, Settings, ToToml, Within, field, settings, words};
 
-/// A codec.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Codec {
-    /// MPEG-2 video.
-    Mpeg2,
-    /// MPEG-4 part 2.
-    Mpeg4,
-    /// H.263.
-    H263,
-    /// H.264; quantizers are QP.
-    H264,
-    /// H.265; quantizers are QP.
-    H265,
-    /// VP8; quantizers are libvpx's, 0 to 63.
-    Vp8,
-    /// VP9; quantizers are libvpx's, 0 to 63.
-    Vp9,
-    /// AV1; quantizers are SVT-AV1's, 0 to 63.
-    Av1,
-}
-
 words! {
-    Codec {
-        "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264,
-        "h265" => Self::H265, "vp8" => Self::Vp8, "vp9" => Self::Vp9, "av1" => Self::Av1,
+    /// A codec.
+    pub enum Codec {
+        /// MPEG-2 video.
+        Mpeg2 = "mpeg2",
+        /// MPEG-4 part 2.
+        Mpeg4 = "mpeg4",
+        /// H.263.
+        H263 = "h263",
+        /// H.264; quantizers are QP.
+        H264 = "h264",
+        /// H.265; quantizers are QP.
+        H265 = "h265",
+        /// VP8; quantizers are libvpx's, 0 to 63.
+        Vp8 = "vp8",
+        /// VP9; quantizers are libvpx's, 0 to 63.
+        Vp9 = "vp9",
+        /// AV1; quantizers are SVT-AV1's, 0 to 63.
+        Av1 = "av1",
     }
 }
 

@@ -17,64 +17,37 @@ pub(crate) struct Scene<'a> {
     pub(crate) whole: bool,
 }
 
-/// A thing that has figures.
-#[derive(Clone, Copy)]
-enum Owner<'a> {
-    Run,
-    Flow(&'a Flow),
-    Receiver(&'a Flow),
-    Link,
-    Simulcast,
-    Viewer,
-    Invariant,
+/// Whether a run of the scenario gives the figure; nobody expects anything of a live session. A flow and its
+/// receivers have those of their kind of flow.
+fn has(flow: Option<&Flow>, figure: &Figure) -> bool {
+    let Some(flow) = flow else { return true };
+    let video = if let FlowKind::Video(video) = &flow.kind { Some(video) } else { None };
+    match figure.when {
+        When::Always | When::Simulcast | When::Emulated => true,
+        When::Live => false,
+        When::Video => video.is_some(),
+        When::Tcp => matches!(flow.kind, FlowKind::Tcp(_)),
+        When::Transfers => matches!(
+            &flow.kind,
+            FlowKind::Tcp(tcp) if matches!(tcp.source, Workload::File(_) | Workload::Transfers { .. })
+        ),
+        When::Pauses => flow.kind.pauses(),
+        When::Datagrams => !matches!(flow.kind, FlowKind::Tcp(_)),
+        When::Frames => video.is_some_and(|video| !matches!(video.media, Media::Greedy { .. })),
+        When::Repaired => video.is_some_and(|video| video.repair != Repair::None),
+        When::Padded => video.is_some_and(|video| video.padding),
+        When::EcnCapable => video.is_some_and(|video| video.ecn.is_capable()),
+        When::Pictures => video.is_some_and(|video| matches!(video.media, Media::Clip { .. } | Media::Synthetic)),
+    }
 }
 
-impl<'a> Owner<'a> {
-    fn of(self) -> Of {
-        match self {
-            Self::Run => Of::Run,
-            Self::Flow(_) => Of::Flow,
-            Self::Receiver(_) => Of::Receiver,
-            Self::Link => Of::Link,
-            Self::Simulcast => Of::Simulcast,
-            Self::Viewer => Of::Viewer,
-            Self::Invariant => Of::Invariant,
-        }
-    }
-
-    /// Whether a run of the scenario gives it the figure; nobody expects anything of a live session.
-    fn has(self, figure: &Figure) -> bool {
-        let (Self::Flow(flow) | Self::Receiver(flow)) = self else { return true };
-        let video = if let FlowKind::Video(video) = &flow.kind { Some(video) } else { None };
-        match figure.when {
-            When::Always | When::Simulcast | When::Emulated => true,
-            When::Live => false,
-            When::Video => video.is_some(),
-            When::Tcp => matches!(flow.kind, FlowKind::Tcp(_)),
-            When::Transfers => matches!(
-                &flow.kind,
-                FlowKind::Tcp(tcp) if matches!(tcp.source, Workload::File(_) | Workload::Transfers { .. })
-            ),
-            When::Pauses => flow.kind.pauses(),
-            When::Datagrams => !matches!(flow.kind, FlowKind::Tcp(_)),
-            When::Frames => video.is_some_and(|video| !matches!(video.media, Media::Greedy { .. })),
-            When::Repaired => video.is_some_and(|video| video.repair != Repair::None),
-            When::Padded => video.is_some_and(|video| video.padding),
-            When::EcnCapable => video.is_some_and(|video| video.ecn.is_capable()),
-            When::Pictures => video.is_some_and(|video| matches!(video.media, Media::Clip { .. } | Media::Synthetic)),
-        }
-    }
-
-    fn noun(self) -> &'static str {
-        match self {
-            Self::Run => "summary.json",
-            Self::Flow(_) => "a flow",
-            Self::Receiver(_) => "a receiver",
-            Self::Link => "a link",
-            Self::Simulcast => "a simulcast",
-            Self::Viewer => "a receiver of a simulcast",
-            Self::Invariant => "an invariant",
-        }
+/// What a figure is said to be missing in.
+fn noun(of: Of) -> String {
+    match of {
+        Of::Run => "summary.json".into(),
+        Of::Viewer => "a receiver of a simulcast".into(),
+        Of::Invariant => "an invariant".into(),
+        of => format!("a {}", of.name()),
     }
 }
 
@@ -96,7 +69,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
         out.problem(at, what, "write for example \"flows.tcp.share_of_fair\"");
         return;
     }
-    let Some((head, rest)) = path.split_once('.') else { return figure(Owner::Run, path, at, out) };
+    let Some((head, rest)) = path.split_once('.') else { return figure(Of::Run, None, path, at, out) };
     match head {
         FLOWS => {
             let names = scene.flows.iter().map(|flow| flow.name.as_str());
@@ -108,35 +81,35 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
                         let what = format!("a flow has no {}", quoted(rest));
                         out.problem(at, what, format!("did you mean {}?", quoted(&path)));
                     }
-                    None => figure(Owner::Flow(flow), rest, at, out),
+                    None => figure(Of::Flow, Some(flow), rest, at, out),
                 };
             };
             let nodes = flow.to.iter().map(|node| scene.nodes[node.0 as usize].as_str());
             if let Some((_, rest)) = named("receiver", Of::Receiver, nodes, rest, at, scene, out) {
-                figure(Owner::Receiver(flow), rest, at, out);
+                figure(Of::Receiver, Some(flow), rest, at, out);
             }
         }
         LINKS => {
             let names = scene.links.iter().map(|link| link.name.as_str());
             let Some((_, rest)) = named("link", Of::Link, names, rest, at, scene, out) else { return };
             let rest = WAYS.iter().find_map(|way| rest.strip_prefix(way)).unwrap_or(rest);
-            figure(Owner::Link, rest, at, out);
+            figure(Of::Link, None, rest, at, out);
         }
         SIMULCASTS => {
             let names = scene.simulcasts.iter().map(|simulcast| simulcast.name.as_str());
             let Some((n, rest)) = named("simulcast", Of::Simulcast, names, rest, at, scene, out) else { return };
-            let Some(rest) = rest.strip_prefix(RECEIVERS) else { return figure(Owner::Simulcast, rest, at, out) };
+            let Some(rest) = rest.strip_prefix(RECEIVERS) else { return figure(Of::Simulcast, None, rest, at, out) };
             let lowest = scene.simulcasts[n].flows.first().map(|flow| &scene.flows[flow.0 as usize]);
             let nodes = lowest.into_iter().flat_map(|flow| &flow.to).map(|node| scene.nodes[node.0 as usize].as_str());
             if let Some((_, rest)) = named("receiver", Of::Viewer, nodes, rest, at, scene, out) {
-                figure(Owner::Viewer, rest, at, out);
+                figure(Of::Viewer, None, rest, at, out);
             }
         }
         // Which of the promises a run looks at is known at its end.
         INVARIANTS => match rest.rsplit_once('.') {
             Some((id, rest)) => {
                 promise(id, at, scene.registry, out);
-                figure(Owner::Invariant, rest, at, out);
+                figure(Of::Invariant, None, rest, at, out);
             }
             None => out.problem(
                 at,
@@ -144,7 +117,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
                 "write for example \"invariants.rtcp.share.broken\"",
             ),
         },
-        _ if heads().contains(&head) => figure(Owner::Run, path, at, out),
+        _ if heads().contains(&head) => figure(Of::Run, None, path, at, out),
         _ => {
             let what = format!("summary.json has no {}", quoted(head));
             out.problem(at, what, remedy(nearest(head, &heads()), &heads()));
@@ -223,17 +196,16 @@ fn promise(id: &str, at: &Place, registry: &Registry, out: &mut Findings) {
     }
 }
 
-/// Checks that a thing has the figure, and that it is a number.
-fn figure(owner: Owner<'_>, path: &str, at: &Place, out: &mut Findings) {
-    let known =
-        || FIGURES.iter().filter(|figure| figure.of == owner.of() && owner.has(figure) && figure.unit.is_number());
-    match find(owner.of(), path) {
+/// Checks that a thing has the figure, and that it is a number; `flow` is the one that a flow or a receiver is of.
+fn figure(of: Of, flow: Option<&Flow>, path: &str, at: &Place, out: &mut Findings) {
+    let known = || FIGURES.iter().filter(|figure| figure.of == of && has(flow, figure) && figure.unit.is_number());
+    match find(of, path) {
         Some(figure) if !figure.unit.is_number() => {
             let what = format!("{} is not a number ({})", quoted(path), figure.unit.name());
             out.problem(at, what, "name a figure that is a number");
         }
-        Some(figure) if !owner.has(figure) => {
-            let what = format!("{} has no {}", owner.noun(), quoted(path));
+        Some(figure) if !has(flow, figure) => {
+            let what = format!("{} has no {}", noun(of), quoted(path));
             out.problem(at, what, format!("that is a figure of {}", figure.when.name()));
         }
         Some(figure) => {
@@ -250,7 +222,7 @@ fn figure(owner: Owner<'_>, path: &str, at: &Place, out: &mut Findings) {
                 .collect();
             let (what, remedy) = if below.is_empty() {
                 let all: Vec<&str> = longer.iter().map(String::as_str).collect();
-                (format!("{} has no {}", owner.noun(), quoted(path)), remedy(nearest(path, &all), &all))
+                (format!("{} has no {}", noun(of), quoted(path)), remedy(nearest(path, &all), &all))
             } else {
                 (format!("{} is several figures", quoted(path)), remedy(None, &below))
             };

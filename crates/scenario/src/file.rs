@@ -2,20 +2,16 @@
 
 use crate::Directions;
 use crate::encode::Encode;
-use crate::model::{
-    AdaptivePlayout, Buffer, Cbr, Emit, FirstNumbers, Map001, OnOff, Periods, Playout, Repair, Reports, Rtcp,
-    RtcpProfile,
-};
+use crate::model::{Buffer, Cbr, FirstNumbers, Map001, OnOff, Periods, Playout, Repair, Rtcp};
 use serde_json::{Value as Json, json};
 use steadycast_control::registry::{self, Given, Value as Of, Within};
 use steadycast_control::{FeedbackFormat, Mode};
 use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
-use steadycast_media::{CodecSettings, Vbr};
+use steadycast_media::{ADAPTIVE, Bounds, CodecSettings, Emit, Vbr};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_words::tree::{Item, Value, quoted, string};
 use steadycast_words::{
-    Declared, Deferred, Findings, FromToml, OneOrMany, OrNone, Spanned, Word, described, kinds, lengthened, tables,
-    words,
+    Declared, Deferred, Findings, FromToml, OneOrMany, OrNone, Spanned, described, kinds, lengthened, tables, words,
 };
 
 /// The newest format that this program reads.
@@ -415,53 +411,37 @@ impl<T: FromToml> FromToml for Directed<T> {
     }
 }
 
-/// A shape's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    Dumbbell,
-    Star,
-    Chain,
-    ParkingLot,
-    Tree,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FlowWord {
-    Video,
-    Tcp,
-    Cbr,
-    OnOff,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CastWord {
-    Unicast,
-    Multicast,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MediaWord {
-    Clip,
-    Synthetic,
-    Greedy,
-    Table2,
-    Map001,
-    Trace,
-    Rfc8593,
-}
 words! {
-    Shape {
-        "dumbbell" => Self::Dumbbell, "star" => Self::Star, "chain" => Self::Chain,
-        "parking-lot" => Self::ParkingLot, "tree" => Self::Tree,
+    /// A shape's name.
+    pub(crate) enum Shape {
+        Dumbbell = "dumbbell",
+        Star = "star",
+        Chain = "chain",
+        ParkingLot = "parking-lot",
+        Tree = "tree",
     }
-    FlowWord { "video" => Self::Video, "tcp" => Self::Tcp, "cbr" => Self::Cbr, "onoff" => Self::OnOff, }
-    CastWord { "unicast" => Self::Unicast, "multicast" => Self::Multicast, }
-    MediaWord {
-        "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2,
-        "map001" => Self::Map001, "trace" => Self::Trace, "rfc8593" => Self::Rfc8593,
+    /// What a flow carries.
+    pub(crate) enum FlowWord {
+        Video = "video",
+        Tcp = "tcp",
+        Cbr = "cbr",
+        OnOff = "onoff",
     }
-    Repair { "none" => Self::None, "rtx" => Self::Rtx, "auto" => Self::Auto, "parity" => Self::Parity, }
-    Directions { "forward" => Self::Forward, "back" => Self::Back, "both" => Self::Both, }
-    Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
-    RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }
-    Reports { "group" => Self::Group, "source" => Self::Source, }
+    /// How a flow reaches its receivers.
+    pub(crate) enum CastWord {
+        Unicast = "unicast",
+        Multicast = "multicast",
+    }
+    /// Where a video's data comes from.
+    pub(crate) enum MediaWord {
+        Clip = "clip",
+        Synthetic = "synthetic",
+        Greedy = "greedy",
+        Table2 = "table2",
+        Map001 = "map001",
+        Trace = "trace",
+        Rfc8593 = "rfc8593",
+    }
 }
 
 /// What kind of media it is.
@@ -527,7 +507,7 @@ kinds! {
     /// A play-out delay that is more than a time.
     PlayoutTable for () {
         /// It follows what frames and the repair of lost packets take.
-        "adaptive" => Adaptive(AdaptivePlayout), "an adaptive play-out";
+        "adaptive" => Adaptive(Bounds), "an adaptive play-out";
     }
 }
 
@@ -545,7 +525,7 @@ impl FromToml for PlayoutSaid {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         Some(Self(match item.text() {
             Some("none") => Playout::None,
-            Some("adaptive") => Playout::Adaptive(AdaptivePlayout::default()),
+            Some("adaptive") => Playout::Adaptive(ADAPTIVE),
             Some(_) => Playout::Fixed(Span::read(item, out)?),
             None if item.table().is_none() => Playout::Fixed(Span::read(item, out)?),
             None => {

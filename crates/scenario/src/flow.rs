@@ -4,7 +4,7 @@ use crate::clock::clock;
 use crate::encode::{Codec, Encode};
 use crate::file::{CastWord, FlowTable, FlowWord, MediaWord, StartSaid};
 use crate::model::{
-    Cast, Cbr, ControllerRef, Emit, Flow, FlowKind, Map001, Media, OnOff, PacketSize, Periods, Playout, Repair, Rtcp,
+    Cast, Cbr, ControllerRef, Flow, FlowKind, MAP001, Media, OnOff, PacketSize, Periods, Playout, Repair, Rtcp,
     RtcpProfile, Start, Tcp, Video, Workload,
 };
 use crate::name::{MAX_COUNT, Pattern};
@@ -12,11 +12,11 @@ use crate::network::{Files, Host, Network};
 use std::collections::BTreeSet;
 use steadycast_control::registry::{FeedbackTiming, Given, Receivers, Registry, Setup};
 use steadycast_control::{FeedbackFormat, Mode, Values};
-use steadycast_media::{CodecModel, CodecSettings, Vbr};
+use steadycast_media::{CodecModel, Emit, RFC8593, Vbr};
 use steadycast_tcp::Config;
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time, counted};
 use steadycast_words::tree::{Item, Place, Value, quoted};
-use steadycast_words::{Declared, Findings, FromToml, Rule, Settings, Spanned, Word, nearest, positive, remedy};
+use steadycast_words::{Declared, Findings, FromToml, Rule, Settings, Spanned, nearest, positive, remedy};
 
 /// The most flows of one scenario.
 const MAX_FLOWS: usize = 10_000;
@@ -537,7 +537,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
             }
             Media::Table2 { weights, vary: vary.map_or(0.1, |v| v.value) }
         }
-        MediaWord::Map001 => Media::Map001(table.map001.as_ref().map_or_else(Map001::default, |said| said.value)),
+        MediaWord::Map001 => Media::Map001(table.map001.as_ref().map_or(MAP001, |said| said.value)),
         MediaWord::Trace => {
             let Some(name) = &table.trace else {
                 return out.lack(&table.at, "trace", "write for example trace = \"frames.csv\"");
@@ -545,7 +545,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
             Media::Trace { path: files.found(name, "the trace", out)? }
         }
         MediaWord::Rfc8593 => {
-            let codec = table.rfc8593.as_ref().map_or_else(CodecSettings::default, |said| said.value.clone());
+            let codec = table.rfc8593.as_ref().map_or(RFC8593, |said| said.value.clone());
             let frames = match (&table.clip, &table.trace) {
                 (clip, trace) if codec.model == CodecModel::Statistical => {
                     if let Some(at) = clip.as_ref().map(|c| &c.at).or(trace.as_ref().map(|t| &t.at)) {

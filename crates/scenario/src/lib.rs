@@ -30,10 +30,10 @@ pub use encode::{Codec, Encode, Fps, Quantizers, Size};
 pub use file::schema;
 pub use loaded::{Document, Loaded};
 pub use model::{
-    AdaptivePlayout, Buffer, Cast, Cbr, Change, ControllerRef, DirIx, Direction, Directions, Emit, Event, Expect,
-    FirstNumbers, Flow, FlowIx, FlowKind, KERNEL_JITTER, Link, LinkIx, Map001, Media, NodeIx, OnOff, OwnClock, Pareto,
-    PeriodDist, Periods, Playout, RateSpec, Recording, Repair, Reports, Rtcp, RtcpProfile, Scenario, Simulcast, Start,
-    Tcp, Trace, Video, What, Workload,
+    Buffer, Cast, Cbr, Change, ControllerRef, DirIx, Direction, Directions, Event, Expect, FirstNumbers, Flow, FlowIx,
+    FlowKind, KERNEL_JITTER, Link, LinkIx, Map001, Media, NodeIx, OnOff, OwnClock, Pareto, PeriodDist, Periods,
+    Playout, RateSpec, Recording, Repair, Reports, Rtcp, RtcpProfile, Scenario, Simulcast, Start, Tcp, Trace, Video,
+    What, Workload,
 };
 pub use steadycast_link::{Arq, CoDel, FqCoDel, Jitter, JitterDist, Limit, Loss, Policer, Queue, Red, Reorder};
 pub use steadycast_tcp::Congestion;

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Controller, Given, ParamError};
 use steadycast_control::{FeedbackFormat, Mode};
 use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
-use steadycast_media::{CodecSettings, Vbr};
+use steadycast_media::{Bounds, CodecSettings, Emit, Vbr};
 use steadycast_units::{Bytes, Ecn, Offset, Rate, Seed, Span, Time};
-use steadycast_words::tree::Item;
-use steadycast_words::{Findings, Kind, Rule, Within, kinds, positive, settings};
+use steadycast_words::{Kind, Rule, Within, kinds, positive, settings, words};
 
 /// A node: its place in [`Scenario::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -365,7 +364,7 @@ pub enum Playout {
     /// For this time; a later frame is not shown at its slot.
     Fixed(Span),
     /// For a time that follows what frames and the repair of lost packets take.
-    Adaptive(AdaptivePlayout),
+    Adaptive(Bounds),
 }
 
 impl Playout {
@@ -374,39 +373,7 @@ impl Playout {
         match self {
             Self::None => None,
             Self::Fixed(delay) => Some(*delay),
-            Self::Adaptive(AdaptivePlayout { most, .. }) => Some(*most),
-        }
-    }
-}
-
-const PLAYOUT: Within<Span> =
-    Within { least: Span::millis(1), most: Span::secs(60), remedy: "from \"1ms\" to \"60s\"" };
-
-settings! {
-    /// Between what an adaptive play-out delay moves.
-    #[derive(Copy)]
-    AdaptivePlayout checked by AdaptivePlayout::check {
-        /// The shortest delay.
-        least: Span where (PLAYOUT) = Span::millis(80),
-        /// The longest delay.
-        most: Span where (PLAYOUT) = Span::millis(800),
-    }
-}
-
-impl Kind<()> for AdaptivePlayout {}
-
-impl Default for AdaptivePlayout {
-    fn default() -> Self {
-        Self { least: Span::millis(80), most: Span::millis(800) }
-    }
-}
-
-impl AdaptivePlayout {
-    fn check(&self, item: &Item, out: &mut Findings) {
-        if self.least > self.most {
-            let (what, remedy) =
-                (format!("the longest delay, {}, is below the shortest", self.most), "make \"most\" longer");
-            out.problem(item.get("most").map_or(&item.at, |most| &most.at), what, remedy);
+            Self::Adaptive(Bounds { most, .. }) => Some(*most),
         }
     }
 }
@@ -498,38 +465,25 @@ settings! {
     }
 }
 
-impl Default for Map001 {
-    fn default() -> Self {
-        MAP001
-    }
-}
-
-const MAP001: Map001 = Map001 { exponent: 0.9, intra: 3.0 };
+pub(crate) const MAP001: Map001 = Map001 { exponent: 0.9, intra: 3.0 };
 const EXPONENT: Within<f64> = Within { least: 0.1, most: 3.0, remedy: "from 0.1 to 3" };
 const INTRA: Within<f64> = Within { least: 1.0, most: 100.0, remedy: "from 1 to 100" };
 
-/// How packets of a frame leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Emit {
-    /// Spread by the pacer.
-    Paced,
-    /// Back to back.
-    Burst,
-}
-
-/// How a session repairs lost packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Repair {
-    /// Not at all.
-    #[default]
-    None,
-    /// Its receiver asks for them and gets them again (RFC 4588).
-    Rtx,
-    /// Receivers compute them from parity.
-    Parity,
-    /// Towards one receiver as [`Repair::Rtx`] where RTCP's profile allows it, and as [`Repair::Parity`] where that
-    /// leaves too much.
-    Auto,
+words! {
+    /// How a session repairs lost packets.
+    #[derive(Default)]
+    pub enum Repair {
+        /// Not at all.
+        #[default]
+        None = "none",
+        /// Its receiver asks for them and gets them again (RFC 4588).
+        Rtx = "rtx",
+        /// Towards one receiver as [`Repair::Rtx`] where RTCP's profile allows it, and as [`Repair::Parity`] where that
+        /// leaves too much.
+        Auto = "auto",
+        /// Receivers compute them from parity.
+        Parity = "parity",
+    }
 }
 
 settings! {
@@ -564,25 +518,25 @@ fn positive_if_any(rate: &Option<Rate>) -> Option<(String, String)> {
     rate.as_ref().and_then(positive)
 }
 
-/// Where a group's receivers report to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reports {
-    /// To the whole group, as in any-source multicast (RFC 3550).
-    #[default]
-    Group,
-    /// To the sender alone, which tells the group how large it is, as in source-specific multicast (RFC 5760).
-    Source,
-}
-
-/// A profile of RTCP's timing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RtcpProfile {
-    /// Five seconds at least (RFC 3550).
-    Rfc3550,
-    /// One second at least (papers 000 and 004).
-    Asmp,
-    /// Early feedback (RFC 4585).
-    Avpf,
+words! {
+    /// Where a group's receivers report to.
+    #[derive(Default)]
+    pub enum Reports {
+        /// To the whole group, as in any-source multicast (RFC 3550).
+        #[default]
+        Group = "group",
+        /// To the sender alone, which tells the group how large it is, as in source-specific multicast (RFC 5760).
+        Source = "source",
+    }
+    /// A profile of RTCP's timing.
+    pub enum RtcpProfile {
+        /// Five seconds at least (RFC 3550).
+        Rfc3550 = "rfc3550",
+        /// One second at least (papers 000 and 004).
+        Asmp = "asmp",
+        /// Early feedback (RFC 4585).
+        Avpf = "avpf",
+    }
 }
 
 /// A TCP flow.
@@ -761,15 +715,16 @@ pub struct Change {
     pub duplicate: Option<f64>,
 }
 
-/// Which directions of a link are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Directions {
-    /// From the first name to the second.
-    Forward,
-    /// From the second name to the first.
-    Back,
-    /// Both.
-    Both,
+words! {
+    /// Which directions of a link are meant.
+    pub enum Directions {
+        /// From the first name to the second.
+        Forward = "forward",
+        /// From the second name to the first.
+        Back = "back",
+        /// Both.
+        Both = "both",
+    }
 }
 
 impl Directions {

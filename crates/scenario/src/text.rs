@@ -15,7 +15,7 @@ use steadycast_control::registry::Given;
 use steadycast_link::Loss;
 use steadycast_units::{Ecn, Offset};
 use steadycast_words::tree::{Item, Table, Value, bare, string};
-use steadycast_words::{Settings, ToToml, Word};
+use steadycast_words::{Settings, ToToml};
 
 impl Loaded {
     /// The scenario with every default filled in and every `set` applied: read again, it gives the same one. Paths are
@@ -243,13 +243,9 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
     if let Some(count) = &table.count {
         text.key("count", count.value);
     }
-    let kind = match flow.kind {
-        FlowKind::Video(_) => "video",
-        FlowKind::Tcp(_) => "tcp",
-        FlowKind::Cbr(_) => "cbr",
-        FlowKind::OnOff(_) => "onoff",
-    };
-    text.key("kind", quote(kind));
+    if let Some(kind) = &table.kind {
+        text.key("kind", quote(kind.value.word()));
+    }
     if let Some(from) = &table.from {
         text.key("from", quote(&from.value));
     }

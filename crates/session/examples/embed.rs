@@ -39,10 +39,10 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
     let rtcp = RtcpSettings::new(Profile::Rfc3550, bandwidth);
     let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@localhost") };
     let settings =
-        SenderSettings { credit: Span::millis(5), ..SenderSettings::new(who(1), rtcp, PACKET, factory.app()) };
+        SenderSettings { credit: Span::millis(5), ..SenderSettings::new(who(1), rtcp, PACKET, factory.terms().app) };
     let mut sender = Sender::new(settings, factory.sender(&setup(1)), seed.part("sender"), Time::ZERO);
     let half = factory.receiver(&setup(2));
-    let mut receiver = Receiver::new(who(2), rtcp, factory.app(), half, seed.part("receiver"), Time::ZERO);
+    let mut receiver = Receiver::new(who(2), rtcp, factory.terms().app, half, seed.part("receiver"), Time::ZERO);
 
     let began = Instant::now();
     let now = || Time::from_nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));

@@ -25,7 +25,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Factory, FeedbackTiming, Layer};
-use steadycast_control::{Decision, ExtraSent, Leave, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup, Wake};
+use steadycast_control::{
+    Decision, ExtraSent, Leave, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup, Wake, around,
+};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// Three reporting intervals of 5 s (RFC 8083, 4.1).
@@ -67,7 +69,7 @@ impl Layer for CircuitBreaker {
         &*self.own
     }
     fn around(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        let (orders, deaf) = (self.orders.clone(), self.provided || self.own.feedback() == FeedbackTiming::None);
+        let (orders, deaf) = (self.orders.clone(), self.provided || self.own.terms().feedback == FeedbackTiming::None);
         let unheard = if setup.group { Rate::ZERO } else { UNHEARD.min(setup.cap) };
         let breaker = Breaker::new(self.own.sender(setup), orders, setup.packet, deaf, setup.group);
         Box::new(Breaker { unheard, ..breaker })
@@ -255,13 +257,7 @@ impl Watched {
 }
 
 impl SenderHalf for Breaker {
-    fn inner(&self) -> Option<&dyn SenderHalf> {
-        Some(&*self.half)
-    }
-
-    fn inner_mut(&mut self) -> Option<&mut dyn SenderHalf> {
-        Some(&mut *self.half)
-    }
+    around!(half);
 
     fn on_sent(&mut self, sent: &Sent) {
         self.began.get_or_insert(sent.at);

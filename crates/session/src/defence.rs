@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use steadycast_control::registry::{Factory, Layer};
-use steadycast_control::{Decision, Leave, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup};
+use steadycast_control::{Decision, Leave, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup, around};
 use steadycast_units::{Rate, Span, Time};
 
 /// The receivers whose reports are ignored, and the limits that the operator has set. Shared by a session and its
@@ -259,13 +259,7 @@ impl Defence {
 }
 
 impl SenderHalf for Defence {
-    fn inner(&self) -> Option<&dyn SenderHalf> {
-        Some(&*self.half)
-    }
-
-    fn inner_mut(&mut self) -> Option<&mut dyn SenderHalf> {
-        Some(&mut *self.half)
-    }
+    around!(half);
 
     fn on_sent(&mut self, sent: &Sent) {
         self.newest = self.newest.max(sent.seq);

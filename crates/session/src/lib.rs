@@ -35,7 +35,7 @@ pub use defence::{FeedbackDefence, OperatorControls};
 pub use ecn::{EcnCounts, EcnPath};
 pub use feedback::TRANSPORT_NUMBER_ID;
 pub use media::Media;
-pub use pacer::{Backlog, Emit};
+pub use pacer::Backlog;
 pub use participant::{Identity, RtcpSettings};
 pub use patience::{Patience, Routine};
 pub use probe::Probes;
@@ -45,7 +45,7 @@ pub use sender::{FeedbackCounts, Sender, SenderSettings};
 pub use simulcast::Siblings;
 pub use standard::StandardReports;
 pub use steadycast_control::FeedbackFormat;
-pub use steadycast_media::{Fragment, Frame, FrameKind, Part};
+pub use steadycast_media::{Emit, Fragment, Frame, FrameKind, Part};
 pub use steadycast_remote::Replayed;
 pub use steadycast_rtcp::{Origin, Profile};
 

@@ -1,19 +1,9 @@
 //! The pacer lets packets go, one at a time, at the rate that the controller decided. It is separate from the
 //! controller, and its backlog is bounded.
 
-use crate::{Frame, FrameKind, Part};
+use crate::{Emit, Frame, FrameKind, Part};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Time};
-
-/// How packets leave.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Emit {
-    /// Spread at the pacing rate.
-    #[default]
-    Paced,
-    /// All packets of a frame at once, as Evalvid-RA does.
-    Burst,
-}
 
 /// What waits in the pacer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -418,22 +418,15 @@ impl Sender {
         self.heard + self.participant.member_timeout()
     }
 
-    /// Continues with the extended sequence number `seq` instead of the first one: a stream that was stopped starts
-    /// again.
-    pub fn continue_from(&mut self, seq: u64) {
-        self.seq = seq;
-    }
-
-    /// The same as [`Sender::continue_from`] for the stream of retransmissions.
-    pub fn continue_repairs_from(&mut self, seq: u64) {
-        if let Some(repair) = &mut self.repair {
-            repair.seq = seq;
+    /// Continues with the sequence numbers of a sender that was stopped, whose streams start again.
+    pub fn continue_after(&mut self, before: &Self) {
+        self.seq = before.seq;
+        if let (Some(repair), Some(before)) = (&mut self.repair, &before.repair) {
+            repair.seq = before.seq;
         }
-    }
-
-    /// The extended sequence number of the next retransmission; `None` without repair.
-    pub fn next_repair(&self) -> Option<u64> {
-        Some(self.repair.as_ref()?.seq)
+        if let (Some(parity), Some(before)) = (&mut self.parity, &before.parity) {
+            parity.seq = before.seq;
+        }
     }
 
     /// Whether the encoder is to make a key frame: true once for each time that a receiver's request (RFC 4585, section
@@ -449,18 +442,6 @@ impl Sender {
         let again = self.repair.as_ref().map(|repair| repair.keeper.first());
         let covered = self.parity.as_ref().map(|parity| parity.blocks.first().unwrap_or(self.seq));
         again.into_iter().chain(covered).min()
-    }
-
-    /// The same as [`Sender::continue_from`] for the stream of parity.
-    pub fn continue_parity_from(&mut self, seq: u64) {
-        if let Some(parity) = &mut self.parity {
-            parity.seq = seq;
-        }
-    }
-
-    /// The extended sequence number of the next packet of parity; `None` without parity.
-    pub fn next_parity(&self) -> Option<u64> {
-        Some(self.parity.as_ref()?.seq)
     }
 
     /// The extended sequence number of the next packet.
@@ -940,10 +921,11 @@ impl Sender {
     /// let setup = Setup { packet, ..Setup::unicast(Rate::ZERO, session_bandwidth, seed.part("half")) };
     /// let rtcp = RtcpSettings::new(Profile::Rfc3550, session_bandwidth);
     /// let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@example") };
-    /// let settings = SenderSettings::new(who(1), rtcp, packet, pair.app());
+    /// let app = pair.terms().app;
+    /// let settings = SenderSettings::new(who(1), rtcp, packet, app);
     /// let (mut now, end, delay) = (Time::ZERO, Time::ZERO + Span::secs(5), Span::millis(20));
     /// let mut sender = Sender::new(settings, pair.sender(&setup), seed.part("sender"), now);
-    /// let mut receiver = Receiver::new(who(2), rtcp, pair.app(), pair.receiver(&setup), seed.part("receiver"), now);
+    /// let mut receiver = Receiver::new(who(2), rtcp, app, pair.receiver(&setup), seed.part("receiver"), now);
     ///
     /// sender.push_frame(now, &Frame { index: 0, kind: FrameKind::I, size: Bytes::new(5_000), sampled: now });
     /// // Datagrams under way: when each arrives, and where.

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, FALLBACK, Factory, Layer};
 use steadycast_control::{
     Announcement, Body, Decision, Departing, FrameEdge, Leave, Limit, Mode, Notice, Probe, ReceiverId, Reception,
-    Reply, Report, SenderHalf, Sent, Setup, Wake, Why,
+    Reply, Report, SenderHalf, Sent, Setup, Wake, Why, around,
 };
 use steadycast_remote::{Departures, Left, SHADOWS, Shadow};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
@@ -355,7 +355,7 @@ impl Receiver {
 
     /// When what was said is to be repeated.
     fn repeat(&self, factory: &Arc<dyn Factory>) -> Option<Time> {
-        let (_, at) = self.said.as_ref().filter(|_| factory.repeats())?;
+        let (_, at) = self.said.as_ref().filter(|_| factory.terms().repeats)?;
         Some(*at + REPEATED).filter(|at| at.since(self.heard) <= STANDS)
     }
 
@@ -436,13 +436,7 @@ impl Interval {
 const MOST_PARTS: u64 = 10;
 
 impl SenderHalf for Standard {
-    fn inner(&self) -> Option<&dyn SenderHalf> {
-        Some(&*self.half)
-    }
-
-    fn inner_mut(&mut self) -> Option<&mut dyn SenderHalf> {
-        Some(&mut *self.half)
-    }
+    around!(half);
 
     fn on_sent(&mut self, sent: &Sent) {
         self.left.sent(sent);

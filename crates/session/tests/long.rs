@@ -46,17 +46,18 @@ impl Session {
             gated: true,
             peer: Some(Origin(2)),
             feedback: own,
-            app: chosen.app(),
+            app: chosen.terms().app,
             repair: Some(repair),
             parity: Some(parity),
             ..settings(avpf, Emit::Paced)
         };
         let start = Time::ZERO;
-        let receiver = Receiver::new(who(2), avpf, chosen.app(), chosen.receiver(&setup), Seed(3).part("rtcp"), start)
-            .with_feedback(own, bandwidth)
-            .described(Some(96), Some(group::SENDER))
-            .with_repair(repair)
-            .with_parity(parity, Seed(4).part("parity"));
+        let receiver =
+            Receiver::new(who(2), avpf, chosen.terms().app, chosen.receiver(&setup), Seed(3).part("rtcp"), start)
+                .with_feedback(own, bandwidth)
+                .described(Some(96), Some(group::SENDER))
+                .with_repair(repair)
+                .with_parity(parity, Seed(4).part("parity"));
         let sender = Sender::new(settings, chosen.sender(&setup), Seed(1).part("sender"), start);
         let (loss, under_way) = (Seed(5).part("loss"), VecDeque::new());
         Self { sender, receiver, now: start, frames: 0, loss, under_way }

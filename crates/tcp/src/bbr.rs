@@ -5,6 +5,7 @@ use crate::filter::Aggregation;
 use crate::model::{Seen, Wish};
 use crate::rounds::{EXTRA_ACKED_ROUNDS, FULL_BW, LEAST, MARGIN, MIN_RTT_FILTER, PriorWindow, Rounds, Stay, quantum};
 use steadycast_units::{Chance, Span, Time};
+use steadycast_words::words;
 
 /// Pacing and window gains of Startup.
 const STARTUP: (f64, f64) = (2.77, 2.0);
@@ -25,15 +26,17 @@ const RENO_ROUNDS: f64 = 63.0;
 const WAIT: Span = Span::secs(2);
 const WAIT_MORE: Span = Span::secs(1);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Startup,
-    Drain,
-    Down,
-    Cruise,
-    Refill,
-    Up,
-    ProbeRtt,
+words! {
+    /// Where its cycle is.
+    pub(crate) enum State {
+        Startup = "startup",
+        Drain = "drain",
+        Down = "probe-bw-down",
+        Cruise = "probe-bw-cruise",
+        Refill = "probe-bw-refill",
+        Up = "probe-bw-up",
+        ProbeRtt = "probe-rtt",
+    }
 }
 
 /// What the acknowledgments that arrive now are answers to (BBR.ack_phase).
@@ -153,15 +156,7 @@ impl Bbr {
     }
 
     pub(crate) fn name(&self) -> &'static str {
-        match self.state {
-            State::Startup => "startup",
-            State::Drain => "drain",
-            State::Down => "probe-bw-down",
-            State::Cruise => "probe-bw-cruise",
-            State::Refill => "probe-bw-refill",
-            State::Up => "probe-bw-up",
-            State::ProbeRtt => "probe-rtt",
-        }
+        self.state.word()
     }
 
     /// The connection is open; the handshake took `rtt`.

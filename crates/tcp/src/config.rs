@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 use std::fmt;
 use steadycast_units::{Bytes, Seed, Span};
 use steadycast_words::tree::{Item, Value};
-use steadycast_words::{Declared, Findings, FromToml, Packets, Settings, ToToml, Word, field, settings, words};
+use steadycast_words::{Declared, Findings, FromToml, Packets, Settings, ToToml, field, settings, words};
 
 /// How the window is governed, and how losses are repaired where SACK is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,19 +41,16 @@ pub enum Hystart {
     PlusPlus,
 }
 
-/// Named sets of defaults; [`Config::new`] tells what each holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preset {
-    /// The defaults of ns-2.35.
-    Ns2,
-    /// ns-2 before 2002: a clock of 0.1 s and a minimum time-out of 1 s.
-    Ns2Old,
-    /// A kernel of today, as far as it is modelled.
-    Linux,
-}
-
 words! {
-    Preset { "linux" => Self::Linux, "ns2" => Self::Ns2, "ns2old" => Self::Ns2Old, }
+    /// Named sets of defaults; [`Config::new`] tells what each holds.
+    pub enum Preset {
+        /// A kernel of today, as far as it is modelled.
+        Linux = "linux",
+        /// The defaults of ns-2.35.
+        Ns2 = "ns2",
+        /// ns-2 before 2002: a clock of 0.1 s and a minimum time-out of 1 s.
+        Ns2Old = "ns2old",
+    }
 }
 
 impl Preset {
@@ -114,12 +111,6 @@ impl Congestion {
 impl fmt::Display for Congestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-impl fmt::Display for Preset {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
     }
 }
 

@@ -1,7 +1,7 @@
 //! RTCP (RFC 3550, section 6; feedback of RFC 4585) as owned values.
 //!
-//! Read generously: a lone report as FFmpeg sends it and the reduced-size form of RFC 5506 are accepted and told apart
-//! by [`Compound::is_reduced_size`]; packets of unknown types are kept as bytes. Written strictly.
+//! Read generously: a lone report as FFmpeg sends it and the reduced-size form of RFC 5506 are accepted; packets of
+//! unknown types are kept as bytes. Written strictly.
 
 mod acknowledged;
 mod congestion;
@@ -189,14 +189,6 @@ pub struct Compound {
 }
 
 impl Compound {
-    /// Whether this isn't a full compound of RFC 3550, which starts with a report and names its sender: a lone report,
-    /// or the reduced-size form of RFC 5506.
-    pub fn is_reduced_size(&self) -> bool {
-        let report = matches!(self.packets.first(), Some(Packet::SenderReport { .. } | Packet::ReceiverReport { .. }));
-        let named = self.packets.iter().any(|packet| matches!(packet, Packet::Sdes { chunks } if !chunks.is_empty()));
-        !(report && named)
-    }
-
     /// Packets of types that aren't known here.
     pub fn unknown(&self) -> usize {
         self.packets.iter().filter(|packet| matches!(packet, Packet::Unknown { .. })).count()

@@ -42,7 +42,7 @@ pub use settings::{
     refuse_others, table_schema, with_default,
 };
 pub use table::{
-    Declared, Deferred, FromToml, OneOrMany, OrNone, Packets, Spanned, ToToml, Word, add_keys, described, lengthened,
+    Declared, Deferred, FromToml, OneOrMany, OrNone, Packets, Spanned, ToToml, add_keys, described, lengthened,
     not_a_table, not_one_of, packets, plain, quantity,
 };
 

@@ -67,20 +67,26 @@ impl<T> Deref for Spanned<T> {
     }
 }
 
-impl<T: Declared> Declared for Spanned<T> {
-    fn schema() -> Json {
-        T::schema()
-    }
-    fn keys() -> Vec<&'static str> {
-        T::keys()
-    }
-    fn long(item: &Item) -> Option<Table> {
-        T::long(item)
-    }
-    fn example() -> &'static str {
-        T::example()
-    }
+/// What is declared as the value that it is about.
+macro_rules! declared_as_its_value {
+    ($($name:ident),+) => {$(
+        impl<T: Declared> Declared for $name<T> {
+            fn schema() -> Json {
+                T::schema()
+            }
+            fn keys() -> Vec<&'static str> {
+                T::keys()
+            }
+            fn long(item: &Item) -> Option<Table> {
+                T::long(item)
+            }
+            fn example() -> &'static str {
+                T::example()
+            }
+        }
+    )+};
 }
+declared_as_its_value! { Spanned, Deferred }
 
 impl<T: FromToml> FromToml for Spanned<T> {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
@@ -250,10 +256,35 @@ pub fn described(mut schema: Json, lines: &[&str]) -> Json {
     schema
 }
 
-/// Implements reading, writing and the schema for types that are one of a few words.
+/// Declares enums whose values are words in a file, each behind its value: `Value = "word",`.
 #[macro_export]
 macro_rules! words {
-    ($($type:ty { $($word:literal => $value:expr,)+ })*) => {$(
+    ($($(#[$about:meta])+ $public:vis enum $type:ident { $($(#[$doc:meta])* $value:ident = $word:literal,)+ })*) => {$(
+        $(#[$about])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $public enum $type {
+            $($(#[$doc])* $value,)+
+        }
+        impl $type {
+            /// Its word.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$value => $word,)+
+                }
+            }
+            /// The value of a word; `None` when it is none of them.
+            pub fn of(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$value),)+
+                    _ => None,
+                }
+            }
+        }
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.word())
+            }
+        }
         impl $crate::Declared for $type {
             fn schema() -> $crate::serde_json::Value {
                 $crate::serde_json::json!({ "enum": [$($word),+] })
@@ -261,44 +292,19 @@ macro_rules! words {
         }
         impl $crate::FromToml for $type {
             fn read(item: &$crate::tree::Item, out: &mut $crate::Findings) -> Option<Self> {
-                let read = item.text().and_then($crate::Word::of);
+                let read = item.text().and_then(Self::of);
                 if read.is_none() {
-                    $crate::not_one_of(item, <Self as $crate::Word>::WORDS, out);
+                    $crate::not_one_of(item, &[$($word),+], out);
                 }
                 read
             }
         }
-        impl $crate::Word for $type {
-            const WORDS: &[&str] = &[$($word),+];
-            fn of(word: &str) -> Option<Self> {
-                match word {
-                    $($word => Some($value),)+
-                    _ => None,
-                }
-            }
-            fn word(&self) -> &'static str {
-                match self {
-                    $(x if *x == $value => $word,)+
-                    _ => "",
-                }
-            }
-        }
         impl $crate::ToToml for $type {
             fn value(&self) -> Option<$crate::tree::Value> {
-                Some($crate::tree::Value::Text($crate::Word::word(self).to_owned()))
+                Some($crate::tree::Value::Text(self.word().to_owned()))
             }
         }
     )*};
-}
-
-/// What is one of a few words, as its word.
-pub trait Word: Sized {
-    /// All words.
-    const WORDS: &[&str];
-    /// The value of a word; `None` when it is none of them.
-    fn of(word: &str) -> Option<Self>;
-    /// The word.
-    fn word(&self) -> &'static str;
 }
 
 /// Says that a value is none of the words there are.
@@ -640,21 +646,6 @@ impl<T> Deferred<T> {
     /// A table whose keys are known.
     pub fn of(item: Item) -> Self {
         Self { item, as_if: PhantomData }
-    }
-}
-
-impl<T: Declared> Declared for Deferred<T> {
-    fn schema() -> Json {
-        T::schema()
-    }
-    fn keys() -> Vec<&'static str> {
-        T::keys()
-    }
-    fn long(item: &Item) -> Option<Table> {
-        T::long(item)
-    }
-    fn example() -> &'static str {
-        T::example()
     }
 }
 

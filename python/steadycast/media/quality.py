@@ -102,11 +102,6 @@ class Quality:
         """Mean opinion, 1 to 5, of the pictures as they were encoded."""
         return float(metrics.opinions(self.coded).mean()) if len(self.coded) else None
 
-    def mos_share(self) -> dict[int, float]:
-        """Share of the slots in each opinion class."""
-        total = max(1, len(self.mos))
-        return {grade: int(np.count_nonzero(self.mos == grade)) / total for grade in range(1, 6)}
-
     def capped(self, values: F64) -> F64:
         """PSNR values with identical pictures at the cap, for tables that cannot hold infinity."""
         return np.where(np.isfinite(values), values, metrics.PSNR_CAP_DB)

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_words::words;
 
 /// An observation lasts this long at least; so many are kept, each weighted by this per later one.
 const OBSERVATION: Span = Span::millis(250);
@@ -48,13 +49,15 @@ const RISING: Span = Span::secs(2);
 /// Bounds of the probability.
 const LEAST_P: f64 = 1e-6;
 
-/// What rules the result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum State {
-    #[default]
-    DelayBased,
-    Increasing,
-    Decreasing,
+words! {
+    /// What rules the result, as a decision says it.
+    #[derive(Default)]
+    pub(super) enum State {
+        #[default]
+        DelayBased = "delay",
+        Increasing = "loss model: increased",
+        Decreasing = "loss model: reduced",
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -224,14 +224,7 @@ impl Sender {
     /// The target anew, by all that is known.
     fn step(&mut self, now: Time) {
         let model = self.loss_v2.as_ref().and_then(|model| Some((model.result()?, model.state)));
-        let v2 = model.map(|(rate, state)| {
-            let rule = match state {
-                State::DelayBased => "delay",
-                State::Increasing => "loss model: increased",
-                State::Decreasing => "loss model: reduced",
-            };
-            (rate, rule)
-        });
+        let v2 = model.map(|(rate, state)| (rate, state.word()));
         self.loss_v1.update(now, v2);
         self.starting = self.loss_v1.in_start(now);
         let target = self.loss_v1.target;

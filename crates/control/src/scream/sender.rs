@@ -295,7 +295,7 @@ impl SenderHalf for Sender {
         );
         self.limit_at_cap();
         self.rule = match cut {
-            Some(cut) => cut.rule(),
+            Some(cut) => cut.word(),
             None if self.window.bytes > before => "window grows",
             None if self.target >= self.cap => "cap reached",
             None => "window held",

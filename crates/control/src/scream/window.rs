@@ -1,6 +1,7 @@
 use super::Config;
 use super::constants::{HEAD_ROOM, MIN_REF_WND, POST_CONGESTION};
 use steadycast_units::{Span, Time};
+use steadycast_words::words;
 
 /// Bounds of the scale near the inflection point, and its factor.
 const LEAST_SCALE: f64 = 0.1;
@@ -44,24 +45,13 @@ pub(super) struct Input {
     pub(super) at_cap: bool,
 }
 
-/// Why a window fell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cut {
-    Loss,
-    ClassicMark,
-    L4sMark,
-    Delay,
-}
-
-impl Cut {
-    /// What a decision says of it.
-    pub(super) const fn rule(self) -> &'static str {
-        match self {
-            Self::Loss => "loss",
-            Self::ClassicMark => "ECN mark",
-            Self::L4sMark => "L4S marks",
-            Self::Delay => "queueing delay",
-        }
+words! {
+    /// Why a window fell, as a decision says it.
+    pub(super) enum Cut {
+        Loss = "loss",
+        ClassicMark = "ECN mark",
+        L4sMark = "L4S marks",
+        Delay = "queueing delay",
     }
 }
 

@@ -162,10 +162,10 @@ fn by_its_own_report_it_is_worse_than_by_reports_of_single_packets_but_safe() {
 #[test]
 fn single_packets_are_needed_towards_one_receiver_alone_and_not_where_that_one_decides() {
     let chosen = |at: &str| Chosen::new("steady", Mode::Repaired, &[("at".into(), Given::Text(at.into()))]).unwrap();
-    assert_eq!(chosen("sender").needs_in(false), [Need::PacketReports]);
-    assert_eq!(chosen("sender").needs_in(true), []);
-    assert_eq!(chosen(AT_RECEIVER.1).needs_in(false), []);
-    assert!(check_needs("steady", &chosen("sender").needs_in(false), &[Need::Probes]).is_err());
+    assert_eq!(chosen("sender").terms().needs_in(false), [Need::PacketReports]);
+    assert_eq!(chosen("sender").terms().needs_in(true), []);
+    assert_eq!(chosen(AT_RECEIVER.1).terms().needs_in(false), []);
+    assert!(check_needs("steady", &chosen("sender").terms().needs_in(false), &[Need::Probes]).is_err());
 }
 
 proptest! {

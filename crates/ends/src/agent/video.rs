@@ -266,13 +266,7 @@ impl VideoSource {
         }
         let mut sender = (self.make)(self.settings.clone(), now);
         if let Some(old) = &self.sender {
-            sender.continue_from(old.next_seq());
-            if let Some(next) = old.next_parity() {
-                sender.continue_parity_from(next);
-            }
-            if let Some(next) = old.next_repair() {
-                sender.continue_repairs_from(next);
-            }
+            sender.continue_after(old);
             self.past_repairs = self.past_repairs + old.repairs();
             self.past_feedback = self.feedback();
             self.past_ecn = self.past_ecn + old.ecn().1;
@@ -503,11 +497,8 @@ impl VideoSource {
     pub fn limit(&self, row: &DecisionRow) -> &'static str {
         match row.decision.limit {
             _ if row.by_encoder => "encoder",
-            Limit::Start => "start",
             Limit::Cap if self.capped_by_ladder => "encoder",
-            Limit::Cap => "cap",
-            Limit::Network => "network",
-            Limit::Floor => "floor",
+            limit => limit.word(),
         }
     }
 

@@ -15,7 +15,7 @@ fn sink() -> VideoSink {
         let setup = Setup::unicast(Rate::kbps(50), Rate::mbps(2), Seed(1).part("half"));
         let fixed = Chosen::shared("fixed", Mode::Repaired, &[]).unwrap();
         let who = Identity { ssrc: 2, cname: "receiver".to_owned() };
-        let receiver = Receiver::new(who, rtcp, fixed.app(), fixed.receiver(&setup), Seed(1).part("rtcp"), now);
+        let receiver = Receiver::new(who, rtcp, fixed.terms().app, fixed.receiver(&setup), Seed(1).part("rtcp"), now);
         receiver.with_repair(RepairSettings { ssrc: 9, payload_type: 97, playout: Some(Span::millis(300)) })
     };
     let mut sink = VideoSink::new(Box::new(make), Intake::new(Time::ZERO, Time::NEVER), false, 0);

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use std::sync::{Arc, Mutex};
-use steadycast_control::registry::{Factory, FeedbackTiming, Setup};
+use steadycast_control::registry::{Factory, Setup, Terms};
 use steadycast_control::{
     Announcement, Arrival, Body, Departing, Due, FrameEdge, Limit, PacketReport, ReceiverHalf, ReceiverId, Reply,
     Report, SenderHalf, Sent, Slot, Wake, Why,
@@ -32,14 +32,8 @@ impl Factory for Noting {
     fn receiver(&self, _: &Setup) -> Box<dyn ReceiverHalf> {
         Box::new(Self(Arc::clone(&self.0), self.1))
     }
-    fn extension(&self) -> u8 {
-        0
-    }
-    fn app(&self) -> [u8; 4] {
-        *b"NOTE"
-    }
-    fn feedback(&self) -> FeedbackTiming {
-        FeedbackTiming::Clocked
+    fn terms(&self) -> Terms {
+        Terms::plain(*b"NOTE")
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Asked {
 }
 
 /// Keeps at a sender what was sent last, and chooses what is sent again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Keeper {
     pub(crate) settings: RepairSettings,
     packets: VecDeque<Kept>,
@@ -67,15 +67,7 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     pub(crate) fn new(settings: RepairSettings) -> Self {
-        Self {
-            settings,
-            packets: VecDeque::new(),
-            first: 0,
-            queue: BTreeSet::new(),
-            budget: Budget::default(),
-            round_trips: VecDeque::new(),
-            counts: Repairs::default(),
-        }
+        Self { settings, ..Self::default() }
     }
 
     /// An original leaves; `seq` is one more than the last one's.

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use steadycast_units::{Bytes, Rate, Span, Time, sums};
 
 /// How a session of two members repairs losses. Both ends have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairSettings {
     /// Synchronisation source of the retransmission stream.
     pub ssrc: u32,

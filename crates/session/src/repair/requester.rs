@@ -43,7 +43,7 @@ struct Missing {
 /// The time from a request to its answer, as TCP estimates a round trip (RFC 6298); but the first sample is taken to
 /// vary by an eighth of itself, not by half: with half of it nothing could be asked for that has to come within three
 /// round trips.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct RoundTrip {
     mean: Span,
     variation: Span,
@@ -115,7 +115,7 @@ impl Loss {
 }
 
 /// Knows at a receiver which packets are missing, and when to ask for them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Requester {
     settings: RepairSettings,
     missing: BTreeMap<u64, Missing>,
@@ -143,23 +143,8 @@ pub(crate) struct Requester {
 
 impl Requester {
     pub(crate) fn new(settings: RepairSettings) -> Self {
-        Self {
-            settings,
-            missing: BTreeMap::new(),
-            repaired: BTreeSet::new(),
-            newest: None,
-            tail: None,
-            way: None,
-            shortest: None,
-            jitter: Span::ZERO,
-            reordered: None,
-            spacing: Span::ZERO,
-            pause: None,
-            open: false,
-            loss: Loss::default(),
-            round_trip: RoundTrip { mean: DEFAULT_ROUND_TRIP, variation: Span::ZERO, measured: false, backoff: 0 },
-            counts: Requests::default(),
-        }
+        let round_trip = RoundTrip { mean: DEFAULT_ROUND_TRIP, ..RoundTrip::default() };
+        Self { settings, round_trip, ..Self::default() }
     }
 
     /// A packet is of use for this time after its frame was ready.

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 use steadycast_control::promise::RTCP_SHARE;
-use steadycast_control::registry::{Chosen, Factory, FeedbackTiming, Setup};
+use steadycast_control::registry::{Chosen, Factory, Setup, Terms};
 use steadycast_control::{
     Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FrameEdge, Leave, Limit, MediaQueue, Mode, Need,
     Notice, Probe, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Stream, Wake, Why,
@@ -107,23 +107,8 @@ impl Factory for Makes {
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
         Chosen::shared("fixed", Mode::Repaired, &[]).unwrap().receiver(setup)
     }
-    fn extension(&self) -> u8 {
-        11
-    }
-    fn app(&self) -> [u8; 4] {
-        *b"TEST"
-    }
-    fn feedback(&self) -> FeedbackTiming {
-        FeedbackTiming::Clocked
-    }
-    fn repeats(&self) -> bool {
-        true
-    }
-    fn needs(&self) -> &'static [Need] {
-        &[Need::Probes]
-    }
-    fn needs_in(&self, group: bool) -> Vec<Need> {
-        if group { vec![] } else { vec![Need::Probes] }
+    fn terms(&self) -> Terms {
+        Terms { extension: 11, repeats: true, needs: &[Need::PacketReports], ..Terms::plain(*b"TEST") }
     }
 }
 
@@ -193,9 +178,6 @@ fn each_layer_passes_on_whatever_it_does_not_change() {
 fn what_a_controller_says_of_itself_is_said_through_a_layer() {
     for (name, around) in &AROUND[..3] {
         let layered = around(Arc::new(Makes(Told::default())));
-        assert_eq!((layered.extension(), layered.app()), (11, *b"TEST"), "{name}");
-        assert_eq!((layered.feedback(), layered.repeats()), (FeedbackTiming::Clocked, true), "{name}");
-        assert_eq!(layered.needs(), [Need::Probes], "{name}");
-        assert_eq!((layered.needs_in(true), layered.needs_in(false)), (vec![], vec![Need::Probes]), "{name}");
+        assert_eq!(layered.terms(), Makes(Told::default()).terms(), "{name}");
     }
 }

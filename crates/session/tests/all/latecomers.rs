@@ -39,7 +39,7 @@ fn drive(controller: &str, come: Span, seed: Seed, lasts: Span) -> Seen {
     let own = Chosen::shared(controller, Mode::Repaired, &[]).unwrap();
     let factory: Arc<dyn Factory> =
         Arc::new(CircuitBreaker::new(Arc::new(StandardReports::new(own, false)), OperatorControls::default()));
-    let settings = SenderSettings { greedy: true, app: factory.app(), ..settings(rtcp, Emit::Paced) };
+    let settings = SenderSettings { greedy: true, app: factory.terms().app, ..settings(rtcp, Emit::Paced) };
     let mut sender = Sender::new(settings, factory.sender(&setup(1)), seed.part("sender"), Time::ZERO);
     let come = Time::ZERO + come;
     let mut receiver: Option<Receiver> = None;
@@ -52,7 +52,7 @@ fn drive(controller: &str, come: Span, seed: Seed, lasts: Span) -> Seen {
         if receiver.is_none() && now >= come {
             let half = factory.receiver(&setup(2));
             let chance = seed.part("receiver");
-            receiver = Some(Receiver::new(who(2), rtcp, factory.app(), half, chance, now).answering());
+            receiver = Some(Receiver::new(who(2), rtcp, factory.terms().app, half, chance, now).answering());
         }
         let mut wake = if receiver.is_none() { come } else { end };
         for back in [false, true] {

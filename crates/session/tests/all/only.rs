@@ -107,10 +107,10 @@ fn a_strangers_standard_reports_do_not_take_the_receivers_controller_away() {
     let factory: Arc<dyn Factory> = Arc::new(StandardReports::new(tfrc, false));
     let rule = |stranger: u64| {
         let setup = Setup::unicast(Rate::kbps(50), Rate::mbps(4), Seed(1).part("half"));
-        let settings = SenderSettings { app: factory.app(), ..greedy() };
+        let settings = SenderSettings { app: factory.terms().app, ..greedy() };
         let mut sender = Sender::new(settings, factory.sender(&setup), Seed(1).part("sender"), Time::ZERO);
         media(&mut sender, at(0), at(1_000));
-        sender.on_rtcp(at(1_000), Origin(1), &report(RECEIVER, Some(factory.app())));
+        sender.on_rtcp(at(1_000), Origin(1), &report(RECEIVER, Some(factory.terms().app)));
         for n in 0..5 {
             sender.on_rtcp(at(1_001 + n), Origin(stranger), &report(500, None));
         }

@@ -42,7 +42,7 @@ fn drive_joined(controller: &str, from: Span, seed: Seed, first_seq: u16, joins:
     let able = find(controller).unwrap().standard_reports;
     let factory: Arc<dyn Factory> = Arc::new(StandardReports::new(own, able));
     let avpf = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO });
-    let settings = SenderSettings { greedy: true, app: factory.app(), first_seq, ..settings(avpf, Emit::Paced) };
+    let settings = SenderSettings { greedy: true, app: factory.terms().app, first_seq, ..settings(avpf, Emit::Paced) };
     let mut sender = Sender::new(settings, factory.sender(&setup(1)), seed.part("sender"), Time::ZERO);
     // GStreamer's rtpbin: RFC 3550's five seconds, whatever the bandwidth.
     let plain = Chosen::shared("fixed", Mode::Repaired, &[]).unwrap();

@@ -102,7 +102,7 @@ fn run(case: &Case, seconds: u64, hostile: &mut Hostile<'_>) -> Seen {
         gated: true,
         peer: (!group).then_some(Origin(RECEIVER.into())),
         feedback: own,
-        app: chosen.app(),
+        app: chosen.terms().app,
         first_seq: FIRST,
         ..settings(avpf, Emit::Paced)
     };
@@ -110,7 +110,7 @@ fn run(case: &Case, seconds: u64, hostile: &mut Hostile<'_>) -> Seen {
     let mut receivers: Vec<Receiver> = (RECEIVER..RECEIVER + case.receivers)
         .map(|ssrc| {
             let (half, chance) = (chosen.receiver(&setup(ssrc)), Seed(ssrc.into()).part("rtcp"));
-            Receiver::new(who(ssrc), avpf, chosen.app(), half, chance, case.join)
+            Receiver::new(who(ssrc), avpf, chosen.terms().app, half, chance, case.join)
                 .with_feedback(own, bandwidth)
                 .described(Some(96), Some(SOURCE))
                 .answering()

@@ -109,11 +109,11 @@ fn drive(world: &mut impl World) -> Seen {
         credit: Span::millis(200), // a loaded machine may wake us late
         greedy: true,
         first_seq: 65_500,
-        ..SenderSettings::new(who(1), rtcp, Bytes::new(1000), factory.app())
+        ..SenderSettings::new(who(1), rtcp, Bytes::new(1000), factory.terms().app)
     };
     let mut sender = Sender::new(settings, factory.sender(&setup(1)), seed.part("sender"), Time::ZERO);
     let half = factory.receiver(&setup(2));
-    let mut receiver = Receiver::new(who(2), rtcp, factory.app(), half, seed.part("receiver"), Time::ZERO);
+    let mut receiver = Receiver::new(who(2), rtcp, factory.terms().app, half, seed.part("receiver"), Time::ZERO);
     let config = Config {
         service: Service::Rate(Steps::constant(Rate::kbps(800))),
         delay: Steps::constant(Span::millis(20)),

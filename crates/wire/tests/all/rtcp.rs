@@ -68,15 +68,12 @@ fn hand_checked() -> Compound {
 fn a_compound_has_the_layout_of_rfc_3550() {
     assert_eq!(encoded(&hand_checked()), HAND_CHECKED);
     assert_eq!(Compound::parse(&HAND_CHECKED), Ok(hand_checked()));
-    assert!(!hand_checked().is_reduced_size());
 }
 
 #[test]
-fn a_lone_report_is_accepted_and_called_reduced() {
+fn a_lone_report_is_accepted() {
     let lone = compound(vec![Packet::ReceiverReport { ssrc: 1, blocks: vec![ReportBlock::default()] }]);
-    let back = Compound::parse(&encoded(&lone)).unwrap();
-    assert_eq!(back, lone);
-    assert!(back.is_reduced_size());
+    assert_eq!(Compound::parse(&encoded(&lone)), Ok(lone));
 }
 
 #[test]
