@@ -33,6 +33,8 @@ TOOLS = (
     Tool("promtool", "prometheus", "alerts and metrics as Prometheus reads them"),
     Tool("systemd-analyze", "systemd", "units as systemd reads them"),
     Tool("node", "nodejs", "the site's search"),
+    Tool("g++", "g++", "the C library in C++"),
+    Tool("go", "golang-go pkg-config", "the C library in Go"),
     Tool("chromium", "chromium", "the lab's page in a browser"),
 )
 CLAIMS = (Tool("slurmctld", "slurmctld slurmd slurm-client munge", "a sweep as a job array"),)

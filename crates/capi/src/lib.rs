@@ -1,0 +1,497 @@
+//! The C library: both halves of a rate controller at the sender, on per-packet feedback, for a product in C, C++, Go,
+//! Swift or any language that calls C.
+//!
+//! It is [`steadycast_remote::Remote`] behind a handle. A product tells it of each packet that leaves and of each
+//! report that comes, and reads the rate for its encoder and its pacer. Nothing is sent, no clock is read, no thread is
+//! started and nothing calls back. Times are nanoseconds of one clock of the product's own; rates are bit/s of IP
+//! packets; sizes are bytes of IP packets. One handle is used by one thread at a time.
+//!
+//! Each function answers a wrong call (no handle, a struct of another size, a value out of range) with a code below
+//! zero and changes nothing. A fault of ours ends the handle, not the program: every later call answers
+//! [`STEADYCAST_BROKEN`].
+
+#![allow(unsafe_code, reason = "C hands over pointers: each use says what the caller promises")]
+
+mod text;
+
+use std::ffi::{c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use steadycast_remote::{
+    Bounds, Bytes, Ecn, FrameEdge, Limit, MediaQueue, Need, Packet, PacketArrival, PacketResult, PeerTime, Rate,
+    Remote, Seed, Span, Stream, Time, Window,
+};
+
+/// The version of this interface, which the program gives to `steadycast_new`.
+pub const STEADYCAST_ABI: u32 = 1;
+
+/// The call was carried out.
+pub const STEADYCAST_OK: c_int = 0;
+/// A handle or another pointer that has to be there is null.
+pub const STEADYCAST_NULL: c_int = -1;
+/// A fault of the library has ended this handle; free it, and go on without.
+pub const STEADYCAST_BROKEN: c_int = -2;
+/// A struct's `size` is not the one of this version.
+pub const STEADYCAST_SIZE: c_int = -3;
+/// A value is none of those that the field may have.
+pub const STEADYCAST_VALUE: c_int = -4;
+
+/// A packet number that stands for none.
+pub const STEADYCAST_NO_NUMBER: u64 = u64::MAX;
+/// A time of arrival that the feedback does not tell.
+pub const STEADYCAST_NO_TIME: i64 = i64::MIN;
+/// The packet had not arrived when the feedback was written.
+pub const STEADYCAST_MISSING: i64 = i64::MAX;
+/// An ECN field that the feedback does not tell.
+pub const STEADYCAST_NO_ECN: i32 = -1;
+/// No time: there is nothing to wake for.
+pub const STEADYCAST_NEVER: i64 = i64::MAX;
+
+/// Stream of `steadycast_sent_extra`: lost packets of the media, sent again (RFC 4588).
+pub const STEADYCAST_REPAIR: u32 = 1;
+/// Stream of `steadycast_sent_extra`: parity.
+pub const STEADYCAST_PARITY: u32 = 2;
+/// Stream of `steadycast_sent_extra`: packets without content, for a probe.
+pub const STEADYCAST_PADDING: u32 = 3;
+
+/// Flag of `steadycast_sent`: the packet is the first of its frame.
+pub const STEADYCAST_FRAME_FIRST: u32 = 1;
+/// Flag of `steadycast_sent`: the packet is the last of its frame.
+pub const STEADYCAST_FRAME_LAST: u32 = 2;
+/// Flag of `steadycast_sent`: nothing waits behind the packet; the encoder, not the controller, limits the rate.
+pub const STEADYCAST_DATA_LIMITED: u32 = 4;
+
+/// A controller in use.
+pub struct SteadycastRemote {
+    remote: Remote,
+    packet: u64,
+    broken: bool,
+}
+
+/// What a controller is to keep to. `STEADYCAST_BOUNDS(floor, cap)` fills one in.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SteadycastBounds {
+    /// `sizeof(SteadycastBounds)`.
+    pub size: usize,
+    /// The rate never goes below this, in bit/s.
+    pub floor_bps: u64,
+    /// The rate never goes above this, in bit/s.
+    pub cap_bps: u64,
+    /// The size of a full packet in bytes, IP and UDP headers included.
+    pub packet_bytes: u32,
+    /// The ECN field with which packets are sent: 0 none, 1 ECT(1), 2 ECT(0).
+    pub ecn: u32,
+    /// 1 if the program sends what `steadycast_probe` asks for, else 0.
+    pub probes: u32,
+    /// The seed of the random numbers that a controller draws.
+    pub seed: u64,
+}
+
+/// What feedback tells of one packet.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SteadycastFate {
+    /// The packet's number, as `steadycast_sent` gave it.
+    pub number: u64,
+    /// When it arrived on the receiver's clock, in ns; `STEADYCAST_MISSING`, or `STEADYCAST_NO_TIME` when it
+    /// arrived at a time that is not told.
+    pub arrived_ns: i64,
+    /// Its ECN field on arrival, 0 to 3, or `STEADYCAST_NO_ECN`.
+    pub ecn: i32,
+}
+
+/// What a controller wants, and why.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SteadycastDecision {
+    /// `sizeof(SteadycastDecision)`, filled in by the caller.
+    pub size: usize,
+    /// The rate for the encoder, in bit/s of IP packets: take the headers off.
+    pub target_bps: u64,
+    /// The rate for the pacer, in bit/s of IP packets.
+    pub pacing_bps: u64,
+    /// How many IP bytes may leave before the next report; -1 where there is no such limit.
+    pub window_bytes: i64,
+    /// What limits the rate: 0 the start, 1 the network, 2 the cap, 3 the floor.
+    pub limit: u32,
+    /// The rule behind the rate, in English, cut to what has room, and ended by a NUL.
+    pub why: [c_char; 64],
+}
+
+/// A burst that a controller asks for: packets that leave at a rate of their own, from what waits and then padding.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SteadycastProbe {
+    /// `sizeof(SteadycastProbe)`, filled in by the caller.
+    pub size: usize,
+    /// Tells this probe from others; each is sent once.
+    pub id: u32,
+    /// The least number of packets.
+    pub packets: u32,
+    /// The least number of IP bytes.
+    pub bytes: u64,
+    /// The rate at which its packets leave, in bit/s of IP packets.
+    pub rate_bps: u64,
+    /// 1 if nothing leaves after it until its packets would have left at the pacing rate, else 0.
+    pub within: u32,
+}
+
+/// A time of C's; none lies before 0.
+fn time(ns: i64) -> Time {
+    Time::from_nanos(ns.max(0).unsigned_abs())
+}
+
+/// A time for C.
+fn nanos(at: Time) -> i64 {
+    i64::try_from(at.as_nanos()).unwrap_or(STEADYCAST_NEVER)
+}
+
+/// Carries out a call on a handle; a panic ends the handle.
+///
+/// # Safety
+/// `handle` is null, or comes from `steadycast_new`, has not been freed, and no other thread uses it.
+unsafe fn with<T>(
+    handle: *mut SteadycastRemote,
+    wrong: impl FnOnce(c_int) -> T,
+    call: impl FnOnce(&mut SteadycastRemote) -> T,
+) -> T {
+    // SAFETY: as the caller promises.
+    let Some(handle) = (unsafe { handle.as_mut() }) else { return wrong(STEADYCAST_NULL) };
+    if handle.broken {
+        return wrong(STEADYCAST_BROKEN);
+    }
+    catch_unwind(AssertUnwindSafe(|| call(handle))).unwrap_or_else(|_| {
+        handle.broken = true;
+        wrong(STEADYCAST_BROKEN)
+    })
+}
+
+/// Makes a controller, by the name that `steadycast controllers` lists.
+///
+/// `abi` is `STEADYCAST_ABI`. `params` is a JSON object of parameters over the defaults, or null: `{"probes": false}`.
+/// Returns null when something is wrong, and then says what and what would be right in `error`, which has room for
+/// `room` bytes, the NUL at its end included.
+///
+/// # Safety
+/// `controller`, `params` and `bounds` are null or point to what their types say, texts ended by a NUL; `error` is null
+/// or has `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_new(
+    abi: u32,
+    controller: *const c_char,
+    params: *const c_char,
+    bounds: *const SteadycastBounds,
+    error: *mut c_char,
+    room: usize,
+) -> *mut SteadycastRemote {
+    // SAFETY: as the caller promises.
+    let (controller, params, bounds) = unsafe { (text::read(controller), text::read(params), bounds.as_ref()) };
+    let made = catch_unwind(AssertUnwindSafe(|| make(abi, controller, params, bounds)))
+        .unwrap_or_else(|_| Err("a fault of the library; please report it".into()));
+    match made {
+        Ok(handle) => Box::into_raw(Box::new(handle)),
+        Err(problem) => {
+            // SAFETY: as the caller promises.
+            unsafe { text::write(&problem, error, room) };
+            ptr::null_mut()
+        }
+    }
+}
+
+fn make(
+    abi: u32,
+    controller: Result<Option<&str>, String>,
+    params: Result<Option<&str>, String>,
+    bounds: Option<&SteadycastBounds>,
+) -> Result<SteadycastRemote, String> {
+    if abi != STEADYCAST_ABI {
+        return Err(format!(
+            "abi: the program was made for version {abi}, this library has {STEADYCAST_ABI}; \
+             compile it with this library's steadycast.h"
+        ));
+    }
+    let controller = controller?.ok_or("controller: it is null; give a name, for example \"steady\"")?;
+    let given = bounds.ok_or("bounds: it is null; give STEADYCAST_BOUNDS(floor, cap)")?;
+    if given.size != size_of::<SteadycastBounds>() {
+        return Err(format!(
+            "bounds: its size is {}, not {}; begin with STEADYCAST_BOUNDS(floor, cap)",
+            given.size,
+            size_of::<SteadycastBounds>()
+        ));
+    }
+    let mut bounds = Bounds::new(Rate::bps(given.floor_bps), Rate::bps(given.cap_bps));
+    bounds.packet = Bytes::new(given.packet_bytes.into());
+    bounds.ecn = match given.ecn {
+        0 => Ecn::NotEct,
+        1 => Ecn::Ect1,
+        2 => Ecn::Ect0,
+        other => return Err(format!("bounds.ecn: {other} is no field to send with; give 0, 1 (ECT(1)) or 2 (ECT(0))")),
+    };
+    bounds.offers = if given.probes == 0 { Vec::new() } else { vec![Need::Probes] };
+    bounds.seed = Seed(given.seed);
+    let params = text::params(params?.unwrap_or("{}"))?;
+    let remote = Remote::new(controller, &params, &bounds).map_err(|problem| problem.to_string())?;
+    Ok(SteadycastRemote { remote, packet: given.packet_bytes.into(), broken: false })
+}
+
+/// Frees a controller. Null is taken.
+///
+/// # Safety
+/// `handle` is null, or comes from `steadycast_new` and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_free(handle: *mut SteadycastRemote) {
+    if !handle.is_null() {
+        // SAFETY: it came from `Box::into_raw`, and is not used again.
+        let handle = unsafe { Box::from_raw(handle) };
+        // A fault in what is taken down would end the program.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
+    }
+}
+
+/// A packet of the media leaves, or has left, at `at_ns`. Returns its number, which counts packets of all streams from
+/// 0 on: its low 16 bits are what a transport-wide header extension carries. `STEADYCAST_NO_NUMBER` for a wrong call.
+///
+/// # Safety
+/// As for `steadycast_decision`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_sent(
+    handle: *mut SteadycastRemote,
+    at_ns: i64,
+    size_bytes: u32,
+    flags: u32,
+) -> u64 {
+    let edge = FrameEdge { first: flags & STEADYCAST_FRAME_FIRST != 0, last: flags & STEADYCAST_FRAME_LAST != 0 };
+    let data_limited = flags & STEADYCAST_DATA_LIMITED != 0;
+    let packet = Packet { size: Bytes::new(size_bytes.into()), edge, data_limited };
+    // SAFETY: as the caller promises.
+    unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, |own| own.remote.sent(time(at_ns), &packet)) }
+}
+
+/// A packet of another stream than the media leaves: `stream` is `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or
+/// `STEADYCAST_PADDING`. Returns its number as `steadycast_sent` does.
+///
+/// # Safety
+/// As for `steadycast_decision`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_sent_extra(
+    handle: *mut SteadycastRemote,
+    at_ns: i64,
+    size_bytes: u32,
+    stream: u32,
+) -> u64 {
+    let stream = match stream {
+        STEADYCAST_REPAIR => Stream::Repair,
+        STEADYCAST_PARITY => Stream::Parity,
+        STEADYCAST_PADDING => Stream::Padding,
+        _ => return STEADYCAST_NO_NUMBER,
+    };
+    let size = Bytes::new(size_bytes.into());
+    // SAFETY: as the caller promises.
+    unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, |own| own.remote.sent_extra(time(at_ns), stream, size)) }
+}
+
+/// Finds the newest packet whose number ends in these 16 bits, for feedback that names packets so;
+/// `STEADYCAST_NO_NUMBER` when none is remembered.
+///
+/// # Safety
+/// As for `steadycast_decision`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_number(handle: *mut SteadycastRemote, low: u16) -> u64 {
+    let find = |own: &mut SteadycastRemote| own.remote.number(low).unwrap_or(STEADYCAST_NO_NUMBER);
+    // SAFETY: as the caller promises.
+    unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, find) }
+}
+
+/// The pacer's queue has changed: `waiting_bytes` of frames wait without headers, the oldest for `age_ns`;
+/// `frame_bytes` is the size of a frame that has just come in, or -1.
+///
+/// # Safety
+/// As for `steadycast_decision`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_queued(
+    handle: *mut SteadycastRemote,
+    at_ns: i64,
+    waiting_bytes: u64,
+    age_ns: i64,
+    frame_bytes: i64,
+) -> c_int {
+    let queue = MediaQueue {
+        at: time(at_ns),
+        waiting: Bytes::new(waiting_bytes),
+        age: Span::nanos(age_ns.max(0).unsigned_abs()),
+        frame: u64::try_from(frame_bytes).ok().map(Bytes::new),
+    };
+    let tell = |own: &mut SteadycastRemote| {
+        own.remote.queued(&queue);
+        STEADYCAST_OK
+    };
+    // SAFETY: as the caller promises.
+    unsafe { with(handle, |code| code, tell) }
+}
+
+/// Feedback has come at `at_ns` with the fates of `count` packets, in any order. What is told twice, or of packets that
+/// were never sent, is ignored.
+///
+/// # Safety
+/// As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_feedback(
+    handle: *mut SteadycastRemote,
+    at_ns: i64,
+    fates: *const SteadycastFate,
+    count: usize,
+) -> c_int {
+    if fates.is_null() && count > 0 {
+        return STEADYCAST_NULL;
+    }
+    // SAFETY: as the caller promises; an empty slice needs no memory.
+    let fates = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(fates, count) } };
+    if fates.iter().any(|fate| !(STEADYCAST_NO_ECN..=3).contains(&fate.ecn)) {
+        return STEADYCAST_VALUE;
+    }
+    let tell = |own: &mut SteadycastRemote| {
+        own.remote.feedback(time(at_ns), fates.iter().map(told));
+        STEADYCAST_OK
+    };
+    // SAFETY: as the caller promises.
+    unsafe { with(handle, |code| code, tell) }
+}
+
+fn told(fate: &SteadycastFate) -> PacketResult {
+    let at = (fate.arrived_ns != STEADYCAST_NO_TIME).then(|| PeerTime::from_nanos(fate.arrived_ns));
+    let ecn = u8::try_from(fate.ecn).ok().map(Ecn::from_bits);
+    let arrived = (fate.arrived_ns != STEADYCAST_MISSING).then_some(PacketArrival { at, ecn });
+    PacketResult { number: fate.number, arrived }
+}
+
+/// When `steadycast_timer` is to be called next; `STEADYCAST_NEVER` when nothing waits.
+///
+/// # Safety
+/// As for `steadycast_decision`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_wake(handle: *mut SteadycastRemote) -> i64 {
+    let ask = |own: &mut SteadycastRemote| own.remote.wake().map_or(STEADYCAST_NEVER, |wake| nanos(wake.at));
+    // SAFETY: as the caller promises.
+    unsafe { with(handle, |_| STEADYCAST_NEVER, ask) }
+}
+
+/// Time has come to `now_ns`. A call before the time of `steadycast_wake` does nothing.
+///
+/// # Safety
+/// As for `steadycast_decision`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_timer(handle: *mut SteadycastRemote, now_ns: i64) -> c_int {
+    let tell = |own: &mut SteadycastRemote| {
+        own.remote.timer(time(now_ns));
+        STEADYCAST_OK
+    };
+    // SAFETY: as the caller promises.
+    unsafe { with(handle, |code| code, tell) }
+}
+
+/// Reads what the controller wants into `decision`, whose `size` the caller has set. Read it after each call that tells
+/// something.
+///
+/// # Safety
+/// `handle` is null, or comes from `steadycast_new`, has not been freed, and no other thread uses it; `decision` is
+/// null or points to a struct of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_decision(
+    handle: *mut SteadycastRemote,
+    decision: *mut SteadycastDecision,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let Some(decision) = (unsafe { decision.as_mut() }) else { return STEADYCAST_NULL };
+    if decision.size != size_of::<SteadycastDecision>() {
+        return STEADYCAST_SIZE;
+    }
+    let tell = |own: &mut SteadycastRemote| {
+        let wanted = own.remote.decision();
+        let window = wanted.window.map(|window| match window {
+            Window::Packets(packets) => u64::from(packets) * own.packet,
+            Window::Bytes(bytes) => bytes.get(),
+        });
+        decision.target_bps = wanted.target.as_bps();
+        decision.pacing_bps = wanted.pacing.as_bps();
+        decision.window_bytes = window.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
+        decision.limit = match wanted.limit {
+            Limit::Start => 0,
+            Limit::Network => 1,
+            Limit::Cap => 2,
+            Limit::Floor => 3,
+        };
+        let room = decision.why.len();
+        // SAFETY: the array has this room.
+        unsafe { text::write(&wanted.why.rule, decision.why.as_mut_ptr(), room) };
+        STEADYCAST_OK
+    };
+    // SAFETY: as the caller promises.
+    unsafe { with(handle, |code| code, tell) }
+}
+
+/// Reads the probe that the controller wants sent into `probe`, whose `size` the caller has set. Returns 1 if there is
+/// one, and 0 if not.
+///
+/// # Safety
+/// As for `steadycast_decision`; `probe` is null or points to a struct of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_probe(handle: *mut SteadycastRemote, probe: *mut SteadycastProbe) -> c_int {
+    // SAFETY: as the caller promises.
+    let Some(probe) = (unsafe { probe.as_mut() }) else { return STEADYCAST_NULL };
+    if probe.size != size_of::<SteadycastProbe>() {
+        return STEADYCAST_SIZE;
+    }
+    let tell = |own: &mut SteadycastRemote| {
+        let Some(wanted) = own.remote.probe() else { return 0 };
+        *probe = SteadycastProbe {
+            size: probe.size,
+            id: wanted.id,
+            packets: wanted.packets,
+            bytes: wanted.bytes.get(),
+            rate_bps: wanted.rate.as_bps(),
+            within: wanted.within.into(),
+        };
+        1
+    };
+    // SAFETY: as the caller promises.
+    unsafe { with(handle, |code| code, tell) }
+}
+
+/// Writes the names of the controllers that `steadycast_new` knows into `names`, a line each, ended by a NUL, and cut
+/// to `room` bytes. Returns the bytes that all of them need.
+///
+/// # Safety
+/// `names` is null or has `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_controllers(names: *mut c_char, room: usize) -> usize {
+    let all = text::names();
+    // SAFETY: as the caller promises.
+    unsafe { text::write(&all, names, room) };
+    all.len() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_ends_the_handle_and_not_the_program() {
+        let bounds = SteadycastBounds {
+            size: size_of::<SteadycastBounds>(),
+            floor_bps: 1,
+            cap_bps: 2_000_000,
+            packet_bytes: 1_200,
+            ecn: 0,
+            probes: 0,
+            seed: 0,
+        };
+        let mut own = make(STEADYCAST_ABI, Ok(Some("tfrc")), Ok(None), Some(&bounds)).unwrap();
+        // SAFETY: the handle is of this frame.
+        unsafe {
+            assert_eq!(with(&mut own, |code| code, |_| panic!("a fault")), STEADYCAST_BROKEN);
+            assert_eq!(steadycast_timer(&mut own, 5), STEADYCAST_BROKEN);
+            assert_eq!(steadycast_sent(&mut own, 5, 1_200, 0), STEADYCAST_NO_NUMBER);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Texts from C, and for C.
+
+use std::ffi::{CStr, c_char};
+use steadycast_control::registry::Registry;
+use steadycast_remote::Given;
+
+/// A text of C's, if there is one.
+///
+/// # Errors
+/// It is not UTF-8.
+///
+/// # Safety
+/// `text` is null, or ends with a NUL and stays as it is while it is used.
+pub(crate) unsafe fn read<'a>(text: *const c_char) -> Result<Option<&'a str>, String> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: as the caller promises.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map(Some).map_err(|_| "a text is not UTF-8; give one that is".into())
+}
+
+/// Writes a text with a NUL at its end, cut at a character's edge to what has room.
+///
+/// # Safety
+/// `to` is null or has `room` bytes.
+pub(crate) unsafe fn write(text: &str, to: *mut c_char, room: usize) {
+    if to.is_null() || room == 0 {
+        return;
+    }
+    let cut = &text[..text.floor_char_boundary(room - 1)];
+    // SAFETY: the bytes and the NUL have room, as the caller promises.
+    unsafe {
+        to.cast::<u8>().copy_from_nonoverlapping(cut.as_ptr(), cut.len());
+        to.add(cut.len()).write(0);
+    }
+}
+
+/// Parameters by name, from a JSON object.
+///
+/// # Errors
+/// What is wrong, and what would be right.
+pub(crate) fn params(json: &str) -> Result<Vec<(String, Given)>, String> {
+    use serde_json::Value;
+    let remedy = "give a JSON object, for example {\"probes\": false}";
+    let all: serde_json::Map<String, Value> =
+        serde_json::from_str(json).map_err(|problem| format!("params: {problem}; {remedy}"))?;
+    let given = |(name, value): (String, Value)| {
+        let value = match value {
+            Value::Bool(switch) => Given::Switch(switch),
+            Value::Number(number) => Given::Number(number.as_f64().unwrap_or(f64::NAN)),
+            Value::String(text) => Given::Text(text),
+            Value::Null | Value::Array(_) | Value::Object(_) => {
+                return Err(format!("params.{name}: {value} is no value; give a number, a text, true or false"));
+            }
+        };
+        Ok((name, value))
+    };
+    all.into_iter().map(given).collect()
+}
+
+/// The controllers' names, a line each.
+pub(crate) fn names() -> String {
+    Registry::default().names(|_| true).join("\n")
+}

@@ -1,0 +1,207 @@
+use super::{bounds, made, new, text};
+use proptest::prelude::*;
+use std::ffi::c_char;
+use std::ptr;
+use steadycast::*;
+use steadycast_remote::{
+    Bounds, Bytes, FrameEdge, Packet, PacketArrival, PacketResult, PeerTime, Rate, Remote, Stream, Time,
+};
+
+fn refusal(abi: u32, controller: &[u8], params: &str, bounds: &SteadycastBounds) -> String {
+    new(abi, controller, params, bounds).unwrap_err()
+}
+
+#[test]
+fn what_can_t_be_made_is_told_with_place_and_remedy() {
+    let good = bounds(100_000, 4_000_000);
+    let said = refusal(STEADYCAST_ABI, b"tfcr", "{}", &good);
+    assert_eq!(said, "tfcr: no such controller; did you mean \"tfrc\"?");
+    assert!(refusal(7, b"tfrc", "{}", &good).contains("version 7"));
+    assert!(refusal(STEADYCAST_ABI, b"tf\xff", "{}", &good).contains("UTF-8"));
+    assert!(refusal(STEADYCAST_ABI, b"gcc", "{}", &good).contains("probes"));
+    let said = refusal(STEADYCAST_ABI, b"gcc", "{\"probes\": [1]}", &good);
+    assert_eq!(said, "params.probes: [1] is no value; give a number, a text, true or false");
+    assert!(refusal(STEADYCAST_ABI, b"gcc", "probes=no", &good).contains("give a JSON object"));
+    assert!(refusal(STEADYCAST_ABI, b"gcc", "{\"porbes\": false}", &good).contains("porbes"));
+    assert!(refusal(STEADYCAST_ABI, b"tfrc", "{}", &bounds(2, 1)).contains("floor"));
+    assert!(refusal(STEADYCAST_ABI, b"tfrc", "{}", &SteadycastBounds { size: 8, ..good }).contains("its size is 8"));
+    assert!(refusal(STEADYCAST_ABI, b"tfrc", "{}", &SteadycastBounds { ecn: 3, ..good }).contains("ecn: 3"));
+    assert!(refusal(STEADYCAST_ABI, b"tfrc", "{}", &SteadycastBounds { packet_bytes: 0, ..good }).contains("size"));
+}
+
+#[test]
+fn an_error_is_cut_to_the_room_that_there_is() {
+    for room in 0..40 {
+        let mut error = [1 as c_char; 64];
+        // SAFETY: the name ends with a NUL, and the array has the room that is told.
+        let made = unsafe {
+            steadycast_new(STEADYCAST_ABI, c"tfcr".as_ptr(), ptr::null(), &bounds(1, 2), error.as_mut_ptr(), room)
+        };
+        assert!(made.is_null());
+        assert!(error[room..].iter().all(|byte| *byte == 1), "it wrote beyond {room} bytes");
+        assert!(room == 0 || text(&error).len() < room);
+    }
+}
+
+#[test]
+fn a_wrong_call_answers_a_code_and_changes_nothing() {
+    let mut decision = SteadycastDecision {
+        size: size_of::<SteadycastDecision>(),
+        target_bps: 0,
+        pacing_bps: 0,
+        window_bytes: 0,
+        limit: 0,
+        why: [0; 64],
+    };
+    let mut probe = SteadycastProbe { size: 3, id: 0, packets: 0, bytes: 0, rate_bps: 0, within: 0 };
+    let fate = |ecn| SteadycastFate { number: 0, arrived_ns: 5, ecn };
+    let own = made("tfrc", "{}");
+    // SAFETY: each pointer is null or of this frame, and the handle is freed last.
+    unsafe {
+        assert_eq!(steadycast_sent(ptr::null_mut(), 0, 1_200, 0), STEADYCAST_NO_NUMBER);
+        assert_eq!(steadycast_feedback(ptr::null_mut(), 0, &fate(0), 1), STEADYCAST_NULL);
+        assert_eq!(steadycast_feedback(own, 0, ptr::null(), 1), STEADYCAST_NULL);
+        assert_eq!(steadycast_feedback(own, 0, ptr::null(), 0), STEADYCAST_OK);
+        assert_eq!(steadycast_feedback(own, 0, &fate(4), 1), STEADYCAST_VALUE);
+        assert_eq!(steadycast_sent_extra(own, 0, 1_200, 0), STEADYCAST_NO_NUMBER);
+        assert_eq!(steadycast_wake(ptr::null_mut()), STEADYCAST_NEVER);
+        assert_eq!(steadycast_decision(own, ptr::null_mut()), STEADYCAST_NULL);
+        assert_eq!(steadycast_probe(own, &mut probe), STEADYCAST_SIZE);
+        decision.size = 4;
+        assert_eq!(steadycast_decision(own, &mut decision), STEADYCAST_SIZE);
+        assert_eq!(decision.target_bps, 0);
+        decision.size = size_of::<SteadycastDecision>();
+        assert_eq!(steadycast_decision(own, &mut decision), STEADYCAST_OK);
+        assert!((100_000..=10_000_000).contains(&decision.target_bps));
+        steadycast_free(own);
+        steadycast_free(ptr::null_mut());
+    }
+}
+
+#[test]
+fn the_names_of_all_controllers_can_be_read_in_any_room() {
+    // SAFETY: the array has the room that is told.
+    let needed = unsafe { steadycast_controllers(ptr::null_mut(), 0) };
+    let mut names = vec![0 as c_char; needed];
+    // SAFETY: as above.
+    assert_eq!(unsafe { steadycast_controllers(names.as_mut_ptr(), needed) }, needed);
+    let names = text(&names);
+    assert!(names.lines().any(|name| name == "steady") && names.len() + 1 == needed);
+}
+
+/// A call, with times and numbers that may be anything.
+#[derive(Clone, Debug)]
+enum Call {
+    Sent(i64, u32, u32),
+    Extra(i64, u32),
+    Feedback(i64, Vec<(u64, i64, i32)>),
+    Timer(i64),
+    Queued(i64, u64, i64, i64),
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    let at = || prop_oneof![0..60_000_000_000_i64, any::<i64>()];
+    let number = prop_oneof![0..300_u64, any::<u64>()];
+    let arrived = prop_oneof![at(), Just(STEADYCAST_MISSING), Just(STEADYCAST_NO_TIME)];
+    prop_oneof![
+        4 => (at(), 0..3_000_u32, 0..8_u32).prop_map(|(at, size, flags)| Call::Sent(at, size, flags)),
+        1 => (at(), 1..4_u32).prop_map(|(at, stream)| Call::Extra(at, stream)),
+        2 => (at(), prop::collection::vec((number, arrived, -1..4_i32), 0..30))
+            .prop_map(|(at, fates)| Call::Feedback(at, fates)),
+        1 => at().prop_map(Call::Timer),
+        1 => (at(), any::<u64>(), any::<i64>(), any::<i64>())
+            .prop_map(|(at, waiting, age, frame)| Call::Queued(at, waiting, age, frame)),
+    ]
+}
+
+/// The same call to the Rust library, for those that both can say.
+fn same(remote: &mut Remote, call: &Call) {
+    let time = |ns: i64| Time::from_nanos(ns.max(0).unsigned_abs());
+    match call {
+        Call::Sent(at, size, flags) => {
+            let edge = FrameEdge { first: flags & 1 != 0, last: flags & 2 != 0 };
+            let size = Bytes::new((*size).into());
+            remote.sent(time(*at), &Packet { size, edge, data_limited: flags & 4 != 0 });
+        }
+        Call::Extra(at, stream) => {
+            let stream = [Stream::Media, Stream::Repair, Stream::Parity, Stream::Padding][*stream as usize];
+            remote.sent_extra(time(*at), stream, Bytes::new(900));
+        }
+        Call::Feedback(at, fates) => {
+            let fates = fates.iter().map(|(number, at, ecn)| PacketResult {
+                number: *number,
+                arrived: (*at != STEADYCAST_MISSING).then(|| PacketArrival {
+                    at: (*at != STEADYCAST_NO_TIME).then(|| PeerTime::from_nanos(*at)),
+                    ecn: u8::try_from(*ecn).ok().map(steadycast_remote::Ecn::from_bits),
+                }),
+            });
+            remote.feedback(time(*at), fates);
+        }
+        Call::Timer(at) => remote.timer(time(*at)),
+        Call::Queued(..) => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_calls_give_what_the_rust_library_gives(
+        controller in prop::sample::select(vec!["tfrc", "steady", "scream", "asmp"]),
+        calls in prop::collection::vec(call(), 0..120),
+    ) {
+        let own = made(controller, "{}");
+        let bounds = Bounds::new(Rate::bps(100_000), Rate::bps(10_000_000));
+        let mut remote = Remote::new(controller, &[], &bounds).unwrap();
+        let mut told = SteadycastDecision {
+            size: size_of::<SteadycastDecision>(),
+            target_bps: 0,
+            pacing_bps: 0,
+            window_bytes: 0,
+            limit: 0,
+            why: [0; 64],
+        };
+        let calls: Vec<_> = calls.into_iter().filter(|call| !matches!(call, Call::Queued(..))).collect();
+        for call in &calls {
+            same(&mut remote, call);
+            // SAFETY: the handle is freed last, and slices live as long as the call.
+            unsafe {
+                match call {
+                    Call::Sent(at, size, flags) => { steadycast_sent(own, *at, *size, *flags); }
+                    Call::Extra(at, stream) => { steadycast_sent_extra(own, *at, 900, *stream); }
+                    Call::Feedback(at, fates) => {
+                        let fates: Vec<_> = fates
+                            .iter()
+                            .map(|&(number, arrived_ns, ecn)| SteadycastFate { number, arrived_ns, ecn })
+                            .collect();
+                        prop_assert_eq!(steadycast_feedback(own, *at, fates.as_ptr(), fates.len()), STEADYCAST_OK);
+                    }
+                    Call::Timer(at) => { steadycast_timer(own, *at); }
+                    Call::Queued(..) => {}
+                }
+                prop_assert_eq!(steadycast_decision(own, &mut told), STEADYCAST_OK);
+            }
+            let wanted = remote.decision();
+            prop_assert_eq!((told.target_bps, told.pacing_bps), (wanted.target.as_bps(), wanted.pacing.as_bps()));
+            prop_assert!(wanted.why.rule.starts_with(&text(&told.why)));
+        }
+        // SAFETY: it is not used again.
+        unsafe { steadycast_free(own) };
+    }
+
+    #[test]
+    fn a_queue_of_any_length_and_age_breaks_nothing(
+        calls in prop::collection::vec(call(), 0..60),
+        controller in prop::sample::select(vec!["steady", "scream", "nada"]),
+    ) {
+        let own = made(controller, "{}");
+        for call in &calls {
+            if let Call::Queued(at, waiting, age, frame) = call {
+                // SAFETY: the handle is freed last.
+                prop_assert_eq!(unsafe { steadycast_queued(own, *at, *waiting, *age, *frame) }, STEADYCAST_OK);
+            }
+        }
+        // SAFETY: it is not used again.
+        unsafe { steadycast_free(own) };
+    }
+}

@@ -1,0 +1,145 @@
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use steadycast_remote::{Bounds, Bytes, FrameEdge, Packet, PacketResult, PeerTime, Rate, Remote, Time};
+
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+const MS: u64 = 1_000_000;
+
+/// Where cargo has put the library beside this test.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().unwrap().join("libsteadycast.a")
+}
+
+/// Compiles a program, with every warning an error, and links it to the library.
+fn compiled(compiler: &str, standard: &str, source: &Path, into: &str) -> PathBuf {
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(into);
+    let made = Command::new(compiler)
+        .args([standard, "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"])
+        .arg(format!("-I{HERE}/include"))
+        .arg(source)
+        .arg(library())
+        .args(["-lm", "-lpthread", "-ldl", "-o"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    out
+}
+
+fn said(program: &Path, controller: &str) -> String {
+    let done = Command::new(program).arg(controller).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// What examples/link.c prints, from the Rust library.
+fn link_in_rust(controller: &str) -> String {
+    let mut remote = Remote::new(controller, &[], &Bounds::new(Rate::kbps(100), Rate::mbps(10))).unwrap();
+    let packet = Packet { size: Bytes::new(1_200), edge: FrameEdge::default(), data_limited: false };
+    let span = |rate: u64| 1_200 * 8_000_000_000 / rate;
+    let (mut idle, mut send, mut report) = (0, 0, 50 * MS);
+    let (mut under_way, mut lines) = (VecDeque::new(), String::new());
+    loop {
+        let wake = remote.wake().map_or(u64::MAX, |wake| wake.at.as_nanos());
+        let now = wake.min(send).min(report);
+        let time = Time::from_nanos(now);
+        if now >= 60_000 * MS {
+            return lines;
+        }
+        if now == wake {
+            remote.timer(time);
+        } else if now == send {
+            let number = remote.sent(time, &packet);
+            if idle > now + 200 * MS {
+                under_way.push_back((now + 20 * MS, PacketResult::missing(number)));
+            } else {
+                idle = idle.max(now) + span(2_000_000);
+                let at = PeerTime::from_nanos((idle + 20 * MS) as i64);
+                under_way.push_back((idle + 20 * MS, PacketResult::at(number, at)));
+            }
+            send = now + span(remote.decision().pacing.as_bps());
+        } else {
+            let ready = under_way.iter().take_while(|(at, _)| at + 20 * MS <= now).count();
+            remote.feedback(time, under_way.drain(..ready).map(|(_, fate)| fate));
+            let decision = remote.decision();
+            let (target, pacing) = (decision.target.as_bps(), decision.pacing.as_bps());
+            writeln!(lines, "{} {target} {pacing} {}", now / MS, decision.why.rule).unwrap();
+            report = now + 50 * MS;
+        }
+    }
+}
+
+#[test]
+fn a_program_in_c_gets_the_decisions_of_the_rust_library() {
+    let program = compiled("cc", "-std=c11", &Path::new(HERE).join("examples/link.c"), "link");
+    for controller in ["tfrc", "steady", "scream"] {
+        let lines = said(&program, controller);
+        assert!(lines.lines().count() > 1_000);
+        assert_eq!(lines, link_in_rust(controller), "{controller}");
+    }
+}
+
+#[test]
+#[ignore = "needs g++"]
+fn a_program_in_cpp_gets_the_decisions_of_the_rust_library() {
+    let program = compiled("g++", "-std=c++17", &Path::new(HERE).join("examples/link.cpp"), "link-cpp");
+    assert_eq!(said(&program, "steady"), link_in_rust("steady"));
+}
+
+#[test]
+#[ignore = "needs go"]
+fn a_program_in_go_gets_the_decisions_of_the_rust_library() {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go");
+    std::fs::create_dir_all(&place).unwrap();
+    // As `cargo cinstall` would write it, for the library beside this test.
+    let described = format!(
+        "Name: steadycast\nDescription: it\nVersion: 0\nCflags: -I{HERE}/include\nLibs: {} -lm -lpthread -ldl\n",
+        library().display()
+    );
+    std::fs::write(place.join("steadycast.pc"), described).unwrap();
+    let program = place.join("link");
+    let made = Command::new("go")
+        .args(["build", "-o"])
+        .args([program.as_os_str(), Path::new(HERE).join("examples/go/link.go").as_os_str()])
+        .envs([("PKG_CONFIG_PATH", place.as_os_str()), ("GOCACHE", place.join("cache").as_os_str())])
+        .envs([("CGO_ENABLED", "1"), ("CGO_LDFLAGS_ALLOW", ".*"), ("GO111MODULE", "off"), ("GOFLAGS", "")])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert_eq!(said(&program, "steady"), link_in_rust("steady"));
+}
+
+#[test]
+fn a_name_that_is_none_ends_a_program_with_the_remedy() {
+    let program = compiled("cc", "-std=c11", &Path::new(HERE).join("examples/link.c"), "link-wrong");
+    let done = Command::new(program).arg("stedy").output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    assert_eq!(String::from_utf8_lossy(&done.stderr), "stedy: no such controller; did you mean \"steady\"?\n");
+}
+
+/// Each function's name and how many values it is given.
+fn functions(text: &str, begin: &str) -> Vec<(String, usize)> {
+    let of = |(at, _): (usize, &str)| {
+        let rest = &text[at + begin.len()..];
+        let (name, rest) = rest.split_once('(').unwrap();
+        let (values, _) = rest.split_once(')').unwrap();
+        (format!("steadycast_{name}"), values.split(',').filter(|value| !value.trim().is_empty()).count())
+    };
+    let mut all: Vec<_> = text.match_indices(begin).map(of).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn the_header_declares_each_function_with_as_many_values() {
+    let source = std::fs::read_to_string(Path::new(HERE).join("src/lib.rs")).unwrap();
+    let header = std::fs::read_to_string(Path::new(HERE).join("include/steadycast.h")).unwrap();
+    let code: String =
+        header.lines().filter(|line| !line.trim_start().starts_with("//")).fold(String::new(), |all, line| all + line);
+    let there = functions(&source, "extern \"C\" fn steadycast_");
+    assert!(there.len() > 10);
+    assert_eq!(functions(&code, "steadycast_"), there);
+}
