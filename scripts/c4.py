@@ -8,26 +8,29 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import cycle
+from operator import itemgetter
 from pathlib import Path
 
 OUT = Path(__file__).resolve().parent.parent / "python" / "steadycast" / "cases" / "c4"
-# Parts of a link's life, again and again: seconds and factor of the rate (picoquic d199d45b, picohttp/picoquic_ns.c).
-LIVES: Mapping[str, list[tuple[float, float]]] = {
+# Parts of a link's life, again and again: seconds, factor of the rate, and, where it is another than the file's, the
+# Wi-Fi jitter in µs (picoquic d199d45b, picohttp/picoquic_ns.c).
+LIVES: Mapping[str, list[tuple[float, ...]]] = {
     "": [(1e9, 1)],
     "black_hole": [(2, 1), (2, 0), (1e9, 1)],
     "drop_and_back": [(1.5, 1), (2, 0.5), (1e9, 1)],
     "low_and_up": [(2.5, 0.5), (1e9, 1)],
+    "wifi_fade": [(1, 1, 999), (2, 0.9, 12000), (1e9, 1, 999)],
     "wifi_suspension": [(1.8, 1), (0.2, 0)],
 }
-STREAM = re.compile(r"=(\w+):([ds])(\d+):p\d+:S:n(\d+):(\d+)")
+STREAM = re.compile(r"=(\w+):([ds])(\d+):p\d+:S:n(\d+):(\d+)(?::G(\d+):I(\d+))?")
+UNSAID = ('"0ms"', '{ kind = "none" }')
 Spec = Mapping[str, str]
 
 
 def left_out(spec: Spec) -> str | None:
     """Return why a file cannot be run here, or nothing."""
-    link, main = spec.get("link_scenario", ""), spec["main_cc_algo"]
+    main = spec["main_cc_algo"]
     reasons = {
-        "no link here has its Wi-Fi jitter": "wifi_jitter" in spec or link == "wifi_fade" or ":J" in link,
         "no TCP here is CUBIC by delay": main == "dcubic",
         "no TCP here carries frames": "media_stats_start" in spec and main != "c4",
         "no media controller takes up a remembered window": "seed_cwin" in spec and main == "c4",
@@ -38,26 +41,43 @@ def left_out(spec: Spec) -> str | None:
 def network(spec: Spec, end: float) -> str:
     """Write the bottleneck until the end; its queue is the longest that the file has, at its highest rate."""
     link = spec.get("link_scenario", "")
-    if ":" in link:  # seconds, up, down (Gb/s), one way, queue (all times in µs)
-        life = [[float(number) for number in re.findall(r"[\d.]+", part)] for part in link.split(";")]
+    if ":" in link:  # how long, up and down in Gb/s, latency, jitter, queue; of P packets B are lost (times in µs)
+        life = [{key: float(x) for key, x in re.findall(r"([A-Z]?)([\d.]+)", part)} for part in link.split(";")]
     else:
-        rate, *times = (float(spec[key]) for key in ("data_rate_in_gbps", "latency", "queue_delay_max"))
-        life = [[lasts * 1e6, rate * share, rate * share, *times] for lasts, share in LIVES[link]]
-    size = max(part[2] for part in life) * max(part[4] for part in life) * 125
-    told = [{"rate": f"{p[2] * 1e3:g}Mbps" if p[2] else "0bps", "delay": f"{p[3] / 1e3:g}ms"} for p in life]
+        rate, latency, queue = (float(spec[key]) for key in ("data_rate_in_gbps", "latency", "queue_delay_max"))
+        life = [
+            {"": lasts * 1e6, "U": rate * share, "D": rate * share, "L": latency, "Q": queue, "J": jitter}
+            for lasts, share, jitter in ((*part, float(spec.get("jitter", 0)))[:3] for part in LIVES[link])
+        ]
+    size = max(part["D"] for part in life) * max(part["Q"] for part in life) * 125
+    told = [*map(behaviour, life)]
     at, now, events = 0.0, told[0], ""
     for part, new in cycle(zip(life, told, strict=True)):
-        change = "".join(f', {key} = "{new[key]}"' for key in new if new[key] != now[key])
+        change = "".join(f", {key} = {new[key]}" for key in new if new[key] != now[key])
         events += (
             f'  {{ at = "{at / 1e6:g}s", set = {{ link = "bottleneck"{change} }} }},\n' if change else ""
         )
-        at, now = at + part[0], new
+        at, now = at + part[""], new
         if at >= end * 1e6:
             break
-    back = f', back = {{ rate = "{life[0][1] * 1e3:g}Mbps" }}' if life[0][1] != life[0][2] else ""
+    up = life[0]["U"]
+    back = f', back = {{ rate = "{up * 1e3:g}Mbps" }}' if up != life[0]["D"] else ""
     queue = f'queue = {{ kind = "droptail", limit = "{size:.0f}B" }}'
-    link = f'rate = "{told[0]["rate"]}", delay = "{told[0]["delay"]}", {queue}{back}'
+    link = ", ".join(f"{key} = {value}" for key, value in told[0].items() if value not in UNSAID)
+    link += f", {queue}{back}"
     return f'topology = {{ shape = "dumbbell", bottleneck = {{ {link} }} }}\nevent = [\n{events}]\n'
+
+
+def behaviour(part: Mapping[str, float]) -> dict[str, str]:
+    """Return a link's keys for a part of its life; where picoquic loses packets by their number, chance does."""
+    rate, jitter, lost = part["D"], part.get("J", 0), part.get("B", 0)
+    loss = f'{{ kind = "gilbert", p_bad = {1 / part["P"]:.4f}, p_good = {1 / lost:g} }}' if lost else UNSAID[1]
+    return {
+        "rate": f'"{rate * 1e3:g}Mbps"' if rate else '"0bps"',
+        "delay": f'"{part["L"] / 1e3:g}ms"',
+        "jitter": f'{{ mean = "{jitter / 1e3:g}ms", dist = "wifi" }}' if jitter else UNSAID[0],
+        "loss": loss,
+    }
 
 
 def sender(spec: Spec, role: str) -> Iterator[str]:
@@ -86,16 +106,21 @@ def wire(size: int) -> int:
     return -(-size // 1448) * 1500
 
 
+def frames(name: str, group: str) -> str:
+    """Return the name of the file of a layer's frames: a group of them."""
+    return f"{name}.csv" if group == "30" else f"{name}-{group}.csv"
+
+
 def layers(text: str) -> Iterator[str]:
-    """Yield audio at a constant rate, and a flow for each layer of a video; its frames are NAME.csv's."""
-    for name, kind, fps, count, size in STREAM.findall(text):
+    """Yield audio at a constant rate, and a flow for each layer of a video."""
+    for name, kind, fps, count, size, group, _ in STREAM.findall(text):
         packet, stop = int(size) + 28, f'stop = "{int(count) / int(fps):g}s"'
         if kind == "d":
             yield f'name = "{name}", kind = "cbr", rate = "{packet * 8 * int(fps)}bps", packet = "{packet}B", {stop}'
         else:
             label = "video" if name == "vlow" else f"video-{name}"
             media = (
-                f'controller = "steady", media = "trace", trace = "{name}.csv", encode = {{ fps = {fps} }}'
+                f'controller = "steady", media = "trace", trace = "{frames(name, group)}", encode = {{ fps = {fps} }}'
             )
             yield f'name = "{label}", kind = "video", {media}, repair = "auto", {stop}'
 
@@ -139,6 +164,10 @@ def main(where: str) -> None:
         scenario, case = converted(Path(path).stem, git("show", f"{commit}:{path}"))
         if scenario:
             (OUT / f"{Path(path).stem}.toml").write_text(scenario, encoding="utf-8")
+            for name, *_, size, group, first in filter(itemgetter(5), STREAM.findall(git("show", f"{commit}:{path}"))):
+                rows = [f"0,I,1,{first}", *(f"{n},P,1,{size}" for n in range(1, int(group)))]
+                listed = "".join(f"{row}\n" for row in ("frame,type,q,size", *rows))
+                (OUT / frames(name, group)).write_text(listed, encoding="utf-8")
             cases += f"\n{case}"
         else:
             reasons += f"#   {Path(path).stem}: {case}\n"

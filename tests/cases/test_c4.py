@@ -68,14 +68,38 @@ def test_frames_become_a_flow_for_each_layer_and_bounds_of_their_delay() -> None
     ]
     audio, video = told["flow"]
     assert (audio["rate"], audio["packet"], audio["stop"]) == ("40000bps", "100B", "2s")
-    assert (video["trace"], video["encode"]["fps"], video["stop"]) == ("vlow.csv", 25, "3s")
+    assert (video["trace"], video["encode"]["fps"], video["stop"]) == ("vlow-3.csv", 25, "3s")
     (case,) = case["case"]
     bounds = {bound["measure"]: (bound["max"], bound["during"]) for bound in case["bound"]}
     assert bounds == {"frame_mean_ms": (40.0, [0.3, 8.0]), "frame_max_ms": (90.0, [0.3, 8.0])}
     assert case["takes"] == ["video"]
 
 
-@pytest.mark.parametrize("line", ["wifi_jitter: 1", "link_scenario: wifi_fade", "main_cc_algo: dcubic"])
+FADES = """2000000:U0.004:D0.004:L25000:J999:Q60000:S0:W;\
+1000000:U0.004:D0.004:L25000:J12000:B2:P20:Q60000:W;9000000:U0.004:D0.004:L25000:J999:Q60000:W"""
+
+
+@pytest.mark.parametrize(
+    ("line", "first", "then"),
+    [
+        ("jitter: 7000\nwifi_jitter: 1", 7, [("1.5s", None, None), ("3.5s", None, None)]),
+        ("link_scenario: wifi_fade", 0.999, [("1s", 12, None), ("3s", 0.999, None)]),
+        (f"link_scenario: {FADES}", 0.999, [("2s", 12, 0.05), ("3s", 0.999, 0)]),
+    ],
+)
+def test_wifi_jitter_is_the_links_in_each_part_of_its_life(
+    line: str, first: float, then: list[tuple[str, float | None, float | None]]
+) -> None:
+    scenario, _ = converted("pair", f"{TRANSFER}\n{line}")
+    told = tomllib.loads(scenario)
+    wifi = {ms: {"mean": f"{ms}ms", "dist": "wifi"} for ms in (0.999, 7, 12)}
+    loss = {0.05: {"kind": "gilbert", "p_bad": 0.05, "p_good": 0.5}, 0: {"kind": "none"}}
+    assert told["topology"]["bottleneck"]["jitter"] == wifi[first]
+    changes = [(e["at"], e["set"].get("jitter"), e["set"].get("loss")) for e in told["event"]]
+    assert changes == [(at, ms and wifi[ms], None if p is None else loss[p]) for at, ms, p in then]
+
+
+@pytest.mark.parametrize("line", ["media_stats_start: 200000", "main_cc_algo: dcubic"])
 def test_what_no_key_can_say_is_left_out_with_a_reason(line: str) -> None:
     scenario, reason = converted("pair", f"{TRANSFER}\n{line}")
     assert not scenario
@@ -89,13 +113,16 @@ def scenarios(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("layer", "frame", "first"), [("vlow", 3750, 37500), ("vmid", 6250, 62500)])
-def test_a_layer_has_a_second_of_frames_of_which_the_first_is_an_i(
-    layer: str, frame: int, first: int, scenarios: Path
+@pytest.mark.parametrize(
+    ("layer", "frame", "first", "group"),
+    [("vlow", 3750, 37500, 30), ("vmid", 6250, 62500, 30), ("high-150", 8000, 64000, 150)],
+)
+def test_a_layer_has_a_group_of_frames_of_which_the_first_is_an_i(
+    layer: str, frame: int, first: int, group: int, scenarios: Path
 ) -> None:
-    # sim_specs/c4_media.txt: groups of 30, at 30 frames per second.
+    # sim_specs/c4_media.txt: groups of 30; sim_specs/repro_c4_media_wf.txt: of 150.
     rows = [line.split(",") for line in (scenarios / f"{layer}.csv").read_text().splitlines()[1:]]
-    assert rows == [[str(n), "P" if n else "I", "1", str(frame if n else first)] for n in range(30)]
+    assert rows == [[str(n), "P" if n else "I", "1", str(frame if n else first)] for n in range(group)]
 
 
 @pytest.mark.parametrize("case", cases("c4"), ids=lambda case: case.id)

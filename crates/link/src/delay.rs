@@ -14,6 +14,9 @@ words! {
         /// The absolute value of a normal distribution around zero, cut at three of its standard deviations, each 1.25
         /// times the mean: NR-BPDV of RFC 8868, 4.5.
         HalfNormal = "half-normal",
+        /// Wi-Fi beside others that send, by the law of C4's simulator: around a millisecond, and, where the mean is
+        /// above 1 ms, at times around 90 ms.
+        Wifi = "wifi",
     }
 }
 
@@ -24,7 +27,8 @@ settings! {
         /// Its mean.
         mean: Span => "write for example mean = \"2ms\"",
         /// Its distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of it,
-        /// half-normal is a normal distribution's absolute value (RFC 8868, 4.5).
+        /// half-normal is a normal distribution's absolute value (RFC 8868, 4.5). wifi is C4's: around a millisecond,
+        /// and as often around 90 ms as a mean above 1 ms takes.
         dist: JitterDist = JitterDist::Exponential,
         /// Whether a packet may overtake another; otherwise it waits for the one before.
         reorder: bool = false,
@@ -36,20 +40,40 @@ pub(crate) struct Propagation {
     steps: Steps<Span>,
     delay: Span,
     valid: Time,
-    jitter: Option<Box<(Jitter, Chance)>>,
+    jitter: Option<Box<Varying>>,
     last: Time,
 }
 
+/// A jitter that is there at some time.
+#[derive(Debug)]
+struct Varying {
+    steps: Steps<Option<Jitter>>,
+    now: Option<Jitter>,
+    valid: Time,
+    chance: Chance,
+}
+
+impl Varying {
+    fn draw(&mut self, departure: Time) -> Span {
+        if departure >= self.valid {
+            self.now = *self.steps.at(departure);
+            self.valid = self.steps.next_change(departure);
+        }
+        self.now.map_or(Span::ZERO, |jitter| draw(jitter, &mut self.chance))
+    }
+}
+
 impl Propagation {
-    pub(crate) fn new(steps: &Steps<Span>, jitter: Option<Jitter>, chance: Chance) -> Self {
-        let jitter = jitter.map(|jitter| Box::new((jitter, chance)));
+    pub(crate) fn new(steps: &Steps<Span>, jitter: &Steps<Option<Jitter>>, chance: Chance) -> Self {
+        let none = jitter.as_constant() == Some(&None);
+        let jitter = (!none).then(|| Box::new(Varying { steps: jitter.clone(), now: None, valid: Time::ZERO, chance }));
         Self { steps: steps.clone(), delay: Span::ZERO, valid: Time::ZERO, jitter, last: Time::ZERO }
     }
 
     /// When a packet that left at `departure` arrives.
     pub(crate) fn arrival(&mut self, departure: Time) -> Time {
         let at = self.apart(departure);
-        if self.jitter.as_ref().is_some_and(|varies| varies.0.reorder) {
+        if self.jitter.as_ref().and_then(|varying| varying.now).is_some_and(|jitter| jitter.reorder) {
             return at;
         }
         self.last = self.last.max(at);
@@ -62,7 +86,7 @@ impl Propagation {
             self.delay = *self.steps.at(departure);
             self.valid = self.steps.next_change(departure);
         }
-        departure + self.delay + self.jitter.as_mut().map_or(Span::ZERO, |varies| draw(varies.0, &mut varies.1))
+        departure + self.delay + self.jitter.as_mut().map_or(Span::ZERO, |varying| varying.draw(departure))
     }
 }
 
@@ -75,7 +99,41 @@ fn draw(jitter: Jitter, chance: &mut Chance) -> Span {
             let deviation = std::f64::consts::FRAC_PI_2.sqrt();
             jitter.mean.scale(deviation * normal(chance).abs().min(3.0))
         }
+        JitterDist::Wifi => wifi(jitter.mean, chance),
     }
+}
+
+/// The law that C4's authors fitted to Wi-Fi in use (picoquic d199d45b, picoquic/sim_link.c). Its mean is
+/// 0.684 ms + 86.25 · (mean − 1 ms) / 84, where that is more.
+fn wifi(mean: Span, chance: &mut Chance) -> Span {
+    const TURN: Span = Span::millis(1);
+    const PAUSE: Span = Span::micros(7_500);
+    let turns = poisson(E_TO_MINUS_1, chance);
+    let mut delay = smooth(TURN, turns, turns > 0, chance);
+    if chance.happens(mean.saturating_sub(TURN).ratio(Span::millis(84))) {
+        let pauses = poisson(E_TO_MINUS_12, chance);
+        delay = delay + smooth(PAUSE, pauses, pauses > 1, chance);
+    }
+    delay
+}
+
+/// So many times `each`, of the last only a part where that is to be.
+fn smooth(each: Span, times: u64, partly: bool, chance: &mut Chance) -> Span {
+    let part = if partly { chance.span_between(Span::ZERO, each) } else { Span::ZERO };
+    (each * times).saturating_sub(part)
+}
+
+const E_TO_MINUS_1: f64 = 0.367_879_441_171_442_33;
+const E_TO_MINUS_12: f64 = 6.144_212_353_328_21e-6;
+
+/// Poisson's, whose probability of zero is `none`: by Knuth's product of uniform draws.
+fn poisson(none: f64, chance: &mut Chance) -> u64 {
+    let (mut count, mut product) = (0, chance.unit());
+    while product > none {
+        product *= chance.unit();
+        count += 1;
+    }
+    count
 }
 
 /// Standard normal, by Box and Muller; one of the two values is enough.

@@ -74,7 +74,7 @@ pub struct Config {
     /// Its propagation delay.
     pub delay: Steps<Span>,
     /// What the delay varies by.
-    pub jitter: Option<Jitter>,
+    pub jitter: Steps<Option<Jitter>>,
     /// How it loses packets.
     pub loss: Steps<Loss>,
     /// Whether it repeats what it loses.
@@ -98,7 +98,7 @@ impl Default for Config {
         Self {
             service: Service::Unlimited,
             delay: Steps::constant(Span::ZERO),
-            jitter: None,
+            jitter: Steps::constant(None),
             loss: Steps::constant(Loss::None),
             arq: None,
             reorder: Steps::constant(Reorder::default()),
@@ -250,7 +250,8 @@ impl Link {
         };
         let disorder = Disorder::new(&config.reorder, &config.duplicate, part("disorder"));
         let lossless = config.loss.as_constant() == Some(&Loss::None) && config.arq.is_none();
-        let harmless = lossless && config.jitter.is_none() && disorder.is_none() && config.policer.is_none();
+        let harmless =
+            lossless && config.jitter.as_constant() == Some(&None) && disorder.is_none() && config.policer.is_none();
         let harmless = harmless && !config.bleach;
         let plain = match config.delay.as_constant() {
             Some(delay) if roomy && steady && harmless => Plain::Yes { delay: *delay },
@@ -266,7 +267,7 @@ impl Link {
             managed,
             transmitter: Transmitter::new(&config.service),
             loss: LossState::new(&config.loss, part("loss")).map(Box::new),
-            propagation: Propagation::new(&config.delay, config.jitter, part("jitter")),
+            propagation: Propagation::new(&config.delay, &config.jitter, part("jitter")),
             disorder: disorder.map(Box::new),
             copy: None,
             counts: Counts::default(),

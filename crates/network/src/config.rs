@@ -11,6 +11,7 @@ pub(crate) fn link_config(
     way: DirIx,
 ) -> Result<link::Config, BuildError> {
     let mut delay = Steps::constant(direction.delay);
+    let mut jitter = Steps::constant(direction.jitter);
     let mut losses = Steps::constant(direction.loss.clone());
     let mut reorder = Steps::constant(direction.reorder);
     let mut duplicate = Steps::constant(direction.duplicate);
@@ -36,6 +37,9 @@ pub(crate) fn link_config(
         if let Some(new) = change.delay {
             delay.then(event.at, new);
         }
+        if let Some(new) = change.jitter {
+            jitter.then(event.at, Some(new).filter(|new| !new.mean.is_zero()));
+        }
         if let Some(new) = &change.loss {
             losses.then(event.at, new.clone());
         }
@@ -55,7 +59,7 @@ pub(crate) fn link_config(
             (_, None) => link::Service::Unlimited,
         },
         delay,
-        jitter: direction.jitter,
+        jitter,
         loss: losses,
         arq: direction.arq,
         reorder,

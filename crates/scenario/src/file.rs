@@ -307,6 +307,8 @@ tables! {
         r#loop: bool,
         /// A new delay.
         delay: Span,
+        /// A new jitter; "0ms" ends one.
+        jitter: Jitter,
         /// A new loss; { kind = "none" } ends one.
         loss: Loss,
         /// A new reordering; { p = 0 } ends one.

@@ -707,6 +707,8 @@ pub struct Change {
     pub rate: Option<RateSpec>,
     /// A new delay.
     pub delay: Option<Span>,
+    /// A new jitter; a mean of 0 ends one.
+    pub jitter: Option<Jitter>,
     /// A new loss; [`Loss::None`] ends one.
     pub loss: Option<Loss>,
     /// A new reordering.

@@ -561,9 +561,8 @@ impl Names<'_> {
                     out.missing(&set.at, "link", "write for example link = \"bottleneck\"");
                     continue;
                 };
-                let said = [set.rate.is_some(), set.trace.is_some(), set.delay.is_some(), set.loss.is_some()];
-                if !said.contains(&true) && set.reorder.is_none() && set.duplicate.is_none() {
-                    let remedy = "write at least one of: rate, trace, delay, loss, reorder, duplicate";
+                if !set.present().iter().any(|(key, _)| !matches!(*key, "link" | "direction" | "loop")) {
+                    let remedy = "write at least one of: rate, trace, delay, jitter, loss, reorder, duplicate";
                     out.problem(&set.at, "nothing changes", remedy);
                     continue;
                 }
@@ -574,6 +573,7 @@ impl Names<'_> {
                 } else {
                     None
                 };
+                let jitter = set.jitter.as_ref().map(|jitter| jitter.value);
                 let loss = set.loss.as_ref().map(|loss| loss.value.clone());
                 let reorder = set.reorder.as_ref().map(|r| r.value);
                 let duplicate = set.duplicate.as_ref().and_then(|d| probability(d, out));
@@ -581,7 +581,7 @@ impl Names<'_> {
                 for link in links {
                     let delay = set.delay.as_ref().map(|d| d.value);
                     let (rate, loss) = (rate.clone(), loss.clone());
-                    add(What::Set(Change { link, direction, rate, delay, loss, reorder, duplicate }));
+                    add(What::Set(Change { link, direction, rate, delay, jitter, loss, reorder, duplicate }));
                 }
             }
             if all.len() > MAX_EVENTS {

@@ -150,8 +150,9 @@ def write_scenarios(folder: Path, suite: str = "rfc8867") -> None:
             write_text(folder / f"{name}.toml", _content(name))
     for name, cell in CELLS.items() if suite == "rfc8867" else ():
         write_text(folder / f"{name}.mahi", cell.trace())
-    for name in ("vlow.csv", "vmid.csv") if suite == "c4" else ():
-        write_text(folder / name, _DATA.joinpath("c4", name).read_text(encoding="utf-8"))
+    for layer in _DATA.joinpath("c4").iterdir() if suite == "c4" else ():
+        if layer.name.endswith(".csv"):
+            write_text(folder / layer.name, layer.read_text(encoding="utf-8"))
 
 
 def _case(entry: Mapping[str, Any]) -> Case:

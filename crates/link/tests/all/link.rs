@@ -141,7 +141,7 @@ fn link_layer_retransmission_turns_loss_into_delay() {
 #[test]
 fn jitter_keeps_the_order_unless_it_may_not() {
     let run = |reorder| {
-        let jitter = Some(Jitter { mean: Span::millis(5), dist: JitterDist::Exponential, reorder });
+        let jitter = Steps::constant(Some(Jitter { mean: Span::millis(5), dist: JitterDist::Exponential, reorder }));
         let times = arrivals(&mut link(&Config { jitter, ..Config::default() }), (0..2_000).map(at));
         times.windows(2).filter(|w| w[1] < w[0]).count()
     };
@@ -151,7 +151,7 @@ fn jitter_keeps_the_order_unless_it_may_not() {
 
 #[test]
 fn half_normal_jitter_has_its_mean_a_finite_end_and_no_sign() {
-    let jitter = Some(Jitter { mean: Span::millis(4), dist: JitterDist::HalfNormal, reorder: true });
+    let jitter = Steps::constant(Some(Jitter { mean: Span::millis(4), dist: JitterDist::HalfNormal, reorder: true }));
     let mut link = link(&Config { jitter, ..Config::default() });
     let extra: Vec<f64> = (0..20_000)
         .map(|n| arrivals(&mut link, [at(n)])[0].map_or(f64::NAN, |there| there.since(at(n)).as_secs_f64() * 1e3))
@@ -163,6 +163,57 @@ fn half_normal_jitter_has_its_mean_a_finite_end_and_no_sign() {
     assert!((0.0..0.01).contains(&low) && (14.0..=15.05).contains(&high), "{low} to {high} ms");
     let near = extra.iter().filter(|x| **x < 5.01).count() as f64 / extra.len() as f64;
     assert!((0.67..0.70).contains(&near), "{near} within a standard deviation");
+}
+
+/// By how many milliseconds more than none each of `n` packets is late that come one millisecond after the other.
+fn late(name: &str, jitter: Steps<Option<Jitter>>, n: u64) -> Vec<f64> {
+    let mut link = Link::new(&Config { jitter, ..Config::default() }, name, Seed(1));
+    let there = arrivals(&mut link, (0..n).map(at)).into_iter().zip(0..);
+    there.map(|(there, n)| there.map_or(f64::NAN, |there| there.since(at(n)).as_millis_f64())).collect()
+}
+
+#[test]
+fn wifi_jitter_has_the_mean_and_the_tail_of_its_law() {
+    // 0.684 + 86.25 (J - 1) / 84 ms; the share is the sum over both counts.
+    for (mean, true_mean, late_share) in [(1, 0.684, 0.0), (7, 6.845, 6.64), (12, 11.979, 12.17)] {
+        let jitter = Jitter { mean: Span::millis(mean), dist: JitterDist::Wifi, reorder: true };
+        let late = late("forth", Steps::constant(Some(jitter)), 400_000);
+        let told = late.iter().sum::<f64>() / late.len() as f64;
+        assert!((told / true_mean - 1.0).abs() < 0.02, "J = {mean} ms: {told} ms for {true_mean}");
+        let share = 100.0 * late.iter().filter(|ms| **ms > 50.0).count() as f64 / late.len() as f64;
+        assert!((share - late_share).abs() < 0.3, "J = {mean} ms: {share} % for {late_share}");
+    }
+}
+
+#[test]
+fn wifi_jitter_keeps_the_order_and_holds_the_next_ones_back_in_each_direction_by_itself() {
+    let jitter = |reorder| Steps::constant(Some(Jitter { mean: Span::millis(7), dist: JitterDist::Wifi, reorder }));
+    let (forth, back) = (late("forth", jitter(false), 20_000), late("back", jitter(false), 20_000));
+    for late in [&forth, &back] {
+        assert!(late.windows(2).all(|pair| pair[1] > pair[0] - 1.000_001), "a packet overtakes another");
+    }
+    assert_ne!(forth, back);
+    // What one packet waits, those behind it wait: more than half of them, of which a fifteenth is late by itself.
+    let waiting = |late: &[f64]| late.iter().filter(|ms| **ms > 50.0).count();
+    assert!(waiting(&forth) > 5 * waiting(&late("forth", jitter(true), 20_000)));
+    // Of two directions that know nothing of each other as many are late together as by chance.
+    let (apart, other) = (late("forth", jitter(true), 200_000), late("back", jitter(true), 200_000));
+    let both = apart.iter().zip(&other).filter(|(a, b)| **a > 50.0 && **b > 50.0).count() as f64;
+    let chance = 200_000.0 * 0.0664 * 0.0664;
+    assert!((both - chance).abs() < 4.0 * chance.sqrt(), "{both} for {chance}");
+}
+
+#[test]
+fn jitter_in_steps_is_there_from_its_step_on_and_gone_after_the_last() {
+    let jitter = |ms| Some(Jitter { mean: Span::millis(ms), dist: JitterDist::Uniform, reorder: false });
+    let mut steps = Steps::constant(None);
+    [(100, jitter(1)), (200, jitter(20)), (300, None)].into_iter().for_each(|(ms, new)| steps.then(at(ms), new));
+    let late = late("forth", steps, 400);
+    let most = |from: usize| late[from..from + 100].iter().copied().fold(0.0, f64::max);
+    assert_eq!(most(0), 0.0);
+    assert!((1.0..=2.0).contains(&most(100)) && (30.0..=40.0).contains(&most(200)), "{} {}", most(100), most(200));
+    // The last of before hold those behind them back, until their time has come.
+    assert!(late[300] > 0.0 && late[341..].iter().all(|ms| *ms == 0.0));
 }
 
 fn red(ecn: bool) -> Config {

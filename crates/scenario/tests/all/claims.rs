@@ -5,9 +5,9 @@ use steadycast_control::{FeedbackFormat, registry};
 use steadycast_link::{BernoulliLoss, Policer};
 use steadycast_media::{Bucket, PerFrame, Vbr};
 use steadycast_scenario::{
-    Buffer, Cast, CoDel, Congestion, Document, FirstNumbers, FlowIx, FlowKind, Fps, FqCoDel, KERNEL_JITTER, Limit,
-    Loaded, Loss, Media, Pareto, PeriodDist, Periods, Problems, Quantizers, Queue, RateSpec, Repair, Reports, Scenario,
-    Size, Start, What, Workload, schema,
+    Buffer, Cast, CoDel, Congestion, Document, FirstNumbers, FlowIx, FlowKind, Fps, FqCoDel, JitterDist, KERNEL_JITTER,
+    Limit, Loaded, Loss, Media, Pareto, PeriodDist, Periods, Problems, Quantizers, Queue, RateSpec, Repair, Reports,
+    Scenario, Size, Start, What, Workload, schema,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
@@ -442,11 +442,21 @@ fn events_are_sorted_and_ranges_written_out() {
          [[event]]\nat = \"5s\"\nleave = \"v.dst[8-9]\"\n\
          [[event]]\nat = \"2s\"\njoin = [\"v.dst[7-8]\", \"v.v.dst9\"]\n\
          [[event]]\nat = \"1s\"\nstart = \"late\"\n\
-         [[event]]\nat = \"3s\"\nset = {{ link = \"bottleneck\", rate = \"1Mbps\", loss = {{ kind = \"none\" }} }}\n"
+         [[event]]\nat = \"3s\"\nset = {{ link = \"bottleneck\", rate = \"1Mbps\", loss = {{ kind = \"none\" }} }}\n\
+         [[event]]\nat = \"6s\"\nset = {{ link = \"bottleneck\", jitter = {{ mean = \"7ms\", dist = \"wifi\" }} }}\n\
+         [[event]]\nat = \"7s\"\nset = {{ link = \"bottleneck\", jitter = \"0ms\" }}\n"
     );
-    let s = load(&text).scenario;
+    let loaded = load(&text);
+    again(&loaded);
+    let s = loaded.scenario;
     let at: Vec<_> = s.events.iter().map(|e| e.at.as_secs_f64()).collect();
-    assert_eq!(at, [1.0, 2.0, 2.0, 2.0, 3.0, 5.0, 5.0]);
+    assert_eq!(at, [1.0, 2.0, 2.0, 2.0, 3.0, 5.0, 5.0, 6.0, 7.0]);
+    let jitter = |event: &steadycast_scenario::Event| match &event.what {
+        What::Set(change) => change.jitter.map(|jitter| (jitter.mean, jitter.dist)),
+        _ => None,
+    };
+    let jitters: Vec<_> = s.events.iter().filter_map(jitter).collect();
+    assert_eq!(jitters, [(Span::millis(7), JitterDist::Wifi), (Span::ZERO, JitterDist::Exponential)]);
     assert_eq!(s.starts_outside(FlowIx(0)), [6, 7, 8]);
     assert_eq!(s.flows[1].start, Start::Event, "a flow with a start event waits for it");
     assert!(
