@@ -41,12 +41,16 @@ def left_out(spec: Spec) -> str | None:
 def network(spec: Spec, end: float) -> str:
     """Write the bottleneck until the end; its queue is the longest that the file has, at its highest rate."""
     link = spec.get("link_scenario", "")
-    if ":" in link:  # how long, up and down in Gb/s, latency, jitter, queue; of P packets B are lost (times in µs)
-        life = [{key: float(x) for key, x in re.findall(r"([A-Z]?)([\d.]+)", part)} for part in link.split(";")]
-    else:
-        rate, latency, queue = (float(spec[key]) for key in ("data_rate_in_gbps", "latency", "queue_delay_max"))
+    if ":" in link:  # times in µs, rates up and down in Gb/s; of P packets B are lost
         life = [
-            {"": lasts * 1e6, "U": rate * share, "D": rate * share, "L": latency, "Q": queue, "J": jitter}
+            {key: float(x) for key, x in re.findall(r"([A-Z]?)([\d.]+)", part)} for part in link.split(";")
+        ]
+    else:
+        rate, latency, wait = (
+            float(spec[key]) for key in ("data_rate_in_gbps", "latency", "queue_delay_max")
+        )
+        life = [
+            {"": lasts * 1e6, "U": rate * share, "D": rate * share, "L": latency, "Q": wait, "J": jitter}
             for lasts, share, jitter in ((*part, float(spec.get("jitter", 0)))[:3] for part in LIVES[link])
         ]
     size = max(part["D"] for part in life) * max(part["Q"] for part in life) * 125
@@ -71,7 +75,9 @@ def network(spec: Spec, end: float) -> str:
 def behaviour(part: Mapping[str, float]) -> dict[str, str]:
     """Return a link's keys for a part of its life; where picoquic loses packets by their number, chance does."""
     rate, jitter, lost = part["D"], part.get("J", 0), part.get("B", 0)
-    loss = f'{{ kind = "gilbert", p_bad = {1 / part["P"]:.4f}, p_good = {1 / lost:g} }}' if lost else UNSAID[1]
+    loss = (
+        f'{{ kind = "gilbert", p_bad = {1 / part["P"]:.4f}, p_good = {1 / lost:g} }}' if lost else UNSAID[1]
+    )
     return {
         "rate": f'"{rate * 1e3:g}Mbps"' if rate else '"0bps"',
         "delay": f'"{part["L"] / 1e3:g}ms"',
@@ -119,9 +125,7 @@ def layers(text: str) -> Iterator[str]:
             yield f'name = "{name}", kind = "cbr", rate = "{packet * 8 * int(fps)}bps", packet = "{packet}B", {stop}'
         else:
             label = "video" if name == "vlow" else f"video-{name}"
-            media = (
-                f'controller = "steady", media = "trace", trace = "{frames(name, group)}", encode = {{ fps = {fps} }}'
-            )
+            media = f'controller = "steady", media = "trace", trace = "{frames(name, group)}", encode = {{ fps = {fps} }}'
             yield f'name = "{label}", kind = "video", {media}, repair = "auto", {stop}'
 
 
@@ -164,7 +168,9 @@ def main(where: str) -> None:
         scenario, case = converted(Path(path).stem, git("show", f"{commit}:{path}"))
         if scenario:
             (OUT / f"{Path(path).stem}.toml").write_text(scenario, encoding="utf-8")
-            for name, *_, size, group, first in filter(itemgetter(5), STREAM.findall(git("show", f"{commit}:{path}"))):
+            for name, *_, size, group, first in filter(
+                itemgetter(5), STREAM.findall(git("show", f"{commit}:{path}"))
+            ):
                 rows = [f"0,I,1,{first}", *(f"{n},P,1,{size}" for n in range(1, int(group)))]
                 listed = "".join(f"{row}\n" for row in ("frame,type,q,size", *rows))
                 (OUT / frames(name, group)).write_text(listed, encoding="utf-8")

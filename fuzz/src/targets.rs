@@ -8,6 +8,7 @@ use steadycast_control::{
 };
 use steadycast_live::sdp::Description;
 use steadycast_live::{CameSymbols, MasterKey, RTP_TAG, Srtp};
+use steadycast_scenario::{Quantity, Recorded, recorded};
 use steadycast_session::{
     CircuitBreaker, FeedbackDefence, Identity, MediaPacket, OperatorControls, Origin, Output, ParitySettings, Profile,
     Protection, Receiver, Recovered, RepairSettings, RtcpSettings, Sender, SenderSettings, StandardReports,
@@ -23,7 +24,7 @@ use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx::RtxStream;
 
 /// All targets, by name.
-pub const TARGETS: [(&str, fn(&[u8])); 10] = [
+pub const TARGETS: [(&str, fn(&[u8])); 11] = [
     ("rtp", rtp),
     ("rtcp", rtcp),
     ("feedback", feedback),
@@ -34,6 +35,7 @@ pub const TARGETS: [(&str, fn(&[u8])); 10] = [
     ("srtp", srtp),
     ("session", session),
     ("steady", steady),
+    ("trace", trace),
 ];
 
 /// RTP's header and its extensions: what was read is written again and read as the same.
@@ -480,4 +482,18 @@ fn media(bytes: &[u8]) -> Vec<u8> {
     payload[..2].copy_from_slice(&(u16::MAX - 20).wrapping_add(at(3) as u16).to_be_bytes());
     header.encode(elements, &payload, &mut out);
     out
+}
+
+/// Files of what a link did, read for each quantity: what is read lasts and has a mean; else it is refused in a line.
+pub fn trace(data: &[u8]) {
+    for quantity in [Quantity::Rate, Quantity::Delay, Quantity::Loss] {
+        match recorded(data, "it", quantity) {
+            Ok(Recorded::Rows(rows) | Recorded::Pattern(rows, ..)) => {
+                assert!(!rows.period.is_zero() && rows.mean() >= 0.0);
+                assert!(rows.values.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+            }
+            Ok(Recorded::Opportunities(at)) => assert!(at.last().is_some_and(|last| !last.is_zero())),
+            Err((what, remedy)) => assert!(!what.contains('\n') && !remedy.is_empty()),
+        }
+    }
 }

@@ -112,7 +112,7 @@ fn wifi(mean: Span, chance: &mut Chance) -> Span {
     let mut delay = smooth(TURN, turns, turns > 0, chance);
     if chance.happens(mean.saturating_sub(TURN).ratio(Span::millis(84))) {
         let pauses = poisson(E_TO_MINUS_12, chance);
-        delay = delay + smooth(PAUSE, pauses, pauses > 1, chance);
+        delay += smooth(PAUSE, pauses, pauses > 1, chance);
     }
     delay
 }

@@ -246,7 +246,7 @@ impl Link {
         let steady = match &config.service {
             Service::Unlimited => true,
             Service::Rate(steps) => steps.as_constant().is_some_and(|rate| *rate > Rate::ZERO),
-            Service::Trace(_) => false,
+            Service::Table { .. } | Service::Trace(_) => false,
         };
         let disorder = Disorder::new(&config.reorder, &config.duplicate, part("disorder"));
         let lossless = config.loss.as_constant() == Some(&Loss::None) && config.arq.is_none();
@@ -508,17 +508,18 @@ impl Link {
         }
         let span = until.since(from);
         let traced = || self.capacity(from, until).filter(|_| !span.is_zero()).map(|bytes| bytes.per(span));
-        let own = self.rate(from).filter(|rate| *rate < Service::UNLIMITED).or_else(traced);
+        let rate = self.rate(from).filter(|rate| *rate < Service::UNLIMITED && !self.is_traced());
+        let own = rate.or_else(traced);
         own.into_iter().chain(self.rest.policer.as_ref().map(|bucket| bucket.rate())).min()
     }
 
-    /// When [`Link::passes`] next changes after `now`. A trace changes all the time, which counts as no change.
+    /// When [`Link::passes`] next changes after `now`. A file's changes all the time, which counts as no change.
     pub fn next_change(&self, now: Time) -> Time {
         let loss = self.rest.loss.as_ref().map_or(Time::NEVER, |loss| loss.next_change(now));
         self.rest.transmitter.next_change(now).min(loss)
     }
 
-    /// Whether its rate is a trace's.
+    /// Whether its rate is a file's.
     pub const fn is_traced(&self) -> bool {
         self.rest.transmitter.is_traced()
     }

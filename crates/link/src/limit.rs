@@ -11,7 +11,7 @@ pub enum Limit {
     Packets(u32),
     /// In bytes.
     Bytes(Bytes),
-    /// In bytes that the link sends in this time, at its rate when the run starts; at the mean rate of a trace. At
+    /// In bytes that the link sends in this time, at its rate when the run starts; at the mean rate of a file. At
     /// least one MTU.
     Time(Span),
 }
@@ -39,13 +39,14 @@ impl Limit {
 }
 
 impl Service {
-    /// The rate by which a queue is measured: the first above 0, a trace's mean; `None`: unlimited.
+    /// The rate by which a queue is measured: the first above 0, the mean of a file's; `None`: unlimited.
     pub(crate) fn nominal(&self) -> Option<Rate> {
         match self {
             Self::Unlimited => None,
             Self::Rate(steps) => {
                 Some(steps.iter().map(|(_, rate)| *rate).find(|rate| *rate > Rate::ZERO).unwrap_or_default())
             }
+            Self::Table { mean, .. } => Some(*mean),
             Self::Trace(trace) => trace.mean_rate(),
         }
     }

@@ -55,6 +55,13 @@ pub enum Service {
     /// At a rate, constant or with steps. At a rate of 0 nothing leaves and the queue holds what it has;
     /// [`Service::UNLIMITED`] is no limit.
     Rate(Steps<Rate>),
+    /// At the rates of a file, which change as often as a trace does.
+    Table {
+        /// The rates.
+        steps: Steps<Rate>,
+        /// Their mean.
+        mean: Rate,
+    },
     /// The opportunities of a recorded trace.
     Trace(Opportunities),
 }
@@ -100,7 +107,7 @@ impl Transmitter {
     pub(crate) fn send(&mut self, start: Time, size: Bytes) -> Time {
         self.free = match &self.service {
             Service::Unlimited => start,
-            Service::Rate(steps) => {
+            Service::Rate(steps) | Service::Table { steps, .. } => {
                 if start >= self.valid {
                     self.rate = *steps.at(start);
                     self.valid = steps.next_change(start);
@@ -140,7 +147,7 @@ impl Transmitter {
                 let spent = n == self.opportunity && self.left == 0;
                 trace.time(n + u64::from(spent)).unwrap_or(Time::NEVER)
             }
-            Service::Rate(steps) => {
+            Service::Rate(steps) | Service::Table { steps, .. } => {
                 let mut at = now;
                 while *steps.at(at) == Rate::ZERO && at < Time::NEVER {
                     at = steps.next_change(at);
@@ -161,28 +168,29 @@ impl Transmitter {
         match &self.service {
             Service::Unlimited => Bytes::ZERO,
             _ if done <= now => Bytes::ZERO,
-            Service::Rate(_) if done < Time::NEVER => self.capacity(now, done).unwrap_or(size).min(size),
             // A trace sends a packet at once, when its opportunity comes.
-            Service::Rate(_) | Service::Trace(_) => size,
+            Service::Trace(_) => size,
+            _ if done == Time::NEVER => size,
+            Service::Rate(_) | Service::Table { .. } => self.capacity(now, done).unwrap_or(size).min(size),
         }
     }
 
     pub(crate) fn rate(&self, now: Time) -> Option<Rate> {
         match &self.service {
-            Service::Rate(steps) => Some(*steps.at(now)),
-            _ => None,
+            Service::Rate(steps) | Service::Table { steps, .. } => Some(*steps.at(now)),
+            Service::Unlimited | Service::Trace(_) => None,
         }
     }
 
     pub(crate) fn next_change(&self, now: Time) -> Time {
         match &self.service {
             Service::Rate(steps) => steps.next_change(now),
-            Service::Unlimited | Service::Trace(_) => Time::NEVER,
+            Service::Unlimited | Service::Table { .. } | Service::Trace(_) => Time::NEVER,
         }
     }
 
     pub(crate) const fn is_traced(&self) -> bool {
-        matches!(self.service, Service::Trace(_))
+        matches!(self.service, Service::Trace(_) | Service::Table { .. })
     }
 
     /// What can be sent after `from` and until `until`, both times included where `from` is the beginning; `None` where
@@ -190,12 +198,14 @@ impl Transmitter {
     pub(crate) fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
         match &self.service {
             Service::Unlimited => None,
-            Service::Rate(steps) => {
-                let parts = steps.iter().map(|(at, rate)| {
-                    let span = steps.next_change(at).min(until).since(at.max(from));
-                    (span.is_zero() || *rate < Service::UNLIMITED).then(|| rate.over(span))
-                });
-                parts.sum()
+            Service::Rate(steps) | Service::Table { steps, .. } => {
+                let (mut now, mut sum) = (from, Bytes::ZERO);
+                while now < until {
+                    let (rate, next) = (*steps.at(now), steps.next_change(now).min(until));
+                    sum += (rate < Service::UNLIMITED).then(|| rate.over(next.since(now)))?;
+                    now = next;
+                }
+                Some(sum)
             }
             Service::Trace(trace) => {
                 let until_and_at = |at: Time| trace.first_from(at + Span::nanos(1), 0);

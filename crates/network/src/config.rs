@@ -2,17 +2,24 @@
 
 use std::sync::Arc;
 use steadycast_ends::BuildError;
-use steadycast_link::{self as link, Steps};
+use steadycast_link::{self as link, BernoulliLoss, Loss, Steps};
 use steadycast_scenario::{self as sc, DirIx};
+use steadycast_units::{Rate, Span};
 
 pub(crate) fn link_config(
     direction: &sc::Direction,
     scenario: &sc::Scenario,
     way: DirIx,
 ) -> Result<link::Config, BuildError> {
-    let mut delay = Steps::constant(direction.delay);
+    let mut delay = match &direction.delay_trace {
+        Some(series) => series.steps(scenario.duration, Span::from_secs_f64),
+        None => Steps::constant(direction.delay),
+    };
     let mut jitter = Steps::constant(direction.jitter);
-    let mut losses = Steps::constant(direction.loss.clone());
+    let mut losses = match &direction.loss_trace {
+        Some(series) => series.steps(scenario.duration, |p| Loss::Bernoulli(BernoulliLoss { p })),
+        None => Steps::constant(direction.loss.clone()),
+    };
     let mut reorder = Steps::constant(direction.reorder);
     let mut duplicate = Steps::constant(direction.duplicate);
     let mut rates = match &direction.rate {
@@ -25,8 +32,10 @@ pub(crate) fn link_config(
         if change.link != way.link() || !this_way {
             continue;
         }
-        let traced = |rate: &sc::RateSpec| matches!(rate, sc::RateSpec::Trace(_));
-        if change.rate.as_ref().is_some_and(|new| traced(new) || traced(&direction.rate)) {
+        let traced = |rate: &sc::RateSpec| matches!(rate, sc::RateSpec::Trace(_) | sc::RateSpec::Table(_));
+        let delayed = change.delay.is_some() && direction.delay_trace.is_some();
+        let lost = change.loss.is_some() && direction.loss_trace.is_some();
+        if change.rate.as_ref().is_some_and(|new| traced(new) || traced(&direction.rate)) || delayed || lost {
             let what = "a trace holds for a whole run; an event can set a constant rate on a link with a constant rate";
             return Err(BuildError::new(format!("link.{}", scenario.links[way.link().0 as usize].name), what));
         }
@@ -54,6 +63,10 @@ pub(crate) fn link_config(
         service: match (&direction.rate, rates) {
             (sc::RateSpec::Trace(trace), _) => {
                 link::Service::Trace(link::Opportunities { at: Arc::clone(&trace.opportunities), looped: trace.looped })
+            }
+            (sc::RateSpec::Table(series), _) => {
+                let steps = series.steps(scenario.duration, |bps| Rate::bps(bps.round() as u64));
+                link::Service::Table { steps, mean: direction.rate.mean().unwrap_or_default() }
             }
             (_, Some(steps)) => link::Service::Rate(steps),
             (_, None) => link::Service::Unlimited,

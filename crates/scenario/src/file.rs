@@ -127,10 +127,15 @@ tables! {
         /// For example "4Mbps"; "none": packets never wait; "0bps": none leaves, and the queue holds what it has.
         /// Default "none".
         rate: OrNone<Rate>,
-        /// Instead of a rate: a Mahimahi trace, one line for each 1500 bytes that may leave, in milliseconds; relative
-        /// to this file.
+        /// Instead of a rate, a file relative to this one. Whole milliseconds alone: a Mahimahi trace, in which 1500
+        /// bytes may leave at each. Two columns: seconds and Mb/s, or by a header of t_s or t_ms and mbps, kbps or
+        /// bps. AlphaRTC's JSON: its delay and loss hold too where none stands beside it.
         trace: String,
-        /// Whether the trace starts again at its end; default true.
+        /// Instead of a delay: a file of seconds and milliseconds one way (or by a header of t_s or t_ms and ms or s).
+        delay_trace: String,
+        /// Instead of a loss, in its direction: a file of seconds and probabilities.
+        loss_trace: String,
+        /// Whether these files start again at their end; default true.
         r#loop: bool,
         /// Propagation delay; default "0ms".
         delay: Span,

@@ -21,6 +21,7 @@ mod loaded;
 mod model;
 mod name;
 mod network;
+mod recorded;
 mod resolve;
 mod simulcast;
 mod text;
@@ -32,9 +33,10 @@ pub use loaded::{Document, Loaded};
 pub use model::{
     Buffer, Cast, Cbr, Change, ControllerRef, DirIx, Direction, Directions, Event, Expect, FirstNumbers, Flow, FlowIx,
     FlowKind, KERNEL_JITTER, Link, LinkIx, Map001, Media, NodeIx, OnOff, OwnClock, Pareto, PeriodDist, Periods,
-    Playout, RateSpec, Recording, Repair, Reports, Rtcp, RtcpProfile, Scenario, Simulcast, Start, Tcp, Trace, Video,
-    What, Workload,
+    Playout, RateSpec, Recording, Repair, Reports, Rtcp, RtcpProfile, Scenario, Series, Simulcast, Start, Tcp, Trace,
+    Video, What, Workload,
 };
+pub use recorded::{Fault, Quantity, Recorded, Rows, recorded};
 pub use steadycast_link::{Arq, CoDel, FqCoDel, Jitter, JitterDist, Limit, Loss, Policer, Queue, Red, Reorder};
 pub use steadycast_tcp::Congestion;
 pub use steadycast_words::{Problem, Problems};

@@ -1,12 +1,13 @@
 //! A scenario as the worlds take it: checked, with every default filled in and every shape and range written out.
 
 use crate::encode::Encode;
+use crate::recorded::Rows;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Controller, Given, ParamError};
 use steadycast_control::{FeedbackFormat, Mode};
-use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
+use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder, Steps};
 use steadycast_media::{Bounds, CodecSettings, Emit, Vbr};
 use steadycast_units::{Bytes, Ecn, Offset, Rate, Seed, Span, Time};
 use steadycast_words::{Kind, Rule, Within, kinds, positive, settings, words};
@@ -102,14 +103,18 @@ pub struct Link {
 pub struct Direction {
     /// How fast bits leave.
     pub rate: RateSpec,
-    /// Propagation delay.
+    /// Propagation delay; the mean of one that changes by a file.
     pub delay: Span,
+    /// A file by which it changes.
+    pub delay_trace: Option<Series>,
     /// What is added to the delay of each packet.
     pub jitter: Option<Jitter>,
     /// Link-layer retransmission.
     pub arq: Option<Arq>,
     /// Which packets don't arrive.
     pub loss: Loss,
+    /// A file of the probabilities with which they don't.
+    pub loss_trace: Option<Series>,
     /// Which packets come so late that others overtake them.
     pub reorder: Reorder,
     /// The probability that a packet comes twice.
@@ -133,6 +138,8 @@ pub enum RateSpec {
     Constant(Rate),
     /// When a trace says so.
     Trace(Trace),
+    /// At the rates of a table in bit/s.
+    Table(Series),
 }
 
 impl RateSpec {
@@ -142,7 +149,34 @@ impl RateSpec {
             Self::Unlimited => None,
             Self::Constant(rate) => Some(*rate),
             Self::Trace(trace) => Some(trace.mean_rate()),
+            Self::Table(series) => Some(Rate::bps(series.rows.mean().round() as u64)),
         }
+    }
+}
+
+/// Values over time, from a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// The values.
+    pub rows: Rows,
+    /// Whether they start again at their end; otherwise the last one holds on.
+    pub looped: bool,
+    /// The file they came from.
+    pub path: PathBuf,
+}
+
+impl Series {
+    /// The values as steps, as far as `until`.
+    pub fn steps<T>(&self, until: Span, of: impl Fn(f64) -> T) -> Steps<T> {
+        let mut steps = Steps::constant(of(self.rows.values.first().map_or(0.0, |(_, value)| *value)));
+        let mut start = Span::ZERO;
+        while start <= until {
+            for (at, value) in self.rows.values.iter().take_while(|(at, _)| start + *at <= until) {
+                steps.then(Time::ZERO + start + *at, of(*value));
+            }
+            start = if self.looped { start + self.rows.period } else { Span::MAX };
+        }
+        steps
     }
 }
 

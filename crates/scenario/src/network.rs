@@ -2,8 +2,9 @@
 
 use crate::file::{LegExtra, LegTable, LevelExtra, LinkExtra, LinkTable, Shape, Spec, Topology};
 use crate::flow::keeping;
-use crate::model::{Direction, Directions, Link, NodeIx, RateSpec, Trace};
+use crate::model::{Direction, Directions, Link, NodeIx, RateSpec, Series, Trace};
 use crate::name::{MAX_COUNT, Pattern};
+use crate::recorded::{Fault, MOST_BYTES, Quantity, Recorded, recorded};
 use crate::tree::merge;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -60,14 +61,17 @@ pub(crate) struct Network {
 pub(crate) struct Files {
     pub(crate) folder: PathBuf,
     pub(crate) registry: Registry,
-    traces: BTreeMap<PathBuf, Result<Arc<[Span]>, String>>,
+    /// How long the scenario runs: so far tables are repeated.
+    pub(crate) duration: Span,
+    traces: BTreeMap<(PathBuf, Quantity), Result<Recorded, Fault>>,
 }
 
-const MAX_TRACE: u64 = 64 << 20;
+/// The most changes that a table makes in a run.
+const MOST_CHANGES: f64 = 4e6;
 
 impl Files {
     pub(crate) fn new(folder: &Path, registry: Registry) -> Self {
-        Self { folder: folder.to_owned(), registry, traces: BTreeMap::new() }
+        Self { folder: folder.to_owned(), registry, duration: Span::ZERO, traces: BTreeMap::new() }
     }
     /// The absolute path of what a scenario calls `name`.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -91,49 +95,81 @@ impl Files {
         let remedy = format!("paths are relative to the scenario's folder, {}{here}", self.folder.display());
         out.refuse(&name.at, format!("{what} {} {trouble}", quoted(name)), remedy)
     }
-    fn trace(&mut self, name: &Spanned<String>, looped: bool, out: &mut Findings) -> Option<Trace> {
+    /// What a file says of a quantity.
+    fn recorded(&mut self, path: &Path, quantity: Quantity) -> &Result<Recorded, Fault> {
+        self.traces.entry((path.to_owned(), quantity)).or_insert_with(|| read_file(path, quantity))
+    }
+    /// What a file says of a link's rate.
+    fn trace(&mut self, name: &Spanned<String>, looped: bool, out: &mut Findings) -> Option<RateSpec> {
         let path = self.found(name, "the trace", out)?;
-        match self.traces.entry(path.clone()).or_insert_with(|| read_trace(&path)) {
-            Ok(opportunities) => Some(Trace { opportunities: opportunities.clone(), looped, path }),
-            Err(what) => {
-                let remedy =
-                    "a Mahimahi trace has one line per 1500 bytes: when, in whole milliseconds, never decreasing";
-                out.refuse(&name.at, what.clone(), remedy)
+        let Ok(Recorded::Opportunities(opportunities)) = self.recorded(&path, Quantity::Rate) else {
+            return self.series(name, looped, Quantity::Rate, out).map(RateSpec::Table);
+        };
+        Some(RateSpec::Trace(Trace { opportunities: opportunities.clone(), looped, path }))
+    }
+    /// How a file says that a quantity changes.
+    fn series(
+        &mut self,
+        name: &Spanned<String>,
+        looped: bool,
+        quantity: Quantity,
+        out: &mut Findings,
+    ) -> Option<Series> {
+        let path = self.found(name, "the trace", out)?;
+        let rows = match self.recorded(&path, quantity) {
+            Ok(Recorded::Rows(rows)) => rows.clone(),
+            Ok(Recorded::Pattern(rows, _, jitter)) => {
+                let rows = rows.clone();
+                if *jitter {
+                    let what = format!("the jitter of {} is left aside", quoted(name));
+                    out.warn(&name.at, what, "write jitter = { mean = \"5ms\" } beside it, if there is to be one");
+                }
+                rows
+            }
+            Ok(Recorded::Opportunities(_)) => return None,
+            Err((what, remedy)) => return out.refuse(&name.at, what.clone(), remedy.clone()),
+        };
+        let rounds = if looped { self.duration.ratio(rows.period) } else { 1.0 };
+        if rounds * rows.values.len() as f64 > MOST_CHANGES {
+            let what = format!("{} changes again and again, more than 4 million times", quoted(name));
+            return out.refuse(&name.at, what, "write loop = false, a shorter duration, or fewer lines");
+        }
+        Some(Series { rows, looped, path })
+    }
+    /// A link's keys with what its trace says beside the rate, where nothing else says it.
+    fn with_others(&mut self, item: &Item) -> Item {
+        let mut all = item.clone();
+        let Some(trace) = item.get("trace") else { return all };
+        let path = self.path(trace.text().unwrap_or_default());
+        let known = path.is_file().then(|| self.recorded(&path, Quantity::Rate));
+        if let (Some(Ok(Recorded::Pattern(_, others, _))), Value::Table(table)) = (known, &mut all.value) {
+            for (key, instead, _) in TRACED.into_iter().filter(|(.., quantity)| others.contains(quantity)) {
+                if item.get(key).is_none() && item.get(instead).is_none() {
+                    table.push((instead.into(), trace.clone()));
+                }
             }
         }
+        all
     }
 }
 
-fn read_trace(path: &Path) -> Result<Arc<[Span]>, String> {
-    let shown = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let size = std::fs::metadata(path).map_err(|e| format!("{shown} can't be read ({})", e.kind()))?.len();
-    if size > MAX_TRACE {
-        return Err(format!("{shown} has {size} bytes; at most 64 MiB are read"));
+/// What a link may have from a file: instead of which key, by which, and what that is read for.
+pub(crate) const TRACED: [(&str, &str, Quantity); 3] = [
+    ("rate", "trace", Quantity::Rate),
+    ("delay", "delay_trace", Quantity::Delay),
+    ("loss", "loss_trace", Quantity::Loss),
+];
+
+/// What a file's bytes say.
+fn read_file(path: &Path, quantity: Quantity) -> Result<Recorded, Fault> {
+    let shown = path.file_name().unwrap_or_default().to_string_lossy();
+    let unread =
+        |error: std::io::Error| (format!("{shown} can't be read ({})", error.kind()), "name another file".into());
+    let size = std::fs::metadata(path).map_err(unread)?.len();
+    if size > MOST_BYTES {
+        return Err((format!("{shown} has {size} bytes; at most 64 MiB are read"), "write a shorter one".into()));
     }
-    let bytes = std::fs::read(path).map_err(|e| format!("{shown} can't be read ({})", e.kind()))?;
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let mut all = Vec::new();
-    let mut last = 0u64;
-    for (i, line) in bytes.split(|b| *b == b'\n').enumerate() {
-        let text = String::from_utf8_lossy(line);
-        let text = text.trim();
-        if text.is_empty() {
-            continue;
-        }
-        let ms: u32 = text
-            .parse()
-            .map_err(|_| format!("{shown}:{}: {} is not a time in whole milliseconds", i + 1, quoted(text)))?;
-        if u64::from(ms) < last {
-            return Err(format!("{shown}:{}: {ms} ms comes after {last} ms", i + 1));
-        }
-        last = u64::from(ms);
-        all.push(Span::millis(last));
-    }
-    match all.last() {
-        None => Err(format!("{shown} has no line")),
-        Some(last) if last.is_zero() => Err(format!("{shown} ends at 0 ms: it takes no time")),
-        Some(_) => Ok(all.into()),
-    }
+    recorded(&std::fs::read(path).map_err(unread)?, &shown, quantity)
 }
 
 /// A link that is to be made.
@@ -609,21 +645,27 @@ fn refuse(extra: &Item, why: &str, out: &mut Findings) {
 fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair> {
     let before = out.problems.len();
     let (back, both) = item.split(&["back"]);
+    let both = files.with_others(&both);
+    let over = back.get("back");
+    let parts = || [Some(&both), over].into_iter().flatten();
+    if !parts().any(|part| TRACED.iter().any(|(_, key, _)| part.get(key).is_some())) {
+        parts().for_each(|part| idle_loop(part.get("loop").map(|looped| &looped.at), out));
+    }
     let spec = Spec::read(&both, out)?;
     let toward = spec.loss.as_ref().and_then(|l| l.direction.as_ref()).map_or(Directions::Forward, |d| d.value);
     // A rate that could not be read has had its say.
     let unread = |spec: &Spec, item: &Item| spec.rate.is_none() && item.get("rate").is_some();
     let mut silent = unread(&spec, &both);
     let forward = direction(&spec, silent, toward.forward(), files, out);
-    let (_, lossless) = both.split(&["loss"]);
-    let base = if toward.back() { both } else { lossless };
-    let back = match back.get("back") {
-        None => Spec::read(&base, out)?,
+    let (_, lossless) = both.split(&["loss", "loss_trace"]);
+    let base = if toward.back() { &both } else { &lossless };
+    let back = match over {
+        None => Spec::read(base, out)?,
         Some(over) => {
             if let Some(at) = over.get("loss").and_then(|l| l.get("direction")).map(|d| &d.at) {
                 out.problem(at, "not a key here", "what stands in \"back\" has its direction");
             }
-            let item = merge(&base, over);
+            let item = merge(base, &files.with_others(over));
             let spec = Spec::read(&item, out)?;
             silent = unread(&spec, &item);
             spec
@@ -641,8 +683,16 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
 
 /// One direction, with every default filled in.
 fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mut Findings) -> Option<Direction> {
-    let rate = rate(spec.rate.as_ref(), spec.trace.as_ref(), spec.r#loop.as_ref(), files, out).filter(|_| !unread);
-    let delay = spec.delay.as_ref().map_or(Span::ZERO, |d| d.value);
+    let looped = spec.r#loop.as_ref().is_none_or(|looped| looped.value);
+    let rate = rate(spec.rate.as_ref(), spec.trace.as_ref(), looped, files, out).filter(|_| !unread);
+    let mut traced = |trace: &Option<Spanned<String>>, beside: bool, quantity, out: &mut Findings| match trace {
+        Some(trace) if beside => out.refuse(&trace.at, "beside what it is instead of", "leave one of them out"),
+        trace => files.series(trace.as_ref()?, looped, quantity, out),
+    };
+    let delay_trace = traced(&spec.delay_trace, spec.delay.is_some(), Quantity::Delay, out);
+    let loss_trace = traced(&spec.loss_trace, spec.loss.is_some(), Quantity::Loss, out).filter(|_| lossy);
+    let mean = delay_trace.as_ref().map(|trace| Span::from_secs_f64(trace.rows.mean()));
+    let delay = mean.or(spec.delay.as_ref().map(|delay| delay.value)).unwrap_or_default();
     let jitter = spec.jitter.as_ref().map(|jitter| jitter.value).filter(|jitter| !jitter.mean.is_zero());
     let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);
     // A rate that could not be read has had its say.
@@ -669,9 +719,11 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     Some(Direction {
         rate: rate?,
         delay,
+        delay_trace,
         jitter,
         arq: spec.arq.as_ref().map(|arq| arq.value),
         loss,
+        loss_trace,
         reorder: spec.reorder.as_ref().map(|reorder| reorder.value).unwrap_or_default(),
         duplicate: spec.duplicate.as_ref().map_or(Some(0.0), |said| probability(said, out))?,
         policer: policer.map(|(_, policer)| policer),
@@ -679,6 +731,13 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
         queue: queue?,
         mtu,
     })
+}
+
+/// Where there is nothing that could start again, what says whether it does is out of place.
+pub(crate) fn idle_loop(said: Option<&Place>, out: &mut Findings) {
+    if let Some(at) = said {
+        out.problem(at, "there is no trace to loop", "write trace = \"FILE\", or leave it out");
+    }
 }
 
 /// A number that is one.
@@ -690,21 +749,16 @@ pub(crate) fn probability(said: &Spanned<f64>, out: &mut Findings) -> Option<f64
 pub(crate) fn rate(
     rate: Option<&Spanned<OrNone<Rate>>>,
     trace: Option<&Spanned<String>>,
-    looped: Option<&Spanned<bool>>,
+    looped: bool,
     files: &mut Files,
     out: &mut Findings,
 ) -> Option<RateSpec> {
     match (rate, trace) {
         (Some(_), Some(trace)) => out.refuse(&trace.at, "both a rate and a trace", "leave one of them out"),
-        (None, Some(trace)) => files.trace(trace, looped.is_none_or(|l| l.value), out).map(RateSpec::Trace),
-        (rate, None) => {
-            if let Some(looped) = looped {
-                out.problem(&looped.at, "there is no trace to loop", "write trace = \"FILE\", or leave it out");
-            }
-            Some(match rate.map(|rate| rate.value) {
-                None | Some(OrNone::None) => RateSpec::Unlimited,
-                Some(OrNone::Some(rate)) => RateSpec::Constant(rate),
-            })
-        }
+        (None, Some(trace)) => files.trace(trace, looped, out),
+        (rate, None) => Some(match rate.map(|rate| rate.value) {
+            None | Some(OrNone::None) => RateSpec::Unlimited,
+            Some(OrNone::Some(rate)) => RateSpec::Constant(rate),
+        }),
     }
 }

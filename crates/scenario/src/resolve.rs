@@ -9,7 +9,7 @@ use crate::model::{
     Scenario, Start, What, Workload,
 };
 use crate::name::Pattern;
-use crate::network::{Files, Layout, Network, probability, rate};
+use crate::network::{Files, Layout, Network, idle_loop, probability, rate};
 use crate::simulcast::simulcasts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -32,6 +32,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     }
     let name = title_of(file, title, out);
     let (duration, warmup) = times(file, out);
+    files.duration = duration;
     let groups = groups(file.flow.as_ref().map_or(&[][..], |f| &f.value), out);
     // Nodes and links are a network by themselves, for programs of others.
     if file.nodes.is_none() && file.flow.as_ref().is_none_or(|f| f.value.is_empty()) {
@@ -567,12 +568,10 @@ impl Names<'_> {
                     continue;
                 }
                 let links = self.links(names, out);
-                let faster = set.rate.is_some() || set.trace.is_some() || set.r#loop.is_some();
-                let rate = if faster {
-                    rate(set.rate.as_ref(), set.trace.as_ref(), set.r#loop.as_ref(), files, out)
-                } else {
-                    None
-                };
+                idle_loop(set.r#loop.as_ref().filter(|_| set.trace.is_none()).map(|looped| &looped.at), out);
+                let faster = set.rate.is_some() || set.trace.is_some();
+                let looped = set.r#loop.as_ref().is_none_or(|looped| looped.value);
+                let rate = if faster { rate(set.rate.as_ref(), set.trace.as_ref(), looped, files, out) } else { None };
                 let jitter = set.jitter.as_ref().map(|jitter| jitter.value);
                 let loss = set.loss.as_ref().map(|loss| loss.value.clone());
                 let reorder = set.reorder.as_ref().map(|r| r.value);

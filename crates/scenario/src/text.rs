@@ -3,8 +3,8 @@
 use crate::file::{EcnSaid, FlowTable, PlayoutTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
-    Cast, Direction, FirstNumbers, Flow, FlowKind, Media, OwnClock, Playout, RateSpec, Repair, Start, Tcp, Video,
-    Workload,
+    Cast, Direction, FirstNumbers, Flow, FlowKind, Media, OwnClock, Playout, RateSpec, Repair, Series, Start, Tcp,
+    Trace, Video, Workload,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -174,7 +174,7 @@ fn entry(key: &str, value: &impl ToToml) -> Option<String> {
 fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     match (key, value) {
         ("params", _) => value.to_toml(),
-        ("clip" | "trace", Value::Text(name)) => quote(folder.join(name).display()),
+        ("clip" | "trace" | "delay_trace" | "loss_trace", Value::Text(name)) => quote(folder.join(name).display()),
         (_, Value::List(all)) => list(all.iter().map(|i| absolute(key, &i.value, folder))),
         (_, Value::Table(table)) => {
             let keys: Vec<_> =
@@ -189,7 +189,7 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
     let mut keys = direction(forward, None, change);
     // Loss is forward unless told otherwise, so that equal directions with loss have to be told apart as well.
-    if forward != back || change || forward.loss != Loss::None {
+    if forward != back || change || forward.loss != Loss::None || forward.loss_trace.is_some() {
         keys.push(format!("back = {{ {} }}", direction(back, Some(forward), change).join(", ")));
     }
     keys
@@ -198,21 +198,32 @@ fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
 /// The keys of one direction; `over` is the one that it stands on, whose keys count where it says nothing.
 fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<String> {
     let said = |has: fn(&Direction) -> bool| change || has(d) || over.is_some_and(has);
-    let mut keys = Vec::new();
-    match &d.rate {
-        RateSpec::Unlimited => keys.push("rate = \"none\"".into()),
-        RateSpec::Constant(rate) => keys.push(format!("rate = {}", quote(rate))),
-        RateSpec::Trace(trace) => {
-            keys.push(format!("trace = {}", quote(trace.path.display())));
-            keys.push(format!("loop = {}", trace.looped));
+    let mut looped = None;
+    let mut file = |key: &str, path: &Path, again: bool| {
+        looped = Some(again);
+        format!("{key} = {}", quote(path.display()))
+    };
+    let rate = match &d.rate {
+        RateSpec::Unlimited => "rate = \"none\"".into(),
+        RateSpec::Constant(rate) => format!("rate = {}", quote(rate)),
+        RateSpec::Trace(Trace { looped, path, .. }) | RateSpec::Table(Series { looped, path, .. }) => {
+            file("trace", path, *looped)
         }
-    }
-    keys.push(format!("delay = {}", quote(d.delay)));
+    };
+    let delay = match &d.delay_trace {
+        Some(Series { looped, path, .. }) => file("delay_trace", path, *looped),
+        None => format!("delay = {}", quote(d.delay)),
+    };
+    let loss = d.loss_trace.as_ref().map(|series| file("loss_trace", &series.path, series.looped));
+    let mut keys = vec![rate];
+    keys.extend(looped.map(|looped| format!("loop = {looped}")));
+    keys.push(delay);
+    keys.extend(loss);
     if said(|d| d.jitter.is_some()) {
         keys.push(entry("jitter", &d.jitter).unwrap_or_else(|| "jitter = { mean = \"0ms\" }".into()));
     }
     keys.extend(entry("arq", &d.arq));
-    if d.loss != Loss::None || change {
+    if d.loss_trace.is_none() && (d.loss != Loss::None || change || matches!(d.rate, RateSpec::Table(_))) {
         keys.extend(entry("loss", &d.loss));
     }
     if said(|d| d.reorder.p > 0.0) {

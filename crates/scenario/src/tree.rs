@@ -1,5 +1,6 @@
 //! What a scenario's tree has beside that of any text: names of flows and links in its paths, and what `--set` changes.
 
+use crate::network::TRACED;
 use std::path::Path;
 use std::sync::Arc;
 use steadycast_words::tree::{Item, MAX_DEPTH, Place, Table, Value, read_value};
@@ -33,7 +34,7 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
 }
 
 /// `over` laid on `base`: tables key by key, everything else replaced. A table that says another `kind` (or `preset`)
-/// replaces the one below it, and `rate` and `trace` replace each other.
+/// replaces the one below it, and a key and that of a file in its place replace each other.
 pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     let (Some(below), Some(above)) = (base.table(), over.table()) else { return over.clone() };
     let other = |key: &str| {
@@ -49,11 +50,12 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
         return Item { value: Value::Table(whole), at: over.at.clone() };
     }
     let has = |key: &str| above.iter().any(|(k, _)| k == key);
-    let mut merged: Table = below
-        .iter()
-        .filter(|(key, _)| !(key == "rate" && has("trace") || matches!(key.as_str(), "trace" | "loop") && has("rate")))
-        .cloned()
-        .collect();
+    let gone = |key: &str| TRACED.iter().any(|(it, file, _)| key == *it && has(file) || key == *file && has(it));
+    let mut merged: Table = below.iter().filter(|(key, _)| !gone(key)).cloned().collect();
+    let traced = |all: &Table| all.iter().any(|(key, _)| TRACED.iter().any(|(_, file, _)| key == file));
+    if traced(below) && !traced(&merged) {
+        merged.retain(|(key, _)| key != "loop");
+    }
     for (key, item) in above {
         match merged.iter_mut().find(|(k, _)| k == key) {
             Some((_, old)) => *old = merge(old, item),
@@ -91,7 +93,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
         return Err(fail("the path is too long".into(), form()));
     }
     let mut value = read_value(text);
-    if matches!(path.rsplit('.').next(), Some("clip" | "trace")) {
+    if matches!(path.rsplit('.').next(), Some("clip" | "trace" | "delay_trace" | "loss_trace")) {
         find_file(&mut value, folder);
     }
     let at = Place { line: None, key: Arc::from(path), set: true };

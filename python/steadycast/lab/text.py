@@ -28,7 +28,7 @@ MOST_TEXT = 64 << 10
 """Bytes of the longest text that the lab takes."""
 _MOST_LINKS = 3
 """How many links have knobs."""
-_NAMES_FILES = ("clip", "trace")
+_NAMES_FILES = ("clip", "trace", "delay_trace", "loss_trace")
 _SIMULATED = ("reno", "newreno", "sack", "cubic", "bbr", "bbr1", "dctcp", "prague")
 """Congestion controls that the simulated TCP has; the format's others take a kernel."""
 
@@ -263,13 +263,20 @@ def _of_links(tree: Json, resolved: Json) -> Iterator[Knob]:
         group = f"Link {name}" if several else "Network"
         if "trace" not in link and link.get("rate", "none") != "none":
             yield _knob(tree, resolved, (*path, "rate"), group, "rate", "rate", min="100kbps", max="100Mbps")
-        yield _knob(tree, resolved, (*path, "delay"), group, "delay, one way", "span", min="0ms", max="300ms")
+        by_file = _at(resolved, path) or {}
+        if "delay_trace" not in by_file:
+            yield _knob(
+                tree, resolved, (*path, "delay"), group, "delay, one way", "span", min="0ms", max="300ms"
+            )
         kinds = ("droptail", "red", "codel", "fq-codel", "pie", "dualpi2")
         yield _knob(tree, resolved, (*path, "queue", "kind"), group, "queue", "choice", of=kinds)
         limit = _knob(tree, resolved, (*path, "queue", "limit"), group, "queue holds", "size")
         if isinstance(limit.value, str):
             yield limit
-        if (_at(link, ("loss",)) or {"kind": "bernoulli"}).get("kind") == "bernoulli":
+        if (
+            "loss_trace" not in by_file
+            and (_at(link, ("loss",)) or {"kind": "bernoulli"}).get("kind") == "bernoulli"
+        ):
             yield _knob(tree, resolved, (*path, "loss", "p"), group, "random loss", "share", min=0, max=0.2)
 
 

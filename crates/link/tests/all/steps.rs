@@ -166,3 +166,26 @@ fn a_link_that_never_carries_anything_keeps_what_fits_and_drops_the_rest() {
         );
     }
 }
+
+#[test]
+fn in_a_hole_of_a_table_nothing_leaves_and_what_waits_leaves_at_its_end_one_by_one() {
+    let steps = of_steps(Rate::ZERO, &[(100, Rate::mbps(8)), (200, Rate::ZERO), (300, Rate::mbps(8))]);
+    let service = Service::Table { steps, mean: Rate::mbps(4) };
+    // 20 ms at the mean are ten packets, though it begins with nothing.
+    let mut link = link(service, Queue::drop_tail(Limit::Time(Span::millis(20))));
+    let mut offer = |ms: u64, n: usize| {
+        let fates = (0..n).map(|_| link.offer(at(ms), Bytes::new(1000), Ecn::NotEct));
+        let there = fates.filter_map(|fate| match fate {
+            Fate::Arrives { at, .. } => Some(at.since(Time::ZERO).as_millis_f64()),
+            Fate::Dropped(_) | Fate::Held(_) => None,
+        });
+        there.collect::<Vec<_>>()
+    };
+    let from = |ms: u64| (1..=10).map(|n| (ms + n) as f64).collect::<Vec<_>>();
+    assert_eq!(offer(50, 12), from(100), "of twelve there is room for ten");
+    // Five leave before the hole, and five after it.
+    assert_eq!(offer(195, 10), [196.0, 197.0, 198.0, 199.0, 200.0, 301.0, 302.0, 303.0, 304.0, 305.0]);
+    assert_eq!(offer(250, 12), [306.0, 307.0, 308.0, 309.0, 310.0], "five wait already");
+    assert_eq!(link.sent(at(300)).saturating_sub(link.sent(at(200))), Bytes::ZERO);
+    assert_eq!(link.capacity(at(0), at(400)), Some(Bytes::new(200_000)));
+}

@@ -1,8 +1,11 @@
-//! The recipe of `scenarios/traces/lte-synthetic.mahi`.
+//! Files of what links did, and the recipe of `scenarios/traces/lte-synthetic.mahi`.
+#![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
+use proptest::prelude::*;
 use std::fmt::Write;
 use std::path::Path;
-use steadycast_units::Seed;
+use steadycast_scenario::{Direction, Fault, Loaded, Problems, Quantity, RateSpec, Recorded, Rows, Scenario, recorded};
+use steadycast_units::{Rate, Seed, Span};
 
 /// 30 s in steps of 100 ms: the rate's logarithm wanders around that of 3.3 Mb/s (4.5 Mb/s on average), with two fades.
 fn recipe() -> String {
@@ -55,4 +58,242 @@ fn a_trace_may_begin_with_a_byte_order_mark_and_an_empty_one_is_said_to_be() {
     assert_eq!(rate, Some(steadycast_units::Rate::bps(1_200_000)));
     let said = of("empty.mahi").unwrap_err().to_string();
     assert!(said.contains("the trace \"empty.mahi\" is empty; write it anew, or name another file"), "{said}");
+}
+
+/// How a table is written: header and units, what stands between, line ends, byte order mark, remarks.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    header: Option<(&'static str, f64, &'static str, f64)>,
+    between: &'static str,
+    end: &'static str,
+    mark: bool,
+    remark: bool,
+}
+
+fn form() -> impl Strategy<Value = Form> {
+    let times = prop::sample::select(vec![("t_s", 1.0), ("t_ms", 1e3)]);
+    let units = prop::sample::select(vec![("mbps", 1e-6), ("kbps", 1e-3), ("bps", 1.0), ("Mbps", 1e-6)]);
+    let header = prop::option::of((times, units).prop_map(|((t, to), (unit, of))| (t, to, unit, of)));
+    let between = prop::sample::select(vec!["\t", ",", " ", ";", ", ", " \t"]);
+    (header, between, prop::sample::select(vec!["\n", "\r\n"]), any::<bool>(), any::<bool>())
+        .prop_map(|(header, between, end, mark, remark)| Form { header, between, end, mark, remark })
+}
+
+/// A table of milliseconds and kb/s in this form.
+fn written(rows: &[(u64, u64)], form: Form) -> String {
+    let Form { header, between, end, mark, remark } = form;
+    let (_, to, _, of) = header.unwrap_or(("", 1.0, "", 1e-6));
+    let mut lines = Vec::new();
+    lines.extend(remark.then(|| "# measured on a tram".to_owned()));
+    lines.extend(header.map(|(time, _, unit, _)| format!("{time}{between}{unit}")));
+    lines
+        .extend(rows.iter().map(|(ms, kbps)| format!("{}{between}{}", *ms as f64 * to / 1e3, *kbps as f64 * 1e3 * of)));
+    format!("{}{}{end}", if mark { "\u{feff}" } else { "" }, lines.join(end))
+}
+
+/// Times that increase, and rates of which one is above 0.
+fn rows() -> impl Strategy<Value = Vec<(u64, u64)>> {
+    prop::collection::vec((1u64..5_000, 0u64..100_000), 2..50).prop_map(|steps| {
+        let mut now = 1_000;
+        let mut rows: Vec<_> = steps
+            .into_iter()
+            .map(|(step, kbps)| {
+                now += step;
+                (now, kbps)
+            })
+            .collect();
+        rows[0].1 += 1;
+        rows
+    })
+}
+
+fn read(text: &str) -> Result<Rows, Fault> {
+    match recorded(text.as_bytes(), "it.csv", Quantity::Rate)? {
+        Recorded::Rows(rows) => Ok(rows),
+        other => panic!("{other:?} of {text}"),
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_table_reads_back_as_it_was_written_in_every_form(rows in rows(), form in form()) {
+        let text = written(&rows, form);
+        let read = read(&text).unwrap();
+        prop_assert_eq!(read.values.len(), rows.len());
+        for ((at, bps), (ms, kbps)) in read.values.iter().zip(&rows) {
+            prop_assert!(at.as_nanos().abs_diff((ms - rows[0].0) * 1_000_000) <= 1, "{at} of {ms} ms in {text}");
+            prop_assert!((bps - *kbps as f64 * 1e3).abs() < 1e-3, "{bps} of {kbps} kb/s in {text}");
+        }
+        let mut steps: Vec<_> = rows.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+        let sum: u64 = rows.iter().zip(&steps).map(|((_, kbps), step)| kbps * step).sum();
+        steps.sort_unstable();
+        let last = steps[steps.len() / 2];
+        let mean = (sum + rows[rows.len() - 1].1 * last) as f64 * 1e3 / (steps.iter().sum::<u64>() + last) as f64;
+        prop_assert!((read.mean() / mean - 1.0).abs() < 1e-6, "{} of {mean}", read.mean());
+    }
+
+    #[test]
+    fn a_table_that_is_damaged_is_refused_with_its_line_and_a_remedy(
+        rows in rows(), form in form(), at in any::<prop::sample::Index>(),
+        damage in prop::sample::select(vec![
+            "nan 1", "T inf", "-1 5", "T -5", "T", "T 1 2", "T 1 2 3 4", "x 1", "T x", "0 1", "T 1e30", "T 0,5", "{}",
+            "T \u{0}", "1e11 5",
+        ]),
+    ) {
+        let text = written(&rows, form);
+        let mut lines: Vec<&str> = text.trim_end().lines().collect();
+        let above = usize::from(form.remark) + usize::from(form.header.is_some()) + at.index(rows.len());
+        let time = lines[above].split([',', ';', ' ', '\t']).next().unwrap_or_default().trim_start_matches('\u{feff}');
+        let (damage, place) = (damage.replace('T', time), above + 2);
+        lines.insert(above + 1, &damage);
+        let (what, remedy) = read(&lines.join("\n")).expect_err(&damage);
+        prop_assert!(what.starts_with(&format!("it.csv:{place}: ")), "{what}");
+        prop_assert!(!remedy.is_empty() && !what.contains('\n') && !remedy.contains('\n'), "{what}; {remedy}");
+    }
+
+    #[test]
+    fn no_bytes_stop_the_reader(
+        bytes in prop::collection::vec(any::<u8>(), 0..200), text in "[0-9a-z{}\\[\\]\":,.\n -]{0,80}",
+    ) {
+        for quantity in [Quantity::Rate, Quantity::Delay, Quantity::Loss] {
+            for bytes in [&bytes[..], text.as_bytes()] {
+                if let Ok(Recorded::Rows(rows) | Recorded::Pattern(rows, ..)) = recorded(bytes, "it", quantity) {
+                    prop_assert!(!rows.period.is_zero() && rows.mean() >= 0.0);
+                    prop_assert!(rows.values.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn files_that_are_nothing_are_refused_in_one_line_with_place_and_remedy() {
+    let pattern = |entries: &str| format!("{{\"uplink\": {{\"trace_pattern\": [{entries}]}}}}");
+    let table = |rows: usize| "0 1\n".repeat(rows);
+    for (content, said) in [
+        (b"\xd4\xc3\xb2\xa1\0\0".to_vec(), "it is a capture: it says what was sent, not what the link could carry"),
+        (b"\n\r\n# only this\n".to_vec(), "it has no line"),
+        (b"0 1\n".to_vec(), "it has values of one time alone"),
+        (b"0 1\n0 2\n".to_vec(), "it has values of one time alone"),
+        (b"0 0\n1 0\n2 0\n".to_vec(), "it never carries anything"),
+        (b"t_s,speed\n0,1\n1,1\n".to_vec(), "it:1: \"t_s,speed\" is no header that is known"),
+        (b"time mbps\n0 1\n1 1\n".to_vec(), "it:1: \"time mbps\" is no header that is known"),
+        (b"0;1\n1;2\n0,5;3\n".to_vec(), "it:3: 3 columns where there are two"),
+        (
+            b"1606394011000 5\n1606394012000 5\n1609394012001 5\n".to_vec(),
+            "it:3: more than 30 days after the first line",
+        ),
+        (b"0 1\n1 2000000\n".to_vec(), "it:2: 2000000 is out of range"),
+        (table(2_000_001).into_bytes(), "it:2000001: more than 2000000 lines"),
+        (b"{\"uplink\": {\n".to_vec(), "it:2: this is no JSON"),
+        (b"[1, 2]".to_vec(), "it has no list uplink.trace_pattern"),
+        (pattern("").into_bytes(), "it has no list uplink.trace_pattern"),
+        (pattern("{\"capacity\": 5}").into_bytes(), "it: uplink.trace_pattern[1] has no duration"),
+        (pattern("{\"duration\": 5}").into_bytes(), "it has no capacity"),
+        (pattern("{\"duration\": 0, \"capacity\": 5}").into_bytes(), "it takes no time"),
+        (pattern("{\"duration\": 5, \"capacity\": 0}").into_bytes(), "it never carries anything"),
+        (
+            pattern("{\"duration\": 5, \"capacity\": 5, \"loss\": 1.5}").into_bytes(),
+            "it: uplink.trace_pattern[1].loss: 1.5 is out of range",
+        ),
+        (
+            pattern("{\"duration\": 5, \"capacity\": \"5\"}").into_bytes(),
+            "it: uplink.trace_pattern[1].capacity: \"\\\"5\\\"\" is no number from 0",
+        ),
+    ] {
+        let (what, remedy) = recorded(&content, "it", Quantity::Rate).expect_err(said);
+        assert!(what.starts_with(said), "{what}");
+        assert!(!remedy.is_empty() && !what.contains('\n') && !remedy.contains('\n'), "{what}; {remedy}");
+    }
+}
+
+/// A scenario whose bottleneck has these keys, in a folder with these files; and what reads back from its text.
+fn with_files(name: &str, files: &[(&str, &str)], keys: &str) -> Result<Loaded, Problems> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    files.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
+    let text = format!(
+        "duration = \"9s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ {keys} }}\n\
+         [[flow]]\nname = \"c\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n"
+    );
+    let loaded = Scenario::parse(&text, &folder.join("it.toml"))?;
+    let text = loaded.resolved_toml();
+    let again = Scenario::parse(&text, Path::new("/elsewhere/it.toml")).unwrap_or_else(|p| panic!("{p}\n{text}"));
+    assert_eq!(again.scenario, loaded.scenario, "{text}");
+    assert_eq!(again.resolved_toml(), text);
+    Ok(loaded)
+}
+
+const TABLE: (&str, &str) = ("rates.csv", "t_ms,kbps\n0,1000\n500,0\n1000,3000\n");
+const DELAYS: (&str, &str) = ("delays.csv", "0 10\n1 30\n");
+const LOSSES: (&str, &str) = ("losses.csv", "0 0\n1 0.5\n");
+const PATTERN: (&str, &str) = (
+    "pattern.json",
+    r#"{"type": "video", "downlink": {}, "uplink": {"trace_pattern": [
+        {"duration": 1000, "capacity": 300, "rtt": 100, "loss": 0.1, "jitter": 4},
+        {"duration": 3000, "capacity": 500, "rtt": 60, "loss": 0}]}}"#,
+);
+
+fn bottleneck(loaded: &Loaded) -> (&Direction, &Direction) {
+    let link = loaded.scenario.links.iter().find(|link| link.name == "bottleneck").unwrap();
+    (&link.forward, &link.back)
+}
+
+#[test]
+fn rates_delays_and_losses_of_files_hold_in_both_directions_but_for_the_loss() {
+    let files = [TABLE, DELAYS, LOSSES];
+    let keys = "trace = \"rates.csv\", delay_trace = \"delays.csv\", loss_trace = \"losses.csv\", loop = false, \
+                queue = { limit = \"100ms\" }";
+    let loaded = with_files("tables", &files, keys).unwrap_or_else(|p| panic!("{p}"));
+    let (forward, back) = bottleneck(&loaded);
+    for way in [forward, back] {
+        assert_eq!(way.rate.mean(), Some(Rate::bps(4_000_000 / 3)));
+        assert_eq!((way.delay, way.delay_trace.as_ref().map(|trace| trace.looped)), (Span::millis(20), Some(false)));
+    }
+    assert_eq!(forward.loss_trace.as_ref().map(|trace| trace.rows.mean()), Some(0.25));
+    assert_eq!(back.loss_trace, None);
+    let keys = "trace = \"rates.csv\", delay_trace = \"delays.csv\", loop = false, back = { rate = \"1Mbps\", delay = \
+                \"5ms\", loss_trace = \"losses.csv\" }";
+    let loaded = with_files("tables", &files, keys).unwrap_or_else(|p| panic!("{p}"));
+    let (forward, back) = bottleneck(&loaded);
+    assert_eq!(
+        (&back.rate, back.delay, &back.delay_trace),
+        (&RateSpec::Constant(Rate::mbps(1)), Span::millis(5), &None)
+    );
+    assert!(back.loss_trace.is_some() && forward.loss_trace.is_none());
+    for (keys, said) in [
+        ("delay = \"5ms\", delay_trace = \"delays.csv\"", "link"),
+        ("loss = 0.1, loss_trace = \"losses.csv\"", "link"),
+        ("rate = \"1Mbps\", trace = \"rates.csv\"", "link"),
+        ("delay_trace = \"pattern.mahi\"", "is not there"),
+        ("rate = \"1Mbps\", loop = false", "there is no trace to loop"),
+    ] {
+        let problems = with_files("tables", &files, keys).map(|_| ()).unwrap_err().to_string();
+        let both = problems.contains("beside what it is instead of") || problems.contains("both a rate and a trace");
+        assert!(problems.contains(said) || both, "{keys}: {problems}");
+        assert_eq!(problems.lines().count(), 1, "{problems}");
+    }
+}
+
+#[test]
+fn alphartc_s_pattern_has_delay_and_loss_too_where_nothing_else_says_them() {
+    let of = |keys: &str| with_files("patterns", &[PATTERN, DELAYS, TABLE], keys).unwrap_or_else(|p| panic!("{p}"));
+    let loaded = of("trace = \"pattern.json\"");
+    let (forward, back) = bottleneck(&loaded);
+    // 300 kb/s for 1 s and 500 for 3; a round trip of 100 and 60 ms; a tenth lost in the first.
+    for way in [forward, back] {
+        assert_eq!((way.rate.mean(), way.delay), (Some(Rate::kbps(450)), Span::millis(35)));
+    }
+    assert_eq!(forward.loss_trace.as_ref().map(|trace| trace.rows.mean()), Some(0.025));
+    assert_eq!(back.loss_trace, None);
+    assert!(loaded.warnings.iter().any(|warning| warning.to_string().contains("jitter of \"pattern.json\" is left")));
+    let loaded = of("trace = \"pattern.json\", delay = \"5ms\", loss = { kind = \"none\" }");
+    let (forward, _) = bottleneck(&loaded);
+    assert_eq!((forward.delay, &forward.delay_trace, &forward.loss_trace), (Span::millis(5), &None, &None));
+    let loaded = of("trace = \"pattern.json\", delay_trace = \"delays.csv\", back = { trace = \"pattern.json\" }");
+    let (forward, back) = bottleneck(&loaded);
+    assert_eq!(forward.delay, Span::millis(20));
+    assert!(back.loss_trace.is_some(), "a pattern of its own has its loss");
+    let loaded = of("trace = \"pattern.json\", back = { rate = \"1Mbps\" }");
+    assert_eq!(bottleneck(&loaded).1.delay, Span::millis(35));
 }

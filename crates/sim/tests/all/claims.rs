@@ -395,6 +395,36 @@ fn a_recorded_link_delivers_its_mean_rate() {
 }
 
 #[test]
+fn nothing_leaves_in_a_hole_of_a_table_and_delay_and_loss_follow_theirs() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("claims");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str, text: &str| {
+        std::fs::write(folder.join(name), text).unwrap();
+        folder.join(name).display().to_string()
+    };
+    let trace = file("rates.csv", "t_s,mbps\n0,4\n1,0\n2,4\n");
+    let (delay, loss) = (file("delays.csv", "0 10\n10 30\n"), file("losses.csv", "0 0\n15 1\n"));
+    let lines = format!("trace = {trace:?}\ndelay_trace = {delay:?}\nloss_trace = {loss:?}");
+    let run = run(&one_link(&lines, &format!("{CBR}[record]\npackets = \"all\"\n")));
+    let rows = run.arrived("cbr", "r");
+    // Each 3 s the link stands still for one, and 2 ms and the delay after that the first is there.
+    for (round, delay) in [(0.0, 0.010), (3.0, 0.010), (9.0, 0.030), (12.0, 0.030)] {
+        let there: Vec<_> = rows.iter().map(|row| row.at - round - delay).filter(|at| *at > 1.003).collect();
+        between(there[0], 2.001_999, 2.002_001);
+    }
+    assert!(rows.iter().all(|row| row.at < 15.033) && rows.iter().any(|row| row.at > 15.0));
+    let least = |from: f64, until: f64| {
+        let part = rows.iter().filter(|row| (from..until).contains(&row.at));
+        part.map(|row| row.delay_ms).fold(f64::MAX, f64::min)
+    };
+    between(least(0.0, 10.0), 11.999, 12.001);
+    between(least(10.1, 15.0), 31.999, 32.001);
+    let change = "[[event]]\nat = \"5s\"\nset = { link = \"l\", delay = \"1ms\" }\n";
+    let error = Simulation::build(&scenario(&one_link(&lines, &format!("{CBR}{change}"))), &Inputs::default());
+    assert!(error.err().is_some_and(|error| error.to_string().starts_with("link.l: a trace holds")));
+}
+
+#[test]
 fn a_trace_is_not_changed_by_an_event_in_silence() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("claims");
     std::fs::create_dir_all(&folder).unwrap();

@@ -1,0 +1,261 @@
+//! Files that say what a link did: Mahimahi's opportunities, tables of two columns, AlphaRTC's patterns.
+
+use serde_json::Value as Json;
+use std::borrow::Cow;
+use std::sync::Arc;
+use steadycast_units::Span;
+use steadycast_words::tree::quoted;
+
+/// The largest file that is read, in bytes.
+pub(crate) const MOST_BYTES: u64 = 64 << 20;
+/// The most values of a file.
+const MOST_ROWS: usize = 2_000_000;
+/// The longest time of a file in seconds: as long as any time of a scenario.
+const LONGEST_S: f64 = 30.0 * 86_400.0;
+/// How files of packets begin: pcap in both orders of bytes, of micro- and nanoseconds, and pcapng.
+const CAPTURES: [&[u8]; 5] =
+    [b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x0a\x0d\x0d\x0a"];
+
+/// What a file is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Quantity {
+    /// The link's rate in bit/s.
+    Rate,
+    /// Its one-way delay in seconds.
+    Delay,
+    /// The probability of losing a packet.
+    Loss,
+}
+
+impl Quantity {
+    /// Words for its unit in a table's header, and how much one is; the first is that of a table without a header.
+    const fn units(self) -> &'static [(&'static str, f64)] {
+        match self {
+            Self::Rate => &[("mbps", 1e6), ("kbps", 1e3), ("bps", 1.0)],
+            Self::Delay => &[("ms", 1e-3), ("s", 1.0)],
+            Self::Loss => &[("loss", 1.0)],
+        }
+    }
+    /// The largest value.
+    const fn most(self) -> (f64, &'static str) {
+        match self {
+            Self::Rate => (1e12, "1 Tb/s"),
+            Self::Delay => (3600.0, "an hour"),
+            Self::Loss => (1.0, "1"),
+        }
+    }
+    const fn forms(self) -> &'static str {
+        match self {
+            Self::Rate => {
+                "a Mahimahi trace has one line per 1500 bytes: when, in whole milliseconds, never decreasing; a table \
+                 has two columns, seconds and Mb/s, or a header of t_s or t_ms and mbps, kbps or bps"
+            }
+            Self::Delay => {
+                "a table has two columns, seconds and milliseconds one way, or a header of t_s or t_ms and ms or s"
+            }
+            Self::Loss => "a table has two columns, seconds and a probability, or a header of t_s or t_ms and loss",
+        }
+    }
+}
+
+/// Values of which each holds until the next.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rows {
+    /// From when each holds, never decreasing, the first from the beginning.
+    pub values: Arc<[(Span, f64)]>,
+    /// When they start again: where the last one has held for as long as most do. Above zero.
+    pub period: Span,
+}
+
+impl Rows {
+    /// The mean over one period.
+    pub fn mean(&self) -> f64 {
+        let until = self.values.iter().skip(1).map(|(at, _)| *at).chain([self.period]);
+        let held =
+            self.values.iter().zip(until).map(|((at, value), end)| value * end.saturating_sub(*at).as_secs_f64());
+        held.sum::<f64>() / self.period.as_secs_f64()
+    }
+}
+
+/// What a file says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recorded {
+    /// Mahimahi's: when 1500 bytes may leave.
+    Opportunities(Arc<[Span]>),
+    /// A table, or what a pattern says of the quantity that was asked for.
+    Rows(Rows),
+    /// AlphaRTC's, asked for its rate: which other quantities it has, and whether there is jitter.
+    Pattern(Rows, Vec<Quantity>, bool),
+}
+
+/// What is wrong with a file, with its place, and the remedy.
+pub type Fault = (String, String);
+
+/// Reads a file's bytes; `shown` is what it is called.
+///
+/// # Errors
+/// It is none of the forms that the quantity has, or what it says can't be.
+pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fault> {
+    if CAPTURES.iter().any(|magic| bytes.starts_with(magic)) {
+        let what = format!("{shown} is a capture: it says what was sent, not what the link could carry");
+        return Err((what, "take a trace of the link itself, or a table of its rate over time".into()));
+    }
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    match lines(bytes).next() {
+        None => Err((format!("{shown} has no line"), quantity.forms().into())),
+        Some((_, first)) if first.starts_with(['{', '[']) => pattern(bytes, shown, quantity),
+        Some((_, first)) if quantity != Quantity::Rate || fields(&first).nth(1).is_some() => {
+            table(bytes, shown, quantity).map(Recorded::Rows)
+        }
+        Some(_) => opportunities(bytes, shown).map(Recorded::Opportunities),
+    }
+}
+
+/// Lines that say something, with their numbers.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
+    let all = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
+    all.filter(|(line, _)| !line.is_empty() && !line.starts_with(b"#"))
+        .map(|(line, n)| (n, String::from_utf8_lossy(line)))
+}
+
+/// A line's parts, between blanks, commas, tabs or semicolons.
+fn fields(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| matches!(c, ',' | ';') || c.is_whitespace()).filter(|field| !field.is_empty())
+}
+
+fn opportunities(bytes: &[u8], shown: &str) -> Result<Arc<[Span]>, Fault> {
+    let fault = |what: String| (what, Quantity::Rate.forms().to_owned());
+    let mut all = Vec::new();
+    let mut last = 0u64;
+    for (n, text) in lines(bytes) {
+        let ms: u32 = text
+            .parse()
+            .map_err(|_| fault(format!("{shown}:{n}: {} is not a time in whole milliseconds", quoted(&text))))?;
+        if u64::from(ms) < last {
+            return Err(fault(format!("{shown}:{n}: {ms} ms comes after {last} ms")));
+        }
+        last = u64::from(ms);
+        all.push(Span::millis(last));
+    }
+    if last == 0 { Err(fault(format!("{shown} ends at 0 ms: it takes no time"))) } else { Ok(all.into()) }
+}
+
+/// A number that can be, of at most `most`.
+fn number(text: &str, most: f64, called: &str) -> Result<f64, Fault> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=most).contains(&value) => Ok(value),
+        Ok(value) if value > most && value.is_finite() => {
+            Err((format!("{text} is out of range"), format!("at most {called}")))
+        }
+        _ => Err((format!("{} is no number from 0", quoted(text)), "write a number, or leave its line out".into())),
+    }
+}
+
+fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
+    let forms = || quantity.forms().to_owned();
+    let (most, called) = quantity.most();
+    let (mut to_s, mut unit) = (1.0, quantity.units()[0].1);
+    let mut values: Vec<(Span, f64)> = Vec::new();
+    let (mut first, mut last) = (None, f64::MIN);
+    for (i, (n, line)) in lines(bytes).enumerate() {
+        let place = |(what, remedy): Fault| (format!("{shown}:{n}: {what}"), remedy);
+        let all: Vec<_> = fields(&line).take(4).collect();
+        let [time, value] = all[..] else {
+            let count = if all.len() > 3 { "more than 3".to_owned() } else { all.len().to_string() };
+            return Err(place((format!("{count} columns where there are two"), forms())));
+        };
+        if i == 0 && time.parse::<f64>().is_err() {
+            let word = value.to_ascii_lowercase();
+            let known = quantity.units().iter().find(|(name, _)| *name == word);
+            (to_s, unit) = match (time.to_ascii_lowercase().as_str(), known) {
+                ("t_s", Some((_, unit))) => (1.0, *unit),
+                ("t_ms", Some((_, unit))) => (1e-3, *unit),
+                _ => return Err(place((format!("{} is no header that is known", quoted(&line)), forms()))),
+            };
+            continue;
+        }
+        let time = number(time, f64::MAX, "").map_err(place)?;
+        if time < last {
+            return Err(place((format!("{time} comes after {last}"), "sort the lines by their time".into())));
+        }
+        last = time;
+        let since = (time - *first.get_or_insert(time)) * to_s;
+        if since > LONGEST_S {
+            let what = "more than 30 days after the first line".into();
+            return Err(place((what, "write a shorter table; milliseconds have the header t_ms".into())));
+        }
+        if values.len() == MOST_ROWS {
+            return Err(place(("more than 2000000 lines of values".into(), "write a shorter table".into())));
+        }
+        values.push((Span::from_secs_f64(since), number(value, most / unit, called).map_err(place)? * unit));
+    }
+    let mut steps: Vec<Span> =
+        values.windows(2).map(|w| w[1].0.saturating_sub(w[0].0)).filter(|s| !s.is_zero()).collect();
+    if steps.is_empty() {
+        let what = format!("{shown} has values of one time alone, which say nothing of how long they hold");
+        return Err((what, "write two lines or more, at different times".into()));
+    }
+    let middle = steps.len() / 2;
+    let (_, median, _) = steps.select_nth_unstable(middle);
+    let end = values.last().map_or(Span::ZERO, |(at, _)| *at);
+    carries(Rows { values: values.into(), period: end + *median }, shown, quantity)
+}
+
+/// Rows of a rate carry something.
+fn carries(rows: Rows, shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
+    if quantity == Quantity::Rate && rows.values.iter().all(|(_, value)| *value < 1.0) {
+        return Err((format!("{shown} never carries anything"), "one rate at least is above 0".into()));
+    }
+    Ok(rows)
+}
+
+/// What AlphaRTC says of its way up: how long which capacity (kb/s), loss and round trip hold.
+fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fault> {
+    let form =
+        || "AlphaRTC's has uplink.trace_pattern, a list of duration (ms), capacity (kb/s), loss and rtt".to_owned();
+    let json: Json = serde_json::from_slice(bytes)
+        .map_err(|error| (format!("{shown}:{}: this is no JSON ({error})", error.line().max(1)), form()))?;
+    let Some(list) = json.pointer("/uplink/trace_pattern").and_then(Json::as_array).filter(|list| !list.is_empty())
+    else {
+        return Err((format!("{shown} has no list uplink.trace_pattern"), form()));
+    };
+    let mut now = Span::ZERO;
+    let mut all = [const { Vec::new() }; 3];
+    let kinds = [("capacity", Quantity::Rate, 1e3), ("rtt", Quantity::Delay, 0.5e-3), ("loss", Quantity::Loss, 1.0)];
+    let mut jitter = false;
+    for (entry, n) in list.iter().zip(1..) {
+        let value = |key: &str, most: f64, called: &str| match entry.get(key) {
+            None | Some(Json::Null) => Ok(None),
+            Some(said) => number(&said.to_string(), most, called)
+                .map(Some)
+                .map_err(|(what, remedy)| (format!("{shown}: uplink.trace_pattern[{n}].{key}: {what}"), remedy)),
+        };
+        for ((key, kind, unit), values) in kinds.iter().zip(&mut all) {
+            let (most, called) = kind.most();
+            if let Some(value) = value(key, most / unit, called)? {
+                values.push((now, value * unit));
+            }
+        }
+        jitter |= value("jitter", f64::MAX, "")?.is_some_and(|jitter| jitter > 0.0);
+        let Some(lasts) = value("duration", LONGEST_S * 1e3, "30 days")? else {
+            return Err((format!("{shown}: uplink.trace_pattern[{n}] has no duration"), form()));
+        };
+        now += Span::from_secs_f64(lasts / 1e3);
+    }
+    if now.is_zero() {
+        return Err((format!("{shown} takes no time"), "write a duration above 0".into()));
+    }
+    let has = |values: &[(Span, f64)]| values.iter().any(|(_, value)| *value > 0.0);
+    let others =
+        kinds.iter().zip(&all).skip(1).filter(|(_, values)| has(values)).map(|((_, kind, _), _)| *kind).collect();
+    let Some(((key, ..), mut values)) = kinds.iter().zip(all).find(|((_, kind, _), _)| *kind == quantity) else {
+        return Err((format!("{shown} has nothing"), form()));
+    };
+    match values.first_mut() {
+        None => return Err((format!("{shown} has no {key}"), form())),
+        // What is said later holds from the beginning.
+        Some((first, _)) => *first = Span::ZERO,
+    }
+    let rows = carries(Rows { values: values.into(), period: now }, shown, quantity)?;
+    Ok(if quantity == Quantity::Rate { Recorded::Pattern(rows, others, jitter) } else { Recorded::Rows(rows) })
+}
