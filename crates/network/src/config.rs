@@ -1,6 +1,5 @@
 //! From a scenario's link to the settings of its two directions.
 
-use std::sync::Arc;
 use steadycast_ends::BuildError;
 use steadycast_link::{self as link, BernoulliLoss, Loss, Steps};
 use steadycast_scenario::{self as sc, DirIx};
@@ -32,7 +31,7 @@ pub(crate) fn link_config(
         if change.link != way.link() || !this_way {
             continue;
         }
-        let traced = |rate: &sc::RateSpec| matches!(rate, sc::RateSpec::Trace(_) | sc::RateSpec::Table(_));
+        let traced = |rate: &sc::RateSpec| matches!(rate, sc::RateSpec::Trace(..) | sc::RateSpec::Table(_));
         let delayed = change.delay.is_some() && direction.delay_trace.is_some();
         let lost = change.loss.is_some() && direction.loss_trace.is_some();
         if change.rate.as_ref().is_some_and(|new| traced(new) || traced(&direction.rate)) || delayed || lost {
@@ -61,9 +60,7 @@ pub(crate) fn link_config(
     }
     Ok(link::Config {
         service: match (&direction.rate, rates) {
-            (sc::RateSpec::Trace(trace), _) => {
-                link::Service::Trace(link::Opportunities { at: Arc::clone(&trace.opportunities), looped: trace.looped })
-            }
+            (sc::RateSpec::Trace(trace, _), _) => link::Service::Trace(trace.clone()),
             (sc::RateSpec::Table(series), _) => {
                 let steps = series.steps(scenario.duration, |bps| Rate::bps(bps.round() as u64));
                 link::Service::Table { steps, mean: direction.rate.mean().unwrap_or_default() }

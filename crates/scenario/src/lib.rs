@@ -33,8 +33,8 @@ pub use loaded::{Document, Loaded};
 pub use model::{
     Buffer, Cast, Cbr, Change, ControllerRef, DirIx, Direction, Directions, Event, Expect, FirstNumbers, Flow, FlowIx,
     FlowKind, KERNEL_JITTER, Link, LinkIx, Map001, Media, NodeIx, OnOff, OwnClock, Pareto, PeriodDist, Periods,
-    Playout, RateSpec, Recording, Repair, Reports, Rtcp, RtcpProfile, Scenario, Series, Simulcast, Start, Tcp, Trace,
-    Video, What, Workload,
+    Playout, RateSpec, Recording, Repair, Reports, Rtcp, RtcpProfile, Scenario, Series, Simulcast, Start, Tcp, Video,
+    What, Workload,
 };
 pub use recorded::{Fault, Quantity, Recorded, Rows, recorded};
 pub use steadycast_link::{Arq, CoDel, FqCoDel, Jitter, JitterDist, Limit, Loss, Policer, Queue, Red, Reorder};

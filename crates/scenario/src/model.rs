@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Controller, Given, ParamError};
 use steadycast_control::{FeedbackFormat, Mode};
-use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder, Steps};
+use steadycast_link::{Arq, Jitter, Loss, Opportunities, Policer, Queue, Reorder, Steps};
 use steadycast_media::{Bounds, CodecSettings, Emit, Vbr};
 use steadycast_units::{Bytes, Ecn, Offset, Rate, Seed, Span, Time};
 use steadycast_words::{Kind, Rule, Within, kinds, positive, settings, words};
@@ -136,8 +136,8 @@ pub enum RateSpec {
     Unlimited,
     /// At a constant rate of at most 1 Tb/s. At 0 nothing leaves, and the queue holds what it has.
     Constant(Rate),
-    /// When a trace says so.
-    Trace(Trace),
+    /// At the opportunities of a Mahimahi trace, and its file.
+    Trace(Opportunities, PathBuf),
     /// At the rates of a table in bit/s.
     Table(Series),
 }
@@ -148,7 +148,7 @@ impl RateSpec {
         match self {
             Self::Unlimited => None,
             Self::Constant(rate) => Some(*rate),
-            Self::Trace(trace) => Some(trace.mean_rate()),
+            Self::Trace(trace, _) => trace.mean_rate(),
             Self::Table(series) => Some(Rate::bps(series.rows.mean().round() as u64)),
         }
     }
@@ -177,28 +177,6 @@ impl Series {
             start = if self.looped { start + self.rows.period } else { Span::MAX };
         }
         steps
-    }
-}
-
-/// A Mahimahi trace: at each opportunity 1500 bytes may leave.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Trace {
-    /// When, from the run's start; not empty, never decreasing, several may coincide.
-    pub opportunities: Arc<[Span]>,
-    /// Whether it starts again at its end. The last opportunity's time is the period, above zero.
-    pub looped: bool,
-    /// The file it came from.
-    pub path: PathBuf,
-}
-
-impl Trace {
-    /// After how long it starts again: the time of the last opportunity.
-    pub fn period(&self) -> Span {
-        self.opportunities.last().copied().unwrap_or(Span::MAX)
-    }
-    /// Its mean rate over one period.
-    pub fn mean_rate(&self) -> Rate {
-        Bytes::new(1500 * self.opportunities.len() as u64).per(self.period())
     }
 }
 

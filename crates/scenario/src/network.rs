@@ -2,7 +2,7 @@
 
 use crate::file::{LegExtra, LegTable, LevelExtra, LinkExtra, LinkTable, Shape, Spec, Topology};
 use crate::flow::keeping;
-use crate::model::{Direction, Directions, Link, NodeIx, RateSpec, Series, Trace};
+use crate::model::{Direction, Directions, Link, NodeIx, RateSpec, Series};
 use crate::name::{MAX_COUNT, Pattern};
 use crate::recorded::{Fault, MOST_BYTES, Quantity, Recorded, recorded};
 use crate::tree::merge;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use steadycast_control::registry::Registry;
-use steadycast_link::{self as link, Limit, Line, Loss, Policer, Queue};
+use steadycast_link::{self as link, Limit, Line, Loss, Opportunities, Policer, Queue};
 use steadycast_units::{Bytes, Rate, Span};
 use steadycast_words::tree::{Item, Place, Value, quoted};
 use steadycast_words::{Deferred, Findings, FromToml, OrNone, Spanned};
@@ -102,10 +102,10 @@ impl Files {
     /// What a file says of a link's rate.
     fn trace(&mut self, name: &Spanned<String>, looped: bool, out: &mut Findings) -> Option<RateSpec> {
         let path = self.found(name, "the trace", out)?;
-        let Ok(Recorded::Opportunities(opportunities)) = self.recorded(&path, Quantity::Rate) else {
+        let Ok(Recorded::Opportunities(at)) = self.recorded(&path, Quantity::Rate) else {
             return self.series(name, looped, Quantity::Rate, out).map(RateSpec::Table);
         };
-        Some(RateSpec::Trace(Trace { opportunities: opportunities.clone(), looped, path }))
+        Some(RateSpec::Trace(Opportunities { at: at.clone(), looped }, path))
     }
     /// How a file says that a quantity changes.
     fn series(

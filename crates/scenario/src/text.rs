@@ -4,7 +4,7 @@ use crate::file::{EcnSaid, FlowTable, PlayoutTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
     Cast, Direction, FirstNumbers, Flow, FlowKind, Media, OwnClock, Playout, RateSpec, Repair, Series, Start, Tcp,
-    Trace, Video, Workload,
+    Video, Workload,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -12,7 +12,7 @@ use std::fmt::Display;
 use std::path::Path;
 use steadycast_control::FeedbackFormat;
 use steadycast_control::registry::Given;
-use steadycast_link::Loss;
+use steadycast_link::{Loss, Opportunities};
 use steadycast_units::{Ecn, Offset};
 use steadycast_words::tree::{Item, Table, Value, bare, string};
 use steadycast_words::{Settings, ToToml};
@@ -206,7 +206,7 @@ fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<Strin
     let rate = match &d.rate {
         RateSpec::Unlimited => "rate = \"none\"".into(),
         RateSpec::Constant(rate) => format!("rate = {}", quote(rate)),
-        RateSpec::Trace(Trace { looped, path, .. }) | RateSpec::Table(Series { looped, path, .. }) => {
+        RateSpec::Trace(Opportunities { looped, .. }, path) | RateSpec::Table(Series { looped, path, .. }) => {
             file("trace", path, *looped)
         }
     };
