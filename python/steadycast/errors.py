@@ -111,4 +111,4 @@ _MOST_NAMES = 40
 
 def full(error: OSError) -> bool:
     """Whether the system has no room, or may not write there at all."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EBADF)

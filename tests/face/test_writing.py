@@ -288,12 +288,25 @@ def test_a_full_standard_output_is_exit_code_4_in_one_line(
     )
 
 
-def test_a_reader_that_closes_its_pipe_is_exit_code_4_without_a_line() -> None:
-    process = subprocess.Popen(command("schema"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+@pytest.mark.parametrize("words", [["schema"], ["controllers", "steady"]])
+def test_a_reader_that_closes_its_pipe_is_exit_code_4_without_a_line(words: list[str]) -> None:
+    process = subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (4, b"")
+
+
+@pytest.mark.parametrize("words", [["schema"], ["controllers"]])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_stop_nothing_but_what_is_written_there(
+    words: list[str], closed: str
+) -> None:
+    shell = ["sh", "-c", f'"$@" {closed}', "sh", *command(*words)]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=60, check=False)
+    cure = "standard output: can't be written (Bad file descriptor); make room, or send it elsewhere"
+    assert done.returncode == (4 if " >&-" in f" {closed}" else 0)
+    assert done.stderr == (f"steadycast: {cure}\n" if closed == ">&-" else "")
 
 
 def test_a_file_takes_its_name_only_when_it_is_whole(tmp_path: Path) -> None:

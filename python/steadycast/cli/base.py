@@ -143,6 +143,7 @@ left: list[str] = []
 
 def main() -> None:
     """Entry point: a user's mistake is one line on stderr, never a traceback."""
+    _open_what_is_closed()
     with signals.obeyed():
         try:
             code = _run()
@@ -157,6 +158,17 @@ def main() -> None:
             code = _refused(error)
         _leave_threads(code)
     raise SystemExit(code)
+
+
+def _open_what_is_closed() -> None:
+    """Give standard streams that were closed a place, so that no file gets their numbers.
+
+    What is written to standard output cannot be, as on a full disk.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w"))
 
 
 _THREADS_S = 5.0

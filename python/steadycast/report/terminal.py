@@ -135,8 +135,14 @@ def plain(first: str, *others: str) -> Table:
 
 def console() -> Console:
     """Where results go: stdout, at its width, or 80 columns where it is no terminal."""
-    out = Console(highlight=False)
-    return out if out.is_terminal else Console(highlight=False, width=80)
+    out = _Console(highlight=False)
+    return out if out.is_terminal else _Console(highlight=False, width=80)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command's end, whose exit code says so."""
+        raise BrokenPipeError
 
 
 def prose(rows: Sequence[Sequence[str]], *heads: str) -> Table:
