@@ -13,6 +13,9 @@ __build__: str  # the compiler's version, and how far it optimized
 def schema() -> str:
     """JSON Schema of the scenario format."""
 
+def network(name: str, folder: Path, networks: Path) -> str:
+    """Return a network as JSON: what its file says, with absolute paths, and the flows beside that its name asks for."""
+
 def controllers() -> list[dict[str, Any]]:
     """Return the registry: dicts with name, about, when, source, cast, feedback, colour, dashes, params."""
 
@@ -57,7 +60,12 @@ class Scenario:
     """A checked scenario."""
 
     def __init__(
-        self, path: str, sets: Sequence[str], text: str | None = None, json: bool = False
+        self,
+        path: str,
+        sets: Sequence[str],
+        text: str | None = None,
+        json: bool = False,
+        networks: Path | None = None,
     ) -> None: ...
     @property
     def name(self) -> str: ...

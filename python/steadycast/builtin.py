@@ -12,14 +12,14 @@ FOLDER = Path(__file__).parent / "scenarios"
 """Where they are: in a checkout a link to its folder of scenarios, which the wheel has as files."""
 
 
-def names() -> list[str]:
+def names(of: Path = FOLDER) -> list[str]:
     """Return their names, in the order of the alphabet."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+    return sorted(path.stem for path in of.glob("*.toml"))
 
 
-def find(name: str) -> Path | None:
+def find(name: str, of: Path = FOLDER) -> Path | None:
     """Return the file of a built-in scenario; `None` when there is none of this name."""
-    return FOLDER / f"{name}.toml" if name in names() else None
+    return of / f"{name}.toml" if name in names(of) else None
 
 
 def scenario_at(path: Path) -> Path:

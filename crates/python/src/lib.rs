@@ -38,7 +38,7 @@ mod _core {
     #[pymodule_export]
     use crate::registry::{controllers, promises};
     #[pymodule_export]
-    use crate::scenario::{PyScenario, schema};
+    use crate::scenario::{PyScenario, network, schema};
     #[pymodule_export]
     use crate::simulation::PySimulation;
     #[pymodule_export]

@@ -1,7 +1,7 @@
 use crate::error;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use steadycast_scenario::{Document, FlowKind, Loaded, Media, Problem, Problems, Scenario};
 
 /// JSON Schema of the scenario format.
@@ -10,7 +10,21 @@ pub(crate) fn schema() -> String {
     steadycast_scenario::schema().to_string()
 }
 
-fn load(text: Option<&str>, json: bool, path: &str, sets: &[String]) -> Result<Loaded, Problems> {
+/// The network of this name, as JSON: what its file says, with absolute paths, and `flow`, the TCP flows that it adds.
+/// Paths begin at `folder`, names are looked for in `networks`. Raises Problems.
+#[pyfunction]
+pub(crate) fn network(py: Python<'_>, name: &str, folder: PathBuf, networks: PathBuf) -> PyResult<String> {
+    let read = steadycast_scenario::network(name, &folder, &networks);
+    read.map(|json| json.to_string()).map_err(|problems| error::problems(py, &problems.0))
+}
+
+fn load(
+    text: Option<&str>,
+    json: bool,
+    path: &str,
+    sets: &[String],
+    networks: Option<&Path>,
+) -> Result<Loaded, Problems> {
     let origin = Path::new(path);
     let mut document = match (text, json) {
         (None, _) => Document::read(origin)?,
@@ -24,6 +38,9 @@ fn load(text: Option<&str>, json: bool, path: &str, sets: &[String]) -> Result<L
             Document::from_json(&value, origin)?
         }
     };
+    if let Some(networks) = networks {
+        document = document.with_networks(networks);
+    }
     let mut problems = Vec::new();
     for set in sets {
         problems.extend(document.set(set).err());
@@ -58,11 +75,20 @@ pub(crate) struct PyScenario {
 
 #[pymethods]
 impl PyScenario {
-    /// Reads a scenario: a file, or `text` (TOML, or JSON) as if it stood at `path`. Raises Problems.
+    /// Reads a scenario: a file, or `text` (TOML, or JSON) as if it stood at `path`. Networks are looked
+    /// for by their names in `networks`. Raises Problems.
     #[new]
-    #[pyo3(signature = (path, sets, text=None, json=false))]
-    fn new(py: Python<'_>, path: &str, sets: Vec<String>, text: Option<&str>, json: bool) -> PyResult<Self> {
-        let loaded = load(text, json, path, &sets).map_err(|problems| error::problems(py, &problems.0))?;
+    #[pyo3(signature = (path, sets, text=None, json=false, networks=None))]
+    fn new(
+        py: Python<'_>,
+        path: &str,
+        sets: Vec<String>,
+        text: Option<&str>,
+        json: bool,
+        networks: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let loaded =
+            load(text, json, path, &sets, networks.as_deref()).map_err(|problems| error::problems(py, &problems.0))?;
         Ok(Self { loaded, file: path.to_owned() })
     }
 

@@ -46,7 +46,6 @@ pub(crate) const OTHER_WORDS: &[(&str, &[&str])] = &[
     ("flow", &["flows"]),
     ("link", &["links"]),
     ("event", &["events"]),
-    ("topology", &["network"]),
     ("that", &["metric", "path"]),
     ("burst", &["burst_size"]),
 ];
@@ -71,6 +70,9 @@ tables! {
         leave_latency: Span,
         /// Nodes that links join; "r[1-3]" is r1, r2, r3.
         nodes: Vec<Spanned<String>>,
+        /// A network by its name (`steadycast networks` lists them), or a path to its file: its topology, on which the
+        /// keys of this file's own stand, and its events. +cubic, +2cubic, +bbr and +web behind it add TCP flows.
+        network: String,
         /// A ready-made network.
         topology: Topology,
         /// Links. With "between": a new one. Without: changes the link of the shape, or of above, that has this name.

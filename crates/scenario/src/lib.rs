@@ -20,6 +20,7 @@ mod flow;
 mod loaded;
 mod model;
 mod name;
+mod named;
 mod network;
 mod recorded;
 mod resolve;
@@ -37,6 +38,7 @@ pub use model::{
     What, Workload,
 };
 pub use recorded::{Fault, Quantity, Recorded, Rows, recorded};
+pub use named::network;
 pub use steadycast_link::{Arq, CoDel, FqCoDel, Jitter, JitterDist, Limit, Loss, Policer, Queue, Red, Reorder};
 pub use steadycast_tcp::Congestion;
 pub use steadycast_words::{Problem, Problems};

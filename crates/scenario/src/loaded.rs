@@ -2,6 +2,7 @@
 
 use crate::Scenario;
 use crate::file::{File, LinkExtra, OTHER_WORDS, Spec};
+use crate::named::Named;
 use crate::network::{Files, Layout};
 use crate::tree::{self, give_paths};
 use sha2::{Digest, Sha256};
@@ -19,6 +20,7 @@ pub struct Document {
     folder: PathBuf,
     title: String,
     hash: Sha256,
+    networks: Option<PathBuf>,
 }
 
 /// A scenario with what its reading brought to light.
@@ -80,6 +82,13 @@ impl Document {
         if !out.problems.is_empty() {
             return Err(Problems(out.problems));
         }
+        let mut read = Self::of_tree(root, origin);
+        read.hash.update(text);
+        Ok(read)
+    }
+
+    /// A tree that stands, or could stand, at `origin`.
+    pub(crate) fn of_tree(root: Item, origin: &Path) -> Self {
         let absolute = std::path::absolute(origin).unwrap_or_else(|_| origin.to_owned());
         let title: String = origin
             .file_stem()
@@ -89,13 +98,20 @@ impl Document {
             .filter(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-')
             .collect();
         let title = title.trim_matches('-').chars().take(80).collect::<String>();
-        Ok(Self {
+        Self {
             root,
             file: origin.display().to_string(),
             folder: absolute.parent().map(Path::to_owned).unwrap_or_default(),
             title: if title.is_empty() { "scenario".into() } else { title },
-            hash: Sha256::new_with_prefix(text),
-        })
+            hash: Sha256::new(),
+            networks: None,
+        }
+    }
+
+    /// Says in which folder networks are looked for by their names.
+    pub fn with_networks(mut self, folder: &Path) -> Self {
+        self.networks = Some(folder.to_owned());
+        self
     }
 
     /// Sets a key: `flow.NAME.KEY=VALUE`, `link.NAME.KEY=VALUE`, `topology.KEY=VALUE` or a key of the top. VALUE is
@@ -127,6 +143,16 @@ impl Document {
     pub fn check_with(mut self, registry: Registry) -> Result<Loaded, Problems> {
         let mut out = Findings::new(&self.file).knowing(OTHER_WORDS);
         give_paths(&mut self.root, "");
+        let named = self.root.get("network").cloned();
+        if let Some(network) = named.and_then(|n| Named::read(&n, &self.folder, self.networks.as_deref(), &mut out)) {
+            self.hash.update(b"\0");
+            self.hash.update(network.text.as_bytes());
+            network.below(&mut self.root, &mut out);
+        }
+        if !out.problems.is_empty() {
+            return Err(Problems(out.problems));
+        }
+        give_paths(&mut self.root, "");
         let mut files = Files::new(&self.folder, registry);
         let tables = File::read(&self.root, &mut out);
         let Some(tables) = tables else { return Err(Problems(out.problems)) };
@@ -150,7 +176,7 @@ impl Document {
 }
 
 /// What a file says; or in which line it can't be read, why, and what to do.
-fn text_of(path: &Path) -> Result<String, (Option<u32>, String, &'static str)> {
+pub(crate) fn text_of(path: &Path) -> Result<String, (Option<u32>, String, &'static str)> {
     let other = |what| (None, what, "name a scenario file, for example scenarios/home.toml");
     let unread = |error: std::io::Error| other(format!("can't be read ({})", error.kind()));
     let meta = std::fs::metadata(path).map_err(unread)?;

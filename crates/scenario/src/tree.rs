@@ -1,6 +1,7 @@
 //! What a scenario's tree has beside that of any text: names of flows and links in its paths, and what `--set` changes.
 
 use crate::network::TRACED;
+use crate::named::keep_set;
 use std::path::Path;
 use std::sync::Arc;
 use steadycast_words::tree::{Item, MAX_DEPTH, Place, Table, Value, read_value};
@@ -98,6 +99,13 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     }
     let at = Place { line: None, key: Arc::from(path), set: true };
     let (head, rest) = path.split_once('.').unwrap_or((path, ""));
+    if path == "network"
+        && root.get("network").is_none()
+        && let Value::Table(table) = &mut root.value
+    {
+        // A file that names no network has a whole one of its own, in whose place comes another.
+        table.retain_mut(|(key, topology)| key != "topology" || keep_set(topology));
+    }
     if !matches!(head, "flow" | "link" | "simulcast") || rest.is_empty() {
         return put(root, &path.split('.').collect::<Vec<_>>(), value, &at).map_err(|what| fail(what, form()));
     }
@@ -178,7 +186,7 @@ fn is_like(pattern: &str, name: &str) -> bool {
 }
 
 /// A file's name in a `set` is relative to the present folder, unless the scenario's folder has a file of that name.
-fn find_file(value: &mut Value, folder: &Path) {
+pub(crate) fn find_file(value: &mut Value, folder: &Path) {
     match value {
         Value::Text(name) if !folder.join(&name).exists() && Path::new(name).is_file() => {
             if let Ok(path) = std::path::absolute(&name) {

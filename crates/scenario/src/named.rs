@@ -1,0 +1,289 @@
+//! Networks by their names: `network = "NAME"` lays a scenario on the topology and the events of another file.
+
+use crate::file::{EventTable, OTHER_WORDS, Topology};
+use crate::loaded::{Document, text_of};
+use crate::tree::{find_file, merge, name_of};
+use serde_json::Value as Json;
+use std::path::{Path, PathBuf};
+use steadycast_words::tree::{Item, Place, Table, Value, from_toml, quoted};
+use steadycast_words::{Deferred, Findings, FromToml, Problems, Spanned, nearest, remedy, tables, words};
+
+tables! {
+    /// A network that scenarios name.
+    NetworkFile {
+        /// What it is like, in one sentence.
+        about: String,
+        /// Where its numbers are from.
+        source: String,
+        /// Under which terms these may be used.
+        licence: String,
+        /// published, model, synthetic or measured.
+        kind: NetworkKind,
+        /// A dumbbell.
+        topology: Deferred<Topology>,
+        /// What changes on its link.
+        event: Deferred<Vec<Spanned<EventTable>>>,
+    }
+}
+
+/// What a network's numbers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NetworkKind {
+    Published,
+    Model,
+    Synthetic,
+    Measured,
+}
+words! {
+    NetworkKind {
+        "published" => Self::Published, "model" => Self::Model, "synthetic" => Self::Synthetic,
+        "measured" => Self::Measured,
+    }
+}
+
+/// What `+WORD` adds beside a scenario's flows: the keys of a TCP flow as a Linux server sends it.
+const BESIDE: [(&str, &str); 3] = [
+    ("cubic", "congestion = \"cubic\""),
+    ("bbr", "congestion = \"bbr\""),
+    ("web", "congestion = \"cubic\"\nbytes = \"300kB\"\noff = { dist = \"exponential\", mean = \"4s\" }"),
+];
+
+/// The most flows that one `+` adds.
+const MOST_BESIDE: usize = 99;
+
+/// Keys whose texts name files, relative to the file in which they stand.
+const FILES: [&str; 3] = ["trace", "delay_trace", "loss_trace"];
+
+/// A network as a scenario takes it.
+pub(crate) struct Named {
+    /// The text of its file.
+    pub(crate) text: String,
+    said: Place,
+    /// What its file says, with absolute paths, and `flow`: the flows beside the scenario's.
+    root: Item,
+}
+
+/// The parts of the network that `name` names, as JSON: what its file says, with absolute paths, and `flow`, the TCP
+/// flows that it adds. `folder` is where paths begin, `networks` where names are looked for.
+///
+/// # Errors
+/// There is no such network, or something is wrong with its file.
+pub fn network(name: &str, folder: &Path, networks: &Path) -> Result<Json, Problems> {
+    let mut out = Findings::new(name);
+    let said = Item { value: Value::Text(name.to_owned()), at: Place::line(None) };
+    Named::read(&said, folder, Some(networks), &mut out)
+        .map(|one| one.root.value.to_json())
+        .ok_or(Problems(out.problems))
+}
+
+impl Named {
+    /// Reads the network that `said`, the value of `network`, names; what is wrong goes to `out`.
+    pub(crate) fn read(said: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<Self> {
+        let whole = said.text()?;
+        let end = whole.rfind(".toml").map(|at| at + ".toml".len()).or_else(|| whole.find('+'));
+        let (name, beside) = whole.split_at(end.unwrap_or(whole.len()));
+        let path = place(name, said, folder, networks, out)?;
+        let shown = path.display().to_string();
+        let mut own = Findings::new(&shown).knowing(OTHER_WORDS);
+        let text = match text_of(&path) {
+            Ok(text) => text,
+            Err((line, what, _)) => {
+                own.raw(
+                    line,
+                    "",
+                    what,
+                    "name a network's file, or one of those that `steadycast networks` lists".into(),
+                );
+                String::new()
+            }
+        };
+        let mut root = from_toml(&text, &mut own);
+        if own.problems.is_empty() {
+            crate::tree::give_paths(&mut root, "");
+            NetworkFile::read(&root, &mut own);
+            let shape = root.get("topology").and_then(|topology| topology.get("shape"));
+            if shape.and_then(Item::text) != Some("dumbbell") {
+                let at = shape.map_or_else(|| root.at.below("topology.shape"), |shape| shape.at.clone());
+                own.problem(&at, "a network is a dumbbell", "write shape = \"dumbbell\" in its [topology]");
+            }
+        }
+        if own.problems.is_empty() {
+            own.problems = alone(&root, &path).err().map_or_else(Vec::new, |problems| problems.0);
+        }
+        if !own.problems.is_empty() {
+            out.problems.extend(own.problems);
+            return None;
+        }
+        let from = std::path::absolute(&path).unwrap_or(path);
+        moved(&mut root, &said.at, from.parent().unwrap_or(Path::new("")));
+        let flows = flows_beside(beside, &said.at, out)?;
+        let mut one = Self { text, said: said.at.clone(), root };
+        one.put("flow", Value::List(flows));
+        one.fit();
+        Some(one)
+    }
+
+    /// Lays a scenario on the network: the scenario's own keys of the topology win, its events come after the
+    /// network's, its flows before.
+    pub(crate) fn below(mut self, over: &mut Item, out: &mut Findings) {
+        let joins = |link: &&Item| link.get("between").is_some();
+        let own = over.get("nodes").or_else(|| items(over.get("link")).iter().find(joins));
+        if let Some(own) = own {
+            let remedy =
+                "leave it out, or leave \"network\" out; what differs stands in topology.bottleneck or .access";
+            out.problem(&own.at, "the network has its own nodes and links", remedy);
+        }
+        let shape = over.get("topology").and_then(|topology| topology.get("shape"));
+        if let Some(shape) = shape.filter(|shape| shape.text() != Some("dumbbell")) {
+            out.problem(&shape.at, "the network is a dumbbell", "leave the shape out, or leave \"network\" out");
+        }
+        if let (Some(base), Some(above)) = (self.root.get("topology"), over.get("topology")) {
+            let topology = merge(base, above).value;
+            self.put("topology", topology);
+            self.fit();
+        }
+        let names: Vec<_> = items(over.get("flow")).iter().filter_map(name_of).collect();
+        let mut flows = items(over.get("flow")).to_vec();
+        for flow in items(self.root.get("flow")) {
+            if let Some(name) = name_of(flow).filter(|name| names.contains(name)) {
+                let what = format!("a flow of the scenario is called {} as well", quoted(&name));
+                out.problem(&self.said, what, "call it something else");
+            }
+            flows.push(flow.clone());
+        }
+        let events = [items(self.root.get("event")), items(over.get("event"))].concat();
+        let topology = self.root.get("topology").map(|topology| topology.value.clone());
+        let Value::Table(table) = &mut over.value else { return };
+        let lists = [("event", events), ("flow", flows)].into_iter().filter(|(_, all)| !all.is_empty());
+        let lists = lists.map(|(key, all)| (key, Value::List(all)));
+        for (key, value) in topology.map(|topology| ("topology", topology)).into_iter().chain(lists) {
+            match table.iter_mut().find(|(k, _)| k == key) {
+                Some((_, old)) => old.value = value,
+                None => table.push((key.to_owned(), Item { value, at: self.said.clone() })),
+            }
+        }
+    }
+
+    fn put(&mut self, key: &str, value: Value) {
+        let Value::Table(table) = &mut self.root.value else { return };
+        table.retain(|(k, _)| k != key);
+        table.push((key.to_owned(), Item { value, at: self.said.clone() }));
+    }
+
+    /// TCP beside has packets that fit through a bottleneck whose MTU is given.
+    fn fit(&mut self) {
+        let topology = self.root.get("topology").and_then(|topology| topology.get("bottleneck")?.get("mtu"));
+        let Some(mtu) = topology.cloned() else { return };
+        let mut flows = items(self.root.get("flow")).to_vec();
+        for flow in &mut flows {
+            let Value::Table(table) = &mut flow.value else { continue };
+            table.retain(|(key, _)| key != "packet");
+            table.push(("packet".into(), mtu.clone()));
+        }
+        self.put("flow", Value::List(flows));
+    }
+}
+
+/// The file of the network `name`: a path, or one of `networks`.
+fn place(name: &str, said: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<PathBuf> {
+    if name.contains(['/', '\\']) || name.ends_with(".toml") {
+        let mut name = Value::Text(name.to_owned());
+        if said.at.set {
+            find_file(&mut name, folder);
+        }
+        return Item::from(name).text().map(|name| folder.join(name));
+    }
+    let listed = networks.map(|networks| (networks, std::fs::read_dir(networks)));
+    let Some((networks, Ok(listed))) = listed else {
+        let what = format!("no network is called {}", quoted(name));
+        return out.refuse(&said.at, what, "write the path of a network's file");
+    };
+    let mut known: Vec<String> = listed
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned))
+        .filter(|name| name != "sets")
+        .collect();
+    known.sort();
+    if !known.iter().any(|one| one == name) {
+        out.unknown_name(&said.at, "network", name, &known.iter().map(String::as_str).collect::<Vec<_>>());
+        return None;
+    }
+    Some(networks.join(format!("{name}.toml")))
+}
+
+/// Whether a network's file is good by itself: with a flow whose packets fit through anything.
+fn alone(root: &Item, path: &Path) -> Result<(), Problems> {
+    let mut out = Findings::new("");
+    let mut probe = from_toml(
+        "duration = \"1s\"\nflow = [{ name = \"probe\", kind = \"cbr\", rate = \"1kbps\", packet = \"68B\" }]",
+        &mut out,
+    );
+    let (taken, _) = root.split(&["topology", "event"]);
+    if let (Value::Table(all), Some(own)) = (&mut probe.value, taken.table()) {
+        all.extend(own.iter().cloned());
+    }
+    Document::of_tree(probe, path).check().map(|_| ())
+}
+
+/// The flows that `+cubic`, `+2cubic+web` … adds: beside1, beside2 …
+fn flows_beside(beside: &str, at: &Place, out: &mut Findings) -> Option<Vec<Item>> {
+    let mut all = Vec::new();
+    for part in beside.split('+').skip(1) {
+        let word = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        let number = &part[..part.len() - word.len()];
+        let count = if number.is_empty() { Ok(1) } else { number.parse() };
+        let Some((_, keys)) = BESIDE.iter().find(|(one, _)| *one == word) else {
+            let known = BESIDE.map(|(one, _)| one);
+            let what = format!("no traffic is called {}", quoted(word));
+            return out.refuse(at, what, remedy(nearest(word, &known), &known));
+        };
+        let Some(count) = count.ok().filter(|count| (1..=MOST_BESIDE).contains(count)) else {
+            let what = format!("{} flows of {word}", quoted(number));
+            return out.refuse(at, what, format!("from 1 to {MOST_BESIDE}: +2{word}"));
+        };
+        for _ in 0..count {
+            let name = format!("beside{}", all.len() + 1);
+            let text = format!("name = \"{name}\"\nkind = \"tcp\"\npreset = \"linux\"\n{keys}");
+            let mut flow = from_toml(&text, out);
+            moved(&mut flow, at, Path::new(""));
+            all.push(flow);
+        }
+    }
+    Some(all)
+}
+
+/// Gives values of another text a place in this one, and absolute paths to files that stand beside `folder`.
+fn moved(item: &mut Item, at: &Place, folder: &Path) {
+    item.at = at.clone();
+    match &mut item.value {
+        Value::List(list) => list.iter_mut().for_each(|below| moved(below, at, folder)),
+        Value::Table(table) => {
+            for (key, below) in table {
+                moved(below, at, folder);
+                if let Value::Text(name) = &mut below.value
+                    && FILES.contains(&key.as_str())
+                {
+                    *name = folder.join(&*name).to_string_lossy().into_owned();
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn items(item: Option<&Item>) -> &[Item] {
+    match item.map(|i| &i.value) {
+        Some(Value::List(list)) => list,
+        _ => &[],
+    }
+}
+
+/// What a file says of a network that `--set network=…` replaces: only what was set, too, stays.
+pub(crate) fn keep_set(item: &mut Item) -> bool {
+    let Value::Table(table) = &mut item.value else { return item.at.set };
+    let kept: Table = std::mem::take(table)
+        .into_iter()
+        .filter_map(|(key, mut below)| keep_set(&mut below).then_some((key, below)))
+        .collect();
+    *table = kept;
+    !table.is_empty() || item.at.set
+}

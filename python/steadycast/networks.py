@@ -1,0 +1,81 @@
+"""The networks that come with the program, and sets of them: a scenario takes one by ``network = "NAME"``."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from steadycast import builtin
+from steadycast.core import core
+from steadycast.loading import Source, load
+
+FOLDER = builtin.FOLDER / "networks"
+"""Where their files are."""
+_SETS = "sets"
+"""The file that has the sets, by name."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network as a scenario takes it: tables as a scenario file has them, with absolute paths."""
+
+    name: str
+    """As it was named, for example "cable-5+cubic"."""
+    topology: dict[str, Any]
+    """A dumbbell: ``shape``, ``bottleneck`` and ``access``."""
+    event: tuple[dict[str, Any], ...] = ()
+    """What changes on the link ``bottleneck``."""
+    flow: tuple[dict[str, Any], ...] = ()
+    """The TCP flows that the name asks for, called beside1, beside2 …; without hosts, as a dumbbell brings them."""
+    about: str = ""
+    """What it is like, in one sentence."""
+    source: str = ""
+    licence: str = ""
+    kind: str = ""
+    """published, model, synthetic or measured."""
+
+
+def names() -> list[str]:
+    """Return the names of the networks, in the order of the alphabet."""
+    return [name for name in builtin.names(FOLDER) if name != _SETS]
+
+
+@cache
+def sets() -> dict[str, list[str]]:
+    """Return the sets: the networks of each, by its name, in the order in which they are run."""
+    text = (FOLDER / f"{_SETS}.toml").read_text(encoding="utf-8")
+    return {name: list(of) for name, of in tomllib.loads(text).items()}
+
+
+def expanded(name: str) -> list[str]:
+    """Return the networks of a set, or the one network of this name."""
+    return sets().get(name.strip("\"'"), [name])
+
+
+def find(name: str, folder: Path = Path()) -> Network:
+    """Read a network, by its name or by a path that begins at ``folder``, with the flows that ``+cubic`` … add.
+
+    Raises:
+        UserError: there is no such network, or something is wrong with its file; it says where, and what to do.
+
+    """
+    told = json.loads(core.network(name, folder, FOLDER))
+    lists = {key: tuple(told.pop(key, ())) for key in ("event", "flow")}
+    return Network(name=name, **lists, **told)
+
+
+def merged(scenario: Source, name: str, text: str | None = None) -> str:
+    """Return the resolved text of a scenario over a network: the text that a run's folder has.
+
+    Where the scenario names no network itself, the network comes in the place of its topology; else its own keys of the
+    topology stand on the network. ``text`` is what its file holds, if that is known.
+
+    Raises:
+        UserError: the scenario or the network is wrong.
+
+    """
+    return load(scenario, [f"network={name}"], text).toml()
