@@ -14,7 +14,7 @@ def schema() -> str:
     """JSON Schema of the scenario format."""
 
 def network(name: str, folder: Path, networks: Path) -> str:
-    """Return a network as JSON: what its file says, with absolute paths, and the flows beside that its name asks for."""
+    """Return a network as a table on one line of TOML: what its file says, with absolute paths, and the flows it adds."""
 
 def controllers() -> list[dict[str, Any]]:
     """Return the registry: dicts with name, about, when, source, cast, feedback, colour, dashes, params."""

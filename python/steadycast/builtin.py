@@ -11,10 +11,13 @@ from steadycast.files import folder, write_text
 FOLDER = Path(__file__).parent / "scenarios"
 """Where they are: in a checkout a link to its folder of scenarios, which the wheel has as files."""
 
+NETWORKS = (FOLDER / "networks").resolve()
+"""Where the networks are that scenarios name."""
+
 
 def names(of: Path = FOLDER) -> list[str]:
     """Return their names, in the order of the alphabet."""
-    return sorted(path.stem for path in of.glob("*.toml"))
+    return sorted(path.stem for path in of.glob("*.toml") if path.stem != "sets")
 
 
 def find(name: str, of: Path = FOLDER) -> Path | None:
@@ -42,18 +45,18 @@ def scenario_at(path: Path) -> Path:
 
 def about(name: str) -> str:
     """Say in one sentence what a built-in scenario is: the comment that its file begins with."""
-    return _path(name).read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
+    return path_of(name).read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
 
 
-def copy(chosen: Iterable[str], into: Path) -> list[Path]:
-    """Copy built-in scenarios, and the traces that they name, into a folder; return what was written."""
+def copy(chosen: Iterable[str], into: Path, of: Path = FOLDER) -> list[Path]:
+    """Copy built-in scenarios, or networks, and the traces that they name, into a folder; return what was written."""
     texts: dict[Path, str] = {}
     for name in chosen:
-        text = _path(name).read_text(encoding="utf-8")
-        texts[Path(f"{name}.toml")] = text
+        text = path_of(name, of).read_text(encoding="utf-8")
         for trace in sorted(FOLDER.glob("traces/*")):
-            if f'"traces/{trace.name}"' in text:
+            if f'traces/{trace.name}"' in text:
                 texts[trace.relative_to(FOLDER)] = trace.read_text(encoding="utf-8")
+        texts[Path(f"{name}.toml")] = text.replace('"../traces/', '"traces/')
     for place in texts:
         if (into / place).exists():
             raise UserError(
@@ -65,10 +68,17 @@ def copy(chosen: Iterable[str], into: Path) -> list[Path]:
     return [into / place for place in texts]
 
 
-def _path(name: str) -> Path:
-    found = find(name)
+def path_of(name: str, of: Path = FOLDER) -> Path:
+    """Return the file of a built-in scenario, or of a network.
+
+    Raises:
+        UserError: there is none of this name.
+
+    """
+    found = find(name, of)
     if found is None:
-        raise UserError(name, "there is no built-in scenario of this name", remedy(name))
+        kind = "network" if of == NETWORKS else "built-in scenario"
+        raise UserError(name, f"there is no {kind} of this name", meant(name, names(of)))
     return found
 
 

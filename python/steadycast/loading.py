@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from steadycast.builtin import FOLDER, scenario_at
+from steadycast.builtin import NETWORKS, scenario_at
 from steadycast.controller import named
 from steadycast.core import core
 from steadycast.errors import UserError
 from steadycast.scenario import Scenario
 from steadycast.toml import inline
 
-_NETWORKS = FOLDER / "networks"
 Source = str | Path | Scenario
 """A scenario: its file's path, the name of a built-in one, or an object."""
 Sets = Mapping[str, object] | Sequence[str]
@@ -31,9 +30,9 @@ def load(
             "scenario", "it is a scenario's text, not the name of a file", "save it, and give the file's name"
         )
     if isinstance(scenario, Scenario):
-        return core.Scenario(str(origin / "scenario"), list(sets), scenario.to_json(), True, _NETWORKS)
+        return core.Scenario(str(origin / "scenario"), list(sets), scenario.to_json(), True, NETWORKS)
     place = scenario_at(Path(scenario)) if text is None else scenario
-    return core.Scenario(str(place), list(sets), text, False, _NETWORKS)
+    return core.Scenario(str(place), list(sets), text, False, NETWORKS)
 
 
 def place_of(scenario: Source) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -10,13 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from steadycast import builtin
+from steadycast.builtin import NETWORKS
 from steadycast.core import core
 from steadycast.loading import Source, load
-
-FOLDER = builtin.FOLDER / "networks"
-"""Where their files are."""
-_SETS = "sets"
-"""The file that has the sets, by name."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +36,19 @@ class Network:
 
 def names() -> list[str]:
     """Return the names of the networks, in the order of the alphabet."""
-    return [name for name in builtin.names(FOLDER) if name != _SETS]
+    return builtin.names(NETWORKS)
 
 
 @cache
 def sets() -> dict[str, list[str]]:
     """Return the sets: the networks of each, by its name, in the order in which they are run."""
-    text = (FOLDER / f"{_SETS}.toml").read_text(encoding="utf-8")
+    text = (NETWORKS / "sets.toml").read_text(encoding="utf-8")
     return {name: list(of) for name, of in tomllib.loads(text).items()}
+
+
+def is_path(name: str) -> bool:
+    """Whether it is the path of a network's file, and not a name."""
+    return "/" in name or "\\" in name or ".toml" in name
 
 
 def expanded(name: str) -> list[str]:
@@ -63,7 +63,7 @@ def find(name: str, folder: Path = Path()) -> Network:
         UserError: there is no such network, or something is wrong with its file; it says where, and what to do.
 
     """
-    told = json.loads(core.network(name, folder, FOLDER))
+    told = tomllib.loads(f"it = {core.network(name, folder, NETWORKS)}")["it"]
     lists = {key: tuple(told.pop(key, ())) for key in ("event", "flow")}
     return Network(name=name, **lists, **told)
 

@@ -10,12 +10,11 @@ pub(crate) fn schema() -> String {
     steadycast_scenario::schema().to_string()
 }
 
-/// The network of this name, as JSON: what its file says, with absolute paths, and `flow`, the TCP flows that it adds.
-/// Paths begin at `folder`, names are looked for in `networks`. Raises Problems.
+/// The network of this name, as a table on one line of TOML: what its file says, with absolute paths, and `flow`, the
+/// TCP flows that it adds. Paths begin at `folder`, names are looked for in `networks`. Raises Problems.
 #[pyfunction]
 pub(crate) fn network(py: Python<'_>, name: &str, folder: PathBuf, networks: PathBuf) -> PyResult<String> {
-    let read = steadycast_scenario::network(name, &folder, &networks);
-    read.map(|json| json.to_string()).map_err(|problems| error::problems(py, &problems.0))
+    steadycast_scenario::network(name, &folder, &networks).map_err(|problems| error::problems(py, &problems.0))
 }
 
 fn load(

@@ -289,6 +289,8 @@ tables! {
     EventTable {
         /// When it happens.
         at: Span,
+        /// After which time it happens again, and again, until the end; default: once.
+        every: Span,
         /// Receivers that join their group, for example "video.dst5"; one that has a join starts outside.
         join: OneOrMany<String>,
         /// Receivers that leave their group.

@@ -3,8 +3,8 @@
 use crate::file::{EventTable, OTHER_WORDS, Topology};
 use crate::loaded::{Document, text_of};
 use crate::tree::{find_file, merge, name_of};
-use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
+use steadycast_units::Span;
 use steadycast_words::tree::{Item, Place, Table, Value, from_toml, quoted};
 use steadycast_words::{Deferred, Findings, FromToml, Problems, Spanned, nearest, remedy, tables, words};
 
@@ -22,7 +22,7 @@ tables! {
         /// A dumbbell.
         topology: Deferred<Topology>,
         /// What changes on its link.
-        event: Deferred<Vec<Spanned<EventTable>>>,
+        event: Vec<Spanned<Deferred<EventTable>>>,
     }
 }
 
@@ -63,16 +63,16 @@ pub(crate) struct Named {
     root: Item,
 }
 
-/// The parts of the network that `name` names, as JSON: what its file says, with absolute paths, and `flow`, the TCP
-/// flows that it adds. `folder` is where paths begin, `networks` where names are looked for.
+/// The parts of the network that `name` names, as a table on one line of TOML: what its file says, with absolute paths,
+/// and `flow`, the TCP flows that it adds. `folder` is where paths begin, `networks` where names are looked for.
 ///
 /// # Errors
 /// There is no such network, or something is wrong with its file.
-pub fn network(name: &str, folder: &Path, networks: &Path) -> Result<Json, Problems> {
+pub fn network(name: &str, folder: &Path, networks: &Path) -> Result<String, Problems> {
     let mut out = Findings::new(name);
     let said = Item { value: Value::Text(name.to_owned()), at: Place::line(None) };
     Named::read(&said, folder, Some(networks), &mut out)
-        .map(|one| one.root.value.to_json())
+        .map(|one| one.root.value.to_toml())
         .ok_or(Problems(out.problems))
 }
 
@@ -151,7 +151,12 @@ impl Named {
             }
             flows.push(flow.clone());
         }
-        let events = [items(self.root.get("event")), items(over.get("event"))].concat();
+        // A network goes on for longer than many a run.
+        let span = |said: &Item| Span::read(said, &mut Findings::new(""));
+        let end = over.get("duration").and_then(span).unwrap_or(Span::MAX);
+        let comes = |event: &&Item| event.get("at").and_then(span).is_none_or(|at| at <= end);
+        let events = items(self.root.get("event")).iter().filter(comes).chain(items(over.get("event")));
+        let events: Vec<_> = events.cloned().collect();
         let topology = self.root.get("topology").map(|topology| topology.value.clone());
         let Value::Table(table) = &mut over.value else { return };
         let lists = [("event", events), ("flow", flows)].into_iter().filter(|(_, all)| !all.is_empty());

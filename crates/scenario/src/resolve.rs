@@ -538,6 +538,7 @@ impl Names<'_> {
                 out.problem(&table.here, what, "write exactly one of: join, leave, start, stop, set");
                 continue;
             }
+            let first = all.len();
             let mut add = |what: What| all.push(Event { at, what });
             if let Some(names) = &table.join {
                 for (flow, receiver) in self.receivers(names, &scenario.flows, out) {
@@ -582,6 +583,9 @@ impl Names<'_> {
                     let (rate, loss) = (rate.clone(), loss.clone());
                     add(What::Set(Change { link, direction, rate, delay, jitter, loss, reorder, duplicate }));
                 }
+            }
+            if let Some(every) = &table.every {
+                again(&mut all, first, every, scenario.duration, out);
             }
             if all.len() > MAX_EVENTS {
                 out.problem(&table.here, "more than a million events", "make it smaller");
@@ -632,6 +636,25 @@ impl Names<'_> {
             out.problem(&max.at, format!("max {} is below min {}", max.value, min.value), "exchange them");
         }
         Some(Expect { that: that.value.clone(), min: min.map(|m| m.value), max: max.map(|m| m.value) })
+    }
+}
+
+/// What stands in `all` from `first` on happens again after each `every`, as long as the run lasts.
+fn again(all: &mut Vec<Event>, first: usize, every: &Spanned<Span>, lasts: Span, out: &mut Findings) {
+    if every.value < Span::millis(1) {
+        out.problem(&every.at, format!("again after {}", every.value), "at least \"1ms\"");
+        return;
+    }
+    let end = Time::ZERO + lasts;
+    let mut last = first;
+    // One that nobody gave is longer than any, and a problem of its own.
+    while lasts < Span::MAX && all.len() <= MAX_EVENTS {
+        let next: Vec<_> = all[last..].iter().map(|e| Event { at: e.at + every.value, what: e.what.clone() }).collect();
+        if next.first().is_none_or(|e| e.at >= end) {
+            break;
+        }
+        last = all.len();
+        all.extend(next);
     }
 }
 

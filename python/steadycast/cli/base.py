@@ -95,6 +95,9 @@ Sets = Annotated[list[str] | None, option("--set PATH=VALUE", "As in run. Repeat
 ClipName = Annotated[
     str | None, option("--clip NAME|FILE", "All videos play this (steadycast clips lists names).")
 ]
+Network = Annotated[
+    str | None, option("--network NAME|FILE", "Over this network (steadycast networks lists names).")
+]
 Jobs = Annotated[int | None, option("--jobs N", "Processes; without it all processors.", min=1)]
 Fps = Annotated[str, option("--fps", f"{FPS} A .yuv needs it, unless its name says it.")]
 Size = Annotated[
@@ -300,7 +303,9 @@ def _top(
         raise typer.Exit(Exit.DONE)
 
 
-def changes(sets: list[str] | None, file: Path | None = None, clip: str | None = None) -> list[str]:
+def changes(
+    sets: list[str] | None, file: Path | None = None, clip: str | None = None, network: str | None = None
+) -> list[str]:
     """Return the changes of a scenario, each a path and a value, with those by which its videos play a clip."""
     for change in sets or []:
         if "=" not in change.strip("="):
@@ -309,11 +314,12 @@ def changes(sets: list[str] | None, file: Path | None = None, clip: str | None =
                 "this is not PATH=VALUE",
                 "write for example --set flow.video.controller=tfrc",
             )
+    sets = [*([f"network={network}"] if network is not None else []), *(sets or [])]
     if file is None or clip is None:
-        return sets or []
+        return sets
     return [
-        *(sets or []),
-        *module("steadycast.clips").changes(module("steadycast.loading").load(file, sets or ()), clip),
+        *sets,
+        *module("steadycast.clips").changes(module("steadycast.loading").load(file, sets), clip),
     ]
 
 

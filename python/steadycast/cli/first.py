@@ -21,6 +21,7 @@ from steadycast.exits import Exit
     "steadycast run home.toml -o home",
     "steadycast run home.toml --set flow.video.controller=tfrc -o home-tfrc",
     "steadycast run home --clip bunny",
+    "steadycast run home --network wifi-bad",
     "steadycast run ci.toml --json",
     "steadycast run home.toml --seeds 1-5 -o home-5",
     cls=base.Scenario,
@@ -35,6 +36,7 @@ def run(
         option("--set PATH=VALUE", "Change a value: flow.NAME.KEY, link.NAME.KEY, topology.KEY. Repeatable."),
     ] = None,
     clip: base.ClipName = None,
+    network: base.Network = None,
     as_json: base.AsJson = False,
     force: base.Force = False,
     vmaf: base.Vmaf = False,
@@ -55,7 +57,7 @@ def run(
         base.module("steadycast.received").checked(video)
     many = base.seed_range(seeds) if seeds is not None else None
     file = scenario_at(file)
-    sets = base.changes(sets, file, clip)
+    sets = base.changes(sets, file, clip, network)
     if video is not None:
         loaded = base.module("steadycast.loading").load(file, sets)
         base.module("steadycast.viewing").with_pixels(loaded.videos(), file)
@@ -145,6 +147,49 @@ def scenarios(
     if out != Path():
         raise UserError("-o", "nothing is copied", "add --copy NAME or --all")
     base.listed([(name, builtin.about(name)) for name in builtin.names()], "name", "what it is")
+
+
+@base.command(
+    "List the networks that scenarios name, or copy them.",
+    "steadycast networks",
+    "steadycast networks --show wifi-bad",
+    "steadycast networks --copy wifi-bad",
+    "steadycast run home --network wifi-bad+cubic",
+    "steadycast sweep home --over network=standard",
+)
+def networks(
+    shown: Annotated[str | None, option("--show NAME", "Print this one's file.")] = None,
+    copied: Annotated[
+        list[str] | None, option("--copy NAME", "Copy this one, to change it. Repeatable.")
+    ] = None,
+    out: Annotated[Path, option("-o --out DIR", "The folder for the copies; else the current one.")] = Path(),
+    as_json: base.AsJson = False,
+) -> None:
+    """List the networks that a scenario can name (network = "NAME"), and sets of them for sweeps.
+
+    +cubic, +2cubic, +bbr and +web behind a name add TCP flows.
+    """
+    from steadycast import builtin
+    from steadycast import networks as known
+
+    if shown is not None:
+        print(builtin.path_of(shown, builtin.NETWORKS).read_text(encoding="utf-8"), end="")
+        return
+    if copied:
+        for path in builtin.copy(dict.fromkeys(copied), out, builtin.NETWORKS):
+            print(path)
+        return
+    if out != Path():
+        raise UserError("-o", "nothing is copied", "add --copy NAME")
+    found = [known.find(name) for name in known.names()]
+    if as_json:
+        from dataclasses import asdict
+
+        base.print_json({"networks": [asdict(each) for each in found], "sets": known.sets()})
+        return
+    base.listed([(each.name, each.about) for each in found], "name", "what it is like")
+    print()
+    base.listed([(name, ", ".join(of)) for name, of in known.sets().items()], "set", "networks")
 
 
 @base.command(

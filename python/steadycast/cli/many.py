@@ -20,6 +20,7 @@ from steadycast.exits import Exit
     "steadycast sweep home.toml --over flow.video.controller=asmp,tfrc --seeds 1-10 -o controllers",
     "steadycast sweep home.toml --over topology.bottleneck.rate=1Mbps,2Mbps,4Mbps \\",
     "    --over flow.video.controller=asmp,tfrc --seeds 1-5 --baseline flow.video.controller=tfrc -o grid",
+    "steadycast sweep home.toml --over network=standard --over flow.video.controller=steady,gcc -o networks",
     "steadycast sweep home.toml --with design.csv --seeds 1-3 -o design",
     "steadycast sweep home.toml --seeds 1-100 --shard $SLURM_ARRAY_TASK_ID/16 -o shared",
     "steadycast sweep --collect -o shared",

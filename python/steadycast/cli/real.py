@@ -57,6 +57,7 @@ def emulate(
         list[str] | None, option("--pcap LINK", "Capture a link's packets for Wireshark. Repeatable.")
     ] = None,
     clip: base.ClipName = None,
+    network: base.Network = None,
     approximate: Annotated[
         bool, option("--approximate", "Leave aside what a kernel can't do, with a warning.")
     ] = False,
@@ -82,7 +83,7 @@ def emulate(
         done = world.emulate(
             file,
             seed=seed,
-            set=base.changes(sets, file, clip),
+            set=base.changes(sets, file, clip, network),
             out=place,
             force=force,
             vmaf=vmaf,

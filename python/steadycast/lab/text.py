@@ -17,6 +17,8 @@ from steadycast.controllers import registry
 from steadycast.core import core
 from steadycast.errors import MissingError, Problems, UserError
 from steadycast.loading import all_texts, load
+from steadycast.networks import is_path
+from steadycast.networks import names as networks
 from steadycast.reference import keys
 from steadycast.toml import inline
 
@@ -102,7 +104,8 @@ def checked(
 def _files(tree: Json) -> Iterator[tuple[str, str]]:
     """Yield what names a file in a scenario, with its key."""
     for key, value in all_texts(tree):
-        if key in _NAMES_FILES or (key == "controller" and ":" in value):
+        named = (key == "controller" and ":" in value) or (key == "network" and is_path(value))
+        if key in _NAMES_FILES or named:
             yield key, value
 
 
@@ -225,7 +228,7 @@ class Knob:
 def knobs(tree: Json, resolved: Json, base: Base, b: str | None, clips: Sequence[str] = ()) -> list[Knob]:
     """Return the knobs of a scenario, from its plain values and those with all defaults."""
     return [
-        *_of_links(tree, resolved),
+        *_of_links(tree, resolved, base),
         *_of_traffic(tree, resolved),
         *_of_videos(tree, resolved, base, b, clips),
         _knob(tree, resolved, ("duration",), "Run", "duration", "span", min="10s", max="120s"),
@@ -248,9 +251,12 @@ def _about(key: str) -> str:
     return next((each.about for each in keys() if each.path == key), "")
 
 
-def _of_links(tree: Json, resolved: Json) -> Iterator[Knob]:
+def _of_links(tree: Json, resolved: Json, base: Base) -> Iterator[Knob]:
+    if "network" in tree:
+        of = (*networks(), *(name for name in base.names if is_path(name)))
+        yield _knob(tree, resolved, ("network",), "Network", "network", "choice", of=of)
     found: list[tuple[tuple[str | int, ...], str]] = []
-    if _at(tree, ("topology", "bottleneck")) is not None:
+    if "network" in tree or _at(tree, ("topology", "bottleneck")) is not None:
         found.append((("topology", "bottleneck"), "bottleneck"))
     for where, singular in (("hops", "hop"), ("levels", "level"), ("legs", "leg")):
         for n in range(len(_at(tree, ("topology", where)) or [])):
@@ -259,7 +265,7 @@ def _of_links(tree: Json, resolved: Json) -> Iterator[Knob]:
         found.append((("link", n), str(link.get("name") or "–".join(map(str, link.get("between") or [n])))))
     several = len(found) > 1
     for path, name in found[:_MOST_LINKS]:
-        link = _at(tree, path)
+        link = _at(resolved if path[0] == "topology" else tree, path)
         group = f"Link {name}" if several else "Network"
         if "trace" not in link and link.get("rate", "none") != "none":
             yield _knob(tree, resolved, (*path, "rate"), group, "rate", "rate", min="100kbps", max="100Mbps")

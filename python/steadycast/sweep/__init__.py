@@ -172,7 +172,9 @@ def sweep(
     """
     base = Base.of(scenario, changes(set))
     heads = planning.table(Path(table)) if table is not None else ((), ((),))
-    given = [(path, [literal(value) for value in _several(values)]) for path, values in (over or {}).items()]
+    given = [
+        (path, planning.values(path, map(literal, _several(values)))) for path, values in (over or {}).items()
+    ]
     axes, rows = planning.grid(given, heads)
     if jobs is not None and scheduler is not None:
         raise UserError("--jobs", "a cluster's workers are as many as it has", "leave it out, or --scheduler")

@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Self
 
+from steadycast.builtin import FOLDER
 from steadycast.core import core
 from steadycast.errors import MissingError, UserError
 from steadycast.sweep import plan as planning
@@ -48,6 +49,8 @@ def pack(base: Base, pixels: bool, scenarios: Iterable[core.Scenario], encoded: 
     homes = (base.folder.resolve(), Path.cwd())
     for path in sorted({path.resolve() for each in scenarios for path in planning.files(each, base.folder)}):
         home = next((each for each in homes if path.is_relative_to(each)), None)
+        if home is None and path.is_relative_to(FOLDER.resolve()):
+            continue  # a network's trace, which the workers' own program has
         if home is None:
             problem = "it does not lie in the scenario's folder, so a cluster's workers would not find it"
             raise UserError(str(path), problem, "copy it there, or use --shard on a disk that all share")

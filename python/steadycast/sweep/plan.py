@@ -14,11 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from steadycast.builtin import scenario_at
+from steadycast.builtin import FOLDER, scenario_at
 from steadycast.core import core
 from steadycast.errors import UserError
 from steadycast.folder import read_json, write_json
 from steadycast.loading import all_texts, load
+from steadycast.networks import expanded
 from steadycast.scenario import Scenario
 
 FORMAT = 1
@@ -255,6 +256,11 @@ def grid(
     return axes, list(dict.fromkeys((*row, *values) for row, *values in crossed))
 
 
+def values(path: str, given: Iterable[str]) -> list[str]:
+    """Return the values of an axis: a set of networks stands for its networks."""
+    return [value for each in given for value in (expanded(each) if path == "network" else [each])]
+
+
 def axis(text: str) -> tuple[str, list[str]]:
     """Read PATH=V1,V2: commas in quotes or brackets divide nothing."""
     path, equals, values = text.partition("=")
@@ -353,7 +359,9 @@ def _contents(loaded: core.Scenario, folder: Path) -> list[str]:
     resolved = tomllib.loads(loaded.toml())
     resolved.pop("seed", None)
     # Where the files stand changes nothing: the same sweep on another machine has the same keys.
-    told = json.dumps(resolved, sort_keys=True, default=str).replace(f"{folder.resolve()}/", "")
+    told = json.dumps(resolved, sort_keys=True, default=str)
+    for place in (folder, FOLDER):
+        told = told.replace(f"{place.resolve()}/", "")
     return [told, *sorted(_content(file) for file in files(loaded, folder))]
 
 
