@@ -59,6 +59,7 @@ validate: setup-dev ## TCP and TFRC beside ns-2 and their equations
 figures: setup ## make the figures of docs/, the README's table and the manual page again
 	@$(RUN) scripts/docs.py
 	@$(RUN) scripts/grids.py
+	@$(RUN) scripts/networks.py
 
 docs: setup-test ## build the site of docs/ into build/site; it works offline, search included
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build -q

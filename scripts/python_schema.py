@@ -105,7 +105,7 @@ CLASSES = [
     Class("Link", LINK, ("between",), "Pipe", ("between", "name")),
     Class("Leg", "topology.legs.items", (), "Pipe", ("count", "name")),
     Class("Level", "topology.levels.items", ("fanout",), "Pipe", ("fanout",)),
-    Class("Topology", "topology", ("shape",)),
+    Class("Topology", "topology"),
     Class("Encode", "flow.items.encode"),
     Class("Buffer", "flow.items.buffer", ("size",)),
     Class("Playout", "flow.items.playout.anyOf.2", ("kind",)),
@@ -128,7 +128,7 @@ CLASSES = [
 FIELDS = {"from": "from_"}
 LISTS = {key: name for name, key in _LISTS.items()}
 # Keys that name files, and types that the schema has as a list of any length.
-FILES = {"clip", "trace"}
+FILES = {"clip", "trace", "network"}
 PAIRS = {("Uniform", "uniform"), ("Link", "between")}
 # The class of the table behind a key, wherever the key stands.
 TABLES = {

@@ -31,6 +31,8 @@ HOLDS = (
     "steadycast/_core.abi3.so",
     "steadycast/media/synthetic.npz",
     "steadycast/scenarios/home.toml",
+    "steadycast/scenarios/networks/sets.toml",
+    "steadycast/scenarios/traces/cell-load.txt",
     "steadycast/scenarios/traces/lte-synthetic.mahi",
 )
 SHARED = (

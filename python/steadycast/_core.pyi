@@ -14,7 +14,7 @@ def schema() -> str:
     """JSON Schema of the scenario format."""
 
 def network(name: str, folder: Path, networks: Path) -> str:
-    """Return a network as a table on one line of TOML: what its file says, with absolute paths, and the flows it adds."""
+    """Return a network as a table on one line of TOML: what its file says, and the flows that it adds."""
 
 def controllers() -> list[dict[str, Any]]:
     """Return the registry: dicts with name, about, when, source, cast, feedback, colour, dashes, params."""

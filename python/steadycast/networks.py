@@ -64,8 +64,8 @@ def find(name: str, folder: Path = Path()) -> Network:
 
     """
     told = tomllib.loads(f"it = {core.network(name, folder, NETWORKS)}")["it"]
-    lists = {key: tuple(told.pop(key, ())) for key in ("event", "flow")}
-    return Network(name=name, **lists, **told)
+    told |= {key: tuple(told.get(key, ())) for key in ("event", "flow")}
+    return Network(name=name, **told)
 
 
 def merged(scenario: Source, name: str, text: str | None = None) -> str:

@@ -244,10 +244,6 @@ class Level(Pipe):
 class Topology(Part):
     """A ready-made network."""
 
-    shape: str
-    """dumbbell: hosts FLOW.src and FLOW.dst[1-N], routers left and right. star: hub and leg[1-N]. chain
-    and parking-lot: n0 … nN. tree: root, t1.1 …, leaf[1-N].
-    """
     access: Pipe | None = None
     """dumbbell: the link of each host."""
     bottleneck: Pipe | None = None
@@ -258,6 +254,10 @@ class Topology(Part):
     """star: links from the hub to leg1, leg2 …"""
     levels: Sequence[Level | Mapping[str, Value]] = ()
     """tree: from the root to the leaves."""
+    shape: str | None = None
+    """dumbbell: hosts FLOW.src and FLOW.dst[1-N], routers left and right. star: hub and leg[1-N]. chain
+    and parking-lot: n0 … nN. tree: root, t1.1 …, leaf[1-N].
+    """
 
 @dataclass(kw_only=True)
 class Encode(Part):
@@ -587,6 +587,8 @@ class Event(Part):
 
     at: str
     """When it happens."""
+    every: str | None = None
+    """After which time it happens again, and again, until the end; default: once."""
     join: str | Sequence[str] | None = None
     """Receivers that join their group, for example "video.dst5"; one that has a join starts outside."""
     leave: str | Sequence[str] | None = None
@@ -662,6 +664,11 @@ class Scenario(Part):
     links: Sequence[Link] = ()
     """Links. With "between": a new one. Without: changes the link of the shape, or of above, that has this
     name.
+    """
+    network: str | Path | None = None
+    """A network by its name (`steadycast networks` lists them), or a path to its file: its topology, on
+    which the keys of this file's own stand, and its events. +cubic, +2cubic, +bbr and +web behind it
+    add TCP flows.
     """
     nodes: Sequence[str] = ()
     """Nodes that links join; "r[1-3]" is r1, r2, r3."""

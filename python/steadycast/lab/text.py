@@ -45,11 +45,13 @@ class Base:
     """The files that it names itself; a controller's as "file.py:Class"."""
 
     @classmethod
-    def read(cls, file: Path) -> Base:
-        """Read and check a scenario file."""
+    def read(cls, file: Path, network: str | None = None) -> Base:
+        """Read and check a scenario file; ``network`` comes in the place of its own, as `--set network=` has it."""
         place = scenario_at(file).absolute()
-        load(place)
+        load(place, [] if network is None else [f"network={network}"])
         text = place.read_text(encoding="utf-8")
+        if network is not None:
+            text = _over(text, str(Path(network).absolute()) if is_path(network) else network)
         if len(text.encode()) > MOST_TEXT:
             raise UserError(str(file), f"has more than {MOST_TEXT >> 10} KiB", "the lab takes shorter ones")
         return cls(place, text, frozenset(name for _, name in _files(tomllib.loads(text))))
@@ -136,6 +138,17 @@ def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
         place = ".".join(map(str, edits[-1][0]))
         raise problem("this value can't be set from here", "change it in the text", key=place)
     return changed
+
+
+def _over(text: str, network: str) -> str:
+    """Return a text over another network; one that names none loses its topology."""
+    if "network" not in parsed(text):
+        import tomlkit
+
+        document = tomlkit.parse(text)
+        document.pop("topology", None)
+        text = tomlkit.dumps(document)
+    return edited(text, [(("network",), network)])
 
 
 _SHORT = ("queue", "loss", "jitter")

@@ -5,6 +5,7 @@ mod claims;
 mod expect;
 mod families;
 mod mutations;
+mod named;
 mod scenarios;
 mod simulcast;
 mod trace;
