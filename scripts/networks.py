@@ -58,9 +58,11 @@ def mahimahi(path: Path) -> Steps:
 
 
 def table(path: Path) -> Steps:
-    """Return the rates of a table of milliseconds and kb/s."""
+    """Return the rates of a table of milliseconds and kb/s, in Mb/s for each 500 ms of a minute."""
     rows = [line.split() for line in path.read_text().splitlines()[1:]]
-    return [float(t) / 1000 for t, _ in rows], [float(rate) / 1000 for _, rate in rows]
+    places = range(0, LASTS * 1000, 500)
+    means = [[float(rate) for t, rate in rows if at <= int(t) < at + 500] for at in places]
+    return [at / 1000 for at in places], [sum(each) / len(each) / 1000 for each in means]
 
 
 def capacity(network: networks.Network, way: str) -> Steps:
@@ -103,9 +105,11 @@ def waits(network: networks.Network, rates: Steps) -> list[float]:
     time = units.read(queue["limit"], units.SPAN)
     size = units.read(queue["limit"], units.SIZE)
     whole = size or 1500.0 * float(queue["limit"].removesuffix("p") if time is None else 0)
-    if time is not None:
-        whole = time * (rates[1][0] if len(rates[1]) < 100 else sum(rates[1]) / len(rates[1])) * 125_000
-    return [whole / 125 / rate if rate > 0 else float("nan") for rate in rates[1]]
+    # Of a trace its mean counts: so long as one of its steps no queue is.
+    traced = "trace" in network.topology["bottleneck"]
+    steps = [sum(rates[1]) / len(rates[1])] * len(rates[1]) if traced else rates[1]
+    whole = whole if time is None else time * steps[0] * 125_000
+    return [whole / 125 / rate if rate > 0 else float("nan") for rate in steps]
 
 
 def sheet(names: list[str]) -> Figure:

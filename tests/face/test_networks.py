@@ -7,6 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,12 @@ def _words(value: Any, key: str = "") -> str:
 
 
 def _unit(value: object) -> str:
-    """Write a quantity as the page does: not in units in which it has four digits or more."""
-    told = str(value)
+    """Write a quantity as the page does: 1.5Mbps, 0.999ms and 37.5kB, but 1280B."""
     for of, small, large in ((units.RATE, "kbps", "Mbps"), (units.SPAN, "us", "ms"), (units.SIZE, "B", "kB")):
-        read = units.read(value, of)
-        if read is not None and told.endswith(small) and not told.endswith(large) and read / of[large] % 1:
-            return f"{read / of[large]:g}{large}" if read / of[small] != 1280 else told
-    return told
+        found = re.fullmatch(rf"(\d+){small}", str(value))
+        if found is not None and (small != "B" or int(found[1]) > 2000):
+            return f"{int(found[1]) * of[small] / of[large]:g}{large}"
+    return str(value)
 
 
 def row(network: networks.Network) -> list[str]:
@@ -149,7 +149,7 @@ OWN: dict[str, list[Any]] = {
     "queue": [
         {"limit": "77p"},
         {"kind": "codel"},
-        {"kind": "red", "limit": "50p", "min": 5, "max": 15},
+        {"kind": "red", "limit": "50p", "min": "5p", "max": "15p"},
         "90ms",
     ],
     "mtu": ["1400B"],
@@ -160,7 +160,7 @@ OWN: dict[str, list[Any]] = {
 @st.composite
 def over(draw: st.DrawFn) -> tuple[str, dict[str, Any], list[dict[str, Any]]]:
     """Draw a network with flows beside, keys of the scenario's own for its two links, and events of its own."""
-    name = draw(st.sampled_from([n for n in networks.names() if n != "tunnel"]))
+    name = draw(st.sampled_from(networks.names()))
     beside = draw(st.sampled_from(["", "+cubic", "+2bbr", "+web+cubic"]))
     own: dict[str, Any] = {}
     for link in draw(st.sets(st.sampled_from(["bottleneck", "access"]))):
@@ -194,9 +194,13 @@ def test_a_scenario_over_a_network_is_the_two_laid_on_each_other_by_hand(
     flow = tomllib.loads(CALL.format(100))["flow"]
     keys = {"name": "both", "duration": "100s", "event": events, "flow": flow}
     found = networks.find(name)
+    topology = merged(found.topology, own)
+    ways = [way for key in ("bottleneck", "access") for way in (topology[key], topology[key].get("back", {}))]
+    if narrow := min((way["mtu"] for way in ways if "mtu" in way), default=None):
+        found = replace(found, flow=tuple({**each, "packet": narrow} for each in found.flow))
     by_hand = {
         **keys,
-        "topology": merged(found.topology, own),
+        "topology": topology,
         "event": [*found.event, *events],
         "flow": [*flow, *found.flow],
     }
@@ -207,11 +211,8 @@ def test_a_scenario_over_a_network_is_the_two_laid_on_each_other_by_hand(
     hand, named = (load("both.toml", (), text) for text in texts)
     assert hand.toml() == named.toml()
     assert named.sha256 != hand.sha256
-    objects = sc.Scenario(
-        **{**keys, "network": name, "topology": own, "extra": {"event": events, "flow": flow}}
-    )
-    del objects.event, objects.flow
-    assert load(objects).toml() == named.toml()
+    objects = sc.Scenario(name="both", duration="100s", network=name, topology=own, events=events, flows=flow)
+    assert tomllib.loads(load(objects).toml()) == tomllib.loads(named.toml())
 
 
 def test_tcp_beside_has_packets_that_fit_through_a_tunnel() -> None:
@@ -274,11 +275,20 @@ def test_the_lab_s_page_may_choose_a_network_by_name_and_no_file(tmp_path: Path)
     assert ("topology", "bottleneck", "rate") not in found  # it follows a trace
     changed = edited(base.text, [(("topology", "bottleneck", "rate"), "9Mbps")])
     assert 'bottleneck = { rate = "9Mbps"' in checked(base, changed)[1].toml()
-    (tmp_path / "mine.toml").write_text(
-        networks_text := (builtin.NETWORKS / "geo.toml").read_text(encoding="utf-8")
-    )
-    assert networks_text
-    with pytest.raises(sc.UserError, match='may not name the file "mine.toml"'):
-        checked(base, base.text.replace("cable-5", "mine.toml"))
-    path.write_text(base.text.replace("cable-5", "mine.toml+cubic"), encoding="utf-8")
+    builtin.copy(["geo"], tmp_path, builtin.NETWORKS)
+    with pytest.raises(sc.UserError, match="may not name the file"):
+        checked(base, base.text.replace("cable-5", "geo.toml"))
+    path.write_text(base.text.replace("cable-5", "geo.toml+cubic"), encoding="utf-8")
     assert checked(Base.read(path), path.read_text(encoding="utf-8"))[1].flows == 2
+
+
+def test_the_lab_begins_over_the_network_that_is_asked_for(tmp_path: Path) -> None:
+    for one, topology in (("home", None), (builtin.copy(["dumbbell"], tmp_path)[0], None)):
+        base = Base.read(Path(one), "steps-back+web")
+        assert tomllib.loads(base.text).get("topology") == topology
+        assert 'rate = "2Mbps", delay = "50ms"' in checked(base, base.text)[1].toml()
+    (tmp_path / "own.toml").write_text(
+        f'network = "lte"\ntopology.bottleneck.delay = "1ms"\n{CALL.format(5)}', encoding="utf-8"
+    )
+    base = Base.read(tmp_path / "own.toml", "geo")
+    assert 'rate = "10Mbps", delay = "1ms"' in checked(base, base.text)[1].toml()

@@ -14,7 +14,7 @@ from steadycast.loading import load
 
 from tests.lab.conftest import ROOT, SCENARIO
 
-BUILT_IN = sorted((ROOT / "scenarios").rglob("*.toml"))
+BUILT_IN = sorted((ROOT / "scenarios").glob("*.toml"))
 OTHERS = sorted(
     [*(ROOT / "papers" / "scenarios").rglob("*.toml"), *(ROOT / "validation" / "scenarios").rglob("*.toml")]
 )

@@ -37,8 +37,8 @@ pub use model::{
     Playout, RateSpec, Recording, Repair, Reports, Rtcp, RtcpProfile, Scenario, Series, Simulcast, Start, Tcp, Video,
     What, Workload,
 };
-pub use recorded::{Fault, Quantity, Recorded, Rows, recorded};
 pub use named::network;
+pub use recorded::{Fault, Quantity, Recorded, Rows, recorded};
 pub use steadycast_link::{Arq, CoDel, FqCoDel, Jitter, JitterDist, Limit, Loss, Policer, Queue, Red, Reorder};
 pub use steadycast_tcp::Congestion;
 pub use steadycast_words::{Problem, Problems};

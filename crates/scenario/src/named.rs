@@ -2,9 +2,10 @@
 
 use crate::file::{EventTable, OTHER_WORDS, Topology};
 use crate::loaded::{Document, text_of};
+use crate::network::TRACED;
 use crate::tree::{find_file, merge, name_of};
 use std::path::{Path, PathBuf};
-use steadycast_units::Span;
+use steadycast_units::{Bytes, Span};
 use steadycast_words::tree::{Item, Place, Table, Value, from_toml, quoted};
 use steadycast_words::{Deferred, Findings, FromToml, Problems, Spanned, nearest, remedy, tables, words};
 
@@ -26,18 +27,13 @@ tables! {
     }
 }
 
-/// What a network's numbers are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NetworkKind {
-    Published,
-    Model,
-    Synthetic,
-    Measured,
-}
 words! {
-    NetworkKind {
-        "published" => Self::Published, "model" => Self::Model, "synthetic" => Self::Synthetic,
-        "measured" => Self::Measured,
+    /// What a network's numbers are.
+    pub(crate) enum NetworkKind {
+        Published = "published",
+        Model = "model",
+        Synthetic = "synthetic",
+        Measured = "measured",
     }
 }
 
@@ -50,9 +46,6 @@ const BESIDE: [(&str, &str); 3] = [
 
 /// The most flows that one `+` adds.
 const MOST_BESIDE: usize = 99;
-
-/// Keys whose texts name files, relative to the file in which they stand.
-const FILES: [&str; 3] = ["trace", "delay_trace", "loss_trace"];
 
 /// A network as a scenario takes it.
 pub(crate) struct Named {
@@ -79,7 +72,7 @@ pub fn network(name: &str, folder: &Path, networks: &Path) -> Result<String, Pro
 impl Named {
     /// Reads the network that `said`, the value of `network`, names; what is wrong goes to `out`.
     pub(crate) fn read(said: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<Self> {
-        let whole = said.text()?;
+        let whole = String::read(said, out)?;
         let end = whole.rfind(".toml").map(|at| at + ".toml".len()).or_else(|| whole.find('+'));
         let (name, beside) = whole.split_at(end.unwrap_or(whole.len()));
         let path = place(name, said, folder, networks, out)?;
@@ -175,10 +168,14 @@ impl Named {
         table.push((key.to_owned(), Item { value, at: self.said.clone() }));
     }
 
-    /// TCP beside has packets that fit through a bottleneck whose MTU is given.
+    /// TCP beside has packets that fit through the topology's links.
     fn fit(&mut self) {
-        let topology = self.root.get("topology").and_then(|topology| topology.get("bottleneck")?.get("mtu"));
-        let Some(mtu) = topology.cloned() else { return };
+        let Some(topology) = self.root.get("topology") else { return };
+        let links = ["bottleneck", "access"].iter().filter_map(|key| topology.get(key));
+        let ways = links.flat_map(|link| [Some(link), link.get("back")]).flatten();
+        let bytes = |said: &Item| Bytes::read(said, &mut Findings::new(""));
+        let all = ways.filter_map(|way| way.get("mtu")).filter(|mtu| bytes(mtu).is_some_and(|b| b < Bytes::new(1500)));
+        let Some(mtu) = all.min_by_key(|mtu| bytes(mtu)).cloned() else { return };
         let mut flows = items(self.root.get("flow")).to_vec();
         for flow in &mut flows {
             let Value::Table(table) = &mut flow.value else { continue };
@@ -265,7 +262,7 @@ fn moved(item: &mut Item, at: &Place, folder: &Path) {
             for (key, below) in table {
                 moved(below, at, folder);
                 if let Value::Text(name) = &mut below.value
-                    && FILES.contains(&key.as_str())
+                    && TRACED.iter().any(|(_, file, _)| file == key)
                 {
                     *name = folder.join(&*name).to_string_lossy().into_owned();
                 }

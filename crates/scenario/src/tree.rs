@@ -1,7 +1,7 @@
 //! What a scenario's tree has beside that of any text: names of flows and links in its paths, and what `--set` changes.
 
-use crate::network::TRACED;
 use crate::named::keep_set;
+use crate::network::TRACED;
 use std::path::Path;
 use std::sync::Arc;
 use steadycast_words::tree::{Item, MAX_DEPTH, Place, Table, Value, read_value};
