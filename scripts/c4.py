@@ -125,7 +125,8 @@ def layers(text: str) -> Iterator[str]:
             yield f'name = "{name}", kind = "cbr", rate = "{packet * 8 * int(fps)}bps", packet = "{packet}B", {stop}'
         else:
             label = "video" if name == "vlow" else f"video-{name}"
-            media = f'controller = "steady", media = "trace", trace = "{frames(name, group)}", encode = {{ fps = {fps} }}'
+            media = f'controller = "steady", media = "trace", trace = "{frames(name, group)}"'
+            media += f", encode = {{ fps = {fps} }}"
             yield f'name = "{label}", kind = "video", {media}, repair = "auto", {stop}'
 
 

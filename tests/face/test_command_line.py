@@ -34,6 +34,7 @@ COMMANDS = [
     "run",
     "demo",
     "scenarios",
+    "networks",
     "clips",
     "doctor",
     "sweep",

@@ -30,9 +30,9 @@ fn fail(text: &str) -> String {
 /// A network's file in a folder of this test's own.
 fn file(name: &str, text: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("named");
-    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::create_dir_all(&folder).expect("a folder can be made");
     let path = folder.join(name);
-    std::fs::write(&path, text).unwrap();
+    std::fs::write(&path, text).expect("a file can be written");
     path
 }
 
@@ -132,7 +132,8 @@ fn a_scenario_s_own_keys_win_and_its_flows_come_first() {
 #[test]
 fn a_network_that_is_set_comes_in_the_place_of_a_whole_one_and_below_keys_that_are_set() {
     let whole = format!(
-        "duration = \"8s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"3Mbps\", delay = \"99ms\" }}\n{FLOW}"
+        "duration = \"8s\"\n[topology]\nshape = \"dumbbell\"\n\
+         bottleneck = {{ rate = \"3Mbps\", delay = \"99ms\" }}\n{FLOW}"
     );
     let bottleneck = |loaded: &Loaded| {
         let link = loaded.scenario.links.iter().find(|link| link.name == "bottleneck").unwrap();
