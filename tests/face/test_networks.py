@@ -7,7 +7,6 @@ import json
 import re
 import tomllib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -195,13 +194,9 @@ def test_a_scenario_over_a_network_is_the_two_laid_on_each_other_by_hand(
     flow = tomllib.loads(CALL.format(100))["flow"]
     keys = {"name": "both", "duration": "100s", "event": events, "flow": flow}
     found = networks.find(name)
-    topology = merged(found.topology, own)
-    ways = [way for key in ("bottleneck", "access") for way in (topology[key], topology[key].get("back", {}))]
-    if narrow := min((way["mtu"] for way in ways if "mtu" in way), default=None):
-        found = replace(found, flow=tuple({**each, "packet": narrow} for each in found.flow))
     by_hand = {
         **keys,
-        "topology": topology,
+        "topology": merged(found.topology, own),
         "event": [*found.event, *events],
         "flow": [*flow, *found.flow],
     }
@@ -220,14 +215,6 @@ def outcome(scenario: str | sc.Scenario, text: str | None = None) -> object:
         return tomllib.loads(load(scenario, (), text).toml())
     except Problems as problems:
         return {(each["what"], each["remedy"]) for each in problems.listed()}
-
-
-def test_tcp_beside_has_packets_that_fit_through_a_tunnel() -> None:
-    for name in ("tunnel+cubic", "tunnel+2cubic+web"):
-        beside = tomllib.loads(networks.merged("both.toml", name, CALL.format(5)))["flow"][1:]
-        assert {flow["packet"] for flow in beside} == {"1280B"}
-    text = 'network = "clean-20+cubic"\ntopology.bottleneck.mtu = "900B"\n' + CALL.format(5)
-    assert tomllib.loads(load("both.toml", (), text).toml())["flow"][1]["packet"] == "900B"
 
 
 # ---------------------------------------------------------------- the command line and the lab

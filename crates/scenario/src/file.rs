@@ -185,7 +185,8 @@ tables! {
         /// Holds packets back for up to this, a burst as one, so that flows don't lock phases; default "0ms" (tcp of
         /// preset linux: "100us").
         send_jitter: Span,
-        /// video, tcp: Packet size, as IP size. Default video: "1200B"; tcp: from its preset.
+        /// video, tcp: Packet size, as IP size. Default video: "1200B"; tcp: from its preset, or what fits
+        /// through its way.
         packet: Bytes,
         /// video: a registry name, or "file.py:Class".
         controller: String,

@@ -351,9 +351,12 @@ pub(crate) fn keeping<T: Copy>(said: &Spanned<T>, rule: &dyn Rule<T>, out: &mut 
     }
 }
 
+/// The smallest packet of a video or TCP flow.
+pub(crate) const SMALLEST: Bytes = Bytes::new(100);
+
 /// The packet size of a video or TCP flow.
 fn packet(table: &FlowTable, default: Bytes, out: &mut Findings) -> Bytes {
-    table.packet.as_ref().and_then(|said| keeping(said, &PacketSize { least: 100 }, out)).unwrap_or(default)
+    table.packet.as_ref().and_then(|said| keeping(said, &PacketSize { least: SMALLEST.get() }, out)).unwrap_or(default)
 }
 
 /// A class of the user's own, which only the Python side can look into: "file.py:Class".

@@ -5,7 +5,7 @@ use crate::loaded::{Document, text_of};
 use crate::network::TRACED;
 use crate::tree::{find_file, merge, name_of};
 use std::path::{Path, PathBuf};
-use steadycast_units::{Bytes, Span};
+use steadycast_units::Span;
 use steadycast_words::tree::{Item, Place, Table, Value, from_toml, quoted};
 use steadycast_words::{Deferred, Findings, FromToml, Problems, Spanned, nearest, remedy, tables, words};
 
@@ -112,7 +112,6 @@ impl Named {
         let flows = flows_beside(beside, &said.at, out)?;
         let mut one = Self { text, said: said.at.clone(), root };
         one.put("flow", Value::List(flows));
-        one.fit();
         Some(one)
     }
 
@@ -133,7 +132,6 @@ impl Named {
         if let (Some(base), Some(above)) = (self.root.get("topology"), over.get("topology")) {
             let topology = merge(base, above).value;
             self.put("topology", topology);
-            self.fit();
         }
         let names: Vec<_> = items(over.get("flow")).iter().filter_map(name_of).collect();
         let mut flows = items(over.get("flow")).to_vec();
@@ -166,23 +164,6 @@ impl Named {
         let Value::Table(table) = &mut self.root.value else { return };
         table.retain(|(k, _)| k != key);
         table.push((key.to_owned(), Item { value, at: self.said.clone() }));
-    }
-
-    /// TCP beside has packets that fit through the topology's links.
-    fn fit(&mut self) {
-        let Some(topology) = self.root.get("topology") else { return };
-        let links = ["bottleneck", "access"].iter().filter_map(|key| topology.get(key));
-        let ways = links.flat_map(|link| [Some(link), link.get("back")]).flatten();
-        let bytes = |said: &Item| Bytes::read(said, &mut Findings::new(""));
-        let all = ways.filter_map(|way| way.get("mtu")).filter(|mtu| bytes(mtu).is_some_and(|b| b < Bytes::new(1500)));
-        let Some(mtu) = all.min_by_key(|mtu| bytes(mtu)).cloned() else { return };
-        let mut flows = items(self.root.get("flow")).to_vec();
-        for flow in &mut flows {
-            let Value::Table(table) = &mut flow.value else { continue };
-            table.retain(|(key, _)| key != "packet");
-            table.push(("packet".into(), mtu.clone()));
-        }
-        self.put("flow", Value::List(flows));
     }
 }
 

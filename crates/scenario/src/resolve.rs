@@ -3,7 +3,7 @@
 use crate::encode::Size;
 use crate::expect::{self, Scene};
 use crate::file::{EventTable, ExpectTable, FORMAT, File, Shape, SimulcastTable};
-use crate::flow::{Group, flows, groups, hosts};
+use crate::flow::{Group, SMALLEST, flows, groups, hosts};
 use crate::model::{
     Change, Directions, Event, Expect, Flow, FlowIx, FlowKind, Link, LinkIx, Media, NodeIx, RateSpec, Recording,
     Scenario, Start, What, Workload,
@@ -58,6 +58,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     for (group, range) in groups.iter().zip(ranges.iter().cloned()) {
         check_times(group, &all[range.clone()], duration, out);
         if whole {
+            fit_packets(group, &mut all[range.clone()], &network);
             check_ways(group, &all[range.clone()], &network, out);
             fit_session(group, &mut all[range.clone()], &network);
         }
@@ -245,6 +246,28 @@ fn parts(network: &Network) -> Vec<u32> {
     (0..up.len() as u32).map(|node| top(&mut up, node)).collect()
 }
 
+/// TCP packets whose size nobody gave are no larger than what fits through the way, as path MTU discovery has them.
+fn fit_packets(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
+    let least = network.links.iter().map(mtu).min().filter(|least| group.table.packet.is_none() && *least >= SMALLEST);
+    let mut around = None;
+    for flow in flows {
+        let FlowKind::Tcp(tcp) = &flow.kind else { continue };
+        let Some(packet) = Some(tcp.config.packet).filter(|packet| least.is_some_and(|least| least < *packet)) else {
+            continue;
+        };
+        let around = around.get_or_insert_with(|| neighbours(network.nodes.len(), &network.links));
+        let room = ways(flow, &network.links, around).map(|(link, _)| mtu(link)).min();
+        if let (FlowKind::Tcp(tcp), Some(room)) = (&mut flow.kind, room) {
+            tcp.config.packet = packet.min(room);
+        }
+    }
+}
+
+/// The largest packet that a link takes both ways.
+fn mtu(link: &Link) -> Bytes {
+    link.forward.mtu.min(link.back.mtu)
+}
+
 /// A session bandwidth that nobody gave is no more than the narrowest link of constant rate on the media's way carries.
 fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     let said = group.table.rtcp.as_ref().is_some_and(|r| r.item.get("session_bw").is_some());
@@ -360,14 +383,13 @@ impl Scenario {
     /// The largest packet that fits through all links on a flow's ways, there and back. Links of 1500 bytes where it
     /// crosses none.
     pub fn mtu(&self, flow: &Flow) -> Bytes {
-        let of = |link: &Link| link.forward.mtu.min(link.back.mtu);
-        let all = self.links.iter().map(of);
+        let all = self.links.iter().map(mtu);
         let (Some(least), Some(most)) = (all.clone().min(), all.max()) else { return Bytes::new(1500) };
         if least == most {
             return least;
         }
         let around = neighbours(self.nodes.len(), &self.links);
-        ways(flow, &self.links, &around).map(|(link, _)| of(link)).min().unwrap_or(most)
+        ways(flow, &self.links, &around).map(|(link, _)| mtu(link)).min().unwrap_or(most)
     }
 }
 

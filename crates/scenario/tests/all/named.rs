@@ -1,7 +1,7 @@
 //! Networks by their names: what a scenario over one is, and what is told where there is none.
 
 use std::path::{Path, PathBuf};
-use steadycast_scenario::{Document, Loaded, Problems, RateSpec, What, network};
+use steadycast_scenario::{Document, FlowKind, Loaded, Problems, RateSpec, What, network};
 use steadycast_units::{Rate, Span};
 
 use crate::scenarios::root;
@@ -152,6 +152,28 @@ fn a_network_that_is_set_comes_in_the_place_of_a_whole_one_and_below_keys_that_a
     let over = format!("duration = \"8s\"\nnetwork = \"dsl-8\"\ntopology.bottleneck.delay = \"99ms\"\n{FLOW}");
     let loaded = read(&over, &["network=cable-5"]).unwrap_or_else(|p| panic!("{p}"));
     assert_eq!(bottleneck(&loaded), (Rate::mbps(5), Span::millis(99)));
+}
+
+#[test]
+fn tcp_of_no_given_size_has_packets_that_fit_through_its_way() {
+    let tcp = "[[flow]]\nname = \"load\"\nkind = \"tcp\"\n";
+    for (mtu, packet) in [("9000B", "1500B"), ("1400B", "1400B"), ("100B", "100B")] {
+        for link in ["bottleneck = { mtu = \"M\" }", "access.back = { mtu = \"M\" }", "access.mtu = \"M\""] {
+            let link = link.replace('M', mtu);
+            let head = format!("duration = \"8s\"\nnetwork = \"clean-20+cubic\"\ntopology.{link}\n");
+            let text = format!("{head}{tcp}preset = \"linux\"\n");
+            let loaded = read(&text, &[]).unwrap_or_else(|p| panic!("{p}\n{text}"));
+            let sizes = loaded.scenario.flows.iter().map(|flow| match &flow.kind {
+                FlowKind::Tcp(tcp) => tcp.config.packet.to_string(),
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(sizes.collect::<Vec<_>>(), [packet, packet], "{text}");
+        }
+    }
+    let said = format!("network = \"tunnel\"\n{tcp}packet = \"1300B\"");
+    assert!(fail(&said).contains("flow.load.packet: a packet of 1300B does not fit through link"), "{}", fail(&said));
+    let tiny = "network = \"clean-20+cubic\"\ntopology.bottleneck.mtu = \"99B\"";
+    assert!(fail(tiny).contains("flow.beside1.packet: a packet of 1500B does not fit"), "{}", fail(tiny));
 }
 
 #[test]
