@@ -482,8 +482,8 @@ class Flow(Part):
     on: Period | str | None = None
     """tcp, onoff: Length of the periods with data."""
     packet: str | None = None
-    """video, tcp, onoff, cbr: Packet size, as IP size. Default video: "1200B"; tcp: from its preset;
-    onoff: "1kB"; cbr: "1kB".
+    """video, tcp, onoff, cbr: Packet size, as IP size. Default video: "1200B"; tcp: from its preset, or
+    what fits through its way; onoff: "1kB"; cbr: "1kB".
     """
     padding: bool | None = None
     """video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is sent
