@@ -34,7 +34,9 @@ fn scenarios(folder: &Path) -> Vec<PathBuf> {
     found.sort();
     let (folders, files): (Vec<_>, Vec<_>) = found.into_iter().partition(|path| path.is_dir());
     let toml = files.into_iter().filter(|path| path.extension().is_some_and(|e| e == "toml"));
-    toml.chain(folders.iter().flat_map(|inner| scenarios(inner))).collect()
+    // A network alone sends nothing.
+    let inner = folders.iter().filter(|inner| !inner.ends_with("networks"));
+    toml.chain(inner.flat_map(|inner| scenarios(inner))).collect()
 }
 
 /// A flow's line: what it sends, and what its first receiver got.
