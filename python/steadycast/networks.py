@@ -11,7 +11,6 @@ from typing import Any
 from steadycast import builtin
 from steadycast.builtin import NETWORKS
 from steadycast.core import core
-from steadycast.loading import Source, load
 
 
 @dataclass(frozen=True)
@@ -66,16 +65,3 @@ def find(name: str, folder: Path = Path()) -> Network:
     told = tomllib.loads(f"it = {core.network(name, folder, NETWORKS)}")["it"]
     told |= {key: tuple(told.get(key, ())) for key in ("event", "flow")}
     return Network(name=name, **told)
-
-
-def merged(scenario: Source, name: str, text: str | None = None) -> str:
-    """Return the resolved text of a scenario over a network: the text that a run's folder has.
-
-    Where the scenario names no network itself, the network comes in the place of its topology; else its own keys of the
-    topology stand on the network. ``text`` is what its file holds, if that is known.
-
-    Raises:
-        UserError: the scenario or the network is wrong.
-
-    """
-    return load(scenario, [f"network={name}"], text).toml()

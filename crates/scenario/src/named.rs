@@ -3,6 +3,7 @@
 use crate::file::{EventTable, OTHER_WORDS, Topology};
 use crate::loaded::{Document, text_of};
 use crate::network::TRACED;
+use crate::text::items;
 use crate::tree::{find_file, merge, name_of};
 use std::path::{Path, PathBuf};
 use steadycast_units::Span;
@@ -250,13 +251,6 @@ fn moved(item: &mut Item, at: &Place, folder: &Path) {
             }
         }
         _ => {}
-    }
-}
-
-fn items(item: Option<&Item>) -> &[Item] {
-    match item.map(|i| &i.value) {
-        Some(Value::List(list)) => list,
-        _ => &[],
     }
 }
 

@@ -116,7 +116,7 @@ impl Loaded {
     }
 }
 
-fn items(item: Option<&Item>) -> &[Item] {
+pub(crate) fn items(item: Option<&Item>) -> &[Item] {
     match item.map(|i| &i.value) {
         Some(Value::List(list)) => list,
         _ => &[],
