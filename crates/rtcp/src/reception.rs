@@ -3,7 +3,7 @@
 use steadycast_units::{Span, Time};
 use steadycast_wire::ntp;
 use steadycast_wire::rtcp::ReportBlock;
-use steadycast_wire::seq::{ExtendedSeq, MAX_DROPOUT, Verdict};
+use steadycast_wire::seq::{ExtendedSeq, MAX_DROPOUT, MAX_MISORDER, Verdict};
 
 /// What a packet turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,15 @@ const SPACED: u64 = 64;
 /// It is known after so many.
 const KNOWN: u64 = 16;
 
+/// Packets that nothing explained, since the last one of the stream, each with a higher number than the one before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    packets: u64,
+    /// How far ahead of the stream's newest the first and the last are.
+    first: u32,
+    last: u32,
+}
+
 /// One source's packets as one receiver sees them.
 #[derive(Clone, Debug, Default)]
 pub struct Reception {
@@ -60,6 +69,7 @@ pub struct Reception {
     spaced: u64,
     /// By how much numbers grew since the last time between two arrivals that was counted.
     together: u64,
+    line: Line,
     transit: Option<u32>,
     jitter: f64,
     expected_prior: u64,
@@ -83,7 +93,11 @@ impl Reception {
     /// A packet of the source has arrived.
     pub fn on_rtp(&mut self, arrival: Time, seq: u16, timestamp: u32) -> Arrived {
         let before = self.seq.newest();
-        let arrived = match self.seq.on_packet_within(seq, self.reach(arrival)) {
+        let mut verdict = self.seq.on_packet_within(seq, self.reach(arrival));
+        if verdict == Verdict::Stray && self.hold(arrival, seq) {
+            verdict = self.seq.go_on(self.line.last);
+        }
+        let arrived = match verdict {
             Verdict::Probation => Arrived::Probation,
             Verdict::Stray => return Arrived::Stray,
             Verdict::Started(extended) => {
@@ -99,9 +113,12 @@ impl Reception {
                 Arrived::Restarted(extended)
             }
             Verdict::Newer(extended) => {
-                self.received += 1;
                 let ahead = before.map_or(0, |before| extended - before);
                 self.space(arrival, ahead.unsigned_abs());
+                // Those that it goes on behind were the stream's.
+                let Line { packets, last, .. } = self.line;
+                let held = if ahead >= last.into() { packets - u64::from(ahead == last.into()) } else { 0 };
+                self.received += 1 + held;
                 let shifted = u32::try_from(ahead).ok().and_then(|ahead| self.seen.checked_shl(ahead));
                 self.seen = shifted.unwrap_or(0) | 1;
                 Arrived::New(extended)
@@ -118,8 +135,35 @@ impl Reception {
             }
         };
         self.heard = arrival;
+        self.line = Line::default();
         self.on_transit(arrival, timestamp);
         arrived
+    }
+
+    /// A packet has come that nothing explains ([`Arrived::Stray`]). Returns whether it is the stream's all the same,
+    /// of which so much is lost that its packets are farther apart than any reach: of nothing else has a packet come
+    /// for a pause, the numbers of [`KNOWN`] rise, and the jump to the first is no longer than the way from there.
+    pub fn hold(&mut self, arrival: Time, seq: u16) -> bool {
+        let Some(newest) = self.highest() else { return false };
+        let Line { packets, first, last } = self.line;
+        let step = seq.wrapping_sub((newest as u16).wrapping_add(last as u16));
+        if packets > 0 && step >= 1 << 15 {
+            // A late one, or one of another stream, with which another line begins.
+            if step.wrapping_neg() >= MAX_MISORDER {
+                self.line = Line::default();
+            }
+            return false;
+        }
+        let last = last.saturating_add(step.into());
+        let first = if packets == 0 { last } else { first };
+        self.line = Line { packets: packets + u64::from(step > 0), first, last };
+        self.line.packets >= KNOWN && arrival.since(self.heard) >= PAUSE && self.holds()
+    }
+
+    /// Whether what nothing explained so far goes as far as the jump to it, and so may be the stream's
+    /// ([`Reception::hold`]).
+    pub const fn holds(&self) -> bool {
+        self.line.packets > 1 && self.line.first <= self.line.last - self.line.first
     }
 
     /// How far ahead of the newest number a loss may have put the next one. A socket's buffer or a link that drops a
@@ -140,6 +184,9 @@ impl Reception {
         let gap = arrival.since(self.heard);
         if gap >= PAUSE || self.received <= 2 {
             self.together = 0;
+            if self.line.packets >= KNOWN {
+                (self.spacing, self.spaced) = (Span::nanos(gap.as_nanos() / ahead.max(1)), KNOWN);
+            }
             return;
         }
         self.together = self.together.saturating_add(ahead.max(1));

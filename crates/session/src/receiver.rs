@@ -192,7 +192,7 @@ struct Repairing {
     wished: bool,
     /// Nothing can be asked for before.
     held: Time,
-    /// Packets that the half was shown.
+    /// Packets that counted when they came, or when a later one showed whose they are.
     shown: u64,
     check: Check,
 }
@@ -654,6 +654,7 @@ impl Receiver {
             return Received::Stray;
         }
         let Some(stream) = &mut self.stream else { return Received::Stray };
+        let before = stream.reception.received();
         let seq = match stream.reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => seq,
             Arrived::Duplicate(_) => {
@@ -687,7 +688,7 @@ impl Receiver {
                 Some(_) => repair.requester.on_original(now, number, sent, header.marker),
                 None => repair.requester.on_unstamped(now, number, sent, header.marker),
             }
-            repair.shown += 1;
+            repair.shown += stream.reception.received() - before;
             // By the counters of the report block, which nothing but the media's numbers move.
             let duplicates = self.past.duplicates + stream.reception.duplicates();
             repair

@@ -105,10 +105,7 @@ impl ExtendedSeq {
             return Verdict::Late(self.newest - i64::from(behind));
         }
         if ahead < reach.max(MAX_MISORDER) {
-            self.stray = None;
-            self.newest += i64::from(ahead);
-            self.ran += u64::from(ahead);
-            return Verdict::Newer(self.newest);
+            return self.go_on(ahead.into());
         }
         let confirmed = self.stray == Some(seq);
         let near_left = 1..if confirmed { MAX_DROPOUT } else { MAX_MISORDER };
@@ -131,6 +128,14 @@ impl ExtendedSeq {
         }
         self.stray = Some(seq.wrapping_add(1));
         Verdict::Stray
+    }
+
+    /// The stream's newest packet is so far ahead of the one before, by more than the number tells.
+    pub fn go_on(&mut self, ahead: u32) -> Verdict {
+        self.stray = None;
+        self.newest += i64::from(ahead);
+        self.ran += u64::from(ahead);
+        Verdict::Newer(self.newest)
     }
 
     fn restart(&mut self, to: i64) -> Verdict {

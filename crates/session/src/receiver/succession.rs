@@ -163,6 +163,9 @@ impl Receiver {
             self.begin_run(now, from, header);
             return true;
         }
+        if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == header.ssrc && s.from == from) {
+            stream.reception.hold(now, header.seq);
+        }
         match &mut self.other {
             Some(other) if (other.reception.ssrc(), other.from) == (header.ssrc, from) => other.hear(now, header),
             // One that goes on is not displaced by packets that somebody makes up.
@@ -186,13 +189,12 @@ impl Receiver {
         }
         let ended = old.ended && (old.heir.is_none_or(|heir| heir == header.ssrc) || self.source_ended());
         let [old_named, new_named] = [old.ssrc, header.ssrc].map(|ssrc| self.named == Some(ssrc));
-        let fleeting = old.reception.received() < 2 && !old_named;
         let silent = now.since(old.heard);
-        let proven = || {
-            let known = self.other.as_ref().filter(|other| other.reception.ssrc() == header.ssrc && other.from == from);
-            // Its first packet may have been overtaken by others of its own, too.
-            known.is_some_and(|other| now.since(other.began) >= QUIET && other.is_stream_with(now, header))
-        };
+        // Its first packet may have been overtaken by others of its own, too.
+        let known = self.other.as_ref().filter(|other| other.reception.ssrc() == header.ssrc && other.from == from);
+        let known = known.filter(|other| other.is_stream_with(now, header) && !(again && old.reception.holds()));
+        let fleeting = old.reception.received() < 2 && !old_named && (!again || known.is_some());
+        let proven = || known.is_some_and(|other| now.since(other.began) >= QUIET);
         let silent = silent > self.participant.member_timeout() || silent > self.patience_for(old, from) && proven();
         !again && (new_named || ended) || fleeting || silent
     }

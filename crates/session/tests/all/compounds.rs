@@ -153,7 +153,8 @@ proptest! {
         let most = load.mtu.min(1280);
         prop_assert!(outcome.datagrams.iter().all(|size| *size <= most), "{:?}", outcome.datagrams.iter().max());
         prop_assert_eq!(outcome.broken, 0);
-        prop_assert!(outcome.bodies > 0, "its half is heard, too");
+        // Two members with a datagram each take 5 % of 1 Mb/s for less than half a second.
+        prop_assert!(outcome.bodies > 0 || load.session < Rate::mbps(1), "its half is heard, too");
         let missing = outcome.arrived.difference(&outcome.told).count() as u64;
         prop_assert_eq!((missing, outcome.untold), (0, (0, 0)));
     }

@@ -409,6 +409,16 @@ fn made_up_numbers_in_a_running_stream_cost_nothing_wherever_they_are_and_howeve
 }
 
 #[test]
+fn made_up_numbers_that_rise_as_those_of_a_stream_of_which_nearly_all_is_lost_cost_a_running_stream_nothing() {
+    for step in [140, 1_000] {
+        undisturbed(&Case::of("steady", 1), (5, 20), &mut |ms, seq| {
+            let made_up = seq.wrapping_add((ms % 30 + 1) as u16 * step);
+            if ms >= 5_000 { vec![(To::Receivers, SENDER, media(made_up))] } else { Vec::new() }
+        });
+    }
+}
+
+#[test]
 fn who_spoke_in_the_sources_name_before_it_takes_neither_its_bye_nor_its_round_trip_away() {
     for controller in ["asmp", "tfrc", "steady"] {
         let say = bytes(vec![Packet::ReceiverReport { ssrc: SOURCE, blocks: Vec::new() }, named(SOURCE)]);
