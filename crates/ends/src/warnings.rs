@@ -2,6 +2,7 @@
 
 use crate::{FlowEnds, Record};
 use steadycast_scenario::{self as sc, FlowKind};
+use steadycast_tcp::{LINUX_WINDOW, MAX_WINDOW};
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 
 /// Reports that take more than this share of a link back are in the way of others, and of themselves.
@@ -10,7 +11,8 @@ const MOST_OF_THE_WAY_BACK: f64 = 0.5;
 impl Record<'_> {
     /// TCPs whose window holds less than what their fair share has on the way: the window limits them there.
     pub(crate) fn window_warnings(&self, shares: &[Option<Rate>]) -> Vec<String> {
-        let flows = self.scenario.flows.iter().zip(shares).zip(&self.ways).filter(|_| self.world == "simulated");
+        let flows = self.scenario.flows.iter().zip(shares).zip(&self.ways);
+        let most = if self.world == "simulated" { MAX_WINDOW } else { LINUX_WINDOW };
         let each = flows.filter_map(|((flow, share), ways)| {
             let FlowKind::Tcp(tcp) = &flow.kind else { return None };
             let delay = |way: u32| {
@@ -19,13 +21,16 @@ impl Record<'_> {
             };
             let round: Span = ways.iter().flatten().map(|way| delay(*way) + delay(way ^ 1)).sum();
             let config = &tcp.config;
-            let (needs, holds) = ((*share)?.over(round).get(), u64::from(config.window) * config.packet.get());
-            let name = &flow.name;
+            let (name, packet) = (&flow.name, config.packet.get());
+            let (needs, holds) = ((*share)?.over(round).get(), u64::from(config.window.min(most)) * packet);
             (holds < needs).then(|| {
+                let remedy = match needs.div_ceil(packet) {
+                    packets if packets > most.into() => "no larger one is opened here; shorten the round trip".into(),
+                    packets => format!("make flow.{name}.window \"{packets}p\" or more"),
+                };
                 format!(
                     "flow.{name}: its window holds {holds} bytes, and its fair share {needs} in a round trip of \
-                     {round}: the window limits it, and not the network; make flow.{name}.window \"{}p\" or more",
-                    needs.div_ceil(config.packet.get())
+                     {round}: the window limits it, and not the network; {remedy}"
                 )
             })
         });
