@@ -225,8 +225,6 @@ const LONGEST_PLAYOUT: Span = Span::secs(10);
 const LEFT_BEHIND: f64 = 0.02;
 /// Receivers' losses are looked at this often.
 const LOOKS: Span = Span::secs(1);
-/// What it takes to see a loss and to ask for the packet, towards one receiver.
-const ASKS: Span = Span::millis(30);
 
 /// Checks that all streams together stay within the pacing rate: each packet fills a bucket that leaks at the highest
 /// rate since the packet before. The pacer itself looks at the last packet alone.
@@ -1133,7 +1131,7 @@ impl Sender {
         let again = overhead(&media.header, &Notice::NONE, self.numbered()) + self.number_of_original();
         // A probe's packets may leave faster.
         let pacing = self.media_rate().max(self.departure_rate());
-        self.add_to_block(now, media);
+        self.add_to_block(now, media, now.since(ready));
         let Some(repair) = &mut self.repair else { return };
         let (header, fragment) = (media.header, media.fragment);
         let size = again + Bytes::new(u64::from(header.payload_len));
@@ -1199,8 +1197,8 @@ impl Sender {
         Some(media)
     }
 
-    /// A packet of the media leaves: it becomes part of a block.
-    fn add_to_block(&mut self, now: Time, media: &Media) {
+    /// A packet of the media leaves `waited` after its frame was ready: it becomes part of a block.
+    fn add_to_block(&mut self, now: Time, media: &Media, waited: Span) {
         let Some(parity) = &mut self.parity else { return };
         parity.share.on_sent(now, media.size, false);
         if now >= parity.until {
@@ -1219,7 +1217,7 @@ impl Sender {
             None => LEFT,
             Some(repair) => {
                 let missed = 1.0 - (1.0 - loss) * (1.0 - loss);
-                let tries = repair.keeper.tries(ASKS, parity.words.longest(now));
+                let tries = repair.keeper.tries(waited, parity.words.longest(now));
                 (0..tries).fold(LEFT_OF_ONE, |left, _| left / missed.max(1e-9))
             }
         };

@@ -8,6 +8,8 @@ use steadycast_wire::rtp::RtpHeader;
 const ROUND_TRIPS: usize = 16;
 /// The round trip before it is measured, as far as a packet may still be under way (libwebrtc's `kDefaultRtt`).
 const UNKNOWN: Span = Span::millis(100);
+/// What it takes to see a loss and to ask for the packet, as long as nothing was sent again.
+const ASKS: Span = Span::millis(30);
 /// Packets that are kept at most: a number of 16 bits names one of them.
 const MOST: usize = 1 << 14;
 
@@ -62,6 +64,9 @@ pub(crate) struct Keeper {
     queue: BTreeSet<(Time, bool, u64)>,
     budget: Budget,
     round_trips: VecDeque<Span>,
+    /// How long after a packet its retransmission leaves: mean and variation (RFC 6298, but for the first, of which an
+    /// eighth is its variation).
+    again: Option<(Span, Span)>,
     pub(crate) counts: Repairs,
 }
 
@@ -106,13 +111,14 @@ impl Keeper {
         self.round_trips.iter().min().copied().unwrap_or(Span::ZERO)
     }
 
-    /// How often a packet can be asked for and come in time, by the longest of the last round trips, when each loss
-    /// takes `seen` to be seen and receivers wait as long as was `told`.
-    pub(crate) fn tries(&self, seen: Span, told: Option<Span>) -> u32 {
+    /// How often a packet that leaves `waited` after its frame was ready can be sent again and come in time, when
+    /// receivers wait as long as was `told`: each time takes what it took of late, which is one way, the loss's being
+    /// seen, RTCP's next time, the way back and the wait to leave, and twice its variation.
+    pub(crate) fn tries(&self, waited: Span, told: Option<Span>) -> u32 {
         let Some(rtt) = self.round_trips.iter().max() else { return 0 };
-        let each = *rtt + Span::millis(10);
-        let left = told.unwrap_or(self.settings.useful()).saturating_sub(*rtt / 2 + seen);
-        (left.as_nanos() / each.as_nanos().max(1)).min(8) as u32
+        let (mean, variation) = self.again.unwrap_or((*rtt + ASKS, Span::ZERO));
+        let left = told.unwrap_or(self.settings.useful().saturating_sub(waited)).saturating_sub(*rtt / 2);
+        (left.as_nanos() / (mean + variation * 2).as_nanos().max(1)).min(8) as u32
     }
 
     /// A packet is asked for. It is sent again if it is kept, does not wait already, was not sent within the last round
@@ -172,8 +178,14 @@ impl Keeper {
         }
         let (.., seq) = self.queue.pop_first()?;
         let kept = self.get(seq)?;
+        let took = now.since(kept.sent);
         (kept.waits, kept.sent) = (false, now);
-        Some(Resend { seq, kept: *kept })
+        let again = Resend { seq, kept: *kept };
+        self.again = Some(self.again.map_or((took, took / 8), |(mean, variation)| {
+            let apart = took.saturating_sub(mean).max(mean.saturating_sub(took));
+            (mean.scale(0.875) + took / 8, variation.scale(0.75) + apart / 4)
+        }));
+        Some(again)
     }
 
     /// The packet that left last, as it would leave again for nothing but its size.
