@@ -140,9 +140,9 @@ impl Reception {
         arrived
     }
 
-    /// A packet has come that nothing explains ([`Arrived::Stray`]). Returns whether it is the stream's all the same,
-    /// of which so much is lost that its packets are farther apart than any reach: of nothing else has a packet come
-    /// for a pause, the numbers of [`KNOWN`] rise, and the jump to the first is no longer than the way from there.
+    /// A packet has come that nothing explains ([`Arrived::Stray`]). Returns whether it is the stream's all the same:
+    /// where nearly all is lost, packets are farther apart than any reach. Then nothing else has come for a pause, the
+    /// numbers of [`KNOWN`] packets rise, and the first of them is no farther ahead than they have come since.
     pub fn hold(&mut self, arrival: Time, seq: u16) -> bool {
         let Some(newest) = self.highest() else { return false };
         let Line { packets, first, last } = self.line;
