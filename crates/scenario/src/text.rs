@@ -23,6 +23,9 @@ impl Loaded {
     pub fn resolved_toml(&self) -> String {
         let s = &self.scenario;
         let mut text = Text::default();
+        if let Some(network) = &self.tables.network {
+            text.0.push_str(&format!("# Over the network {}.\n", quote(&network.value)));
+        }
         text.key("format", crate::file::FORMAT);
         text.key("name", quote(&s.name));
         text.key("duration", quote(s.duration));
