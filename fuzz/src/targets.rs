@@ -14,6 +14,7 @@ use steadycast_session::{
     Protection, Receiver, Recovered, RepairSettings, RtcpSettings, Sender, SenderSettings, StandardReports,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
+use steadycast_wire::is_rtcp;
 use steadycast_wire::parity::{ParityHeader, packet, recover, symbol};
 use steadycast_wire::payload::{Depacketiser, PayloadFormat, is_key_frame, picture_kind};
 use steadycast_wire::rtcp::{
@@ -26,6 +27,7 @@ use steadycast_wire::rtx::RtxStream;
 /// All targets, by name.
 pub const TARGETS: [(&str, fn(&[u8])); 11] = [
     ("rtp", rtp),
+    ("recognise", recognise),
     ("rtcp", rtcp),
     ("feedback", feedback),
     ("payload", payload),
@@ -56,6 +58,22 @@ pub fn rtp(data: &[u8]) {
     let Ok((other, extensions, same)) = RtpHeader::parse(&again) else { panic!("it can't read what it wrote") };
     assert_eq!((other, same), (header, payload));
     assert_eq!(extensions.collect::<Vec<_>>(), elements);
+}
+
+/// What looks like RTP among all that other programs send: it has a whole header and is no RTCP, and what can be parsed
+/// has the same header but for its padding.
+pub fn recognise(data: &[u8]) {
+    let parsed = RtpHeader::parse(data).ok().filter(|_| !is_rtcp(data));
+    let Some((header, payload)) = RtpHeader::recognise(data) else {
+        assert!(parsed.is_none(), "it is RTP");
+        return;
+    };
+    assert!(data[0] >> 6 == 2 && !is_rtcp(data) && data.ends_with(payload));
+    assert!(payload.len() + 12 <= data.len() && usize::from(header.payload_len) == payload.len());
+    if let Some((other, _, bare)) = parsed {
+        assert!(payload.starts_with(bare));
+        assert_eq!(RtpHeader { payload_len: header.payload_len, ..other }, header);
+    }
 }
 
 /// RTCP compounds: what was read is written again and read as the same.

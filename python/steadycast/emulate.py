@@ -53,6 +53,7 @@ def emulate(
     pcap: Sequence[str] = (),
     approximate: bool = False,
     film: bool = False,
+    tap: Sequence[str] = (),
 ) -> Emulated:
     """Run a scenario in real time, across this machine's kernel, and measure what each viewer saw.
 
@@ -71,6 +72,7 @@ def emulate(
         only: the program alone, without the scenario's flows.
         pcap: links whose packets are captured, besides those that the scenario names.
         approximate: leave aside what this world can't honour, with a warning for each.
+        tap: hosts whose datagrams, whoever sends them, are recorded one by one in the table `wire`.
         film: film the ten seconds in which a viewer missed most, for the report; only with ``quality``.
 
     Raises:
@@ -99,7 +101,7 @@ def emulate(
     worlds: list[core.Emulation] = []
 
     def build(loaded: core.Scenario, ladders: Ladders, steering: Mapping[str, type]) -> core.Emulation:
-        worlds.append(core.Emulation(loaded, ladders, steering, command, alone))
+        worlds.append(core.Emulation(loaded, ladders, steering, command, alone, list(tap)))
         return worlds[0]
 
     with ExitStack() as stack:

@@ -35,8 +35,8 @@ except ImportError:  # Windows
 
 
 FORMAT = 1
-TABLES = ("rates", "frames", "decisions", "links", "packets", "tcp", "moves")
-SOMETIMES = ("packets", "missing", "moves")
+TABLES = ("rates", "frames", "decisions", "links", "packets", "tcp", "moves", "wire")
+SOMETIMES = ("packets", "missing", "moves", "wire")
 """Tables that are written only when there is something in them."""
 MARKS = ("summary.json", "seeds.json")
 """One of them stands in every folder that this program has written."""

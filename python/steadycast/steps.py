@@ -20,7 +20,7 @@ from steadycast.errors import UnwrittenError, UserError
 from steadycast.folder import FORMAT, TABLES, Draft, Folder, Json, judge
 from steadycast.progress import Progress
 from steadycast.result import Run, moved
-from steadycast.table import Table, scored, unscored
+from steadycast.table import Table, partly, scored, unscored
 
 if TYPE_CHECKING:
     from steadycast.media.ladder import Ladder
@@ -150,6 +150,7 @@ def record_of(ready: Ready, *, complete: bool) -> Run:
     summary = {"format": FORMAT, "scenario": summary["scenario"], "program": program(), **summary}
     tables = {name: Table(world.table(name)) for name in (*TABLES, "missing")}
     tables["frames"] = unscored(world.table("frames"))
+    tables["wire"] = partly(world.table("wire"))
     summary["warnings"] = [
         *plan.loaded.warnings(),
         *summary["warnings"],

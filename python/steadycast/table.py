@@ -87,12 +87,17 @@ def scores() -> list[tuple[str, str]]:
     ]
 
 
+def partly(columns: Sequence[Column], names: Sequence[str] = ()) -> Table:
+    """Return a table whose whole numbers, or those of the columns ``names``, may be absent: nulls."""
+    absent = {name for name, kind, _ in columns if kind == "i64" and (not names or name in names)}
+    return Table([(name, "i64 or none" if name in absent else kind, content) for name, kind, content in columns])
+
+
 def unscored(columns: Sequence[Column]) -> Table:
     """Add the columns of what has not been measured, and leave out what a live receiver can't know: nulls."""
-    unknown = ("q", "clip_frame")
-    columns = [(name, "i64 or none" if name in unknown else kind, content) for name, kind, content in columns]
     rows = len(next(content for name, _, content in columns if name == "frame")) // 8
-    return Table([*columns, *((name, "absent", (rows, dtype)) for name, dtype in scores())])
+    known = partly(columns, ("q", "clip_frame")).columns
+    return Table([*known, *((name, "absent", (rows, dtype)) for name, dtype in scores())])
 
 
 def scored(table: Table, measured: Any) -> Table:

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use steadycast_link::Ecn;
 
 const TCP: u8 = 6;
+const UDP: u8 = 17;
 const IGMP: u8 = 2;
 
 /// A whole IPv4 datagram with a header that can be true.
@@ -41,17 +42,34 @@ impl<'a> Datagram<'a> {
         Ecn::from_bits(self.bytes[1])
     }
 
-    /// The segment, when it is one of TCP and not a later fragment.
-    pub(crate) fn tcp(&self) -> Option<Segment> {
+    pub(crate) fn protocol(&self) -> u8 {
+        self.bytes[9]
+    }
+
+    /// What follows the header, when it is of this protocol and not a later fragment.
+    fn carried(&self, protocol: u8) -> Option<&'a [u8]> {
         let fragment = u16::from_be_bytes([self.bytes[6], self.bytes[7]]) & 0x1fff;
-        let rest = &self.bytes[self.header..];
-        if self.bytes[9] != TCP || fragment != 0 || rest.len() < 20 {
-            return None;
-        }
+        (self.protocol() == protocol && fragment == 0).then(|| &self.bytes[self.header..])
+    }
+
+    /// From and to, of UDP and TCP.
+    pub(crate) fn ports(&self) -> Option<(u16, u16)> {
+        let [a, b, c, d] = *self.carried(UDP).or_else(|| self.carried(TCP))?.first_chunk()?;
+        Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
+    }
+
+    /// What a UDP datagram carries.
+    pub(crate) fn udp(&self) -> Option<&'a [u8]> {
+        self.carried(UDP)?.get(8..)
+    }
+
+    /// The segment, when it is one of TCP.
+    pub(crate) fn tcp(&self) -> Option<Segment> {
+        let rest = self.carried(TCP).filter(|rest| rest.len() >= 20)?;
         let word = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
         let header = usize::from(rest[12] >> 4) * 4;
         Some(Segment {
-            ports: (word(0), word(2)),
+            ports: self.ports()?,
             seq: u32::from(word(4)) << 16 | u32::from(word(6)),
             syn: rest[13] & 2 != 0,
             payload: rest.len().checked_sub(header)? as u32,
@@ -60,7 +78,7 @@ impl<'a> Datagram<'a> {
 
     /// What follows the header, of a group membership report.
     pub(crate) fn igmp(&self) -> Option<&'a [u8]> {
-        (self.bytes[9] == IGMP).then(|| &self.bytes[self.header..])
+        (self.protocol() == IGMP).then(|| &self.bytes[self.header..])
     }
 }
 

@@ -12,6 +12,7 @@ mod namespace;
 mod program;
 mod refuse;
 mod relay;
+mod tap;
 mod tcp;
 mod udp;
 mod watch;

@@ -3,6 +3,7 @@
 use crate::datagram::Datagram;
 use crate::kernel;
 use crate::membership::{self, Change, Sources};
+use crate::tap::Tap;
 use crate::watch::Streams;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, write};
@@ -124,6 +125,7 @@ pub(crate) struct Relay {
     inbox: Inbox,
     step: Span,
     streams: Streams,
+    tap: Option<Tap>,
     told: Punctuality,
     /// What is held back, by its time and order: from which gate.
     held: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
@@ -140,6 +142,14 @@ struct Groups {
     planned: BTreeSet<(Ipv4Addr, NodeIx)>,
 }
 
+/// What a relay leaves behind.
+pub(crate) struct Relayed {
+    pub(crate) network: Datagrams,
+    pub(crate) streams: Streams,
+    pub(crate) tap: Option<Tap>,
+    pub(crate) told: Punctuality,
+}
+
 impl Relay {
     /// It carries nothing before it runs.
     pub(crate) fn new(
@@ -149,7 +159,7 @@ impl Relay {
         members: &[Member],
         inbox: Inbox,
         step: Span,
-        streams: Streams,
+        (streams, tap): (Streams, Option<Tap>),
     ) -> Self {
         let names = |member: &Member| (group_address(member.group), member.host);
         let own = (0..network.groups()).map(|g| (group_address(g), g)).collect();
@@ -172,13 +182,14 @@ impl Relay {
             inbox,
             step,
             streams,
+            tap,
             told: Punctuality::default(),
             held: BTreeMap::new(),
         }
     }
 
     /// Relays until the bell rings. Samples of the series are taken up to `end`.
-    pub(crate) fn run(mut self, end: Time) -> io::Result<(Datagrams, Streams, Punctuality)> {
+    pub(crate) fn run(mut self, end: Time) -> io::Result<Relayed> {
         kernel::precise_waits();
         kernel::first_in_line(true);
         let mut buffer = vec![0; LARGEST];
@@ -203,7 +214,8 @@ impl Relay {
                 next += self.step;
             }
             if self.inbox.stop.load(Ordering::Acquire) {
-                return Ok((self.network, self.streams, self.told));
+                let Self { network, streams, tap, told, .. } = self;
+                return Ok(Relayed { network, streams, tap, told });
             }
             while let Ok(Graft { group, host, join }) = self.inbox.grafts.try_recv() {
                 let change = if join { Change::All } else { Change::Only(&[]) };
@@ -293,15 +305,18 @@ impl Relay {
         let host = if let Some(Target::Host(host)) = target { Some(host) } else { None };
         self.streams.sent(now, &datagram, host);
         let ecn = datagram.ecn();
-        let taken = target.is_some_and(|to| self.network.offer(now, from, to, ecn, bytes.to_vec()));
-        self.told.astray += u64::from(!taken);
+        let taken = target.and_then(|to| self.network.offer(now, from, to, ecn, bytes.to_vec()));
+        self.told.astray += u64::from(taken.is_none());
+        if let (Some(tap), Some(number)) = (&mut self.tap, taken) {
+            tap.sent(now, number, from, host, &datagram);
+        }
         // A link without rate and delay has carried it already.
         self.release(now);
     }
 
     /// Writes what is due.
     fn release(&mut self, now: Time) {
-        let Self { network, gates, places, told, streams, clock, .. } = self;
+        let Self { network, gates, places, told, streams, tap, clock, .. } = self;
         network.advance(now, |arrival| {
             let Some(gate) = places.get(&arrival.host).map(|n| &gates[*n]) else { return };
             // What a queue has marked, or a link has cleared, leaves so.
@@ -320,6 +335,9 @@ impl Relay {
                     told.late += u64::from(late > LATE);
                     told.lateness.add(late);
                     streams.arrived(arrival);
+                    if let Some(tap) = tap {
+                        tap.arrived(arrival);
+                    }
                 }
                 Err(_) => told.refused += 1,
             }

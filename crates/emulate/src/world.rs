@@ -3,7 +3,8 @@
 use crate::kernel;
 use crate::namespace::{self, Namespace};
 use crate::program::{Program, Started, sweep};
-use crate::relay::{Bell, Gate, Member, Punctuality, Relay};
+use crate::relay::{Bell, Gate, Member, Punctuality, Relay, Relayed};
+use crate::tap::Tap;
 use crate::tcp::{Runner, Session};
 use crate::udp::{Hosted, Sent, UdpEnd};
 use crate::watch::{Stream, Streams};
@@ -96,6 +97,8 @@ pub struct Options {
     pub only_network: bool,
     /// Runs beside the flows; the run ends with it.
     pub program: Option<Program>,
+    /// Hosts of which each datagram's way is recorded, in the table `wire`.
+    pub tap: Vec<String>,
 }
 
 /// A host of the emulated world.
@@ -131,6 +134,7 @@ pub struct Emulation {
     ready: Option<Prepared>,
     /// After it.
     network: Option<Datagrams>,
+    tap: Option<Tap>,
     told: Punctuality,
     sessions: usize,
     program: Option<Program>,
@@ -150,6 +154,7 @@ struct Prepared {
     sources: Vec<AgentIx>,
     tcp: Runner,
     streams: Streams,
+    tap: Option<Tap>,
 }
 
 impl Emulation {
@@ -166,7 +171,7 @@ impl Emulation {
             scenario.record.packets.clear();
             scenario.events.retain(|e| matches!(e.what, sc::What::Set(_)));
         }
-        let more = options.hosts.into_iter().chain(options.program.iter().map(|p| p.host.clone()));
+        let more = options.hosts.iter().chain(options.program.iter().map(|p| &p.host)).chain(&options.tap);
         let nodes = hosts_of(&scenario, more)?;
         let mut network = Datagrams::new(&scenario, &nodes)?;
         // Without room on the disk the record stays in memory.
@@ -174,6 +179,8 @@ impl Emulation {
         if let Some(store) = &store {
             network.keep_in(store);
         }
+        let tapped: BTreeSet<NodeIx> = options.tap.iter().filter_map(|name| scenario.node(name)).collect();
+        let tap = (!tapped.is_empty()).then(|| Tap::new(tapped, store.as_ref()));
         let mtu = scenario.links.iter().flat_map(|l| [l.forward.mtu, l.back.mtu]).map(|m| m.get()).min();
         let mtu = mtu.unwrap_or(1500).clamp(68, 65_535) as u16;
         let (hosts, gates) = make_hosts(&scenario, &nodes, mtu)?;
@@ -210,8 +217,9 @@ impl Emulation {
             logs,
             step,
             now: Time::ZERO,
-            ready: Some(Prepared { network, gates, members, ends, sources, tcp, streams }),
+            ready: Some(Prepared { network, gates, members, ends, sources, tcp, streams, tap }),
             network: None,
+            tap: None,
             told: Punctuality::default(),
             sessions,
             program: options.program,
@@ -258,11 +266,11 @@ impl Emulation {
     /// The system's: out of memory, or of descriptors.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> Result<bool, EmulateError> {
         let Some(ready) = self.ready.take() else { return Ok(false) };
-        let Prepared { network, gates, members, ends, sources, tcp, streams } = ready;
+        let Prepared { network, gates, members, ends, sources, tcp, streams, tap } = ready;
         let (end, step) = (self.end(), self.step);
         let clock = Clock::start();
         let (bell, inbox) = Bell::new().map_err(during("the relay"))?;
-        let relay = Relay::new(network, clock, gates, &members, inbox, step, streams);
+        let relay = Relay::new(network, clock, gates, &members, inbox, step, (streams, tap));
         let relay = spawn("sc-relay", move || relay.run(end)).map_err(during("the relay"))?;
         let sessions = self.sessions;
         let udp = || Udp::new(clock, ends, sessions, &bell).map_err(during("the sockets"));
@@ -286,7 +294,7 @@ impl Emulation {
             Ok(complete)
         });
         bell.stop();
-        let (mut network, streams, told) = joined(relay, "the relay")?;
+        let Relayed { mut network, streams, mut tap, told } = joined(relay, "the relay")?;
         self.now = clock.now().min(end);
         for stream in streams.all.into_values() {
             if let Some((sent, arrived)) = stream.logs {
@@ -297,8 +305,9 @@ impl Emulation {
             self.agents[stream.sink.0 as usize] = Agent::KernelSink(Box::new(sink));
         }
         let recalled = self.agents.iter_mut().try_for_each(Agent::recall).and_then(|()| network.recall());
+        let recalled = recalled.and_then(|()| tap.iter_mut().try_for_each(Tap::recall));
         recalled.map_err(during("the record"))?;
-        (self.network, self.told) = (Some(network), told);
+        (self.network, self.tap, self.told) = (Some(network), tap, told);
         complete
     }
 
@@ -398,7 +407,10 @@ impl Emulation {
 
     /// The table called `name`; `None` for a name that no table has.
     pub fn table(&self, name: &str) -> Option<Table> {
-        self.with_record(|record| record.table(name)).flatten()
+        match &self.tap {
+            Some(tap) if name == "wire" => tap.table(&self.scenario),
+            _ => self.with_record(|record| record.table(name)).flatten(),
+        }
     }
 }
 
@@ -499,7 +511,7 @@ impl Udp {
 }
 
 /// The nodes that get a host: ends of flows, what has one link only, and what was asked for.
-fn hosts_of(scenario: &Scenario, more: impl Iterator<Item = String>) -> Result<Vec<NodeIx>, EmulateError> {
+fn hosts_of<'a>(scenario: &Scenario, more: impl Iterator<Item = &'a String>) -> Result<Vec<NodeIx>, EmulateError> {
     let mut hosts: BTreeSet<NodeIx> =
         scenario.flows.iter().flat_map(|f| [f.from].into_iter().chain(f.to.clone())).collect();
     let mut links: BTreeMap<NodeIx, u32> = BTreeMap::new();
@@ -508,7 +520,7 @@ fn hosts_of(scenario: &Scenario, more: impl Iterator<Item = String>) -> Result<V
     }
     hosts.extend(links.into_iter().filter(|(_, count)| *count == 1).map(|(node, _)| node));
     for name in more {
-        let node = scenario.node(&name).ok_or(EmulateError::NoHost(name))?;
+        let node = scenario.node(name).ok_or_else(|| EmulateError::NoHost(name.clone()))?;
         hosts.insert(node);
     }
     Ok(hosts.into_iter().collect())

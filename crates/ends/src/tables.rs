@@ -8,8 +8,8 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
-    /// The table called `name`: rates, decisions, frames, missing, links, tcp, moves or packets; `None` for another
-    /// name.
+    /// The table called `name`: rates, decisions, frames, missing, links, tcp, moves, packets or, without rows,
+    /// wire; `None` for another name.
     pub fn table(&self, name: &str) -> Option<Table> {
         let mut table = Table::called(name)?;
         match name {
@@ -21,6 +21,8 @@ impl Record<'_> {
             "tcp" => self.tcp_table(&mut table),
             "moves" => self.moves(&mut table),
             "packets" => self.packets(&mut table),
+            // The emulated world writes it.
+            "wire" => {}
             _ => return None,
         }
         Some(table)

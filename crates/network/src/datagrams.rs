@@ -24,6 +24,7 @@ pub struct Datagrams {
     places: BTreeMap<NodeIx, AgentIx>,
     /// Where packets between two hosts go, of those that have sent.
     paths: BTreeMap<(AgentIx, NodeIx), Option<To>>,
+    offered: u32,
 }
 
 /// Where a datagram goes.
@@ -39,6 +40,8 @@ pub enum Target {
 /// A datagram at a host.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramArrival<'a> {
+    /// As [`Datagrams::offer`] said: its copies have the same.
+    pub number: u32,
     /// When it was due.
     pub at: Time,
     /// When it was offered.
@@ -62,7 +65,7 @@ impl Datagrams {
     pub fn new(scenario: &Scenario, hosts: &[NodeIx]) -> Result<Self, BuildError> {
         let places = hosts.iter().enumerate().map(|(n, host)| (*host, AgentIx(n as u32))).collect();
         let network = Network::new(scenario)?;
-        let mut new = Self { network, hosts: hosts.to_vec(), places, paths: BTreeMap::new() };
+        let mut new = Self { network, hosts: hosts.to_vec(), places, paths: BTreeMap::new(), offered: 0 };
         for (n, flow) in scenario.flows.iter().enumerate() {
             new.network.check_ways(scenario, flow)?;
             if flow.cast != sc::Cast::Multicast {
@@ -107,9 +110,9 @@ impl Datagrams {
 
     /// A host sends a datagram. What was due before `now` has to be taken out first, by [`Datagrams::advance`].
     ///
-    /// Returns whether there is such a target.
-    pub fn offer(&mut self, now: Time, from: NodeIx, to: Target, ecn: Ecn, bytes: Vec<u8>) -> bool {
-        let Some(sender) = self.places.get(&from).copied() else { return false };
+    /// Returns the datagram's number: how many were offered before it. `None` where there is no such target.
+    pub fn offer(&mut self, now: Time, from: NodeIx, to: Target, ecn: Ecn, bytes: Vec<u8>) -> Option<u32> {
+        let sender = self.places.get(&from).copied()?;
         let to = match to {
             Target::Host(host) => {
                 let Self { network, places, paths, .. } = self;
@@ -118,10 +121,11 @@ impl Datagrams {
             }
             Target::Group(group) => (group < self.groups()).then_some(To::Group(group)),
         };
-        let Some(to) = to else { return false };
+        let (to, number) = (to?, self.offered);
+        self.offered += 1;
         let size = Bytes::new(bytes.len() as u64);
-        self.network.send(now, from, Head { to, from: sender, size, sent: now, ecn }, || Body::Raw(bytes));
-        true
+        self.network.send(now, from, Head { to, from: sender, size, sent: now, ecn, number }, || Body::Raw(bytes));
+        Some(number)
     }
 
     /// When something is due next. It is there to be taken by [`Datagrams::advance`] from then on.
@@ -159,9 +163,9 @@ impl Datagrams {
     fn hand_over(&mut self, at: Time, delivery: Delivery, arrived: &mut impl FnMut(&DatagramArrival<'_>)) {
         let packet = self.network.packet(delivery.packet);
         if let Body::Raw(bytes) = &packet.body {
-            let host = self.hosts[delivery.agent.0 as usize];
-            let from = self.hosts[packet.head.from.0 as usize];
-            arrived(&DatagramArrival { at, sent: packet.head.sent, host, from, ecn: delivery.ecn, bytes });
+            let Head { from, sent, number, .. } = packet.head;
+            let (host, from) = (self.hosts[delivery.agent.0 as usize], self.hosts[from.0 as usize]);
+            arrived(&DatagramArrival { number, at, sent, host, from, ecn: delivery.ecn, bytes });
         }
         self.network.release(delivery.packet);
     }

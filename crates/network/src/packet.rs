@@ -32,6 +32,8 @@ pub struct Head {
     pub sent: Time,
     /// Its ECN field as it was sent.
     pub ecn: Ecn,
+    /// Of a host's datagram: how many were offered before it ([`crate::Datagrams::offer`]).
+    pub number: u32,
 }
 
 /// A packet: what the network knows of it, and what it carries.

@@ -46,20 +46,21 @@ fn error(file: &str, error: EmulateError) -> PyErr {
 #[pymethods]
 impl PyEmulation {
     /// Makes the hosts and opens the flows' sockets; `ladders` and `controllers` as for a simulation. `program`: a
-    /// host's name, and what is to run there beside the flows, or alone with `only`. Raises MissingError where a
-    /// right is missing, UserError for the rest.
+    /// host's name, and what is to run there beside the flows, or alone with `only`. `tap`: hosts whose datagrams are
+    /// recorded, in the table "wire". Raises MissingError where a right is missing, UserError for the rest.
     #[new]
-    #[pyo3(signature = (scenario, ladders, controllers, program=None, only=false))]
+    #[pyo3(signature = (scenario, ladders, controllers, program=None, only=false, tap=Vec::new()))]
     fn new(
         scenario: &PyScenario,
         ladders: &Bound<'_, PyDict>,
         controllers: &Bound<'_, PyDict>,
         program: Option<(String, Vec<String>)>,
         only: bool,
+        tap: Vec<String>,
     ) -> PyResult<Self> {
         let (mut inputs, fault) = inputs(ladders, controllers)?;
         let program = program.map(|(host, command)| Program { host, command });
-        let options = Options { hosts: Vec::new(), only_network: only, program };
+        let options = Options { hosts: Vec::new(), only_network: only, program, tap };
         let emulation =
             Emulation::build(scenario.scenario(), &mut inputs, options).map_err(|e| error(&scenario.file, e))?;
         let (file, captures) = (scenario.file.clone(), OnceLock::new());

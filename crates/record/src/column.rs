@@ -158,6 +158,30 @@ columns! {
         ECN: Whole = "ecn", Number, "3 where it was marked on the way (CE), otherwise 0.";
         DELAY: Real = "owd_ms", Millis, "One-way delay; null where it was sent.";
     }
+    /// Columns of `wire`: in the emulated world each datagram from and to the hosts that are tapped, whoever sent it. A
+    /// row for each arrival, and one for each datagram without any.
+    wire {
+        NUMBER: Whole = "number", Count, "How many datagrams had been sent before it in the network; its copies have \
+            the same.";
+        SENT: Real = "sent_s", Seconds, "When it left its host.";
+        ARRIVED: Real = "arrived_s", Seconds, "When the links delivered it; null where it was lost, or still under way \
+            at the end.";
+        COPY: Whole = "copy", Count, "0; of what a link delivers again to the same host 1, 2 and so on.";
+        FROM: Text = "from", Text, "The host that sent it.";
+        TO: Text = "to", Text, "The host that it reached, or was meant for; a group's address where no member got it.";
+        PROTOCOL: Whole = "protocol", Number, "Its IP protocol: 6 is TCP, 17 UDP.";
+        FROM_PORT: Whole = "from_port", Number, "Its source port, of UDP and TCP.";
+        TO_PORT: Whole = "to_port", Number, "Its destination port, of UDP and TCP.";
+        BYTES: Whole = "bytes", Bytes, "Its IP size.";
+        ECN_SENT: Whole = "ecn_sent", Number, "Its ECN field when it left, 0 to 3.";
+        ECN_ARRIVED: Whole = "ecn_arrived", Number, "Its ECN field when it arrived, 0 to 3.";
+        SSRC: Whole = "ssrc", Number, "RTP's source; this and what follows are null where the datagram is not RTP's.";
+        PT: Whole = "pt", Number, "RTP's payload type.";
+        SEQ: Whole = "seq", Number, "RTP's sequence number.";
+        RTP_TS: Whole = "rtp_ts", Number, "RTP's time stamp.";
+        MARKER: Whole = "marker", Number, "RTP's marker, 0 or 1.";
+        HEAD: Whole = "head", Number, "The first four bytes of RTP's payload, as one number; null where it is shorter.";
+    }
 }
 
 /// Columns that are put behind those of `frames` once pictures were measured.

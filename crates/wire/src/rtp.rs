@@ -1,7 +1,7 @@
 //! The RTP header and its extension elements (RFC 3550, section 5.1; RFC 8285).
 
 use crate::bytes::{Reader, to_words};
-use crate::{IP_UDP_OVERHEAD, ParseError};
+use crate::{IP_UDP_OVERHEAD, ParseError, is_rtcp};
 use steadycast_units::{Bytes, Stamp};
 
 /// The extension element in which the send time travels: 32 bits in units of 2⁻¹⁸ s.
@@ -118,6 +118,27 @@ impl RtpHeader {
     /// Reads a datagram: the header, the extension elements other than the send time, and the payload without its
     /// padding. Contributing sources are skipped, extensions of unknown profiles ignored.
     pub fn parse(datagram: &[u8]) -> Result<(Self, Extensions<'_>, &[u8]), ParseError> {
+        let (mut header, extensions, mut payload) = Self::padded(datagram)?;
+        if datagram.first().is_some_and(|flags| flags & 0x20 != 0) {
+            let count = usize::from(payload.last().copied().unwrap_or(0));
+            if count == 0 || count > payload.len() {
+                return Err(ParseError::Padding { count, len: payload.len() });
+            }
+            payload = &payload[..payload.len() - count];
+            header.payload_len -= count as u16;
+        }
+        Ok((header, extensions, payload))
+    }
+
+    /// Reads a datagram that may be of another protocol: the header, and the payload with its padding, whose length is
+    /// not in the clear under SRTP. STUN, DTLS, TURN and most of QUIC have another version (RFC 7983, section 7).
+    pub fn recognise(datagram: &[u8]) -> Option<(Self, &[u8])> {
+        let read = (!is_rtcp(datagram)).then(|| Self::padded(datagram).ok())?;
+        read.map(|(header, _, payload)| (header, payload))
+    }
+
+    /// As [`RtpHeader::parse`], with the padding as a part of the payload.
+    fn padded(datagram: &[u8]) -> Result<(Self, Extensions<'_>, &[u8]), ParseError> {
         let mut reader = Reader::new(datagram);
         let [flags, kind] = reader.array("RTP header")?;
         if flags >> 6 != 2 {
@@ -134,14 +155,7 @@ impl RtpHeader {
             let data = reader.take(usize::from(words) * 4, "extension")?;
             extensions = Extensions::new(profile, data);
         }
-        let mut payload = reader.rest;
-        if flags & 0x20 != 0 {
-            let count = usize::from(payload.last().copied().unwrap_or(0));
-            if count == 0 || count > payload.len() {
-                return Err(ParseError::Padding { count, len: payload.len() });
-            }
-            payload = &payload[..payload.len() - count];
-        }
+        let payload = reader.rest;
         let payload_len = u16::try_from(payload.len())
             .map_err(|_| ParseError::TooMany { what: "bytes of payload", limit: usize::from(u16::MAX) })?;
         let header = Self {

@@ -220,6 +220,32 @@ proptest! {
     }
 
     #[test]
+    fn rtp_of_any_kind_is_recognised_among_what_shares_its_port_and_under_srtp(
+        header in any_header(), tail in prop::collection::vec(any::<u8>(), 0..40), padded: bool,
+    ) {
+        let header = RtpHeader { payload_len: tail.len() as u16, ..header };
+        let mut bytes = encoded(&header, &[], &tail);
+        // Its count is ciphertext.
+        bytes[0] |= u8::from(padded) << 5;
+        let shadowed = header.marker && (64..96).contains(&header.payload_type);
+        prop_assert_eq!(RtpHeader::recognise(&bytes), (!shadowed).then_some((header, &tail[..])));
+        for len in 0..12 {
+            prop_assert_eq!(RtpHeader::recognise(&bytes[..len]), None);
+        }
+    }
+
+    #[test]
+    fn stun_zrtp_dtls_turn_quics_short_headers_and_rtcp_are_not_taken_for_rtp(
+        mut bytes in prop::collection::vec(any::<u8>(), 2..200),
+        first in prop_oneof![0u8..128, 192u8..], rtcp in 192u8..224,
+    ) {
+        bytes[0] = first;
+        prop_assert_eq!(RtpHeader::recognise(&bytes), None);
+        (bytes[0], bytes[1]) = (first & 0x3f | 0x80, rtcp);
+        prop_assert_eq!(RtpHeader::recognise(&bytes), None);
+    }
+
+    #[test]
     fn after_made_up_jumps_of_any_size_each_packet_of_the_stream_has_its_own_number_at_once(
         first: u16, packets in 100u32..200_000, jumps in prop::collection::vec((any::<u16>(), 1u16..200), 1..6),
     ) {
