@@ -23,13 +23,13 @@ from typing import IO, Any
 
 import steadycast
 from steadycast.core import core
-from steadycast.emulate import need_rights
 from steadycast.errors import UserError
 from steadycast.loading import changes, load
 from steadycast.media.cache import folder as cache_folder
 from steadycast.media.cache import key as cache_key
 from steadycast.media.cache import write as cache_write
 from steadycast.media.prepare import prepare
+from steadycast.rootless import need_rights
 from steadycast.progress import Progress, Silent
 
 from papers.engine import frames, observe

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from steadycast import style
 from steadycast.arguments import typed
 from steadycast.core import core
-from steadycast.emulate import emulate, need_rights
+from steadycast.emulate import emulate
 from steadycast.errors import Problems, UserError
 from steadycast.folder import FORMAT, Draft, Json, aggregate, find, number
 from steadycast.lazy import pl
@@ -21,6 +21,7 @@ from steadycast.loading import Sets, changes, load, seeds_of
 from steadycast.progress import Progress
 from steadycast.report import say
 from steadycast.result import Run, moved
+from steadycast.rootless import need_rights
 from steadycast.run import run
 
 if TYPE_CHECKING:

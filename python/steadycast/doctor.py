@@ -36,6 +36,7 @@ class Finding:
 NEEDED: dict[str, tuple[str, ...]] = {
     "run": ("simulator", "codecs", "cache"),
     "emulate": ("simulator", "codecs", "cache", "networks"),
+    "judge": ("simulator", "codecs", "cache", "networks"),
     "send": ("simulator", "codecs", "cache", "sockets"),
     "receive": ("simulator", "sockets"),
     "lab": ("simulator", "codecs", "cache", "lab"),
@@ -91,9 +92,8 @@ def _findings() -> Iterator[Finding]:
     yield _cache()
     yield _room("disk", Path.cwd())
     yield Finding("processors", "ok", f"{cores()}: sweep and run --seeds use them all")
-    yield _attempt(
-        "networks", "emulate and agree can make network namespaces and TUN devices", "emulate:need_rights"
-    )
+    yield _networks()
+    yield _priority()
     yield _attempt("sockets", "send and receive can work", "core:need_linux", "Sender", "send and receive")
     for extra, modules, use in (
         ("lab", ("starlette", "tomlkit", "uvicorn"), "steadycast lab"),
@@ -159,6 +159,29 @@ def _room(name: str, place: Path) -> Finding:
 
 def _bytes(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def _networks() -> Finding:
+    from steadycast import rootless
+
+    try:
+        how = "without root, in a user namespace" if rootless.way() else "directly"
+    except MissingError as error:
+        found = f"{error.place}: {error.problem}"
+        return Finding("networks", "missing", found, error.remedy, Exit.MISSING)
+    return Finding("networks", "ok", f"emulate and agree can make network namespaces and TUN devices {how}")
+
+
+def _priority() -> Finding:
+    try:
+        # What the relay does; only this thread, and only until the next line.
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(2))
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    except (AttributeError, OSError):
+        line = 'echo "$USER - rtprio 5" | sudo tee /etc/security/limits.d/steadycast.conf'
+        found = "no real-time priority: emulations may not be trustworthy beside other work"
+        return Finding("priority", "low", found, f"{line}, and log in again")
+    return Finding("priority", "ok", "emulations go before other work")
 
 
 def _attempt(name: str, works: str, attempt: str, *arguments: str) -> Finding:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from steadycast.arguments import typed
-from steadycast.core import core, need_linux
+from steadycast.core import core
 from steadycast.errors import Problems, UserError
 from steadycast.loading import Sets, Source, changes, folder_of, load, place_of
 from steadycast.progress import Progress, Silent, shown
 from steadycast.result import Run
+from steadycast.rootless import bare, need_rights
 from steadycast.steps import Keep, Ladders, Made, Plan, Ready, stage
 
 
@@ -96,7 +97,7 @@ def emulate(
     alone = only or not plan.loaded.flows
     if not alone:
         plan = replace(plan, warnings=_left_aside(plan.loaded, approximate=approximate))
-    command = None if program is None else (program.host, list(program.command))
+    command = None if program is None else (program.host, program.command)
     made: Made | None = (lambda *_: None) if alone else None  # without its flows a scenario needs none
     worlds: list[core.Emulation] = []
 
@@ -128,29 +129,8 @@ def _left_aside(loaded: core.Scenario, *, approximate: bool) -> tuple[str, ...]:
 
 def _one(programs: Program | Sequence[Program] | None) -> Program | None:
     if programs is None or isinstance(programs, Program):
-        return programs
+        programs = [] if programs is None else [programs]
     if len(programs) < 2:
-        return programs[0] if programs else None
+        return Program(programs[0].host, bare(programs[0].command)) if programs else None
     told = json.dumps([(program.host, list(program.command)) for program in programs])
     return Program(programs[0].host, [sys.executable, "-m", "steadycast.hosts", told])
-
-
-_SMALLEST = """
-duration = "1s"
-nodes = ["a", "b"]
-[[link]]
-between = ["a", "b"]
-rate = "1Mbps"
-[[flow]]
-name = "x"
-kind = "cbr"
-rate = "1kbps"
-from = "a"
-to = ["b"]
-"""
-
-
-def need_rights() -> None:
-    """Say so at once when this system, or a right to make networks, is missing: nothing else would help then."""
-    need_linux("Emulation", "emulate")
-    core.Emulation(core.Scenario("rights", [], _SMALLEST), {}, {})

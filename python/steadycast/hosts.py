@@ -15,6 +15,8 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
+from steadycast.rootless import bare
+
 PATIENCE_S = 5
 """How long a program may take to end when it is asked to."""
 
@@ -35,7 +37,7 @@ def start(host: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
         raise SystemExit(2)
     try:
         return subprocess.Popen(
-            ["nsenter", f"--net={space}", "--", *words], env={**os.environ, "STEADYCAST_HOST": host}
+            ["nsenter", f"--net={space}", "--", *bare(words)], env={**os.environ, "STEADYCAST_HOST": host}
         )
     except FileNotFoundError:
         print("nsenter is not installed; apt-get install util-linux", file=sys.stderr)

@@ -37,7 +37,7 @@ congestion = "reno"
 
 @cache
 def _may() -> bool:
-    from steadycast.emulate import need_rights
+    from steadycast.rootless import need_rights
 
     try:
         need_rights()

@@ -251,6 +251,7 @@ def test_missing_rights_are_said_before_anything_else(dumbbell: Path, tmp_path: 
             mistake,
         ],
         cwd=tmp_path,
+        env={**os.environ, "STEADYCAST_ROOTLESS": "1"},
         capture_output=True,
         text=True,
         timeout=120,

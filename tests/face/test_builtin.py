@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import steadycast as sc
-from steadycast import builtin
+from steadycast import builtin, rootless
 from steadycast.exits import Exit
 from steadycast.loading import load
 from steadycast.media import ladder as ladder_module
@@ -147,12 +147,10 @@ def test_doctor_says_what_works_and_ends_by_what_is_lacking(
 def test_a_missing_right_is_told_with_its_remedy_and_fails_what_needs_it(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    emulate = importlib.import_module("steadycast.emulate")
-
     def refused() -> None:
         raise sc.MissingError("emulate", "no right", "run it as root")
 
-    monkeypatch.setattr(emulate, "need_rights", refused)
+    monkeypatch.setattr(rootless, "way", refused)
     said = say("doctor", "emulate")
     assert said.code == Exit.MISSING
     assert "emulate: no right; run it as root" in said.out

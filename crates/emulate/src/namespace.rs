@@ -1,6 +1,7 @@
 //! Network namespaces without a name: they are gone with the last descriptor that holds them, however we end.
 
 use crate::kernel;
+use crate::world::{EmulateError, during};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::io;
@@ -44,13 +45,13 @@ pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
 }
 
 /// A new host: its namespace, and its device's other end. The calling thread is in the namespace afterwards.
-pub(crate) fn host(addr: Ipv4Addr, mtu: u16) -> io::Result<(Namespace, OwnedFd)> {
-    kernel::new_network()?;
+pub(crate) fn host(addr: Ipv4Addr, mtu: u16) -> Result<(Namespace, OwnedFd), EmulateError> {
+    kernel::new_network().map_err(during("network namespaces"))?;
     // Where these can't be written the host still works: it says a little more than it is asked, and remembers.
     set("ipv6/conf/all/disable_ipv6", "1");
     set("ipv4/tcp_no_metrics_save", "1");
-    let tun = kernel::open_tun(addr, mtu)?;
-    Ok((Namespace::own()?, tun))
+    let tun = kernel::open_tun(addr, mtu).map_err(during("/dev/net/tun"))?;
+    Ok((Namespace::own().map_err(during("the hosts"))?, tun))
 }
 
 /// Sets a value of the calling thread's own namespace under /proc/sys/net; returns whether it could.

@@ -224,8 +224,8 @@ mod tests {
     fn datagram(ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
         let total = 28 + payload.len();
         let mut bytes = vec![0x45, 0, (total >> 8) as u8, total as u8, 0, 0, 0, 0, 64, 17, 0, 0];
-        [0, 1].map(|n| bytes.extend(host_address(NodeIx(n)).octets()));
-        [ports.0, ports.1, (8 + payload.len()) as u16, 0].map(|word| bytes.extend(word.to_be_bytes()));
+        bytes.extend([0, 1].map(|n| host_address(NodeIx(n)).octets()).concat());
+        bytes.extend([ports.0, ports.1, (8 + payload.len()) as u16, 0].map(u16::to_be_bytes).concat());
         bytes.extend(payload);
         bytes
     }
@@ -286,7 +286,7 @@ mod tests {
             let firsts = numbers.iter().zip(&copies).filter(|(_, copy)| **copy == 0);
             prop_assert!(firsts.map(|(number, _)| *number).eq(0..count as i64));
             for (n, at) in arrived.iter().enumerate().filter(|(_, at)| !at.is_nan()) {
-                prop_assert_eq!(sent[n], numbers[n] as f64 * gap_us as f64 * 1e-6);
+                prop_assert_eq!(sent[n], Span::micros(gap_us * numbers[n] as u64).as_secs_f64());
                 // 1 ms for itself, as much for each before it in the queue and in the transmitter, what is late, and
                 // what comes again one packet's time later.
                 let own = Bytes::new(1000).at(Rate::mbps(8)).as_secs_f64();

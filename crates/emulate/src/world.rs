@@ -57,14 +57,6 @@ const ENDS_LATE: Span = Span::millis(5);
 /// Why a scenario can't be emulated.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulateError {
-    /// The right to make network namespaces and devices is missing.
-    #[error("{problem}; {remedy}")]
-    Rights {
-        /// What is missing.
-        problem: &'static str,
-        /// What gives it.
-        remedy: &'static str,
-    },
     /// The network, or a flow.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -79,12 +71,12 @@ pub enum EmulateError {
         /// What the system says.
         error: io::Error,
     },
-    /// The system.
+    /// The system, with what it refused; "network namespaces" and "/dev/net/tun" may be a matter of rights.
     #[error("{0}: {1}")]
     Io(&'static str, io::Error),
 }
 
-fn during(what: &'static str) -> impl FnOnce(io::Error) -> EmulateError {
+pub(crate) fn during(what: &'static str) -> impl FnOnce(io::Error) -> EmulateError {
     move |error| EmulateError::Io(what, error)
 }
 
@@ -527,22 +519,11 @@ fn hosts_of<'a>(scenario: &Scenario, more: impl Iterator<Item = &'a String>) -> 
 }
 
 fn make_hosts(scenario: &Scenario, nodes: &[NodeIx], mtu: u16) -> Result<(Vec<Host>, Vec<Gate>), EmulateError> {
-    let made: io::Result<Vec<(Namespace, OwnedFd)>> =
+    let made: Result<Vec<(Namespace, OwnedFd)>, EmulateError> =
         namespace::apart(|| nodes.iter().map(|node| namespace::host(host_address(*node), mtu)).collect())
             .map_err(during("the hosts"))?;
-    let made = made.map_err(|error| match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => EmulateError::Rights {
-            problem: "network namespaces and devices are not allowed here",
-            remedy: "run it as root, or with CAP_SYS_ADMIN and CAP_NET_ADMIN",
-        },
-        Some(libc::ENOENT | libc::ENODEV) => EmulateError::Rights {
-            problem: "there is no /dev/net/tun",
-            remedy: "load the kernel's module \"tun\", or let a container have it",
-        },
-        _ => EmulateError::Io("the hosts", error),
-    })?;
     let (mut hosts, mut gates) = (Vec::new(), Vec::new());
-    for (node, (namespace, tun)) in nodes.iter().zip(made) {
+    for (node, (namespace, tun)) in nodes.iter().zip(made?) {
         hosts.push(Host { name: scenario.node_name(*node).to_owned(), node: *node, namespace: Arc::new(namespace) });
         gates.push(Gate { node: *node, addr: host_address(*node), tun });
     }

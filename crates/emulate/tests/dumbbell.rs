@@ -18,8 +18,14 @@ fn run(text: &str) -> Value {
 
 /// The same, with the record.
 fn run_whole(text: &str) -> (Emulation, Value) {
+    run_tapped(text, &[])
+}
+
+/// The same, with a tap of these hosts.
+fn run_tapped(text: &str, tap: &[&str]) -> (Emulation, Value) {
     let loaded = Scenario::parse(text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
-    let built = Emulation::build(&loaded.scenario, &mut Inputs::default(), Options::default());
+    let options = Options { tap: tap.iter().map(ToString::to_string).collect(), ..Options::default() };
+    let built = Emulation::build(&loaded.scenario, &mut Inputs::default(), options);
     let mut emulation = built.unwrap_or_else(|e| panic!("{e}"));
     let complete = emulation.run(|_| true).unwrap_or_else(|e| panic!("{e}"));
     assert!(complete);
@@ -130,6 +136,62 @@ packets = ['cbr']
     assert!(number(&summary, "/flows/0/receivers/0/loss_frac") < 0.01);
     let delay = number(&summary, "/flows/0/receivers/0/delay_ms/p50");
     assert!((11.0..13.0).contains(&delay), "{delay} ms");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_tap_shows_each_datagram_of_a_flow_with_the_links_losses_copies_and_times() {
+    let (emulation, summary) = run_tapped(
+        "
+duration = '3s'
+nodes = ['a', 'b', 'c']
+[[link]]
+between = ['a', 'b']
+rate = '20Mbps'
+delay = '10ms'
+loss = 0.05
+duplicate = 0.05
+queue = { kind = 'droptail', limit = '100ms' }
+[[link]]
+between = ['a', 'c']
+[[flow]]
+name = 'cbr'
+kind = 'cbr'
+rate = '5Mbps'
+packet = '1250B'
+from = 'a'
+to = ['b']
+[[flow]]
+name = 'other'
+kind = 'cbr'
+rate = '100kbps'
+packet = '1000B'
+from = 'a'
+to = ['c']
+",
+        &["b"],
+    );
+    let table = emulation.table("wire").expect("a table");
+    let reals = |name| if let Some(Values::Real(values)) = table.get(name) { &values[..] } else { panic!("{name}") };
+    let wholes = |name| if let Some(Values::Whole(values)) = table.get(name) { &values[..] } else { panic!("{name}") };
+    let (sent, arrived, copies) = (reals("sent_s"), reals("arrived_s"), wholes("copy"));
+    // The other flow's are not there, nor is anything that comes back.
+    assert!(wholes("bytes").iter().all(|bytes| *bytes == 1250), "{:?}", wholes("bytes"));
+    let firsts: Vec<f64> = sent.iter().zip(copies).filter(|(_, copy)| **copy == 0).map(|(at, _)| *at).collect();
+    assert_eq!(firsts.len() as f64, number(&summary, "/flows/0/sent_packets"));
+    let count = |of: &dyn Fn(usize) -> bool| (0..sent.len()).filter(|n| of(*n)).count() as f64;
+    let (lost, twice) = (count(&|n| arrived[n].is_nan()), count(&|n| copies[n] == 1));
+    let counted = ["dropped", "duplicated"].map(|n| number(&summary, &format!("/links/0/{n}_packets")));
+    assert!([lost, twice] == counted && lost > 25.0 && twice > 25.0, "{lost} lost, {twice} twice, {counted:?}");
+    // 10 ms, and 0.5 ms for itself, after the 100 ms that the queue holds at most.
+    let taken = arrived.iter().zip(sent).map(|(arrived, sent)| arrived - sent).filter(|taken| !taken.is_nan());
+    assert!(taken.clone().all(|taken| (0.0105..0.112).contains(&taken)), "{:?}", taken.fold(0.0, f64::max));
+    // A packet each 2 ms; what a source that wakes late does not make up for is taken off, as above.
+    let gaps = firsts.windows(2).map(|pair| pair[1] - pair[0]);
+    let stalled = |made_up: f64| gaps.clone().map(|gap| (gap - made_up).max(0.0)).sum::<f64>();
+    let span = firsts[firsts.len() - 1] - firsts[0];
+    let rate = |stalled: f64| (firsts.len() as f64 - 1.0) * 1e4 / (span - stalled);
+    assert!(rate(stalled(0.022)) > 4.95e6 && rate(stalled(0.026)) < 5.05e6, "{} b/s", rate(0.0));
 }
 
 #[test]

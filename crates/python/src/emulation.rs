@@ -30,7 +30,6 @@ pub(crate) fn refusals<'py>(py: Python<'py>, scenario: &PyScenario) -> PyResult<
 /// What an emulation of the scenario `file` raises.
 fn error(file: &str, error: EmulateError) -> PyErr {
     match error {
-        EmulateError::Rights { problem, remedy } => missing("emulate", problem.to_owned(), remedy),
         EmulateError::Program { name, error } => {
             missing(&name, format!("can't be started ({error})"), "give its path, or install it")
         }
@@ -38,7 +37,11 @@ fn error(file: &str, error: EmulateError) -> PyErr {
             let remedy = "name a node of the scenario, or an end of one of its flows";
             wrong(format!("--in {name}"), format!("no host is called \"{name}\""), remedy)
         }
-        EmulateError::Io(what, error) => PyOSError::new_err((error.raw_os_error(), format!("{what}: {error}"))),
+        EmulateError::Io(what, error) => {
+            let told = error.to_string();
+            let told = told.split(" (os error").next().unwrap_or_default().to_owned();
+            PyOSError::new_err((error.raw_os_error(), told, what))
+        }
         EmulateError::Build(error) => refused(file, error),
     }
 }

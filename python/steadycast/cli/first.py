@@ -238,7 +238,7 @@ def clips(as_json: base.AsJson = False) -> None:
 )
 def doctor(
     purpose: Annotated[
-        str, argument("[COMMAND]", "What it is asked for: run, emulate, send, receive or lab.")
+        str, argument("[COMMAND]", "What it is asked for: run, emulate, judge, send, receive or lab.")
     ] = "run",
     as_json: base.AsJson = False,
 ) -> None:

@@ -68,9 +68,10 @@ def emulate(
 ) -> None:
     """Run a scenario in real time: hosts are network namespaces, links the simulator's own, TCP the kernel's.
 
-    Needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN. Without -o the results go to runs/NAME-emulated;
+    Needs root, or user namespaces and /dev/net/tun for all. Without -o the results go to runs/NAME-emulated;
     with --only, or with --json alone, they go nowhere.
     """
+    base.module("steadycast.rootless").enter()
     file = scenario_at(file)
     if bool(command) != (host is not None):
         missing = "COMMAND" if host is not None else "--in HOST"
@@ -120,6 +121,7 @@ def agree(
     """
     from steadycast.progress import Terminal
 
+    base.module("steadycast.rootless").enter()
     file = scenario_at(file)
     with base.interruptible(), Terminal() as progress:
         found = base.module("steadycast.agree").agree(

@@ -1,0 +1,160 @@
+"""Networks without root: in a user namespace of our own, and what to do where that is refused as well."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from steadycast.core import core, need_linux
+from steadycast.errors import MissingError
+
+MARK = "STEADYCAST_ROOTLESS"
+"""In the environment of a command that was started again in a user namespace."""
+UNSHARE = ("unshare", "--user", "--map-current-user", "--keep-caps", "--")
+"""Gives a command the capabilities of a namespace of its own; its user keeps name and files."""
+_BARE = ("setpriv", "--inh-caps=-all", "--ambient-caps=-all", "--")
+_TUN = "/dev/net/tun"
+_SMALLEST = """
+duration = "1s"
+nodes = ["a", "b"]
+[[link]]
+between = ["a", "b"]
+rate = "1Mbps"
+[[flow]]
+name = "x"
+kind = "cbr"
+rate = "1kbps"
+from = "a"
+to = ["b"]
+"""
+
+
+def need_rights() -> None:
+    """Say so at once when this system, or a right to make networks, is missing: nothing else would help then."""
+    need_linux("Emulation", "emulate")
+    try:
+        core.Emulation(core.Scenario("rights", [], _SMALLEST), {}, {})
+    except OSError as error:
+        if (refused := refusal(error)) is None:
+            raise
+        raise refused from error
+
+
+def refusal(error: OSError, system: Path = Path("/")) -> MissingError | None:
+    """Say why networks can't be made, with the one remedy; `None` for an error that is not about that.
+
+    Args:
+        error: the system's, with what it refused as its file name: "user namespaces", "network namespaces" or the
+            device's path.
+        system: the root of /proc/sys and of containers' marks.
+
+    """
+    what, number = str(error.filename), error.errno
+
+    def is_set(key: str, value: str) -> bool:
+        try:
+            return (system / "proc/sys" / key).read_text().strip() == value
+        except OSError:
+            return False
+
+    contained = any((system / mark).exists() for mark in ("run/.containerenv", ".dockerenv"))
+    problem, remedy = f"{what} are not allowed here", "run it as root"
+    if number == errno.ENOSPC and what.endswith("namespaces"):
+        limit = f"user.max_{what.split()[0].replace('network', 'net')}_namespaces"
+        problem, remedy = f"there can be no more {what} ({limit})", f"sudo sysctl -w {limit}=15000"
+    elif what == _TUN and number in (errno.ENOENT, errno.ENODEV, errno.ENXIO):
+        problem = f"there is no {_TUN}"
+        remedy = f"start the container with --device {_TUN}" if contained else "sudo modprobe tun"
+    elif number == errno.EACCES and what == _TUN:
+        problem, remedy = f"this user may not open {_TUN}", f"sudo chmod 0666 {_TUN}"
+    elif number not in (errno.EPERM, errno.EACCES):
+        return None
+    elif is_set("kernel/apparmor_restrict_unprivileged_userns", "1"):
+        problem = "AppArmor takes the rights of user namespaces away"
+        remedy = "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or run it by sudo"
+    elif is_set("kernel/unprivileged_userns_clone", "0"):
+        problem = "user namespaces are root's alone"
+        remedy = "sudo sysctl -w kernel.unprivileged_userns_clone=1"
+    elif contained:
+        problem = f"this container may make no {what}"
+        remedy = (
+            "start it with --cap-add SYS_ADMIN --cap-add NET_ADMIN --cap-add SYS_NICE "
+            f"--security-opt apparmor=unconfined --device {_TUN}"
+        )
+    elif MARK not in os.environ:
+        remedy = f"run it as root, or by {' '.join(UNSHARE)} COMMAND"
+    return MissingError("emulate", problem, remedy)
+
+
+def way() -> Sequence[str]:
+    """Return what is to stand before a command that makes networks: nothing, or `UNSHARE`.
+
+    Raises:
+        MissingError: neither would do.
+
+    """
+    try:
+        need_rights()
+    except MissingError as refused:
+        if not isinstance(refused.__cause__, PermissionError) or MARK in os.environ:
+            raise
+        if shutil.which(UNSHARE[0]) is None:
+            raise
+    else:
+        return ()
+    tried = subprocess.run(
+        [*UNSHARE, sys.executable, "-P", "-m", "steadycast.rootless"],
+        env={**os.environ, MARK: "1", "LC_ALL": "C"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if tried.returncode == 0:
+        return UNSHARE
+    if tried.stdout:
+        raise MissingError("emulate", *tried.stdout.splitlines())
+    number = next((n for n in (errno.ENOSPC, errno.EINVAL) if os.strerror(n) in tried.stderr), errno.EPERM)
+    why = refusal(OSError(number, tried.stderr, "user namespaces"))
+    raise why or MissingError("emulate", tried.stderr.strip(), "run it as root")
+
+
+def enter() -> None:
+    """Begin this command again in a user namespace, where networks can't be made otherwise.
+
+    Not in a process that began as another command: there it would end what else goes on.
+
+    Raises:
+        MissingError: that would not do either.
+
+    """
+    if words := way():
+        asked = sys.argv[1:]
+        if sys.orig_argv[len(sys.orig_argv) - len(asked) :] != asked:
+            return
+        again = [*words, sys.executable, *sys.orig_argv[1:]]
+        os.execvpe(again[0], again, {**os.environ, MARK: "1"})
+
+
+def bare(words: Sequence[str]) -> list[str]:
+    """Return a program's words such that it gets none of the capabilities of our user namespace."""
+    return [*_BARE, *words] if MARK in os.environ and shutil.which(words[0]) else list(words)
+
+
+def main() -> int:
+    """Try it, and print the problem and the remedy on lines of their own."""
+    try:
+        need_rights()
+    except MissingError as refused:
+        print(refused.problem, refused.remedy, sep="\n")
+        return refused.code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
