@@ -90,7 +90,9 @@ def scores() -> list[tuple[str, str]]:
 def partly(columns: Sequence[Column], names: Sequence[str] = ()) -> Table:
     """Return a table whose whole numbers, or those of the columns ``names``, may be absent: nulls."""
     absent = {name for name, kind, _ in columns if kind == "i64" and (not names or name in names)}
-    return Table([(name, "i64 or none" if name in absent else kind, content) for name, kind, content in columns])
+    return Table(
+        [(name, "i64 or none" if name in absent else kind, content) for name, kind, content in columns]
+    )
 
 
 def unscored(columns: Sequence[Column]) -> Table:

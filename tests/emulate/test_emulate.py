@@ -258,7 +258,8 @@ def test_missing_rights_are_said_before_anything_else(dumbbell: Path, tmp_path: 
         check=False,
     )
     assert done.returncode == 3
-    assert "run it as root" in done.stderr
+    assert done.stderr.startswith("steadycast: emulate: ")
+    assert "network namespaces" in done.stderr
 
 
 def test_nothing_is_left_of_an_emulation_that_was_killed_and_the_next_one_sweeps(

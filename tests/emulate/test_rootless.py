@@ -74,7 +74,9 @@ def words(*more: str) -> str:
 
 def test_an_ordinary_user_runs_a_scenario_and_the_folder_is_theirs_and_a_program_has_no_capability() -> None:
     run = words("emulate", "short.toml", "--set", "duration=2s", "--no-film", "-o", "out")
-    done = as_user(f"{run} --in tcp.dst1 -- {CAPS}; stat -c 'owner %u' out/summary.json; cat out/summary.json")
+    done = as_user(
+        f"{run} --in tcp.dst1 -- {CAPS}; stat -c 'owner %u' out/summary.json; cat out/summary.json"
+    )
     assert done.returncode == 0, done.stderr
     said, _, summary = done.stdout.partition("owner ")
     assert f"CapEff:\t0000000000000000\n{USER}\n" in said
@@ -97,21 +99,21 @@ def test_doctor_says_that_networks_need_no_root_and_that_the_priority_is_missing
 
 
 @pytest.mark.parametrize(
-    ("device", "problem", "remedy"),
+    ("device", "number", "problem"),
     [
-        (
-            TUN_OPEN.replace("0666", "0600"),
-            "this user may not open /dev/net/tun",
-            "sudo chmod 0666 /dev/net/tun",
-        ),
-        ("mount -t tmpfs none /dev/net", "there is no /dev/net/tun", "sudo modprobe tun"),
+        (TUN_OPEN.replace("0666", "0600"), errno.EACCES, "this user may not open /dev/net/tun"),
+        ("mount -t tmpfs none /dev/net", errno.ENOENT, "there is no /dev/net/tun"),
     ],
 )
 def test_a_device_that_is_closed_or_not_there_is_said_with_its_remedy(
-    device: str, problem: str, remedy: str
+    device: str, number: int, problem: str
 ) -> None:
+    # The remedy is another one where the tests run in a container.
+    told = rootless.refusal(OSError(number, os.strerror(number), "/dev/net/tun"))
+    assert told is not None
+    assert told.problem == problem
     done = as_user(words("emulate", "nothing.toml"), device)
-    assert (done.returncode, done.stderr) == (3, f"steadycast: emulate: {problem}; {remedy}\n")
+    assert (done.returncode, done.stderr) == (3, f"steadycast: {told}\n")
     assert f"emulate: {problem}" in as_user(words("doctor"), device).stdout.replace("\n", " ")
 
 
@@ -139,7 +141,12 @@ def test_a_limit_on_user_namespaces_is_said_with_its_remedy(tmp_path: Path) -> N
         ({}, errno.EPERM, "user namespaces", "run it as root"),
         ({}, errno.ENOSPC, "network namespaces", "user.max_net_namespaces=15000"),
         ({}, errno.EMFILE, "network namespaces", None),
-        ({"kernel/apparmor_restrict_unprivileged_userns": "0"}, errno.EPERM, "user namespaces", "run it as root"),
+        (
+            {"kernel/apparmor_restrict_unprivileged_userns": "0"},
+            errno.EPERM,
+            "user namespaces",
+            "run it as root",
+        ),
         (
             {"kernel/apparmor_restrict_unprivileged_userns": "1"},
             errno.EPERM,
@@ -153,6 +160,8 @@ def test_a_limit_on_user_namespaces_is_said_with_its_remedy(tmp_path: Path) -> N
             "sudo sysctl -w kernel.unprivileged_userns_clone=1",
         ),
         ({"../../.dockerenv": ""}, errno.EPERM, "user namespaces", "--cap-add SYS_ADMIN"),
+        ({}, errno.EACCES, "/dev/net/tun", "sudo chmod 0666 /dev/net/tun"),
+        ({}, errno.ENOENT, "/dev/net/tun", "sudo modprobe tun"),
         ({"../../run/.containerenv": ""}, errno.ENOENT, "/dev/net/tun", "--device /dev/net/tun"),
     ],
 )
@@ -166,7 +175,7 @@ def test_each_refusal_has_its_remedy(
         path.write_text(f"{text}\n")
     found = rootless.refusal(OSError(number, os.strerror(number), what), tmp_path)
     assert (found is None) == (remedy is None)
-    assert found is None or found.remedy.startswith(remedy or "") or remedy in found.remedy
+    assert found is None or str(remedy) in found.remedy
 
 
 def test_a_command_within_another_process_does_not_replace_it(monkeypatch: pytest.MonkeyPatch) -> None:
