@@ -25,6 +25,8 @@ pub struct Datagrams {
     /// Where packets between two hosts go, of those that have sent.
     paths: BTreeMap<(AgentIx, NodeIx), Option<To>>,
     offered: u32,
+    /// The numbers of those under way, by their places in the pool.
+    numbers: Vec<u32>,
 }
 
 /// Where a datagram goes.
@@ -65,7 +67,8 @@ impl Datagrams {
     pub fn new(scenario: &Scenario, hosts: &[NodeIx]) -> Result<Self, BuildError> {
         let places = hosts.iter().enumerate().map(|(n, host)| (*host, AgentIx(n as u32))).collect();
         let network = Network::new(scenario)?;
-        let mut new = Self { network, hosts: hosts.to_vec(), places, paths: BTreeMap::new(), offered: 0 };
+        let mut new =
+            Self { network, hosts: hosts.to_vec(), places, paths: BTreeMap::new(), offered: 0, numbers: Vec::new() };
         for (n, flow) in scenario.flows.iter().enumerate() {
             new.network.check_ways(scenario, flow)?;
             if flow.cast != sc::Cast::Multicast {
@@ -124,7 +127,10 @@ impl Datagrams {
         let (to, number) = (to?, self.offered);
         self.offered += 1;
         let size = Bytes::new(bytes.len() as u64);
-        self.network.send(now, from, Head { to, from: sender, size, sent: now, ecn, number }, || Body::Raw(bytes));
+        let place = self.network.next_packet().0 as usize;
+        self.numbers.resize(self.numbers.len().max(place + 1), 0);
+        self.numbers[place] = number;
+        self.network.send(now, from, Head { to, from: sender, size, sent: now, ecn }, || Body::Raw(bytes));
         Some(number)
     }
 
@@ -163,7 +169,8 @@ impl Datagrams {
     fn hand_over(&mut self, at: Time, delivery: Delivery, arrived: &mut impl FnMut(&DatagramArrival<'_>)) {
         let packet = self.network.packet(delivery.packet);
         if let Body::Raw(bytes) = &packet.body {
-            let Head { from, sent, number, .. } = packet.head;
+            let Head { from, sent, .. } = packet.head;
+            let number = self.numbers[delivery.packet.0 as usize];
             let (host, from) = (self.hosts[delivery.agent.0 as usize], self.hosts[from.0 as usize]);
             arrived(&DatagramArrival { number, at, sent, host, from, ecn: delivery.ecn, bytes });
         }

@@ -372,6 +372,11 @@ impl Network {
         self.deliveries.pop()
     }
 
+    /// The place of the packet that is sent next.
+    pub(crate) fn next_packet(&self) -> PacketIx {
+        self.net.pool.next()
+    }
+
     /// A packet.
     #[inline]
     pub fn packet(&self, ix: PacketIx) -> &Packet {

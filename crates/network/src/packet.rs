@@ -32,8 +32,6 @@ pub struct Head {
     pub sent: Time,
     /// Its ECN field as it was sent.
     pub ecn: Ecn,
-    /// Of a host's datagram: how many were offered before it ([`crate::Datagrams::offer`]).
-    pub number: u32,
 }
 
 /// A packet: what the network knows of it, and what it carries.
@@ -77,7 +75,7 @@ fn datagram_flow(bytes: &[u8]) -> u64 {
 
 /// A packet's place in the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PacketIx(u32);
+pub struct PacketIx(pub(crate) u32);
 
 /// Packets that are on their way, each with the number of its copies. Places are used again, so that the pool is as
 /// large as the most packets that were ever under way at once.
@@ -102,6 +100,11 @@ impl Pool {
         (*copies, packet.head) = (1, head);
         drop(std::mem::replace(&mut packet.body, body()));
         PacketIx(ix)
+    }
+
+    /// Where the next packet will be.
+    pub(crate) fn next(&self) -> PacketIx {
+        PacketIx(self.free.last().copied().unwrap_or(self.packets.len() as u32))
     }
 
     pub(crate) fn get(&self, ix: PacketIx) -> &Packet {

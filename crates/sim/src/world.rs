@@ -463,7 +463,7 @@ impl Simulation {
     #[inline(always)]
     fn send(&mut self, from: AgentIx, size: Bytes, ecn: Ecn, body: impl FnOnce() -> Body) {
         let port = &self.ports[from.0 as usize];
-        let head = Head { to: port.to, from, size, sent: self.now, ecn, number: 0 };
+        let head = Head { to: port.to, from, size, sent: self.now, ecn };
         if port.jitters() || !self.logs.is_empty() {
             self.send_slowly(Packet { head, body: body() });
         } else {
