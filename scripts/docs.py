@@ -157,6 +157,7 @@ TABLES = {
     "links": "Per interval of the record, for each direction of a link that was offered a packet.",
     "tcp": "Per interval of the record, for each TCP source.",
     "moves": "Moves of a simulcast's receivers; written where there are some.",
+    "wire": "Datagrams of the hosts that `emulate(…, tap=…)` names, one by one; written where there are some.",
     "packets": "Packets one by one, of the flows that `[record] packets` names.",
 }
 

@@ -63,7 +63,7 @@ def refusal(error: OSError, system: Path = Path("/")) -> MissingError | None:
             return False
 
     contained = any((system / mark).exists() for mark in ("run/.containerenv", ".dockerenv"))
-    problem, remedy = f"{what} are not allowed here", "run it as root"
+    problem, remedy = f"this system refuses {what}", "run it as root"
     if number == errno.ENOSPC and what.endswith("namespaces"):
         limit = f"user.max_{what.split()[0].replace('network', 'net')}_namespaces"
         problem, remedy = f"there can be no more {what} ({limit})", f"sudo sysctl -w {limit}=15000"
@@ -81,7 +81,7 @@ def refusal(error: OSError, system: Path = Path("/")) -> MissingError | None:
         problem = "user namespaces are root's alone"
         remedy = "sudo sysctl -w kernel.unprivileged_userns_clone=1"
     elif contained:
-        problem = f"this container may make no {what}"
+        problem = f"this container is refused {what}"
         remedy = (
             "start it with --cap-add SYS_ADMIN --cap-add NET_ADMIN --cap-add SYS_NICE "
             f"--security-opt apparmor=unconfined --device {_TUN}"

@@ -186,7 +186,8 @@ def test_a_module_without_the_worlds_of_real_time_runs_and_says_why_it_does_not_
         assert "this needs Linux" in said.err
     assert say("run", "home", *SHORT).code == 0
     works = json.loads(say("doctor", "--json").out)["works"]
-    assert works == {"run": True, "emulate": False, "send": False, "receive": False, "lab": True}
+    can = {"run": True, "emulate": False, "judge": False, "send": False, "receive": False, "lab": True}
+    assert works == can
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
