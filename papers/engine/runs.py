@@ -29,8 +29,8 @@ from steadycast.media.cache import folder as cache_folder
 from steadycast.media.cache import key as cache_key
 from steadycast.media.cache import write as cache_write
 from steadycast.media.prepare import prepare
-from steadycast.rootless import need_rights
 from steadycast.progress import Progress, Silent
+from steadycast.rootless import need_rights
 
 from papers.engine import frames, observe
 from papers.engine.experiment import Sets
