@@ -25,7 +25,7 @@ use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx::RtxStream;
 
 /// All targets, by name.
-pub const TARGETS: [(&str, fn(&[u8])); 11] = [
+pub const TARGETS: [(&str, fn(&[u8])); 12] = [
     ("rtp", rtp),
     ("recognise", recognise),
     ("rtcp", rtcp),
