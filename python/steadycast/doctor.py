@@ -93,9 +93,10 @@ def _findings() -> Iterator[Finding]:
     yield _room("disk", Path.cwd())
     yield Finding("processors", "ok", f"{cores()}: sweep and run --seeds use them all")
     yield _networks()
-    yield _priority()
+    yield priority()
     yield _attempt("sockets", "send and receive can work", "core:need_linux", "Sender", "send and receive")
     for extra, modules, use in (
+        ("judge", ("playwright",), "a pair of browsers under judge"),
         ("lab", ("starlette", "tomlkit", "uvicorn"), "steadycast lab"),
         ("metrics", ("prometheus_client",), "send --metrics and receive --metrics"),
         ("cluster", ("distributed",), "sweep --scheduler"),
@@ -172,7 +173,8 @@ def _networks() -> Finding:
     return Finding("networks", "ok", f"emulate and agree can make network namespaces and TUN devices {how}")
 
 
-def _priority() -> Finding:
+def priority() -> Finding:
+    """Look whether emulations may go before other work."""
     try:
         # What the relay does; only this thread, and only until the next line.
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(2))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from steadycast import hosts
 from steadycast.arguments import typed
 from steadycast.core import core
 from steadycast.errors import Problems, UserError
@@ -49,7 +49,7 @@ def emulate(
     quality: bool = True,
     vmaf: bool = False,
     controllers: Mapping[str, type] | None = None,
-    program: Program | Sequence[Program] | None = None,
+    program: Program | Sequence[Program] | hosts.Plan | None = None,
     only: bool = False,
     pcap: Sequence[str] = (),
     approximate: bool = False,
@@ -69,7 +69,8 @@ def emulate(
         vmaf: measure VMAF as well.
         controllers: classes that steer video flows, by the flows' names.
         program: runs on a host beside the flows; the run ends with it. Of several, on hosts of their own, it ends with
-            the first, whose code is the run's; the others are started before it, and asked to end after it.
+            the first, whose code is the run's; the others are started before it, and asked to end after it. A plan
+            says more of when they start and end.
         only: the program alone, without the scenario's flows.
         pcap: links whose packets are captured, besides those that the scenario names.
         approximate: leave aside what this world can't honour, with a warning for each.
@@ -127,10 +128,14 @@ def _left_aside(loaded: core.Scenario, *, approximate: bool) -> tuple[str, ...]:
     return tuple(f"{p['key']}: left aside: {p['what']}" for p in refused)
 
 
-def _one(programs: Program | Sequence[Program] | None) -> Program | None:
+def _one(programs: Program | Sequence[Program] | hosts.Plan | None) -> Program | None:
+    if isinstance(programs, hosts.Plan):
+        host = next(member.on for member in reversed(programs.members) if member.on is not None)
+        return Program(host, programs.words)
     if programs is None or isinstance(programs, Program):
         programs = [] if programs is None else [programs]
     if len(programs) < 2:
         return Program(programs[0].host, bare(programs[0].command)) if programs else None
-    told = json.dumps([(program.host, list(program.command)) for program in programs])
-    return Program(programs[0].host, [sys.executable, "-m", "steadycast.hosts", told])
+    # The first one is started last: it finds the others there.
+    members = [hosts.Member(str(n), each.host, list(each.command)) for n, each in enumerate(programs)]
+    return _one(hosts.Plan(members[::-1], waits="0"))

@@ -5,9 +5,21 @@ Each module is one group of commands, which the help lists in the order of these
 """
 
 # isort: off
-from steadycast.cli import first, many, real, results, pictures, lookup, laboratories, live
+from steadycast.cli import first, many, real, judging, results, pictures, lookup, laboratories, live
 
 # isort: on
 from steadycast.cli.base import app, main
 
-__all__ = ["app", "first", "laboratories", "live", "lookup", "main", "many", "pictures", "real", "results"]
+__all__ = [
+    "app",
+    "first",
+    "judging",
+    "laboratories",
+    "live",
+    "lookup",
+    "main",
+    "many",
+    "pictures",
+    "real",
+    "results",
+]

@@ -1,0 +1,126 @@
+"""Programs of others, judged on named networks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steadycast.cli import base
+from steadycast.cli.base import argument, option
+from steadycast.errors import UserError
+from steadycast.exits import Exit
+
+
+@base.command(
+    "Judge a pair of programs, a sender and a receiver, on networks.",
+    "steadycast judge pair.toml --networks smoke -o judged",
+    "steadycast judge pair.toml --networks wifi-bad,cable-5+cubic --runs 3",
+    "steadycast judge --send 'iperf3 -u -b 5M -c {receiver}' --receive 'iperf3 -s' --networks leo",
+    "steadycast judge pair.toml --baseline judge.json --fail-if '*.frozen_pct>5' --keep judge.txt",
+)
+def judge(
+    file: Annotated[Path | None, argument("[FILE]", "A pair's file (TOML): docs/judge.md.")] = None,
+    send: Annotated[str | None, option("--send COMMAND", "The sender, instead of FILE.")] = None,
+    receive: Annotated[str | None, option("--receive COMMAND", "The receiver, instead of FILE.")] = None,
+    networks: Annotated[
+        str | None,
+        option("--networks A,B", "A set (smoke, standard), names (with +cubic …), or files."),
+    ] = None,
+    out: base.Out = None,
+    seconds: Annotated[str | None, option("--seconds TIME", "How long a cell counts.")] = None,
+    runs: Annotated[int, option("--runs N", "Of each network; the worst counts.", min=1, max=100)] = 1,
+    jobs: Annotated[
+        str, option("--jobs N", "Cells at once; auto: as many as the programs leave room for.")
+    ] = "auto",
+    budget: Annotated[
+        str | None, option("--budget TIME", "Refuse to begin what takes longer, for example 20min.")
+    ] = None,
+    seed: Annotated[int, option("--seed N", "Of the networks' chance.")] = 1,
+    direction: Annotated[str, option("--direction WAY", "down, or up against the network.")] = "down",
+    level: Annotated[
+        str | None,
+        option("--level LEVEL", "wire, rtp, picture or browser; without it the best that works."),
+    ] = None,
+    baseline: Annotated[
+        Path | None, option("--baseline FILE", "A judge.json, against which --fail-if bounds changes.")
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        option("--fail-if NETWORK.FIGURE>CHANGE", "Exit code 1 where it changed more. Repeatable."),
+    ] = None,
+    keep: Annotated[
+        Path | None, option("--keep FILE", "A judge.txt, whose figures stay where the new ones are near.")
+    ] = None,
+    anyway: Annotated[
+        bool, option("--anyway", "Judge also what the machine was too busy to measure well.")
+    ] = False,
+    as_json: base.AsJson = False,
+    force: base.Force = False,
+) -> None:
+    """Run a sender and a receiver in real time on networks, and score what is sent and what is shown.
+
+    Needs the rights that emulate needs. Without -o the results go to runs/judge-NAME: judge.txt, judge.json, judge.html
+    and cells/NETWORK/RUN.
+    """
+    from steadycast.progress import Terminal
+
+    base.module("steadycast.rootless").enter()
+    pairs, suite = base.module("steadycast.judge.pair"), base.module("steadycast.judge.suite")
+    if (file is None) == (send is None or receive is None):
+        raise UserError("judge", "it takes a pair's file, or --send and --receive", "give one of both")
+    pair = pairs.read(file) if file is not None else pairs.of_commands(send, receive)
+    if networks is not None:
+        pair = replace(pair, networks=networks)
+    if seconds is not None:
+        pair = replace(pair, seconds=pairs.seconds(seconds, "--seconds"))
+    for name, value, among in (("--direction", direction, ("down", "up")), ("--level", level, suite.LEVELS)):
+        if value is not None and value not in among:
+            raise UserError(f"{name} {value}", "there is no such", f"take one of {', '.join(among)}")
+    if jobs != "auto" and not (jobs.isdecimal() and 1 <= int(jobs) <= 64):
+        raise UserError(
+            f"--jobs {jobs}", "this is no number of cells", "write auto, or a number from 1 to 64"
+        )
+    asked = suite.Asked(
+        pair,
+        file.parent if file is not None and networks is None else Path(),
+        runs,
+        None if jobs == "auto" else int(jobs),
+        None if budget is None else pairs.seconds(budget, "--budget"),
+        seed,
+        direction == "up",
+        level,
+        anyway,
+    )
+    given = suite.Given(baseline, fail_if or (), _text_of(keep))
+    otherwise = Path("runs") / f"judge-{pair.name}"
+    with (
+        base.place_of(out, otherwise, force=force) as place,
+        base.interruptible(),
+        Terminal() as progress,
+    ):
+        assert place is not None
+        done = suite.judge(asked, given, place, force=force, progress=progress)
+    if as_json:
+        base.print_json(done.json)
+    else:
+        print(done.text, end="")
+        # Not through the console: a path must not be wrapped.
+        print(f"\nreport: {place}/judge.html")
+    for line in done.fails:
+        base.tell(line)
+    if done.untrusted:
+        base.tell(f"the machine was too busy for these: {', '.join(done.untrusted)}")
+    if done.fails:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _text_of(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(str(path), "can't be read", "name an earlier judge.txt") from error

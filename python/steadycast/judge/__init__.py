@@ -1,0 +1,1 @@
+"""Judges a pair of programs, a sender and a receiver, on networks."""

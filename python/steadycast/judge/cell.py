@@ -1,0 +1,227 @@
+"""Runs one cell: a pair on a network, from the scenario to the figures."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steadycast import hosts
+from steadycast.emulate import emulate
+from steadycast.judge import clip as clips
+from steadycast.judge.pair import HOSTS, PLACES, Pair, filled, seconds
+from steadycast.judge.score import Cell, FailedError, Figures, score, series
+from steadycast.networks import Network
+from steadycast.progress import Silent
+from steadycast.toml import document
+
+AFTER_S = 5.0
+"""What a cell takes after its time is over: programs end, and figures are made."""
+SIGNALS = (("INT", 2.0), ("TERM", 5.0))
+"""How programs are asked to end, and how long each may take."""
+PAUSE_S = 1.0
+"""Between the sender's end and the receiver's, so that what is under way is still shown."""
+WAITED = 0.05
+"""Share of its time that a thread may wait for a processor: beyond it the figures are not the program's own."""
+LATE = 0.01
+"""Pictures of the clip that may be handed over more than a picture late."""
+_LINES = 5
+"""Of a failed program's log."""
+_ACCESS = {"rate": "1Gbps", "queue": {"kind": "droptail", "limit": "1000p"}}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A cell that is to run."""
+
+    network: str
+    run: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it."""
+
+    network: str
+    run: int
+    figures: Figures = field(default_factory=dict)
+    by: str | None = None
+    failed: Mapping[str, Any] | None = None
+    """Reason, program, detail, and the last lines of its log."""
+    doubts: tuple[str, ...] = ()
+    """Why its figures are not to be trusted."""
+    processors: float = 0.0
+    """How many the pair's programs used."""
+    series: Mapping[str, Any] = field(default_factory=dict)
+    """What a page draws over time."""
+    lateness: Mapping[str, Any] = field(default_factory=dict)
+    """What the emulation says of its own punctuality."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the cells of a judgement share."""
+
+    pair: Pair
+    networks: Mapping[str, Network]
+    folder: Path
+    seed: int
+    up: bool
+    level: str | None
+
+
+def begin(setup: Setup) -> Callable[[Task], Outcome]:
+    """Return what runs a task."""
+    return lambda task: run(setup, task)
+
+
+def scenario(setup: Setup, network: str, seed: int) -> dict[str, Any]:
+    """Return the scenario of a cell: hosts of their own around the network's bottleneck, and events after the lead."""
+    pair, of = setup.pair, setup.networks[network]
+    shape, access = of.topology, of.topology.get("access", _ACCESS)
+    used = [host for host in HOSTS if host != "relay" or any(p.on == host for p in pair.programs)]
+    near, far = ("right", "left") if setup.up else ("left", "right")
+    sides = {host: near if host == "sender" else far for host in used}
+    flows = []
+    for flow in of.flow:
+        for n in range(flow.get("count", 1)):
+            name = flow["name"] + (f"-{n + 1}" if flow.get("count", 1) > 1 else "")
+            sides |= {f"{name}-from": near, f"{name}-to": far}
+            ends = {"name": name, "from": f"{name}-from", "to": [f"{name}-to"]}
+            flows.append({**{k: v for k, v in flow.items() if k != "count"}, **ends})
+    events = [
+        {**event, "at": f"{1e3 * (seconds(event['at'], f'{network}: event.at') + pair.lead_s):.3f}ms"}
+        for event in of.event
+    ]
+    links = [{"name": f"access-{host}", "between": [host, side], **access} for host, side in sides.items()]
+    whole = pair.lead_s + pair.seconds + 2 * AFTER_S + sum(patience for _, patience in SIGNALS)
+    return {
+        "format": 1,
+        "name": "judge",
+        "duration": f"{whole:g}s",
+        "seed": seed,
+        "nodes": [*used, "left", "right", *(node for node in sides if node not in used)],
+        "link": [{"name": "bottleneck", "between": ["left", "right"], **shape["bottleneck"]}, *links],
+        "flow": flows,
+        "event": events,
+    }
+
+
+def run(setup: Setup, task: Task) -> Outcome:
+    """Run a cell, score it, and leave its folder."""
+    place = setup.folder / "cells" / task.network.replace("/", "_") / str(task.run)
+    work = place.with_name(f"{task.run}.work")
+    for old in (place, work):
+        shutil.rmtree(old, ignore_errors=True)
+    work.mkdir(parents=True)
+    table = scenario(setup, task.network, setup.seed + task.run - 1)
+    (work / "cell.toml").write_text(document(table), encoding="utf-8")
+    done = emulate(
+        work / "cell.toml",
+        out=place,
+        force=True,
+        progress=Silent(),
+        quality=False,
+        program=_plan(setup, work, table["seed"]),
+        only=not table["flow"],
+        tap=[node for node in HOSTS if node in table["nodes"]],
+    ).run
+    for path in work.iterdir():
+        if path.is_file():
+            shutil.move(path, place / path.name)
+    shutil.rmtree(work, ignore_errors=True)
+    cell = Cell(place, setup.pair, setup.up)
+    told, emulation = cell.crew, done.summary["emulation"]
+    if failed := next((each for each in told if each["what"] == "failed"), None):
+        return _failed(task, place, failed)
+    if setup.pair.pictures.source == "file" and setup.pair.clip is not None:
+        with (place / "look.tsv").open("w") as log:
+            clips.look_at_file(setup.pair.clip, place / "out", setup.pair.pictures.crop, log)
+    try:
+        figures, by = score(cell, setup.level)
+    except FailedError as error:
+        return _failed(task, place, {"reason": error.reason, "program": "", "detail": error.detail})
+    loads = {each["program"]: each for each in told if each["what"] == "load"}
+    ran = sum(load["ran_s"] for name, load in loads.items() if name not in ("feed", "look"))
+    used = ran / (setup.pair.lead_s + setup.pair.seconds)
+    doubts = tuple(_doubts(cell, emulation, loads.values()))
+    return Outcome(task.network, task.run, figures, by, None, doubts, used, series(cell), emulation)
+
+
+def _failed(task: Task, place: Path, told: Mapping[str, Any]) -> Outcome:
+    log = place / f"{told['program']}.log"
+    lines = log.read_text(errors="replace").splitlines()[-_LINES:] if log.is_file() else []
+    failed = {"reason": told["reason"], "program": told["program"], "detail": told["detail"], "log": lines}
+    return Outcome(task.network, task.run, failed=failed)
+
+
+def _doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    if not emulation["trustworthy"]:
+        yield f"{100 * emulation['late_frac']:.1f} % of the datagrams left the network more than 1 ms late"
+    for load in loads:
+        # When pictures were handed over is looked at below.
+        if load["program"] != "feed" and load["waited"] > WAITED:
+            yield f"{load['program']} waited {100 * load['waited']:.0f} % of the time for a processor"
+    fed = cell.rows("feed.tsv", ("number", "due", "at"))
+    if fed.height and cell.pair.clip is not None:
+        late = (fed["at"] - fed["due"] > 1 / float(cell.pair.clip.rate)).sum()
+        dropped = fed["number"][-1] + 1 - fed.height
+        if late + dropped > LATE * (fed["number"][-1] + 1):
+            yield f"{int(late + dropped)} pictures were handed over late, or not taken in time"
+
+
+def _plan(setup: Setup, work: Path, seed: int) -> hosts.Plan:
+    """Return what the crew of a cell does."""
+    pair, clip = setup.pair, setup.pair.clip
+    long = pair.lead_s + pair.seconds + AFTER_S
+    used = pair.used
+    values: dict[str, str] = {
+        **dict.fromkeys(PLACES, ""),
+        **HOSTS,
+        "cell": str(work),
+        "sdp": str(work / "session.sdp"),
+        "out": str(work / "out"),
+        "pictures": str(work / "pictures"),
+        "clip.pipe": str(work / "clip"),
+        "seconds": f"{pair.seconds:g}",
+        "seed": str(seed),
+    }
+    own: list[hosts.Member] = []
+    if clip is not None:
+        for place, kind in (("clip", "mkv"), ("clip.y4m", "y4m")):
+            if place in used:
+                values[place] = str(clip.file(kind, long))
+        serves: list[tuple[str, str, dict[str, Any]]] = []
+        if "pictures" in used:
+            serves.append(("look", "pictures", {"format": pair.pictures.format, "crop": pair.pictures.crop}))
+        if "clip.pipe" in used:
+            serves.append(("feed", "clip.pipe", {}))
+        for what, place, more in serves:
+            os.mkfifo(values[place])
+            words = clips.words_of(what, clip, Path(values[place]), work / f"{what}.tsv", **more)
+            own.append(hosts.Member(what, None, words, log=str(work / f"{what}.log")))
+    members = [
+        hosts.Member(
+            program.name,
+            program.on,
+            program.words(values),
+            filled(program.ready, values),
+            {name: filled(value, values) for name, value in program.env.items()},
+            program.ends,
+            str(work / f"{program.name}.log"),
+        )
+        for program in pair.programs
+    ]
+    asked = [p.name for p in pair.programs if p.on == "sender"]
+    asked += [p.name for p in pair.programs if p.on != "sender"]
+    return hosts.Plan(
+        [*own, *members],
+        until_s=pair.lead_s + pair.seconds,
+        asked=asked,
+        signals=SIGNALS,
+        pause_s=PAUSE_S,
+        report=str(work / "crew.jsonl"),
+    )

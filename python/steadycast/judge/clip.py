@@ -1,0 +1,337 @@
+"""The marked clip of a pair: made once, handed to the sender at its own pace, and found again in what is shown.
+
+The judge runs this module for each FIFO: it ends with the program at the other end, or when it is asked to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from steadycast import clips, files
+from steadycast.errors import UserError
+from steadycast.judge import mark
+from steadycast.media import cache
+from steadycast.media.clip import CIF, Clip, Source, parse_fps, parse_size
+from steadycast.media.metrics import psnr_db
+from steadycast.media.raw import RawVideo, raw_video
+from steadycast.media.synthetic import Synthetic
+from steadycast.media.table import U8
+
+_FORMAT = 1
+SSIM_EVERY = 15
+"""Of so many pictures one is measured by SSIM, which takes ten times as long as PSNR."""
+_COARSE = 4
+"""A picture that is worse than the clip at this fraction of its width and height is damaged, or coded beyond use."""
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A clip that a pair carries."""
+
+    source: str = "synthetic"
+    size: str = "640x360"
+    fps: str = "30"
+    mark: bool = True
+    """Without it only what is on the wire can be judged."""
+
+    def raw(self) -> RawVideo:
+        """Return its pictures, scaled and without marks, which are shown again and again."""
+        source: Source = Synthetic() if self.source == "synthetic" else Clip.of(clips.find(self.source))
+        return raw_video(source, self.size, self.fps)
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Width and height; of "clip" those of the file."""
+        if self.size == "clip":
+            raw = self.raw()
+            return raw.width, raw.height
+        return parse_size(self.size, CIF, "clip.size")
+
+    @property
+    def rate(self) -> Fraction:
+        """Pictures per second."""
+        return self.raw().fps if self.fps == "clip" else parse_fps(self.fps, Fraction(25), "clip.fps")
+
+    def file(self, kind: str, seconds: float) -> Path:
+        """Return the clip as a file of that many seconds, from the cache: "y4m", or "mkv" with FFV1 in it."""
+        raw = self.raw()
+        facts = {
+            "format": _FORMAT,
+            "raw": [self.source, raw.width, raw.height, str(raw.fps), len(raw), int(raw.samples[0].sum())],
+        }
+        name = cache.key({**facts, "mark": self.mark, "kind": kind, "seconds": seconds})
+        path = cache.folder() / f"{name}.{kind}"
+        if not path.exists():
+            files.folder(path.parent)
+            with files.whole(path, "make room in the cache", f".{os.getpid()}.part") as new:
+                write = _write_y4m if kind == "y4m" else _write_matroska
+                write(new, raw, self.pictures(raw, round(seconds * raw.fps)))
+        return path
+
+    def pictures(self, raw: RawVideo, count: int, first: int = 0) -> Iterator[U8]:
+        """Yield marked pictures."""
+        for number in range(first, first + count):
+            yield self.picture(raw, number)
+
+    def picture(self, raw: RawVideo, number: int) -> U8:
+        """Return the picture of a number."""
+        samples = np.array(raw.samples[number % len(raw)])
+        if self.mark:
+            mark.paint(samples, raw.width, raw.height, number)
+        return samples
+
+
+def _header(raw: RawVideo) -> bytes:
+    rate = f"{raw.fps.numerator}:{raw.fps.denominator}"
+    return f"YUV4MPEG2 W{raw.width} H{raw.height} F{rate} Ip A1:1 C420jpeg\n".encode()
+
+
+def _write_y4m(path: Path, raw: RawVideo, pictures: Iterator[U8]) -> None:
+    with path.open("wb") as file:
+        file.write(_header(raw))
+        for samples in pictures:
+            file.write(b"FRAME\n" + samples.tobytes())
+
+
+def _write_matroska(path: Path, raw: RawVideo, pictures: Iterator[U8]) -> None:
+    import av
+
+    with files.media(path, "w", form="matroska") as out:
+        stream: Any = out.add_stream("ffv1", rate=raw.fps)
+        stream.width, stream.height, stream.pix_fmt = raw.width, raw.height, "yuv420p"
+        stream.codec_context.gop_size = 1
+        for samples in pictures:
+            picture = samples.reshape(raw.height * 3 // 2, raw.width)
+            out.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="yuv420p")))
+        out.mux(stream.encode())
+
+
+# ---------------------------------------------------------------- handing over
+
+
+def feed(clip: Marked, fifo: Path, log: IO[str]) -> None:
+    """Write the clip into a FIFO at its own pace, from when somebody reads there; drop what is late by a picture.
+
+    A line of ``log`` per picture that was handed over: its number, and when it was due and when its first byte was
+    written, by the monotonic clock. Who opens the FIFO again (some programs look first) is given a header again.
+    """
+    raw = clip.raw()
+    began: float | None = None
+    number = -1
+    while True:
+        with suppress(BrokenPipeError), fifo.open("wb", buffering=0) as pipe:
+            _whole(pipe, _header(raw))
+            while True:
+                began = began or time.monotonic()
+                # What the other end did not take in time it does not get.
+                number = max(number + 1, int((time.monotonic() - began) * raw.fps))
+                due = began + float(number / raw.fps)
+                time.sleep(max(0.0, due - time.monotonic()))
+                at = time.monotonic()
+                _whole(pipe, b"FRAME\n" + clip.picture(raw, number).tobytes())
+                log.write(f"{number}\t{due:.5f}\t{at:.5f}\n")
+
+
+def _whole(pipe: Any, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[pipe.write(left) :]
+
+
+# ---------------------------------------------------------------- what is shown
+
+
+class Shape(NamedTuple):
+    """How pictures lie in a stream."""
+
+    width: int
+    height: int
+    size: int
+    """Bytes of a picture."""
+    deep: int
+    """Bits of a sample."""
+
+    def luma(self, data: bytes) -> U8:
+        """Return the luma of a picture, in 8 bits."""
+        shape, count = (self.height, self.width), self.width * self.height
+        if self.deep == 8:
+            return np.frombuffer(data, np.uint8, count).reshape(shape)
+        return (np.frombuffer(data, "<u2", count) >> (self.deep - 8)).astype(np.uint8).reshape(shape)
+
+
+_PLANES = {"420": 6, "422": 8, "444": 12, "mono": 4}
+"""Quarters of a sample per sample of luma, by the colour spaces of y4m."""
+_RAW = {
+    "yuv420p": ("420", 8),
+    "nv12": ("420", 8),
+    "yuv422p": ("422", 8),
+    "yuv444p": ("444", 8),
+    "gray": ("mono", 8),
+    "yuv420p10le": ("420", 10),
+}
+
+
+def shape_of(width: int, height: int, colours: str, deep: int) -> Shape:
+    """Return how pictures of a size and a colour space lie."""
+    half = ((width + 1) // 2) * ((height + 1) // 2) * 2
+    chroma = {"420": half, "422": (width + 1) // 2 * height * 2, "444": 2 * width * height, "mono": 0}
+    return Shape(width, height, (width * height + chroma[colours]) * (1 if deep == 8 else 2), deep)
+
+
+def raw_shape(text: str, place: str) -> Shape:
+    """Read how raw pictures lie: "yuv420p 640x360"."""
+    found = re.fullmatch(r"(\w+) +(\d+)x(\d+)", text.strip())
+    if found is None or found[1] not in _RAW:
+        remedy = f'write for example "yuv420p 640x360"; formats are {", ".join(_RAW)}'
+        raise UserError(place, f"{text!r} is not how pictures lie", remedy)
+    return shape_of(int(found[2]), int(found[3]), *_RAW[found[1]])
+
+
+def y4m_shape(header: bytes) -> Shape:
+    """Read the header of y4m, without its end of line."""
+    words = {word[:1]: word[1:] for word in header.decode("ascii", "replace").split()[1:]}
+    colours = words.get("C", "420jpeg")
+    kind = next((each for each in _PLANES if colours.startswith(each)), None)
+    deep = re.search(r"p(1\d)$", colours)
+    sides = (words.get("W", ""), words.get("H", ""))
+    if kind is None or not all(side.isdecimal() and 0 < int(side) <= 16384 for side in sides):
+        raise ValueError(f"no header of y4m: {header[:80]!r}")
+    return shape_of(int(sides[0]), int(sides[1]), kind, int(deep[1]) if deep else 8)
+
+
+def pictures(stream: IO[bytes], shape: Shape | None) -> Iterator[tuple[float, Shape, bytes]]:
+    """Yield pictures of a stream as they come whole, with the time: y4m, or raw ones of this shape."""
+    raw = shape
+    while True:
+        if raw is None:
+            line = stream.readline(512)
+            if line.startswith(b"YUV4MPEG2"):
+                shape = y4m_shape(line)
+                continue
+            if not line.startswith(b"FRAME") or shape is None:
+                return
+        assert shape is not None
+        data = stream.read(shape.size)
+        if len(data) < shape.size:
+            return
+        yield time.monotonic(), shape, data
+
+
+Crop = tuple[int, int, int, int]
+
+
+def cut(luma: U8, crop: Crop | None) -> U8:
+    """Take the part of a picture in which the clip is: its width, its height, and where it begins."""
+    if crop is None:
+        return luma
+    width, height, left, top = crop
+    return luma[top : top + height, left : left + width]
+
+
+class Measured:
+    """Measures pictures against those of the clip, without the strip that has the mark."""
+
+    def __init__(self, clip: Marked) -> None:
+        self._raw, self._count = clip.raw(), 0
+        self._top = mark.strip(self._raw.height)
+        self._coarse: dict[int, float] = {}
+
+    def of(self, luma: U8, number: int) -> tuple[float, float, float | None]:
+        """Return PSNR of luma, the PSNR below which the picture is damaged, in dB, and of some pictures SSIM."""
+        import av
+
+        from steadycast.core import core
+
+        raw = self._raw
+        if luma.shape != (raw.height, raw.width):
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(luma), format="gray")
+            fit = frame.reformat(raw.width, raw.height, format="gray", interpolation="BICUBIC")
+            luma = np.asarray(fit.to_ndarray(), dtype=np.uint8)
+        place = number % len(raw)
+        source = raw.picture(place).y[self._top :]
+        shown = np.ascontiguousarray(luma[self._top :])
+        self._count += 1
+        ssim = None if self._count % SSIM_EVERY else float(core.picture_ssim(shown, source))
+        if place not in self._coarse:
+            self._coarse[place] = psnr_db(coarse(source), source)
+        return min(100.0, psnr_db(shown, source)), min(100.0, self._coarse[place]), ssim
+
+
+def coarse(luma: U8) -> U8:
+    """Return a picture as it is when it is made of squares of `_COARSE` samples, each with their mean."""
+    height, width = luma.shape
+    across, down = (np.arange(0, side, _COARSE) for side in (width, height))
+    sums = np.add.reduceat(np.add.reduceat(luma.astype(np.float32), down, axis=0), across, axis=1)
+    sizes = np.outer(np.diff([*down, height]), np.diff([*across, width]))
+    squares = np.rint(sums / sizes).astype(np.uint8)
+    return np.asarray(squares.repeat(_COARSE, axis=0)[:height].repeat(_COARSE, axis=1)[:, :width])
+
+
+def look(clip: Marked, stream: IO[bytes], shape: Shape | None, crop: Crop | None, log: IO[str]) -> None:
+    """Write a line per picture: when it was whole by the monotonic clock, its number, and what `Measured` says."""
+    seen = ((at, form.luma(data)) for at, form, data in pictures(stream, shape))
+    _tell(clip, seen, crop, log)
+
+
+def look_at_file(clip: Marked, path: Path, crop: Crop | None, log: IO[str]) -> None:
+    """Write what `look` does of a file, whose time stamps stand for the time."""
+    with files.media(path) as container:
+        decoded = container.decode(video=0)
+        _tell(
+            clip, ((float(f.time or 0), f.reformat(format="gray").to_ndarray()) for f in decoded), crop, log
+        )
+
+
+def _tell(clip: Marked, seen: Iterator[tuple[float, U8]], crop: Crop | None, log: IO[str]) -> None:
+    measured, last = Measured(clip), None
+    for at, whole in seen:
+        luma = cut(whole, crop)
+        number = mark.read(luma)
+        told: list[float | int | None] = [number]
+        # The same number again is no new picture.
+        told += measured.of(luma, number) if number is not None and number != last else (None,) * 3
+        last = number if number is not None else last
+        log.write("\t".join([f"{at:.5f}", *("" if each is None else f"{each:.8g}" for each in told)]) + "\n")
+
+
+def words_of(what: str, clip: Marked, fifo: Path, log: Path, **more: Any) -> list[str]:
+    """Return the command that serves a FIFO: ``what`` is "feed" or "look"."""
+    told = {"what": what, "clip": asdict(clip), "fifo": str(fifo), "log": str(log), **more}
+    return [sys.executable, "-m", "steadycast.judge.clip", json.dumps(told)]
+
+
+def main() -> int:
+    """Serve one FIFO."""
+    told = json.loads(sys.argv[1])
+    clip, fifo = Marked(**told["clip"]), Path(told["fifo"])
+
+    def stop(*_: object) -> None:
+        raise SystemExit(0)
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, stop)
+    with Path(told["log"]).open("w", buffering=1, encoding="utf-8") as log:
+        if told["what"] == "feed":
+            feed(clip, fifo, log)
+        shape = raw_shape(told["format"], "pictures.format") if told.get("format") else None
+        # Opened for both, so that it waits for no writer, and sees no end between two of them.
+        with open(os.open(fifo, os.O_RDWR), "rb", buffering=1 << 20) as stream:
+            look(clip, stream, shape, told.get("crop"), log)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

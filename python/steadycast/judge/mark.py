@@ -1,0 +1,69 @@
+"""The mark of a picture: its number in the top sixth, two rows of 16 cells, which survives scaling and coding.
+
+The first row has the bits of the number's Gray code, the most significant first, the second their complement. Gray code
+changes one column from a picture to the next, so it costs an encoder little; a comparison with the complement needs
+no threshold of brightness. All places are relative to the picture's sides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from steadycast.media.table import U8
+
+CELLS = 16
+PART = 6
+"""The marks take a picture's height divided by this, in two rows."""
+WRAPS = 1 << CELLS
+"""Pictures until the same number comes again."""
+_DARK, _LIGHT, _GREY = 32, 224, 128
+_LEAST = 64
+"""Difference of a cell and its complement below which a mark is not read."""
+_KEY = 0x5A5A
+"""Keeps the mark of picture 0 from being all of one brightness."""
+
+
+def strip(height: int) -> int:
+    """Rows of a picture that the mark takes, even."""
+    return height // PART // 2 * 2
+
+
+def paint(samples: U8, width: int, height: int, number: int) -> None:
+    """Paint a number into a picture in 4:2:0, plane after plane."""
+    flat = samples.reshape(-1)
+    luma = flat[: width * height].reshape(height, width)
+    number %= WRAPS
+    code = number ^ number >> 1 ^ _KEY
+    bits = np.array([code >> (CELLS - 1 - n) & 1 for n in range(CELLS)], dtype=np.uint8)
+    columns = np.arange(width) * CELLS // width
+    rows = strip(height)
+    line = np.where(bits, _LIGHT, _DARK).astype(np.uint8)[columns]
+    other = np.where(bits, _DARK, _LIGHT).astype(np.uint8)[columns]
+    luma[: rows // 2] = line
+    luma[rows // 2 : rows] = other
+    for plane in np.split(flat[width * height :], 2):
+        plane.reshape(height // 2, width // 2)[: rows // 2] = _GREY
+
+
+def read(luma: U8) -> int | None:
+    """Read the number (modulo `WRAPS`) of a picture's luma, (rows, columns); `None` where there is none."""
+    height, width = luma.shape
+    means = [_middles(luma, width, row * height / (2 * PART), height / (2 * PART)) for row in (0, 1)]
+    difference = means[0] - means[1]
+    if np.abs(difference).min() < _LEAST:
+        return None
+    code = int("".join("1" if each > 0 else "0" for each in difference), 2) ^ _KEY
+    number = 0
+    while code:
+        number, code = number ^ code, code >> 1
+    return number
+
+
+def _middles(luma: U8, width: int, top: float, high: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Mean brightness of the middle half of each cell of a row."""
+    first = round(top + high / 4)
+    line = luma[first : max(first + 1, round(top + high * 3 / 4))].mean(axis=0)
+    sums = np.concatenate([[0.0], np.cumsum(line)])
+    left = np.rint((np.arange(CELLS) + 0.25) * width / CELLS).astype(int)
+    right = np.maximum(left + 1, np.rint((np.arange(CELLS) + 0.75) * width / CELLS).astype(int))
+    return np.asarray((sums[right] - sums[left]) / (right - left), dtype=np.float64)

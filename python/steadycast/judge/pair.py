@@ -1,0 +1,344 @@
+"""A pair: the programs that are judged, what they are given, and what is expected of them, as its file has it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from steadycast.errors import MissingError, UserError, meant
+from steadycast.judge.clip import Crop, Marked, raw_shape
+
+HOSTS = {"sender": "10.0.0.1", "receiver": "10.0.0.2", "relay": "10.0.0.3"}
+"""Hosts that programs run on, and their addresses; the relay stands beside the receiver, behind the bottleneck."""
+PLACES = (*HOSTS, "clip", "clip.y4m", "clip.pipe", "pictures", "out", "sdp", "cell", "seconds", "seed")
+"""What stands in braces in a program's words, besides `python` and `steadycast`."""
+_COMMANDS = {"python": [sys.executable], "steadycast": [sys.executable, "-m", "steadycast"]}
+_READY = ("udp", "tcp", "log", "file", "delay")
+_WORD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of a pair, as its file has it."""
+
+    name: str
+    on: str
+    run: str
+    ready: str
+    env: Mapping[str, str]
+    shell: bool
+    ends: bool
+
+    def used(self) -> set[str]:
+        """Return what stands in braces in it."""
+        texts = (self.run, self.ready, *self.env.values())
+        return {found for text in texts for found in _WORD.findall(text) if found}
+
+    def words(self, values: Mapping[str, str]) -> list[str]:
+        """Return its command with what stands in braces put in."""
+        if self.shell:
+            return ["sh", "-c", filled(self.run, values, quoted=True)]
+        words: list[str] = []
+        for word in shlex.split(self.run):
+            found = _WORD.fullmatch(word)
+            words += _COMMANDS[found[1]] if found and found[1] in _COMMANDS else [filled(word, values)]
+        return words
+
+
+@dataclass(frozen=True)
+class Expect:
+    """A bound on a figure of a network, or of all ("*")."""
+
+    network: str
+    that: str
+    least: float | None
+    most: float | None
+
+
+@dataclass(frozen=True)
+class Rtp:
+    """What is known of the RTP on the wire; `None`: it is found there."""
+
+    sdp: str | None = None
+    media: int | None = None
+    rtx: int | None = None
+    fec: int | None = None
+    clock: int = 90_000
+    deadline_s: float = 0.3
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Where what is shown comes from."""
+
+    source: str = "none"
+    """pipe, file, browser or none."""
+    format: str | None = None
+    """How raw pictures lie; `None`: y4m."""
+    crop: Crop | None = None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Programs that are judged together."""
+
+    name: str
+    programs: tuple[Program, ...]
+    networks: str = "smoke"
+    lead_s: float = 10.0
+    """By then the programs must have begun to send; a network's events count from here."""
+    seconds: float = 60.0
+    clip: Marked | None = None
+    rtp: Rtp = Rtp()
+    pictures: Pictures = Pictures()
+    expect: tuple[Expect, ...] = ()
+
+    @property
+    def used(self) -> set[str]:
+        """Return what stands in braces in any program."""
+        return set[str]().union(*(program.used() for program in self.programs))
+
+
+def filled(text: str, values: Mapping[str, str], *, quoted: bool = False) -> str:
+    """Put values where their names stand in braces; two braces are one."""
+    more = {name: shlex.join(words) for name, words in _COMMANDS.items()}
+
+    def one(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return found[0][0]
+        return more[found[1]] if found[1] in more else (shlex.quote if quoted else str)(values[found[1]])
+
+    return _WORD.sub(one, text)
+
+
+def read(path: Path) -> Pair:
+    """Read a pair's file."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(str(path), f"this is no TOML: {error}", "mend that line") from error
+    except (OSError, UnicodeDecodeError) as error:
+        remedy = "name a pair's file, or give --send and --receive"
+        raise UserError(
+            str(path), f"can't be read ({getattr(error, 'strerror', 'no text')})", remedy
+        ) from error
+    return of(table, str(path), path.stem)
+
+
+def of_commands(send: str, receive: str) -> Pair:
+    """Make a pair of two commands; the receiver is started first, and ready when it has the port in its words."""
+    programs = [
+        {"name": "receive", "on": "receiver", "run": receive, **_guessed(receive)},
+        {"name": "send", "on": "sender", "run": send},
+    ]
+    table: dict[str, Any] = {"format": 1, "program": programs}
+    if "{clip" in send + receive:
+        table["clip"] = {}
+    return of(table, "--send and --receive", "pair")
+
+
+def _guessed(words: str) -> dict[str, str]:
+    port = re.search(r"(?<![\d.])(\d{4,5})(?![\d.])", words)
+    if port is None or int(port[1]) > 65535:
+        return {}
+    return {"ready": f"{'tcp' if 'tcp' in words else 'udp'}:{port[1]}"}
+
+
+def of(table: Mapping[str, Any], where: str, name: str) -> Pair:
+    """Check a pair; ``where`` is what errors call its file, ``name`` its name where it has none."""
+    top = _Table(table, where)
+    if (version := top.take("format", int, 1)) != 1:
+        raise top.wrong("format", f"{version} is not one that this program reads", "write format = 1")
+    programs = tuple(map(_program, top.tables("program")))
+    for host in ("sender", "receiver"):
+        if all(program.on != host for program in programs):
+            raise top.wrong("program", f"none is on the {host}", f'add a [[program]] with on = "{host}"')
+    names = [program.name for program in programs]
+    if twice := [each for each in names if names.count(each) > 1]:
+        raise top.wrong("program", f'two are called "{twice[0]}"', "give each a name of its own")
+    used = set[str]().union(*(program.used() for program in programs))
+    clip, rtp, shown = (next(iter(top.tables(each)), None) for each in ("clip", "rtp", "pictures"))
+    pair = Pair(
+        top.take("name", str, name),
+        programs,
+        top.take("networks", str, "smoke"),
+        top.time("lead", "10s"),
+        top.time("seconds", "60s"),
+        None if clip is None else _clip(clip),
+        Rtp() if rtp is None else _rtp(rtp),
+        _pictures(shown or _Table({}, where, "pictures."), used),
+        tuple(map(_expect, top.tables("expect"))),
+    )
+    top.end()
+    if clip is None and (lacking := sorted(each for each in used if each.startswith("clip"))):
+        raise top.wrong("clip", f"{{{lacking[0]}}} is named, and there is no clip", "add [clip]")
+    return pair
+
+
+class _Table:
+    """A table of a file, whose keys are taken one by one."""
+
+    def __init__(self, table: Mapping[str, Any], where: str, path: str = "") -> None:
+        self._left, self._where, self._path, self._known = dict(table), where, path, list[str]()
+
+    def wrong(self, key: str, what: str, remedy: str) -> UserError:
+        return UserError(f"{self._where}: {self._path}{key}", what, remedy)
+
+    def take(self, key: str, kind: type | tuple[type, ...], otherwise: Any = None) -> Any:
+        """Take a value; without ``otherwise`` it may be absent."""
+        self._known.append(key)
+        value = self._left.pop(key, otherwise)
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if value is not None and (
+            not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)
+        ):
+            called = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+            remedy = f"write {called.get(kinds[-1], 'a table')}"
+            raise self.wrong(key, f"{value!r} is not what belongs here", remedy)
+        return value
+
+    def need(self, key: str, example: str) -> Any:
+        """Take a text that must be there."""
+        value = self.take(key, str)
+        if not value:
+            raise self.wrong(key, "missing", f"write for example {key} = {example}")
+        return value
+
+    def choice(self, key: str, among: Sequence[str], otherwise: str | None = None) -> Any:
+        """Take a text that is one of several."""
+        value = self.take(key, str, otherwise)
+        if value not in among:
+            what = "missing" if value is None else f"there is no {value!r}"
+            raise self.wrong(key, what, meant(str(value), among))
+        return value
+
+    def time(self, key: str, otherwise: str) -> float:
+        """Take a time, in seconds."""
+        return seconds(self.take(key, str, otherwise), f"{self._where}: {self._path}{key}")
+
+    def tables(self, key: str) -> list[_Table]:
+        """Take a table, or an array of them."""
+        value = self.take(key, (list, dict), [])
+        several = [value] if isinstance(value, dict) else value
+        paths = [f"{key}." if isinstance(value, dict) else f"{key}[{n}]." for n in range(1, len(several) + 1)]
+        return [_Table(each, self._where, path) for each, path in zip(several, paths, strict=True)]
+
+    def end(self) -> None:
+        """Refuse what is left."""
+        for key in self._left:
+            raise self.wrong(key, "no such key", meant(key, self._known))
+
+
+def seconds(text: str, place: str) -> float:
+    """Read a time such as "300ms", "10s" or "20min", in seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) *(ns|us|ms|s|min|h)", text.strip())
+    if found is None:
+        raise UserError(place, f"{text!r} is no time", 'write for example "10s", "300ms" or "20min"')
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _program(table: _Table) -> Program:
+    program = Program(
+        table.need("name", '"send"'),
+        table.choice("on", tuple(HOSTS)),
+        table.need("run", '"ffmpeg …"'),
+        table.take("ready", str, "delay:300ms"),
+        table.take("env", dict, {}),
+        table.take("shell", bool, False),
+        table.take("ends", bool, False),
+    )
+    table.end()
+    if re.fullmatch(r"[\w.-]+", program.name) is None:
+        raise table.wrong("name", f"{program.name!r} can't name a file", "take letters and digits alone")
+    for used in program.used():
+        if used not in PLACES and used not in _COMMANDS:
+            remedy = f"{meant(used, (*PLACES, *_COMMANDS))} (two braces are one: {{{{)"
+            raise table.wrong("run", f"{{{used}}} stands for nothing", remedy)
+    kind, _, what = program.ready.partition(":")
+    if kind not in _READY or not what or (kind in ("udp", "tcp") and not what.isdecimal()):
+        forms = "udp:PORT, tcp:PORT, log:REGEX, file:PATH or delay:TIME"
+        raise table.wrong("ready", f"{program.ready!r} is not understood", f"write {forms}")
+    if kind == "delay":
+        program = replace(program, ready=f"delay:{seconds(what, 'ready')}")
+    try:
+        _ = re.compile(what if kind == "log" else "")
+        words = shlex.split(program.run)
+    except (ValueError, re.error) as error:
+        raise table.wrong("run" if kind != "log" else "ready", str(error), "mend it") from error
+    if not words:
+        raise table.wrong("run", "there is no command", 'write for example run = "ffmpeg …"')
+    return program
+
+
+def _clip(table: _Table) -> Marked:
+    fps = table.take("fps", (str, int, float), 30)
+    clip = Marked(
+        table.take("source", str, "synthetic"),
+        table.take("size", str, "640x360"),
+        str(fps),
+        table.take("mark", bool, True),
+    )
+    table.end()
+    return clip
+
+
+def _rtp(table: _Table) -> Rtp:
+    rtp = Rtp(
+        table.take("sdp", str),
+        table.take("media", int),
+        table.take("rtx", int),
+        table.take("fec", int),
+        table.take("clock", int, 90_000),
+        table.time("deadline", "300ms"),
+    )
+    table.end()
+    return rtp
+
+
+def _pictures(table: _Table, used: set[str]) -> Pictures:
+    otherwise = "pipe" if "pictures" in used else "file" if "out" in used else "none"
+    source = table.choice("from", ("pipe", "file", "browser", "none"), otherwise)
+    form, crop = table.take("format", str), table.take("crop", str)
+    table.end()
+    if form is not None:
+        raw_shape(form, "pictures.format")
+    found = re.fullmatch(r"(\d+)x(\d+)\+(\d+)\+(\d+)", crop or "0x0+0+0")
+    if found is None:
+        raise table.wrong("crop", f"{crop!r} is no part of a picture", 'write for example "640x360+0+60"')
+    width, height, left, top = map(int, found.groups())
+    return Pictures(source, form, (width, height, left, top) if crop else None)
+
+
+def _expect(table: _Table) -> Expect:
+    number = (int, float)
+    found = Expect(
+        table.take("network", str, "*"),
+        table.need("that", '"frozen_pct"'),
+        table.take("min", number),
+        table.take("max", number),
+    )
+    table.end()
+    if found.least is None and found.most is None:
+        raise table.wrong("min", "missing", "write min or max")
+    return found
+
+
+def need_tools(pair: Pair) -> None:
+    """Make sure that the programs of a pair are there, and what starts them."""
+    import shutil
+
+    for program in pair.programs:
+        words = program.words(dict.fromkeys(PLACES, "x"))
+        if not program.shell and shutil.which(words[0]) is None:
+            raise MissingError(
+                f"{program.name}: {words[0]}", "there is no such program", "install it, or give its path"
+            )
+    if shutil.which("nsenter") is None:
+        raise MissingError("nsenter", "it is not installed", "apt-get install util-linux")

@@ -1,0 +1,659 @@
+"""Scores a cell: figures of what was on the wire, of its frames of RTP, and of the pictures that were shown.
+
+All times are seconds of the emulation. Figures count from the end of the lead on. Those that end in ``_pct`` are
+percentages, in ``_ms`` milliseconds, in ``_s`` seconds, in ``_bps`` bits of IP packets per second. A figure that can't
+be known is absent; `None` is one that never came.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steadycast.core import core
+from steadycast.judge import mark
+from steadycast.judge.pair import Pair, seconds
+from steadycast.lazy import pl
+from steadycast.media.table import F64
+
+LEVELS = ("wire", "rtp", "picture", "browser")
+BY = {"picture": "p", "browser": "b", "rtp": "r", "wire": "w"}
+LEAST_DATAGRAMS = 50
+"""Fewer in the time that counts are no traffic."""
+_RUN, _RUN_S = 20, 1.0
+"""So many datagrams in so many seconds are a sender's begin."""
+_GAP_S = 0.2
+"""A longer gap between arrivals is silence."""
+_BURST_S = 0.005
+_RECOVERED_S, _RATE, _CAPACITY, _DELAY_S = 3.0, 0.8, 0.9, 0.1
+"""A pair has recovered when for 3 s on end its rate over a second is 80 % of what it was, or of 90 % of the capacity
+where that is less, and the 95th percentile of its delay is at most 100 ms above the path's."""
+_STREAM, _STEPS, _REGULAR = 16, 64, 0.9
+"""A stream of RTP: at least 16 packets, of whose steps in sequence number 90 % go from 1 to 64."""
+_PLAUSIBLE_S = 10.0
+"""A mark further from what the time says is none."""
+_UNREAD = 0.2
+
+Figures = dict[str, Any]
+
+
+class FailedError(Exception):
+    """A cell without figures: the reason in a word, and the rest."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a cell has left."""
+
+    folder: Path
+    pair: Pair
+    up: bool = False
+    """Whether the pair sends against the network's direction."""
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """From when to when figures count."""
+        return self.pair.lead_s, self.pair.lead_s + self.pair.seconds
+
+    @cached_property
+    def wire(self) -> pl.DataFrame:
+        """Datagrams that the pair's hosts sent."""
+        if not (self.folder / "wire.parquet").exists():
+            raise FailedError("no-traffic", "not one datagram")
+        return pl.read_parquet(self.folder / "wire.parquet").sort("sent_s", "number")
+
+    def way(self, back: bool = False) -> pl.DataFrame:
+        """Return datagrams from the sender's host to those of the receiver, or back."""
+        return self.wire.filter((pl.col("to") if back else pl.col("from")) == "sender")
+
+    @cached_property
+    def scenario(self) -> dict[str, Any]:
+        """The scenario as it was run."""
+        return tomllib.loads((self.folder / "scenario.toml").read_text(encoding="utf-8"))
+
+    @cached_property
+    def events(self) -> list[tuple[float, dict[str, Any]]]:
+        """Changes of the bottleneck, in the direction in which the pair sends."""
+        way = "back" if self.up else "forward"
+        found = []
+        for event in self.scenario.get("event", []):
+            change = event.get("set", {})
+            if change.get("link") != "bottleneck" or change.get("direction", way) not in (way, "both"):
+                continue
+            at = seconds(event["at"], "at")
+            step = seconds(event["every"], "every") if "every" in event else np.inf
+            while at < self.window[1]:
+                found.append((at, change))
+                at += step
+        return sorted(found, key=lambda each: each[0])
+
+    def own_delay(self, at: F64) -> F64:
+        """Return the path's own delay at times, in seconds."""
+        links = {link.get("name"): link for link in self.scenario["link"]}
+        bottleneck = links["bottleneck"]
+        first = {**bottleneck, **bottleneck.get("back", {})} if self.up else bottleneck
+        access = sum(
+            seconds(link.get("delay", "0s"), "delay")
+            for name, link in links.items()
+            if str(name).startswith("access-") and {"sender", "receiver"} & set(link["between"])
+        )
+        steps = [(-1.0, seconds(first.get("delay", "0s"), "delay"))]
+        steps += [(t, seconds(s["delay"], "delay")) for t, s in self.events if "delay" in s]
+        times, delays = (np.array(each) for each in zip(*steps, strict=True))
+        return np.asarray(delays[np.searchsorted(times, at, side="right") - 1] + access)
+
+    @cached_property
+    def capacity(self) -> tuple[F64, F64]:
+        """Begins of intervals, and what the bottleneck could carry in each."""
+        links = pl.read_parquet(self.folder / "links.parquet").filter(
+            pl.col("link") == "bottleneck", pl.col("direction") == ("back" if self.up else "forward")
+        )
+        known = pl.when(pl.col("utilisation_frac") > 0).then(
+            pl.col("throughput_bps") / pl.col("utilisation_frac")
+        )
+        filled = links.with_columns(known.forward_fill().backward_fill().fill_null(0.0).alias("capacity"))
+        return filled["t_s"].to_numpy(), filled["capacity"].to_numpy()
+
+    @cached_property
+    def tcp(self) -> tuple[int, F64, F64]:
+        """How many TCP flows are beside the pair, and their rate together: begins of intervals, and bit/s.
+
+        A flow that pauses has no fair share, and is not counted.
+        """
+        ends = [node for flow in self.scenario.get("flow", []) if "off" not in flow for node in flow["to"]]
+        if not ends:
+            return 0, np.zeros(0), np.zeros(0)
+        rates = pl.read_parquet(self.folder / "rates.parquet").filter(pl.col("node").is_in(ends))
+        together = rates.group_by("t_s").agg(pl.col("throughput_bps").sum()).sort("t_s")
+        return len(ends), together["t_s"].to_numpy(), together["throughput_bps"].to_numpy()
+
+    @cached_property
+    def crew(self) -> list[dict[str, Any]]:
+        """What the crew says of its programs."""
+        return [json.loads(line) for line in (self.folder / "crew.jsonl").read_text().splitlines()]
+
+    @property
+    def began(self) -> float:
+        """The monotonic clock's time at which the emulation began."""
+        return float(self.crew[0]["monotonic_s"])
+
+    def rows(self, name: str, columns: Sequence[str]) -> pl.DataFrame:
+        """Read what one of the judge's own programs has left; lines that are not whole are left out."""
+        path = self.folder / name
+        lines = path.read_text().splitlines() if path.exists() else []
+        cells = [line.split("\t") for line in lines]
+        kept = [row for row in cells if len(row) == len(columns)]
+        return pl.DataFrame(
+            {c: [float(row[n]) if row[n] else None for row in kept] for n, c in enumerate(columns)},
+            schema=dict.fromkeys(columns, pl.Float64),
+        )
+
+
+def score(cell: Cell, level: str | None = None) -> tuple[Figures, str]:
+    """Return the figures of a cell, and the level that frames and freezes are taken from.
+
+    Raises:
+        FailedError: the cell has no figures.
+
+    """
+    figures = wire(cell)
+    by = "wire"
+    wanted = LEVELS[: LEVELS.index(level) + 1] if level else LEVELS
+    frames: Rtp | None = None
+    if "rtp" in wanted:
+        frames = rtp(cell)
+        if frames is not None:
+            figures |= frames.figures
+            by = "rtp"
+    if "browser" in wanted and (cell.folder / "stats.jsonl").exists() and (found := browser(cell)):
+        figures |= found
+        by = "browser"
+    if "picture" in wanted and cell.pair.pictures.source in ("pipe", "file", "browser"):
+        shown = cell.pair.clip is not None and cell.pair.clip.mark
+        if shown and (found := pictures(cell, frames)) is not None:
+            figures |= found
+            by = "picture"
+    if level is not None and by != level:
+        raise FailedError(f"no-{level}", f"--level {level} can't be had here; without it there is {by}")
+    figures["delay_p95_ms"] = next(
+        figures[key]["p95"] for key in ("latency_ms", "frame_delay_ms", "delay_ms") if figures.get(key)
+    )
+    return figures, by
+
+
+def spread(values: F64) -> dict[str, float] | None:
+    """Return percentiles of values."""
+    if not len(values):
+        return None
+    return {f"p{p}": float(np.percentile(values, p)) for p in (50, 95, 99)}
+
+
+# ---------------------------------------------------------------- the wire
+
+
+def wire(cell: Cell) -> Figures:
+    """Score what any protocol leaves on the wire.
+
+    Raises:
+        FailedError: there is no traffic, or it came after the lead.
+
+    """
+    low, high = cell.window
+    way = cell.way()
+    offers = way.filter(pl.col("copy") == 0).unique("number", keep="first", maintain_order=True)
+    sent = offers["sent_s"].to_numpy()
+    # What programs sent before the last one was started, to describe a session for example, is no begin.
+    after = sent[sent >= max((e["t"] for e in cell.crew if e["what"] == "start"), default=0.0)]
+    runs = np.flatnonzero(after[_RUN - 1 :] - after[: max(0, len(after) - _RUN + 1)] <= _RUN_S)
+    inside = (sent >= low) & (sent < high)
+    if not len(runs) or inside.sum() < LEAST_DATAGRAMS:
+        raise FailedError("no-traffic", f"{int(inside.sum())} datagrams from sender to receiver")
+    if (t0 := float(after[runs[0]])) > low:
+        remedy = f'lead = "{2 * max(int(t0), int(low)):g}s"'
+        raise FailedError("late-start", f"it began to send at {t0:.1f} s; write {remedy}")
+    came = way.filter(pl.col("arrived_s").is_not_null())
+    arrived, bytes_ = came["arrived_s"].to_numpy(), came["bytes"].to_numpy()
+    order = np.argsort(arrived)
+    arrived, bytes_ = arrived[order], bytes_[order]
+    within = (arrived >= low) & (arrived < high)
+    here = offers.filter(pl.col("sent_s").is_between(low, high, closed="left"))
+    numbers = set(came["number"].to_list())
+    lost = sum(number not in numbers for number in here["number"].to_list())
+    both = came.filter(pl.col("sent_s").is_between(low, high, closed="left"))
+    delays = (both["arrived_s"] - both["sent_s"]).to_numpy()
+    back = cell.way(back=True).filter(pl.col("arrived_s").is_between(low, high, closed="left"))
+    gaps = np.diff(np.concatenate([[low], arrived[within], [high]]))
+    figures: Figures = {
+        "t0_s": t0,
+        "rate_bps": float(bytes_[within].sum()) * 8 / (high - low),
+        "lost_pct": 100 * lost / max(1, here.height),
+        "delay_ms": spread(1e3 * delays),
+        "queue_ms": spread(1e3 * np.maximum(0, delays - cell.own_delay(both["sent_s"].to_numpy()))),
+        "burst": _burst(here["sent_s"].to_numpy(), here["bytes"].to_numpy(), low, high),
+        "silent_s": float(gaps.max()),
+        "silent_pct": 100 * float(gaps[gaps >= _GAP_S].sum()) / (high - low),
+        "back_bps": float(back["bytes"].sum()) * 8 / (high - low),
+    }
+    flows, times, rates = cell.tcp
+    if flows:
+        counted = (times >= low) & (times < high)
+        at, capacity = cell.capacity
+        fair = float(capacity[(at >= low) & (at < high)].mean()) * flows / (flows + 1)
+        figures["tcp_bps"] = float(rates[counted].mean()) if counted.any() else 0.0
+        figures["tcp_of_fair_pct"] = 100 * figures["tcp_bps"] / fair if fair else None
+    recovered = _recoveries(cell, arrived, bytes_, came)
+    if recovered:
+        figures["recoveries_s"] = recovered
+        figures["recover_s"] = None if None in recovered else max(r for r in recovered if r is not None)
+    return figures
+
+
+def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
+    """95th percentile over seconds of the most bytes sent in 5 ms, over the mean of 5 ms."""
+    bins = np.bincount(((sent - low) / _BURST_S).astype(int), bytes_, round((high - low) / _BURST_S) + 1)
+    each = round(1 / _BURST_S)
+    whole = bins[: len(bins) // each * each].reshape(-1, each)
+    busy = whole[whole.sum(axis=1) > 0]
+    return float(np.percentile(busy.max(axis=1) / busy.mean(axis=1), 95)) if len(busy) else None
+
+
+def _recoveries(cell: Cell, arrived: F64, bytes_: F64, came: pl.DataFrame) -> list[float | None]:
+    """How long after each change of the network the pair had recovered, in seconds; `None`: not before the next one."""
+    low, high = cell.window
+    changes = sorted({at for at, _ in cell.events if low < at < high})
+    by_arrival = came.sort("arrived_s")
+    delays = (by_arrival["arrived_s"] - by_arrival["sent_s"]).to_numpy()
+    over = delays - cell.own_delay(by_arrival["sent_s"].to_numpy())
+    totals = np.concatenate([[0.0], np.cumsum(bytes_)]) * 8
+    at, capacity = cell.capacity
+    found: list[float | None] = []
+    for change, end in pairwise([*changes, high]):
+        if end - change < _RECOVERED_S + 1:
+            continue
+
+        def rate(until: float) -> float:
+            first, last = np.searchsorted(arrived, (until - 1, until))
+            return float(totals[last] - totals[first])
+
+        now = capacity[(at >= change) & (at < end)]
+        least = _RATE * min(rate(change), _CAPACITY * (float(now.max()) if len(now) else 0.0))
+        since: float | None = None
+        recovered: float | None = None
+        for until in np.arange(change + 1, end + 1e-9, 0.1):
+            first, last = np.searchsorted(arrived, (until - 1, until))
+            late = np.percentile(over[first:last], 95) if last > first else np.inf
+            if rate(until) < least or late > _DELAY_S:
+                since = None
+                continue
+            since = until - 1 if since is None else since
+            if until - since >= _RECOVERED_S:
+                recovered = float(since - change)
+                break
+        found.append(recovered)
+    return found
+
+
+# ---------------------------------------------------------------- RTP
+
+
+@dataclass
+class Rtp:
+    """Frames of RTP."""
+
+    figures: Figures
+    first_s: dict[int, float] = field(default_factory=dict)
+    """When each frame's first packet left, by its time stamp."""
+    clock: int = 90_000
+
+
+def rtp(cell: Cell) -> Rtp | None:
+    """Score the frames of RTP, SRTP's too; `None` where none is on the wire."""
+    told = cell.pair.rtp
+    way = cell.way().filter(pl.col("ssrc").is_not_null()) if "ssrc" in cell.wire.columns else None
+    streams = [] if way is None else _streams(way)
+    media = _media(streams, told.media)
+    if media is None:
+        return None
+    stamps = media["rtp_ts"].unique().to_numpy()
+    rtx = [
+        each
+        for each in streams
+        if each is not media
+        and each["pt"][0] != told.fec
+        and (
+            each["pt"][0] == told.rtx
+            or (told.rtx is None and np.isin(each["rtp_ts"].to_numpy(), stamps).mean() > 0.5)
+        )
+    ]
+    frames = _frames(media, rtx)
+    low, high = cell.window
+    deadline = told.deadline_s
+    codec = _codec(cell)
+    frames = frames.with_columns(key=_keys(media, frames, codec)) if codec else frames
+    counted = frames.filter(pl.col("first_s").is_between(low, high - deadline, closed="left"))
+    if not counted.height:
+        return None
+    whole = counted["whole"].to_numpy()
+    delays = (counted["done_s"] - counted["first_s"]).to_numpy()
+    shown = _shown(frames, deadline, chained=codec is not None)
+    figures: Figures = {
+        "frames": counted.height,
+        "frames_per_s": counted.height / (high - deadline - low),
+        "frame_delay_ms": spread(1e3 * delays[whole]),
+        "in_time_pct": 100 * float((whole & (delays <= deadline)).mean()),
+        "chain": "known" if codec else "assumed",
+        **_whole(counted, parity=told.fec is not None),
+        **frozen(shown, low, high),
+    }
+    return Rtp(
+        figures, dict(zip(frames["rtp_ts"].to_list(), frames["first_s"].to_list(), strict=True)), told.clock
+    )
+
+
+def _streams(way: pl.DataFrame) -> list[pl.DataFrame]:
+    """Take datagrams apart into streams of RTP, the largest first."""
+    found = []
+    for each in way.partition_by("from_port", "to_port", "ssrc", "pt", maintain_order=True):
+        numbers = each.filter(pl.col("copy") == 0)["seq"].to_numpy().astype(np.int64)
+        steps = np.diff(numbers) % 65536
+        if len(numbers) >= _STREAM and float(((steps >= 1) & (steps <= _STEPS)).mean()) >= _REGULAR:
+            found.append(each)
+    return sorted(found, key=lambda each: -int(each["bytes"].sum()))
+
+
+def _media(streams: Sequence[pl.DataFrame], wanted: int | None) -> pl.DataFrame | None:
+    """Return the stream of pictures: the one that is named, or the largest."""
+    return next((each for each in streams if wanted is None or each["pt"][0] == wanted), None)
+
+
+def _frames(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return a row per frame, in the order in which they left.
+
+    A packet is there when it arrived, or when a retransmission of the same time stamp did that is two bytes longer:
+    the original's number stands before its payload (RFC 4588), in ciphertext under SRTP.
+    """
+    packets = media.group_by("seq", "rtp_ts", maintain_order=True).agg(
+        pl.col("sent_s").min(), pl.col("arrived_s").min(), pl.col("bytes").first()
+    )
+    again: dict[tuple[int, int], list[float]] = {}
+    for each in rtx:
+        came = each.filter(pl.col("arrived_s").is_not_null()).unique("seq", keep="first").sort("arrived_s")
+        for stamp, size, at in came.select("rtp_ts", "bytes", "arrived_s").iter_rows():
+            again.setdefault((stamp, size - 2), []).append(at)
+    arrived: list[float | None] = []
+    for stamp, size, at in packets.select("rtp_ts", "bytes", "arrived_s").iter_rows():
+        repairs = again.get((stamp, size)) if at is None else None
+        arrived.append(repairs.pop(0) if repairs else at)
+    return (
+        packets.with_columns(pl.Series("arrived_s", arrived, pl.Float64))
+        .group_by("rtp_ts", maintain_order=True)
+        .agg(
+            first_s=pl.col("sent_s").min(),
+            done_s=pl.col("arrived_s").max(),
+            whole=pl.col("arrived_s").is_not_null().all(),
+            lacking=pl.col("arrived_s").is_null().sum(),
+        )
+        .sort("first_s")
+    )
+
+
+def _whole(frames: pl.DataFrame, *, parity: bool) -> Figures:
+    """Return the share of whole frames; with parity, which can't be read, from where to where it goes."""
+    whole = 100 * float(frames["whole"].to_numpy().mean())
+    if not parity:
+        return {"whole_pct": whole}
+    return {"whole_pct_low": whole, "whole_pct_high": 100 * float((frames["lacking"].to_numpy() <= 1).mean())}
+
+
+def _codec(cell: Cell) -> str | None:
+    """Return the codec that the session description names, where its key frames can be told from four bytes."""
+    path = cell.folder / "session.sdp"
+    text = path.read_text(errors="replace").upper() if path.exists() else ""
+    clear = "SAVP" not in text
+    return next((c for c in ("H264", "H265", "VP8") if clear and f" {c}/90000" in text), None)
+
+
+def _keys(media: pl.DataFrame, frames: pl.DataFrame, codec: str) -> pl.Series:
+    """Tell for each frame whether a decoder can begin with it, by the first bytes of its packets."""
+    stamps = {
+        stamp
+        for stamp, head in media.select("rtp_ts", "head").iter_rows()
+        if head is not None and _begins(codec, head.to_bytes(4))
+    }
+    return frames["rtp_ts"].is_in(list(stamps))
+
+
+def _begins(codec: str, head: bytes) -> bool:
+    """Tell whether the payload that begins so is of a key frame (RFC 6184, 7798, 7741)."""
+    if codec == "H264":
+        kind = head[0] & 31
+        inner = head[3] & 31 if kind == 24 else head[1] & 31 if kind == 28 else kind
+        return inner in (5, 7)
+    if codec == "H265":
+        kind = head[0] >> 1 & 63
+        inner = head[2] & 63 if kind == 49 else kind
+        return 16 <= inner <= 21 or inner in (32, 33) or kind == 48
+    extended, starts = head[0] & 128, head[0] & 16 and not head[0] & 15
+    return bool(starts) and not extended and not head[1] & 1
+
+
+def _shown(frames: pl.DataFrame, deadline: float, *, chained: bool) -> F64:
+    """Return when frames are shown: whole ones, after all before them were shown or given up.
+
+    A frame is given up ``deadline`` after it left. After that nothing is shown until a key frame, where those are
+    known.
+    """
+    shown, waits, broken = [], 0.0, False
+    keys = frames["key"].to_list() if chained else [True] * frames.height
+    for first, done, whole, key in zip(
+        frames["first_s"], frames["done_s"], frames["whole"], keys, strict=True
+    ):
+        if not whole or done > first + deadline:
+            waits, broken = max(waits, first + deadline), chained
+            continue
+        broken = broken and not key
+        if not broken:
+            waits = max(waits, done)
+            shown.append(waits)
+    return np.array(shown)
+
+
+def frozen(shown: F64, low: float, high: float) -> Figures:
+    """Return freezes between two times, of when pictures were shown; until the first one a viewer waits."""
+    times = np.concatenate([[low], shown[(shown > low) & (shown < high)], [high]])
+    told = json.loads(core.freezes([True] * (len(times) - 1), np.diff(times).tolist()))
+    return {
+        "freezes_per_min": told["freezes_per_min"],
+        "frozen_pct": 100 * (told["frozen_frac"] or 0.0),
+        "longest_freeze_s": (told.get("longest_freeze_ms") or 0.0) / 1e3,
+    }
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
+    """Score the pictures that were shown, by their marks; `None` where nobody looked.
+
+    Raises:
+        FailedError: there were none, or too many without a mark.
+
+    """
+    assert cell.pair.clip is not None
+    low, high = cell.window
+    fps = float(cell.pair.clip.rate)
+    shown = cell.rows("look.tsv", ("at", "number", "psnr", "least", "ssim"))
+    timed = cell.pair.pictures.source != "file"
+    fed = cell.rows("feed.tsv", ("number", "due", "at")).with_columns(pl.col("due", "at") - cell.began)
+    if timed:
+        shown = shown.with_columns(pl.col("at") - cell.began)
+    if shown.height == 0 and cell.pair.pictures.source == "browser":
+        return None
+    at, raw = shown["at"].to_numpy(), shown["number"].to_numpy()
+    number = _unwrapped(at, raw, fps, float(fed["due"][0]) if fed.height else None)
+    if not timed:
+        # Its times are those of the clip: the first picture stands for its own.
+        known = np.flatnonzero(np.isfinite(number))
+        at = at - (at[known[0]] - number[known[0]] / fps) + low if len(known) else at
+    inside = (at >= low) & (at < high)
+    if not inside.any():
+        raise FailedError("no-pictures", f"{len(at)} pictures, none of them in the time that counts")
+    unread = float((~np.isfinite(number[inside])).mean())
+    if unread > _UNREAD:
+        raise FailedError(
+            "unread", f"{100 * unread:.0f} % of the pictures have no mark: damaged, or not the clip"
+        )
+    new = np.flatnonzero(np.isfinite(number) & np.concatenate([[True], number[1:] != number[:-1]]))
+    figures: Figures = {
+        "pictures": int(inside[new].sum()),
+        "unread_pct": 100 * unread,
+        "times": "arrival" if timed else "file",
+        **frozen(at[new], low, high),
+        **_quality(shown[new].filter(pl.Series(inside[new])), int((~np.isfinite(number[inside])).sum())),
+    }
+    first: dict[int, float] = {}
+    for n, t in zip(number[new].astype(int).tolist(), at[new].tolist(), strict=True):
+        first.setdefault(n, t)
+    if fed.height:
+        handed = dict(zip(fed["number"].cast(int).to_list(), fed["at"].to_list(), strict=True))
+    elif timed:
+        handed = _handed(first, frames, fps)
+    else:
+        handed = {n: low + n / fps for n in range(int(cell.pair.seconds * fps))}
+    delays = {n: t - handed[n] for n, t in first.items() if n in handed}
+    least, deadline = min(delays.values(), default=0.0), cell.pair.rtp.deadline_s
+    due = [n for n, t in handed.items() if low <= t < high - least - deadline]
+    counted = np.array([delays[n] for n in due if n in delays and first[n] < high])
+    if due:
+        figures["in_time_pct"] = 100 * float((counted <= least + deadline).sum()) / len(due)
+        figures["shown_pct"] = 100 * len(counted) / len(due)
+    if timed and len(counted):
+        figures["latency_ms"] = spread(1e3 * counted)
+        figures["latency_from"] = (
+            "handed over" if fed.height else "first packet" if frames is not None else "the fastest"
+        )
+    return figures
+
+
+def _unwrapped(at: F64, number: F64, fps: float, began: float | None) -> F64:
+    """Return marks as numbers of pictures, which don't wrap; NaN for those that the time makes impossible."""
+    known = np.isfinite(number)
+    if not known.any():
+        return number
+    if began is None:
+        began = float(np.median((at - number / fps)[known]))
+    wanted = (at - began) * fps
+    number = number + mark.WRAPS * np.round((wanted - number) / mark.WRAPS)
+    return np.where(np.abs(number - wanted) <= _PLAUSIBLE_S * fps, number, np.nan)
+
+
+def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[int, float]:
+    """Return when pictures left, where nobody wrote it down: with their frames' first packets, or as the fastest one.
+
+    The first frame on the wire is picture 0; time stamps say which the others are.
+    """
+    begin = min(t - n / fps for n, t in first.items())
+    left: dict[int, float] = {}
+    if frames is not None:
+        origin, start = next(iter(frames.first_s.items()))
+        numbers = (round((s - origin) % 2**32 / frames.clock * fps) for s in frames.first_s)
+        left = dict(zip(numbers, frames.first_s.values(), strict=True))
+        # No picture is shown before it was sent: then the first frame was another.
+        left, begin = (left, start) if all(t > left.get(n, 0) for n, t in first.items()) else ({}, begin)
+    return {n: left.get(n, begin + n / fps) for n in range(max(first) + 1)}
+
+
+def _quality(shown: pl.DataFrame, unread: int) -> Figures:
+    """Return the quality of new pictures; those whose mark can't be read are damaged, too."""
+    kept = shown.filter(pl.col("psnr").is_not_null())
+    if not kept.height:
+        return {}
+    ssim = kept["ssim"].drop_nulls().to_numpy()
+    damaged = (kept["psnr"].to_numpy() < kept["least"].to_numpy()).sum()
+    return {
+        "psnr_db": float(kept["psnr"].to_numpy().mean()),
+        "damaged_pct": 100 * (int(damaged) + unread) / (kept.height + unread),
+        **({"ssim": float(ssim.mean())} if len(ssim) else {}),
+    }
+
+
+# ---------------------------------------------------------------- browsers
+
+
+def browser(cell: Cell) -> Figures | None:
+    """Score what a browser says of itself: `stats.jsonl`, a line a second of getStats' reports with their time."""
+    low, high = cell.window
+    lines = [
+        json.loads(line) for line in (cell.folder / "stats.jsonl").read_text().splitlines() if line.strip()
+    ]
+    seen = []
+    for each in lines:
+        at = each["t"] - cell.began
+        reports = [r for r in each["stats"] if r.get("type") == "inbound-rtp" and r.get("kind") == "video"]
+        if low <= at < high and reports:
+            seen.append((at, reports[0]))
+    if len(seen) < 2:
+        return None
+    (begin, first), (end, last) = seen[0], seen[-1]
+    span = end - begin
+
+    def grown(key: str) -> float:
+        return float(last.get(key) or 0) - float(first.get(key) or 0)
+
+    delays = [
+        1e3 * s["jitterBufferDelay"] / s["jitterBufferEmittedCount"]
+        for _, s in seen
+        if s.get("jitterBufferEmittedCount")
+    ]
+    return {
+        "freezes_per_min": 60 * grown("freezeCount") / span,
+        "frozen_pct": 100 * grown("totalFreezesDuration") / span,
+        "frames_per_s": grown("framesDecoded") / span,
+        "dropped_frames": grown("framesDropped"),
+        "nack_count": grown("nackCount"),
+        "pli_count": grown("pliCount"),
+        **({"jitter_buffer_ms": delays[-1]} if delays else {}),
+    }
+
+
+# ---------------------------------------------------------------- over time
+
+
+def series(cell: Cell) -> dict[str, list[Any]]:
+    """Return what a page draws: per second of the time that counts rates in bit/s and the delay's 95th percentile."""
+    low, high = cell.window
+    seconds_ = int(high - low)
+    came = cell.way().filter(pl.col("arrived_s").is_not_null())
+    arrived, bytes_ = came["arrived_s"].to_numpy(), came["bytes"].to_numpy()
+    delays = 1e3 * (arrived - came["sent_s"].to_numpy())
+    of = np.floor(arrived - low).astype(int)
+
+    def each(times: F64, values: F64) -> list[float | None]:
+        at = {round(t - low): float(v) for t, v in zip(times, values, strict=True)}
+        return [at.get(n) for n in range(seconds_)]
+
+    gaps = np.flatnonzero(np.diff(np.sort(arrived)) >= _GAP_S)
+    ordered = np.sort(arrived)
+    return {
+        "rate_bps": [8 * float(bytes_[of == n].sum()) for n in range(seconds_)],
+        "delay_ms": [
+            float(np.percentile(delays[of == n], 95)) if (of == n).any() else None for n in range(seconds_)
+        ],
+        "capacity_bps": each(*cell.capacity),
+        "tcp_bps": each(*cell.tcp[1:]),
+        "gaps_s": [
+            [float(ordered[n] - low), float(ordered[n + 1] - low)] for n in gaps if low <= ordered[n] < high
+        ],
+    }

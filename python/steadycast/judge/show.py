@@ -1,0 +1,141 @@
+"""The page of a judgement: the text's table, what had to hold, and each cell over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from steadycast import style
+from steadycast.compare import Verdict
+from steadycast.folder import Json
+from steadycast.judge.cell import Outcome
+from steadycast.judge.text import COLUMNS, Judgement, cells
+from steadycast.report import canvas
+from steadycast.report import page as pages
+from steadycast.report.canvas import Label
+from steadycast.report.cells import verdict
+from steadycast.report.markup import Html, element, joined
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_ABOUT = (
+    "in-time%: pictures of the clip that were shown within the deadline of the fastest, damaged or not. damaged%: "
+    "those worse than the clip at a quarter of its size. delay95: 95th percentile of the latency of "
+    "pictures, else of frames, else of datagrams. rate: what arrived, in bits of IP packets. tcp%: what the TCP "
+    "beside it got of its fair share. quiet: the longest gap between arrivals. recover: the longest time after a "
+    "change of the network until rate and delay were good again. by: where frames and freezes are from: p "
+    "pictures, b the browser, r RTP, w the wire alone. ?: the machine was too busy for these figures to be the "
+    "pair's own. The mark in the clip costs its encoder 12 to 117 kb/s."
+)
+
+
+def page(judged: Judgement, verdicts: Sequence[Verdict], expected: Sequence[Json]) -> str:
+    """Return the page as HTML; it loads nothing from elsewhere."""
+    pair = judged.pair
+    rows = []
+    for network in judged.networks:
+        told = cells(judged, network)
+        failed = judged.failed(network)
+        said = None if failed is None else element("span", f"failed: {failed['reason']}", class_="bad")
+        rows.append(told if said is None else [network, said])
+    heads = ["network", *(column.head for column in COLUMNS), "by", "trust"]
+    good = [network for network in judged.networks if judged.failed(network) is None]
+    summed = f"{len(good)} of {len(judged.networks)} networks have figures"
+    doubted = [network for network in good if not judged.trusted(network)]
+    if doubted:
+        summed += f"; not to be trusted: {', '.join(doubted)}"
+    command = f"steadycast judge {pair.name}.toml --networks {judged.asked} --seconds {pair.seconds:g}s"
+    content = joined(
+        (
+            element("h1", f"{pair.name} on {judged.asked}"),
+            element("p", f"{summed}.", class_="answer"),
+            pages.table(heads, rows),
+            element("p", _ABOUT, class_="small"),
+            pages.section("What had to hold", _bounds(verdicts, expected)),
+            *(_network(judged, network, command) for network in judged.networks),
+            pages.section("The programs", _programs(judged)),
+        ),
+        "\n",
+    )
+    return pages.wrap(f"{pair.name} · Steadycast judge", content)
+
+
+def _bounds(verdicts: Sequence[Verdict], expected: Sequence[Json]) -> Html:
+    rows = [
+        [v.run, element("code", v.condition.text), _said(v.was), _said(v.now), verdict(holds=not v.fails)]
+        for v in verdicts
+    ]
+    for each in expected:
+        bounds = " ".join(f"{k} {each[k]:g}" for k in ("min", "max") if each[k] is not None)
+        said = element("code", f"{each['that']}: {bounds}")
+        rows.append([each["network"], said, "", _said(each["value"]), verdict(holds=each["ok"])])
+    return pages.table(["network", "bound", "baseline", "now", ""], rows) if rows else Html()
+
+
+def _said(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else "–"
+
+
+def _programs(judged: Judgement) -> Html:
+    return pages.table(
+        ["program", "host", "command"],
+        [[p.name, p.on, element("code", p.run)] for p in judged.pair.programs],
+        prose=[2],
+    )
+
+
+def _network(judged: Judgement, network: str, command: str) -> Html:
+    parts: list[Html] = []
+    for outcome in judged.of(network):
+        name = f"{network}, run {outcome.run}"
+        if outcome.failed is not None:
+            lines = "\n".join(outcome.failed["log"])
+            parts.append(element("p", f"Run {outcome.run}: {outcome.failed['detail']}"))
+            parts.append(element("pre", lines) if lines else Html())
+            continue
+        parts += [element("p", f"Run {outcome.run}: {doubt}.", class_="nothing") for doubt in outcome.doubts]
+        drawing = canvas.in_style(partial(_draw, outcome), f"{judged.pair.name}-{network}-{outcome.run}")
+        if drawing is not None:
+            parts.append(pages.figure(drawing, name, command, f"{judged.pair.name}-{network}-{outcome.run}"))
+    return pages.section(network, joined(parts, "\n"))
+
+
+def _draw(outcome: Outcome) -> Figure | None:
+    told: Mapping[str, Any] = outcome.series
+    if not told:
+        return None
+    figure, (rates, delay) = canvas.canvas(2, height=3.6, ratios=[3, 2])
+    at = [n + 0.5 for n in range(len(told["rate_bps"]))]
+    known = [
+        *told["rate_bps"],
+        *(c for key in ("capacity_bps", "tcp_bps") for c in told[key] if c is not None),
+    ]
+    scale, unit = canvas.scale_of(max(known, default=0.0))
+    labels = []
+    for key, name, colour, dashes in (
+        ("capacity_bps", "capacity", style.MUTED, (2, 2)),
+        ("tcp_bps", "TCP", style.INK, (3, 1)),
+        ("rate_bps", "the pair", style.SPARE[0], ()),
+    ):
+        values = [None if v is None else v / scale for v in told[key]]
+        shown = [v for v in values if v is not None]
+        if shown:
+            line: Any = (0, dashes) if dashes else "solid"
+            rates.plot(at, [float("nan") if v is None else v for v in values], color=colour, linestyle=line)
+            labels.append(Label(shown[-1], name, colour))
+    rates.set_ylabel(unit)
+    canvas.from_zero(rates, max(known, default=0.0) / scale * 1.05)
+    canvas.label_ends(rates, labels)
+    rates.set_title("rate, and where nothing arrived for 200 ms")
+    for begin, end in told["gaps_s"]:
+        for axes in (rates, delay):
+            axes.axvspan(begin, end, color=style.FATE["lost"], alpha=0.15, linewidth=0)
+    late = [float("nan") if v is None else v for v in told["delay_ms"]]
+    delay.plot(at, late, color=style.SPARE[0])
+    delay.set_title("delay of datagrams, 95th percentile of each second")
+    delay.set_ylabel("ms")
+    delay.set_xlabel("s")
+    canvas.from_zero(delay, max((v for v in told["delay_ms"] if v is not None), default=0.0) * 1.05)
+    return figure

@@ -1,0 +1,315 @@
+"""What a judgement says: the text that is kept beside a program, the numbers for other programs, and what must hold."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steadycast.compare import Condition, Verdict
+from steadycast.errors import UserError, meant
+from steadycast.folder import Json, number, read_json, within
+from steadycast.judge.cell import Outcome
+from steadycast.judge.pair import Expect, Pair
+from steadycast.judge.score import BY
+
+FORMAT = 1
+NOTHING, NEVER = "–", "never"
+
+
+def _to(step: float, unit: str = "") -> Callable[[float], str]:
+    digits = max(0, -math.floor(math.log10(step)))
+    return lambda x: f"{round(x / step) * step:.{digits}f}{unit}"
+
+
+def _percent(x: float) -> str:
+    return _to(1)(x) if abs(x) > 10 else _to(0.5)(x).removesuffix(".0")
+
+
+def _two(x: float, unit: str) -> str:
+    step = max(0.1, 10 ** (math.floor(math.log10(max(abs(x), 1))) - 1))
+    whole = round(x / step) * step
+    return f"{whole:.{max(0, -math.floor(math.log10(step)))}f}{unit}"
+
+
+def _rate(x: float) -> str:
+    unit, scale = next((u, s) for u, s in (("M", 1e6), ("k", 1e3), ("", 1.0)) if abs(x) >= s or s == 1.0)
+    return _two(x / scale, unit)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A figure in the text."""
+
+    head: str
+    key: str
+    less_is_worse: bool
+    say: Callable[[float], str]
+    floor: float
+    """By how much it may differ from an old text that stays."""
+    share: float = 0.0
+    """And by which share of the old one besides."""
+
+    def worst(self, values: Sequence[float | None]) -> float | None:
+        """Return the worst of several runs; one that never came is worse than all."""
+        known = [value for value in values if value is not None]
+        if len(known) < len(values) or not known:
+            return None
+        return min(known) if self.less_is_worse else max(known)
+
+
+COLUMNS = (
+    Column("in-time%", "in_time_pct", True, _percent, 2),
+    Column("freezes/min", "freezes_per_min", False, _to(1), 2),
+    Column("frozen%", "frozen_pct", False, _percent, 2),
+    Column("damaged%", "damaged_pct", False, _percent, 2),
+    Column("delay95", "delay_p95_ms", False, lambda x: _two(x, "ms"), 5, 0.1),
+    Column("rate", "rate_bps", True, _rate, 0, 0.05),
+    Column("tcp%", "tcp_of_fair_pct", True, _to(2), 6),
+    Column("lost%", "lost_pct", False, _to(0.1), 0.3),
+    Column("quiet", "silent_s", False, _to(0.1, "s"), 0.2),
+    Column("recover", "recover_s", False, _to(0.5, "s"), 1),
+)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All cells of a pair."""
+
+    pair: Pair
+    asked: str
+    """The networks, as they were asked for."""
+    networks: Mapping[str, str]
+    """SHA-256 of what each says, in the order in which they are shown."""
+    outcomes: Sequence[Outcome]
+    volatile: Json
+    """What differs each time."""
+    anyway: bool = False
+    """Figures that are not to be trusted are judged as well."""
+
+    def of(self, network: str) -> list[Outcome]:
+        """Return a network's runs."""
+        return sorted((o for o in self.outcomes if o.network == network), key=lambda o: o.run)
+
+    def failed(self, network: str) -> Mapping[str, Any] | None:
+        """Return why a network has no figures: the first of its runs that failed."""
+        return next((o.failed for o in self.of(network) if o.failed is not None), None)
+
+    def values(self, network: str, key: str) -> list[Any]:
+        """Return a figure of all runs; those that don't have it are left out."""
+        return [o.figures[key] for o in self.of(network) if key in o.figures]
+
+    def worst(self, network: str) -> Json:
+        """Return each figure of a network: the worst of its runs, or of those without a direction their mean."""
+        columns = {column.key: column for column in COLUMNS}
+        found: Json = {}
+        if self.failed(network) is not None:
+            return found
+        for key in dict.fromkeys(key for o in self.of(network) for key in o.figures):
+            values = self.values(network, key)
+            if key in columns:
+                found[key] = columns[key].worst(values)
+            elif all(number(value) is not None for value in values):
+                found[key] = sum(values) / len(values)
+        return found
+
+    def spread(self, network: str, key: str) -> float:
+        """Return the difference of the largest and the least of a figure's runs."""
+        known = [value for value in self.values(network, key) if number(value) is not None]
+        return max(known) - min(known) if known else 0.0
+
+    def trusted(self, network: str) -> bool:
+        """Whether no run of a network is in doubt."""
+        return not any(o.doubts for o in self.of(network))
+
+    def known(self, network: str, key: str) -> float | None:
+        """Return a figure as conditions see it: absent where it is not to be trusted."""
+        if not (self.trusted(network) or self.anyway):
+            return None
+        return number(self.worst(network).get(key))
+
+
+# ---------------------------------------------------------------- the text
+
+
+def text(judged: Judgement, old: str | None = None) -> str:
+    """Return the text; ``old`` is an earlier one, whose figures stay where the new ones do not differ from it."""
+    kept = _lines(old) if old is not None else {}
+    runs = max((len(judged.of(network)) for network in judged.networks), default=1)
+    pair = judged.pair
+    head = f"# steadycast judge {FORMAT}; pair {pair.name}; networks {judged.asked}; {pair.seconds:g} s"
+    lines = [head + (f"; worst of {runs}" if runs > 1 else ""), _MASKED]
+    heads = ["network", *(column.head for column in COLUMNS), "by", "trust"]
+    rows = [heads, *(cells(judged, network, kept.get(network)) for network in judged.networks)]
+    wide = max(len(row[0]) for row in rows)
+    widths = [max(len(row[n]) for row in rows if len(row) > 2) for n in range(1, len(heads))]
+    for row in rows:
+        if len(row) == 2:
+            lines.append(f"{row[0]:<{wide}}  {row[1]}")
+        else:
+            told = "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths, strict=True))
+            lines.append(f"{row[0]:<{wide}}  {told}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+_MASKED = "# left out: dates, machine, versions, lateness (judge.json has them under volatile)"
+
+
+def cells(judged: Judgement, network: str, old: Mapping[str, str] | None = None) -> list[str]:
+    """Return a network's line: its name, and the figures, or why there are none."""
+    if (failed := judged.failed(network)) is not None:
+        program = f"{failed['program']}: " if failed["program"] else ""
+        return [network, f"failed: {failed['reason']} ({program}{failed['detail']})"]
+    figures = judged.worst(network)
+    runs = judged.of(network)
+    doubt = "" if judged.trusted(network) else "?"
+    row = [network]
+    for column in COLUMNS:
+        if column.key not in figures:
+            row.append(NOTHING)
+            continue
+        value = figures[column.key]
+        said = NEVER if value is None else column.say(value)
+        before = (old or {}).get(column.head, "").rstrip("?")
+        if value is not None and (was := _value(before)) is not None:
+            near = max(column.floor + column.share * abs(was), judged.spread(network, column.key))
+            said = before if abs(value - was) <= near else said
+        row.append(said + doubt)
+    by = "".join(dict.fromkeys(BY[o.by] for o in runs if o.by))
+    return [*row, by, f"{sum(not o.doubts for o in runs)}/{len(runs)}"]
+
+
+def _lines(old: str) -> dict[str, dict[str, str]]:
+    """Read an earlier text."""
+    rows = [line.split() for line in old.splitlines() if line.strip() and not line.startswith("#")]
+    if not rows or rows[0][0] != "network":
+        raise UserError("--keep", "this is no text of judge", "name a judge.txt")
+    return {row[0]: dict(zip(rows[0], row, strict=True)) for row in rows[1:] if len(row) == len(rows[0])}
+
+
+def _value(said: str) -> float | None:
+    """Return what a cell of the text stands for."""
+    found = re.fullmatch(r"(-?\d+(?:\.\d+)?)(M|k|ms|s)?", said)
+    return float(found[1]) * {"M": 1e6, "k": 1e3}.get(found[2] or "", 1.0) if found else None
+
+
+# ---------------------------------------------------------------- what must hold
+
+
+def check(networks: Sequence[str], fail_if: Sequence[str], baseline: Path | None) -> None:
+    """Refuse bounds that can't be judged, before anything runs."""
+    if fail_if and baseline is None:
+        remedy = "add --baseline judge.json; a bound on the value itself is an [[expect]] of the pair"
+        raise UserError("--fail-if", "it bounds the change against a baseline, and there is none", remedy)
+    for condition in map(Condition.read, fail_if):
+        _ = _named(networks, condition.path.rpartition(".")[0], f"--fail-if {condition.text}")
+    if baseline is not None:
+        _ = read_json(baseline, "name a judge.json")
+
+
+def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None) -> list[Verdict]:
+    """Judge changes against a baseline: NETWORK.FIGURE<CHANGE, "*" for all networks."""
+    if baseline is None:
+        return []
+    told = read_json(baseline, "name a judge.json")
+    was = {cell["network"]: cell.get("worst") or {} for cell in told.get("cells", ())}
+    found = []
+    for condition in map(Condition.read, fail_if):
+        pattern, _, key = condition.path.rpartition(".")
+        for network in _named([*judged.networks], pattern, "--fail-if"):
+            # A figure that no network can have (TCP's, where there is none) is no failure under "*".
+            if pattern == "*" and key not in was.get(network, {}) and key not in judged.worst(network):
+                continue
+            before = number(was.get(network, {}).get(key))
+            found.append(Verdict(network, condition, before, judged.known(network, key)))
+    return found
+
+
+def expectations(judged: Judgement) -> list[Json]:
+    """Judge what the pair's file expects."""
+    found = []
+    for each in judged.pair.expect:
+        # What is expected of a network that is not asked for says nothing.
+        for network in judged.networks if each.network == "*" else {each.network} & set(judged.networks):
+            value = judged.known(network, each.that)
+            if each.network == "*" and each.that not in judged.worst(network):
+                continue
+            found.append(
+                {**_bound(each, network), "value": value, "ok": within(value, each.least, each.most)}
+            )
+    return found
+
+
+def _bound(each: Expect, network: str) -> Json:
+    return {"network": network, "that": each.that, "min": each.least, "max": each.most}
+
+
+def _named(networks: Sequence[str], pattern: str, place: str) -> Sequence[str]:
+    if pattern == "*":
+        return networks
+    if pattern in networks:
+        return [pattern]
+    raise UserError(place, f"there is no network {pattern!r} here", meant(pattern, [*networks, "*"]))
+
+
+def as_json(judged: Judgement, verdicts: Sequence[Verdict], expected: Sequence[Json]) -> Json:
+    """Return all of it for other programs."""
+    pair = judged.pair
+    return {
+        "format": FORMAT,
+        "pair": pair.name,
+        "set": {"asked": judged.asked, "sha256": dict(judged.networks)},
+        "lead_s": pair.lead_s,
+        "seconds": pair.seconds,
+        "cells": [_cell(judged, network) for network in judged.networks],
+        "conditions": [
+            {
+                "network": v.run,
+                "fail_if": v.condition.text,
+                "was": v.was,
+                "now": v.now,
+                "change": v.change if v.change is not None and math.isfinite(v.change) else None,
+                "ok": not v.fails,
+            }
+            for v in verdicts
+        ],
+        "expect": list(expected),
+        "volatile": judged.volatile,
+    }
+
+
+def _cell(judged: Judgement, network: str) -> Json:
+    runs = judged.of(network)
+    failed = judged.failed(network)
+    return {
+        "network": network,
+        "runs": [
+            {"run": o.run, "failed": o.failed, "by": o.by, "doubts": list(o.doubts), **o.figures}
+            for o in runs
+        ],
+        "worst": judged.worst(network),
+        "spread": {c.key: judged.spread(network, c.key) for c in COLUMNS if judged.values(network, c.key)},
+        "failed": dict(failed) if failed else None,
+        "by": next((o.by for o in runs if o.by), None),
+        "trusted": judged.trusted(network),
+    }
+
+
+def fails(judged: Judgement, verdicts: Iterable[Verdict], expected: Iterable[Json]) -> list[str]:
+    """Say what failed, a line each; nothing where all is well."""
+    lines = [" ".join(cells(judged, network)) for network in judged.networks if judged.failed(network)]
+    for v in verdicts:
+        if v.fails:
+            now = "not known" if v.now is None else f"{v.now:.4g}"
+            lines.append(
+                f"{v.run}: fails if {v.condition.text}: {now}, and it was {v.was if v.was is None else f'{v.was:.4g}'}"
+            )
+    for each in expected:
+        if not each["ok"]:
+            bounds = ", ".join(f"{k} {each[k]:g}" for k in ("min", "max") if each[k] is not None)
+            value = "not known" if each["value"] is None else f"{each['value']:.4g}"
+            lines.append(f"{each['network']}: {each['that']} is {value}, expected {bounds}")
+    return lines

@@ -1,0 +1,214 @@
+"""A pair that is known is judged over emulated links: what comes of it, what fails, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import COMMAND, marked_processes, steadycast
+
+CLEAN = """
+about = "x"
+source = "x"
+licence = "x"
+kind = "synthetic"
+[topology]
+shape = "dumbbell"
+bottleneck = { rate = "20Mbps", delay = "10ms", queue = { kind = "droptail", limit = "100ms" }, loss = LOSS }
+access = { rate = "1Gbps", queue = { kind = "droptail", limit = "1000p" } }
+"""
+SEND = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+began, n = time.monotonic(), 0
+while True:
+    s.sendto(bytes(1222), (sys.argv[1], 5004))
+    n += 1
+    time.sleep(max(0, began + n / 500 - time.monotonic()))
+"""
+RECEIVE = """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("", 5004))
+while True: s.recv(2000)
+"""
+SHOW = """
+import sys, time
+with open(sys.argv[1], "rb") as source, open(sys.argv[2], "wb") as shown:
+    header = source.readline(); shown.write(header)
+    words = {w[:1]: w[1:] for w in header.split()}
+    size = int(words[b"W"]) * int(words[b"H"]) * 3 // 2 + 6
+    n = 0
+    while len(frame := source.read(size)) == size:
+        n += 1
+        if n % 10: shown.write(frame); shown.flush()
+"""
+
+
+def pair(send: str, receive: str, **more: Any) -> dict[str, Any]:
+    """Make a pair of two commands, with changes to its receiver."""
+    receiver = {"name": "receive", "on": "receiver", "ready": "udp:5004", "run": receive, **more}
+    return {"program": [receiver, {"name": "send", "on": "sender", "run": send}]}
+
+
+def files(folder: Path, table: dict[str, Any], loss: str = "") -> None:
+    """Write what a judgement needs."""
+    from steadycast.toml import document
+
+    folder.mkdir()
+    (folder / "pair.toml").write_text(document({"format": 1, "lead": "2s", "seconds": "4s", **table}))
+    for name, text in (("send.py", SEND), ("receive.py", RECEIVE), ("show.py", SHOW)):
+        (folder / name).write_text(text)
+    (folder / "net.toml").write_text(CLEAN.replace(", loss = LOSS", loss))
+
+
+def judged(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    return steadycast(
+        ["judge", "pair.toml", "--networks", "net.toml", "-o", "out", "--jobs", "1", "--anyway", *more],
+        folder,
+    )
+
+
+def cell(folder: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((folder / "out" / "judge.json").read_text())["cells"][0]
+    return told
+
+
+def test_pairs_that_are_known_have_the_figures_that_they_have(tmp_path: Path) -> None:
+    udp = pair(
+        f"{sys.executable} {tmp_path}/udp/send.py {{receiver}}", f"{sys.executable} {tmp_path}/udp/receive.py"
+    )
+    lossy = pair(
+        f"{sys.executable} {tmp_path}/lossy/send.py {{receiver}}",
+        f"{sys.executable} {tmp_path}/lossy/receive.py",
+    )
+    tenth = pair(
+        f"{sys.executable} {tmp_path}/tenth/send.py {{receiver}}",
+        f"{sys.executable} {tmp_path}/tenth/show.py {{clip.pipe}} {{pictures}}",
+        ready="delay:10ms",
+    )
+    tables: dict[str, dict[str, Any]] = {
+        "udp": udp,
+        "lossy": lossy,
+        "tenth": {**tenth, "clip": {"size": "160x90", "fps": 25}},
+    }
+    for name, table in tables.items():
+        files(tmp_path / name, table, ', loss = { kind = "bernoulli", p = 0.1 }' if name == "lossy" else "")
+    with ThreadPoolExecutor() as pool:
+        done = dict(zip(tables, pool.map(lambda name: judged(tmp_path / name), tables), strict=True))
+    for name, each in done.items():
+        assert each.returncode == 0, (name, each.stderr)
+        text = (tmp_path / name / "out" / "judge.txt").read_text()
+        assert each.stdout.startswith(text)
+        assert (tmp_path / name / "out" / "judge.html").exists()
+    found = {name: cell(tmp_path / name)["worst"] for name in tables}
+    # 500 datagrams of 1222 + 28 bytes a second are 5 Mb/s.
+    assert 4.95e6 < found["udp"]["rate_bps"] < 5.05e6
+    assert found["udp"]["lost_pct"] == 0
+    links = json.loads((tmp_path / "lossy/out/cells/net.toml/1/summary.json").read_text())["links"]
+    drops = sum(link["lost_packets"] for link in links if link["direction"] == "forward")
+    import polars as pl
+
+    wire = pl.read_parquet(tmp_path / "lossy/out/cells/net.toml/1/wire.parquet")
+    assert wire.filter(pl.col("from") == "sender", pl.col("arrived_s").is_null()).height == drops
+    assert 8 < found["lossy"]["lost_pct"] < 12  # 0.1 of 2000, and 4.5 standard deviations
+    # One of ten is left out; a machine that stalls leaves out more.
+    assert 80 < found["tenth"]["in_time_pct"] <= 91
+    assert cell(tmp_path / "tenth")["by"] == "picture"
+    assert marked_processes() == []
+
+
+def test_each_reason_of_a_failure_is_named(tmp_path: Path) -> None:
+    good_send, good_receive = f"{sys.executable} send.py {{receiver}}", f"{sys.executable} receive.py"
+    quick = f"{sys.executable} -c 'print(\"no such camera\"); raise SystemExit(3)'"
+    tables = {
+        "ended-early": pair(quick, good_receive),
+        "no-start": pair("sh -c 'exec /nobody'", good_receive),
+        "no-traffic": pair("sleep 60", good_receive),
+        "no-pictures": {
+            **pair(good_send, good_receive),
+            "clip": {"size": "160x90"},
+            "pictures": {"from": "pipe"},
+        },
+    }
+    for name, table in tables.items():
+        for program in table["program"]:
+            program["run"] = program["run"].replace("send.py", f"{tmp_path}/{name}/send.py")
+            program["run"] = program["run"].replace("receive.py", f"{tmp_path}/{name}/receive.py")
+        files(tmp_path / name, table)
+    with ThreadPoolExecutor() as pool:
+        done = dict(
+            zip(
+                tables, pool.map(lambda name: judged(tmp_path / name, "--seconds", "2s"), tables), strict=True
+            )
+        )
+    for name, each in done.items():
+        assert each.returncode == 1, (name, each.stderr)
+        assert f"failed: {name}" in each.stdout, each.stdout
+    assert cell(tmp_path / "ended-early")["failed"]["log"] == ["no such camera"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_end_in_mid_cell_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    folder = tmp_path / "cut"
+    files(
+        folder,
+        pair(f"{sys.executable} {folder}/send.py {{receiver}}", f"{sys.executable} {folder}/receive.py"),
+    )
+    words = [*COMMAND, "judge", "pair.toml", "--networks", "net.toml", "-o", "out", "--seconds", "30s"]
+    with subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        until = time.monotonic() + 20
+        while time.monotonic() < until and not any("send.py" in each for each in _commands()):
+            time.sleep(0.05)
+        process.send_signal(number)
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+    if number == signal.SIGINT:
+        assert process.returncode == 130, said
+    else:
+        # Its helpers end by themselves, and the next emulation ends what the programs' own children are.
+        steadycast(["doctor"], tmp_path)
+    until = time.monotonic() + 10
+    while time.monotonic() < until and marked_processes():
+        time.sleep(0.05)
+    assert marked_processes() == []
+
+
+def _commands() -> list[str]:
+    found = []
+    for number in marked_processes():
+        try:
+            found.append(Path(f"/proc/{number}/cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "judge").glob("*.toml"))
+NEEDS = {"gstreamer": "gst-launch-1.0", "iperf3": "iperf3", "chromium": "chromium", "steadycast": "ffmpeg"}
+"""What each example needs besides ours; FFmpeg where nothing is said."""
+
+
+@pytest.mark.claim
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_each_example_shows_its_pictures_where_there_is_room(path: Path, tmp_path: Path) -> None:
+    tool = NEEDS.get(path.stem, "ffmpeg")
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    words = ["judge", str(path), "--networks", "clean-20", "--seconds", "10s", "-o", "out", "--anyway"]
+    done = steadycast(words, tmp_path)
+    assert done.returncode == 0, done.stderr + done.stdout
+    found = cell(tmp_path)
+    assert found["by"] == ("wire" if path.stem == "iperf3" else "picture")
+    # A steady machine shows all; another one, where the figures are not to be trusted, a good part.
+    least = 90 if found["trusted"] else 40
+    assert path.stem == "iperf3" or found["worst"]["in_time_pct"] >= least

@@ -1,0 +1,92 @@
+"""The mark of a picture: whichever number, at whichever size, scaled and blurred."""
+
+from __future__ import annotations
+
+import io
+
+import av
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from steadycast.judge import mark
+from steadycast.judge.clip import coarse, pictures, raw_shape, shape_of, y4m_shape
+
+numbers = st.integers(0, 10 * mark.WRAPS)
+sides = st.integers(40, 240).map(lambda half: 2 * half)
+
+
+def marked(width: int, height: int, number: int, seed: int = 1) -> np.ndarray:
+    """A picture of noise with a mark."""
+    samples = np.random.default_rng(seed).integers(0, 256, width * height * 3 // 2, dtype=np.uint8)
+    mark.paint(samples, width, height, number)
+    return samples
+
+
+def luma(samples: np.ndarray, width: int, height: int) -> np.ndarray:
+    return samples[: width * height].reshape(height, width)
+
+
+@settings(deadline=None)
+@given(number=numbers, width=sides, height=sides)
+def test_a_mark_is_read_as_it_was_painted(number: int, width: int, height: int) -> None:
+    samples = marked(width, height, number)
+    assert mark.read(luma(samples, width, height)) == number % mark.WRAPS
+
+
+@settings(deadline=None)
+@given(number=numbers, width=st.integers(80, 320), height=st.integers(45, 180))
+def test_a_mark_survives_being_scaled_and_blurred(number: int, width: int, height: int) -> None:
+    frame = av.VideoFrame.from_ndarray(marked(320, 180, number).reshape(270, 320), format="yuv420p")
+    other = frame.reformat(
+        width=2 * width, height=2 * height, format="gray", interpolation="BILINEAR"
+    ).to_ndarray()
+    blurred = (other[:-1].astype(int) + other[1:]) // 2
+    assert mark.read(blurred.astype(np.uint8)) == number % mark.WRAPS
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32), height=sides)
+def test_noise_has_no_mark(seed: int, height: int) -> None:
+    noise = np.random.default_rng(seed).integers(0, 256, (height, 320), dtype=np.uint8)
+    assert mark.read(noise) is None
+
+
+def test_one_column_changes_from_a_picture_to_the_next() -> None:
+    for number in range(300):
+        one, other = (luma(marked(320, 180, n), 320, 180)[: mark.strip(180)] for n in (number, number + 1))
+        assert (one != other).any(axis=0).sum() == 320 // mark.CELLS
+
+
+@settings(deadline=None)
+@given(width=st.integers(1, 40), height=st.integers(1, 40), count=st.integers(0, 4), cut=st.integers(0, 30))
+def test_a_stream_of_y4m_gives_its_whole_pictures(width: int, height: int, count: int, cut: int) -> None:
+    header = f"YUV4MPEG2 W{width} H{height} F25:1 Ip C420jpeg\n".encode()
+    shape = shape_of(width, height, "420", 8)
+    whole = header + b"".join(b"FRAME\n" + bytes([n]) * shape.size for n in range(count))
+    found = list(pictures(io.BytesIO(whole[: max(len(header), len(whole) - cut)]), None))
+    lost = 0 if cut == 0 else min(count, -(-cut // (shape.size + 6)))
+    assert len(found) == count - lost
+    assert [data[0] for _, _, data in found] == list(range(count - lost))
+
+
+def test_ten_bits_are_read_as_eight() -> None:
+    shape = y4m_shape(b"YUV4MPEG2 W4 H2 F25:1 C420p10")
+    data = np.arange(12, dtype="<u2").tobytes() + bytes(100)
+    assert shape.size == 24
+    assert shape.luma(data).tolist() == [[0, 0, 0, 0], [1, 1, 1, 1]]
+
+
+@pytest.mark.parametrize("text", ["yuv420p", "yuv420p 640", "abc 640x360", ""])
+def test_a_shape_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(Exception, match="yuv420p 640x360"):
+        raw_shape(text, "pictures.format")
+
+
+@settings(deadline=None)
+@given(width=st.integers(1, 90), height=st.integers(1, 90))
+def test_a_coarse_picture_has_the_mean_of_the_other_and_a_flat_one_is_itself(width: int, height: int) -> None:
+    noise = np.random.default_rng(width).integers(0, 256, (height, width), dtype=np.uint8)
+    assert abs(float(coarse(noise).mean()) - float(noise.mean())) <= 0.5
+    assert (coarse(np.full_like(noise, 77)) == 77).all()
+    assert coarse(noise)[0, 0] == np.rint(noise[:4, :4].astype(float).mean())

@@ -1,0 +1,119 @@
+"""A pair's file: what it may say, and what is wrong with it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from steadycast.errors import UserError
+from steadycast.judge import pair as pairs
+from steadycast.judge.suite import Asked, _within_budget
+
+ROOT = Path(__file__).parents[2]
+SEND = {"name": "send", "on": "sender", "run": "send {receiver}:5004 {clip}"}
+RECEIVE = {"name": "receive", "on": "receiver", "run": "receive {pictures}", "ready": "udp:5004"}
+GOOD: dict[str, Any] = {"format": 1, "clip": {"fps": 25}, "program": [RECEIVE, SEND]}
+
+
+def said(table: dict[str, Any]) -> str:
+    with pytest.raises(UserError) as caught:
+        pairs.of(table, "pair.toml", "pair")
+    return str(caught.value)
+
+
+def test_a_pair_is_read() -> None:
+    pair = pairs.of(GOOD, "pair.toml", "pair")
+    assert [p.name for p in pair.programs] == ["receive", "send"]
+    assert pair.pictures.source == "pipe"
+    assert pair.used == {"receiver", "clip", "pictures"}
+    assert (pair.lead_s, pair.seconds, pair.networks) == (10.0, 60.0, "smoke")
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "remedy"),
+    [
+        ({"format": 2}, "pair.toml: format", "write format = 1"),
+        ({"secnds": "10s"}, "pair.toml: secnds", 'did you mean "seconds"?'),
+        ({"seconds": "10"}, "pair.toml: seconds", "300ms"),
+        ({"lead": 10}, "pair.toml: lead", "write a text"),
+        ({"clip": {"siz": "1x1"}}, "pair.toml: clip.siz", 'did you mean "size"?'),
+        ({"program": [SEND]}, "pair.toml: program", 'on = "receiver"'),
+        ({"program": [SEND, RECEIVE, SEND]}, "pair.toml: program", "a name of its own"),
+        (
+            {"program": [{**SEND, "on": "sendr"}, RECEIVE]},
+            "pair.toml: program[1].on",
+            'did you mean "sender"?',
+        ),
+        (
+            {"program": [{**SEND, "run": "x {clp}"}, RECEIVE]},
+            "pair.toml: program[1].run",
+            'did you mean "clip"?',
+        ),
+        ({"program": [{**SEND, "run": "x 'y"}, RECEIVE]}, "pair.toml: program[1].run", "mend it"),
+        ({"program": [{**SEND, "ready": "upd:1"}, RECEIVE]}, "pair.toml: program[1].ready", "udp:PORT"),
+        ({"program": [{**SEND, "ready": "log:("}, RECEIVE]}, "pair.toml: program[1].ready", "mend it"),
+        ({"program": [{**SEND, "ends": "no"}, RECEIVE]}, "pair.toml: program[1].ends", "true or false"),
+        ({"pictures": {"format": "rgb"}}, "pictures.format", "yuv420p 640x360"),
+        ({"pictures": {"crop": "1x1"}}, "pair.toml: pictures.crop", "640x360+0+60"),
+        ({"expect": [{"that": "frozen_pct"}]}, "pair.toml: expect[1].min", "write min or max"),
+    ],
+)
+def test_each_mistake_has_its_place_and_its_remedy(change: dict[str, Any], place: str, remedy: str) -> None:
+    text = said({**GOOD, **change})
+    assert text.startswith(place + ":"), text
+    assert remedy in text
+
+
+def test_a_clip_that_is_named_must_be_there() -> None:
+    assert "add [clip]" in said({key: value for key, value in GOOD.items() if key != "clip"})
+
+
+def test_what_stands_in_braces_is_one_word_whatever_is_in_it() -> None:
+    program = pairs.of(GOOD, "", "").programs[1]
+    values = {**dict.fromkeys(pairs.PLACES, ""), "receiver": "10.0.0.2", "clip": "/a b/c'd"}
+    assert program.words(values) == ["send", "10.0.0.2:5004", "/a b/c'd"]
+    shell = pairs.replace(program, shell=True, run="{steadycast} {clip} '{{x}}' > {clip}")
+    own = f"{sys.executable} -m steadycast"
+    assert shell.words(values) == ["sh", "-c", f"{own} '/a b/c'\"'\"'d' '{{x}}' > '/a b/c'\"'\"'d'"]
+    ours = pairs.replace(program, run="{steadycast} send {{}}")
+    assert ours.words(values) == [sys.executable, "-m", "steadycast", "send", "{}"]
+
+
+@pytest.mark.parametrize(
+    ("words", "ready"),
+    [
+        ("x -p 5004", "udp:5004"),
+        ("ffmpeg -i srt://0.0.0.0:6000?mode=listener", "udp:6000"),
+        ("x --tcp 5201", "tcp:5201"),
+        ("iperf3 -s", "delay:0.3"),
+        ("x 99999", "delay:0.3"),
+        ("x 10.0.0.1", "delay:0.3"),
+    ],
+)
+def test_two_commands_are_a_pair_whose_receiver_is_ready_with_its_port(words: str, ready: str) -> None:
+    pair = pairs.of_commands("send {clip.pipe}", words)
+    assert [(p.name, p.on, p.ready) for p in pair.programs] == [
+        ("receive", "receiver", ready),
+        ("send", "sender", "delay:0.3"),
+    ]
+    assert pair.clip is not None
+
+
+def test_a_budget_says_what_fits() -> None:
+    pair = pairs.of(GOOD, "", "")
+    _within_budget(Asked(pair, budget_s=450.0), 6)
+    with pytest.raises(
+        UserError, match=r"6 cells of 75 s take 7.5 min; take --seconds 58s, or 5 cells at most"
+    ):
+        _within_budget(Asked(pair, budget_s=440.0), 6)
+    with pytest.raises(UserError, match="allow more"):
+        _within_budget(Asked(pair, budget_s=10.0), 6)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "examples" / "judge").glob("*.toml")), ids=lambda path: path.stem
+)
+def test_each_example_is_read(path: Path) -> None:
+    assert pairs.read(path).programs

@@ -1,0 +1,278 @@
+"""Figures of streams that are known to the bit: what is scored is what was done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from steadycast.judge import score
+
+from .made_up import BEGAN, CAPACITY, LEAD_S, SECONDS, SIZE, cell, offers, repaired, video
+
+FPS = 25
+END_S = LEAD_S + SECONDS
+again = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10, deadline=None)
+
+
+def between(value: Any, least: float, most: float) -> None:
+    assert least <= value <= most, value
+
+
+# ---------------------------------------------------------------- the wire
+
+
+def test_a_constant_stream_has_its_rate_its_delay_and_no_loss(tmp_path: Path) -> None:
+    found = score.wire(cell(tmp_path, [*offers(END_S, 500)]))
+    between(found["rate_bps"], 4.79e6, 4.81e6)
+    assert found["lost_pct"] == 0
+    between(found["delay_ms"]["p95"], 19.99, 20.01)
+    between(found["queue_ms"]["p95"], 0.0, 0.01)  # 19 + 1 ms are the path's own
+    between(found["silent_s"], 0.0019, 0.0021)
+    assert found["silent_pct"] == 0
+    between(found["burst"], 1.0, 1.3)
+    assert "recover_s" not in found
+    assert "tcp_of_fair_pct" not in found
+
+
+@again
+@given(every=st.integers(2, 40))
+def test_each_nth_that_is_lost_is_counted_and_a_copy_is_no_loss(tmp_path: Path, every: int) -> None:
+    rows = [*offers(END_S, 200)]
+    for n in range(0, len(rows), every):
+        rows[n]["arrived_s"] = None
+    copies = [{**rows[1], "number": 1, "copy": 1, "arrived_s": rows[1]["sent_s"] + 0.03}]
+    found = score.wire(cell(tmp_path, rows + copies))
+    between(found["lost_pct"], 100 / every - 0.1, 100 / every + 0.1)
+
+
+def test_tcp_is_set_against_the_share_that_one_more_flow_leaves_it(tmp_path: Path) -> None:
+    found = score.wire(cell(tmp_path, [*offers(END_S, 100)], tcp_bps=CAPACITY / 4))
+    between(found["tcp_of_fair_pct"], 49.9, 50.1)
+
+
+@again
+@given(gap=st.floats(0.25, 5.0))
+def test_silence_is_as_long_as_it_was(tmp_path: Path, gap: float) -> None:
+    rows = [row for row in offers(END_S, 200) if not 10 <= row["sent_s"] < 10 + gap]
+    found = score.wire(cell(tmp_path, rows))
+    between(found["silent_s"], gap - 0.011, gap + 0.011)
+    between(found["silent_pct"], 100 * (gap - 0.011) / SECONDS, 100 * (gap + 0.011) / SECONDS)
+
+
+@again
+@given(after=st.floats(0.2, 6.0))
+def test_a_sender_that_follows_a_step_after_a_while_recovers_after_it(tmp_path: Path, after: float) -> None:
+    rows = []
+    for row in offers(END_S, 300):
+        queued = 10 <= row["sent_s"] < 10 + after
+        rows.append({**row, "arrived_s": row["arrived_s"] + (0.3 if queued else 0.0)})
+    event = {"event": [{"at": "10s", "set": {"link": "bottleneck", "rate": "3Mbps"}}]}
+    found = score.wire(cell(tmp_path, rows, scenario=event))
+    # From the first whole second on in which no more than 5 % were late; these arrive 0.3 s later.
+    between(found["recover_s"], max(0.0, after - 0.3), after + 0.5)
+
+
+def test_one_that_does_not_follow_never_recovers(tmp_path: Path) -> None:
+    rows = [row for row in offers(END_S, 300) if row["sent_s"] < 10 or int(row["sent_s"] * 300) % 2]
+    event = {"event": [{"at": "10s", "set": {"link": "bottleneck", "rate": "6Mbps"}}]}
+    found = score.wire(cell(tmp_path, rows, scenario=event))
+    assert found["recover_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason", "said"),
+    [
+        ([*offers(0.5, 80)], "no-traffic", "0 datagrams"),
+        ([*offers(10, 100, start=LEAD_S + 3)], "late-start", 'lead = "10s"'),
+    ],
+)
+def test_a_cell_without_traffic_in_time_has_failed(
+    tmp_path: Path, rows: list[dict[str, Any]], reason: str, said: str
+) -> None:
+    with pytest.raises(score.FailedError, match=said) as caught:
+        score.wire(cell(tmp_path, rows))
+    assert caught.value.reason == reason
+
+
+# ---------------------------------------------------------------- RTP
+
+
+def frames(tmp_path: Path, rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    found = score.rtp(cell(tmp_path, rows, **more))
+    assert found is not None
+    return found.figures
+
+
+def test_each_tenth_frame_that_lacks_a_packet_is_not_whole(tmp_path: Path) -> None:
+    found = frames(tmp_path, [*video(lost=lambda n, part: n % 10 == 0 and part == 2)])
+    between(found["whole_pct"], 89.7, 90.3)
+    between(found["in_time_pct"], 89.7, 90.3)
+    between(found["frames_per_s"], 24.9, 25.1)
+    assert found["chain"] == "assumed"
+
+
+def test_what_is_sent_again_makes_frames_whole_and_late(tmp_path: Path) -> None:
+    rows = [*video(lost=lambda n, part: n % 10 == 0 and part == 2)]
+    found = frames(tmp_path, rows + repaired(rows))
+    assert found["whole_pct"] == 100
+    assert found["in_time_pct"] == 100
+    between(found["frame_delay_ms"]["p95"], 79, 82)  # each tenth waits 60 ms
+    late = frames(tmp_path, rows + repaired(rows, late_s=0.5))
+    assert late["whole_pct"] == 100
+    between(late["in_time_pct"], 89.7, 90.3)
+
+
+def test_a_repair_of_another_length_mends_nothing(tmp_path: Path) -> None:
+    rows = [*video(lost=lambda n, part: n % 10 == 0 and part == 2)]
+    other = [{**row, "bytes": row["bytes"] + 40} for row in repaired(rows)]
+    between(frames(tmp_path, rows + other)["whole_pct"], 89.7, 90.3)
+
+
+def test_parity_gives_a_range(tmp_path: Path) -> None:
+    rows = [*video(lost=lambda n, part: n % 10 == 0 and part == 2)]
+    found = frames(tmp_path, rows, rtp={"fec": 98})
+    between(found["whole_pct_low"], 89.7, 90.3)
+    assert found["whole_pct_high"] == 100
+
+
+def test_nothing_is_shown_after_a_loss_until_a_key_frame_where_these_are_known(tmp_path: Path) -> None:
+    # A frame in the middle of each second is lost; a key frame begins each second.
+    rows = [*video(lost=lambda n, part: n % FPS == 12 and part == 0)]
+    assumed = frames(tmp_path, rows)
+    (tmp_path / "session.sdp").write_text("m=video 5004 RTP/AVP 96\na=rtpmap:96 H264/90000\n")
+    known = frames(tmp_path, rows)
+    assert (assumed["chain"], known["chain"]) == ("assumed", "known")
+    for found in (assumed, known):
+        between(found["freezes_per_min"], 57, 61)
+    # The deadline of 300 ms after the frame left, and the picture before it; else to the next key frame.
+    between(assumed["frozen_pct"], 30, 38)
+    between(known["frozen_pct"], 100 * 13 / FPS, 100 * 15 / FPS)
+
+
+def test_ciphertext_hides_key_frames_and_nothing_else(tmp_path: Path) -> None:
+    rows = [*video(lost=lambda n, part: n % 10 == 0 and part == 2)]
+    secret = [{**row, "head": 0x9C118042} for row in rows + repaired(rows)]
+    (tmp_path / "session.sdp").write_text("m=video 5004 RTP/SAVP 96\na=rtpmap:96 H264/90000\n")
+    found = frames(tmp_path, secret)
+    assert (found["whole_pct"], found["chain"]) == (100, "assumed")
+
+
+@again
+@given(seed=st.integers(0, 2**32))
+def test_what_only_looks_like_rtp_is_no_stream(tmp_path: Path, seed: int) -> None:
+    rows = [*offers(END_S, 50)]
+    chance = Random(seed)
+    for row in rows:
+        row.update(ssrc=7, pt=96, seq=chance.randrange(65536), rtp_ts=chance.randrange(2**32), head=1)
+    assert score.rtp(cell(tmp_path, rows)) is None
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def shown(
+    folder: Path, is_shown: Callable[[int], bool] = lambda n: True, *, unread: Callable[[int], bool] = lambda n: False,
+    fed: bool = True, latency: float = 0.1,
+) -> None:  # fmt: skip
+    """Write what was handed over and what was shown, each picture after a while, or the one before again."""
+    count = int((END_S + 1) * FPS)
+    if fed:
+        due = [BEGAN + n / FPS for n in range(count)]
+        (folder / "feed.tsv").write_text("".join(f"{n}\t{at}\t{at}\n" for n, at in enumerate(due)))
+    lines, last = [], 0
+    for n in range(count):
+        last = n if is_shown(n) else last
+        number = "" if unread(n) else str(last % 65536)
+        lines.append(f"{BEGAN + n / FPS + latency}\t{number}\t40.0\t35.0\t\n")
+    (folder / "look.tsv").write_text("".join(lines) + "12")
+
+
+def pictures(folder: Path, **more: Any) -> dict[str, Any]:
+    found = score.pictures(cell(folder, [*offers(END_S, 100)], **more), None)
+    assert found is not None
+    return found
+
+
+def test_each_tenth_picture_that_is_missing_is_missed(tmp_path: Path) -> None:
+    shown(tmp_path, lambda n: n % 10 != 0)
+    found = pictures(tmp_path)
+    between(found["in_time_pct"], 89.7, 90.3)
+    between(found["latency_ms"]["p95"], 99.9, 100.1)
+    assert found["freezes_per_min"] == 0
+
+
+def test_a_second_of_standing_still_is_one_freeze_of_a_second(tmp_path: Path) -> None:
+    shown(tmp_path, lambda n: not 250 < n < 275)
+    found = pictures(tmp_path)
+    assert found["freezes_per_min"] == pytest.approx(60 / SECONDS)
+    between(found["longest_freeze_s"], 0.95, 1.05)
+    between(found["frozen_pct"], 100 * 0.95 / SECONDS, 100 * 1.05 / SECONDS)
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 1.0])
+def test_damage_is_told_also_where_all_pictures_have_it(tmp_path: Path, part: float) -> None:
+    shown(tmp_path)
+    path = tmp_path / "look.tsv"
+    lines = path.read_text().splitlines(keepends=True)
+    bad = [line.replace("40.0", "30.0") if n % 50 < 50 * part else line for n, line in enumerate(lines)]
+    path.write_text("".join(bad))
+    between(pictures(tmp_path)["damaged_pct"], 100 * part - 2, 100 * part + 2)
+
+
+def test_pictures_before_and_after_the_time_that_counts_do_not(tmp_path: Path) -> None:
+    shown(tmp_path, lambda n: LEAD_S * FPS <= n < END_S * FPS)
+    found = pictures(tmp_path)
+    assert found["in_time_pct"] == 100
+    assert found["freezes_per_min"] == 0
+
+
+@pytest.mark.parametrize(("each", "fails"), [(10, False), (4, True)])
+def test_too_many_pictures_without_a_mark_fail(tmp_path: Path, each: int, fails: bool) -> None:
+    shown(tmp_path, unread=lambda n: n % each == 0)
+    if not fails:
+        between(pictures(tmp_path)["unread_pct"], 9.7, 10.3)
+        return
+    with pytest.raises(score.FailedError, match="25 %"):
+        pictures(tmp_path)
+
+
+def test_none_in_the_time_that_counts_fail(tmp_path: Path) -> None:
+    (tmp_path / "look.tsv").write_text("")
+    with pytest.raises(score.FailedError) as caught:
+        pictures(tmp_path)
+    assert caught.value.reason == "no-pictures"
+
+
+@again
+@given(latency=st.floats(0.02, 3.0))
+def test_of_a_file_latency_is_told_from_the_frames_on_the_wire(tmp_path: Path, latency: float) -> None:
+    (tmp_path / "feed.tsv").unlink(missing_ok=True)
+    shown(tmp_path, fed=False, latency=latency)
+    made = cell(tmp_path, [*video()])
+    found = score.pictures(made, score.rtp(made))
+    assert found is not None
+    assert found["latency_from"] == "first packet"
+    between(found["latency_ms"]["p50"], 1e3 * latency - 0.1, 1e3 * latency + 0.1)
+    assert found["in_time_pct"] == 100
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_number_that_the_time_makes_impossible_is_no_mark(tmp_path: Path, count: int) -> None:
+    shown(tmp_path)
+    path = tmp_path / "look.tsv"
+    lines = path.read_text().splitlines(keepends=True)
+    for n in range(count):
+        at = lines[200 + 9 * n].split("\t")[0]
+        lines[200 + 9 * n] = f"{at}\t{40000 + n}\t\t\t\n"
+    path.write_text("".join(lines))
+    found = pictures(tmp_path)
+    between(found["unread_pct"], 100 * count / (SECONDS * FPS) - 0.01, 100 * count / (SECONDS * FPS) + 0.01)
+
+
+def test_size_is_what_is_counted() -> None:
+    assert SIZE * 8 * 500 == 4.8e6

@@ -1,0 +1,169 @@
+"""The text of a judgement, what stays of an old one, and what must hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from steadycast.errors import UserError
+from steadycast.judge import pair as pairs
+from steadycast.judge import show, text
+from steadycast.judge.cell import Outcome
+
+from .test_pair import GOOD
+
+FIGURES = {
+    "in_time_pct": 60.4,
+    "freezes_per_min": 32.2,
+    "frozen_pct": 0.4,
+    "damaged_pct": 12.3,
+    "delay_p95_ms": 312.0,
+    "rate_bps": 3.312e6,
+    "tcp_of_fair_pct": 33.4,
+    "lost_pct": 2.04,
+    "silent_s": 0.41,
+    "recover_s": None,
+}
+
+
+def judged(
+    *figures: dict[str, Any], doubts: tuple[str, ...] = (), expect: Any = (), **more: Any
+) -> text.Judgement:
+    pair = pairs.of({**GOOD, "expect": list(expect)}, "", "pair")
+    runs = [Outcome("cable", n, each, "picture", doubts=doubts) for n, each in enumerate(figures, 1)]
+    lost = {"reason": "not-ready", "program": "receive", "detail": "udp:5004 after 10 s", "log": ["x"]}
+    runs.append(Outcome("geo", 1, failed=lost))
+    return text.Judgement(pair, "cable,geo", {"cable": "1", "geo": "2"}, runs, {}, **more)
+
+
+def lines(judgement: text.Judgement, old: str | None = None) -> list[list[str]]:
+    return [line.split() for line in text.text(judgement, old).splitlines() if not line.startswith("#")]
+
+
+def test_a_line_has_each_figure_as_it_is_rounded() -> None:
+    head, cable, geo = lines(judged(FIGURES))
+    assert dict(zip(head, cable, strict=True)) == {
+        "network": "cable",
+        "in-time%": "60",
+        "freezes/min": "32",
+        "frozen%": "0.5",
+        "damaged%": "12",
+        "delay95": "310ms",
+        "rate": "3.3M",
+        "tcp%": "34",
+        "lost%": "2.0",
+        "quiet": "0.4s",
+        "recover": "never",
+        "by": "p",
+        "trust": "1/1",
+    }
+    assert " ".join(geo) == "geo failed: not-ready (receive: udp:5004 after 10 s)"
+
+
+def test_the_worst_of_the_runs_counts_by_its_direction() -> None:
+    worse = {**FIGURES, "in_time_pct": 50.0, "frozen_pct": 3.0, "tcp_of_fair_pct": 80.0, "recover_s": 1.2}
+    worst = judged(FIGURES, worse).worst("cable")
+    assert (worst["in_time_pct"], worst["frozen_pct"], worst["tcp_of_fair_pct"]) == (50.0, 3.0, 33.4)
+    assert worst["recover_s"] is None
+
+
+def test_figures_in_doubt_are_marked_and_not_known() -> None:
+    one = judged(FIGURES, doubts=("busy",))
+    assert lines(one)[1][1:3] == ["60?", "32?"]
+    assert lines(one)[1][-1] == "0/1"
+    assert one.known("cable", "frozen_pct") is None
+    assert judged(FIGURES, doubts=("busy",), anyway=True).known("cable", "frozen_pct") == 0.4
+
+
+@settings(deadline=None)
+@given(step=st.floats(-1.9, 1.9))
+def test_a_figure_near_the_old_one_stays_and_the_text_is_the_same(step: float) -> None:
+    old = text.text(judged(FIGURES))
+    # 60 in the text stands for 60, and a floor of two points is around it.
+    assert text.text(judged({**FIGURES, "in_time_pct": 60.0 + step}), old) == old
+    changed = {**FIGURES, "in_time_pct": 63.0 + abs(step)}
+    assert text.text(judged(changed), old) != old
+
+
+@settings(deadline=None)
+@given(values=st.lists(st.floats(0, 1e9), min_size=10, max_size=10))
+def test_any_text_is_read_again_as_the_same(values: list[float]) -> None:
+    figures = dict(zip(FIGURES, values, strict=True))
+    old = text.text(judged(figures))
+    assert text.text(judged(figures), old) == old
+
+
+def test_runs_that_differ_widely_keep_the_old_text() -> None:
+    old = text.text(judged(FIGURES, FIGURES))
+    apart = [{**FIGURES, "in_time_pct": value} for value in (52.0, 64.0)]
+    assert text.text(judged(*apart), old) == old
+
+
+def baseline(tmp_path: Path, judgement: text.Judgement) -> Path:
+    path = tmp_path / "judge.json"
+    path.write_text(json.dumps(text.as_json(judgement, [], [])))
+    return path
+
+
+def test_a_change_beyond_a_bound_fails_and_one_within_does_not(tmp_path: Path) -> None:
+    was = baseline(tmp_path, judged(FIGURES))
+    now = judged({**FIGURES, "frozen_pct": 5.0})
+    for condition, fails in (
+        ("cable.frozen_pct>5", False),
+        ("cable.frozen_pct>4", True),
+        ("*.frozen_pct>4", True),
+    ):
+        found = text.conditions(now, [condition], was)
+        assert any(v.fails for v in found if v.run == "cable") is fails, condition
+    assert [v.run for v in text.conditions(now, ["*.rate_bps<-10%"], was)] == ["cable"]
+    doubted = judged({**FIGURES, "frozen_pct": 5.0}, doubts=("busy",))
+    assert text.conditions(doubted, ["cable.frozen_pct>5"], was)[0].fails
+
+
+def test_bounds_that_can_t_be_judged_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    was = baseline(tmp_path, judged(FIGURES))
+    for fail_if, base, remedy in (
+        (["cable.frozen_pct>5"], None, "--baseline"),
+        (["cble.frozen_pct>5"], was, 'did you mean "cable"?'),
+        (["frozen"], was, "PATH<CHANGE"),
+    ):
+        with pytest.raises(UserError, match=remedy):
+            text.check(["cable", "geo"], fail_if, base)
+
+
+def test_what_is_expected_is_judged_for_the_networks_that_are_there() -> None:
+    expect = [
+        {"network": "cable", "that": "tcp_of_fair_pct", "min": 50},
+        {"network": "*", "that": "frozen_pct", "max": 1.0},
+        {"network": "leo", "that": "frozen_pct", "max": 1.0},
+    ]
+    found = text.expectations(judged(FIGURES, expect=expect))
+    assert [(e["network"], e["that"], e["ok"]) for e in found] == [
+        ("cable", "tcp_of_fair_pct", False),
+        ("cable", "frozen_pct", True),
+    ]
+    fails = text.fails(judged(FIGURES, expect=expect), [], found)
+    assert fails[1] == "cable: tcp_of_fair_pct is 33.4, expected min 50"
+    assert fails[0].startswith("geo failed: not-ready")
+
+
+def test_the_page_has_every_network_and_loads_nothing() -> None:
+    series = {
+        "rate_bps": [1e6, 2e6],
+        "delay_ms": [20.0, None],
+        "capacity_bps": [3e6, 3e6],
+        "tcp_bps": [],
+        "gaps_s": [[0.5, 0.9]],
+    }
+    one = judged(FIGURES)
+    runs = [Outcome("cable", 1, FIGURES, "picture", series=series), one.outcomes[1]]
+    page = show.page(replace(one, outcomes=runs), [], text.expectations(one))
+    assert "not-ready" in page
+    assert "<svg" in page
+    assert re.findall(r'(?:src|href)="(?!data:|#)[^"]*', page) == []
