@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,12 @@ def test_a_budget_says_what_fits() -> None:
         _within_budget(Asked(pair, budget_s=440.0), 6)
     with pytest.raises(UserError, match="allow more"):
         _within_budget(Asked(pair, budget_s=10.0), 6)
+
+
+def test_the_pair_of_the_page_is_read() -> None:
+    page = (ROOT / "docs" / "judge.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert [pairs.of(tomllib.loads(block), "judge.md", "").name for block in blocks] == ["mine"]
 
 
 @pytest.mark.parametrize(
