@@ -294,7 +294,8 @@ impl Compete {
                 return After::Leave { rate: carries, rule: "delay: drained", proven };
             }
         }
-        self.leave(step, rate, target, backoff).unwrap_or(After::Stay(Turn::Rate(rate, rule)))
+        let leaves = self.leave(step, rate, target, backoff).filter(|_| !chance.is_policed(now));
+        leaves.unwrap_or(After::Stay(Turn::Rate(rate, rule)))
     }
 
     /// The window in segments that TCP's equation gives at the share of lost packets, time-outs included (RFC 5348,

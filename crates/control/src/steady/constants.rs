@@ -4,10 +4,15 @@
 /// A base delay is believed for so long: longer while competing, when the queue may never be empty.
 pub(super) const BASE_KEPT: u64 = 20;
 pub(super) const BASE_KEPT_COMPETING: u64 = 600;
-/// The least queueing delay of this while is the queue, since a burst passes sooner; frames of neighbours make queues
-/// that pass, too, so that a source of frames looks at a longer while.
+/// The least queueing delay of this while is the queue, since a burst passes sooner.
 pub(super) const LOW_SPAN: f64 = 0.060;
-pub(super) const FRAMES_LOW_SPAN: f64 = 0.090;
+/// Jitter is what so many packets show, in the mean of so long. Where it is as long as the target, the least delay is
+/// that of so many times as many packets, of this while at most; this part of it is noise. Chosen on draws 9303 and 9304.
+pub(super) const JITTER_PACKETS: f64 = 5.0;
+pub(super) const JITTER_SPAN: f64 = 3.0;
+pub(super) const JITTER_LONGER: f64 = 6.0;
+pub(super) const JITTER_MOST: f64 = 1.0;
+pub(super) const JITTER_NOISE: f64 = 0.7;
 /// The received rate is that of this while, or of a round trip.
 pub(super) const RECEIVED_SPAN: f64 = 0.150;
 /// A source that sends less than this share of its rate says nothing of the path.
@@ -56,13 +61,12 @@ pub(super) const GAIN: f64 = 0.06;
 pub(super) const GAIN_BELOW: f64 = 0.4;
 /// Growth doubles in each so many seconds from so long after the last cut on; where the rate is not near what the path
 /// carried, quickly, from when the queue has been empty, below this share of the target, for a round trip and a while.
+/// A loss without a queue, as a policer's, delays that.
 pub(super) const FAST_AFTER: f64 = 2.0;
 pub(super) const FAST_DOUBLE: f64 = 1.0;
 pub(super) const EMPTY: f64 = 0.3;
 pub(super) const EMPTY_AFTER: f64 = 0.3;
 pub(super) const EMPTY_DOUBLE: f64 = 0.25;
-/// A loss without a queue delays that by so much: a policer has none.
-pub(super) const AFTER_CHANCE: f64 = 2.0;
 /// The rate grows by so much per second, and per round trip, at most. It does where who pushed it down is gone.
 pub(super) const GAIN_MOST: f64 = 1.0;
 pub(super) const GAIN_ROUND: f64 = 0.1;
@@ -72,8 +76,12 @@ pub(super) const RANK_GAIN: f64 = 0.125;
 pub(super) const RANK_CONGESTED: f64 = 0.68;
 /// Losses with less queueing delay than this and a packet's are by chance.
 pub(super) const NOISE_LOSS: f64 = 0.003;
-/// More lost packets than this share, once that is no chance, are a policer's: no more is sent than arrives.
+/// More lost packets than this share are not by chance, until a trial tells of more; in COMPETE, whose window answers to
+/// fewer, more than the second.
+pub(super) const BY_CHANCE: f64 = 0.03;
 pub(super) const POLICER: f64 = 0.1;
+/// A trial whether losses end has seen enough packets where chance would have taken so many of them.
+pub(super) const TRIAL_LOST: f64 = 20.0;
 /// Above this share of lost packets no TCP fills a queue: it has two segments under way (RFC 5348, 3.1).
 pub(super) const UNBEARABLE: f64 = 0.3;
 /// Two losses tell of others below this share of the highest rate lately, and the half-life of that: without and with

@@ -93,6 +93,10 @@ pub(super) struct Delay {
     falling: u32,
     /// The rate may go up to what the path carried at once when the queue is gone.
     pub(super) refill: bool,
+    /// How much more than the least of a few packets their delay is in the mean, in seconds: what jitter makes, since
+    /// a queue that stands is there for all of them. The least queueing delay of this many seconds is the queue.
+    jitter: f64,
+    pub(super) span: f64,
 }
 
 impl Delay {
@@ -117,7 +121,18 @@ impl Delay {
             sampled_at: 0.0,
             falling: 0,
             refill: false,
+            jitter: 0.0,
+            span: LOW_SPAN,
         }
+    }
+
+    /// Learns how much delays vary among a few packets: so much is noise, and the more there is of it, as a part of the
+    /// target, the more packets it takes to see how empty the queue is.
+    pub(super) fn see_jitter(&mut self, signals: &Signals, rate: f64, dt: f64, config: &Config) {
+        let few = LOW_SPAN.max(JITTER_PACKETS * config.bits / rate);
+        self.jitter += (dt / JITTER_SPAN).min(1.0) * (signals.spread(few) - self.jitter);
+        let longer = JITTER_LONGER * self.jitter / self.target(rate, config);
+        self.span = (LOW_SPAN + longer * few).min(JITTER_MOST);
     }
 
     /// The queueing delay at which the rate neither grows nor falls, in seconds: a floor for noise, and a packet or two
@@ -128,7 +143,8 @@ impl Delay {
     }
 
     fn scaled(&self, scale: f64, rate: f64, config: &Config) -> f64 {
-        let raw = config.target_floor + config.target_packets * config.bits / rate.max(LEAST);
+        let raw =
+            config.target_floor.max(JITTER_NOISE * self.jitter) + config.target_packets * config.bits / rate.max(LEAST);
         let bent = TARGET_MOST * (1.0 - libm::exp(-raw * scale / TARGET_MOST));
         let least = if config.frames { FRAMES_UNBENT * raw * scale } else { 0.0 };
         bent.max(least).max(TARGET_LEAST)
@@ -188,7 +204,7 @@ impl Delay {
     ) -> Turn {
         let Step { now, dt, rate, rtt, signals, .. } = *step;
         let target = self.target_now(now, rate, config);
-        let low = signals.low(config.low_span);
+        let low = signals.low(self.span);
         self.memory.see(rate, dt, low > 0.5 * target);
         if low > EMPTY * target {
             self.filled_at = now;
@@ -210,8 +226,7 @@ impl Delay {
         self.scale = (self.scale + SCALE_UP * dt).min(1.0);
         if low > target {
             // A queue that is there for certain shows what the path carries within a few packets.
-            let soon =
-                signals.carries(config.low_span, rate).filter(|_| low > 3.0 * target && !signals.is_idle(now, IDLE));
+            let soon = signals.carries(self.span, rate).filter(|_| low > 3.0 * target && !signals.is_idle(now, IDLE));
             return self.over(step, low, soon.map_or(received, |soon| soon.min(received)), target, config);
         }
         if signals.low(rtt.max(0.1)) <= 0.7 * target {
@@ -363,16 +378,17 @@ impl Delay {
         let room = 1.0 - low / target;
         let of_carried = self.carried.map_or(f64::MAX, |carried| rate / carried);
         let mut gain = if of_carried < 0.92 { GAIN_BELOW } else { GAIN };
-        // Near what the path carried the queue may be empty for a while without telling of more.
-        let (free, double) = if (0.92..1.1).contains(&of_carried) {
-            (now - self.cut_at - FAST_AFTER, FAST_DOUBLE)
-        } else {
-            let since = self.filled_at.max(self.cut_at).max(self.chance_at + AFTER_CHANCE);
-            (now - since - step.rtt - EMPTY_AFTER, EMPTY_DOUBLE)
-        };
         let fast = GAIN_MOST.min(GAIN_ROUND / step.rtt);
-        if free > 0.0 {
-            gain = gain.max((GAIN * libm::exp2(free / double)).min(fast));
+        let mut doubles = |free: f64, double: f64| {
+            if free > 0.0 {
+                gain = gain.max((GAIN * libm::exp2(free / double)).min(fast));
+            }
+        };
+        doubles(now - self.cut_at - FAST_AFTER, FAST_DOUBLE);
+        // Near what the path carried the queue may be empty for a while without telling of more.
+        if !(0.92..1.1).contains(&of_carried) {
+            let since = self.filled_at.max(self.cut_at).max(self.chance_at + FAST_AFTER);
+            doubles(now - since - step.rtt - EMPTY_AFTER, EMPTY_DOUBLE);
         }
         if low < EMPTY * target && rate < STARVED * self.memory.0 {
             // Who pushed it down is not there now.

@@ -42,6 +42,18 @@ impl Place {
     pub(super) const ALONE: Self = Self { obeyed: true, limits: true };
 }
 
+/// Less is sent since a time, to see whether losses end.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    at: f64,
+    /// The share of packets that was lost before, and what arrived, in bit/s.
+    share: f64,
+    received: f64,
+    /// Packets told of since then, and those of them that are lost; several in a row count once.
+    told: u32,
+    lost: u32,
+}
+
 /// All that decides on a rate.
 pub(super) struct Law {
     pub(super) config: Config,
@@ -52,12 +64,12 @@ pub(super) struct Law {
     pub(super) rate: f64,
     /// How many times the rate a source of frames is granted, so that it sends the rate in the mean.
     fill: f64,
-    delay: Delay,
+    pub(super) delay: Delay,
     compete: Compete,
     scalable: Scalable,
     /// The scalable rule made the last decision: the promises are those of the other laws.
     marks_rule: bool,
-    chance: Chance,
+    pub(super) chance: Chance,
     backoff: Backoff,
     /// When the last report came.
     pub(super) heard: Option<f64>,
@@ -66,6 +78,9 @@ pub(super) struct Law {
     mark_at: Option<f64>,
     /// When more was lost than by chance.
     policed_at: Option<f64>,
+    /// Whether losses end where less is sent is being tried; the share of packets that is taken to be lost by chance.
+    trial: Option<Trial>,
+    by_chance: f64,
     /// Halvings in a row for silence.
     halvings: u32,
     timetable: Timetable,
@@ -94,6 +109,8 @@ impl Law {
             loss_at: None,
             mark_at: None,
             policed_at: None,
+            trial: None,
+            by_chance: BY_CHANCE,
             halvings: 0,
             timetable: Timetable::default(),
             rule: "start: first packets",
@@ -104,9 +121,7 @@ impl Law {
 
     /// The source has frames.
     pub(super) fn has_frames(&mut self) {
-        if !self.config.frames {
-            self.config = self.config.for_frames();
-        }
+        self.config.frames = true;
     }
 
     /// A packet has left, of a source whose frames leave at `pacing` times the rate, while that was `rate`.
@@ -251,16 +266,37 @@ impl Law {
     }
 
     /// More is lost than chance explains, and nothing waits: at most 0.85 of what arrives is sent, whichever law ruled,
-    /// and DELAY goes on from there. No window answers to so many losses.
+    /// and DELAY goes on from there. Whether losses end then tells a policer's from chance's: those come whatever is
+    /// sent.
     fn polices(&mut self, step: &Step<'_>) -> bool {
         let Step { now, rtt, signals, .. } = *step;
-        let (told, share) = signals.lossy(now, self.policed_at.map_or(f64::MAX, |at| now - at - rtt));
+        let (told, share, runs) = signals.lossy(now, self.policed_at.map_or(f64::MAX, |at| now - at - rtt));
         let Some(received) = signals.received(rtt.max(POLICED_SPAN)) else { return false };
-        // Where more is lost than a TCP bears, a packet or two of its own are no queue.
+        self.trial = self.trial.take().filter(|_| self.mode == Mode::Delay).and_then(|trial| self.tries(step, trial));
+        // Where more is lost than a TCP bears, a packet or two of their own are no queue.
         let own = if share > UNBEARABLE { 2.0 * self.config.bits / received } else { 0.0 };
-        let none = DRAIN_ABOVE.max(own);
-        if step.loss.is_none_or(|loss| loss.q > none) || !Chance::is_more(told, share, POLICER) {
+        if step.loss.is_none_or(|loss| loss.q > DRAIN_ABOVE.max(own)) {
             return false;
+        }
+        self.chance.refutes(received);
+        let policed = self.chance.is_policed(now);
+        let competes = self.mode == Mode::Compete;
+        let more = if policed && share < POLICER && received * rtt > 4.0 * WINDOW_LEAST * SEGMENT {
+            // Whoever else is there answers as TCP does, and so does this, where TCP's window is no saw of few segments.
+            if !competes {
+                self.enter_compete(step, 0.7 * received, "compete: losses end where less is sent");
+            }
+            return !competes;
+        } else if competes && !policed {
+            Chance::is_more(told, share, POLICER)
+        } else {
+            policed || Chance::is_more(told, runs, self.by_chance)
+        };
+        if self.trial.is_some() || !more {
+            return false;
+        }
+        if !policed {
+            self.trial = Some(Trial { at: now, share: runs, received, told: 0, lost: 0 });
         }
         self.policed_at = Some(now);
         (self.rate, self.rule) = (self.rate.min(0.85 * received), "delay: policed");
@@ -270,6 +306,26 @@ impl Law {
         }
         self.delay.polices(now, received);
         true
+    }
+
+    /// What came of sending less: nothing yet, or that losses end there, or that they come by chance, whose share is
+    /// known then.
+    fn tries(&mut self, step: &Step<'_>, trial: Trial) -> Option<Trial> {
+        let News { arrived, lost, runs, late, .. } = *step.news;
+        if step.now < trial.at + step.rtt + 0.1 {
+            return Some(trial);
+        }
+        let told = trial.told + (arrived + lost).saturating_sub(late);
+        let trial = Trial { told, lost: (trial.lost + runs).saturating_sub(late), ..trial };
+        let share = f64::from(trial.lost) / f64::from(trial.told.max(1));
+        if Chance::is_less(trial.told, share, trial.share) {
+            self.chance.polices(step.now, trial.received);
+        } else if f64::from(trial.told) * trial.share > TRIAL_LOST {
+            self.by_chance = (1.5 * share.max(trial.share)).min(2.0 * POLICER);
+        } else {
+            return Some(trial);
+        }
+        None
     }
 
     fn law(&mut self, step: &Step<'_>) {
@@ -308,9 +364,7 @@ impl Law {
             return;
         }
         match mode {
-            Mode::Delay
-                if self.signals.low(self.config.low_span) > 2.0 * self.delay.target_now(now, rate, &self.config) =>
-            {
+            Mode::Delay if self.signals.low(self.delay.span) > 2.0 * self.delay.target_now(now, rate, &self.config) => {
                 self.checks[0].see(self.rate <= rate.max(self.floor).max(LEAST));
             }
             Mode::Compete if !self.signals.is_idle(now, IDLE) => {
@@ -329,6 +383,7 @@ impl Law {
 
     fn clamp(&mut self) {
         let rate = if self.rate.is_finite() { self.rate } else { self.floor };
+        let rate = self.trial.map_or(rate, |trial| rate.min(0.85 * trial.received));
         self.rate = rate.max(LEAST).clamp(self.floor, self.cap);
     }
 
@@ -349,6 +404,7 @@ impl Law {
             self.mode = Mode::Start;
         }
         self.compete.watch(self.signals.q, dt);
+        self.delay.see_jitter(&self.signals, self.rate, dt, &self.config);
         let loss = news.loss.filter(|loss| self.loss_at.is_none_or(|at| loss.sent > at));
         let mark = news.latest_marked.is_some_and(|sent| self.mark_at.is_none_or(|at| sent > at));
         if loss.is_some() {

@@ -186,7 +186,7 @@ impl Listener {
         Some(Claim {
             rate: Rate::from_bps_f64(law.rate).clamp(self.floor, self.cap),
             loss: law.loss().unwrap_or(0.0),
-            queue: Span::from_secs_f64(law.signals.low(self.config.low_span)),
+            queue: Span::from_secs_f64(law.signals.low(law.delay.span)),
             rtt: Span::from_secs_f64(law.signals.rtt()),
             echo: Stamp::of(Time::from_nanos(sent.as_nanos().max(0) as u64)).plus(now.since(arrived)),
             rule: law.rule,

@@ -143,6 +143,7 @@ pub(super) const RULES: &[&str] = &[
     "l4s: loss",
     "l4s: marks",
     "compete: pushed down, soon after leaving",
+    "compete: losses end where less is sent",
 ];
 
 #[cfg(test)]

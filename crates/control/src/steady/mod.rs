@@ -116,8 +116,6 @@ macro_rules! params {
             frames: bool,
             /// Receivers decide.
             receivers: bool,
-            /// The least queueing delay of so many seconds is the queue.
-            low_span: f64,
         }
 
         impl Config {
@@ -126,8 +124,8 @@ macro_rules! params {
                 let bits = 8.0 * setup.packet.as_f64().max(1.0);
                 let cap = setup.cap.as_bps_f64();
                 let receivers = decides_at_receivers(setup, values);
-                let (l4s, low_span) = (setup.ecn == Ecn::Ect1, constants::LOW_SPAN);
-                Self { bits, cap, l4s, frames: false, receivers, low_span, $($name,)* }
+                let l4s = setup.ecn == Ecn::Ect1;
+                Self { bits, cap, l4s, frames: false, receivers, $($name,)* }
             }
         }
     };
@@ -145,13 +143,6 @@ macro_rules! params {
     };
     (@value number $name:ident, $values:ident) => { $values.number(stringify!($name)) };
     (@value span $name:ident, $values:ident) => { $values.span(stringify!($name)).as_secs_f64() };
-}
-
-impl Config {
-    /// The same for a source of frames.
-    fn for_frames(self) -> Self {
-        Self { low_span: constants::FRAMES_LOW_SPAN, frames: true, ..self }
-    }
 }
 
 /// Microseconds in a millisecond and in a second.

@@ -1,6 +1,7 @@
 //! What a sender knows of its path from reports of single packets: base delay, queueing delay, rates and losses.
 
-use super::trains::{Train, Trains};
+use super::constants;
+use super::trains::{FAST, Train, Trains};
 use crate::PacketReport;
 use crate::fields::ABSURD_RTT;
 use std::collections::VecDeque;
@@ -12,6 +13,11 @@ const REORDERING: u64 = 3;
 const MOST_IN_FLIGHT: usize = 1 << 14;
 /// How long arrivals, rates and losses are remembered, in seconds.
 const MEMORY: f64 = 3.0;
+/// A packet may be overtaken for so many round trips and not be lost; as RFC 8985's reordering window, that grows only
+/// by what did come.
+const LATE_MOST: f64 = 2.0;
+/// The next late one is waited for this much longer.
+const LATER: f64 = 1.25;
 /// Arrivals that are remembered, whatever the rate.
 const MOST_ARRIVALS: usize = 1 << 15;
 /// A clock that moves this far against ours between two reports, in seconds, is another clock.
@@ -29,6 +35,12 @@ const BURST_LASTS: f64 = 1.0;
 const ROW_WAITS: f64 = 0.003;
 const ROW_PACKETS: u32 = 5;
 const ROW_LASTS: f64 = 0.04;
+
+/// Of packets that left so many seconds apart one may come with the other: so many times as fast. The gain of the mean
+/// share of these, of which so many times are all that there can be.
+const MIXED_APART: f64 = 0.005;
+const MIXED_GAIN: f64 = 0.01;
+const MIXED_MOST: f64 = 10.0;
 
 /// A train is held against what came in this many seconds before it, or a round trip, if that is so many packets.
 const TRAIN_BESIDE: f64 = 0.15;
@@ -114,6 +126,10 @@ pub(super) struct News {
     pub(super) marked: u32,
     /// Packets that are lost by now.
     pub(super) lost: u32,
+    /// The same, where several in a row count once.
+    pub(super) runs: u32,
+    /// Packets that were told to be lost, and have come.
+    pub(super) late: u32,
     /// The newest of the lost packets.
     pub(super) loss: Option<Loss>,
     /// When the newest packet with CE left.
@@ -130,6 +146,7 @@ struct Told {
     at: f64,
     arrived: u32,
     lost: u32,
+    runs: u32,
 }
 
 /// Where a round-trip time comes from.
@@ -174,6 +191,13 @@ pub(super) struct Signals {
     burst_at: Option<f64>,
     /// Delay of the last packet that arrived before the next one in flight.
     before: Option<f64>,
+    /// Packets that were told to be lost lately, and for how long those were overtaken that have come, in seconds.
+    gone: VecDeque<Out>,
+    late: f64,
+    /// When the packet with the highest number that has arrived left.
+    newest: f64,
+    /// The share of packets that came before others or with them, as none do that wait in a queue.
+    mixed: f64,
     /// What trains have told.
     pub(super) trains: Trains,
 }
@@ -245,18 +269,18 @@ impl Signals {
         let mut newest: Option<f64> = None;
         for packet in packets {
             let Some(arrived) = packet.arrived else { continue };
-            let Ok(place) = self.flight.binary_search_by_key(&packet.number, |out| out.number) else { continue };
-            let out = self.flight[place];
-            if out.delay.is_some() {
-                continue;
-            }
+            let Some(out) = self.take(packet.number, &mut news) else { continue };
             let delay = arrived.at.map(|at| self.arrive(now, &out, at));
             if delay.is_some() {
                 news.rows.extend(self.row());
                 news.trains.extend(self.train(out.size));
             }
-            self.flight[place].delay = Some(delay.unwrap_or(self.base + self.q));
-            self.highest = self.highest.max(Some(out.number));
+            if let Ok(place) = self.place(out.number) {
+                self.flight[place].delay = Some(delay.unwrap_or(self.base + self.q));
+            }
+            if self.highest < Some(out.number) {
+                (self.highest, self.newest) = (Some(out.number), out.sent);
+            }
             newest = Some(newest.map_or(out.sent, |sent| sent.max(out.sent)));
             news.arrived += 1;
             if arrived.ecn.is_some_and(|ecn| ecn.is_ce()) {
@@ -274,8 +298,11 @@ impl Signals {
         self.base_rtt = self.rtts.of(now, RTT_KEPT).unwrap_or(FIRST_RTT).max(1e-3);
         self.base = self.delays.of(now, keep).unwrap_or(0.0);
         self.q = self.arrivals.back().map_or(0.0, |last| (last.delay - self.base).max(0.0));
+        if let Some(told) = self.told.back() {
+            self.late *= libm::exp2((told.at - now) / constants::MEMORY);
+        }
         self.count_losses(&mut news);
-        self.told.push_back(Told { at: now, arrived: news.arrived, lost: news.lost });
+        self.told.push_back(Told { at: now, arrived: news.arrived, lost: news.lost, runs: news.runs });
         self.rates.push_back((now, rate));
         while self.told.front().is_some_and(|told| told.at < now - MEMORY) {
             self.told.pop_front();
@@ -283,7 +310,35 @@ impl Signals {
         while self.rates.front().is_some_and(|(at, _)| *at < now - MEMORY) {
             self.rates.pop_front();
         }
+        while self.gone.front().is_some_and(|out| out.sent < now - MEMORY) {
+            self.gone.pop_front();
+        }
         news
+    }
+
+    fn place(&self, number: u64) -> Result<usize, usize> {
+        self.flight.binary_search_by_key(&number, |out| out.number)
+    }
+
+    /// The packet whose arrival is told for the first time. One that was told to be lost shows how late packets come.
+    fn take(&mut self, number: u64, news: &mut News) -> Option<Out> {
+        if let Ok(place) = self.place(number) {
+            return Some(self.flight[place]).filter(|out| out.delay.is_none());
+        }
+        let place = self.gone.binary_search_by_key(&number, |out| out.number).ok()?;
+        let out = self.gone.remove(place)?;
+        self.late = self.late.max(LATER * (self.newest - out.sent)).min(LATE_MOST * self.rtt());
+        news.late += 1;
+        if let Some(told) = self.told.iter_mut().rev().find(|told| told.lost > 0) {
+            told.lost -= 1;
+            told.runs = told.runs.min(told.lost);
+        }
+        Some(out)
+    }
+
+    /// The packets that have arrived since then, the newest first.
+    fn lately(&self, from: f64) -> impl Iterator<Item = &Arrived> {
+        self.arrivals.iter().rev().take_while(move |a| a.at >= from)
     }
 
     /// A receiver's clock that jumps makes all delays so far worthless.
@@ -311,11 +366,20 @@ impl Signals {
         let delay = if out.own > 0.0 { (whole - out.own).max(self.base.min(whole)) } else { whole };
         let at = (came + (out.early - (whole - delay)).max(0.0)).max(last.0);
         let left = out.sent + out.early;
+        self.mixed += MIXED_GAIN * (f64::from(u8::from(self.mixes(out.sent, came))) - self.mixed);
         self.arrivals.push_back(Arrived { left, at, delay, sent: out.sent, came, whole, bytes: self.arrived_bytes });
         while self.arrivals.len() > MOST_ARRIVALS || self.arrivals.front().is_some_and(|a| a.at < at - MEMORY) {
             self.arrivals.pop_front();
         }
         whole
+    }
+
+    /// Whether a packet came before one that left before it, or with one that left a while before it. No queue does
+    /// that: what leaves it is apart by the time of a packet.
+    fn mixes(&self, sent: f64, came: f64) -> bool {
+        let before = self.arrivals.iter().rev().find(|a| a.sent < sent - MIXED_APART);
+        self.arrivals.back().is_some_and(|last| last.sent > sent)
+            || before.is_some_and(|a| came - a.came < (sent - a.sent) / FAST)
     }
 
     /// The rates at which some packets in a row, that all waited, left and arrived, once they are enough.
@@ -366,14 +430,16 @@ impl Signals {
     fn count_losses(&mut self, news: &mut News) {
         let Some(highest) = self.highest else { return };
         let mut newest = None;
-        while let Some(out) =
-            self.flight.front().copied().filter(|out| out.number.saturating_add(REORDERING) <= highest)
-        {
+        let from = self.newest - self.late;
+        let overtaken = |out: &Out| out.number.saturating_add(REORDERING) <= highest && out.sent < from;
+        while let Some(out) = self.flight.front().copied().filter(overtaken) {
             self.flight.pop_front();
             match out.delay {
                 Some(delay) => self.before = Some(delay),
                 None => {
                     news.lost += 1;
+                    news.runs += u32::from(self.gone.back().is_none_or(|last| last.number + 1 != out.number));
+                    self.gone.push_back(out);
                     newest = Some((out.sent, self.before.unwrap_or(self.base)));
                 }
             }
@@ -405,8 +471,16 @@ impl Signals {
     /// The least queueing delay of the packets that arrived in the last `span` seconds before the newest one.
     pub(super) fn low(&self, span: f64) -> f64 {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
-        let late = self.arrivals.iter().rev().take_while(|a| a.at >= newest.at - span);
-        (late.map(|a| a.delay).fold(newest.delay, f64::min) - self.base).max(0.0)
+        (self.lately(newest.at - span).map(|a| a.delay).fold(newest.delay, f64::min) - self.base).max(0.0)
+    }
+
+    /// How much longer the packets of that time took in the mean than the one that took least, in seconds, where that is
+    /// no queue's.
+    pub(super) fn spread(&self, span: f64) -> f64 {
+        let Some(newest) = self.arrivals.back() else { return 0.0 };
+        let sum = |(sum, count): (f64, f64), a: &Arrived| (sum + a.delay, count + 1.0);
+        let (sum, count) = self.lately(newest.at - span).fold((0.0, 0.0), sum);
+        (MIXED_MOST * self.mixed).min(1.0) * (sum / count - self.base - self.low(span)).max(0.0)
     }
 
     /// The rate of what arrived in the last `span` seconds, three at most, in bit/s; `None` where packets cover less
@@ -460,10 +534,13 @@ impl Signals {
         least.is_some_and(|least| self.sent_rate(now - rtt - 0.2, now - rtt) < part * least)
     }
 
-    /// Packets told of in the last `span` seconds, three at most, and the share of them that is lost.
-    pub(super) fn lossy(&self, now: f64, span: f64) -> (u32, f64) {
+    /// Packets told of in the last `span` seconds, three at most, and the shares of them that are lost, and lost with
+    /// several in a row counted once.
+    pub(super) fn lossy(&self, now: f64, span: f64) -> (u32, f64, f64) {
         let late = self.told.iter().filter(|told| told.at > now - span);
-        let (told, lost) = late.fold((0, 0), |(n, m), told| (n + told.arrived + told.lost, m + told.lost));
-        (told, f64::from(lost) / f64::from(told.max(1)))
+        let sum = |(n, lost, runs), told: &Told| (n + told.arrived + told.lost, lost + told.lost, runs + told.runs);
+        let (told, lost, runs) = late.fold((0, 0, 0), sum);
+        let share = |of: u32| f64::from(of) / f64::from(told.max(1));
+        (told, share(lost), share(runs))
     }
 }

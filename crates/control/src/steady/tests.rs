@@ -354,22 +354,67 @@ fn the_competing_window_has_segments_of_1500_bytes_whatever_the_packets_are() {
     assert!(rates.iter().all(|rate| (rate / rates[0] - 1.0).abs() < 1e-9), "{rates:?}");
 }
 
+/// Whether losses are taken for a policer's after a minute, how often less was sent to see that, and what is then sent,
+/// in bit/s, over a path on which `lost` tells what is, by the time and the number.
+fn tried(lost: impl Fn(f64, u64) -> bool) -> (bool, usize, f64) {
+    let mut told = Told::new(Rate::mbps(4));
+    told.run(60.0, None, |now, number, _| (!lost(now, number)).then_some(0.02));
+    let begins = told.rules.windows(2).filter(|two| two[1].1 == "delay: policed" && two[0].1 != two[1].1).count();
+    (told.law.chance.is_policed(told.now), begins, told.law.rate)
+}
+
 #[test]
-fn a_policer_is_told_from_chance_by_how_unlikely_its_losses_are() {
-    // One packet in so many is lost, or passes, of a hundred a second or of ten; three seconds tell.
-    let cases = [
-        (1_000, 4, true, true),
-        (1_000, 10, true, false),
-        (80, 4, true, false),
-        (80, 2, true, true),
-        (80, 5, false, true),
-    ];
-    for (cap, of, lost, policed) in cases {
-        let cap = Rate::kbps(cap);
-        let mut told = Told::new(cap);
-        told.run(10.0, Some(cap.as_bps_f64()), |_, _, _| Some(0.02));
-        told.run(40.0, Some(cap.as_bps_f64()), |_, n: u64, _| (n.is_multiple_of(of) != lost).then_some(0.02));
-        assert_eq!(told.stood(10.0, "delay: policed") > 0, policed, "{cap}: one of {of}, lost: {lost}");
+fn losses_that_end_where_less_is_sent_are_a_policers() {
+    for rate in [300e3, 1e6, 2.5e6] {
+        let full = std::cell::Cell::new(0.0_f64);
+        let (policed, _, sent) = tried(|now, _| {
+            let next = full.get().max(now) + 8_000.0 / rate;
+            let drops = next - now > 0.1;
+            if !drops {
+                full.set(next);
+            }
+            drops
+        });
+        assert!(policed, "{rate}");
+        assert!((0.5 * rate..1.3 * rate).contains(&sent), "{rate}: {sent}");
+    }
+}
+
+#[test]
+fn losses_that_come_whatever_is_sent_are_tried_once_or_twice_and_are_then_by_chance() {
+    for each in [50, 20, 12, 8] {
+        let (policed, tried, sent) = tried(|_, number| chance_loss(number, each));
+        assert!(!policed, "1 of {each}");
+        assert!((usize::from(each < 20)..=2).contains(&tried), "1 of {each}: {tried}");
+        assert!(sent > 3.4e6, "1 of {each}: {sent}");
+    }
+}
+
+#[test]
+fn packets_that_come_late_are_lost_until_it_is_known_how_late_they_come() {
+    for late in [4, 10, 25] {
+        let mut signals = Signals::new();
+        let at = |packets: u64| Time::ZERO + Span::from_secs_f64(0.0024 * packets as f64);
+        let (mut lost, mut came_late, mut last) = (0, 0, 0);
+        for number in 0..2_000u64 {
+            signals.on_sent(at(number), number, 1_000, None);
+            // Each tenth comes `late` packets after its turn.
+            let arrives = [(!number.is_multiple_of(10)).then_some(number), number.checked_sub(late)];
+            let turn = |n: &u64| *n == number || n.is_multiple_of(10);
+            for n in arrives.into_iter().flatten().filter(turn) {
+                let came = PeerTime::from_nanos(at(number + 8).as_nanos() as i64);
+                let arrived = Some(PacketArrival { at: Some(came), ecn: None });
+                let size = Bytes::new(1_000);
+                let report = PacketReport { number: n, sent: at(n), size, stream: Stream::Media, arrived };
+                let round = Round::Measured(Some(Span::millis(40)));
+                let news = signals.hear(at(number + 16), round, &[report], (3e6, 20));
+                (lost, came_late) = (lost + news.lost, came_late + news.late);
+                last = if news.lost > 0 { number } else { last };
+            }
+        }
+        assert!((1..=u32::try_from(late).unwrap() / 10 + 2).contains(&lost) && last < 100, "{late}: {lost}, {last}");
+        assert_eq!(lost, came_late, "{late}");
+        assert!(signals.lossy(at(2_000).as_secs_f64(), 10.0).1 < 1e-9, "{late}");
     }
 }
 
@@ -646,7 +691,7 @@ fn a_source_of_frames_competes_again_where_it_falls_below_half_of_what_arrived_s
     let goes = |frames: bool, rate: f64, now: f64| {
         let mut told = Told::new(Rate::mbps(50));
         told.run(3.0, Some(1e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.03 }));
-        let config = if frames { config().for_frames() } else { config() };
+        let config = if frames { Config { frames: true, ..config() } } else { config() };
         let (signals, news) = (&told.law.signals, News::default());
         let (mut delay, mut chance, mut backoff) = (Delay::new(), Chance::new(), Backoff::default());
         backoff.left = Some(3.0);

@@ -6,7 +6,7 @@ use super::constants::*;
 use super::signals::Arrived;
 
 /// Packets that leave this many times as fast as the rate are a train, and this many at least.
-const FAST: f64 = 8.0;
+pub(super) const FAST: f64 = 8.0;
 const LEAST: u32 = 3;
 
 /// A train that has arrived.

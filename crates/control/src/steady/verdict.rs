@@ -17,11 +17,13 @@ pub(super) struct Chance {
     /// Mean rank of the queueing delay at losses: 0.5 where they come by chance.
     rank: f64,
     events: VecDeque<f64>,
+    /// Until when losses are taken for a policer's, which ended where less was sent, and what arrived then, in bit/s.
+    policed: (f64, f64),
 }
 
 impl Chance {
     pub(super) fn new() -> Self {
-        Self { rank: 0.5, events: VecDeque::new() }
+        Self { rank: 0.5, events: VecDeque::new(), policed: (f64::MIN, 0.0) }
     }
 
     /// A loss event. Whether it is one of congestion: the queue at losses is higher than it mostly is, and there is
@@ -31,7 +33,24 @@ impl Chance {
         let since = self.events.back().map_or(f64::MAX, |at| now - at);
         self.rank += RANK_GAIN * (since / RANK_APART).min(1.0) * (loss.rank - self.rank);
         self.note(now);
-        self.rank > RANK_CONGESTED && loss.q > NOISE_LOSS + packet
+        self.is_policed(now) || self.rank > RANK_CONGESTED && loss.q > NOISE_LOSS + packet
+    }
+
+    /// Losses have ended where less was sent than `rate`, which arrived.
+    pub(super) fn polices(&mut self, now: f64, rate: f64) {
+        self.policed = (now + OWN_KEPT, rate);
+    }
+
+    /// Losses are those of a policer: all are of congestion.
+    pub(super) fn is_policed(&self, now: f64) -> bool {
+        now < self.policed.0
+    }
+
+    /// Something was lost without a queue while `received` arrived: a policer lets more than half of its rate pass.
+    pub(super) fn refutes(&mut self, received: f64) {
+        if received < STARVED * self.policed.1 {
+            self.policed = (f64::MIN, 0.0);
+        }
     }
 
     /// A mark: certainly one of congestion.
@@ -54,9 +73,17 @@ impl Chance {
     /// Whether a path that loses `at_most` of all packets by chance hardly ever loses this `share` of so many: less
     /// than once in a thousand times, by Chernoff's bound of the binomial distribution's tail.
     pub(super) fn is_more(told: u32, share: f64, at_most: f64) -> bool {
+        share > at_most && Self::apart(told, share, at_most) > SURE
+    }
+
+    /// Whether one that loses so much hardly ever loses as little as this `share`.
+    pub(super) fn is_less(told: u32, share: f64, at_least: f64) -> bool {
+        share < at_least && Self::apart(told, share, at_least) > SURE
+    }
+
+    fn apart(told: u32, share: f64, from: f64) -> f64 {
         let part = |of: f64, from: f64| if of > 0.0 { of * libm::log(of / from) } else { 0.0 };
-        let apart = part(share, at_most) + part(1.0 - share, 1.0 - at_most);
-        share > at_most && f64::from(told) * apart > SURE
+        f64::from(told) * (part(share, from) + part(1.0 - share, 1.0 - from))
     }
 
     /// Many losses, and at any queue.

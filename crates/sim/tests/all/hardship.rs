@@ -120,9 +120,6 @@ const EXCEPTIONS: &[(&str, Promise, &str)] = &[
     ),
 ];
 
-/// What is not mended yet: fewer packets than jitter needs show how empty the queue is, and the rate stays that low.
-const OPEN: &[(&str, Trouble)] = &[("steady", Trouble::Jitter)];
-
 /// A path, and what happens to it.
 #[derive(Debug)]
 struct Path {
@@ -297,8 +294,7 @@ fn all(draws: u64, most: f64) {
             let mut chance = Seed(draw).part(&format!("{} {trouble:?}", controller.name));
             let path = Path::draw(trouble, &mut chance, most);
             let Some((promise, what)) = broken(controller, &path) else { continue };
-            let open = OPEN.contains(&(controller.name, trouble));
-            if !open && !EXCEPTIONS.iter().any(|(name, excepted, _)| *name == controller.name && *excepted == promise) {
+            if !EXCEPTIONS.iter().any(|(name, excepted, _)| *name == controller.name && *excepted == promise) {
                 found.push(format!("{}, {trouble:?}, draw {draw}: {what}", controller.name));
             }
         }
