@@ -6,8 +6,7 @@ use super::constants::*;
 use super::delay::{Step, Turn};
 use super::verdict::{Backoff, Chance, Follows};
 
-/// RFC 9438, 4.6 and 5.
-const BETA: f64 = 0.7;
+/// RFC 9438, 5.
 const C: f64 = 0.4;
 /// A mark is a loss's gentler sister (RFC 8511).
 const BETA_MARK: f64 = 0.85;
@@ -233,13 +232,13 @@ impl Compete {
             cubic.cut(now, if step.loss.is_some() { BETA } else { BETA_MARK }, WINDOW_LEAST);
             self.cut_at = now;
             // Where trains show that the queue is shared, a drain that can't show the contrary is a loss of rate.
-            let of_use = !shared || queued(q) > TELL_SHARED;
+            let of_use = !shared || queued(q) > BETA;
             // A source of frames sends less than it may, and unevenly. What receivers decide is sent a round trip
             // later. Beside a TCP both drains too often show nobody.
             let may = !(config.frames || config.receivers) || self.follows.may_be_own(now);
             let drains = may && of_use && step.place.limits && q > DRAIN_ABOVE && DRAIN_TO < 1.0;
             if let Some(received) = received.filter(|_| drains) {
-                let length = (q / (1.0 - DRAIN_TO)).min(DRAIN_MOST) + rtt;
+                let length = (q / (1.0 - DRAIN_TO)).min(A_MOMENT) + rtt;
                 self.drain = Some(Drain { until: now + length, q, received });
             }
             self.restore = BETA * received.unwrap_or(0.0);
@@ -274,7 +273,7 @@ impl Compete {
         let mut rate = carries;
         if config.frames && step.place.limits {
             // Encoders use less than they are granted. A TCP fills its window.
-            rate *= signals.spare(now, FILL_SPAN).clamp(1.0, FRAMES_FILL);
+            rate *= signals.spare(now, A_WHILE).clamp(1.0, FRAMES_FILL);
         }
         if let Some(received) = received.filter(|_| !signals.is_idle(now, IDLE)) {
             // What acknowledgements do for TCP: without it the rate jumps after a drain, when rtt is small and w is
@@ -284,7 +283,7 @@ impl Compete {
         if let Some(drain) = self.drain.filter(|drain| now < drain.until) {
             rate = rate.min(DRAIN_TO * drain.received);
             rule = "compete: drain";
-            let proven = queued(drain.q) > if shared { TELL_SHARED } else { TELL };
+            let proven = queued(drain.q) > if shared { BETA } else { TELL };
             let emptied = signals.low(0.03) < target.min(0.1 * drain.q).max(0.003);
             if emptied && proven {
                 self.cubic = None;

@@ -1,6 +1,19 @@
 //! The laws' numbers that no parameter sets, each with what it is and where it is from; without a source it is this
 //! project's own. Times are in seconds, rates in bit/s.
 
+/// A while: from so long after a cut on growth doubles, and a loss without a queue, as a policer's, puts that off; a loss
+/// in a queue leaves a doubt of whose it is for so long; and by it a source's use and a rate that falls are seen.
+pub(super) const A_WHILE: f64 = 2.0;
+/// A moment: the longest drain beside a round trip, the time between trains, and how long a queue is empty before it
+/// tells of more.
+pub(super) const A_MOMENT: f64 = 0.3;
+/// What trains tell is of so many seconds, and the half-life of the highest rate while packets wait.
+pub(super) const LATELY: f64 = 10.0;
+/// What TCP's cut leaves (RFC 9438, 4.6). The same is left after a start that found a queue; two losses below it of the
+/// highest rate lately tell of others; and where trains show others, a queue that was a greater share of the round trip
+/// than it and that a drain empties was no TCP's.
+pub(super) const BETA: f64 = 0.7;
+
 /// A base delay is believed for so long: longer while competing, when the queue may never be empty.
 pub(super) const BASE_KEPT: u64 = 20;
 pub(super) const BASE_KEPT_COMPETING: u64 = 600;
@@ -23,8 +36,7 @@ pub(super) const LEAST: f64 = 10_000.0;
 /// The start grows by this per round trip, or 50 ms, up to so many times what arrives.
 pub(super) const START_UP: f64 = 1.35;
 pub(super) const START_MOST: f64 = 2.0;
-/// After the start this share of what arrives is sent until the queue is gone, and then that of what the path carried.
-pub(super) const START_TO: f64 = 0.7;
+/// When the queue of a start is gone this share of what the path carried is sent.
 pub(super) const REFILL: f64 = 0.9;
 
 /// The target is this at least, and comes near that at low rates.
@@ -42,10 +54,8 @@ pub(super) const FRAMES_LIMITED: f64 = 1.5;
 /// What arrives of a source of frames in the start, one by one, is at least this share of the first rate.
 pub(super) const FRAMES_START: f64 = 0.6;
 /// A source of frames that leaves some of its window unused is granted at most so many times what it carries while
-/// competing (RFC 9438, 5.8), and so many times its rate in a queue of its own; its use is that of so many seconds.
+/// competing (RFC 9438, 5.8).
 pub(super) const FRAMES_FILL: f64 = 1.3;
-pub(super) const FRAMES_FILL_OWN: f64 = 1.2;
-pub(super) const FILL_SPAN: f64 = 2.0;
 
 /// So many seconds of queueing delay above half of the target cut the whole rate; the least and the greatest cut.
 pub(super) const CUT_SCALE: f64 = 0.2;
@@ -59,13 +69,10 @@ pub(super) const GONE: f64 = 0.6;
 /// The rate grows by this per second near what the path carries, and by that below 0.92 of it.
 pub(super) const GAIN: f64 = 0.06;
 pub(super) const GAIN_BELOW: f64 = 0.4;
-/// Growth doubles in each so many seconds from so long after the last cut on; where the rate is not near what the path
-/// carried, quickly, from when the queue has been empty, below this share of the target, for a round trip and a while.
-/// A loss without a queue, as a policer's, delays that.
-pub(super) const FAST_AFTER: f64 = 2.0;
+/// Growth doubles in each so many seconds; more quickly where the rate is not near what the path carried, from when the
+/// queue has been empty, below this share of the target.
 pub(super) const FAST_DOUBLE: f64 = 1.0;
 pub(super) const EMPTY: f64 = 0.3;
-pub(super) const EMPTY_AFTER: f64 = 0.3;
 pub(super) const EMPTY_DOUBLE: f64 = 0.25;
 /// The rate grows by so much per second, and per round trip, at most. It does where who pushed it down is gone.
 pub(super) const GAIN_MOST: f64 = 1.0;
@@ -84,24 +91,19 @@ pub(super) const POLICER: f64 = 0.1;
 pub(super) const TRIAL_LOST: f64 = 20.0;
 /// Above this share of lost packets no TCP fills a queue: it has two segments under way (RFC 5348, 3.1).
 pub(super) const UNBEARABLE: f64 = 0.3;
-/// Two losses tell of others below this share of the highest rate lately, and the half-life of that: without and with
-/// packets that wait.
-pub(super) const PUSHED: f64 = 0.7;
+/// The half-life of the highest rate lately, and of how late packets come.
 pub(super) const MEMORY: f64 = 60.0;
-pub(super) const MEMORY_WAITING: f64 = 10.0;
 /// Two losses at a queue above this that stood tell of others.
 pub(super) const STANDING: f64 = 0.008;
-/// A rate that falls by a quarter in this and five round trips, twice in a row, below this share of the highest one,
-/// starves where a queue is over the target for that share of the time.
-pub(super) const STARVED_SPAN: f64 = 2.0;
+/// A rate that falls by a quarter in a while and five round trips, twice in a row, below this share of the highest one,
+/// starves where a queue is over the target for that share of the time. So does a source of frames below that share of
+/// what arrived when it left a competition.
 pub(super) const STARVED: f64 = 0.5;
 pub(super) const STARVED_OVER: f64 = 0.6;
 /// A queue that was the flow's own is taken to be that for so long.
 pub(super) const OWN_KEPT: f64 = 120.0;
-/// A competition that begins so soon after the last one, and ten round trips, goes on with it; a source of frames does
-/// so below that share of what arrived when it left.
+/// A competition that begins so soon after the last one, and ten round trips, goes on with it.
 pub(super) const AGAIN: f64 = 12.0;
-pub(super) const FRAMES_BACK: f64 = 0.5;
 
 /// What arrives follows what is sent by at most this power in a queue of the flow's own.
 pub(super) const FOLLOWS: f64 = 0.3;
@@ -113,30 +115,23 @@ pub(super) const FOLLOWS_SPREAD: f64 = 0.1;
 /// The window's segments, in bits, and the least window.
 pub(super) const SEGMENT: f64 = 8.0 * 1_500.0;
 pub(super) const WINDOW_LEAST: f64 = 2.0;
-/// No more than so many times what arrives is sent while competing.
+/// No more than so many times what arrives is sent while competing, nor by a source of frames than its rate in a queue of
+/// its own.
 pub(super) const AHEAD: f64 = 1.2;
 /// TCP's equation takes the mean share of lost packets over so long.
 pub(super) const EQUATION_SPAN: f64 = 20.0;
-/// A drain after a loss: the queueing delay from which on it is made, to which share of what arrives, and for how long
-/// beside a round trip.
+/// A drain after a loss: the queueing delay from which on it is made, and to which share of what arrives.
 pub(super) const DRAIN_ABOVE: f64 = 0.020;
 pub(super) const DRAIN_TO: f64 = 0.6;
-pub(super) const DRAIN_MOST: f64 = 0.3;
-/// Where a drain empties a queue that was a greater share of the round trip no TCP was there (RFC 9438, 4.6); the same
-/// where trains show others (RFC 5681).
+/// Where a drain empties a queue that was a greater share of the round trip no TCP was there (RFC 9438, 4.6).
 pub(super) const TELL: f64 = 0.55;
-pub(super) const TELL_SHARED: f64 = 0.7;
 
 /// A train takes as long at the rate: feedback tells arrivals to a millisecond.
 pub(super) const TRAIN_TIME: f64 = 0.005;
-/// Trains leave each so many seconds while competing, and so soon after one that showed a queue of the flow's own.
+/// Trains leave each so many seconds while competing.
 pub(super) const TRAIN_EVERY: f64 = 3.0;
-pub(super) const TRAIN_AGAIN: f64 = 0.3;
 /// A queue below this share of its highest delay lately has room for a train.
 pub(super) const TRAIN_ROOM: f64 = 0.85;
-/// What trains tell is remembered for so long, and they look for so long after a loss in DELAY.
-pub(super) const TRAIN_SPAN: f64 = 10.0;
-pub(super) const DOUBT: f64 = 2.0;
 /// From this share of a train's rate on what arrives beside it shows a queue of its own, where so many do in a row.
 pub(super) const SHARE_OWN: f64 = 0.85;
 pub(super) const OWN_TRAINS: u32 = 2;

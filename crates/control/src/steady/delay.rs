@@ -9,8 +9,6 @@ use super::verdict::{Backoff, Chance, Memory, OwnQueue};
 /// The target's scale is halved down to a quarter: below this it is there.
 const LEAST_SCALE: f64 = 0.3;
 
-/// What a source uses of its rate is counted over this many seconds.
-const USED_SPAN: f64 = 2.0;
 /// A rate that is used too little falls by the factor e in this many seconds.
 const USED_DECAY: f64 = 4.0;
 
@@ -171,7 +169,7 @@ impl Delay {
 
     /// Whether a queue has just lost a packet that is not known to be its own.
     pub(super) fn doubts(&self, now: f64, rate: f64) -> bool {
-        now - self.queue_lost_at < DOUBT && !self.own.holds(now, rate)
+        now - self.queue_lost_at < A_WHILE && !self.own.holds(now, rate)
     }
 
     /// What does not pass is dropped, and none of it waits: `rate` is what is left of what the path carries.
@@ -210,7 +208,7 @@ impl Delay {
             self.filled_at = now;
         }
         let once = self.target(self.memory.0, config);
-        self.over += (dt / STARVED_SPAN).min(1.0) * (f64::from(u8::from(low > once)) - self.over);
+        self.over += (dt / A_WHILE).min(1.0) * (f64::from(u8::from(low > once)) - self.over);
         let mut received = signals.carries(rtt.max(RECEIVED_SPAN), rate).unwrap_or(rate);
         if signals.is_idle(now, IDLE) {
             // What arrives of a source that sends less than it might says nothing of the path.
@@ -273,7 +271,7 @@ impl Delay {
             }
         }
         let memory = self.memory.0;
-        if !own && rate < PUSHED * memory && chance.many(now, 2, (now - self.begun).min(20.0)) && !chance.is_radio() {
+        if !own && rate < BETA * memory && chance.many(now, 2, (now - self.begun).min(20.0)) && !chance.is_radio() {
             return Some(Turn::Go(0.8 * memory, "compete: pushed down, with losses"));
         }
         if now < self.started + 3.0 * rtt + 0.1 {
@@ -308,8 +306,7 @@ impl Delay {
     fn falls(&self, step: &Step<'_>, low: f64, backoff: &Backoff, config: &Config) -> Option<Turn> {
         let Step { now, rate, .. } = *step;
         let soon = backoff.left.is_some() && now - self.begun < AGAIN;
-        let falls =
-            config.frames && soon && low > 0.0 && rate < FRAMES_BACK * self.brought && !self.own.holds(now, rate);
+        let falls = config.frames && soon && low > 0.0 && rate < STARVED * self.brought && !self.own.holds(now, rate);
         falls.then(|| Turn::Go(self.brought.min(2.0 * rate), "compete: pushed down, soon after leaving"))
     }
 
@@ -317,7 +314,7 @@ impl Delay {
     fn starves(&mut self, step: &Step<'_>, low: f64) -> Option<Turn> {
         let Step { now, rate, rtt, .. } = *step;
         let memory = self.memory.0;
-        if now - self.sampled_at > STARVED_SPAN + 5.0 * rtt {
+        if now - self.sampled_at > A_WHILE + 5.0 * rtt {
             self.falling = if rate < 0.75 * self.sampled { self.falling.saturating_add(1) } else { 0 };
             (self.sampled, self.sampled_at) = (rate, now);
         }
@@ -384,11 +381,11 @@ impl Delay {
                 gain = gain.max((GAIN * libm::exp2(free / double)).min(fast));
             }
         };
-        doubles(now - self.cut_at - FAST_AFTER, FAST_DOUBLE);
+        doubles(now - self.cut_at - A_WHILE, FAST_DOUBLE);
         // Near what the path carried the queue may be empty for a while without telling of more.
         if !(0.92..1.1).contains(&of_carried) {
-            let since = self.filled_at.max(self.cut_at).max(self.chance_at + FAST_AFTER);
-            doubles(now - since - step.rtt - EMPTY_AFTER, EMPTY_DOUBLE);
+            let since = self.filled_at.max(self.cut_at).max(self.chance_at + A_WHILE);
+            doubles(now - since - step.rtt - A_MOMENT, EMPTY_DOUBLE);
         }
         if low < EMPTY * target && rate < STARVED * self.memory.0 {
             // Who pushed it down is not there now.
@@ -405,7 +402,7 @@ impl Delay {
         // near what is used of it: frames leave at a multiple of the rate, and so make a queue for others. In a queue
         // of its own there are no others.
         let limits = config.frames && !self.own.holds(step.now, rate);
-        let kept = signals.received(USED_SPAN).filter(|_| limits).map(|used| FRAMES_LIMITED * used);
+        let kept = signals.received(A_WHILE).filter(|_| limits).map(|used| FRAMES_LIMITED * used);
         let next = match kept {
             Some(kept) if rate > kept => (rate * libm::exp(-dt / USED_DECAY)).max(kept),
             _ if rate < most => faster.min(most),

@@ -199,9 +199,9 @@ impl Law {
             self.fill = 1.0;
             return;
         }
-        let spare = self.signals.spare(now, FILL_SPAN).min(2.0);
-        let grown = self.fill * (1.0 + (dt / FILL_SPAN) * (spare - 1.0));
-        self.fill = grown.clamp(1.0, FRAMES_FILL_OWN);
+        let spare = self.signals.spare(now, A_WHILE).min(2.0);
+        let grown = self.fill * (1.0 + (dt / A_WHILE) * (spare - 1.0));
+        self.fill = grown.clamp(1.0, AHEAD);
     }
 
     fn start(&mut self, step: &Step<'_>) {
@@ -216,14 +216,14 @@ impl Law {
         if let Some(loss) = &step.loss {
             let queued = self.chance.see(now, loss, 0.0) || loss.q > DRAIN_ABOVE;
             if queued {
-                self.enter_compete(step, 0.7 * received, "compete: loss in the start");
+                self.enter_compete(step, BETA * received, "compete: loss in the start");
                 return;
             }
         }
         let target = self.delay.target(self.rate, config);
         let low = step.signals.low(0.03);
         if low > (0.7 * target).max(0.004) || step.mark {
-            self.rate = START_TO * received;
+            self.rate = BETA * received;
             self.delay.begin(now, received);
             (self.delay.started, self.delay.refill) = (now, true);
             (self.mode, self.rule) = (Mode::Delay, "delay: the start found a queue");
@@ -284,7 +284,7 @@ impl Law {
         let more = if policed && share < POLICER && received * rtt > 4.0 * WINDOW_LEAST * SEGMENT {
             // Whoever else is there answers as TCP does, and so does this, where TCP's window is no saw of few segments.
             if !competes {
-                self.enter_compete(step, 0.7 * received, "compete: losses end where less is sent");
+                self.enter_compete(step, BETA * received, "compete: losses end where less is sent");
             }
             return !competes;
         } else if competes && !policed {

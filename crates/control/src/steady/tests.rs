@@ -1,6 +1,6 @@
 //! What this law must not take for something else.
 use super::compete::{After, Compete};
-use super::constants::DOUBT;
+use super::constants::A_WHILE;
 use super::delay::{Delay, Step, Turn};
 use super::law::{Law, Mode as Rules, Place};
 use super::scalable::Scalable;
@@ -796,7 +796,7 @@ fn a_loss_at_a_queue_raises_a_doubt_that_ends_by_time_or_once_the_queue_is_its_o
     };
     let mut delay = after(1, 0.02);
     assert!(delay.doubts(10.5, 1e6));
-    assert!(!delay.doubts(10.1 + DOUBT, 1e6), "the time is over");
+    assert!(!delay.doubts(10.1 + A_WHILE, 1e6), "the time is over");
     delay.owns(10.5, 1e6);
     assert!(!delay.doubts(10.5, 1e6), "it is its own");
     assert!(!after(1, 0.002).doubts(10.5, 1e6), "no queue");
@@ -825,4 +825,11 @@ fn above_half_of_a_shared_queue_the_window_does_not_grow_and_in_a_queue_of_its_o
     assert!((competes_with(Some(0.4)) - plain).abs() < 1.0, "less than half");
     assert!((0.9e6..1.1e6).contains(&competes_with(Some(0.6))), "{}", competes_with(Some(0.6)));
     assert!((competes_with(Some(0.95)) - plain).abs() < 1.0, "its own");
+}
+
+#[test]
+fn the_laws_numbers_are_no_more_than_their_page_says() {
+    let numbers = include_str!("constants.rs").lines().filter(|line| line.starts_with("pub(super) const")).count();
+    let page = include_str!("../../../../docs/controllers/steady.md");
+    assert!(page.contains(&format!("{numbers} constants")), "{numbers}");
 }

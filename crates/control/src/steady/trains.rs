@@ -60,14 +60,14 @@ impl Trains {
             // Where no queue stood, less than that may be all that was sent.
             return;
         }
-        let kept = libm::exp(-(now - self.share_at) / TRAIN_SPAN);
+        let kept = libm::exp(-(now - self.share_at) / LATELY);
         (self.share, self.weight) = (self.share * kept + share, self.weight * kept + train.bits);
         self.share_at = now;
     }
 
     /// The flow's share of the queue lately; 1 where the queue is its own.
     pub(super) fn share(&self, now: f64) -> Option<f64> {
-        (now - self.share_at < TRAIN_SPAN && self.weight > 0.0).then(|| self.share / self.weight)
+        (now - self.share_at < LATELY && self.weight > 0.0).then(|| self.share / self.weight)
     }
 
     /// Trains in a row that showed a queue of its own.
@@ -99,13 +99,13 @@ pub(super) struct Timetable {
 impl Timetable {
     /// A competition begins.
     pub(super) fn begin(&mut self, now: f64) {
-        self.next = now + TRAIN_AGAIN;
+        self.next = now + A_MOMENT;
     }
 
     /// While competing: in a queue that has room for it, for a train that is lost tells nothing and is a loss that TCP
     /// has not got. Sooner where the last one showed a queue of its own.
     pub(super) fn compete(&mut self, now: f64, room: bool, own: u32) {
-        let again = own > 0 && now >= self.at + TRAIN_AGAIN;
+        let again = own > 0 && now >= self.at + A_MOMENT;
         if room && (now >= self.next || again) {
             self.leave(now, TRAIN_EVERY);
         }
@@ -113,7 +113,7 @@ impl Timetable {
 
     /// In DELAY: several in a row while it is in doubt whether the queue is the flow's own.
     pub(super) fn delay(&mut self, now: f64, doubts: bool) {
-        if doubts && now >= self.at + TRAIN_AGAIN {
+        if doubts && now >= self.at + A_MOMENT {
             self.leave(now, TRAIN_EVERY);
         }
     }

@@ -99,7 +99,7 @@ pub(super) struct Memory(pub(super) f64);
 
 impl Memory {
     pub(super) fn see(&mut self, rate: f64, dt: f64, waits: bool) {
-        let half = if waits { MEMORY_WAITING } else { MEMORY };
+        let half = if waits { LATELY } else { MEMORY };
         self.0 = (self.0 * libm::exp2(-dt / half)).max(rate);
     }
 }
