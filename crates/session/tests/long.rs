@@ -17,7 +17,7 @@ use steadycast_session::{
 use steadycast_units::{Chance, Ecn, Rate, Seed, Span, Time};
 
 const WAY: Span = Span::millis(20);
-const PLAYOUT: Option<Span> = Some(Span::millis(300));
+const PLAYOUT: Option<Span> = Some(Span::secs(1));
 /// Four frames in a second, of which one in eight is a key frame.
 const PERIOD: u64 = 250;
 
