@@ -1,10 +1,13 @@
-"""Controllers written in Python: where their classes come from, and what is wrong with them beforehand."""
+"""Controllers from outside, classes in Python and programs: where they are, and what is wrong with them beforehand."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
 import math
+import os
+import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +28,49 @@ SENDER = {
 RECEIVER = {"__init__": ("setup",), "on_arrival": ("packet",), "report": ("slot",)}
 """Methods of its nested class ``Receiver``."""
 REQUIRED = ("on_report", "rate_bps", "on_arrival", "report")
+
+
+Guest = type | list[str]
+"""A class, or the words of a program."""
+
+
+def is_outside(name: str) -> bool:
+    """Tell whether a controller's name is that of a class or of a program."""
+    return name.startswith("exec:") or ".py:" in name
+
+
+def found(name: str, folder: Path) -> Guest:
+    """Find what a name means: ``file.py:Class``, or ``exec:PROGRAM ARGUMENTS``; paths are relative to ``folder``."""
+    return _program(name, folder) if name.startswith("exec:") else checked(load(name, folder))
+
+
+def words(name: str) -> list[str]:
+    """Split what stands behind ``exec:`` as a shell does."""
+    try:
+        return shlex.split(name.removeprefix("exec:"))
+    except ValueError as error:
+        raise UserError(name, f"not the words of a command: {error}".lower(), "close the quotes") from None
+
+
+def _program(name: str, folder: Path) -> list[str]:
+    """Return a program's words; its file stands in ``folder``, or where the command is typed, or in PATH.
+
+    Other words that name a file of ``folder`` by a dot or a slash get its whole path.
+    """
+    program, *rest = words(name)
+    path = next((path for path in (folder / program, Path(program)) if path.is_file()), None)
+    if path is None:
+        if (known := shutil.which(program)) is None:
+            remedy = "give its path, relative to the scenario or to where the command is typed, or install it"
+            raise UserError(name, f'no such file: "{program}"', remedy)
+        path = Path(known)
+    if not os.access(path, os.X_OK):
+        raise UserError(
+            name, f"{path} is not executable", f"chmod +x {path}, or name its interpreter before it"
+        )
+    places = [(word, folder / word) for word in rest]
+    whole = [str(place.resolve()) if ("/" in w or "." in w) and place.is_file() else w for w, place in places]
+    return [str(path.absolute()), *whole]
 
 
 def load(name: str, folder: Path) -> type:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from steadycast import hosts
 from steadycast.arguments import typed
+from steadycast.controller import Guest
 from steadycast.core import core
 from steadycast.errors import Problems, UserError
 from steadycast.loading import Sets, Source, changes, folder_of, load, place_of
@@ -102,7 +103,7 @@ def emulate(
     made: Made | None = (lambda *_: None) if alone else None  # without its flows a scenario needs none
     worlds: list[core.Emulation] = []
 
-    def build(loaded: core.Scenario, ladders: Ladders, steering: Mapping[str, type]) -> core.Emulation:
+    def build(loaded: core.Scenario, ladders: Ladders, steering: Mapping[str, Guest]) -> core.Emulation:
         worlds.append(core.Emulation(loaded, ladders, steering, command, alone, list(tap)))
         return worlds[0]
 

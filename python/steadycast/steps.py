@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 World = core.Simulation | core.Emulation
 Ladders = Mapping[str, Mapping[str, object]]
 """Frame sizes as the core takes them, by the names of their flows."""
-Build = Callable[[core.Scenario, Ladders, Mapping[str, type]], World]
+Build = Callable[[core.Scenario, Ladders, Mapping[str, controller.Guest]], World]
 """Makes a world of a scenario, its frame sizes and its classes: `core.Simulation`."""
 Made = Callable[[Mapping[str, Any], int, Progress | None], "Ladder | FrameTable | None"]
 """Makes a flow's media: `media.prepare.media_of`."""
@@ -46,8 +46,8 @@ class Plan:
     loaded: core.Scenario
     where: str
     """What errors call the scenario."""
-    classes: Mapping[str, type]
-    """What steers video flows, of those that a class steers."""
+    guests: Mapping[str, controller.Guest]
+    """What steers video flows, of those that a class or a program steers."""
     warnings: tuple[str, ...] = ()
     """What the summary says besides what the core warns of."""
 
@@ -55,7 +55,7 @@ class Plan:
     def of(
         cls, loaded: core.Scenario, where: str, folder: Path, classes: Mapping[str, type] | None = None
     ) -> Plan:
-        """Find the classes that steer flows: those given, and those that the scenario names by a file in ``folder``."""
+        """Find what steers flows: the classes given, and what the scenario names by a file in ``folder``."""
         given = classes or {}
         videos = loaded.videos()
         for flow in given:
@@ -64,10 +64,12 @@ class Plan:
                 raise UserError(
                     f"controllers[{flow!r}]", "there is no such video flow", f"there are: {there}"
                 )
-        steering = {
-            v["flow"]: controller.checked(given.get(v["flow"]) or controller.load(v["controller"], folder))
+        steering: dict[str, controller.Guest] = {
+            v["flow"]: controller.checked(given[v["flow"]])
+            if v["flow"] in given
+            else controller.found(v["controller"], folder)
             for v in videos
-            if v["flow"] in given or ":" in v["controller"]
+            if v["flow"] in given or controller.is_outside(v["controller"])
         }
         return cls(loaded, where, steering)
 
@@ -116,7 +118,7 @@ class Ready:
             found = {video["flow"]: make(video, plan.loaded.seed, told) for video in videos}
             media = {flow: each for flow, each in found.items() if each is not None}
         ladders = {flow: each.told() for flow, each in media.items()}
-        world = (build or core.Simulation)(plan.loaded, ladders, plan.classes)
+        world = (build or core.Simulation)(plan.loaded, ladders, plan.guests)
         return cls(plan, media, world, time.perf_counter() - began)
 
     @property
@@ -172,15 +174,15 @@ def _media_warnings(ready: Ready) -> Iterator[str]:
 
 
 def _class_warnings(plan: Plan, decisions: Table) -> Iterator[str]:
-    """Say which classes never asked for a rate at which anything can be sent: they meant another unit."""
-    for flow, each in plan.classes.items():
+    """Say who never asked for a rate at which anything can be sent: they meant another unit."""
+    for flow, each in plan.guests.items():
         frame = decisions.frame
         # A receiver's rows say what it saw.
         decided = frame.filter((frame["flow"] == flow) & frame["limit"].is_not_null())
         most = decided["target_bps"].max()
         if isinstance(most, float) and most <= _LEAST_BPS:
             yield (
-                f"flow.{flow}: {each.__qualname__} never asked for more than {most:g} b/s; a rate is in bits per "
+                f"flow.{flow}: {each.__qualname__ if isinstance(each, type) else each[0]} never asked for more than {most:g} b/s; a rate is in bits per "
                 "second: 2.5 Mb/s is 2.5e6"
             )
 
@@ -229,6 +231,9 @@ def conduct(
         seen = measure(ready, done, told, vmaf=keep.vmaf) if keep.quality else None
         if draft is not None:
             done.fill_tables(draft)
+            for flow, written in ready.world.logs():
+                if written:
+                    draft.text(f"controller-{flow}.log", written.decode(errors="replace"))
             if keep.recorded is not None:
                 keep.recorded(Folder(draft.part, done.summary))
         if keep.film and seen is not None:

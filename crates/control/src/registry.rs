@@ -79,19 +79,25 @@ impl Registry {
     /// Finds a controller by its name.
     ///
     /// # Errors
-    /// The name is unknown; the error says which is nearest.
+    /// The name is unknown, and the error says which is nearest; or it is that of a controller from [`Outside`].
     pub fn find(&self, name: &str) -> Result<&'static Controller, ParamError> {
         self.0.iter().find(|c| c.name == name).copied().ok_or_else(|| {
             let names = self.names(|_| true);
-            ParamError {
-                name: name.to_owned(),
-                problem: "no such controller".into(),
-                remedy: match nearest(name, &names) {
-                    Some(near) => format!("did you mean \"{near}\"?"),
-                    None => format!("there are: {}, or \"file.py:Class\"", names.join(", ")),
-                },
-            }
+            let (problem, remedy) = match (Outside::of(name), nearest(name, &names)) {
+                (Some(outside), _) => {
+                    (format!("{} steers simulated and emulated flows alone", outside.about()), Self::choice(&names))
+                }
+                (None, Some(near)) => ("no such controller".into(), format!("did you mean \"{near}\"?")),
+                (None, None) => {
+                    ("no such controller".into(), format!("{}, or {}", Self::choice(&names), Outside::FORMS))
+                }
+            };
+            ParamError { name: name.to_owned(), problem, remedy }
         })
+    }
+
+    fn choice(names: &[&str]) -> String {
+        format!("there are: {}", names.join(", "))
     }
 
     /// All promises, each once: the session's, and those of the controllers.
@@ -103,6 +109,38 @@ impl Registry {
             }
         }
         all
+    }
+}
+
+/// A controller that is no part of the program: whoever runs the scenario gives its factory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// A class in Python, `file.py:Class`.
+    Class,
+    /// A program that answers on its standard output, `exec:WORDS`.
+    Program,
+}
+
+impl Outside {
+    /// How their names are written.
+    pub const FORMS: &str = "\"file.py:Class\" or \"exec:PROGRAM ARGUMENTS\"";
+
+    /// What a name means; `None`: it has to stand in the registry.
+    pub fn of(name: &str) -> Option<Self> {
+        if let Some(words) = name.strip_prefix("exec:") {
+            return (!words.trim().is_empty()).then_some(Self::Program);
+        }
+        let (file, class) = name.split_once(".py:")?;
+        let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+        let named = !class.is_empty() && class.bytes().all(word) && !class.as_bytes()[0].is_ascii_digit();
+        (!file.is_empty() && named).then_some(Self::Class)
+    }
+
+    const fn about(self) -> &'static str {
+        match self {
+            Self::Class => "a class",
+            Self::Program => "a program",
+        }
     }
 }
 
@@ -131,7 +169,7 @@ pub fn check_needs(name: &str, needs: &[Need], offered: &[Need]) -> Result<(), P
     })
 }
 
-/// Makes the halves of one session: a registry entry with its values, or a controller from outside (a Python class).
+/// Makes the halves of one session: a registry entry with its values, or a controller from [`Outside`].
 pub trait Factory: Send + Sync {
     /// A sender half.
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf>;

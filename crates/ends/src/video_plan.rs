@@ -177,6 +177,8 @@ pub struct VideoPlan {
     senders: Arc<dyn Factory>,
     /// Makes the controller's receiver halves.
     receivers: Arc<dyn Factory>,
+    /// Whether the controller is one of the registry's.
+    registered: bool,
     feedback: FeedbackFormat,
     rtcp: RtcpSettings,
     supply: Supply,
@@ -394,7 +396,8 @@ impl VideoPlan {
     pub fn bare_receiver(&self, name: &str, now: Time, times: u32) -> (Receiver, String) {
         let name = if times == 0 { name.to_owned() } else { format!("{name}.{times}") };
         let identity = self.identity(&name);
-        let half = self.receivers.receiver(&self.setup(&name, identity.ssrc));
+        let coarse = self.video.feedback.coarse_receiver(!self.registered);
+        let half = coarse.unwrap_or_else(|| self.receivers.receiver(&self.setup(&name, identity.ssrc)));
         let chance = self.place.seed.part(&format!("{name}.rtcp"));
         let receiver = Receiver::new(identity, self.rtcp, self.receivers.terms().app, half, chance, now)
             .with_feedback(self.feedback, self.rtcp.session_bandwidth);
@@ -457,6 +460,7 @@ impl Asked {
             flow: flow.name.clone(),
             senders: self.senders(video, feedback, &place),
             receivers: self.receivers(feedback),
+            registered: self.registered,
             feedback,
             rtcp: rtcp(video, self.group, place.mtu),
             setup: Setup {
@@ -497,12 +501,17 @@ impl Asked {
     fn senders(&self, video: &sc::Video, feedback: FeedbackFormat, place: &Place) -> Arc<dyn Factory> {
         let own = Arc::clone(&self.factory);
         let factory = if self.replayed(feedback) { Replayed::at_sender(own, Span::ZERO) } else { own };
-        if !video.defences {
+        // Report blocks are played back to a half that can't read them itself.
+        let blocks = self.registered && video.feedback.is_coarse();
+        if !video.defences && !blocks {
             return factory;
         }
         let operator = place.apart.as_ref().map(|apart| apart.operator.clone()).unwrap_or_default();
         let reads = video.controller.entry().is_some_and(|entry| entry.standard_reports);
         let served = StandardReports::new(factory, reads);
+        if !video.defences {
+            return Arc::new(served);
+        }
         let served = if feedback == FeedbackFormat::Own { served } else { served.expecting_packets() };
         let guarded = CircuitBreaker::new(Arc::new(served), operator.clone()).provided(video.floor.is_some());
         Arc::new(FeedbackDefence::new(Arc::new(guarded), operator))

@@ -82,7 +82,7 @@ impl PacketFeedback {
     /// What a sender of ours says of this format.
     pub const fn of(format: FeedbackFormat) -> Option<Self> {
         match format {
-            FeedbackFormat::Own => None,
+            FeedbackFormat::Own | FeedbackFormat::Stats | FeedbackFormat::Blocks => None,
             FeedbackFormat::Rfc8888 => Some(Self::Congestion),
             FeedbackFormat::TransportWide => Some(Self::Transport(TRANSPORT_NUMBER_ID)),
         }

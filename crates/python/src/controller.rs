@@ -1,36 +1,20 @@
 //! Controllers written in Python: a class becomes a pair of halves.
 //!
-//! A mistake in the class stops the run: it is kept as a [`Fault`] that names class, method, line and time. From then
-//! on the class is not called any more, and until the run notices, the half goes on with its last good rate.
+//! A mistake in the class stops the run: it is kept as a [`Fault`] that names class, method, line and time.
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes};
-use std::sync::{Arc, Mutex};
 use steadycast_control::registry::{Factory, Terms};
 use steadycast_control::{
-    Arrival, Body, Decision, Due, Echo, EchoReceiver, Leave, Limit, PacketReport, ReceiverHalf, ReceiverId, Reply,
-    Report, SenderHalf, Sent, Setup, Slot, View, Wake, Why,
+    Arrival, Due, EchoReceiver, FeedbackFormat, PacketReport, ReceiverHalf, Reply, SenderHalf, Setup, Slot, View,
 };
+use steadycast_guest::{Decided, Event, Fault, FaultSlot, Half, Heard, Law, moment, one_line};
 use steadycast_units::{Ecn, Rate, Span, Time};
 use steadycast_words::nearest;
 
-/// Why a run was stopped by a user's class.
-pub(crate) enum Fault {
-    /// What went wrong in it.
-    Wrong { place: String, problem: String, remedy: String },
-    /// Somebody pressed Ctrl-C while it was at work.
-    Interrupted(PyErr),
-}
-
-pub(crate) type FaultSlot = Arc<Mutex<Option<Fault>>>;
-
-/// A timer that is asked for sooner than this would let virtual time stand still.
-const SHORTEST_WAIT: Span = Span::micros(100);
 /// Bytes that a receiver's report may have.
 const LONGEST_REPORT: usize = 1024;
-/// Bytes of an [`Echo`], which stands before what a Python receiver adds.
-const ECHO: usize = 24;
 
 /// A class whose attributes a controller in Python reads, and whose `repr` shows them all.
 macro_rules! told {
@@ -170,12 +154,13 @@ fn setup_of(setup: &Setup) -> PySetup {
 
 pub(crate) struct PythonController {
     class: Py<PyAny>,
+    feedback: FeedbackFormat,
     fault: FaultSlot,
 }
 
 impl PythonController {
-    pub(crate) fn new(class: Py<PyAny>, fault: FaultSlot) -> Self {
-        Self { class, fault }
+    pub(crate) fn new(class: Py<PyAny>, feedback: FeedbackFormat, fault: FaultSlot) -> Self {
+        Self { class, feedback, fault }
     }
 
     fn every(&self) -> Span {
@@ -187,20 +172,8 @@ impl PythonController {
 
 impl Factory for PythonController {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        Python::attach(|py| {
-            let mut half = PythonSender {
-                object: Object::new(py, self.class.bind(py), SENDER, setup, &self.fault),
-                rate: setup.floor.max(Rate::kbps(8)).min(setup.cap),
-                setup: setup.clone(),
-                pacing: None,
-                wake: None,
-                why: "start".into(),
-                last: None,
-                by: None,
-            };
-            half.ask(py, None);
-            Box::new(half) as Box<dyn SenderHalf>
-        })
+        let law = Python::attach(|py| Object::new(py, self.class.bind(py), SENDER, setup, &self.fault));
+        Box::new(Half::new(law, setup, self.feedback))
     }
 
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
@@ -260,8 +233,7 @@ struct Object {
 impl Object {
     fn new(py: Python<'_>, class: &Bound<'_, PyAny>, methods: Methods, setup: &Setup, fault: &FaultSlot) -> Self {
         let name = class.getattr("__qualname__").and_then(|n| n.extract()).unwrap_or_else(|_| "controller".to_owned());
-        let mut this =
-            Self { object: None, class: name, methods, has: [false; SENDER.len()], fault: Arc::clone(fault) };
+        let mut this = Self { object: None, class: name, methods, has: [false; SENDER.len()], fault: fault.clone() };
         let object = match Py::new(py, setup_of(setup)).and_then(|setup| class.call1((setup,))) {
             Ok(object) => object,
             Err(error) => {
@@ -285,17 +257,12 @@ impl Object {
     }
 
     fn fail(&self, place: String, problem: String, remedy: String) {
-        if let Ok(mut fault) = self.fault.lock() {
-            fault.get_or_insert(Fault::Wrong { place, problem, remedy });
-        }
+        self.fault.put(Fault::Wrong { place, problem, remedy });
     }
 
     fn raised(&self, py: Python<'_>, method: &str, signature: &str, now: Option<Time>, error: PyErr) {
         if error.is_instance_of::<PyKeyboardInterrupt>(py) {
-            if let Ok(mut fault) = self.fault.lock() {
-                *fault = Some(Fault::Interrupted(error));
-            }
-            return;
+            return self.fault.put(Fault::Interrupted);
         }
         let (mut file, mut line) = (String::new(), 0u32);
         let mut at = error.traceback(py).map(|t| t.into_any());
@@ -319,7 +286,7 @@ impl Object {
         A: pyo3::call::PyCallArgs<'py>,
     {
         let object = self.object.as_ref().filter(|_| self.has[n])?;
-        if self.fault.lock().is_ok_and(|f| f.is_some()) {
+        if self.fault.is_set() {
             return None;
         }
         let (name, signature) = self.methods[n];
@@ -351,156 +318,90 @@ impl Object {
     }
 }
 
-fn moment(now: Option<Time>) -> String {
-    now.map_or_else(|| "at its flow's start".to_owned(), |now| format!("at {:.3} s of the run", now.as_secs_f64()))
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 fn near_miss(object: &Bound<'_, PyAny>, wanted: &str) -> Option<String> {
     let names: Vec<String> = object.dir().ok()?.extract().ok()?;
     let own: Vec<&str> = names.iter().map(String::as_str).filter(|n| !n.starts_with("__")).collect();
     nearest(wanted, &own).map(str::to_owned)
 }
 
-struct PythonSender {
-    object: Object,
-    setup: Setup,
-    rate: Rate,
-    /// Where the class says one beside its rate.
-    pacing: Option<Rate>,
-    wake: Option<Time>,
-    why: String,
-    last: Option<(f64, Span)>,
-    by: Option<ReceiverId>,
-}
-
-impl PythonSender {
+impl Object {
     /// The rate that a method returns.
     fn rate_from(&self, py: Python<'_>, n: usize, now: Option<Time>) -> Option<Rate> {
-        let value = self.object.call(py, n, now, ())?;
+        let value = self.call(py, n, now, ())?;
         match value.extract::<f64>() {
             // Python counts a truth value as a number.
             Ok(bps) if bps.is_finite() && bps >= 0.0 && !value.is_instance_of::<PyBool>() => {
                 Some(Rate::from_bps_f64(bps))
             }
             _ => {
-                self.object.wrong(n, now, &value, "return the rate in bit/s: a finite number, 0 or more");
+                self.wrong(n, now, &value, "return the rate in bit/s: a finite number, 0 or more");
                 None
             }
         }
     }
 
     /// Asks for the rates, the next wake and the reason.
-    fn ask(&mut self, py: Python<'_>, now: Option<Time>) {
-        if let Some(rate) = self.rate_from(py, RATE_BPS, now) {
-            self.rate = rate.max(self.setup.floor).min(self.setup.cap);
-        }
-        if let Some(pacing) = self.rate_from(py, PACING_BPS, now) {
-            self.pacing = Some(pacing.max(self.setup.floor));
-        }
-        if let Some(value) = self.object.call(py, NEXT_WAKE_S, now, ()) {
-            self.wake = match value.extract::<Option<f64>>() {
-                Ok(None) => None,
-                Ok(Some(at)) if at.is_finite() && at >= 0.0 => {
-                    let soonest = now.unwrap_or(Time::ZERO) + SHORTEST_WAIT;
-                    Some((Time::ZERO + Span::from_secs_f64(at)).max(soonest))
-                }
-                _ => {
-                    let remedy = "return a time in seconds of the run, or None";
-                    self.object.wrong(NEXT_WAKE_S, now, &value, remedy);
-                    None
-                }
-            };
-        }
-        if let Some(value) = self.object.call(py, WHY, now, ()) {
-            match value.extract::<String>() {
-                Ok(why) => self.why = why,
-                Err(_) => self.object.wrong(WHY, now, &value, "return a text: the reason in a few words"),
+    fn decided(&self, py: Python<'_>, now: Option<Time>) -> Option<Decided> {
+        let rate = self.rate_from(py, RATE_BPS, now)?;
+        let pacing = self.rate_from(py, PACING_BPS, now);
+        let wake = self.call(py, NEXT_WAKE_S, now, ()).and_then(|value| match value.extract::<Option<f64>>() {
+            Ok(at) if at.is_none_or(|at| at.is_finite() && at >= 0.0) => Some(Time::ZERO + Span::from_secs_f64(at?)),
+            _ => {
+                self.wrong(NEXT_WAKE_S, now, &value, "return a time in seconds of the run, or None");
+                None
             }
-        }
+        });
+        let why = self.call(py, WHY, now, ()).and_then(|value| {
+            let why = value.extract::<String>();
+            why.inspect_err(|_| self.wrong(WHY, now, &value, "return a text: the reason in a few words")).ok()
+        });
+        Some(Decided { rate, pacing, window: None, wake, why })
     }
 }
 
-impl SenderHalf for PythonSender {
-    fn on_sent(&mut self, sent: &Sent) {
-        if !self.object.has[ON_SENT] {
-            return;
+impl Law for Object {
+    fn tell(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided> {
+        if matches!(event, Event::Sent(_)) && !self.has[ON_SENT] {
+            return None;
         }
-        let packet = PySent {
-            at_s: sent.at.as_secs_f64(),
-            number: sent.number,
-            seq: sent.seq,
-            size_bytes: sent.size.get(),
-            data_limited: sent.data_limited,
-        };
+        let now_s = now.unwrap_or(Time::ZERO).as_secs_f64();
         Python::attach(|py| {
-            self.object.call(py, ON_SENT, Some(sent.at), (packet,));
-            self.ask(py, Some(sent.at));
-        });
-    }
-
-    fn on_report(&mut self, report: &Report<'_>) {
-        let (echo, added) = report.body.map_or((None, None), split);
-        let rtt = echo.map(|e| e.rtt(report.at)).or(report.rtt);
-        let (expected, lost) = echo.map_or((0, 0), |e| (e.expected, e.lost));
-        let loss = if expected > 0 { f64::from(lost) / f64::from(expected) } else { 0.0 };
-        self.last = rtt.map(|r| (loss, r));
-        self.by = Some(report.from);
-        Python::attach(|py| {
-            let told = PyReport {
-                at_s: report.at.as_secs_f64(),
-                receiver: report.from.0,
-                receivers: report.members,
-                rtt_s: rtt.map(Span::as_secs_f64),
-                expected_packets: expected,
-                lost_packets: lost,
-                loss_frac: loss,
-                received_bps: echo.map(|e| e.received.as_bps_f64()),
-                queueing_s: echo.map(|e| e.queueing.as_secs_f64()),
-                jitter_s: report.reception.map(|r| r.jitter.as_secs_f64()),
-                body: added.map(|bytes| PyBytes::new(py, bytes).unbind()),
-                packets: report.packets.iter().map(packet_of).collect(),
+            match event {
+                Event::Start => None,
+                Event::Report(heard) => self.call(py, ON_REPORT, now, (report_of(py, heard),)),
+                Event::Sent(sent) => {
+                    let packet = PySent {
+                        at_s: now_s,
+                        number: sent.number,
+                        seq: sent.seq,
+                        size_bytes: sent.size.get(),
+                        data_limited: sent.data_limited,
+                    };
+                    self.call(py, ON_SENT, now, (packet,))
+                }
+                Event::Timer => self.call(py, ON_TIMER, now, (now_s,)),
+                Event::Leave(receiver) => self.call(py, ON_LEAVE, now, (now_s, receiver.0)),
             };
-            self.object.call(py, ON_REPORT, Some(report.at), (told,));
-            self.ask(py, Some(report.at));
-        });
+            self.decided(py, now)
+        })
     }
+}
 
-    fn on_leave(&mut self, at: Time, receiver: ReceiverId, _: Leave) {
-        Python::attach(|py| {
-            self.object.call(py, ON_LEAVE, Some(at), (at.as_secs_f64(), receiver.0));
-            self.ask(py, Some(at));
-        });
-    }
-
-    fn on_timer(&mut self, now: Time) {
-        self.wake = None;
-        Python::attach(|py| {
-            self.object.call(py, ON_TIMER, Some(now), (now.as_secs_f64(),));
-            self.ask(py, Some(now));
-        });
-    }
-
-    fn wake(&self) -> Option<Wake> {
-        self.wake.map(|at| Wake { at, why: "next_wake_s" })
-    }
-
-    fn decision(&self) -> Decision {
-        let limit = match self.rate {
-            rate if rate >= self.setup.cap => Limit::Cap,
-            rate if rate <= self.setup.floor => Limit::Floor,
-            _ => Limit::Network,
-        };
-        let why = Why {
-            rule: self.why.clone().into(),
-            loss: self.last.map(|l| l.0),
-            rtt: self.last.map(|l| l.1),
-            by: self.by,
-        };
-        Decision { target: self.rate, pacing: self.pacing.unwrap_or(self.rate), window: None, limit, why }
+fn report_of(py: Python<'_>, heard: &Heard<'_>) -> PyReport {
+    let (expected_packets, lost_packets) = heard.counts.unwrap_or_default();
+    PyReport {
+        at_s: heard.at.as_secs_f64(),
+        receiver: heard.from.0,
+        receivers: heard.members,
+        rtt_s: heard.rtt.map(Span::as_secs_f64),
+        expected_packets,
+        lost_packets,
+        loss_frac: heard.loss(),
+        received_bps: heard.received.map(Rate::as_bps_f64),
+        queueing_s: heard.queueing.map(Span::as_secs_f64),
+        jitter_s: heard.jitter.map(Span::as_secs_f64),
+        body: heard.added.map(|bytes| PyBytes::new(py, bytes).unbind()),
+        packets: heard.packets.iter().map(packet_of).collect(),
     }
 }
 
@@ -561,12 +462,4 @@ impl ReceiverHalf for PythonReceiver {
     fn view(&self) -> View {
         self.echo.view()
     }
-}
-
-/// The echo in a report, and what a [`PythonReceiver`] added. What can't be true is left out.
-fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
-    let Some((echo, rest)) = body.bytes.split_at_checked(ECHO) else { return (None, None) };
-    let echo = Echo::parse(&Body { subtype: body.subtype, bytes: echo.to_vec() });
-    let added = rest.split_first_chunk::<4>().and_then(|(len, rest)| rest.get(..u32::from_be_bytes(*len) as usize));
-    (echo, added)
 }

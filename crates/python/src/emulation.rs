@@ -1,10 +1,9 @@
-use crate::controller::FaultSlot;
 use crate::error::{missing, refused, unwritten, wrong};
 use crate::scenario::{PyScenario, listed as problems};
-use crate::simulation::{Asking, columns, inputs};
+use crate::simulation::{Asking, Guests, columns, inputs};
 use pyo3::exceptions::{PyKeyError, PyOSError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,7 +13,7 @@ use steadycast_emulate::{EmulateError, Emulation, Options, Program};
 #[pyclass(frozen, name = "Emulation", module = "steadycast._core")]
 pub(crate) struct PyEmulation {
     emulation: Mutex<Emulation>,
-    fault: FaultSlot,
+    guests: Guests,
     /// What errors call the scenario.
     file: String,
     /// Where captures go.
@@ -61,13 +60,13 @@ impl PyEmulation {
         only: bool,
         tap: Vec<String>,
     ) -> PyResult<Self> {
-        let (mut inputs, fault) = inputs(ladders, controllers)?;
+        let (mut inputs, guests) = inputs(scenario.scenario(), ladders, controllers)?;
         let program = program.map(|(host, command)| Program { host, command });
         let options = Options { hosts: Vec::new(), only_network: only, program, tap };
         let emulation =
             Emulation::build(scenario.scenario(), &mut inputs, options).map_err(|e| error(&scenario.file, e))?;
         let (file, captures) = (scenario.file.clone(), OnceLock::new());
-        Ok(Self { emulation: Mutex::new(emulation), fault, file, captures })
+        Ok(Self { emulation: Mutex::new(emulation), guests, file, captures })
     }
 
     fn __repr__(&self) -> String {
@@ -86,7 +85,7 @@ impl PyEmulation {
 
     /// Runs to the end, or to the program's, in real time; otherwise as a simulation's.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
-        let mut asking = Asking::new(&self.fault, progress, 1);
+        let mut asking = Asking::new(&self.guests.fault, progress, 1);
         let complete = py.detach(|| {
             let mut emulation = self.locked();
             let end = emulation.end();
@@ -108,6 +107,11 @@ impl PyEmulation {
     /// summary.json of the run, without what needs pixels.
     fn summary(&self, complete: bool) -> String {
         self.locked().summary(complete).to_string()
+    }
+
+    /// As a simulation's.
+    fn logs<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
+        self.guests.logs(py)
     }
 
     /// Packets that have left a link.

@@ -1,15 +1,19 @@
-use crate::controller::{Fault, FaultSlot, PythonController};
+use crate::controller::PythonController;
 use crate::error::{refused, unwritten, wrong};
 use crate::scenario::PyScenario;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyKeyError;
+use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use steadycast_control::registry::Factory;
+#[cfg(unix)]
+use steadycast_guest::Program;
+use steadycast_guest::{Fault, FaultSlot};
 use steadycast_media::{Ladder, Scale};
+use steadycast_scenario::{FlowKind, Scenario, Video};
 use steadycast_session::FrameKind;
 use steadycast_sim::{Inputs, Simulation, Table, Values};
 use steadycast_units::Time;
@@ -19,7 +23,7 @@ use steadycast_units::Time;
 pub(crate) struct PySimulation {
     /// Behind a lock because its halves are for one thread at a time.
     simulation: Mutex<Simulation>,
-    fault: FaultSlot,
+    guests: Guests,
     /// Where captures go.
     captures: OnceLock<PathBuf>,
 }
@@ -27,13 +31,14 @@ pub(crate) struct PySimulation {
 #[pymethods]
 impl PySimulation {
     /// Makes a scenario's world. `ladders`: flow → dict of fps (a pair), gop, doubling, qs, kinds, display and sizes
-    /// (uint8, uint32 and 2-D uint32 arrays). `controllers`: flow → a class. Raises UserError.
+    /// (uint8, uint32 and 2-D uint32 arrays). `controllers`: flow → a class, or a list of a
+    /// program's words. Raises UserError.
     #[new]
     fn new(scenario: &PyScenario, ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let (inputs, fault) = inputs(ladders, controllers)?;
+        let (inputs, guests) = inputs(scenario.scenario(), ladders, controllers)?;
         let simulation =
             Simulation::build(scenario.scenario(), &inputs).map_err(|error| refused(&scenario.file, error))?;
-        Ok(Self { simulation: Mutex::new(simulation), fault, captures: OnceLock::new() })
+        Ok(Self { simulation: Mutex::new(simulation), guests, captures: OnceLock::new() })
     }
 
     fn __repr__(&self) -> String {
@@ -54,7 +59,7 @@ impl PySimulation {
     /// with KeyboardInterrupt. Returns whether the end was reached. Raises UserError for a mistake in a user's
     /// class, UnwrittenError for a capture.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
-        let mut asking = Asking::new(&self.fault, progress, ASKED);
+        let mut asking = Asking::new(&self.guests.fault, progress, ASKED);
         let complete = py.detach(|| {
             let mut simulation = self.locked();
             let end = simulation.end();
@@ -76,6 +81,11 @@ impl PySimulation {
         let summary = self.locked().summary(complete);
         let sha256 = summary["record_sha256"].as_str().unwrap_or_default().to_owned();
         (sha256, serde_json::Value::from(steadycast_record::flat(&summary)).to_string())
+    }
+
+    /// What programs that steer flows have written to stderr: (flow, bytes).
+    fn logs<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
+        self.guests.logs(py)
     }
 
     /// Packets that have left a link so far.
@@ -109,7 +119,7 @@ impl<'a> Asking<'a> {
 
     /// Whether the run goes on at `now`.
     pub(crate) fn go_on(&mut self, now: Time, end: Time) -> bool {
-        if self.fault.lock().is_ok_and(|f| f.is_some()) {
+        if self.fault.is_set() {
             return false;
         }
         self.asked += 1;
@@ -126,31 +136,73 @@ impl<'a> Asking<'a> {
 
     /// The run is over: what stopped it, or a mistake in a user's class.
     pub(crate) fn over(self) -> PyResult<()> {
-        self.stopped.map_or_else(|| raised(self.fault), Err)
+        self.stopped.map_or_else(|| self.fault.take().map_or(Ok(()), |fault| Err(fault_error(fault))), Err)
     }
 }
 
-/// What a world needs besides the scenario, and where a mistake in a user's class is put.
-pub(crate) fn inputs(ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict>) -> PyResult<(Inputs, FaultSlot)> {
-    let fault = Arc::new(Mutex::new(None));
+/// What users' controllers leave behind in a run.
+#[derive(Default)]
+pub(crate) struct Guests {
+    /// A mistake in one of them.
+    pub(crate) fault: FaultSlot,
+    /// Those that are programs, by their flows.
+    #[cfg(unix)]
+    programs: Vec<(String, Arc<Program>)>,
+}
+
+impl Guests {
+    /// What the programs have written to stderr, by their flows.
+    pub(crate) fn logs<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
+        #[cfg(unix)]
+        return self.programs.iter().map(|(flow, program)| (flow.clone(), PyBytes::new(py, &program.log()))).collect();
+        #[cfg(not(unix))]
+        Vec::new()
+    }
+
+    /// What makes the halves of a flow's controller: a class, or the words of a program.
+    fn factory(&mut self, flow: &str, video: &Video, guest: Bound<'_, PyAny>) -> PyResult<Arc<dyn Factory>> {
+        let fault = self.fault.clone();
+        let Ok(words) = guest.cast::<PyList>() else {
+            return Ok(Arc::new(PythonController::new(guest.unbind(), video.feedback, fault)));
+        };
+        #[cfg(unix)]
+        {
+            let (py, words) = (guest.py(), words.extract()?);
+            let started = py.detach(|| Program::start(flow, video.controller.name(), words, video.feedback, fault));
+            let program = Arc::new(started.map_err(fault_error)?);
+            self.programs.push((flow.to_owned(), Arc::clone(&program)));
+            Ok(program)
+        }
+        #[cfg(not(unix))]
+        Err(wrong(video.controller.name(), "programs work on POSIX systems alone", "write a class in Python"))
+    }
+}
+
+/// What a world needs besides the scenario.
+pub(crate) fn inputs(
+    scenario: &Scenario,
+    ladders: &Bound<'_, PyDict>,
+    controllers: &Bound<'_, PyDict>,
+) -> PyResult<(Inputs, Guests)> {
+    let mut guests = Guests::default();
     let mut inputs = Inputs::default();
     for (flow, table) in ladders {
         let table = table.cast::<PyDict>()?;
         inputs.ladders.insert(flow.extract()?, Arc::new(ladder(table)?));
     }
-    for (flow, class) in controllers {
-        let factory: Arc<dyn Factory> = Arc::new(PythonController::new(class.unbind(), Arc::clone(&fault)));
-        inputs.factories.insert(flow.extract()?, factory);
+    for flow in &scenario.flows {
+        if let (FlowKind::Video(video), Some(guest)) = (&flow.kind, controllers.get_item(&flow.name)?) {
+            inputs.factories.insert(flow.name.clone(), guests.factory(&flow.name, video, guest)?);
+        }
     }
-    Ok((inputs, fault))
+    Ok((inputs, guests))
 }
 
-/// The mistake that a user's class has made, if it has.
-fn raised(fault: &FaultSlot) -> PyResult<()> {
-    match fault.lock().ok().and_then(|mut f| f.take()) {
-        Some(Fault::Interrupted(error)) => Err(error),
-        Some(Fault::Wrong { place, problem, remedy }) => Err(wrong(place, problem, remedy)),
-        None => Ok(()),
+/// A mistake in a user's controller, as Python has it.
+fn fault_error(fault: Fault) -> PyErr {
+    match fault {
+        Fault::Interrupted => PyKeyboardInterrupt::new_err(()),
+        Fault::Wrong { place, problem, remedy } => wrong(place, problem, remedy),
     }
 }
 

@@ -188,7 +188,7 @@ tables! {
         /// video, tcp: Packet size, as IP size. Default video: "1200B"; tcp: from its preset, or what fits
         /// through its way.
         packet: Bytes,
-        /// video: a registry name, or "file.py:Class".
+        /// video: a registry name, "file.py:Class", or "exec:PROGRAM ARGUMENTS".
         controller: String,
         /// video: repaired (default) or paper.
         mode: Mode,
@@ -243,7 +243,8 @@ tables! {
         ecn: EcnSaid,
         /// video with one receiver, or a session for each: what receivers report. own: what the controller asks for,
         /// which is rfc8888 for scream, gcc and steady (default). rfc8888 or twcc: single packets,
-        /// as RFC 8888 or transport-wide congestion control has it.
+        /// as RFC 8888 or transport-wide congestion control has it. stats: counts once a second, as in a browser's
+        /// statistics. rr: standard report blocks alone. Live: the first three.
         feedback: FeedbackFormat,
         /// tcp: The rate while on.
         rate: Rate,

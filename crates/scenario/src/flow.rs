@@ -10,7 +10,7 @@ use crate::model::{
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
 use std::collections::BTreeSet;
-use steadycast_control::registry::{FeedbackTiming, Given, Receivers, Registry, Setup};
+use steadycast_control::registry::{FeedbackTiming, Given, Outside, Receivers, Registry, Setup};
 use steadycast_control::{FeedbackFormat, Mode, Values};
 use steadycast_media::{CodecModel, Emit, RFC8593, Vbr};
 use steadycast_tcp::Config;
@@ -359,30 +359,22 @@ fn packet(table: &FlowTable, default: Bytes, out: &mut Findings) -> Bytes {
     table.packet.as_ref().and_then(|said| keeping(said, &PacketSize { least: SMALLEST.get() }, out)).unwrap_or(default)
 }
 
-/// A class of the user's own, which only the Python side can look into: "file.py:Class".
-fn is_class(name: &str) -> bool {
-    name.split_once(".py:").is_some_and(|(file, class)| {
-        let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-        !file.is_empty() && !class.is_empty() && class.bytes().all(word) && !class.as_bytes()[0].is_ascii_digit()
-    })
-}
-
 fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<Video> {
     let mode = table.mode.as_ref().map_or(Mode::Repaired, |m| m.value);
     let controller = match &table.controller {
         None => {
             let names = files.registry.names(|_| true);
-            out.lack(&table.at, "controller", &format!("choose from: {}, or \"file.py:Class\"", names.join(", ")))
+            out.lack(&table.at, "controller", &format!("choose from: {}, or {}", names.join(", "), Outside::FORMS))
         }
-        Some(name) if is_class(name) => Some(ControllerRef::Class(name.value.clone())),
-        Some(name) => match files.registry.find(name) {
-            Ok(controller) => Some(ControllerRef::Entry(controller)),
-            Err(error) => out.refuse(&name.at, error.problem, error.remedy),
+        Some(name) => match (Outside::of(name), files.registry.find(name)) {
+            (Some(outside), _) => Some(ControllerRef::Outside(outside, name.value.clone())),
+            (None, Ok(controller)) => Some(ControllerRef::Entry(controller)),
+            (None, Err(error)) => out.refuse(&name.at, error.problem, error.remedy),
         },
     };
     let mut params = Vec::new();
     for (name, given) in table.params.as_ref().map_or(&[][..], |p| &p.0) {
-        if !is_class(name) {
+        if Outside::of(name).is_none() {
             match files.registry.find(name) {
                 Err(error) => out.problem(&name.at, error.problem, error.remedy),
                 Ok(controller) => {

@@ -5,7 +5,7 @@ use crate::recorded::Rows;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use steadycast_control::registry::{Chosen, Controller, Given, ParamError};
+use steadycast_control::registry::{Chosen, Controller, Given, Outside, ParamError};
 use steadycast_control::{FeedbackFormat, Mode};
 use steadycast_link::{Arq, Jitter, Loss, Opportunities, Policer, Queue, Reorder, Steps};
 use steadycast_media::{Bounds, CodecSettings, Emit, Vbr};
@@ -291,8 +291,8 @@ impl FlowKind {
 pub enum ControllerRef {
     /// An entry of the registry.
     Entry(&'static Controller),
-    /// A class of the user's own, `file.py:Class`: whoever runs the scenario gives its factory.
-    Class(String),
+    /// One of the user's own: whoever runs the scenario gives its factory.
+    Outside(Outside, String),
 }
 
 impl ControllerRef {
@@ -300,7 +300,7 @@ impl ControllerRef {
     pub fn name(&self) -> &str {
         match self {
             Self::Entry(controller) => controller.name,
-            Self::Class(name) => name,
+            Self::Outside(_, name) => name,
         }
     }
 

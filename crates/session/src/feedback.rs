@@ -18,9 +18,9 @@ pub const TRANSPORT_NUMBER_ID: u8 = 14;
 /// Whether a compound's packet tells of single packets in this format.
 pub(crate) fn tells(format: FeedbackFormat, packet: &Packet) -> bool {
     match format {
-        FeedbackFormat::Own => false,
         FeedbackFormat::Rfc8888 => CongestionFeedback::is(packet),
         FeedbackFormat::TransportWide => TransportFeedback::is(packet),
+        _ => false,
     }
 }
 
@@ -274,9 +274,9 @@ impl Reporter {
         self.untold += left_out;
         (self.waiting, self.said, self.received) = (None, Some(now), Bytes::ZERO);
         let packets = match self.format {
-            FeedbackFormat::Own => Vec::new(),
             FeedbackFormat::Rfc8888 => self.congestion(now, ntp, ssrc, &begins, room.packets),
             FeedbackFormat::TransportWide => self.transport(ssrc, &begins, room.packets),
+            _ => Vec::new(),
         };
         self.windows.iter_mut().for_each(Window::reported);
         packets

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from steadycast.cases.case import LONGEST_S, SUITES, TCPS, Case, chosen, lasts_s, write_scenarios
 from steadycast.cases.suite import NAME, Suite, takes_part
 from steadycast.cases.work import Done, Task
+from steadycast.controller import is_outside
 from steadycast.controllers import find, registry
 from steadycast.errors import UserError
 from steadycast.files import folder
@@ -57,7 +58,7 @@ def run_cases(
         raise UserError(suite, "there are no test cases of this name", f"write {' or '.join(SUITES)}")
     names = list(dict.fromkeys(controllers)) or [entry.name for entry in registry()]
     for name in names:
-        if ".py:" not in name and not (suite == "c4" and name in TCPS):
+        if not is_outside(name) and not (suite == "c4" and name in TCPS):
             find(name)
     from steadycast.loading import seeds_of
 

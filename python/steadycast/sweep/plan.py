@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from steadycast.builtin import FOLDER, scenario_at
+from steadycast.controller import words
 from steadycast.core import core
 from steadycast.errors import UserError
 from steadycast.folder import read_json, write_json
@@ -369,11 +370,12 @@ def files(loaded: core.Scenario, folder: Path) -> set[Path]:
     """Return all files that a scenario names."""
     found: set[Path] = set()
     for _, value in all_texts(tomllib.loads(loaded.toml())):
-        # A controller is FILE.py:Class.
-        name = value.rpartition(":")[0] if re.search(r"\.py:\w+$", value) else value
-        if "/" in name or "." in name:
-            # Relative to the scenario, or to where the command is typed.
-            found.update([path for path in (folder / name, Path(name)) if path.is_file()][:1])
+        # A controller is FILE.py:Class, or exec:PROGRAM ARGUMENTS.
+        program = value.startswith("exec:")
+        for name in words(value) if program else [re.sub(r"(?<=\.py):\w+$", "", value)]:
+            if program or "/" in name or "." in name:
+                # Relative to the scenario, or to where the command is typed.
+                found.update([path for path in (folder / name, Path(name)) if path.is_file()][:1])
     return found
 
 

@@ -1,0 +1,20 @@
+//! How many reports a program answers: `exchanges COUNT PROGRAM ARGUMENTS`. Who starts it counts the time.
+
+use steadycast_control::registry::Factory;
+use steadycast_control::{FeedbackFormat, ReceiverId, Report, Setup};
+use steadycast_guest::{FaultSlot, Program};
+use steadycast_units::{Rate, Seed, Span, Time};
+
+fn main() {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let count: u64 = words.remove(0).parse().expect("a count");
+    let fault = FaultSlot::default();
+    let program = Program::start("video", "exec", words, FeedbackFormat::Own, fault.clone()).expect("a program");
+    let mut half = program.sender(&Setup::unicast(Rate::kbps(100), Rate::mbps(20), Seed(1).part("half")));
+    for n in 0..count {
+        let (at, rtt) = (Time::ZERO + Span::millis(10 * n), Some(Span::millis(50)));
+        let from = ReceiverId(2);
+        half.on_report(&Report { at, from, rtt, reception: None, body: None, packets: &[], members: 1 });
+    }
+    assert_eq!(fault.take(), None);
+}

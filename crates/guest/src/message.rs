@@ -1,0 +1,125 @@
+//! What a program is told: one line of JSON each, of numbers alone but for the names of keys.
+
+use crate::answer::VERSION;
+use crate::half::Heard;
+use std::fmt::{Display, Write};
+use steadycast_control::{PacketReport, ReceiverId, Sent, Setup};
+use steadycast_units::{Ecn, Time};
+
+/// A number or `null`.
+struct Or<T>(Option<T>);
+
+impl<T: Display> Display for Or<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Some(value) => value.fmt(f),
+            None => f.write_str("null"),
+        }
+    }
+}
+
+/// A line in the making. What is written to a `String` gets there.
+#[derive(Debug, Default)]
+pub(crate) struct Message(String);
+
+impl Message {
+    pub(crate) fn line(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    fn begin(&mut self, kind: &str) -> &mut String {
+        self.0.clear();
+        let _ = write!(self.0, "{{\"m\":\"{kind}\"");
+        &mut self.0
+    }
+
+    fn end(&mut self) {
+        self.0.push_str("}\n");
+    }
+
+    pub(crate) fn hello(&mut self) {
+        let program = concat!("steadycast ", env!("CARGO_PKG_VERSION"));
+        let _ = write!(self.begin("hello"), ",\"v\":{VERSION},\"program\":\"{program}\"");
+        self.end();
+    }
+
+    pub(crate) fn setup(&mut self, setup: &Setup) {
+        let (packet, floor, cap) = (setup.packet.get(), setup.floor.as_bps(), setup.cap.as_bps());
+        let (session, group, ecn) = (setup.session_bandwidth.as_bps(), setup.group, setup.ecn.bits());
+        let seed = setup.chance.clone().bits32();
+        let _ = write!(
+            self.begin("setup"),
+            ",\"packet\":{packet},\"floor\":{floor},\"cap\":{cap},\"session\":{session},\"group\":{group},\
+             \"ecn\":{ecn},\"seed\":{seed}"
+        );
+        self.end();
+    }
+
+    pub(crate) fn report(&mut self, heard: &Heard<'_>, sent: Option<&mut String>) {
+        let span = |span: Option<steadycast_units::Span>| Or(span.map(steadycast_units::Span::as_nanos));
+        let (expected, lost) = heard.counts.unzip();
+        let text = self.begin("report");
+        let _ = write!(
+            text,
+            ",\"t\":{},\"from\":{},\"members\":{},\"rtt\":{},\"expected\":{},\"lost\":{},\"received\":{},\
+             \"queueing\":{},\"jitter\":{},\"waiting\":{},\"age\":{},\"packets\":[",
+            heard.at.as_nanos(),
+            heard.from.0,
+            heard.members,
+            span(heard.rtt),
+            Or(expected),
+            Or(lost),
+            Or(heard.received.map(steadycast_units::Rate::as_bps)),
+            span(heard.queueing),
+            span(heard.jitter),
+            heard.waiting.0.get(),
+            heard.waiting.1.as_nanos(),
+        );
+        for (n, packet) in heard.packets.iter().enumerate() {
+            text.push_str(if n > 0 { ",[" } else { "[" });
+            row(text, packet);
+        }
+        text.push(']');
+        self.close(sent);
+    }
+
+    /// A timer, or packets that have left.
+    pub(crate) fn at(&mut self, kind: &str, now: Time, sent: Option<&mut String>) {
+        let _ = write!(self.begin(kind), ",\"t\":{}", now.as_nanos());
+        self.close(sent);
+    }
+
+    pub(crate) fn leave(&mut self, now: Time, from: ReceiverId, sent: Option<&mut String>) {
+        let _ = write!(self.begin("leave"), ",\"t\":{},\"from\":{}", now.as_nanos(), from.0);
+        self.close(sent);
+    }
+
+    pub(crate) fn over(&mut self) {
+        self.begin("end");
+        self.end();
+    }
+
+    /// With the rows of packets that have left since the message before.
+    fn close(&mut self, sent: Option<&mut String>) {
+        if let Some(rows) = sent {
+            let _ = write!(self.0, ",\"sent\":[{rows}]");
+            rows.clear();
+        }
+        self.end();
+    }
+}
+
+/// A packet that has left, behind others.
+pub(crate) fn departed(rows: &mut String, sent: &Sent) {
+    let comma = if rows.is_empty() { "" } else { "," };
+    let (at, size, limited) = (sent.at.as_nanos(), sent.size.get(), u8::from(sent.data_limited));
+    let _ = write!(rows, "{comma}[{},{at},{size},{limited}]", sent.number);
+}
+
+fn row(text: &mut String, packet: &PacketReport) {
+    // It has arrived at a time that was not told.
+    let arrived = packet.arrived.map(|arrived| arrived.at.map_or(-1, steadycast_units::PeerTime::as_nanos));
+    let ecn = packet.arrived.and_then(|arrived| arrived.ecn).map(Ecn::bits);
+    let (sent, size) = (packet.sent.as_nanos(), packet.size.get());
+    let _ = write!(text, "{},{sent},{size},{},{}]", packet.number, Or(arrived), Or(ecn));
+}

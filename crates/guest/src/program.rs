@@ -1,0 +1,250 @@
+//! A law in any language: a process that is told by lines of JSON, and answers by them.
+
+use crate::answer::{self, Hello, shortened};
+use crate::fault::{Fault, FaultSlot, moment};
+use crate::half::{Decided, Event, Half, Law};
+use crate::message::{Message, departed};
+use crate::process::{LONGEST, Process, Silence};
+use std::fs::{File, OpenOptions, remove_file};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use steadycast_control::registry::{Factory, FeedbackTiming};
+use steadycast_control::{EchoReceiver, FeedbackFormat, Need, ReceiverHalf, SenderHalf, Setup};
+use steadycast_units::Time;
+
+/// How long a process may take to begin.
+const START: Duration = Duration::from_secs(10);
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(5);
+/// Bytes at the end of a log in which its last line is looked for.
+const LAST: u64 = 4096;
+
+/// A flow's program, which makes a process for each sender half.
+pub struct Program {
+    source: Arc<Source>,
+    hello: Hello,
+    feedback: FeedbackFormat,
+    /// The process that has said hello already.
+    first: Mutex<Option<Process>>,
+}
+
+/// What processes are made of, and where their mistakes go.
+struct Source {
+    place: String,
+    words: Vec<String>,
+    log: Mutex<File>,
+    fault: FaultSlot,
+}
+
+impl Program {
+    /// Starts the program of a flow, so that what it asks for is known. `name` is its controller's, `words` are what is
+    /// run, `feedback` is what the flow's scenario says.
+    ///
+    /// # Errors
+    /// It can't be started, or answers `hello` with a mistake.
+    pub fn start(
+        flow: &str,
+        name: &str,
+        words: Vec<String>,
+        feedback: FeedbackFormat,
+        fault: FaultSlot,
+    ) -> Result<Self, Fault> {
+        let place = format!("flow.{flow}: {name}");
+        let log = nameless().map_err(|error| Fault::Wrong {
+            place: place.clone(),
+            problem: format!("there is no room for what it writes to stderr ({error})"),
+            remedy: "make room for temporary files".into(),
+        })?;
+        let source = Source { place, words, log: Mutex::new(log), fault };
+        let (first, hello) = source.begin()?;
+        let feedback = if feedback == FeedbackFormat::Own { hello.feedback } else { feedback };
+        Ok(Self { source: Arc::new(source), hello, feedback, first: Mutex::new(Some(first)) })
+    }
+
+    /// What its processes have written to stderr.
+    pub fn log(&self) -> Vec<u8> {
+        self.source.log_from(SeekFrom::Start(0))
+    }
+}
+
+/// A temporary file without a name, which is gone with whoever has it open.
+fn nameless() -> io::Result<File> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("steadycast-{}-{number}.log", std::process::id()));
+    let file = OpenOptions::new().read(true).append(true).create_new(true).open(&path)?;
+    remove_file(&path)?;
+    Ok(file)
+}
+
+impl Source {
+    fn wrong(&self, problem: String, remedy: impl Into<String>) -> Fault {
+        Fault::Wrong { place: self.place.clone(), problem, remedy: remedy.into() }
+    }
+
+    fn begin(&self) -> Result<(Process, Hello), Fault> {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner).try_clone();
+        let mut process = log
+            .and_then(|log| Process::start(&self.words, log))
+            .map_err(|error| self.wrong(format!("it can't be started ({error})"), "name a program that can be run"))?;
+        let mut message = Message::default();
+        message.hello();
+        let line = process.exchange(message.line(), START).map_err(|silence| self.silent(silence, None, "hello"))?;
+        let hello = answer::hello(&line).map_err(|wrong| self.mistaken(wrong, &line, None, "hello"))?;
+        Ok((process, hello))
+    }
+
+    /// It has not answered as it must.
+    fn silent(&self, silence: Silence, now: Option<Time>, kind: &str) -> Fault {
+        let at = moment(now);
+        match silence {
+            Silence::Late => {
+                let patience = if kind == "hello" { START } else { ANSWER }.as_secs();
+                self.wrong(format!("{at} it did not answer \"{kind}\" in {patience} s"), "flush after each line")
+            }
+            Silence::Unasked(line) => self.wrong(
+                format!("{at} it had written a line more than it was asked for: {}", text(&line)),
+                "write one line for each message; what is for people goes to stderr",
+            ),
+            Silence::Endless => self.wrong(
+                format!("{at} its answer to \"{kind}\" had no end of line after {LONGEST} bytes"),
+                "write one line for each message",
+            ),
+            Silence::Gone(how) => {
+                let how = how.map_or_else(|| "had closed its output".into(), |how| format!("had ended with {how}"));
+                let last = String::from_utf8_lossy(&self.log_from(SeekFrom::End(-(LAST as i64)))).into_owned();
+                let last = last.lines().rev().find(|line| !line.trim().is_empty()).map(shortened);
+                let last = last.map_or_else(String::new, |line| format!(", its last words were: {line}"));
+                let remedy = "let it run until \"end\", or until its input ends";
+                self.wrong(format!("{at}, when \"{kind}\" was to be answered, it {how}{last}"), remedy)
+            }
+        }
+    }
+
+    /// Its answer can't be taken.
+    fn mistaken(&self, wrong: answer::Wrong, line: &[u8], now: Option<Time>, kind: &str) -> Fault {
+        let answer::Wrong { problem, remedy } = wrong;
+        self.wrong(format!("{} it answered \"{kind}\" with {}: {problem}", moment(now), text(line)), remedy)
+    }
+
+    /// What stands in the log from there on, or all that is shorter.
+    fn log_from(&self, from: SeekFrom) -> Vec<u8> {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = Vec::new();
+        // What is written is put behind it, wherever is read.
+        let found = log.seek(from).or_else(|_| log.seek(SeekFrom::Start(0)));
+        let _ = found.and_then(|_| log.read_to_end(&mut bytes));
+        bytes
+    }
+}
+
+/// The beginning of a line that may hold anything.
+fn text(line: &[u8]) -> String {
+    shortened(&String::from_utf8_lossy(&line[..line.len().min(400)]))
+}
+
+impl Factory for Program {
+    fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let process = first.map(Ok).unwrap_or_else(|| self.source.begin().map(|(process, _)| process));
+        let process = process.map_err(|fault| self.source.fault.put(fault)).ok();
+        let (source, hello) = (Arc::clone(&self.source), self.hello);
+        let mut message = Message::default();
+        message.setup(setup);
+        let told = Told { source, process, hello, message, sent: String::new() };
+        Box::new(Half::new(told, setup, self.feedback))
+    }
+
+    fn receiver(&self, _: &Setup) -> Box<dyn ReceiverHalf> {
+        self.feedback.coarse_receiver(true).unwrap_or_else(|| Box::new(EchoReceiver::new(self.hello.every)))
+    }
+
+    fn extension(&self) -> u8 {
+        0
+    }
+
+    fn app(&self) -> [u8; 4] {
+        *b"ECHO"
+    }
+
+    fn feedback(&self) -> FeedbackTiming {
+        FeedbackTiming::Clocked
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        if self.feedback == FeedbackFormat::Rfc8888 { &[Need::PacketReports] } else { &[] }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if let Some(first) = self.first.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            let mut message = Message::default();
+            message.over();
+            first.farewell(message.line());
+        }
+    }
+}
+
+/// A process as a law.
+struct Told {
+    source: Arc<Source>,
+    /// None once it has made a mistake.
+    process: Option<Process>,
+    hello: Hello,
+    /// What it is told next; at first its setup.
+    message: Message,
+    /// The rows of packets that have left since the message before.
+    sent: String,
+}
+
+impl Law for Told {
+    fn tell(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided> {
+        let at = now.unwrap_or(Time::ZERO);
+        if let Event::Sent(sent) = event {
+            if self.hello.sent || self.hello.each {
+                departed(&mut self.sent, sent);
+            }
+            if !self.hello.each {
+                return None;
+            }
+        }
+        let process = self.process.as_mut().filter(|_| !self.source.fault.is_set())?;
+        let rows = (self.hello.sent || self.hello.each).then_some(&mut self.sent);
+        let kind = match event {
+            Event::Start => "setup",
+            Event::Report(_) => "report",
+            Event::Sent(_) => "sent",
+            Event::Timer => "timer",
+            Event::Leave(_) => "leave",
+        };
+        match event {
+            Event::Start => {}
+            Event::Report(heard) => self.message.report(heard, rows),
+            Event::Leave(receiver) => self.message.leave(at, *receiver, rows),
+            Event::Sent(_) | Event::Timer => self.message.at(kind, at, rows),
+        }
+        let line = process.exchange(self.message.line(), ANSWER);
+        let decided = match line {
+            Ok(line) => answer::decision(&line).map_err(|wrong| self.source.mistaken(wrong, &line, now, kind)),
+            Err(silence) => Err(self.source.silent(silence, now, kind)),
+        };
+        decided
+            .map_err(|fault| {
+                self.source.fault.put(fault);
+                self.process = None;
+            })
+            .ok()
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            self.message.over();
+            process.farewell(self.message.line());
+        }
+    }
+}

@@ -1,0 +1,157 @@
+use proptest::prelude::*;
+use std::fs;
+use std::sync::atomic::{AtomicU32, Ordering};
+use steadycast_control::registry::Factory;
+use steadycast_control::{FeedbackFormat, Need, SenderHalf, Sent, Setup};
+use steadycast_guest::{Fault, FaultSlot, Program};
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+
+fn setup() -> Setup {
+    Setup::unicast(Rate::kbps(100), Rate::mbps(2), Seed(1).part("half"))
+}
+
+/// The program is a script of the shell.
+fn start(script: &str, fault: &FaultSlot) -> Result<Program, Fault> {
+    let words = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
+    Program::start("video", "exec:sh", words, FeedbackFormat::Own, fault.clone())
+}
+
+/// Its half, which is told of a packet and of two timers.
+fn driven(program: &Program) -> Box<dyn SenderHalf> {
+    let mut half = program.sender(&setup());
+    let at = Time::ZERO + Span::millis(431);
+    half.on_sent(&Sent { at, number: 4, seq: 9, size: Bytes::new(1_200), data_limited: true });
+    half.on_timer(at);
+    half.on_timer(at + Span::millis(100));
+    half
+}
+
+/// What stops a run of this script.
+fn fault(script: &str) -> String {
+    let slot = FaultSlot::default();
+    let found = start(script, &slot).map(|program| {
+        driven(&program);
+        slot.take().expect("a fault")
+    });
+    match found.unwrap_or_else(|fault| fault) {
+        Fault::Wrong { place, problem, remedy } => {
+            assert!(place == "flow.video: exec:sh" && !remedy.is_empty());
+            problem
+        }
+        Fault::Interrupted => unreachable!("nobody interrupts"),
+    }
+}
+
+const HELLO: &str = "read -r _; echo '{\"v\":1}'; ";
+const RATE: &str = "read -r _; echo '{\"rate\":300000,\"why\":\"so\"}'; ";
+
+#[test]
+fn a_program_decides_from_its_setup_on_and_what_it_writes_to_stderr_is_kept() {
+    let slot = FaultSlot::default();
+    let script = format!("{HELLO}{RATE}{RATE}echo seen >&2; {RATE}read -r _");
+    let program = start(&script, &slot).unwrap();
+    let half = driven(&program);
+    let told = half.decision();
+    assert_eq!((told.target, &*told.why.rule), (Rate::kbps(300), "so"));
+    drop(half);
+    assert_eq!((slot.take(), program.log()), (None, b"seen\n".to_vec()));
+}
+
+#[test]
+fn what_it_is_told_are_lines_of_json_with_the_packets_that_have_left_if_it_asks_for_them() {
+    let slot = FaultSlot::default();
+    let script = "while read -r line; do echo \"$line\" >&2; echo '{\"v\":1,\"events\":[\"sent\"],\"rate\":7}'; done";
+    let program = start(script, &slot).unwrap();
+    drop(driven(&program));
+    let log = String::from_utf8(program.log()).unwrap();
+    let lines: Vec<_> = log.lines().collect();
+    assert!(lines[0].starts_with("{\"m\":\"hello\",\"v\":1,\"program\":\"steadycast "), "{log}");
+    assert!(lines[1].starts_with("{\"m\":\"setup\",\"packet\":"), "{log}");
+    assert!(lines[1].contains(",\"floor\":100000,\"cap\":2000000,\"session\":"), "{log}");
+    let sent = ["[4,431000000,1200,1]", ""].map(|rows| format!("\"sent\":[{rows}]}}"));
+    assert_eq!(lines[2], format!("{{\"m\":\"timer\",\"t\":431000000,{}", sent[0]));
+    assert_eq!(lines[3], format!("{{\"m\":\"timer\",\"t\":531000000,{}", sent[1]));
+    assert_eq!((lines[4], lines.len()), ("{\"m\":\"end\"}", 5));
+}
+
+#[test]
+fn each_mistake_is_told_with_time_and_what_it_was() {
+    let cases: [(&str, &str); 11] = [
+        ("exit 3", "at its flow's start, when \"hello\" was to be answered, it had ended with code 3"),
+        ("echo why >&2; kill -9 $$", "it had ended with signal 9, its last words were: why"),
+        ("read -r _; echo hi", "at its flow's start it answered \"hello\" with hi: that is no JSON: "),
+        ("read -r _; echo '{\"v\":2}'; read -r _", "it speaks version 2, this program version 1"),
+        (&format!("{HELLO}read -r _; echo '{{}}'"), "it answered \"setup\" with {}: it has no \"rate\""),
+        (&format!("{HELLO}{RATE}read -r _; echo '{{\"rate\":NaN}}'"), "at 0.431 s of the run it answered \"timer\""),
+        (&format!("{HELLO}{RATE}read -r _; echo '{{\"rate\":-1}}'"), "its \"rate\" is -1"),
+        (&format!("{HELLO}{RATE}read -r _; echo '{{\"rate\":\"a\"}}'"), "its \"rate\" is \"a\""),
+        (
+            &format!("{HELLO}{RATE}read -r _; printf '%s\\n' '{{\"rate\":1}}' '{{\"rate\":2}}'"),
+            "it had written a line more than it was asked for",
+        ),
+        (&format!("{HELLO}{RATE}read -r _; exec >&-; read -r _"), "at 0.431 s of the run, when \"timer\""),
+        (&format!("{HELLO}{RATE}cat /dev/zero"), "its answer to \"timer\" had no end of line after 1048576 bytes"),
+    ];
+    for (script, says) in cases {
+        let problem = fault(script);
+        assert!(problem.contains(says), "{script}: {problem}");
+    }
+    let none = Program::start("a", "exec:./none", vec!["./none".into()], FeedbackFormat::Own, FaultSlot::default());
+    assert!(matches!(none, Err(Fault::Wrong { problem, .. }) if problem.contains("it can't be started (No such file")));
+}
+
+#[test]
+fn the_scenario_s_feedback_goes_before_the_program_s() {
+    let script = "read -r _; echo '{\"v\":1,\"feedback\":\"packets\"}'; read -r _";
+    let words = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
+    for (said, needs) in [(FeedbackFormat::Own, &[Need::PacketReports][..]), (FeedbackFormat::Stats, &[])] {
+        let program = Program::start("video", "exec:sh", words.clone(), said, FaultSlot::default()).unwrap();
+        assert_eq!(program.needs(), needs);
+    }
+}
+
+/// Whether a process is there, and has not ended.
+fn lives(id: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+#[test]
+fn nothing_that_a_program_has_started_outlives_its_half() {
+    let slot = FaultSlot::default();
+    // It neither ends when it is asked to nor when its input does.
+    let script = format!("sleep 1000 & echo $! $$ >&2; {HELLO}{RATE}{RATE}{RATE}exec >&-; sleep 1000");
+    let program = start(&script, &slot).unwrap();
+    let half = driven(&program);
+    let log = String::from_utf8(program.log()).unwrap();
+    let ids: Vec<_> = log.split_whitespace().collect();
+    assert!(ids.len() == 2 && ids.iter().all(|id| lives(id)), "{log}");
+    drop(half);
+    assert!(!ids.iter().any(|id| lives(id)), "{log}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_bytes_are_a_decision_or_a_fault_and_nothing_waits(
+        bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..3_000),
+            "(\\{\"rate\":[0-9eE.+-]{1,6}\\}\r?\n?){0,3}".prop_map(String::into_bytes),
+        ],
+    ) {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("steadycast-bytes-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, &bytes).unwrap();
+        let slot = FaultSlot::default();
+        let program = start(&format!("{HELLO}read -r _; cat {}", path.display()), &slot).unwrap();
+        let half = program.sender(&setup());
+        let told = half.decision();
+        prop_assert!(told.target >= Rate::kbps(100) && told.target <= Rate::mbps(2));
+        let line = bytes.strip_suffix(b"\n").filter(|line| !line.contains(&b'\n'));
+        let taken = line.is_some_and(|line| steadycast_guest::decision(line).is_ok());
+        prop_assert_eq!(slot.take().is_none(), taken);
+        fs::remove_file(&path).unwrap();
+    }
+}

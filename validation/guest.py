@@ -1,0 +1,189 @@
+"""What a controller in another language costs, and whether it decides the same: `examples/any-language`.
+
+python -m validation.guest            # exchanges a second, runs beside a class, one record in all languages
+python -m validation.guest --cases    # the cases of RFC 8867 under a law that hears one report a second
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import steadycast as sc
+from steadycast.core import core
+from steadycast.loading import load
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples" / "any-language"
+
+
+@dataclass(frozen=True)
+class Built:
+    """How an example becomes a program."""
+
+    file: str
+    tool: str
+    build: tuple[str, ...] = ()
+    """The command before {out} and the file; without one the file is run by the tool."""
+
+
+BUILT = {
+    "c": Built("aimd.c", "cc", ("cc", "-O2", "-ffp-contract=off", "-o")),
+    "go": Built("aimd.go", "/usr/local/go/bin/go", ("/usr/local/go/bin/go", "build", "-o")),
+    "javascript": Built("aimd.mjs", "node"),
+    "python": Built("aimd_exec.py", sys.executable),
+}
+"""The same law, by language."""
+
+LINK = """
+name = "guest"
+duration = "{seconds}s"
+[topology]
+shape = "dumbbell"
+bottleneck = {{ rate = "{rate}", delay = "{delay}", queue = {{ kind = "droptail", limit = "{limit}" }}{more} }}
+access = {{ rate = "100Mbps", delay = "5ms" }}
+[[flow]]
+name = "video"
+kind = "video"
+controller = "tfrc"
+media = "greedy"
+cap = "20Mbps"
+"""
+TCP = """
+[[flow]]
+name = "tcp"
+kind = "tcp"
+preset = "linux"
+congestion = "cubic"
+"""
+SCENARIOS = (
+    LINK.format(seconds=10, rate="2Mbps", delay="20ms", limit="30p", more="") + TCP,
+    LINK.format(seconds=20, rate="8Mbps", delay="60ms", limit="100p", more=', loss = "0.5%"'),
+    LINK.format(seconds=20, rate="600kbps", delay="5ms", limit="10p", more=', jitter = "2ms"') + TCP,
+)
+"""Beside a TCP; with losses that no queue makes; over a slow link whose delay varies."""
+
+
+class Aimd:
+    """The law of the examples as a class: in their units, so that each number is the same."""
+
+    report_every_s = 0.1
+
+    def __init__(self, setup: sc.Setup) -> None:
+        self.setup = setup
+        self.rate = setup.floor_bps
+        self.quiet = 0.0
+        self.reason = "start"
+
+    def on_report(self, report: sc.Report) -> None:
+        """Halve the rate where packets are missing, at most once per round trip; else add one per round trip."""
+        if not report.rtt_s or report.received_bps is None:
+            return
+        t, rtt = round(report.at_s * 1e9), round(report.rtt_s * 1e9)
+        if report.lost_packets and t >= self.quiet:
+            self.rate, self.quiet, self.reason = self.rate / 2, t + rtt, "loss: halved"
+        elif not report.lost_packets:
+            self.rate += 8e9 * self.setup.packet_bytes / rtt * min(1.0, 100e6 / rtt)
+            self.reason = "no loss: a packet more"
+        self.rate = min(max(self.rate, self.setup.floor_bps), self.setup.cap_bps)
+
+    def rate_bps(self) -> float:
+        """Return the rate, without a fraction."""
+        return float(int(self.rate))
+
+    def why(self) -> str:
+        """Return the rule."""
+        return self.reason
+
+
+def built(name: str, folder: Path) -> list[str]:
+    """Make a program of an example; return its words."""
+    how = BUILT[name]
+    file = str(EXAMPLES / how.file)
+    if not how.build:
+        return [how.tool, file]
+    out = str(folder / f"aimd-{name}")
+    subprocess.run([*how.build, out, file], check=True)
+    return [out]
+
+
+def world(text: str, seed: int, guest: type | list[str]) -> core.Simulation:
+    """Make the world of a scenario's text, whose video `guest` steers."""
+    loaded = load(Path("guest.toml"), [f"seed={seed}", "flow.video.controller=guest.py:Guest"], text)
+    return core.Simulation(loaded, {}, {"video": guest})
+
+
+def sha256(text: str, seed: int, guest: type | list[str]) -> str:
+    """Run a scenario's text; return its record's hash."""
+    simulation = world(text, seed, guest)
+    simulation.run(None)
+    return simulation.figures(True)[0]
+
+
+def _spent() -> float:
+    """Return the processor's seconds of this process and of its children that have ended."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+def _run_s(text: str, guest: type | list[str]) -> float:
+    before = _spent()
+    simulation = world(text, 1, guest)
+    simulation.run(None)
+    del simulation
+    return _spent() - before
+
+
+def costs(folder: Path, runs: int = 5) -> list[list[str]]:
+    """Measure runs of a minute: processor's seconds, least of `runs`, by what steers."""
+    text = SCENARIOS[0].replace('"10s"', '"60s"')
+    rows = []
+    of_class = min(_run_s(text, Aimd) for _ in range(runs))
+    rows.append(["class in Python", f"{of_class:.3f}", "1.00"])
+    for name in BUILT:
+        words = built(name, folder)
+        spent = min(_run_s(text, words) for _ in range(runs))
+        rows.append([name, f"{spent:.3f}", f"{spent / of_class:.2f}"])
+    return rows
+
+
+def one_record(folder: Path) -> int:
+    """Count the pairs of scenario and seed whose record differs between the languages, or between two runs."""
+    differ = 0
+    programs = {name: built(name, folder) for name in BUILT}
+    for scenario in SCENARIOS:
+        for seed in range(1, 6):
+            hashes = {sha256(scenario, seed, Aimd)}
+            for words in programs.values():
+                hashes |= {sha256(scenario, seed, words) for _ in range(2)}
+            differ += len(hashes) > 1
+    return differ
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print."""
+    with TemporaryDirectory(prefix="steadycast-") as scratch:
+        folder = Path(scratch)
+        if "--cases" in arguments:
+            [program] = built("c", folder)
+            from steadycast.cases import run_cases
+
+            suite = run_cases([f"exec:{program} stats", "tfrc"])
+            print(suite.text() if hasattr(suite, "text") else suite)
+            return 0
+        for row in costs(folder):
+            print("  ".join(f"{cell:>16}" for cell in row))
+        differ = one_record(folder)
+        print(
+            f"{differ} of {5 * len(SCENARIOS)} pairs of scenario and seed differ between languages, or between runs"
+        )
+        return differ > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
