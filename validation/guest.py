@@ -125,6 +125,30 @@ def sha256(text: str, seed: int, guest: type | list[str]) -> str:
     return simulation.figures(True)[0]
 
 
+EXCHANGES = 200_000
+
+
+def exchanges(folder: Path) -> list[list[str]]:
+    """Count what a program answers in a second of the processor, which it shares with the one that asks."""
+    cargo = [
+        "cargo",
+        "run",
+        "--release",
+        "--quiet",
+        "--package",
+        "steadycast-guest",
+        "--example",
+        "exchanges",
+    ]
+    subprocess.run([*cargo, "--", "1", *built("c", folder)], check=True)
+    rows = []
+    for name in BUILT:
+        before = _spent()
+        subprocess.run([*cargo, "--", str(EXCHANGES), *built(name, folder)], check=True)
+        rows.append([name, f"{EXCHANGES / (_spent() - before):.0f}"])
+    return rows
+
+
 def _spent() -> float:
     """Return the processor's seconds of this process and of its children that have ended."""
     spent = os.times()
@@ -176,7 +200,7 @@ def main(arguments: Sequence[str]) -> int:
             suite = run_cases([f"exec:{program} stats", "tfrc"])
             print(suite.text() if hasattr(suite, "text") else suite)
             return 0
-        for row in costs(folder):
+        for row in [*exchanges(folder), *costs(folder)]:
             print("  ".join(f"{cell:>16}" for cell in row))
         differ = one_record(folder)
         print(

@@ -181,8 +181,9 @@ def _class_warnings(plan: Plan, decisions: Table) -> Iterator[str]:
         decided = frame.filter((frame["flow"] == flow) & frame["limit"].is_not_null())
         most = decided["target_bps"].max()
         if isinstance(most, float) and most <= _LEAST_BPS:
+            name = each.__qualname__ if isinstance(each, type) else each[0]
             yield (
-                f"flow.{flow}: {each.__qualname__ if isinstance(each, type) else each[0]} never asked for more than {most:g} b/s; a rate is in bits per "
+                f"flow.{flow}: {name} never asked for more than {most:g} b/s; a rate is in bits per "
                 "second: 2.5 Mb/s is 2.5e6"
             )
 

@@ -177,6 +177,10 @@ impl Sending {
         };
         let place = Place { seed, credit: CREDIT, mtu: flow::MTU, apart: Some(apart) };
         let plan = VideoPlan::supplied(&loaded.scenario.flows[0], video, medium.supply(), place)?;
+        if video.feedback.is_coarse() {
+            let what = "it is for simulated and emulated flows";
+            return Err(LiveError::new("--feedback", what, "take own, rfc8888 or twcc"));
+        }
         if video.ecn.is_capable() && plan.feedback() != FeedbackFormat::Rfc8888 {
             let what = "marks are known, and the path is checked, by reports of single packets that tell of them";
             return Err(LiveError::new("--ecn", what, "take --feedback rfc8888"));
