@@ -6,7 +6,7 @@ python -m validation.guest --cases    # the cases of RFC 8867 under a law that h
 
 from __future__ import annotations
 
-import os
+import resource
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -151,8 +151,8 @@ def exchanges(folder: Path) -> list[list[str]]:
 
 def _spent() -> float:
     """Return the processor's seconds of this process and of its children that have ended."""
-    spent = os.times()
-    return spent.user + spent.system + spent.children_user + spent.children_system
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in both)
 
 
 def _run_s(text: str, guest: type | list[str]) -> float:

@@ -125,6 +125,8 @@ def test_each_choice_of_a_knob_is_one_that_a_simulated_run_takes(base: Base) -> 
         ('rate = "600kbps"', 'trace = "/etc/hostname"', "/etc/hostname"),
         ('controller = "asmp"', 'controller = "/tmp/evil.py:Mine"', "/tmp/evil.py:Mine"),
         ('"asmp"', '"\\u0065vil.py:Mine"', "evil.py:Mine"),
+        ('controller = "asmp"', 'controller = "exec:/bin/sh -c id"', "exec:/bin/sh -c id"),
+        ('"asmp"', '"\\u0065xec:id"', "exec:id"),
     ],
 )
 def test_the_page_can_name_no_file(base: Base, old: str, new: str, named: str) -> None:

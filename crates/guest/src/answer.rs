@@ -233,7 +233,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_an_answer_or_a_mistake(line in prop_oneof![prop::collection::vec(any::<u8>(), 0..60), nearly()]) {
+        fn any_bytes_are_an_answer_or_a_mistake(
+            line in prop_oneof![prop::collection::vec(any::<u8>(), 0..60), nearly()],
+        ) {
             for problem in [decision(&line).err(), hello(&line).err()].into_iter().flatten() {
                 prop_assert!(!problem.problem.contains('\n') && problem.problem.chars().count() < 300);
             }

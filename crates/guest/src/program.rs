@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use steadycast_control::registry::{Factory, FeedbackTiming};
+use steadycast_control::registry::{Factory, Terms};
 use steadycast_control::{EchoReceiver, FeedbackFormat, Need, ReceiverHalf, SenderHalf, Setup};
 use steadycast_units::Time;
 
@@ -161,20 +161,9 @@ impl Factory for Program {
         self.feedback.coarse_receiver(true).unwrap_or_else(|| Box::new(EchoReceiver::new(self.hello.every)))
     }
 
-    fn extension(&self) -> u8 {
-        0
-    }
-
-    fn app(&self) -> [u8; 4] {
-        *b"ECHO"
-    }
-
-    fn feedback(&self) -> FeedbackTiming {
-        FeedbackTiming::Clocked
-    }
-
-    fn needs(&self) -> &'static [Need] {
-        if self.feedback == FeedbackFormat::Rfc8888 { &[Need::PacketReports] } else { &[] }
+    fn terms(&self) -> Terms {
+        let needs: &[Need] = if self.feedback == FeedbackFormat::Rfc8888 { &[Need::PacketReports] } else { &[] };
+        Terms { needs, ..Terms::plain(*b"ECHO") }
     }
 }
 

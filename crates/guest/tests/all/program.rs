@@ -106,7 +106,7 @@ fn the_scenario_s_feedback_goes_before_the_program_s() {
     let words = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
     for (said, needs) in [(FeedbackFormat::Own, &[Need::PacketReports][..]), (FeedbackFormat::Stats, &[])] {
         let program = Program::start("video", "exec:sh", words.clone(), said, FaultSlot::default()).unwrap();
-        assert_eq!(program.needs(), needs);
+        assert_eq!(program.terms().needs, needs);
     }
 }
 
