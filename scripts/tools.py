@@ -34,8 +34,9 @@ TOOLS = (
     Tool("systemd-analyze", "systemd", "units as systemd reads them"),
     Tool("node", "nodejs", "the site's search"),
     Tool("g++", "g++", "the C library in C++"),
-    Tool("go", "golang-go pkg-config", "the C library in Go"),
+    Tool("go", "golang-go pkg-config", "the C library and a controller in Go"),
     Tool("chromium", "chromium", "the lab's page in a browser"),
+    Tool("cc", "gcc", "a controller in C"),
 )
 CLAIMS = (Tool("slurmctld", "slurmctld slurmd slurm-client munge", "a sweep as a job array"),)
 """For `make claims` alone."""

@@ -7,6 +7,7 @@ python -m validation.guest --cases    # the cases of RFC 8867 under a law that h
 from __future__ import annotations
 
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -29,12 +30,16 @@ class Built:
     file: str
     tool: str
     build: tuple[str, ...] = ()
-    """The command before {out} and the file; without one the file is run by the tool."""
+    """The command before the program's name and the file; without one the file is run by the tool."""
+
+    def found(self) -> str | None:
+        """Find the tool, also where Go's own archive puts it."""
+        return shutil.which(self.tool) or shutil.which(self.tool, path="/usr/local/go/bin")
 
 
 BUILT = {
     "c": Built("aimd.c", "cc", ("cc", "-O2", "-ffp-contract=off", "-o")),
-    "go": Built("aimd.go", "/usr/local/go/bin/go", ("/usr/local/go/bin/go", "build", "-o")),
+    "go": Built("aimd.go", "go", ("go", "build", "-o")),
     "javascript": Built("aimd.mjs", "node"),
     "python": Built("aimd_exec.py", sys.executable),
 }
@@ -104,11 +109,12 @@ class Aimd:
 def built(name: str, folder: Path) -> list[str]:
     """Make a program of an example; return its words."""
     how = BUILT[name]
-    file = str(EXAMPLES / how.file)
+    file, tool = str(EXAMPLES / how.file), how.found()
+    assert tool is not None
     if not how.build:
-        return [how.tool, file]
+        return [tool, file]
     out = str(folder / f"aimd-{name}")
-    subprocess.run([*how.build, out, file], check=True)
+    subprocess.run([tool, *how.build[1:], out, file], check=True)
     return [out]
 
 

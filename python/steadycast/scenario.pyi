@@ -429,7 +429,7 @@ class Flow(Part):
     that only a kernel has; default from the preset: reno or cubic.
     """
     controller: str | None = None
-    """video: a registry name, or "file.py:Class"."""
+    """video: a registry name, "file.py:Class", or "exec:PROGRAM ARGUMENTS"."""
     count: int | None = None
     """Makes NAME1 … NAMEcount of it; 0 leaves it out."""
     defences: bool | None = None
@@ -449,7 +449,8 @@ class Flow(Part):
     feedback: str | None = None
     """video with one receiver, or a session for each: what receivers report. own: what the controller asks
     for, which is rfc8888 for scream, gcc and steady (default). rfc8888 or twcc: single packets, as RFC
-    8888 or transport-wide congestion control has it.
+    8888 or transport-wide congestion control has it. stats: counts once a second, as in a browser's
+    statistics. rr: standard report blocks alone. Live: the first three.
     """
     floor: str | None = None
     """video: the rate never goes below this."""

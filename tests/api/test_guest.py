@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -42,8 +41,7 @@ def written(folder: Path, controller: str) -> Path:
 
 
 def needs(name: str) -> pytest.MarkDecorator:
-    tool = BUILT[name].tool
-    return pytest.mark.skipif(shutil.which(tool) is None and not Path(tool).exists(), reason=f"needs {tool}")
+    return pytest.mark.skipif(BUILT[name].found() is None, reason=f"needs {BUILT[name].tool}")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in QUICK])
