@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -272,6 +273,26 @@ def test_a_number_that_the_time_makes_impossible_is_no_mark(tmp_path: Path, coun
     path.write_text("".join(lines))
     found = pictures(tmp_path)
     between(found["unread_pct"], 100 * count / (SECONDS * FPS) - 0.01, 100 * count / (SECONDS * FPS) + 0.01)
+
+
+def test_a_browser_s_own_freezes_stand_beside_those_of_the_marks(tmp_path: Path) -> None:
+    reports = [
+        {"type": "inbound-rtp", "kind": "video", "freezeCount": n // 10, "totalFreezesDuration": n / 100}
+        for n in range(int(END_S) + 5)
+    ]
+    lines = [
+        json.dumps({"t": BEGAN + n, "stats": [{"type": "codec"}, each]}) for n, each in enumerate(reports)
+    ]
+    (tmp_path / "stats.jsonl").write_text("\n".join(lines))
+    shown(tmp_path, lambda n: not 250 < n < 275, fed=False)
+    found, by = score.score(cell(tmp_path, [*video()], pictures={"from": "browser"}))
+    assert (by, found["latency_from"]) == ("picture", "the fastest")
+    assert found["browser_freezes_per_min"] == pytest.approx(60 * 2 / (SECONDS - 1))
+    assert found["freezes_per_min"] == pytest.approx(60 / SECONDS)
+    (tmp_path / "look.tsv").write_text("")
+    found, by = score.score(cell(tmp_path, [*video()], pictures={"from": "browser"}))
+    assert by == "browser"
+    between(found["frozen_pct"], 0.99, 1.01)
 
 
 def test_size_is_what_is_counted() -> None:

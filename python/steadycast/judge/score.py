@@ -529,6 +529,8 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     if fed.height:
         handed = dict(zip(fed["number"].cast(int).to_list(), fed["at"].to_list(), strict=True))
     elif timed:
+        # A browser begins to send some pictures after its camera began: its first frame is not known.
+        frames = None if cell.pair.pictures.source == "browser" else frames
         handed = _handed(first, frames, fps)
     else:
         handed = {n: low + n / fps for n in range(int(cell.pair.seconds * fps))}
@@ -617,8 +619,10 @@ def browser(cell: Cell) -> Figures | None:
         for _, s in seen
         if s.get("jitterBufferEmittedCount")
     ]
+    freezes = 60 * grown("freezeCount") / span
     return {
-        "freezes_per_min": 60 * grown("freezeCount") / span,
+        "freezes_per_min": freezes,
+        "browser_freezes_per_min": freezes,  # stays beside those of the marks
         "frozen_pct": 100 * grown("totalFreezesDuration") / span,
         "frames_per_s": grown("framesDecoded") / span,
         "dropped_frames": grown("framesDropped"),
