@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from steadycast.cli import base
 from steadycast.cli.base import argument, option
 from steadycast.errors import UserError
 from steadycast.exits import Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @base.command(
@@ -121,21 +124,25 @@ def sweep(
         print(f"{ran}; {done.results.height} in all, {done.failed} failed{missing}", file=sys.stderr)
         _errors(done)
         if part is None and done.results["complete"].any():
-            from steadycast.sweep.show import MOST_SAID, tables, taken, warning
-
-            if (note := warning(done)) is not None:
-                base.show(note, style="bold red")
-            choices = taken(done)
-            for where, text in choices[:MOST_SAID]:
-                base.show(f"At {where}: {text}\n")
-            if len(choices) > MOST_SAID:
-                base.show(f"{len(choices) - MOST_SAID} more points: see the report.\n")
-            for each in tables(done, metric or done.metrics(), baseline):
-                base.show(each, "")
-            # Not through the console: a path must not be wrapped.
-            print(f"report: {done.report(metric or (), baseline, figures=figures)}")
+            _show(done, metric or (), baseline, figures)
     if done.failed or (done.missing and part is None):
         raise typer.Exit(Exit.FAILED)
+
+
+def _show(done: Any, metrics: Sequence[str], baseline: str | None, figures: bool) -> None:
+    from steadycast.sweep.show import MOST_SAID, tables, taken, warning
+
+    if (note := warning(done)) is not None:
+        base.show(note, style="bold red")
+    choices = taken(done)
+    for where, text in choices[:MOST_SAID]:
+        base.show(f"At {where}: {text}\n")
+    if len(choices) > MOST_SAID:
+        base.show(f"{len(choices) - MOST_SAID} more points: see the report.\n")
+    for each in tables(done, metrics or done.metrics(), baseline):
+        base.show(each, "")
+    # Not through the console: a path must not be wrapped.
+    print(f"report: {done.report(metrics, baseline, figures=figures)}")
 
 
 def _errors(done: Any) -> None:

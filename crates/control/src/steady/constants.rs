@@ -1,8 +1,8 @@
 //! The laws' numbers that no parameter sets, each with what it is and where it is from; without a source it is this
 //! project's own. Times are in seconds, rates in bit/s.
 
-/// A while: from so long after a cut on growth doubles, and a loss without a queue, as a policer's, puts that off; a loss
-/// in a queue leaves a doubt of whose it is for so long; and by it a source's use and a rate that falls are seen.
+/// A while: from so long after a cut on growth doubles, and a loss without a queue, as a policer's, puts that off; a
+/// loss in a queue leaves a doubt of whose it is for so long; and by it a source's use and a rate that falls are seen.
 pub(super) const A_WHILE: f64 = 2.0;
 /// A moment: the longest drain beside a round trip, the time between trains, and how long a queue is empty before it
 /// tells of more.
@@ -20,7 +20,7 @@ pub(super) const BASE_KEPT_COMPETING: u64 = 600;
 /// The least queueing delay of this while is the queue, since a burst passes sooner.
 pub(super) const LOW_SPAN: f64 = 0.060;
 /// Jitter is what so many packets show, in the mean of so long. Where it is as long as the target, the least delay is
-/// that of so many times as many packets, of this while at most; this part of it is noise. Chosen on draws 9303 and 9304.
+/// that of so many times as many packets, of this while at most; this part of it is noise. From draws 9303 and 9304.
 pub(super) const JITTER_PACKETS: f64 = 5.0;
 pub(super) const JITTER_SPAN: f64 = 3.0;
 pub(super) const JITTER_LONGER: f64 = 6.0;
@@ -83,8 +83,8 @@ pub(super) const RANK_GAIN: f64 = 0.125;
 pub(super) const RANK_CONGESTED: f64 = 0.68;
 /// Losses with less queueing delay than this and a packet's are by chance.
 pub(super) const NOISE_LOSS: f64 = 0.003;
-/// More lost packets than this share are not by chance, until a trial tells of more; in COMPETE, whose window answers to
-/// fewer, more than the second.
+/// More lost packets than this share are not by chance, until a trial tells of more; in COMPETE, whose window answers
+/// to fewer, more than the second.
 pub(super) const BY_CHANCE: f64 = 0.03;
 pub(super) const POLICER: f64 = 0.1;
 /// A trial whether losses end has seen enough packets where chance would have taken so many of them.
@@ -115,8 +115,8 @@ pub(super) const FOLLOWS_SPREAD: f64 = 0.1;
 /// The window's segments, in bits, and the least window.
 pub(super) const SEGMENT: f64 = 8.0 * 1_500.0;
 pub(super) const WINDOW_LEAST: f64 = 2.0;
-/// No more than so many times what arrives is sent while competing, nor by a source of frames than its rate in a queue of
-/// its own.
+/// No more than so many times what arrives is sent while competing, nor by a source of frames than its rate in a queue
+/// of its own.
 pub(super) const AHEAD: f64 = 1.2;
 /// TCP's equation takes the mean share of lost packets over so long.
 pub(super) const EQUATION_SPAN: f64 = 20.0;

@@ -282,7 +282,7 @@ impl Law {
         let policed = self.chance.is_policed(now);
         let competes = self.mode == Mode::Compete;
         let more = if policed && share < POLICER && received * rtt > 4.0 * WINDOW_LEAST * SEGMENT {
-            // Whoever else is there answers as TCP does, and so does this, where TCP's window is no saw of few segments.
+            // Whoever else is there answers as TCP does; so does this, where TCP's window is no saw of few segments.
             if !competes {
                 self.enter_compete(step, BETA * received, "compete: losses end where less is sent");
             }

@@ -474,8 +474,8 @@ impl Signals {
         (self.lately(newest.at - span).map(|a| a.delay).fold(newest.delay, f64::min) - self.base).max(0.0)
     }
 
-    /// How much longer the packets of that time took in the mean than the one that took least, in seconds, where that is
-    /// no queue's.
+    /// How much longer the packets of that time took in the mean than the one that took least, in seconds, where that
+    /// is no queue's.
     pub(super) fn spread(&self, span: f64) -> f64 {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
         let sum = |(sum, count): (f64, f64), a: &Arrived| (sum + a.delay, count + 1.0);
