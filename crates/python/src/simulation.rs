@@ -16,7 +16,7 @@ use steadycast_media::{Ladder, Scale};
 use steadycast_scenario::{FlowKind, Scenario, Video};
 use steadycast_session::FrameKind;
 use steadycast_sim::{Inputs, Simulation, Table, Values};
-use steadycast_units::Time;
+use steadycast_units::{Span, Time};
 
 /// A run of a scenario.
 #[pyclass(frozen, name = "Simulation", module = "steadycast._core")]
@@ -69,6 +69,15 @@ impl PySimulation {
         asking.over()?;
         captured.map_err(|e| unwritten(self.captures.get().map(PathBuf::as_path), e))?;
         Ok(complete)
+    }
+
+    /// Runs to a time in seconds, or to the end, and waits there. Returns whether the end was reached. Raises UserError
+    /// for a mistake in a user's class.
+    fn run_to(&self, py: Python<'_>, until_s: f64) -> PyResult<bool> {
+        let until = Time::ZERO + Span::from_secs_f64(until_s);
+        let reached = py.detach(|| self.locked().run_to(until));
+        raised(&self.fault)?;
+        Ok(reached)
     }
 
     /// summary.json of the run so far, without what needs pixels.

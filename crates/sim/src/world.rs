@@ -78,6 +78,8 @@ pub struct Simulation {
     armed: Vec<Time>,
     now: Time,
     step: Span,
+    /// When the record's next sample is due.
+    sampled: Time,
     /// Packets that had left a link when the run's duration was over.
     hops: Option<u64>,
     /// Packets sent and arrived, of agents whose flow is to be recorded packet by packet; empty when there are none.
@@ -116,6 +118,7 @@ impl Simulation {
             armed: vec![Time::NEVER; agents.len()],
             batches: Batches::default(),
             step: scenario.record.step(),
+            sampled: Time::ZERO + scenario.record.step(),
             scenario,
             network,
             agents,
@@ -209,22 +212,8 @@ impl Simulation {
     /// Returns whether the end was reached.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> bool {
         let end = self.end();
-        let warm = Time::ZERO + self.scenario.warmup;
-        let mut next = Time::ZERO + self.step;
         while self.now < end {
-            let step = next.min(end);
-            let mut until = step.min(self.now + ASK);
-            if self.now < warm {
-                until = until.min(warm);
-            }
-            // A run of 10 s ends before the packet that would leave after 10 s.
-            self.advance(if until == end { end.before(Span::nanos(1)) } else { until });
-            self.now = until;
-            self.network.end_warmup(self.now);
-            if until == step {
-                self.sample();
-                next = until + self.step;
-            }
+            self.stride(end);
             if !go_on(self.now) {
                 self.settle();
                 return self.now >= end;
@@ -233,6 +222,36 @@ impl Simulation {
         self.drain(end);
         self.settle();
         true
+    }
+
+    /// Runs to `until`, or to the end, and waits there: [`Simulation::run`] goes on.
+    ///
+    /// Returns whether the end was reached.
+    pub fn run_to(&mut self, until: Time) -> bool {
+        let end = self.end();
+        while self.now < until.min(end) {
+            self.stride(until);
+        }
+        self.now >= end
+    }
+
+    /// Goes on to the next sample, and not further than `until` and [`ASK`].
+    fn stride(&mut self, until: Time) {
+        let end = self.end();
+        let warm = Time::ZERO + self.scenario.warmup;
+        let sample = self.sampled.min(end);
+        let mut until = until.min(sample).min(self.now + ASK);
+        if self.now < warm {
+            until = until.min(warm);
+        }
+        // A run of 10 s ends before the packet that would leave after 10 s.
+        self.advance(if until == end { end.before(Span::nanos(1)) } else { until });
+        self.now = until;
+        self.network.end_warmup(self.now);
+        if until == sample {
+            self.sample();
+            self.sampled = until + self.step;
+        }
     }
 
     /// Lets arrive what is under way at the end, so that the last frames are not counted as lost.

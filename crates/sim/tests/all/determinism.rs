@@ -5,6 +5,7 @@ use crate::lab;
 
 use lab::{Row, build, run, scenario};
 use proptest::prelude::*;
+use steadycast_units::{Span, Time};
 
 fn busy(seed: u64, controller: &str) -> String {
     format!(
@@ -55,6 +56,24 @@ fn how_often_a_run_is_interrupted_to_look_does_not_change_it() {
     assert!(straight.run(|_| true) && times >= 8);
     let _ = looked.summary(false);
     assert_eq!(looked.summary(true).to_string(), straight.summary(true).to_string());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    #[test]
+    fn a_run_in_steps_of_any_length_is_the_run_in_one_go(steps in prop::collection::vec(1..900_u64, 1..40)) {
+        let scenario = scenario(&busy(1, "tfrc"));
+        let (mut stepped, mut straight) = (build(&scenario), build(&scenario));
+        let mut at = Time::ZERO;
+        for step in steps {
+            at += Span::millis(step);
+            let over = stepped.run_to(at);
+            prop_assert_eq!((over, stepped.now()), (at >= stepped.end(), at.min(stepped.end())));
+        }
+        prop_assert!(stepped.run(|_| true) && straight.run(|_| true));
+        prop_assert_eq!(stepped.summary(true).to_string(), straight.summary(true).to_string());
+    }
 }
 
 /// Two hosts with links of their own, each with loss and jitter, and flows that draw: `more` puts others beside them.

@@ -1,0 +1,325 @@
+"""An environment for learning a rate controller: the simulated world behind Gymnasium's interface.
+
+One step is 0.1 s of a run. The action is the rate of a video flow, the observation is what its receiver reports, and
+the reward is what a viewer would like: much that arrives, soon and whole. A policy that was learned runs in any world
+as a controller of its own: see `policy`. It needs the extra ``gym``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadycast.core import core
+from steadycast.errors import MissingError, UserError
+from steadycast.loading import Sets, Source, changes, folder_of, load, place_of
+from steadycast.progress import Silent
+from steadycast.result import Run
+from steadycast.scenario import Flow, Pipe, Queue, Scenario, Topology
+from steadycast.steps import Plan, Ready, drive, record_of
+
+try:
+    import gymnasium
+except ImportError as missing:
+    raise MissingError.package("steadycast.gym", str(missing.name), "steadycast[gym]") from None
+
+STEP_S = 0.1
+"""How long a step lasts, and how far apart the receiver's reports are."""
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of the observation."""
+
+    name: str
+    about: str
+    low: float
+    high: float
+
+
+OBSERVATION = (
+    Measure("rate", "the rate that was asked for: 0 at the floor, 1 at the cap, by its logarithm", 0, 1),
+    Measure("received", "the rate that arrived, on the same scale; -1 where nothing did", -1, 2),
+    Measure("loss", "the fraction of packets that was lost", 0, 1),
+    Measure(
+        "queueing", "how much longer than the quickest packet the newest was under way, in 100 ms", 0, 20
+    ),
+    Measure("rise", "by how much queueing has risen since the step before, in 100 ms", -20, 20),
+    Measure("jitter", "interarrival jitter (RFC 3550, A.8), in 10 ms", 0, 20),
+    Measure("rtt", "the round-trip time, in 100 ms", 0, 20),
+    Measure("silent", "how many steps have passed without a report, up to 10", 0, 10),
+)
+"""What an observation holds, in its order. Each is cut to its bounds."""
+
+
+@dataclass
+class Reward:
+    """``received - delay * min(queueing, 0.4 s) / 0.2 s - loss * loss_frac``, of a step."""
+
+    delay: float = 0.5
+    loss: float = 2.0
+
+    def __call__(self, seen: Mapping[str, float]) -> float:
+        """Value a step by its observation, by name."""
+        return seen["received"] - self.delay * min(seen["queueing"], 4.0) / 2 - self.loss * seen["loss"]
+
+
+class Observing:
+    """The half of a controller that turns reports into observations, and an action into a rate."""
+
+    report_every_s = STEP_S
+
+    def __init__(self, setup: Any) -> None:
+        """Begin at the floor."""
+        self._floor: float = max(setup.floor_bps, 1_000.0)
+        self._octaves: float = math.log2(max(setup.cap_bps / self._floor, 1.001))
+        self._rate: float = self._floor
+        self._report: Any = None
+        self._queueing = self._rise = 0.0
+        self._silent = 0
+
+    def on_report(self, report: Any) -> None:
+        """Keep what the receiver saw."""
+        self._report = report
+        self._silent = -1
+
+    def rate_bps(self) -> float:
+        """Return the rate in bit/s of IP packets."""
+        return self._rate
+
+    def act(self, action: float) -> None:
+        """Take the rate of an action: -1 is the floor, 1 the cap, 0 the geometric mean of both."""
+        self._rate = self._floor * 2.0 ** (self._octaves * (min(max(float(action), -1.0), 1.0) + 1) / 2)
+
+    def scaled(self, rate_bps: float | None) -> float:
+        """Return a rate as an observation has it."""
+        return math.log2(rate_bps / self._floor) / self._octaves if rate_bps else -1.0
+
+    def observe(self) -> Vector:
+        """Return the observation of the step that is over: float32, one value per entry of `OBSERVATION`."""
+        self._silent += 1
+        report = self._report
+        if report is None:
+            return np.array([self.scaled(self._rate), -1, 0, 0, 0, 0, 0, min(self._silent, 10)], np.float32)
+        if self._silent == 0 and report.queueing_s is not None:
+            self._rise, self._queueing = 10 * report.queueing_s - self._queueing, 10 * report.queueing_s
+        seen = (
+            self.scaled(self._rate),
+            self.scaled(report.received_bps),
+            report.loss_frac,
+            self._queueing,
+            self._rise,
+            100 * report.jitter_s,
+            10 * (report.rtt_s or 0.0),
+            self._silent,
+        )
+        return np.clip(np.array(seen, np.float32), LOW, HIGH)
+
+
+LOW = np.array([measure.low for measure in OBSERVATION], np.float32)
+HIGH = np.array([measure.high for measure in OBSERVATION], np.float32)
+
+
+def greedy() -> Scenario:
+    """Return what is run without another scenario: a video that sends all it may, for 30 s, on a link of 2 Mb/s."""
+    queue = Queue(kind="droptail", limit="200ms")
+    link = Pipe(rate="2Mbps", delay="20ms", queue=queue)
+    video = Flow(
+        name="video",
+        kind="video",
+        controller="fixed",
+        media="greedy",
+        playout="none",
+        floor="100kbps",
+        cap="10Mbps",
+    )
+    access = Pipe(rate="1Gbps", delay="1ms")
+    topology = Topology(shape="dumbbell", bottleneck=link, access=access)
+    return Scenario(name="greedy", duration="30s", topology=topology, flows=[video])
+
+
+class RateEnv(gymnasium.Env[Vector, Vector]):
+    """The rate of one video flow of a scenario, step by step.
+
+    The action is one float32 in [-1, 1] (`Observing.act`), the observation is float32 of ``len(OBSERVATION)``. An
+    episode is a run of the scenario; it is truncated at the run's end, and never terminated before.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own form
+
+    def __init__(
+        self,
+        scenario: Source | None = None,
+        *,
+        networks: Sequence[str] = (),
+        flow: str | None = None,
+        set: Sets = (),
+        reward: Callable[[Mapping[str, float]], float] | None = None,
+    ) -> None:
+        """Make an environment.
+
+        Args:
+            scenario: a file, or a `steadycast.scenario.Scenario`; without it a greedy video on 2 Mb/s.
+            networks: named networks, of which each episode draws one by its seed; without them the scenario's own.
+            flow: the video flow that is steered; the first one without it.
+            set: changes to the scenario, as for `steadycast.run`.
+            reward: values a step by its observation, by the names of `OBSERVATION`; `Reward` without it.
+
+        Raises:
+            UserError: there is no such flow.
+
+        """
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+        self.observation_space = gymnasium.spaces.Box(LOW, HIGH, dtype=np.float32)
+        self._source = greedy() if scenario is None else scenario
+        self._networks, self._set, self._flow = tuple(networks), set, flow
+        self._reward = reward or Reward()
+        self._ready: Ready | None = None
+        self._half: Observing | None = None
+        self._steps = 0
+        self._plan(0, self._networks[0] if self._networks else None)  # what is wrong is told at once
+
+    def _plan(self, seed: int, network: str | None) -> Plan:
+        env = self
+
+        class Steered(Observing):
+            """It does as the environment is told."""
+
+            def __init__(self, setup: Any) -> None:
+                super().__init__(setup)
+                env._half = self
+
+            def next_wake_s(self) -> float:
+                return env._at_s + 1e-4  # the soonest that a half may ask for
+
+            def on_timer(self, now_s: float) -> None:
+                """Have the rate read: a step begins."""
+
+        sets = changes(self._set, seed=seed)
+        if network is not None:
+            sets.append(f"network={network}")
+        loaded = load(self._source, sets)
+        videos = [video["flow"] for video in loaded.videos()]
+        flow = self._flow or next(iter(videos), "")
+        return Plan.of(loaded, place_of(self._source), folder_of(self._source), {flow: Steered})
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Vector, dict[str, Any]]:
+        """Begin a run; its seed, and its network, are drawn by the environment's random numbers."""
+        super().reset(seed=seed)
+        network = (options or {}).get("network")
+        if network is None and self._networks:
+            network = self._networks[int(self.np_random.integers(len(self._networks)))]
+        drawn = int(self.np_random.integers(1 << 31))
+        self._steps, self._half = 0, None
+        self._ready = Ready.of(self._plan(drawn, network), Silent())
+        half = self._begun(self._ready)
+        return half.observe(), {"seed": drawn, "network": network}
+
+    @property
+    def _at_s(self) -> float:
+        """Where the run stands, in seconds."""
+        return self._steps * STEP_S
+
+    def _run(self, ready: Ready) -> bool:
+        """Go on to the step's end; return whether that is the run's."""
+        assert isinstance(ready.world, core.Simulation)
+        return ready.world.run_to(self._at_s)
+
+    def _begun(self, ready: Ready) -> Observing:
+        """Run until the flow has started; return its half."""
+        while self._half is None:
+            self._steps += 1
+            if self._run(ready):
+                raise UserError(
+                    "flow", "the flow that is steered never starts", "let it start within the duration"
+                )
+        return self._half
+
+    def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
+        """Send for 0.1 s at the rate of the action."""
+        if self._ready is None or self._half is None:
+            raise UserError("step", "no episode has begun", "call reset() first")
+        self._half.act(float(np.asarray(action).flat[0]))
+        self._steps += 1
+        over = self._run(self._ready)
+        seen = self._half.observe()
+        by_name = dict(zip((measure.name for measure in OBSERVATION), seen.tolist(), strict=True))
+        return (
+            seen,
+            self._reward(by_name),
+            False,
+            over,
+            {"at_s": self._at_s, "rate_bps": self._half.rate_bps()},
+        )
+
+    def finish(self) -> Run:
+        """Run the episode to its end with the last action, and return it as `steadycast.run` does, without pictures."""
+        if self._ready is None:
+            raise UserError("finish", "no episode has begun", "call reset() first")
+        complete, _ = drive(self._ready.world)
+        return record_of(self._ready, complete=complete)
+
+
+def policy(model: Path | str) -> type:
+    """Return a controller that runs a learned policy, an ONNX model, for ``controllers=`` of `run` and `emulate`.
+
+    The model takes one float32 tensor [1, len(OBSERVATION)] and gives one of [1, 1], the action. In a scenario: a file
+    with ``Mine = steadycast.gym.policy("mine.onnx")`` and ``controller = "file.py:Mine"``.
+
+    Raises:
+        UserError: there is no such file, or it is no such model.
+
+    """
+    import onnxruntime
+
+    one = onnxruntime.SessionOptions()
+    one.intra_op_num_threads = one.inter_op_num_threads = (
+        1  # the same bits on every machine, and no threads left
+    )
+    try:
+        session = onnxruntime.InferenceSession(str(model), one, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the library has a class for each fault, and no common one
+        raise UserError(
+            str(model), f"no ONNX model: {str(error).splitlines()[0]}", "give the file of one"
+        ) from None
+    given = session.get_inputs()
+    if len(given) != 1 or given[0].shape[-1] not in (len(OBSERVATION), None):
+        shapes = [each.shape for each in given]
+        raise UserError(
+            str(model),
+            f"its inputs are {shapes}",
+            f"let it take one of [1, {len(OBSERVATION)}]: gym.OBSERVATION",
+        )
+    (name,) = (each.name for each in given)
+
+    class Policy(Observing):
+        """It does as the model says, each 0.1 s."""
+
+        def __init__(self, setup: Any) -> None:
+            super().__init__(setup)
+            self._next_s = 0.0
+
+        def next_wake_s(self) -> float:
+            return self._next_s
+
+        def on_timer(self, now_s: float) -> None:
+            self._next_s = now_s + STEP_S
+            self.act(session.run(None, {name: self.observe()[None]})[0].flat[0])
+
+        def why(self) -> str:
+            return f"policy {Path(model).name}"
+
+    return Policy
+
+
+gymnasium.register(id="steadycast/Rate-v0", entry_point="steadycast.gym:RateEnv")
