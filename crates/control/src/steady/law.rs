@@ -281,6 +281,7 @@ impl Law {
         self.chance.refutes(received);
         let policed = self.chance.is_policed(now);
         let competes = self.mode == Mode::Compete;
+        let tries = Chance::is_more(told, runs, self.by_chance);
         let more = if policed && share < POLICER && received * rtt > 4.0 * WINDOW_LEAST * SEGMENT {
             // Whoever else is there answers as TCP does; so does this, where TCP's window is no saw of few segments.
             if !competes {
@@ -290,14 +291,15 @@ impl Law {
         } else if competes && !policed {
             Chance::is_more(told, share, POLICER)
         } else {
-            policed || Chance::is_more(told, runs, self.by_chance)
+            policed || tries
         };
-        if self.trial.is_some() || !more {
+        // No chance loses more than a fifth, and where most is lost there are few rows of it: nothing is to be tried.
+        let many = Chance::is_more(told, share, 2.0 * POLICER);
+        if !many && (self.trial.is_some() || !more) {
             return false;
         }
-        if !policed {
-            self.trial = Some(Trial { at: now, share: runs, received, told: 0, lost: 0 });
-        }
+        let trial = Trial { at: now, share: runs, received, told: 0, lost: 0 };
+        self.trial = (tries && !policed && !many).then_some(trial);
         self.policed_at = Some(now);
         (self.rate, self.rule) = (self.rate.min(0.85 * received), "delay: policed");
         if self.mode != Mode::Delay {
