@@ -38,7 +38,10 @@ TOOLS = (
     Tool("chromium", "chromium", "the lab's page in a browser"),
     Tool("cc", "gcc", "a controller in C"),
 )
-CLAIMS = (Tool("slurmctld", "slurmctld slurmd slurm-client munge", "a sweep as a job array"),)
+CLAIMS = (
+    Tool("slurmctld", "slurmctld slurmd slurm-client munge", "a sweep as a job array"),
+    Tool("iperf3", "iperf3", "a pair without pictures under judge"),
+)
 """For `make claims` alone."""
 
 
