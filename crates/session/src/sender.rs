@@ -1212,12 +1212,12 @@ impl Sender {
         }
         let loss = parity.blocks.loss();
         let few = self.participant.census().members <= ASKING;
-        let left = match &self.repair {
+        let left = match &mut self.repair {
             None if few && self.peers.len() > 0 => LEFT_TO_ASK,
             None => LEFT,
             Some(repair) => {
                 let missed = 1.0 - (1.0 - loss) * (1.0 - loss);
-                let tries = repair.keeper.tries(waited, parity.words.longest(now));
+                let tries = repair.keeper.tries(now, media.header.timestamp, waited, parity.words.longest(now));
                 (0..tries).fold(LEFT_OF_ONE, |left, _| left / missed.max(1e-9))
             }
         };

@@ -67,6 +67,8 @@ pub(crate) struct Keeper {
     /// How long after a packet its retransmission leaves: mean and variation (RFC 6298, but for the first, of which an
     /// eighth is its variation).
     again: Option<(Span, Span)>,
+    /// The frame that leaves, and since when.
+    leaves: Option<(u32, Time)>,
     pub(crate) counts: Repairs,
 }
 
@@ -113,11 +115,15 @@ impl Keeper {
 
     /// How often a packet that leaves `waited` after its frame was ready can be sent again and come in time, when
     /// receivers wait as long as was `told`: each time takes what it took of late, which is one way, the loss's being
-    /// seen, RTCP's next time, the way back and the wait to leave, and twice its variation.
-    pub(crate) fn tries(&self, waited: Span, told: Option<Span>) -> u32 {
+    /// seen, RTCP's next time, the way back and the wait to leave, and twice its variation. Before, there is what the
+    /// frame with this time stamp has taken to leave; or half of the wait, since a wait behind other frames passes.
+    pub(crate) fn tries(&mut self, now: Time, timestamp: u32, waited: Span, told: Option<Span>) -> u32 {
+        let (_, began) =
+            *self.leaves.insert(self.leaves.filter(|(frame, _)| *frame == timestamp).unwrap_or((timestamp, now)));
         let Some(rtt) = self.round_trips.iter().max() else { return 0 };
         let (mean, variation) = self.again.unwrap_or((*rtt + ASKS, Span::ZERO));
-        let left = told.unwrap_or(self.settings.useful().saturating_sub(waited)).saturating_sub(*rtt / 2);
+        let before = now.since(began).max(waited / 2);
+        let left = told.unwrap_or(self.settings.useful().saturating_sub(before)).saturating_sub(*rtt / 2);
         (left.as_nanos() / (mean + variation * 2).as_nanos().max(1)).min(8) as u32
     }
 
