@@ -28,6 +28,15 @@ def figures() -> list[dict[str, Any]]:
 def flat(summary: str) -> str:
     """Return a summary's numbers by their paths; both are JSON."""
 
+def call(file: Path, stream: int | None) -> str:
+    """Return what a call's event log or capture shows, in JSON.
+
+    Raises:
+        UserError: it can't be read.
+        OSError: the system refused.
+
+    """
+
 def columns() -> list[dict[str, Any]]:
     """Return all columns of all tables: dicts with table, name, unit, about, measured."""
 

@@ -489,7 +489,9 @@ def need_elsewhere(path: Path) -> None:
 def _ours_or_free(path: Path, remedy: str) -> None:
     if not path.is_dir():
         raise UserError(str(path), "this is a file", "name a folder")
-    marks = (*MARKS, "scenario.toml", "cases.json", "agree.json", "judge.json", "reproduction.json")
+    marks = (
+        *MARKS, "scenario.toml", "cases.json", "agree.json", "judge.json", "path.json", "reproduction.json",
+    )  # fmt: skip
     if any(path.iterdir()) and not any((path / mark).exists() for mark in marks):
         raise UserError(str(path), "this folder holds no results of this program", remedy)
 

@@ -46,6 +46,7 @@ COMMANDS = [
     "encode",
     "quality",
     "export",
+    "call",
     "psnr",
     "controllers",
     "check",

@@ -4,6 +4,7 @@ mod controller;
 #[cfg(target_os = "linux")]
 mod emulation;
 mod error;
+mod imported;
 #[cfg(target_os = "linux")]
 mod live;
 mod picture;
@@ -28,6 +29,8 @@ mod _core {
     #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::emulation::{PyEmulation, refusals};
+    #[pymodule_export]
+    use crate::imported::call;
     #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::live::{PyReceiver, PyRecord, PySender, PySession, is_key_frame};

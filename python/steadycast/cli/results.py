@@ -250,3 +250,53 @@ def export(
         written += writing.classic(folder, out or folder.path / "classic")
     for path in written:
         print(path)
+
+
+@base.command(
+    "Say what a call's log or capture shows, and what its path was.",
+    "steadycast call event_log_20261126_1519_6_1.log",
+    "steadycast call capture.pcapng --stream 305419896 -o bad-call",
+    "steadycast run bad-call/path.toml",
+)
+def call(
+    files: Annotated[
+        list[Path],
+        argument(
+            "FILE...",
+            "RTC event logs of a browser's (chrome://webrtc-internals), or captures; each by itself.",
+        ),
+    ],
+    out: base.Out = None,
+    stream: Annotated[
+        int | None, option("--stream SSRC", "Of several calls in a capture, the one with this stream.", min=0)
+    ] = None,
+    require_path: Annotated[
+        bool, option("--require-path", "End with 1 where a call does not show its path.")
+    ] = False,
+    force: base.Force = False,
+    as_json: base.AsJson = False,
+) -> None:
+    """Say what a call's log or capture shows, and what its path was, or why that can't be known.
+
+    Without -o the results go to runs/NAME; with --json alone they go nowhere but to stdout. Of several files each has a
+    folder in it.
+    """
+    calls = import_module("steadycast.call")
+
+    read = [calls.read(file, stream) for file in files]
+    names = [file.stem for file in files]
+    if len(set(names)) < len(names):
+        raise UserError("call", "two of these files have the same name", "read them one by one")
+    otherwise = None if as_json else Path("runs") / (names[0] if len(files) == 1 else "calls")
+    with base.place_of(out, otherwise, force=force) as place:
+        for each, name in zip(read, names, strict=True):
+            if not as_json:
+                base.show(*calls.sentences(each))
+            if place is not None:
+                report = calls.write(each, place if len(files) == 1 else place / name)
+                if not as_json:
+                    print(f"\nreport: {report}")
+    if as_json:
+        base.print_json(read[0] if len(files) == 1 else read)
+    if require_path and any(each["path"]["refusals"] for each in read):
+        raise typer.Exit(Exit.FAILED)

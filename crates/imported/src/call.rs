@@ -1,0 +1,286 @@
+//! One direction of a call: what left, how it arrived, and what its sender believed.
+
+use crate::Problem;
+use std::collections::BTreeMap;
+use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
+use steadycast_wire::rtcp::{Acknowledged, Compound, CongestionFeedback, TransportFeedback};
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrived, on the receiver's clock.
+    Arrived(PeerTime),
+    /// It did not arrive.
+    Lost,
+    /// Nobody says.
+    Unknown,
+}
+
+/// One packet on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flight {
+    /// When it left, on the sender's clock, from the record's beginning.
+    pub left: Time,
+    /// The IP packet.
+    pub size: Bytes,
+    /// Its source.
+    pub ssrc: u32,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// A frame of the stream that carried most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// When its first packet left.
+    pub left: Time,
+    /// When its last packet arrived; `None` where one is missing, or nobody says.
+    pub arrived: Option<PeerTime>,
+}
+
+/// What a file tells of one direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// What it was read from, in words.
+    pub source: String,
+    /// In the order of departures.
+    pub packets: Vec<Flight>,
+    /// Reports on single packets.
+    pub reports: usize,
+    /// The sender's estimate, each time that it was logged.
+    pub estimates: Vec<(Time, Rate)>,
+    /// Frames in the order of departures.
+    pub frames: Vec<Frame>,
+    /// The least time from a departure to the report on it; `None` where the record was not made at the sender.
+    pub round_trip: Option<Span>,
+    /// How finely departures and arrivals are told.
+    pub every: (Span, Span),
+    /// What a reader has to know of the record.
+    pub notes: Vec<String>,
+}
+
+/// Where a record was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Sender,
+    Receiver,
+}
+
+/// A packet as a record has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sighting {
+    pub(crate) seen: Time,
+    /// When it left by its own stamp, on a clock that begins near the record's.
+    pub(crate) stamp: Option<Time>,
+    pub(crate) size: Bytes,
+    pub(crate) ssrc: u32,
+    pub(crate) seq: u16,
+    pub(crate) transport: Option<u16>,
+    pub(crate) timestamp: u32,
+    pub(crate) marker: bool,
+}
+
+/// Unwraps send times in 2⁻¹⁸ s beside a record's clock.
+pub(crate) struct Stamps {
+    bits: u32,
+    first: Option<(u32, Time)>,
+}
+
+/// What is added to times by stamps: packets that were stamped before the first one that was seen.
+const BEFORE: Span = Span::secs(1);
+
+impl Stamps {
+    pub(crate) fn new(bits: u32) -> Self {
+        Self { bits, first: None }
+    }
+
+    /// The stamp as a time, nearest to the one that `beside` says.
+    pub(crate) fn unwrap(&mut self, raw: u32, beside: Time) -> Time {
+        let (first, anchor) = *self.first.get_or_insert((raw, beside));
+        let wrap = 1_i128 << self.bits;
+        let gone = (i128::from(beside.as_nanos()) - i128::from(anchor.as_nanos())) * (1 << 18) / 1_000_000_000;
+        let raw = (i128::from(raw) - i128::from(first)).rem_euclid(wrap);
+        let ticks = raw + (gone - raw + wrap / 2).div_euclid(wrap) * wrap;
+        let nanos = i128::from((anchor + BEFORE).as_nanos()) + ticks * 1_000_000_000 / (1 << 18);
+        Time::from_nanos(nanos.clamp(0, i128::from(u64::MAX)) as u64)
+    }
+}
+
+/// One direction as a record has it: packets and reports in the order of their times.
+pub(crate) struct Direction {
+    pub(crate) packets: Vec<Sighting>,
+    /// RTCP about it: when it was seen, and its bytes.
+    pub(crate) reports: Vec<(Time, Vec<u8>)>,
+    /// Where it was recorded; `None` where that has to be found out.
+    pub(crate) side: Option<Side>,
+    /// How finely its clock tells times.
+    pub(crate) every: Span,
+}
+
+/// Arrivals that reports told.
+#[derive(Default)]
+struct Told {
+    fates: Vec<Option<Fate>>,
+    arrived: usize,
+    reports: usize,
+    round_trip: Option<Span>,
+    fine: Option<Span>,
+}
+
+impl Direction {
+    /// Joins departures with arrivals.
+    ///
+    /// # Errors
+    /// Nothing says when packets arrived.
+    pub(crate) fn joined(mut self, mut notes: Vec<String>) -> Result<Call, Problem> {
+        self.packets.sort_by_key(|packet| packet.seen);
+        self.reports.sort_by_key(|report| report.0);
+        let told = self.told();
+        let by_reports = self.side != Some(Side::Receiver) && told.arrived * 2 > self.packets.len();
+        let stamped = !self.packets.is_empty() && self.packets.iter().all(|packet| packet.stamp.is_some());
+        if !by_reports && !stamped {
+            let remedy = "record at the sender with its reports (TWCC or RFC 8888) readable, as an event log has them, \
+                          or at the receiver with the header extension abs-send-time";
+            return Err(Problem::at(0, "nothing in it says both when packets left and when they arrived", remedy));
+        }
+        let left = |packet: &Sighting| if stamped { packet.stamp.unwrap_or(packet.seen) } else { packet.seen };
+        let seen = |packet: &Sighting| Fate::Arrived(PeerTime::from_nanos(packet.seen.as_nanos() as i64));
+        let mut all: Vec<(Sighting, Flight)> = Vec::with_capacity(self.packets.len());
+        for (i, packet) in self.packets.iter().enumerate() {
+            let fate = if by_reports { told.fates[i].unwrap_or(Fate::Unknown) } else { seen(packet) };
+            all.push((*packet, Flight { left: left(packet), size: packet.size, ssrc: packet.ssrc, fate }));
+        }
+        if !by_reports {
+            notes.push("arrivals are the record's own: what was lost is known by the gaps in the numbers".to_owned());
+        }
+        let missing = missing(&all);
+        let frames = frames(&all, &missing);
+        let mut packets: Vec<Flight> = all.into_iter().map(|one| one.1).chain(missing).collect();
+        packets.sort_by_key(|flight| flight.left);
+        let fine = if stamped { Span::micros(4) } else { self.every };
+        Ok(Call {
+            source: String::new(),
+            packets,
+            reports: told.reports,
+            estimates: Vec::new(),
+            frames,
+            round_trip: told.round_trip.filter(|_| by_reports),
+            every: (fine, if by_reports { told.fine.unwrap_or(self.every) } else { self.every }),
+            notes,
+        })
+    }
+
+    /// What the reports say of each packet: of several with one number the newest that had left before the report.
+    fn told(&self) -> Told {
+        let mut told = Told { fates: vec![None; self.packets.len()], ..Told::default() };
+        let mut newest: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
+        let (mut next, mut near) = (0, None);
+        for (at, bytes) in &self.reports {
+            while let Some(packet) = self.packets.get(next).filter(|packet| packet.seen <= *at) {
+                for (key, number) in [(Some(packet.ssrc), Some(packet.seq)), (None, packet.transport)] {
+                    if let Some(number) = number {
+                        let table = newest.entry(key).or_insert_with(|| vec![u32::MAX; 1 << 16]);
+                        table[usize::from(number)] = next as u32;
+                    }
+                }
+                next += 1;
+            }
+            let Ok(compound) = Compound::parse(bytes) else { continue };
+            for packet in &compound.packets {
+                let mut each = Vec::new();
+                if let Ok(Some(report)) = TransportFeedback::from_packet(packet) {
+                    each.extend(report.acknowledged(near).map(|one| (None, one)));
+                    told.fine = Some(Span::micros(250));
+                } else if let Ok(Some(report)) = CongestionFeedback::from_packet(packet) {
+                    each.extend(report.acknowledged(near).map(|(ssrc, one)| (Some(ssrc), one)));
+                    told.fine = Some(Span::nanos(976_563));
+                }
+                told.reports += usize::from(!each.is_empty());
+                let mut last = None;
+                for (key, Acknowledged { seq, arrival }) in each {
+                    let Some(index) = newest.get(&key).map(|table| table[usize::from(seq)] as usize) else { continue };
+                    // A number that nobody has used for half a round is another packet's.
+                    let Some(fate) = told.fates.get_mut(index).filter(|_| next - index < 1 << 15) else { continue };
+                    match arrival {
+                        None if fate.is_none() => *fate = Some(Fate::Lost),
+                        Some(arrived) if !matches!(fate, Some(Fate::Arrived(_))) => {
+                            told.arrived += 1;
+                            *fate = arrived.at.map(Fate::Arrived);
+                            near = arrived.at.or(near);
+                            last = last.max(Some(self.packets[index].seen));
+                        }
+                        _ => {}
+                    }
+                }
+                if let Some(last) = last {
+                    let trip = at.since(last);
+                    told.round_trip = Some(told.round_trip.map_or(trip, |least| least.min(trip)));
+                }
+            }
+        }
+        told
+    }
+}
+
+/// The most packets in a row that are taken for lost: a longer gap is another beginning.
+const LONGEST_GAP: u16 = 3000;
+
+/// Packets that left before the record was made and were not seen there: gaps in the numbers of each source.
+fn missing(all: &[(Sighting, Flight)]) -> Vec<Flight> {
+    let mut last: BTreeMap<u32, (u16, Flight)> = BTreeMap::new();
+    let mut gaps: BTreeMap<(u32, u16), Flight> = BTreeMap::new();
+    for (packet, flight) in all {
+        let Some((seq, before)) = last.get(&packet.ssrc).copied() else {
+            last.insert(packet.ssrc, (packet.seq, *flight));
+            continue;
+        };
+        let ahead = packet.seq.wrapping_sub(seq);
+        if ahead == 0 || ahead > 0x8000 {
+            gaps.remove(&(packet.ssrc, packet.seq)); // late, not lost
+            continue;
+        }
+        if ahead <= LONGEST_GAP {
+            let between = flight.left.since(before.left);
+            for n in 1..ahead {
+                let left = before.left + between.scale(f64::from(n) / f64::from(ahead));
+                let lost = Flight { left, fate: Fate::Lost, ..*flight };
+                gaps.insert((packet.ssrc, seq.wrapping_add(n)), lost);
+            }
+        }
+        last.insert(packet.ssrc, (packet.seq, *flight));
+    }
+    gaps.into_values().collect()
+}
+
+/// The frames of the source that carried most, by their timestamps; an end without a marker is a missing packet.
+fn frames(all: &[(Sighting, Flight)], missing: &[Flight]) -> Vec<Frame> {
+    let mut carried: BTreeMap<u32, u64> = BTreeMap::new();
+    for (packet, flight) in all {
+        *carried.entry(packet.ssrc).or_default() += flight.size.get();
+    }
+    let Some((&main, _)) = carried.iter().max_by_key(|(_, bytes)| **bytes) else { return Vec::new() };
+    let mut holes: Vec<Time> = missing.iter().filter(|flight| flight.ssrc == main).map(|flight| flight.left).collect();
+    holes.sort();
+    let mut frames: Vec<(u32, Frame, bool)> = Vec::new();
+    for (packet, flight) in all.iter().filter(|(packet, _)| packet.ssrc == main) {
+        let arrived = match flight.fate {
+            Fate::Arrived(at) => Some(at),
+            _ => None,
+        };
+        match frames.last_mut().filter(|frame| frame.0 == packet.timestamp) {
+            Some((_, frame, ended)) => {
+                frame.arrived = frame.arrived.zip(arrived).map(|(a, b)| a.max(b));
+                *ended |= packet.marker;
+            }
+            None => frames.push((packet.timestamp, Frame { left: flight.left, arrived }, packet.marker)),
+        }
+    }
+    let until: Vec<Time> =
+        frames.iter().skip(1).map(|frame| frame.1.left).chain([Time::from_nanos(u64::MAX)]).collect();
+    let whole = frames.into_iter().zip(until).map(|((_, frame, ended), end)| {
+        let hole = holes.partition_point(|at| *at < frame.left);
+        let torn = !ended || holes.get(hole).is_some_and(|at| *at < end);
+        Frame { arrived: frame.arrived.filter(|_| !torn), ..frame }
+    });
+    whole.collect()
+}

@@ -1,0 +1,524 @@
+//! libwebrtc's RTC event log, version 2: batches of columns, of which all values but the first are packed as deltas.
+//!
+//! Decoded by hand: protobuf gives only the frame, and what is in it packs bits (libwebrtc's
+//! `logging/rtc_event_log/encoder/delta_encoding.cc`). Fields that are not known are skipped and counted.
+
+use crate::Problem;
+use crate::call::{Call, Direction, Side, Sighting, Stamps};
+use steadycast_units::{Bytes, Rate, Span, Time, counted};
+use steadycast_wire::IP_UDP_OVERHEAD;
+
+/// The most deltas of one batch: an empty column costs nothing, and could claim 2³² values.
+const MOST_DELTAS: u64 = 1 << 20;
+/// The most packets of a file.
+const MOST_PACKETS: usize = 20_000_000;
+/// Times of a log are within a day of each other.
+const DAY_MS: i64 = 86_400_000;
+/// What SRTP adds to each packet: its authentication tag, which the log leaves out.
+const SRTP_TAG: u64 = 10;
+
+const VERSION_1: u64 = 1;
+const INCOMING_RTP: u64 = 2;
+const OUTGOING_RTP: u64 = 3;
+const INCOMING_RTCP: u64 = 4;
+const OUTGOING_RTCP: u64 = 5;
+const BEGIN: u64 = 16;
+const LOSS_BASED: u64 = 18;
+const DELAY_BASED: u64 = 19;
+const SCREAM: u64 = 35;
+/// Fields of the stream that are known, and of no use here.
+const UNUSED: [u64; 22] = [6, 7, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 101, 102, 103, 104];
+
+/// How many of each kind a log holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// RTP packets that arrived.
+    pub rtp_in: usize,
+    /// RTP packets that left.
+    pub rtp_out: usize,
+    /// RTCP datagrams that arrived.
+    pub rtcp_in: usize,
+    /// RTCP datagrams that left.
+    pub rtcp_out: usize,
+    /// Estimates of the sender's controller.
+    pub estimates: usize,
+    /// Fields that are not known, in the stream and in its batches of packets.
+    pub unknown: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+/// Protobuf's fields, one after the other: where each begins, its number and its value.
+struct Fields<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = *self.bytes.get(self.at)?;
+            self.at += 1;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, n: u64) -> Option<&'a [u8]> {
+        let end = self.at.checked_add(usize::try_from(n).ok()?)?;
+        let taken = self.bytes.get(self.at..end)?;
+        self.at = end;
+        Some(taken)
+    }
+
+    /// The next field; `None` where it is cut or is none.
+    fn field(&mut self) -> Option<(u64, Value<'a>)> {
+        let key = self.varint()?;
+        let value = match key & 7 {
+            0 => Value::Number(self.varint()?),
+            1 => Value::Number(u64::from_le_bytes(self.take(8)?.try_into().ok()?)),
+            2 => {
+                let n = self.varint()?;
+                Value::Bytes(self.take(n)?)
+            }
+            5 => Value::Number(u32::from_le_bytes(self.take(4)?.try_into().ok()?).into()),
+            _ => return None,
+        };
+        (key >> 3 != 0).then_some((key >> 3, value))
+    }
+}
+
+/// Bits of a column, most significant first.
+struct Bits<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Bits<'_> {
+    fn take(&mut self, n: u32) -> Option<u64> {
+        let mut value = 0;
+        for _ in 0..n {
+            let byte = self.bytes.get(self.at / 8)?;
+            value = value << 1 | u64::from(byte >> (7 - self.at % 8) & 1);
+            self.at += 1;
+        }
+        Some(value)
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.take(8)?;
+            value |= (byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+}
+
+fn mask(width: u32) -> u64 {
+    u64::MAX >> (64 - width)
+}
+
+/// A column's `n` values behind its base; `None` where its bits are none. Deltas count from the last value that exists.
+pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<Option<u64>>> {
+    if packed.is_empty() {
+        return Some(vec![base; n]);
+    }
+    let mut bits = Bits { bytes: packed, at: 0 };
+    let kind = bits.take(2)?;
+    let width = bits.take(6)? as u32 + 1;
+    let (signed, optional, value_width) = match kind {
+        0 => (false, false, 64),
+        1 => (bits.take(1)? == 1, bits.take(1)? == 1, bits.take(6)? as u32 + 1),
+        _ => return None,
+    };
+    // Bits say which exist, or each has a delta: no batch holds more values than bits.
+    if n > packed.len() * 8 {
+        return None;
+    }
+    let exist =
+        (0..n).map(|_| if optional { Some(bits.take(1)? == 1) } else { Some(true) }).collect::<Option<Vec<_>>>()?;
+    let mut last = base;
+    let mut next = |exists: bool| {
+        if !exists {
+            return Some(None);
+        }
+        last = Some(match last {
+            None => bits.varint()?,
+            Some(last) => {
+                let mut delta = bits.take(width)?;
+                if signed && delta >> (width - 1) == 1 {
+                    delta |= !mask(width);
+                }
+                last.wrapping_add(delta) & mask(value_width)
+            }
+        });
+        Some(last)
+    };
+    exist.into_iter().map(&mut next).collect()
+}
+
+/// One batch: its fields by their numbers, the last of each.
+struct Batch<'a> {
+    fields: Vec<(u64, Value<'a>)>,
+    begin: usize,
+    more: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn new(bytes: &'a [u8], begin: usize, count: u64) -> Result<Self, Problem> {
+        let mut fields = Fields { bytes, at: 0 };
+        let mut batch = Self { fields: Vec::new(), begin, more: 0 };
+        while fields.at < bytes.len() {
+            let at = fields.at;
+            let field = fields.field().ok_or_else(|| broken(begin + at, "a field of this batch is cut"))?;
+            batch.fields.push(field);
+        }
+        let more = batch.number(count).unwrap_or(0);
+        if more > MOST_DELTAS {
+            return Err(broken(
+                begin,
+                &format!("a batch says that it holds {more} more events; {MOST_DELTAS} are read"),
+            ));
+        }
+        batch.more = more as usize;
+        Ok(batch)
+    }
+
+    fn number(&self, of: u64) -> Option<u64> {
+        self.fields.iter().rev().find_map(|(n, value)| match value {
+            Value::Number(value) if *n == of => Some(*value),
+            _ => None,
+        })
+    }
+
+    fn bytes(&self, of: u64) -> &'a [u8] {
+        let found = self.fields.iter().rev().find_map(|(n, value)| match value {
+            Value::Bytes(bytes) if *n == of => Some(*bytes),
+            _ => None,
+        });
+        found.unwrap_or(&[])
+    }
+
+    /// All values of a column: the base, and what its deltas make of it.
+    fn column(&self, base: u64, packed: u64) -> Result<Vec<Option<u64>>, Problem> {
+        let first = self.number(base);
+        let mut all = vec![first];
+        let more = deltas(self.bytes(packed), first, self.more)
+            .ok_or_else(|| broken(self.begin, &format!("the deltas of its field {packed} can't be read")))?;
+        all.extend(more);
+        Ok(all)
+    }
+
+    /// Times in milliseconds.
+    fn times(&self, packed: u64) -> Result<Vec<i64>, Problem> {
+        let all = self.column(1, packed)?;
+        all.into_iter()
+            .map(|at| at.map(|at| at as i64).ok_or_else(|| broken(self.begin, "an event of this batch has no time")))
+            .collect()
+    }
+
+    /// Datagrams: the first, and the blobs of the others, which are lengths and then bytes.
+    fn datagrams(&self) -> Result<Vec<&'a [u8]>, Problem> {
+        let mut fields = Fields { bytes: self.bytes(102), at: 0 };
+        let cut = || broken(self.begin, "its packets are cut");
+        let lengths: Vec<u64> = (0..self.more).map(|_| fields.varint()).collect::<Option<_>>().ok_or_else(cut)?;
+        let mut all = vec![self.bytes(2)];
+        for length in lengths {
+            all.push(fields.take(length).ok_or_else(cut)?);
+        }
+        Ok(all)
+    }
+}
+
+fn broken(at: usize, what: &str) -> Problem {
+    Problem::at(at as u64, what, "record the call again, or give another file")
+}
+
+/// One RTP packet as a log has it.
+struct Packet {
+    ms: i64,
+    marker: bool,
+    seq: u16,
+    timestamp: u32,
+    ssrc: u32,
+    size: u64,
+    transport: Option<u16>,
+    send_time: Option<u32>,
+}
+
+const RTP_FIELDS: [u64; 36] = [
+    1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 15, 16, 17, 18, 19, 20, 21, 101, 102, 103, 104, 105, 106, 108, 109, 110, 115, 116,
+    117, 118, 119, 120, 12, 13, 14, 7,
+];
+
+fn rtp(batch: &Batch<'_>, into: &mut Vec<Packet>, unknown: &mut usize) -> Result<(), Problem> {
+    *unknown += batch.fields.iter().filter(|(n, _)| !RTP_FIELDS.contains(n)).count();
+    let column = |n: u64| batch.column(n, 100 + n);
+    let times = batch.times(101)?;
+    let (marker, seq, timestamp, ssrc) = (column(2)?, column(4)?, column(5)?, column(6)?);
+    let (payload, header, padding) = (column(8)?, column(9)?, column(10)?);
+    let (transport, send_time) = (column(15)?, column(17)?);
+    if into.len() + times.len() > MOST_PACKETS {
+        return Err(broken(batch.begin, &format!("more than {MOST_PACKETS} packets")));
+    }
+    for (i, ms) in times.into_iter().enumerate() {
+        let part = |of: &[Option<u64>]| of[i].unwrap_or(0) & 0xffff;
+        into.push(Packet {
+            ms,
+            marker: marker[i] == Some(1),
+            seq: seq[i].unwrap_or(0) as u16,
+            timestamp: timestamp[i].unwrap_or(0) as u32,
+            ssrc: ssrc[i].unwrap_or(0) as u32,
+            size: part(&payload) + part(&header) + part(&padding) + SRTP_TAG + IP_UDP_OVERHEAD as u64,
+            transport: transport[i].map(|n| n as u16),
+            send_time: send_time[i].map(|n| n as u32 & 0xff_ffff),
+        });
+    }
+    Ok(())
+}
+
+/// All that is read of a log.
+#[derive(Default)]
+struct Log<'a> {
+    incoming: Vec<Packet>,
+    outgoing: Vec<Packet>,
+    rtcp_in: Vec<(i64, &'a [u8])>,
+    rtcp_out: Vec<(i64, &'a [u8])>,
+    loss_based: Vec<(i64, u64)>,
+    delay_based: Vec<(i64, u64)>,
+    scream: Vec<(i64, u64)>,
+    unknown: usize,
+    begun: bool,
+    cut: Option<usize>,
+}
+
+impl<'a> Log<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, Problem> {
+        let mut log = Self::default();
+        let mut fields = Fields { bytes, at: 0 };
+        while fields.at < bytes.len() {
+            let at = fields.at;
+            let Some((number, value)) = fields.field() else {
+                log.cut = Some(at);
+                break;
+            };
+            match value {
+                Value::Bytes(_) if number == VERSION_1 => {
+                    let remedy = "record with a browser of 2019 or later, which write version 2";
+                    return Err(Problem::at(at as u64, "this is an event log of version 1", remedy));
+                }
+                Value::Bytes(inner) => log.batch(number, inner, fields.at - inner.len())?,
+                Value::Number(_) => log.unknown += 1,
+            }
+        }
+        Ok(log)
+    }
+
+    fn batch(&mut self, number: u64, bytes: &'a [u8], begin: usize) -> Result<(), Problem> {
+        match number {
+            INCOMING_RTP => rtp(&Batch::new(bytes, begin, 11)?, &mut self.incoming, &mut self.unknown)?,
+            OUTGOING_RTP => rtp(&Batch::new(bytes, begin, 11)?, &mut self.outgoing, &mut self.unknown)?,
+            INCOMING_RTCP | OUTGOING_RTCP => {
+                let batch = Batch::new(bytes, begin, 3)?;
+                let all = batch.times(101)?.into_iter().zip(batch.datagrams()?);
+                if number == INCOMING_RTCP { self.rtcp_in.extend(all) } else { self.rtcp_out.extend(all) }
+            }
+            LOSS_BASED => rates(&Batch::new(bytes, begin, 5)?, 2, 102, 1, &mut self.loss_based)?,
+            DELAY_BASED => rates(&Batch::new(bytes, begin, 4)?, 2, 102, 1, &mut self.delay_based)?,
+            SCREAM => rates(&Batch::new(bytes, begin, 7)?, 3, 103, 1000, &mut self.scream)?,
+            BEGIN => self.begun = true,
+            _ if UNUSED.contains(&number) => {}
+            _ => self.unknown += 1,
+        }
+        Ok(())
+    }
+
+    fn counts(&self) -> Counts {
+        Counts {
+            rtp_in: self.incoming.len(),
+            rtp_out: self.outgoing.len(),
+            rtcp_in: self.rtcp_in.len(),
+            rtcp_out: self.rtcp_out.len(),
+            estimates: self.loss_based.len() + self.delay_based.len() + self.scream.len(),
+            unknown: self.unknown,
+        }
+    }
+}
+
+fn rates(batch: &Batch<'_>, base: u64, packed: u64, unit: u64, into: &mut Vec<(i64, u64)>) -> Result<(), Problem> {
+    let all = batch.times(101)?.into_iter().zip(batch.column(base, packed)?);
+    into.extend(all.filter_map(|(at, rate)| Some((at, (rate? & 0xffff_ffff) * unit))));
+    Ok(())
+}
+
+/// Whether bytes begin as an event log does: with a field that one has, whole or cut.
+pub(crate) fn is(bytes: &[u8]) -> bool {
+    let mut fields = Fields { bytes, at: 0 };
+    let Some(key) = fields.varint() else { return false };
+    key & 7 == 2 && (matches!(key >> 3, 1..=7 | 16..=35 | 101..=104)) && fields.varint().is_some()
+}
+
+/// The counts of a log.
+///
+/// # Errors
+/// What [`read`] refuses.
+pub fn counts(bytes: &[u8]) -> Result<Counts, Problem> {
+    Log::read(bytes).map(|log| log.counts())
+}
+
+/// Reads a log: the call in the direction that carried more bytes.
+///
+/// # Errors
+/// No log of version 2, a part that contradicts itself, more than is read, no packets.
+pub(crate) fn read(bytes: &[u8]) -> Result<Call, Problem> {
+    let mut log = Log::read(bytes)?;
+    let mut notes = Vec::new();
+    let counts = log.counts();
+    if counts.rtp_in + counts.rtp_out == 0 {
+        let remedy = "a log is written every 5 s: record longer, and end the call before the browser";
+        return Err(Problem::at(0, "this event log holds no RTP packet", remedy));
+    }
+    if let Some(at) = log.cut {
+        notes.push(format!("the log is cut at byte {at}: what stands before is used"));
+    }
+    if !log.begun {
+        notes.push("the log has no beginning: its first part is missing".to_owned());
+    }
+    if log.unknown > 0 {
+        notes.push(format!("{} that this version does not know were skipped", counted(log.unknown as u64, "field")));
+    }
+    let total = |packets: &[Packet]| packets.iter().map(|packet| packet.size).sum::<u64>();
+    let side = if total(&log.outgoing) >= total(&log.incoming) { Side::Sender } else { Side::Receiver };
+    let (mut packets, mut reports) = match side {
+        Side::Sender => (std::mem::take(&mut log.outgoing), std::mem::take(&mut log.rtcp_in)),
+        Side::Receiver => (std::mem::take(&mut log.incoming), std::mem::take(&mut log.rtcp_out)),
+    };
+    packets.sort_by_key(|packet| packet.ms);
+    reports.sort_by_key(|report| report.0);
+    let estimates = [log.scream, log.loss_based, log.delay_based].into_iter().find(|all| !all.is_empty());
+    let mut estimates = estimates.unwrap_or_default();
+    estimates.sort_by_key(|estimate| estimate.0);
+    let all = packets.iter().map(|p| p.ms).chain(reports.iter().map(|r| r.0)).chain(estimates.iter().map(|e| e.0));
+    let (first, last) = all.fold((i64::MAX, i64::MIN), |(low, high), at| (low.min(at), high.max(at)));
+    if last.saturating_sub(first) > DAY_MS {
+        return Err(Problem::at(0, "its times are more than 24 h apart", "give a log of one call"));
+    }
+    let at = |ms: i64| Time::from_nanos((ms - first) as u64 * 1_000_000);
+    let stamped = packets.iter().all(|packet| packet.send_time.is_some());
+    let mut stamps = Stamps::new(24);
+    let flights = packets.iter().map(|packet| {
+        let logged = at(packet.ms);
+        Sighting {
+            seen: logged,
+            stamp: packet.send_time.filter(|_| stamped).map(|raw| stamps.unwrap(raw, logged)),
+            size: Bytes::new(packet.size),
+            ssrc: packet.ssrc,
+            seq: packet.seq,
+            transport: packet.transport,
+            timestamp: packet.timestamp,
+            marker: packet.marker,
+        }
+    });
+    let direction = Direction {
+        packets: flights.collect(),
+        reports: reports.iter().map(|(ms, bytes)| (at(*ms), bytes.to_vec())).collect(),
+        side: Some(side),
+        every: Span::millis(1),
+    };
+    let mut call = direction.joined(notes)?;
+    call.estimates = estimates.iter().map(|(ms, bps)| (at(*ms), Rate::bps(*bps))).collect();
+    call.source = match side {
+        Side::Sender => "the sender's event log".to_owned(),
+        Side::Receiver => "the receiver's event log".to_owned(),
+    };
+    Ok(call)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{deltas, mask};
+    use proptest::prelude::*;
+
+    struct Writer(Vec<bool>);
+
+    impl Writer {
+        fn put(&mut self, value: u64, width: u32) {
+            self.0.extend((0..width).rev().map(|bit| value >> bit & 1 == 1));
+        }
+        fn varint(&mut self, mut value: u64) {
+            while value >= 0x80 {
+                self.put(value & 0x7f | 0x80, 8);
+                value >>= 7;
+            }
+            self.put(value, 8);
+        }
+        fn bytes(&self) -> Vec<u8> {
+            self.0
+                .chunks(8)
+                .map(|eight| (0..8).fold(0, |n, k| n << 1 | u8::from(*eight.get(k).unwrap_or(&false))))
+                .collect()
+        }
+    }
+
+    /// A column with the general header; where none of its values is absent and `short`, with the short one.
+    fn packed(base: Option<u64>, values: &[Option<u64>], width: u32, signed: bool, short: bool) -> Vec<u8> {
+        let mut out = Writer(Vec::new());
+        let optional = values.iter().any(Option::is_none);
+        let short = short && !optional && !signed && width == 64;
+        out.put(u64::from(!short), 2);
+        out.put(u64::from(width - 1), 6);
+        if !short {
+            out.put(u64::from(signed), 1);
+            out.put(u64::from(optional), 1);
+            out.put(u64::from(width - 1), 6);
+        }
+        if optional {
+            values.iter().for_each(|value| out.put(u64::from(value.is_some()), 1));
+        }
+        let mut last = base;
+        for value in values.iter().flatten() {
+            match last {
+                None => out.varint(*value),
+                Some(last) => out.put(value.wrapping_sub(last) & mask(width), width),
+            }
+            last = Some(*value);
+        }
+        out.bytes()
+    }
+
+    proptest! {
+        #[test]
+        fn a_column_comes_back_as_it_was_packed(
+            base: Option<u64>,
+            values in prop::collection::vec(prop::option::weighted(0.8, any::<u64>()), 1..40),
+            width in 1..=64_u32,
+            signed: bool,
+            short: bool,
+        ) {
+            let base = base.map(|value| value & mask(width));
+            let values: Vec<_> = values.into_iter().map(|value| value.map(|value| value & mask(width))).collect();
+            let bytes = packed(base, &values, width, signed, short);
+            prop_assert_eq!(deltas(&bytes, base, values.len()), Some(values));
+        }
+    }
+
+    #[test]
+    fn an_empty_column_repeats_its_base_and_other_types_are_refused() {
+        assert_eq!(deltas(&[], Some(3), 2), Some(vec![Some(3); 2]));
+        assert_eq!(deltas(&[], None, 1), Some(vec![None]));
+        assert_eq!(deltas(&[0x80, 0, 0], Some(3), 1), None);
+        assert_eq!(deltas(&[0x3f], Some(3), 1 << 20), None, "more values than bits");
+    }
+}

@@ -1,0 +1,4 @@
+//! The claims of this crate, on two logs of Chromium's, captures and calls over a made-up queue.
+
+mod files;
+mod paths;

@@ -1,0 +1,209 @@
+//! A path is told where a call shows it, and refused with its reason where not.
+
+use steadycast_imported::{Call, Fate, Flight, Path, Verdict};
+use steadycast_units::{Bytes, PeerTime, Seed, Span, Time};
+
+/// A queue and who uses it: a call with 25 frames a second.
+#[derive(Clone, Copy)]
+struct Net {
+    /// bit/s by the second.
+    rate: fn(f64) -> f64,
+    /// What fits into the queue, in bytes.
+    queue: f64,
+    /// What the call sends, and others, in bit/s.
+    sends: f64,
+    others: f64,
+    /// Seconds between packets of a frame, and bytes of a packet.
+    spacing: f64,
+    packet: f64,
+    /// Losses behind the queue, and those of packets that waited more than 10 ms.
+    chance: f64,
+    managed: f64,
+    /// Mean of an additional delay in seconds, which keeps the order.
+    jitter: f64,
+    /// How much faster the receiver's clock runs.
+    drift: f64,
+    /// The share of packets that take 60 ms more, and are overtaken.
+    late: f64,
+    /// From half of the call on, in seconds.
+    detour: f64,
+}
+
+const NET: Net = Net {
+    rate: |_| 2e6,
+    queue: 1e9,
+    sends: 1.4e6,
+    others: 0.0,
+    spacing: 1e-5,
+    packet: 1200.0,
+    chance: 0.0,
+    managed: 0.0,
+    jitter: 0.0,
+    drift: 0.0,
+    late: 0.0,
+    detour: 0.0,
+};
+const SECONDS: f64 = 60.0;
+
+impl Net {
+    fn call(self) -> Call {
+        let mut chance = Seed(7).part("net");
+        let mut all: Vec<(f64, f64, bool)> = Vec::new();
+        for frame in 0..(SECONDS * 25.0) as usize {
+            let begin = frame as f64 * 0.04 + chance.unit() * 1e-3;
+            let n = (self.sends / 25.0 / 8.0 / self.packet * (0.7 + 0.6 * chance.unit())).round() as usize;
+            all.extend((0..n.max(1)).map(|k| (begin + k as f64 * self.spacing, self.packet, true)));
+        }
+        let mut at = 0.0;
+        while self.others > 0.0 && at < SECONDS {
+            at += chance.exponential(1500.0 * 8.0 / self.others);
+            all.push((at, 1500.0, false));
+        }
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (mut free, mut last) = (0.0_f64, 0.0_f64);
+        let mut packets = Vec::new();
+        for (at, size, own) in all {
+            let rate = (self.rate)(at);
+            let waits = (free - at).max(0.0);
+            let dropped = waits * rate / 8.0 + size > self.queue || waits > 0.01 && chance.happens(self.managed);
+            if !dropped {
+                free = at + waits + size * 8.0 / rate;
+            }
+            if !own {
+                continue;
+            }
+            let detour = if at > SECONDS / 2.0 { self.detour } else { 0.0 };
+            let jitter = if self.jitter > 0.0 { chance.exponential(self.jitter) } else { 0.0 };
+            last = last.max(free + 0.02 + detour + jitter);
+            let arrived = last + if chance.happens(self.late) { 0.06 } else { 0.0 };
+            let ticks = (arrived * (1.0 + self.drift) / 250e-6) as i64;
+            let lost = dropped || chance.happens(self.chance);
+            packets.push(Flight {
+                left: Time::from_nanos((at * 1e9) as u64),
+                size: Bytes::new(size as u64),
+                ssrc: 1,
+                fate: if lost { Fate::Lost } else { Fate::Arrived(PeerTime::from_nanos(ticks * 250_000)) },
+            });
+        }
+        Call {
+            source: String::new(),
+            packets,
+            reports: 1,
+            estimates: Vec::new(),
+            frames: Vec::new(),
+            round_trip: None,
+            every: (Span::micros(4), Span::micros(250)),
+            notes: Vec::new(),
+        }
+    }
+
+    fn path(self) -> Path {
+        Path::of(&self.call())
+    }
+
+    /// How far known capacities are from the truth, sorted, and in what share of them the band holds it.
+    fn errors(self, path: &Path) -> (Vec<f64>, f64) {
+        let mut errors = Vec::new();
+        let mut held = 0.0;
+        for (k, bin) in path.bins.iter().enumerate() {
+            let truth = (self.rate)(k as f64 * 0.5 + 0.25);
+            if let Some(band) = bin.capacity {
+                errors.push((band.rate.as_bps_f64() / truth - 1.0).abs());
+                held += f64::from(u8::from((band.low.as_bps_f64()..=band.high.as_bps_f64()).contains(&truth)));
+            }
+        }
+        errors.sort_by(f64::total_cmp);
+        let share = held / errors.len() as f64;
+        (errors, share)
+    }
+}
+
+const fn steps(at: f64) -> f64 {
+    if at < 20.0 {
+        3e6
+    } else if at < 40.0 {
+        1.6e6
+    } else {
+        2e6
+    }
+}
+
+#[test]
+fn a_call_alone_shows_the_capacity_and_its_steps() {
+    for (net, verdict, most) in [
+        (Net { rate: steps, ..NET }, Verdict::Alone, 0.02),
+        (Net { rate: steps, chance: 0.02, ..NET }, Verdict::Alone, 0.03),
+        (Net { rate: steps, drift: 80e-6, ..NET }, Verdict::Alone, 0.02),
+        (Net { rate: steps, detour: 0.03, ..NET }, Verdict::Alone, 0.02),
+        (Net { jitter: 0.002, ..NET }, Verdict::Jittered, 0.1),
+    ] {
+        let path = net.path();
+        assert_eq!((path.verdict, &path.refusals[..]), (verdict, &[][..]));
+        let (errors, held) = net.errors(&path);
+        assert!(errors.len() >= 100, "{} bins", errors.len());
+        assert!(errors[errors.len() * 9 / 10] < most, "{errors:?}");
+        assert!(held > 0.85, "{held}");
+    }
+}
+
+#[test]
+fn a_drift_is_found_and_a_detour_is_no_queue() {
+    let drift = Net { drift: 80e-6, ..NET }.path().drift.unwrap();
+    assert!((70e-6..90e-6).contains(&drift), "{drift}");
+    let path = Net { detour: 0.03, ..NET }.path();
+    assert!(path.routes.iter().any(|at| (29..=31).contains(at)), "{:?}", path.routes);
+    let after = path.bins[90].delay.unwrap().1.as_secs_f64();
+    assert!(after < 0.08, "{after}");
+}
+
+#[test]
+fn losses_of_a_full_queue_are_told_from_those_by_chance() {
+    let full = Net { queue: 7_000.0, ..NET }.path();
+    assert!(full.queue.full && full.losses.chance < 0.001, "{:?} {:?}", full.queue, full.losses);
+    assert!((4_500..=7_000).contains(&full.queue.holds.get()), "{:?}", full.queue);
+    let chance = Net { chance: 0.02, ..NET }.path();
+    assert!(!chance.queue.full);
+    assert!((0.012..0.028).contains(&chance.losses.chance), "{:?}", chance.losses);
+}
+
+/// The one reason for which this path is refused.
+fn refusal(net: Net) -> String {
+    let path = net.path();
+    assert_eq!(path.refusals.len(), 1, "{:?}: {:?}", path.verdict, path.refusals);
+    path.refusals[0].clone()
+}
+
+#[test]
+fn a_queue_that_others_share_is_refused() {
+    // Within its trains where it is paced, before them where each frame leaves at once.
+    for (others, sends, spacing) in [(0.5e6, 1.4e6, 3e-3), (1.2e6, 0.7e6, 3e-3), (0.8e6, 1e6, 1e-5)] {
+        let net = Net { others, sends, spacing, ..NET };
+        assert!(refusal(net).contains("its share, not the path"));
+        assert!(net.path().bins.iter().all(|bin| bin.capacity.is_none()), "a share is no capacity");
+    }
+}
+
+#[test]
+fn a_call_whose_packets_seldom_waited_is_refused() {
+    assert!(refusal(Net { sends: 0.1e6, ..NET }).contains("nothing shows the capacity"));
+}
+
+#[test]
+fn a_call_of_small_packets_does_not_tell_whether_it_was_alone() {
+    assert!(refusal(Net { packet: 500.0, ..NET }).contains("whether others shared"));
+}
+
+#[test]
+fn clocks_that_drift_too_much_are_refused() {
+    assert!(refusal(Net { drift: 2e-3, ..NET }).contains("1000 ppm"));
+}
+
+#[test]
+fn a_managed_queue_is_refused() {
+    assert!(refusal(Net { managed: 0.05, ..NET }).contains("managed queue"));
+}
+
+#[test]
+fn a_way_that_reorders_is_refused() {
+    assert!(refusal(Net { late: 0.03, ..NET }).contains("three places late"));
+}

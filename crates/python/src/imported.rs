@@ -1,0 +1,63 @@
+//! Calls that others made: a file's bytes in, what it shows out.
+
+use crate::error::wrong;
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use steadycast_imported::{Band, Call, MOST_BYTES, Path, Verdict, read};
+use steadycast_units::{Rate, Span};
+
+fn bps(rate: Rate) -> f64 {
+    rate.as_bps_f64()
+}
+
+fn band(band: Band) -> Value {
+    json!({ "low": bps(band.low), "rate": bps(band.rate), "high": bps(band.high) })
+}
+
+/// Reads a call's file: what it shows, as JSON. Raises `UserError` for one that can't be read.
+#[pyfunction]
+pub(crate) fn call(py: Python<'_>, file: PathBuf, stream: Option<u32>) -> PyResult<String> {
+    if std::fs::metadata(&file)?.len() > MOST_BYTES {
+        return Err(wrong(file.to_string_lossy(), "it has more than 1 GiB", "cut it into parts"));
+    }
+    let bytes = std::fs::read(&file)?;
+    let read = py.detach(|| read(&bytes, stream).map(|call| told(&call, &Path::of(&call))));
+    let read = read.map_err(|problem| {
+        wrong(format!("{}: byte {}", file.to_string_lossy(), problem.at), problem.what, problem.remedy)
+    })?;
+    Ok(read.to_string())
+}
+
+fn told(call: &Call, path: &Path) -> Value {
+    let since = |at: steadycast_units::Time| at.as_secs_f64() - path.begin.as_secs_f64();
+    let millis = |span: Span| span.as_millis_f64();
+    let bins = path.bins.iter().map(|bin| {
+        json!({
+            "sent_bps": bps(bin.sent), "arrived_bps": bps(bin.arrived), "packets": bin.packets, "lost": bin.lost,
+            "delay_ms": bin.delay.map(|delay| millis(delay.0)), "delay_max_ms": bin.delay.map(|delay| millis(delay.1)),
+            "capacity_bps": bin.capacity.map(band), "at_least_bps": bin.at_least.map(bps),
+        })
+    });
+    let verdict = match path.verdict {
+        Verdict::Alone => "alone",
+        Verdict::Jittered => "jittered",
+        Verdict::Shared => "shared",
+        Verdict::Unseen => "unseen",
+    };
+    let frames =
+        call.frames.iter().map(|frame| json!([since(frame.left), frame.arrived.map(|at| at.as_nanos() as f64 * 1e-9)]));
+    json!({
+        "source": call.source, "notes": call.notes, "packets": call.packets.len(), "reports": call.reports,
+        "round_trip_ms": call.round_trip.map(millis),
+        "estimates": call.estimates.iter().map(|(at, rate)| json!([since(*at), bps(*rate)])).collect::<Vec<_>>(),
+        "frames": frames.collect::<Vec<_>>(),
+        "verdict": verdict,
+        "shared": path.shared.map(|(capacity, own)| json!({ "capacity_bps": bps(capacity), "own_bps": bps(own) })),
+        "known_frac": path.known, "drift_ppm": path.drift.map(|drift| drift * 1e6),
+        "queue": { "bytes": path.queue.holds.get(), "full": path.queue.full },
+        "chance_loss_frac": path.losses.chance, "loss_run_packets": path.losses.run,
+        "route_changes_s": path.routes, "late_frac": path.late, "refusals": path.refusals,
+        "bins": bins.collect::<Vec<_>>(),
+    })
+}
