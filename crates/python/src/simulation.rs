@@ -76,7 +76,7 @@ impl PySimulation {
     fn run_to(&self, py: Python<'_>, until_s: f64) -> PyResult<bool> {
         let until = Time::ZERO + Span::from_secs_f64(until_s);
         let reached = py.detach(|| self.locked().run_to(until));
-        raised(&self.fault)?;
+        Asking::new(&self.guests.fault, None, ASKED).over()?;
         Ok(reached)
     }
 
