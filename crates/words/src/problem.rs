@@ -108,6 +108,7 @@ impl Findings {
         Problem { file, line: at.line, key: at.key.to_string(), what: shortened(what), remedy }
     }
     fn push(&mut self, problem: Problem) {
+        let problem = Problem { key: shortened(problem.key), ..problem };
         // Links that share a text are read more than once.
         if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {
             self.problems.push(problem);
