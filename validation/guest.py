@@ -203,9 +203,12 @@ def main(arguments: Sequence[str]) -> int:
             [program] = built("c", folder)
             from steadycast.cases import run_cases
 
-            suite = run_cases([f"exec:{program} stats", "tfrc"])
-            print(suite.text() if hasattr(suite, "text") else suite)
-            return 0
+            names = [f"exec:{program} stats", "tfrc"]
+            suite = run_cases(names)
+            for case in suite.cases:
+                kept = ["{} of {}".format(*suite.verdict(case, name)) for name in names]
+                print("  ".join(f"{cell:>10}" for cell in [case.id, *kept]))
+            return len(suite.errors)
         for row in [*exchanges(folder), *costs(folder)]:
             print("  ".join(f"{cell:>16}" for cell in row))
         differ = one_record(folder)
