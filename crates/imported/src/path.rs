@@ -425,14 +425,22 @@ fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
 /// Whether a tenth of the packets that found the queue without any of their own waited all the same, by 3 ms: behind
 /// others', which a burst of one's own keeps out of its trains.
 fn waited(points: &[Point], trains: &[Vec<Pair>], margin: f64) -> bool {
-    let (size, took) = trains.iter().flatten().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.size, sum.1 + pair.took));
+    // What a byte takes, by the train before.
+    let byte: Vec<(f64, f64)> = trains
+        .iter()
+        .map(|train| {
+            let sum = train.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.size, sum.1 + pair.took));
+            (train[0].at, sum.1 / sum.0)
+        })
+        .collect();
     let (mut idle, mut late) = (0, 0);
     for pair in points.windows(2) {
         let [before, point] = pair else { continue };
         let (Some(ahead), Some(delay)) = (before.out, point.delay()) else { continue };
         if ahead + margin < point.left {
             idle += 1;
-            late += usize::from(delay - point.size * took / size > 3e-3);
+            let train = byte.partition_point(|one| one.0 < point.left).saturating_sub(1);
+            late += usize::from(byte.get(train).is_some_and(|one| delay - point.size * one.1 > 3e-3));
         }
     }
     idle >= 20 && late * 10 > idle
