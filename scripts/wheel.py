@@ -26,7 +26,8 @@ import tools
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = Path(sys.executable).parent
-MOST_BYTES = 4_000_000
+MOST_BYTES = 4_500_000
+"""It was 4,000,000 until the judge, the reader of calls and the named networks came."""
 HOLDS = (
     "steadycast/_core.abi3.so",
     "steadycast/media/synthetic.npz",
@@ -89,7 +90,7 @@ def check(wheel: Path) -> None:
 
     """
     size = wheel.stat().st_size
-    print(f"{wheel.name}: {size / 1e6:.2f} MB, of {MOST_BYTES / 1e6:.0f} MB", flush=True)
+    print(f"{wheel.name}: {size / 1e6:.2f} MB, of {MOST_BYTES / 1e6:.1f} MB", flush=True)
     if size > MOST_BYTES:
         raise Refused(f"{size} bytes are more than {MOST_BYTES}")
     if "-abi3-" not in wheel.name:

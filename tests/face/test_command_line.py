@@ -41,6 +41,7 @@ COMMANDS = [
     "test-cases",
     "emulate",
     "agree",
+    "judge",
     "report",
     "compare",
     "encode",

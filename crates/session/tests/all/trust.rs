@@ -474,7 +474,8 @@ proptest! {
     #[test]
     fn no_rtcp_from_elsewhere_moves_the_rate_by_a_fifth_before_during_or_after(
         before in prop::collection::vec(any_datagram(false), 1..40),
-        said in prop::collection::vec(any_datagram(true), 1..40), every in prop_oneof![Just(5u64), Just(100), Just(1_000)],
+        said in prop::collection::vec(any_datagram(true), 1..40),
+        every in prop_oneof![Just(5u64), Just(100), Just(1_000)],
         controller in prop_oneof![
             Just(("steady", 1)), Just(("asmp", 1)), Just(("tfrc", 1)), Just(("asmp", 2)), Just(("tfmcc", 2)),
         ],
