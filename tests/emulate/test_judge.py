@@ -124,7 +124,7 @@ def test_pairs_that_are_known_have_the_figures_that_they_have(tmp_path: Path) ->
     # One of ten is left out; a machine that stalls leaves out more.
     assert 80 < found["tenth"]["in_time_pct"] <= 91
     assert cell(tmp_path / "tenth")["by"] == "picture"
-    assert marked_processes() == []
+    assert _left(tmp_path) == {}
 
 
 def test_each_reason_of_a_failure_is_named(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_an_end_in_mid_cell_leaves_nothing(tmp_path: Path, number: signal.Signal
     words = [*COMMAND, "judge", "pair.toml", "--networks", "net.toml", "-o", "out", "--seconds", "30s"]
     with subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         until = time.monotonic() + 20
-        while time.monotonic() < until and not any("send.py" in each for each in _commands()):
+        while time.monotonic() < until and not any("send.py" in each for each in _left(folder).values()):
             time.sleep(0.05)
         process.send_signal(number)
         assert process.stderr is not None
@@ -178,16 +178,18 @@ def test_an_end_in_mid_cell_leaves_nothing(tmp_path: Path, number: signal.Signal
         # Its helpers end by themselves, and the next emulation ends what the programs' own children are.
         steadycast(["doctor"], tmp_path)
     until = time.monotonic() + 10
-    while time.monotonic() < until and marked_processes():
+    while time.monotonic() < until and _left(folder):
         time.sleep(0.05)
-    assert marked_processes() == []
+    assert _left(folder) == {}
 
 
-def _commands() -> list[str]:
-    found = []
+def _left(folder: Path) -> dict[int, str]:
+    """Processes of emulations, with their words: those that were started in a folder. Other tests have theirs."""
+    found = {}
     for number in marked_processes():
         try:
-            found.append(Path(f"/proc/{number}/cmdline").read_text())
+            if Path(f"/proc/{number}/cwd").readlink().is_relative_to(folder):
+                found[number] = Path(f"/proc/{number}/cmdline").read_text()
         except OSError:
             continue
     return found
