@@ -262,17 +262,18 @@ def test_of_a_file_latency_is_told_from_the_frames_on_the_wire(tmp_path: Path, l
     assert found["in_time_pct"] == 100
 
 
-@pytest.mark.parametrize("count", [0, 3])
-def test_a_number_that_the_time_makes_impossible_is_no_mark(tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize(("count", "wrong"), [(0, 0), (3, 40_000), (3, 260)])
+def test_a_number_that_the_time_makes_impossible_is_no_mark(tmp_path: Path, count: int, wrong: int) -> None:
     shown(tmp_path)
     path = tmp_path / "look.tsv"
     lines = path.read_text().splitlines(keepends=True)
     for n in range(count):
         at = lines[200 + 9 * n].split("\t")[0]
-        lines[200 + 9 * n] = f"{at}\t{40000 + n}\t\t\t\n"
+        lines[200 + 9 * n] = f"{at}\t{wrong + n}\t\t\t\n"  # one of them before it was handed over
     path.write_text("".join(lines))
     found = pictures(tmp_path)
     between(found["unread_pct"], 100 * count / (SECONDS * FPS) - 0.01, 100 * count / (SECONDS * FPS) + 0.01)
+    assert found["in_time_pct"] > 95
 
 
 def test_a_browser_s_own_freezes_stand_beside_those_of_the_marks(tmp_path: Path) -> None:

@@ -554,11 +554,14 @@ def _unwrapped(at: F64, number: F64, fps: float, began: float | None) -> F64:
     known = np.isfinite(number)
     if not known.any():
         return number
+    # Where it is known when pictures were handed over none is shown before.
+    ahead = _PLAUSIBLE_S * fps if began is None else 1.0
     if began is None:
         began = float(np.median((at - number / fps)[known]))
     wanted = (at - began) * fps
     number = number + mark.WRAPS * np.round((wanted - number) / mark.WRAPS)
-    return np.where(np.abs(number - wanted) <= _PLAUSIBLE_S * fps, number, np.nan)
+    possible = (number - wanted <= ahead) & (wanted - number <= _PLAUSIBLE_S * fps)
+    return np.where(possible, number, np.nan)
 
 
 def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[int, float]:
