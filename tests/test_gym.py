@@ -131,3 +131,12 @@ def test_a_file_that_is_no_such_model_is_refused(tmp_path: Path) -> None:
         gym.policy(tmp_path / "no.onnx")
     with pytest.raises(UserError, match="no ONNX model"):
         gym.policy(tmp_path / "none.onnx")
+
+
+def test_the_page_has_the_observation_as_it_is() -> None:
+    page = (TRAIN.parents[2] / "docs" / "learning.md").read_text(encoding="utf-8")
+    rows = [
+        f"| {n} | `{each.name}` | {each.about} | {each.low} | {each.high} |"
+        for n, each in enumerate(gym.OBSERVATION)
+    ]
+    assert [row for row in rows if row not in page] == []

@@ -1,6 +1,7 @@
 // Additive increase, multiplicative decrease: half the rate on loss, else a packet more per round trip.
 //
-//	go build -o aimd-go aimd.go        controller = "exec:./aimd-go"
+//	go build -o aimd-go aimd.go        (Go 1.21 or newer)
+//	controller = "exec:./aimd-go"
 package main
 
 import (

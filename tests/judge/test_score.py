@@ -264,12 +264,13 @@ def test_of_a_file_latency_is_told_from_the_frames_on_the_wire(tmp_path: Path, l
 
 @pytest.mark.parametrize(("count", "wrong"), [(0, 0), (3, 40_000), (3, 260)])
 def test_a_number_that_the_time_makes_impossible_is_no_mark(tmp_path: Path, count: int, wrong: int) -> None:
+    # 40,000 is far away; 260 is two seconds early, before it was handed over.
     shown(tmp_path)
     path = tmp_path / "look.tsv"
     lines = path.read_text().splitlines(keepends=True)
     for n in range(count):
         at = lines[200 + 9 * n].split("\t")[0]
-        lines[200 + 9 * n] = f"{at}\t{wrong + n}\t\t\t\n"  # one of them before it was handed over
+        lines[200 + 9 * n] = f"{at}\t{wrong + n}\t\t\t\n"
     path.write_text("".join(lines))
     found = pictures(tmp_path)
     between(found["unread_pct"], 100 * count / (SECONDS * FPS) - 0.01, 100 * count / (SECONDS * FPS) + 0.01)

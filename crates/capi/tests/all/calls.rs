@@ -7,6 +7,18 @@ use steadycast_remote::{
     Bounds, Bytes, FrameEdge, Packet, PacketArrival, PacketResult, PeerTime, Rate, Remote, Stream, Time,
 };
 
+/// A decision that has not been read.
+fn unread() -> SteadycastDecision {
+    SteadycastDecision {
+        size: size_of::<SteadycastDecision>(),
+        target_bps: 0,
+        pacing_bps: 0,
+        window_bytes: 0,
+        limit: 0,
+        why: [0; 64],
+    }
+}
+
 fn refusal(abi: u32, controller: &[u8], params: &str, bounds: &SteadycastBounds) -> String {
     new(abi, controller, params, bounds).unwrap_err()
 }
@@ -45,14 +57,7 @@ fn an_error_is_cut_to_the_room_that_there_is() {
 
 #[test]
 fn a_wrong_call_answers_a_code_and_changes_nothing() {
-    let mut decision = SteadycastDecision {
-        size: size_of::<SteadycastDecision>(),
-        target_bps: 0,
-        pacing_bps: 0,
-        window_bytes: 0,
-        limit: 0,
-        why: [0; 64],
-    };
+    let mut decision = unread();
     let mut probe = SteadycastProbe { size: 3, id: 0, packets: 0, bytes: 0, rate_bps: 0, within: 0 };
     let fate = |ecn| SteadycastFate { number: 0, arrived_ns: 5, ecn };
     let own = made("tfrc", "{}");
@@ -153,14 +158,7 @@ proptest! {
         let own = made(controller, "{}");
         let bounds = Bounds::new(Rate::bps(100_000), Rate::bps(10_000_000));
         let mut remote = Remote::new(controller, &[], &bounds).unwrap();
-        let mut told = SteadycastDecision {
-            size: size_of::<SteadycastDecision>(),
-            target_bps: 0,
-            pacing_bps: 0,
-            window_bytes: 0,
-            limit: 0,
-            why: [0; 64],
-        };
+        let mut told = unread();
         let calls: Vec<_> = calls.into_iter().filter(|call| !matches!(call, Call::Queued(..))).collect();
         for call in &calls {
             same(&mut remote, call);

@@ -432,7 +432,7 @@ fn who_spoke_in_the_sources_name_before_it_takes_neither_its_bye_nor_its_round_t
 }
 
 /// A packet of RTCP of any kind, in anybody's name. `known`: the receivers have spoken. Their SSRCs are random: whoever
-/// names one before has guessed it.
+/// names one before has guessed it (until a case in which that silenced a group they were named from the start on).
 fn any_packet(known: bool) -> impl Strategy<Value = Packet> {
     let receiver = if known { RECEIVER } else { MADE_UP };
     let ssrc =
