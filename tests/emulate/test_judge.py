@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -195,8 +196,15 @@ def _left(folder: Path) -> dict[int, str]:
     return found
 
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "judge").glob("*.toml"))
-NEEDS = {"gstreamer": "gst-launch-1.0", "iperf3": "iperf3", "chromium": "chromium", "steadycast": "ffmpeg"}
+FOLDER = Path(__file__).parents[2] / "examples" / "judge"
+EXAMPLES = sorted([*FOLDER.glob("*.toml"), *FOLDER.glob("*/*.toml")])
+NEEDS = {
+    "aiortc": "python3",
+    "gstreamer": "gst-launch-1.0",
+    "iperf3": "iperf3",
+    "chromium": "chromium",
+    "steadycast": "ffmpeg",
+}
 """What each example needs besides ours; FFmpeg where nothing is said."""
 
 
@@ -206,6 +214,11 @@ def test_each_example_shows_its_pictures_where_there_is_room(path: Path, tmp_pat
     tool = NEEDS.get(path.stem, "ffmpeg")
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
+    if path.parent != FOLDER:
+        path = tmp_path / path.relative_to(FOLDER.parents[1])
+        shutil.copytree(FOLDER / path.stem, path.parent, ignore=shutil.ignore_patterns("venv"))
+        for made in re.findall(r"^# (python3 -m venv .*)$", path.read_text(), re.MULTILINE):
+            subprocess.run(made, shell=True, cwd=tmp_path, check=True)
     words = ["judge", str(path), "--networks", "clean-20", "--seconds", "10s", "-o", "out", "--anyway"]
     done = steadycast(words, tmp_path)
     assert done.returncode == 0, done.stderr + done.stdout

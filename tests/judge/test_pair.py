@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from steadycast.errors import UserError
+from steadycast.errors import MissingError, UserError
 from steadycast.judge import pair as pairs
 from steadycast.judge.suite import Asked, _within_budget
 
@@ -120,8 +120,26 @@ def test_the_pair_of_the_page_is_read() -> None:
     assert [pairs.of(tomllib.loads(block), "judge.md", "").name for block in blocks] == ["mine"]
 
 
+EXAMPLES = ROOT / "examples" / "judge"
+
+
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "examples" / "judge").glob("*.toml")), ids=lambda path: path.stem
+    "path", sorted([*EXAMPLES.glob("*.toml"), *EXAMPLES.glob("*/*.toml")]), ids=lambda path: path.stem
 )
-def test_each_example_is_read(path: Path) -> None:
-    assert pairs.read(path).programs
+def test_each_example_is_read_and_the_files_beside_it_that_it_names_are_there(path: Path) -> None:
+    pair = pairs.read(path)
+    assert pair.programs
+    named = re.findall(r"\{here\}/([\w.-]+)(?= |$)", " ".join(program.run for program in pair.programs))
+    assert all((path.parent / each).is_file() for each in named)
+
+
+def test_here_is_the_folder_of_the_pairs_file(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("#!/bin/sh\n")
+    own.chmod(0o755)
+    (tmp_path / "pair.toml").write_text(
+        '[[program]]\nname = "a"\non = "sender"\nrun = "{here}/own"\n'
+        '[[program]]\nname = "b"\non = "receiver"\nrun = "{here}/other"\n'
+    )
+    with pytest.raises(MissingError, match=re.escape(f"b: {tmp_path}/other: there is no such program")):
+        pairs.need_tools(pairs.read(tmp_path / "pair.toml"))

@@ -182,6 +182,7 @@ def _plan(setup: Setup, work: Path, seed: int) -> hosts.Plan:
         **dict.fromkeys(PLACES, ""),
         **HOSTS,
         "cell": str(work),
+        "here": str(pair.folder),
         "sdp": str(work / "session.sdp"),
         "out": str(work / "out"),
         "pictures": str(work / "pictures"),

@@ -16,7 +16,19 @@ from steadycast.judge.clip import Crop, Marked, raw_shape
 
 HOSTS = {"sender": "10.0.0.1", "receiver": "10.0.0.2", "relay": "10.0.0.3"}
 """Hosts that programs run on, and their addresses; the relay stands beside the receiver, behind the bottleneck."""
-PLACES = (*HOSTS, "clip", "clip.y4m", "clip.pipe", "pictures", "out", "sdp", "cell", "seconds", "seed")
+PLACES = (
+    *HOSTS,
+    "clip",
+    "clip.y4m",
+    "clip.pipe",
+    "pictures",
+    "out",
+    "sdp",
+    "cell",
+    "here",
+    "seconds",
+    "seed",
+)
 """What stands in braces in a program's words, besides `python` and `steadycast`."""
 _COMMANDS = {"python": [sys.executable], "steadycast": [sys.executable, "-m", "steadycast"]}
 _READY = ("udp", "tcp", "log", "file", "delay")
@@ -99,6 +111,8 @@ class Pair:
     rtp: Rtp = Rtp()
     pictures: Pictures = Pictures()
     expect: tuple[Expect, ...] = ()
+    folder: Path = Path()
+    """Where its file is: `{here}`."""
 
     @property
     def used(self) -> set[str]:
@@ -129,7 +143,7 @@ def read(path: Path) -> Pair:
         raise UserError(
             str(path), f"can't be read ({getattr(error, 'strerror', 'no text')})", remedy
         ) from error
-    return of(table, str(path), path.stem)
+    return replace(of(table, str(path), path.stem), folder=path.absolute().parent)
 
 
 def of_commands(send: str, receive: str) -> Pair:
@@ -335,7 +349,7 @@ def need_tools(pair: Pair) -> None:
     import shutil
 
     for program in pair.programs:
-        words = program.words(dict.fromkeys(PLACES, "x"))
+        words = program.words({**dict.fromkeys(PLACES, "x"), "here": str(pair.folder)})
         if not program.shell and shutil.which(words[0]) is None:
             raise MissingError(
                 f"{program.name}: {words[0]}", "there is no such program", "install it, or give its path"

@@ -1,0 +1,44 @@
+"""Answers a call, and writes its pictures as y4m when they are decoded: receive.py FOLDER Y4M."""
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
+from aiortc.mediastreams import MediaStreamError
+
+
+async def show(track, path):
+    """Write what is decoded, until the track ends."""
+    with open(path, "wb") as file, suppress(MediaStreamError):
+        sides = None
+        while True:
+            frame = await track.recv()
+            if sides != (frame.width, frame.height):
+                sides = frame.width, frame.height
+                file.write(b"YUV4MPEG2 W%d H%d F30:1 Ip A1:1 C420jpeg\n" % sides)
+            file.write(b"FRAME\n" + frame.to_ndarray(format="yuv420p").tobytes())
+            file.flush()
+
+
+async def main(folder, path):
+    """Answer, and show until the process is ended."""
+    call = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+    track = asyncio.get_running_loop().create_future()
+    call.on("track", track.set_result)
+    offer, answer = folder / "offer.json", folder / "answer.json"
+    print("waiting", flush=True)
+    while not offer.exists():
+        await asyncio.sleep(0.02)
+    await call.setRemoteDescription(RTCSessionDescription(**json.loads(offer.read_text())))
+    await call.setLocalDescription(await call.createAnswer())
+    answer.with_suffix(".part").write_text(json.dumps({"sdp": call.localDescription.sdp, "type": "answer"}))
+    os.replace(answer.with_suffix(".part"), answer)
+    await show(await track, path)
+
+
+with suppress(KeyboardInterrupt):
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
