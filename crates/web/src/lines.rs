@@ -1,0 +1,144 @@
+//! What the lines of a media section say (RFC 8866), to whoever reads a description or an offer.
+
+use sdp_types::{Attribute, Media, Session};
+use steadycast_units::Span;
+use steadycast_wire::payload::PayloadFormat;
+
+/// What the header extension of transport-wide numbers goes by (draft-holmer-rmcat-transport-wide-cc-extensions-01).
+pub const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
+
+/// The lines of a media section, and those above all sections, which hold for each of them (RFC 8866, section 5.13).
+#[derive(Clone, Copy)]
+pub struct Lines<'a> {
+    /// The whole.
+    pub session: &'a Session,
+    /// The section.
+    pub media: &'a Media,
+}
+
+impl<'a> Lines<'a> {
+    /// Values of an attribute that may stand at both levels; the section's own replace those of the session.
+    pub fn values(self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let own = self.media.get_attribute_values(name).flatten();
+        let common = self.session.get_attribute_values(name).flatten();
+        let replaced = self.media.has_attribute(name);
+        own.chain(common.filter(move |_| !replaced))
+    }
+
+    /// The element of the header extension that goes by this name, where a header of one byte can carry it (RFC 8285,
+    /// section 4.2).
+    pub fn extension(self, uri: &str) -> Option<u8> {
+        self.values("extmap").find_map(|said| {
+            let (id, name) = said.split_once(' ')?;
+            // A direction may stand behind the number (RFC 8285, section 5).
+            let id = id.split('/').next()?.parse().ok().filter(|id| (1..=14).contains(id))?;
+            (name.split_whitespace().next() == Some(uri)).then_some(id)
+        })
+    }
+}
+
+/// One payload type of the m= line.
+pub struct Format {
+    /// Its number.
+    pub payload_type: u8,
+    /// Its encoding, as the description has it.
+    pub name: String,
+    /// As this program takes it apart; `None` where it does not.
+    pub format: Option<PayloadFormat>,
+    /// Its parameters.
+    pub fmtp: String,
+}
+
+/// Encodings of payload types that need no `a=rtpmap` (RFC 3551, table 5), beside those of [`PayloadFormat`].
+const STATIC: [(u8, &str); 5] = [(25, "CelB"), (26, "JPEG"), (28, "nv"), (31, "H261"), (33, "MP2T")];
+
+/// The payload types of a section, in its order (RFC 8866, section 5.14).
+pub fn formats(media: &Media) -> Vec<Format> {
+    let of_type = |name: &str, payload_type: u8| {
+        let find = |value: &str| {
+            let (word, rest) = value.split_once(' ')?;
+            (word.parse() == Ok(payload_type)).then(|| rest.trim().to_owned())
+        };
+        media.get_attribute_values(name).flatten().find_map(find)
+    };
+    let format = |payload_type: u8| {
+        let own = PayloadFormat::ALL.into_iter().find(|format| format.static_type() == Some(payload_type));
+        let named = STATIC.iter().find(|(number, _)| *number == payload_type).map(|(_, name)| (*name).to_owned());
+        let map = of_type("rtpmap", payload_type).map(|map| map.split('/').next().unwrap_or_default().to_owned());
+        let format = map.as_deref().map_or(own, PayloadFormat::of_encoding);
+        let name = map.or(named).or(own.map(|format| format.encoding().to_owned()));
+        let fmtp = of_type("fmtp", payload_type).unwrap_or_default();
+        Format { payload_type, name: name.unwrap_or_else(|| payload_type.to_string()), format, fmtp }
+    };
+    media.fmt.split_whitespace().filter_map(|word| word.parse().ok()).filter(|pt| *pt < 128).map(format).collect()
+}
+
+/// What `a=rtcp-fb` says of this payload type, or of all of them (RFC 4585, section 4.2), in single words.
+pub fn asked(media: &Media, payload_type: u8) -> impl Iterator<Item = Vec<&str>> {
+    let own = payload_type.to_string();
+    let words = media.get_attribute_values("rtcp-fb").flatten().map(|said| said.split_whitespace().collect::<Vec<_>>());
+    words
+        .filter(move |words| words.first().is_some_and(|of| *of == "*" || **of == own))
+        .map(|words| words[1..].to_vec())
+}
+
+/// The payload type under which packets of this one are sent again to those who ask for them, and for how long they are
+/// kept (RFC 4588, section 8).
+pub fn retransmissions(media: &Media, payload_type: u8) -> Option<(u8, Option<Span>)> {
+    if !asked(media, payload_type).any(|words| words == ["nack"]) {
+        return None;
+    }
+    // Each of several types of retransmissions names the type that it repeats.
+    let repeats = |it: &Format| parameter(&it.fmtp, "apt").and_then(|apt| apt.parse().ok()) == Some(payload_type);
+    let again = formats(media)
+        .into_iter()
+        .find(|it| it.name.eq_ignore_ascii_case("rtx") && it.payload_type != payload_type && repeats(it))?;
+    let kept = parameter(&again.fmtp, "rtx-time").and_then(|ms| ms.parse().ok());
+    Some((again.payload_type, kept.map(|ms: u32| Span::millis(ms.into()))))
+}
+
+/// The value of a parameter in a line of them.
+pub fn parameter<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    let pair = |p: &'a str| p.trim().split_once('=').filter(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, v)| v);
+    line.split(';').find_map(pair)
+}
+
+/// Bytes in hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02X}")).collect()
+}
+
+/// Bytes of hexadecimal digits, `None` for anything else.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |b: &u8| char::from(*b).to_digit(16).map(|d| d as u8);
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|p| Some(digit(p.first()?)? << 4 | digit(p.get(1)?)?)).collect()
+}
+
+/// Adds an attribute with a value to a section.
+pub fn put(media: &mut Media, name: &str, value: impl Into<String>) {
+    media.add_attribute(Attribute::with_value(name, value.into()));
+}
+
+/// The NAL units of a stream with start codes.
+pub fn nal_units(stream: &[u8]) -> Vec<&[u8]> {
+    let mut starts = Vec::new();
+    for (at, three) in stream.windows(3).enumerate() {
+        if *three == [0, 0, 1] {
+            starts.push(at);
+        }
+    }
+    let end = |n: usize| starts.get(n + 1).map_or(stream.len(), |next| *next);
+    let unit = |(n, start): (usize, &usize)| {
+        let unit = &stream[start + 3..end(n)];
+        // The zeros before the next start code are its own.
+        let len = unit.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
+        &unit[..len]
+    };
+    starts.iter().enumerate().map(unit).filter(|u| !u.is_empty()).collect()
+}
+
+/// Profile, constraints and level of H.264 (RFC 6184, section 8.1), from parameter sets behind start codes.
+pub fn profile_level(config: &[u8]) -> Option<[u8; 3]> {
+    nal_units(config).into_iter().find(|unit| unit[0] & 0x1f == 7)?.get(1..)?.first_chunk().copied()
+}

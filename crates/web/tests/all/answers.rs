@@ -1,0 +1,225 @@
+use crate::client::{address, certificate, credentials};
+use proptest::prelude::*;
+use sdp_types::Session;
+use steadycast_web::{Agreed, Credentials, Feedback, Own, Refusal, Stream, agree};
+use steadycast_wire::payload::PayloadFormat;
+
+/// Chromium's offer of one video transceiver, "recvonly"; and one with audio before it, and with RFC 8888 switched on.
+const CHROMIUM: &str = include_str!("offers/chromium.sdp");
+const WITH_AUDIO: &str = include_str!("offers/chromium-ccfb.sdp");
+
+const fn stream(format: PayloadFormat) -> Stream<'static> {
+    Stream { format: Some(format), config: &[] }
+}
+
+const VP8: Stream<'_> = stream(PayloadFormat::Vp8);
+
+fn answer(agreed: &Agreed, feedback: Feedback) -> Session {
+    let own = credentials(1);
+    let own = Own {
+        session: 7,
+        address: address("192.0.2.1:40003"),
+        credentials: &own,
+        fingerprint: certificate(1).fingerprint,
+        feedback,
+        send_time: true,
+        key_frames: true,
+        media: 11,
+        repair: Some(12),
+        cname: "it",
+    };
+    Session::parse(agreed.answer(&own).as_bytes()).unwrap()
+}
+
+fn lines(session: &Session, section: usize) -> Vec<String> {
+    let said = |line: &sdp_types::Attribute| match &line.value {
+        Some(value) => format!("{}:{value}", line.attribute),
+        None => line.attribute.clone(),
+    };
+    session.medias[section].attributes.iter().map(said).collect()
+}
+
+#[test]
+fn chromium_s_numbers_are_taken_as_it_offers_them() {
+    let agreed = agree(CHROMIUM.as_bytes(), &VP8).unwrap();
+    assert_eq!((agreed.payload_type, agreed.repair), (96, Some(97)));
+    assert_eq!((agreed.transport, agreed.send_time, agreed.congestion), (Some(4), Some(2), false));
+    assert_eq!((agreed.peer.ufrag.len(), agreed.peer.password.len(), agreed.fingerprints.len()), (4, 24, 1));
+    let said = answer(&agreed, Feedback::Transport(4));
+    assert_eq!(said.get_first_attribute_value("group"), Some(Some("BUNDLE 0")));
+    assert!(said.has_attribute("ice-lite"));
+    assert_eq!((said.medias[0].port, said.medias[0].fmt.as_str()), (40_003, "96 97"));
+    let lines = lines(&said, 0);
+    for line in [
+        "mid:0",
+        "sendonly",
+        "rtcp-mux",
+        "rtcp-mux-only",
+        "rtcp-rsize",
+        "setup:passive",
+        "candidate:1 1 udp 2130706431 192.0.2.1 40003 typ host",
+        "end-of-candidates",
+        "rtpmap:96 VP8/90000",
+        "rtcp-fb:96 transport-cc",
+        "rtcp-fb:96 nack",
+        "rtcp-fb:96 nack pli",
+        "rtcp-fb:96 ccm fir",
+        "rtpmap:97 rtx/90000",
+        "fmtp:97 apt=96",
+        "extmap:2 http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time",
+        "extmap:4 http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01",
+        "ssrc-group:FID 11 12",
+        "ssrc:11 cname:it",
+        "ssrc:12 cname:it",
+        "msid:steadycast video",
+    ] {
+        assert_eq!(lines.iter().filter(|it| *it == line).count(), 1, "{line} in {lines:?}");
+    }
+    assert_eq!(lines.iter().filter(|it| it.starts_with("extmap") || it.starts_with("rtcp-fb")).count(), 6);
+}
+
+#[test]
+fn an_audio_section_is_refused_in_its_place_and_rfc_8888_is_answered_for_all_types() {
+    let agreed = agree(WITH_AUDIO.as_bytes(), &VP8).unwrap();
+    assert!(agreed.congestion);
+    let said = answer(&agreed, Feedback::Congestion);
+    let of: Vec<(&str, u16)> = said.medias.iter().map(|media| (media.media.as_str(), media.port)).collect();
+    assert_eq!(of, [("audio", 0), ("video", 40_003)]);
+    assert_eq!(said.get_first_attribute_value("group"), Some(Some("BUNDLE 1")));
+    assert_eq!(lines(&said, 0), ["mid:0", "inactive"]);
+    let lines = lines(&said, 1);
+    assert!(lines.contains(&"rtcp-fb:* ack ccfb".to_owned()) && !lines.iter().any(|it| it.contains("transport")));
+}
+
+#[test]
+fn a_section_that_shares_the_transport_of_another_finds_it_there() {
+    // As `bundlePolicy: "max-bundle"` has it: transport and port stand in the first section alone.
+    let mut sections = WITH_AUDIO.split("m=video 9 ");
+    let (first, video) = (sections.next().unwrap(), sections.next().unwrap());
+    let shared = |line: &&str| !["a=ice-", "a=fingerprint", "a=setup", "a=rtcp-"].iter().any(|it| line.starts_with(it));
+    let video: Vec<&str> = video.lines().filter(shared).collect();
+    let video = format!("{}\r\na=rtcp-fb:96 nack\r\na=bundle-only\r\n", video.join("\r\n"));
+    let offer = format!("{first}m=video 0 {video}");
+    let agreed = agree(offer.as_bytes(), &VP8).unwrap();
+    assert_eq!(agreed.peer.ufrag.len(), 4);
+    assert_eq!((agreed.fingerprints.len(), agreed.payload_type), (1, 96));
+}
+
+/// Parameter sets with this profile, these constraints and this level.
+fn sets(of: [u8; 3]) -> Vec<u8> {
+    [&[0, 0, 0, 1, 0x67][..], &of, &[1, 2, 3, 0, 0, 0, 1, 0x68, 5]].concat()
+}
+
+#[test]
+fn h264_is_taken_under_the_first_profile_whose_decoder_plays_it() {
+    let taken = |of: [u8; 3]| {
+        let config = sets(of);
+        let stream = Stream { format: Some(PayloadFormat::H264), config: &config };
+        agree(CHROMIUM.as_bytes(), &stream).map(|agreed| agreed.payload_type)
+    };
+    // Chromium: 102 is 42001f, 108 is 42e01f, 116 is 4d001f and 41 is f4001f, all in mode 1 and of any level.
+    assert_eq!(taken([66, 0xc0, 31]), Ok(102), "constrained baseline");
+    assert_eq!(taken([66, 0, 31]), Ok(102), "baseline");
+    assert_eq!(taken([77, 0x40, 40]), Ok(116), "main");
+    assert_eq!(taken([100, 0, 31]), Ok(41), "high");
+    let refusal = taken([110, 0, 31]).unwrap_err();
+    assert_eq!(refusal.place, "offer.codec");
+    assert!(refusal.problem.starts_with("h264 (6E001F) is sent, and it offers VP8, rtx"), "{refusal}");
+    // Without a word of another level, the stream's may not be higher.
+    let strict = CHROMIUM.replace("level-asymmetry-allowed=1", "level-asymmetry-allowed=0");
+    let config = sets([66, 0xc0, 32]);
+    let stream = Stream { format: Some(PayloadFormat::H264), config: &config };
+    assert_eq!(agree(strict.as_bytes(), &stream).unwrap_err().place, "offer.codec");
+}
+
+#[test]
+fn each_codec_of_a_browser_is_found_and_no_other() {
+    use PayloadFormat::{Av1, H263p, H265, Mpeg2, Mpeg4, Vp8, Vp9};
+    for (format, expected) in [(Vp8, Some(96)), (Vp9, Some(98)), (Av1, Some(45)), (Mpeg4, None), (Mpeg2, None)]
+        .into_iter()
+        .chain([(H263p, None), (H265, None)])
+    {
+        let agreed = agree(CHROMIUM.as_bytes(), &stream(format));
+        assert_eq!(agreed.as_ref().ok().map(|it| it.payload_type), expected, "{format:?}");
+        let place = agreed.err().map(|it| it.place);
+        assert_eq!(place, expected.is_none().then_some("offer.codec"));
+    }
+    let nothing = Stream { format: None, config: &[] };
+    assert_eq!(agree(CHROMIUM.as_bytes(), &nothing).unwrap_err().place, "offer.codec");
+}
+
+#[test]
+fn an_offer_that_can_not_be_answered_is_refused_with_its_place() {
+    let without = |start: &str| -> String {
+        let kept: Vec<&str> = CHROMIUM.lines().filter(|line| !line.starts_with(start)).collect();
+        kept.join("\r\n") + "\r\n"
+    };
+    let cases = [
+        ("offer.text", "no offer".to_owned()),
+        ("offer.text", "v=0\r\n".repeat(20_000)),
+        ("offer.video", CHROMIUM.replace("m=video 9", "m=audio 9")),
+        ("offer.video", CHROMIUM.replace("m=video 9", "m=video 0")),
+        ("offer.transport", CHROMIUM.replace("UDP/TLS/RTP/SAVPF", "RTP/AVP")),
+        ("offer.direction", CHROMIUM.replace("a=recvonly", "a=sendonly")),
+        ("offer.direction", CHROMIUM.replace("a=recvonly", "a=inactive")),
+        ("offer.rtcp-mux", without("a=rtcp-mux")),
+        ("offer.ice", CHROMIUM.replace("a=extmap-allow-mixed", "a=ice-lite")),
+        ("offer.ice", without("a=ice-pwd")),
+        ("offer.ice", CHROMIUM.replace("a=ice-ufrag:", "a=ice-ufrag:\u{e9}")),
+        ("offer.setup", CHROMIUM.replace("actpass", "passive")),
+        ("offer.setup", without("a=setup")),
+        ("offer.fingerprint", CHROMIUM.replace("sha-256", "sha-1")),
+        ("offer.fingerprint", without("a=fingerprint")),
+    ];
+    for (place, offer) in cases {
+        let Err(Refusal { place: told, problem, .. }) = agree(offer.as_bytes(), &VP8) else { panic!("{place}") };
+        assert_eq!(told, place, "{problem}");
+    }
+}
+
+#[test]
+fn what_an_answer_can_not_carry_it_does_not_say() {
+    let agreed = agree(CHROMIUM.as_bytes(), &VP8).unwrap();
+    let own: Credentials = credentials(1);
+    let own = Own {
+        session: 1,
+        address: address("[2001:db8::1]:40000"),
+        credentials: &own,
+        fingerprint: [0; 32],
+        feedback: Feedback::Standard,
+        send_time: false,
+        key_frames: false,
+        media: 1,
+        repair: None,
+        cname: "it",
+    };
+    let said = Session::parse(agreed.answer(&own).as_bytes()).unwrap();
+    let lines = lines(&said, 0);
+    assert!(!lines.iter().any(|it| it.starts_with("rtcp-fb") || it.starts_with("extmap") || it.contains("rtx")));
+    assert_eq!(said.medias[0].fmt, "96");
+    assert!(lines.contains(&"candidate:1 1 udp 2130706431 2001:db8::1 40000 typ host".to_owned()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn an_offer_whose_lines_are_lost_doubled_or_mixed_is_answered_or_refused(
+        picks in prop::collection::vec((0usize..400, 0usize..400), 0..6),
+        cut in 0usize..4_000,
+    ) {
+        let mut mixed: Vec<&str> = WITH_AUDIO.lines().collect();
+        for (from, to) in picks {
+            let line = mixed[from % mixed.len()];
+            let place = to % mixed.len();
+            if from % 3 == 0 { mixed.remove(place); } else { mixed.insert(place, line); }
+        }
+        let text = mixed.join("\r\n") + "\r\n";
+        let text = if cut < text.len() && cut % 4 == 0 { &text[..cut] } else { &text };
+        if let Ok(agreed) = agree(text.as_bytes(), &VP8) {
+            let said = answer(&agreed, Feedback::Standard);
+            prop_assert_eq!(said.medias.len(), text.matches("\nm=").count());
+            prop_assert_eq!(said.medias.iter().filter(|media| media.port > 0).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! A browser's offers, and its way through a tunnel in virtual time.
+#![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
+
+mod answers;
+mod client;
+mod tunnels;
