@@ -7,7 +7,7 @@ use steadycast_control::{
     Slot,
 };
 use steadycast_live::sdp::Description;
-use steadycast_live::{CameSymbols, MasterKey, RTP_TAG, Srtp};
+use steadycast_live::{CameSymbols, MasterKey, Srtp};
 use steadycast_scenario::{Quantity, Recorded, recorded};
 use steadycast_session::{
     CircuitBreaker, FeedbackDefence, Identity, MediaPacket, OperatorControls, Origin, Output, ParitySettings, Profile,
@@ -250,7 +250,7 @@ pub fn srtp(data: &[u8]) {
     if RtpHeader::parse(data).is_ok() {
         let mut bytes = data.to_vec();
         sender.protect_rtp(&mut bytes, 0);
-        assert_eq!(bytes.len(), data.len() + RTP_TAG);
+        assert_eq!(bytes.len(), data.len() + key.profile().tag());
         assert_eq!(srtp.open_rtp(Time::ZERO, &bytes), Some(data));
         assert!(srtp.open_rtp(Time::ZERO, &bytes).is_none(), "it was heard twice");
     }

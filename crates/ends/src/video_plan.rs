@@ -11,8 +11,8 @@ use steadycast_media::{
 };
 use steadycast_scenario as sc;
 use steadycast_session::{
-    CircuitBreaker, FeedbackDefence, Identity, OperatorControls, Origin, PARITY_MORE, ParitySettings, Profile,
-    Receiver, RepairSettings, Replayed, RtcpSettings, SenderSettings, Siblings, StandardReports,
+    CircuitBreaker, FeedbackDefence, HeaderIds, Identity, OperatorControls, Origin, PARITY_MORE, ParitySettings,
+    Profile, Receiver, RepairSettings, Replayed, RtcpSettings, SenderSettings, Siblings, StandardReports,
 };
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
@@ -65,6 +65,10 @@ pub struct Apart {
     pub epoch: NtpEpoch,
     /// The RTP payload type of the media.
     pub payload_type: u8,
+    /// In which elements of the header extension packets carry what receivers read.
+    pub ids: HeaderIds,
+    /// Whether the one receiver has shown by a key that it is who it says: browsers do, by DTLS.
+    pub authenticated: bool,
     /// The floor of a flow that names none and whose media has no lowest rate; no operator lowers a higher floor below
     /// it.
     pub floor: Rate,
@@ -327,6 +331,7 @@ impl VideoPlan {
         let plain = SenderSettings::new(self.identity(name), self.rtcp, video.packet, self.app());
         SenderSettings {
             payload_type: apart.map_or(MEDIA, |apart| apart.payload_type),
+            ids: apart.map(|apart| apart.ids).unwrap_or_default(),
             emit: video.emit,
             credit: self.place.credit,
             greedy: self.supply.is_endless(),
@@ -462,7 +467,10 @@ impl Asked {
             receivers: self.receivers(feedback),
             registered: self.registered,
             feedback,
-            rtcp: rtcp(video, self.group, place.mtu),
+            rtcp: RtcpSettings {
+                authenticated: place.apart.as_ref().is_some_and(|apart| apart.authenticated),
+                ..rtcp(video, self.group, place.mtu)
+            },
             setup: Setup {
                 pictures: supply.pictures(video.encode.gop, payload, headers).map(Arc::new),
                 ..setup(video, self.group, range, place.apart.as_ref())

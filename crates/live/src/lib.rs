@@ -36,6 +36,6 @@ pub use peers::{Peer, Peers};
 pub use receive::{LATENCY, ReceiveOptions, Receiving};
 pub use send::{Medium, SendOptions, Sending};
 pub use spool::Spool;
-pub use srtp::{MasterKey, RTP_TAG, Srtp};
+pub use srtp::{MasterKey, Srtp, SrtpProfile};
 pub use unpack::{FrameCounts, FrameRow, FrameShelf, ReceivedFrame, Unpacker};
 pub use wired::{Consumer, Foreign, Nobody, Payloads, Reports, WiredSink, WiredSource, Zeros};

@@ -16,7 +16,9 @@ use steadycast_control::Mode;
 use steadycast_ends::{Agent, Apart, Intake, Kept, MakeReceiver, Place, Supply, VideoPlan, VideoSink};
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
-use steadycast_session::{OperatorControls, ParitySettings, Profile, Receiver, RepairSettings, RtcpSettings};
+use steadycast_session::{
+    HeaderIds, OperatorControls, ParitySettings, Profile, Receiver, RepairSettings, RtcpSettings,
+};
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 
 /// How to receive.
@@ -149,6 +151,8 @@ impl Receiving {
             tag: 0,
             epoch: clock.epoch(),
             payload_type: description.payload_type,
+            ids: HeaderIds::default(),
+            authenticated: false,
             floor: Rate::ZERO,
             playout: LATENCY,
             operator: OperatorControls::default(),

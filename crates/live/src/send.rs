@@ -7,8 +7,7 @@ use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
     Clock, EncoderDesk, Handle, LATENCY, LadderFeed, LiveError, LiveFeed, LiveRecord, Loop, MasterKey, Outbox, Pair,
-    PairOptions, Payloads, Peers, RTP_TAG, RungData, Sizes, Spool, Srtp, Steering, Store, WiredSource, Zeros,
-    source_specific,
+    PairOptions, Payloads, Peers, RungData, Sizes, Spool, Srtp, Steering, Store, WiredSource, Zeros, source_specific,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -21,6 +20,7 @@ use steadycast_ends::{Agent, Apart, Kept, Place, Supply, VideoPlan, VideoSource}
 use steadycast_media::{Feed, Ladder, SentFrames};
 use steadycast_record::{flow as flow_figures, receiver};
 use steadycast_scenario::Video;
+use steadycast_session::HeaderIds;
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_wire::payload::PayloadFormat;
 
@@ -167,9 +167,11 @@ impl Sending {
         let apart = Apart {
             cname: options.cname.clone(),
             peer: (!to.is_multicast()).then(|| crate::wired::host(options.to)),
-            tag: if options.key.is_some() { RTP_TAG as u64 } else { 0 },
+            tag: options.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
             epoch: clock.epoch(),
             payload_type: medium.format().and_then(PayloadFormat::static_type).unwrap_or(96),
+            ids: HeaderIds::default(),
+            authenticated: false,
             floor: LEAST,
             // A receiver of ours waits so long without a word of its operator.
             playout: LATENCY,

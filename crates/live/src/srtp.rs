@@ -1,24 +1,25 @@
-//! SRTP and SRTCP (RFC 3711) with AES-CM and HMAC-SHA1-80, and replay protection.
+//! SRTP and SRTCP (RFC 3711) with AES-CM and HMAC-SHA1-80 or AES-GCM (RFC 7714), and replay protection.
 //!
 //! Why our own hundred lines: the library that was looked at, `webrtc-srtp`, brings an asynchronous runtime and eighty
-//! more crates to a program that has none. The ciphers are RustCrypto's; the vectors of RFC 3711, appendix B, are the
-//! tests.
+//! more crates to a program that has none. The ciphers are RustCrypto's; the vectors of RFC 3711, appendix B, and of
+//! RFC 7714, sections 16 and 17, are the tests.
 
 use crate::sdp::unbase64;
-use aes::Aes128;
+use aes::cipher::consts::{U12, U16};
+use aes::{Aes128, Aes256};
+use aes_gcm::{AeadInOut, Aes128Gcm, Aes256Gcm};
 use ctr::Ctr128BE;
 use ctr::cipher::{KeyIvInit, StreamCipher};
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
 
-/// Bytes that protection adds to an RTP packet.
-pub const RTP_TAG: usize = 10;
-const TAG: usize = RTP_TAG;
 /// SRTCP's index with the flag that says "encrypted".
 const INDEX: usize = 4;
 const ENCRYPTED: u32 = 1 << 31;
+/// Bytes of an RTCP header that stay in the clear: up to the first SSRC.
+const RTCP_CLEAR: usize = 8;
 /// Sources whose state is kept: each has shown that it knows the key.
 const SOURCES: usize = 4_096;
 /// Packets that may come after a later one (RFC 3711, 3.3.2 asks for at least 64).
@@ -30,10 +31,39 @@ const WRAPS: u64 = 32;
 /// How often they may wrap, at the most, while nothing comes.
 const MISSED: u64 = 4;
 
+/// How packets are protected: the profiles that DTLS agrees on (RFC 5764, 4.1.2; RFC 7714, 14.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SrtpProfile {
+    /// AES-CM with 128-bit keys, and HMAC-SHA1 cut to 80 bits.
+    Aes128CmSha1,
+    /// AES-GCM with 128-bit keys.
+    Aes128Gcm,
+    /// AES-GCM with 256-bit keys.
+    Aes256Gcm,
+}
+
+impl SrtpProfile {
+    /// Bytes that protection adds to an RTP packet.
+    pub const fn tag(self) -> usize {
+        if let Self::Aes128CmSha1 = self { 10 } else { 16 }
+    }
+
+    /// Bytes of a master key and of its salt.
+    const fn lengths(self) -> (usize, usize) {
+        match self {
+            Self::Aes128CmSha1 => (16, 14),
+            Self::Aes128Gcm => (16, 12),
+            Self::Aes256Gcm => (32, 12),
+        }
+    }
+}
+
 /// A master key with its salt.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MasterKey {
-    key: [u8; 16],
+    profile: SrtpProfile,
+    key: Vec<u8>,
+    /// AES-GCM's 12 bytes are followed by zeros, as libsrtp has it: RFC 7714 does not say.
     salt: [u8; 14],
 }
 
@@ -48,60 +78,194 @@ impl MasterKey {
     /// else.
     pub fn read(text: &str) -> Option<Self> {
         let bytes = unbase64(text.trim())?;
-        let (key, salt) = bytes.split_first_chunk::<16>()?;
-        Some(Self { key: *key, salt: salt.try_into().ok()? })
+        let (key, salt) = bytes.split_at_checked(16)?;
+        (salt.len() == 14).then(|| Self::of(SrtpProfile::Aes128CmSha1, key, salt))
     }
 
-    /// Session key number `label` (RFC 3711, 4.3.1, with a key derivation rate of zero).
+    /// The keys of the DTLS client and of its server, of the keying material that both have exported: client's key,
+    /// server's key, client's salt, server's salt (RFC 5764, 4.2). `None` when there is less of it.
+    pub fn exported(profile: SrtpProfile, material: &[u8]) -> Option<[Self; 2]> {
+        let (key, salt) = profile.lengths();
+        let (keys, salts) = material.split_at_checked(2 * key)?;
+        let ((client, server), salts) = (keys.split_at(key), salts.get(..2 * salt)?.split_at(salt));
+        Some([Self::of(profile, client, salts.0), Self::of(profile, server, salts.1)])
+    }
+
+    fn of(profile: SrtpProfile, key: &[u8], salt: &[u8]) -> Self {
+        let mut padded = [0; 14];
+        padded[..salt.len()].copy_from_slice(salt);
+        Self { profile, key: key.to_vec(), salt: padded }
+    }
+
+    /// How it protects packets.
+    pub const fn profile(&self) -> SrtpProfile {
+        self.profile
+    }
+
+    /// Session key number `label` (RFC 3711, 4.3.1, with a key derivation rate of zero; RFC 6188, 2, for longer keys).
     fn derive<const N: usize>(&self, label: u8) -> [u8; N] {
         let mut iv = [0; 16];
         iv[..14].copy_from_slice(&self.salt);
         iv[7] ^= label;
         let mut out = [0; N];
-        Ctr128BE::<Aes128>::new(&self.key.into(), &iv.into()).apply_keystream(&mut out);
+        match self.profile {
+            SrtpProfile::Aes256Gcm => key_stream::<Ctr128BE<Aes256>>(&self.key, &iv, &mut out),
+            _ => key_stream::<Ctr128BE<Aes128>>(&self.key, &iv, &mut out),
+        }
         out
     }
 }
 
+/// Applies AES in counter mode.
+fn key_stream<C: KeyIvInit + StreamCipher>(key: &[u8], iv: &[u8; 16], data: &mut [u8]) {
+    C::new_from_slices(key, iv).unwrap_or_else(|_| unreachable!("the lengths are the profile's")).apply_keystream(data);
+}
+
+/// A packet's place under a key: its source, and its index there.
+#[derive(Clone, Copy)]
+struct At {
+    ssrc: u32,
+    index: u64,
+}
+
+impl At {
+    /// The salt with the SSRC and the index in its last ten bytes (RFC 3711, 4.1.1; RFC 7714, 8.1 and 9.1), and zeros
+    /// behind it.
+    fn iv(self, salt: &[u8]) -> [u8; 16] {
+        let mut iv = [0; 16];
+        iv[..salt.len()].copy_from_slice(salt);
+        let place = self.ssrc.to_be_bytes().into_iter().chain(self.index.to_be_bytes().into_iter().skip(2));
+        iv[salt.len() - 10..].iter_mut().zip(place).for_each(|(byte, with)| *byte ^= with);
+        iv
+    }
+
+    /// How often the numbers have wrapped.
+    fn wraps(self) -> [u8; 4] {
+        ((self.index >> 16) as u32).to_be_bytes()
+    }
+}
+
+/// A packet as it travels.
+struct Sealed<'a> {
+    packet: &'a [u8],
+    /// So many of its first bytes are not encrypted.
+    clear: usize,
+    tag: &'a [u8],
+    /// RTCP's index, with its flag.
+    index: &'a [u8],
+}
+
 /// The session keys of RTP or of RTCP.
-struct Keys {
-    cipher: [u8; 16],
-    salt: [u8; 14],
-    auth: Hmac<Sha1>,
+enum Keys {
+    Cm { cipher: [u8; 16], salt: [u8; 14], auth: Hmac<Sha1> },
+    Gcm128 { cipher: Box<Aes128Gcm>, salt: [u8; 12] },
+    Gcm256 { cipher: Box<Aes256Gcm>, salt: [u8; 12] },
 }
 
 impl Keys {
-    fn new(master: &MasterKey, first_label: u8) -> Self {
-        let auth: [u8; 20] = master.derive(first_label + 1);
-        // HMAC takes keys of any length.
-        let auth = Hmac::<Sha1>::new_from_slice(&auth).unwrap_or_else(|_| unreachable!("HMAC takes any key"));
-        Self { cipher: master.derive(first_label), salt: master.derive(first_label + 2), auth }
-    }
-
-    /// Encrypts or decrypts (RFC 3711, 4.1.1).
-    fn crypt(&self, ssrc: u32, index: u64, data: &mut [u8]) {
-        let mut iv = [0; 16];
-        iv[..14].copy_from_slice(&self.salt);
-        for (byte, with) in iv[4..8].iter_mut().zip(ssrc.to_be_bytes()) {
-            *byte ^= with;
+    fn new(master: &MasterKey, label: u8) -> Self {
+        match master.profile {
+            SrtpProfile::Aes128CmSha1 => {
+                let auth: [u8; 20] = master.derive(label + 1);
+                // HMAC takes keys of any length.
+                let auth = Hmac::<Sha1>::new_from_slice(&auth).unwrap_or_else(|_| unreachable!("HMAC takes any key"));
+                Self::Cm { cipher: master.derive(label), salt: master.derive(label + 2), auth }
+            }
+            SrtpProfile::Aes128Gcm => {
+                let cipher = Box::new(Aes128Gcm::new(&master.derive::<16>(label).into()));
+                Self::Gcm128 { cipher, salt: master.derive(label + 2) }
+            }
+            SrtpProfile::Aes256Gcm => {
+                let cipher = Box::new(Aes256Gcm::new(&master.derive::<32>(label).into()));
+                Self::Gcm256 { cipher, salt: master.derive(label + 2) }
+            }
         }
-        for (byte, with) in iv[8..14].iter_mut().zip(&index.to_be_bytes()[2..]) {
-            *byte ^= with;
+    }
+
+    const fn profile(&self) -> SrtpProfile {
+        match self {
+            Self::Cm { .. } => SrtpProfile::Aes128CmSha1,
+            Self::Gcm128 { .. } => SrtpProfile::Aes128Gcm,
+            Self::Gcm256 { .. } => SrtpProfile::Aes256Gcm,
         }
-        Ctr128BE::<Aes128>::new(&self.cipher.into(), &iv.into()).apply_keystream(data);
     }
 
-    fn tag(&self, message: &[u8], more: &[u8]) -> [u8; TAG] {
-        let whole = self.auth.clone().chain_update(message).chain_update(more).finalize().into_bytes();
-        let mut tag = [0; TAG];
-        tag.copy_from_slice(&whole[..TAG]);
-        tag
+    /// Protects the packet that stands in `bytes` from `start` on: encrypts it behind its `clear` first bytes, and
+    /// appends the tag and RTCP's `index`.
+    fn seal(&self, at: At, bytes: &mut Vec<u8>, (start, clear): (usize, usize), index: &[u8]) {
+        let (head, body) = bytes[start..].split_at_mut(clear);
+        let tag = match self {
+            Self::Cm { cipher, salt, auth } => {
+                key_stream::<Ctr128BE<Aes128>>(cipher, &at.iv(salt), body);
+                bytes.extend_from_slice(index);
+                let signed = auth.clone().chain_update(&bytes[start..]);
+                let whole = if index.is_empty() { signed.chain_update(at.wraps()) } else { signed }.finalize();
+                return bytes.extend_from_slice(&whole.into_bytes()[..self.profile().tag()]);
+            }
+            Self::Gcm128 { cipher, salt } => encrypted(&**cipher, &at.iv(salt), &[&*head, index].concat(), body),
+            Self::Gcm256 { cipher, salt } => encrypted(&**cipher, &at.iv(salt), &[&*head, index].concat(), body),
+        };
+        bytes.extend_from_slice(&tag);
+        bytes.extend_from_slice(index);
     }
 
-    fn is_tag(&self, message: &[u8], more: &[u8], tag: &[u8]) -> bool {
-        // Compares in constant time.
-        self.auth.clone().chain_update(message).chain_update(more).verify_truncated_left(tag).is_ok()
+    /// Opens a packet into `out`. False when its tag is wrong, which is compared in constant time.
+    fn open(&self, at: At, sealed: &Sealed<'_>, out: &mut Vec<u8>) -> bool {
+        let Sealed { packet, clear, tag, index } = *sealed;
+        if let Self::Cm { auth, .. } = self {
+            let signed = auth.clone().chain_update(packet);
+            let signed = if index.is_empty() { signed.chain_update(at.wraps()) } else { signed.chain_update(index) };
+            if signed.verify_truncated_left(tag).is_err() {
+                return false;
+            }
+        }
+        out.clear();
+        out.extend_from_slice(packet);
+        let (head, body) = out.split_at_mut(clear);
+        match self {
+            Self::Cm { cipher, salt, .. } => {
+                key_stream::<Ctr128BE<Aes128>>(cipher, &at.iv(salt), body);
+                true
+            }
+            Self::Gcm128 { cipher, salt } => decrypted(&**cipher, &at.iv(salt), &[&*head, index].concat(), body, tag),
+            Self::Gcm256 { cipher, salt } => decrypted(&**cipher, &at.iv(salt), &[&*head, index].concat(), body, tag),
+        }
     }
+
+    /// A datagram's packet and its tag, and the index of RTCP between or behind them.
+    fn split<'a>(&self, datagram: &'a [u8], index: usize) -> Option<Sealed<'a>> {
+        let (profile, end) = (self.profile(), datagram.len());
+        let (packet, more) = datagram.split_at_checked(end.checked_sub(profile.tag() + index)?)?;
+        // HMAC's tag covers the index and stands behind it, and GCM's tag belongs to the text (RFC 7714, 9.2).
+        let (tag, index) = match profile {
+            SrtpProfile::Aes128CmSha1 => (&more[index..], &more[..index]),
+            _ => more.split_at(profile.tag()),
+        };
+        Some(Sealed { packet, clear: 0, tag, index })
+    }
+}
+
+/// Encrypts in place (RFC 7714, 5.2.1) and returns the tag. The last four bytes of `iv` are the cipher's own.
+fn encrypted<C>(cipher: &C, iv: &[u8; 16], associated: &[u8], body: &mut [u8]) -> [u8; 16]
+where
+    C: AeadInOut<NonceSize = U12, TagSize = U16>,
+{
+    let sealed = cipher.encrypt_inout_detached(&nonce(iv).into(), associated, body.into());
+    // It refuses what has more than 2³⁶ bytes.
+    sealed.unwrap_or_else(|_| unreachable!("a datagram is short")).into()
+}
+
+/// Decrypts in place (RFC 7714, 5.2.2). False when the tag is not that of all this.
+fn decrypted<C>(cipher: &C, iv: &[u8; 16], associated: &[u8], body: &mut [u8], tag: &[u8]) -> bool
+where
+    C: AeadInOut<NonceSize = U12, TagSize = U16>,
+{
+    let tag = tag.first_chunk::<16>().map(|tag| (*tag).into());
+    tag.is_some_and(|tag| cipher.decrypt_inout_detached(&nonce(iv).into(), associated, body.into(), &tag).is_ok())
+}
+
+fn nonce(iv: &[u8; 16]) -> [u8; 12] {
+    std::array::from_fn(|n| iv[n])
 }
 
 /// Which packets have come, up to the newest.
@@ -160,10 +324,23 @@ impl Guessed {
     }
 }
 
-/// Protects what leaves and opens what arrives, for one end of a session in which all share a master key.
-pub struct Srtp {
+/// The session keys of one direction.
+struct Direction {
     rtp: Keys,
     rtcp: Keys,
+}
+
+impl Direction {
+    fn new(master: &MasterKey) -> Self {
+        Self { rtp: Keys::new(master, 0), rtcp: Keys::new(master, 3) }
+    }
+}
+
+/// Protects what leaves and opens what arrives, for one end of a session in which all share a master key, or of one
+/// between two that have a key each.
+pub struct Srtp {
+    outgoing: Direction,
+    incoming: Direction,
     sources: BTreeMap<u32, Source>,
     /// The sources whose media is opened; empty: all.
     described: Vec<u32>,
@@ -196,12 +373,17 @@ fn extend(seq: u16, near: u64) -> u64 {
 }
 
 impl Srtp {
-    /// With this key.
+    /// With this key for both directions.
     pub fn new(master: &MasterKey) -> Self {
+        Self::pair(master, master)
+    }
+
+    /// With a key for what leaves and another one for what arrives: [`MasterKey::exported`].
+    pub fn pair(outgoing: &MasterKey, incoming: &MasterKey) -> Self {
         let (sources, sent) = (BTreeMap::new(), BTreeMap::new());
         let (scratch, guessed, described) = (Vec::new(), Guessed::default(), Vec::new());
-        let (rtp, rtcp) = (Keys::new(master, 0), Keys::new(master, 3));
-        Self { rtp, rtcp, sources, described, sent, scratch, guessed, refused: 0 }
+        let (outgoing, incoming) = (Direction::new(outgoing), Direction::new(incoming));
+        Self { outgoing, incoming, sources, described, sent, scratch, guessed, refused: 0 }
     }
 
     /// Opens media of these sources alone, unless there are none: each session has SSRCs of its own, and whoever
@@ -218,28 +400,23 @@ impl Srtp {
 
     /// Protects the RTP packet that stands in `bytes` from `start` on.
     pub fn protect_rtp(&mut self, bytes: &mut Vec<u8>, start: usize) {
-        let packet = &mut bytes[start..];
+        let packet = &bytes[start..];
         let (Some(at), Some(ssrc)) = (payload_at(packet), word(packet, 8)) else { return };
         let seq = u16::from_be_bytes([packet[2], packet[3]]);
         let (newest, _) = self.sent.entry(ssrc).or_insert((u64::from(seq), 0));
         let index = extend(seq, *newest);
         *newest = index.max(*newest);
-        self.rtp.crypt(ssrc, index, &mut packet[at..]);
-        let tag = self.rtp.tag(packet, &((index >> 16) as u32).to_be_bytes());
-        bytes.extend_from_slice(&tag);
+        self.outgoing.rtp.seal(At { ssrc, index }, bytes, (start, at), &[]);
     }
 
     /// Protects the compound that stands in `bytes` from `start` on.
     pub fn protect_rtcp(&mut self, bytes: &mut Vec<u8>, start: usize) {
-        let packet = &mut bytes[start..];
-        let Some(ssrc) = word(packet, 4) else { return };
+        let Some(ssrc) = word(&bytes[start..], 4) else { return };
         let (_, next) = self.sent.entry(ssrc).or_insert((0, 0));
         let index = *next & !ENCRYPTED;
         *next = index + 1;
-        self.rtcp.crypt(ssrc, u64::from(index), &mut packet[8..]);
-        bytes.extend_from_slice(&(index | ENCRYPTED).to_be_bytes());
-        let tag = self.rtcp.tag(&bytes[start..], &[]);
-        bytes.extend_from_slice(&tag);
+        let at = At { ssrc, index: index.into() };
+        self.outgoing.rtcp.seal(at, bytes, (start, RTCP_CLEAR), &(index | ENCRYPTED).to_be_bytes());
     }
 
     /// The RTP packet in a datagram; `None` when it is not to be believed.
@@ -250,29 +427,28 @@ impl Srtp {
     }
 
     fn try_rtp(&mut self, now: Time, datagram: &[u8]) -> Option<()> {
-        let (packet, tag) = datagram.split_at_checked(datagram.len().checked_sub(TAG)?)?;
-        let (at, ssrc) = (payload_at(packet)?, word(packet, 8)?);
+        let sealed = self.incoming.rtp.split(datagram, 0)?;
+        let packet = sealed.packet;
+        let (sealed, ssrc) = (Sealed { clear: payload_at(packet)?, ..sealed }, word(packet, 8)?);
         if !self.described.is_empty() && !self.described.contains(&ssrc) {
             return None;
         }
         let seq = u16::from_be_bytes([packet[2], packet[3]]);
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
-        let right = |index: &u64| {
-            known.rtp.fresh(*index) && self.rtp.is_tag(packet, &((index >> 16) as u32).to_be_bytes(), tag)
+        let mut right = |index: &u64| {
+            let at = At { ssrc, index: *index };
+            known.rtp.fresh(*index) && self.incoming.rtp.open(at, &sealed, &mut self.scratch)
         };
         let nearest = known.rtp.newest.map(|newest| extend(seq, newest));
         // Nobody says how often the numbers have wrapped before one joined, or in a long outage: the tag tells which
         // guess is right.
         let (first, wraps) = nearest.map_or((seq.into(), 0..WRAPS), |nearest| (nearest, 1..MISSED + 1));
-        let index = match nearest.filter(right) {
+        let index = match nearest.filter(&mut right) {
             Some(index) => index,
-            None if self.guessed.may(now) => wraps.map(|wraps| first + (wraps << 16)).find(right)?,
+            None if self.guessed.may(now) => wraps.map(|wraps| first + (wraps << 16)).find(&mut right)?,
             None => return None,
         };
         self.source(ssrc).rtp.mark(index);
-        self.scratch.clear();
-        self.scratch.extend_from_slice(packet);
-        self.rtp.crypt(ssrc, index, &mut self.scratch[at..]);
         Some(())
     }
 
@@ -284,23 +460,20 @@ impl Srtp {
     }
 
     fn try_rtcp(&mut self, datagram: &[u8]) -> Option<()> {
-        let (signed, tag) = datagram.split_at_checked(datagram.len().checked_sub(TAG)?)?;
-        let (packet, index) = signed.split_at_checked(signed.len().checked_sub(INDEX)?)?;
-        let (ssrc, flagged) = (word(packet, 4)?, word(index, 0)?);
-        let index = u64::from(flagged & !ENCRYPTED);
+        let sealed = self.incoming.rtcp.split(datagram, INDEX)?;
+        let packet = sealed.packet;
+        let (ssrc, flagged) = (word(packet, 4)?, word(sealed.index, 0)?);
+        let clear = if flagged & ENCRYPTED == 0 { packet.len() } else { RTCP_CLEAR };
+        let (sealed, index) = (Sealed { clear, ..sealed }, u64::from(flagged & !ENCRYPTED));
         // What this end has sent itself is sent back to it by somebody who need not have the key. Another one with its
         // SSRC is heard as soon as it has sent more.
         let own = self.sent.get(&ssrc).is_some_and(|(_, next)| index < u64::from(*next));
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
-        if own || !known.rtcp.fresh(index) || !self.rtcp.is_tag(signed, &[], tag) {
+        let at = At { ssrc, index };
+        if own || !known.rtcp.fresh(index) || !self.incoming.rtcp.open(at, &sealed, &mut self.scratch) {
             return None;
         }
         self.source(ssrc).rtcp.mark(index);
-        self.scratch.clear();
-        self.scratch.extend_from_slice(packet);
-        if flagged & ENCRYPTED != 0 {
-            self.rtcp.crypt(ssrc, index, self.scratch.get_mut(8..)?);
-        }
         Some(())
     }
 
@@ -323,7 +496,17 @@ mod tests {
 
     /// RFC 3711, B.3.
     fn master() -> MasterKey {
-        MasterKey { key: bytes("E1F97A0D3E018BE0D64FA32C06DE4139"), salt: bytes("0EC675AD498AFEEBB6960B3AABE6") }
+        let salt = bytes::<14>("0EC675AD498AFEEBB6960B3AABE6");
+        MasterKey::of(SrtpProfile::Aes128CmSha1, &bytes::<16>("E1F97A0D3E018BE0D64FA32C06DE4139"), &salt)
+    }
+
+    /// A master key of each profile.
+    fn masters() -> [MasterKey; 3] {
+        let (key, salt): ([u8; 32], [u8; 14]) = (std::array::from_fn(|n| n as u8), [7; 14]);
+        [SrtpProfile::Aes128CmSha1, SrtpProfile::Aes128Gcm, SrtpProfile::Aes256Gcm].map(|profile| {
+            let (of_key, of_salt) = profile.lengths();
+            MasterKey::of(profile, &key[..of_key], &salt[..of_salt])
+        })
     }
 
     #[test]
@@ -339,12 +522,116 @@ mod tests {
     fn the_key_stream_is_that_of_appendix_b2() {
         let auth = Hmac::<Sha1>::new_from_slice(&[0; 20]).unwrap();
         let (cipher, salt) = (bytes("2B7E151628AED2A6ABF7158809CF4F3C"), bytes("F0F1F2F3F4F5F6F7F8F9FAFBFCFD"));
-        let keys = Keys { cipher, salt, auth };
-        let mut stream = [0; 48];
-        keys.crypt(0, 0, &mut stream);
+        let keys = Keys::Cm { cipher, salt, auth };
+        let mut stream = vec![0; 48];
+        keys.seal(At { ssrc: 0, index: 0 }, &mut stream, (0, 0), &[]);
         assert_eq!(stream[..16], bytes::<16>("E03EAD0935C95E80E166B16DD92B4EB4"));
         assert_eq!(stream[16..32], bytes::<16>("D23513162B02D0F72A43A2FE4A5F97AB"));
-        assert_eq!(stream[32..], bytes::<16>("41E95B3BB0A2E8DD477901E4FCA894C0"));
+        assert_eq!(stream[32..48], bytes::<16>("41E95B3BB0A2E8DD477901E4FCA894C0"));
+    }
+
+    /// RFC 6188, 7.2 and 7.4.
+    #[test]
+    fn session_keys_of_256_bits_are_those_of_rfc_6188() {
+        let key = bytes::<32>("F0F04914B513F2763A1B1FA130F10E2998F6F6E43E4309D1E622A0E332B9F1B6");
+        let master = MasterKey {
+            profile: SrtpProfile::Aes256Gcm,
+            key: key.to_vec(),
+            salt: bytes("3B04803DE51EE7C96423AB5B78D2"),
+        };
+        let cipher = bytes::<32>("5BA1064E30EC51613CAD926C5A28EF731EC7FB397F70A960653CAF06554CD8C4");
+        assert_eq!(master.derive::<32>(0), cipher);
+        assert_eq!(master.derive::<14>(2), bytes("FA31791685CA444A9E07C6C64E93"));
+    }
+
+    fn unhex(hex: &str) -> Vec<u8> {
+        let digits: Vec<u8> = hex.chars().filter_map(|c| Some(c.to_digit(16)? as u8)).collect();
+        digits.chunks(2).map(|two| two[0] << 4 | two[1]).collect()
+    }
+
+    /// RFC 7714, 16 and 17: the session keys are 00 01 02 …, the salt says "Quid pro quo".
+    fn quid_pro_quo() -> [Keys; 2] {
+        let (key, salt): ([u8; 32], _) = (std::array::from_fn(|n| n as u8), *b"Quid pro quo");
+        let half: [u8; 16] = std::array::from_fn(|n| key[n]);
+        [
+            Keys::Gcm128 { cipher: Box::new(Aes128Gcm::new(&half.into())), salt },
+            Keys::Gcm256 { cipher: Box::new(Aes256Gcm::new(&key.into())), salt },
+        ]
+    }
+
+    #[test]
+    fn packets_under_gcm_are_those_of_rfc_7714() {
+        let header = unhex("8040f17b 8041f8d3 5501a0b2");
+        let plain = [&header[..], b"Gallia est omnis divisa in partes tres"].concat();
+        let sealed = [
+            "f24de3a3 fb34de6c acba861c 9d7e4bca be633bd5 0d294e6f 42a5f47a 51c7d19b 36de3adf 8833
+             899d7f27 beb16a91 52cf765e e4390cce",
+            "32b1de78 a822fe12 ef9f78fa 332e33aa b1801238 9a58e2f3 b50b2a02 76ffae0f 1ba63799 b87b
+             7aa3db36 dfffd6b0 f9bb7878 d7a76c13",
+        ];
+        for (keys, sealed) in quid_pro_quo().iter().zip(sealed) {
+            let at = At { ssrc: 0x5501_a0b2, index: 0xf17b };
+            let mut packet = plain.clone();
+            keys.seal(at, &mut packet, (0, 12), &[]);
+            assert_eq!(packet, [&header[..], &unhex(sealed)].concat());
+            let (mut out, split) = (Vec::new(), keys.split(&packet, 0).unwrap());
+            assert!(keys.open(at, &Sealed { clear: 12, ..split }, &mut out) && out == plain);
+        }
+    }
+
+    #[test]
+    fn compounds_under_gcm_are_those_of_rfc_7714() {
+        let plain = unhex(
+            "81c8000d 4d617273 4e545031 4e545032 52545020 0000042a 0000e930 4c756e61 deadbeef deadbeef deadbeef
+             deadbeef deadbeef",
+        );
+        // Encrypted, and only signed.
+        let whole = [
+            "81c8000d 4d617273 63e94885 dcdab67c a727d766 2f6b7e99 7ff5c0f7 6c06f32d c676a5f1 730d6fda 4ce09b46
+             86303ded 0bb9275b c84aa458 96cf4d2f c5abf872 45d9eade 800005d4",
+            "81c8000d 4d617273 d50ae4d1 f5ce5d30 4ba297e4 7d470c28 2c3ece5d bffe0a50 a2eaa5c1 110555be 8415f658
+             c61de047 6f1b6fad 1d1eb30c 4446839f 57ff6f6c b26ac3be 800005d4",
+        ];
+        let tags = ["841dd968 3dd78ec9 2ae58790 125f62b3", "91db4afb feee5a97 8fab4393 ed2615fe"];
+        for ((keys, whole), tag) in quid_pro_quo().iter().zip(whole).zip(tags) {
+            let at = At { ssrc: 0x4d61_7273, index: 0x5d4 };
+            let signed = [&plain[..], &unhex(tag), &unhex("000005d4")].concat();
+            for (datagram, clear, index) in [(unhex(whole), RTCP_CLEAR, "800005d4"), (signed, plain.len(), "000005d4")]
+            {
+                let mut packet = plain.clone();
+                keys.seal(at, &mut packet, (0, clear), &unhex(index));
+                assert_eq!(packet, datagram);
+                let (mut out, split) = (Vec::new(), keys.split(&packet, INDEX).unwrap());
+                assert!(keys.open(at, &Sealed { clear, ..split }, &mut out) && out == plain);
+            }
+        }
+    }
+
+    #[test]
+    fn two_ends_with_a_key_each_hear_the_other_and_not_themselves_under_every_profile() {
+        for profile in masters().map(|master| master.profile) {
+            let (key, salt) = profile.lengths();
+            let material: Vec<u8> = (0..2 * (key + salt)).map(|n| n as u8).collect();
+            let [client, server] = MasterKey::exported(profile, &material).unwrap();
+            // RFC 5764, 4.2: both keys stand before both salts.
+            assert_eq!((client.key[0], usize::from(server.key[0])), (0, key));
+            assert_eq!((usize::from(client.salt[0]), usize::from(server.salt[0])), (2 * key, 2 * key + salt));
+            assert!(MasterKey::exported(profile, &material[1..]).is_none());
+            let (mut own, mut other) = (Srtp::pair(&server, &client), Srtp::pair(&client, &server));
+            for (sends, hears) in [(0, 1), (1, 0)] {
+                let compound = [0x80, 201, 0, 1, 5, 6, 7, sends as u8, 0x81, 202, 0, 1, 5, 6, 7, sends as u8];
+                let ends = [&mut own, &mut other];
+                let (mut media, mut report) = (rtp(7), compound.to_vec());
+                ends[sends].protect_rtp(&mut media, 0);
+                ends[sends].protect_rtcp(&mut report, 0);
+                assert_eq!(media.len() - rtp(7).len(), profile.tag());
+                assert_eq!(report.len() - compound.len(), profile.tag() + INDEX);
+                assert_eq!(ends[sends].open_rtp(Time::ZERO, &media), None, "its own");
+                assert_eq!(ends[hears].open_rtp(Time::ZERO, &media), Some(rtp(7).as_slice()));
+                assert_eq!(ends[hears].open_rtcp(&report), Some(compound.as_slice()));
+                assert_eq!(ends[hears].open_rtcp(&report), None, "a replay");
+            }
+        }
     }
 
     fn rtp(seq: u16) -> Vec<u8> {
@@ -363,7 +650,7 @@ mod tests {
             sender.protect_rtp(&mut bytes, 0);
             if n % 1_000 < 3 {
                 assert_ne!(bytes[20..27], *b"payload");
-                assert_eq!(bytes.len(), rtp(0).len() + RTP_TAG);
+                assert_eq!(bytes.len(), rtp(0).len() + 10);
                 sent.push(((n + 65_000) as u16, bytes));
             }
         }
@@ -415,23 +702,29 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_or_has_another_key_is_refused() {
-        let other = MasterKey { key: [1; 16], ..master() };
-        let (mut sender, mut receiver) = (Srtp::new(&master()), Srtp::new(&other));
-        let mut packet = rtp(1);
-        sender.protect_rtp(&mut packet, 0);
-        assert_eq!(receiver.open_rtp(Time::ZERO, &packet), None);
-        let mut receiver = Srtp::new(&master());
-        for place in 0..packet.len() {
-            let mut changed = packet.clone();
-            changed[place] ^= 1;
-            assert_eq!(receiver.open_rtp(Time::ZERO, &changed), None, "byte {place}");
+    fn what_was_changed_or_has_another_key_is_refused_under_every_profile() {
+        for master in masters() {
+            let other = MasterKey { key: vec![1; master.key.len()], ..master.clone() };
+            let (mut sender, mut receiver) = (Srtp::new(&master), Srtp::new(&other));
+            let (mut packet, mut compound) = (rtp(1), vec![0x80, 201, 0, 1, 5, 6, 7, 8, 0x81, 202, 0, 1, 5, 6, 7, 8]);
+            sender.protect_rtp(&mut packet, 0);
+            sender.protect_rtcp(&mut compound, 0);
+            assert_eq!(receiver.open_rtp(Time::ZERO, &packet), None);
+            assert_eq!(receiver.open_rtcp(&compound), None);
+            let mut receiver = Srtp::new(&master);
+            for place in 0..packet.len().max(compound.len()) {
+                let changed =
+                    |packet: &[u8]| packet.iter().enumerate().map(|(n, b)| b ^ u8::from(n == place)).collect();
+                let (one, two): (Vec<u8>, Vec<u8>) = (changed(&packet), changed(&compound));
+                assert!(one == packet || receiver.open_rtp(Time::ZERO, &one).is_none(), "byte {place}");
+                assert!(two == compound || receiver.open_rtcp(&two).is_none(), "byte {place}");
+            }
+            for len in 0..packet.len() {
+                assert_eq!(receiver.open_rtp(Time::ZERO, &packet[..len]), None);
+                assert_eq!(receiver.open_rtcp(&packet[..len]), None);
+            }
+            assert_eq!(receiver.open_rtp(Time::ZERO, &packet), Some(rtp(1).as_slice()));
         }
-        for len in 0..packet.len() {
-            assert_eq!(receiver.open_rtp(Time::ZERO, &packet[..len]), None);
-            assert_eq!(receiver.open_rtcp(&packet[..len]), None);
-        }
-        assert_eq!(receiver.open_rtp(Time::ZERO, &packet), Some(rtp(1).as_slice()));
     }
 
     #[test]
@@ -449,7 +742,7 @@ mod tests {
         for ssrc in 0..300u16 {
             let mut made_up = rtp(ssrc);
             made_up[8..10].copy_from_slice(&ssrc.to_be_bytes());
-            made_up.extend([0; RTP_TAG]);
+            made_up.extend([0; 10]);
             assert!(receiver.open_rtp(at(999), &made_up).is_none());
         }
         // Who is known is heard all the same; who is new waits for the next second.

@@ -10,7 +10,7 @@ use steadycast_control::{Notice, Stream};
 use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
 use steadycast_link::Ecn;
 use steadycast_session::{
-    Fragment, Media, Origin, Protected, Protection, Received, Receiver, Sender, TRANSPORT_NUMBER_ID, Waiting,
+    Fragment, HeaderIds, Media, Origin, Protected, Protection, Received, Receiver, Sender, TRANSPORT_NUMBER_ID, Waiting,
 };
 use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time, counted};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -639,8 +639,8 @@ impl WiredSink {
         let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
         let (seq, fragment) = (u64::from(header.seq), Fragment { frame, ..Fragment::default() });
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        let (stream, repairs, ecn) = (Stream::Media, None, datagram.meta.ecn);
-        let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size, ecn };
+        let (stream, repairs, ecn, ids) = (Stream::Media, None, datagram.meta.ecn, HeaderIds::default());
+        let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
         let sent = clocks.left(now, &header);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
@@ -678,9 +678,9 @@ impl WiredSink {
         };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
         let (stream, seq, fragment) = (Stream::Parity, u64::from(header.seq), Fragment::default());
-        let (notice, repairs) = (Notice::NONE, None);
+        let (notice, repairs, ids) = (Notice::NONE, None, HeaderIds::default());
         let (from, ecn, body) = (address(datagram.meta.from), datagram.meta.ecn, Body::Plain(0));
-        let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size, ecn };
+        let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
         let mut clocks = self.clocks;
         let sent = clocks.left(now, &header);
         let arriving = Arriving { from, size, sent, ecn, body: &body };
@@ -722,8 +722,8 @@ impl WiredSink {
         let fragment = Fragment { frame, ..Fragment::default() };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
         let (stream, repairs, seq) = (Stream::Repair, Some(u64::from(number)), u64::from(header.seq));
-        let (from, ecn) = (datagram.meta.from, datagram.meta.ecn);
-        let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size, ecn };
+        let (from, ecn, ids) = (datagram.meta.from, datagram.meta.ecn, HeaderIds::default());
+        let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
         let sent = clocks.left(now, &header);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };

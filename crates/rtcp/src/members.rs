@@ -109,6 +109,8 @@ pub struct Members {
     playing: Option<(u32, Origin, Time)>,
     /// How many receivers there are, where the source tells it.
     told: Option<u32>,
+    /// See [`Members::authenticated`].
+    authenticated: bool,
 }
 
 /// Which members are kept of a group that is too large for the table (RFC 2762).
@@ -192,6 +194,13 @@ impl Members {
         Self { sample, ..Self::with_capacity(own, capacity) }
     }
 
+    /// What comes is known to be of whom it says that it is, by a key that is nobody else's: a source that is heard once
+    /// is a member.
+    #[must_use]
+    pub fn authenticated(self, authenticated: bool) -> Self {
+        Self { authenticated, ..self }
+    }
+
     /// The source has told how many receivers there are (RFC 5760, section 7.1.12): they are not heard oneself. Returns
     /// by how many the group is smaller than it was thought to be.
     pub fn on_told(&mut self, receivers: u32) -> u32 {
@@ -249,7 +258,7 @@ impl Members {
 
     /// A report, APP or feedback of a source came.
     pub fn on_rtcp(&mut self, now: Time, ssrc: u32, from: Origin) -> Heard {
-        self.hear(now, ssrc, from, By::Rtcp, false)
+        self.hear(now, ssrc, from, By::Rtcp, self.authenticated)
     }
 
     /// A source was named, which makes it a member. Names are cut to 255 bytes.

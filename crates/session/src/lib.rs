@@ -34,7 +34,7 @@ pub use breaker::CircuitBreaker;
 pub use defence::{FeedbackDefence, OperatorControls};
 pub use ecn::{EcnCounts, EcnPath};
 pub use feedback::TRANSPORT_NUMBER_ID;
-pub use media::Media;
+pub use media::{HeaderIds, Media, SendTime};
 pub use pacer::Backlog;
 pub use participant::{Identity, RtcpSettings};
 pub use patience::{Patience, Routine};

@@ -2,8 +2,59 @@ use crate::feedback::TRANSPORT_NUMBER_ID;
 use steadycast_control::{Notice, Stream};
 use steadycast_media::Fragment;
 use steadycast_units::{Bytes, Ecn};
-use steadycast_wire::rtp::{Element, RtpHeader};
+use steadycast_wire::rtp::{Element, RtpHeader, absolute};
 use steadycast_wire::rtx::{self, RtxStream};
+
+/// How the time at which a packet left travels with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SendTime {
+    /// As our receivers read it: [`steadycast_wire::rtp::SEND_TIME_ID`].
+    #[default]
+    Ours,
+    /// In 24 bits, as abs-send-time, in the element of this id.
+    Absolute(u8),
+    /// Not at all.
+    Omitted,
+}
+
+/// In which elements of the header extension a packet carries what is not its controller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderIds {
+    /// The id of the transport-wide number.
+    pub transport: u8,
+    /// The send time's.
+    pub send_time: SendTime,
+}
+
+impl Default for HeaderIds {
+    fn default() -> Self {
+        Self { transport: TRANSPORT_NUMBER_ID, send_time: SendTime::Ours }
+    }
+}
+
+impl HeaderIds {
+    /// Hands `write` a header without its payload's length, as it is to be written, and the elements beside what it
+    /// writes itself: the controller's notice, the transport-wide number and abs-send-time.
+    fn laid_out<T>(
+        self,
+        header: &RtpHeader,
+        notice: &Notice,
+        number: Option<u16>,
+        write: impl FnOnce(&RtpHeader, &[Element<'_>]) -> T,
+    ) -> T {
+        let (ours, stamp) = match self.send_time {
+            SendTime::Ours => (header.send_time, None),
+            SendTime::Absolute(id) => (None, header.send_time.map(|stamp| (id, absolute(stamp)))),
+            SendTime::Omitted => (None, None),
+        };
+        let number = number.map(u16::to_be_bytes);
+        let notice = (!notice.is_empty()).then(|| (notice.id(), notice.bytes()));
+        let number = number.as_ref().map(|number| (self.transport, &number[..]));
+        let stamp = stamp.as_ref().map(|(id, stamp)| (*id, &stamp[..]));
+        let elements: Vec<Element<'_>> = notice.into_iter().chain(number).chain(stamp).collect();
+        write(&RtpHeader { payload_len: 0, send_time: ours, ..*header }, &elements)
+    }
+}
 
 /// An RTP packet of one of a session's streams: its header, the controller's notice and what it carries.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,8 +67,10 @@ pub struct Media {
     pub fragment: Fragment,
     /// Its place among all packets that the session has sent, of all its streams, from 0 on.
     pub number: u64,
-    /// The number's low 16 bits, where they travel in a header extension for transport-wide feedback.
+    /// The number's low 16 bits, where they travel along for transport-wide feedback.
     pub transport: Option<u16>,
+    /// In which elements of the header extension that and the send time travel.
+    pub ids: HeaderIds,
     /// Its stream.
     pub stream: Stream,
     /// Extended sequence number in its stream.
@@ -31,11 +84,6 @@ pub struct Media {
 }
 
 impl Media {
-    /// The transport-wide number as its header extension element holds it.
-    fn transport_number(&self) -> Option<[u8; 2]> {
-        self.transport.map(u16::to_be_bytes)
-    }
-
     /// Bytes of the payload, without the number of the original that stands before it in a retransmission.
     pub fn payload_len(&self) -> usize {
         let number = if self.repairs.is_some() { rtx::OSN } else { 0 };
@@ -44,8 +92,8 @@ impl Media {
 
     /// All of the datagram but its payload, which is to follow, appended to `out`.
     pub fn encode_header(&self, out: &mut Vec<u8>) {
-        let bare = RtpHeader { payload_len: 0, ..self.header };
-        bare.encode(&elements(&self.notice, self.transport_number().as_ref()), &[], out);
+        let Self { header, notice, transport, .. } = self;
+        self.ids.laid_out(header, notice, *transport, |bare, elements| bare.encode(elements, &[], out));
         if let Some(original) = self.repairs {
             RtxStream::write_payload(original as u16, &[], out);
         }
@@ -58,19 +106,8 @@ impl Media {
     }
 }
 
-/// The elements of a packet's header extension, besides the send time: the controller's notice, and the transport-wide
-/// number.
-pub(crate) fn elements<'a>(notice: &'a Notice, number: Option<&'a [u8; 2]>) -> Vec<Element<'a>> {
-    let notice = (!notice.is_empty()).then(|| (notice.id(), notice.bytes()));
-    notice.into_iter().chain(number.map(|number| (TRANSPORT_NUMBER_ID, &number[..]))).collect()
-}
-
 /// IP size of a packet with this header and notice, without its payload; `numbered`: it carries a transport-wide
 /// number.
-pub(crate) fn overhead(header: &RtpHeader, notice: &Notice, numbered: bool) -> Bytes {
-    let bare = RtpHeader { payload_len: 0, ..*header };
-    if notice.is_empty() && !numbered {
-        return bare.packet_size(&[]);
-    }
-    bare.packet_size(&elements(notice, numbered.then_some(&[0; 2])))
+pub(crate) fn overhead(header: &RtpHeader, notice: &Notice, ids: HeaderIds, numbered: bool) -> Bytes {
+    ids.laid_out(header, notice, numbered.then_some(0), RtpHeader::packet_size)
 }

@@ -31,6 +31,9 @@ pub struct RtcpSettings {
     /// Whether a group's receivers report to the sender alone, which tells them how many they are (RFC 5760, section
     /// 7): what source-specific multicast needs, and very large groups.
     pub summary: bool,
+    /// Whether the other end has shown who it is: what comes of it makes it a member at once. Browsers give no names, and
+    /// ask for a key frame in their first compound.
+    pub authenticated: bool,
     /// The largest IP packet that the path carries.
     pub mtu: Bytes,
 }
@@ -39,7 +42,7 @@ impl RtcpSettings {
     /// Settings for one receiver on a path of Ethernet's MTU, with the profile's own least interval.
     pub const fn new(profile: Profile, session_bandwidth: Rate) -> Self {
         let mtu = Bytes::new(1500);
-        Self { profile, session_bandwidth, t_min: None, group: false, summary: false, mtu }
+        Self { profile, session_bandwidth, t_min: None, group: false, summary: false, authenticated: false, mtu }
     }
 
     /// The most bytes of a compound, without IP and UDP.
@@ -167,7 +170,7 @@ impl Participant {
         let mut timer = Timer::with_config(config, chance.clone(), now);
         timer.on_source(now, source, &Census::alone());
         Self {
-            members: Members::sampled(identity.ssrc, key, capacity),
+            members: Members::sampled(identity.ssrc, key, capacity).authenticated(settings.authenticated),
             identity,
             chance,
             timer,

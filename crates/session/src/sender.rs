@@ -2,7 +2,7 @@ use crate::belief::SentReports;
 use crate::ecn::{EcnCheck, EcnCounts, EcnPath};
 use crate::feedback;
 use crate::gate::ReportLimiter;
-use crate::media::overhead;
+use crate::media::{HeaderIds, overhead};
 use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
 use crate::peers::{PATIENCE, Peers};
@@ -38,6 +38,8 @@ pub struct SenderSettings {
     pub packet: Bytes,
     /// RTP payload type.
     pub payload_type: u8,
+    /// In which elements of the header extension packets carry what receivers read.
+    pub ids: HeaderIds,
     /// Whether packets leave paced or in bursts.
     pub emit: Emit,
     /// The delay that a driver which wakes late may make up for.
@@ -92,6 +94,7 @@ impl SenderSettings {
             rtcp,
             packet,
             payload_type: 96,
+            ids: HeaderIds::default(),
             emit: Emit::Paced,
             credit: Span::ZERO,
             greedy: false,
@@ -546,10 +549,15 @@ impl Sender {
 
     /// What a frame of this size takes on the wire.
     fn cost_on_wire(&self, size: Bytes) -> Bytes {
-        let each = overhead(&self.bare_header(), &Notice::NONE, self.numbered()).max(self.notice_cost);
+        let each = self.overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost);
         let limit = self.settings.packet.saturating_sub(self.number_of_original());
         let fits = limit.saturating_sub(each).max(Bytes::new(1));
         Bytes::new(size.get() + size.get().div_ceil(fits.get()) * each.get())
+    }
+
+    /// IP size of a packet with this header and notice, without its payload.
+    fn overhead(&self, header: &RtpHeader, notice: &Notice) -> Bytes {
+        overhead(header, notice, self.settings.ids, self.numbered())
     }
 
     /// Whether packets carry their transport-wide number.
@@ -722,7 +730,7 @@ impl Sender {
 
     /// Somebody asks for parity: a member, as in [`Sender::on_request`].
     fn on_parity_request(&mut self, now: Time, from: Origin, packet: &Packet) {
-        let head = overhead(&self.bare_header(), &Notice::NONE, self.numbered());
+        let head = self.overhead(&self.bare_header(), &Notice::NONE);
         let Ok(Some(request)) = ParityRequest::from_packet(packet) else { return };
         if !self.is_from_member(from, request.sender, request.media) {
             return;
@@ -1049,7 +1057,7 @@ impl Sender {
         let limit = self.settings.packet.saturating_sub(self.number_of_original());
         let room = |cost: Bytes| limit.saturating_sub(cost).max(Bytes::new(1));
         let ready = self.pacer.head().map_or(now, |head| head.since);
-        let cost = overhead(&header, &Notice::NONE, self.numbered()).max(self.notice_cost);
+        let cost = self.overhead(&header, &Notice::NONE).max(self.notice_cost);
         let (frame, offset, rest, part) = match self.pacer.head() {
             Some(head) => (head.frame, head.offset, head.rest(), head.parts.front().copied()),
             None => {
@@ -1062,7 +1070,7 @@ impl Sender {
         let mut edge = FrameEdge { first: offset == Bytes::ZERO, last };
         let size = cost + part.map_or(rest.min(room(cost)), |p| Bytes::new(u64::from(p.payload)));
         let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
-        let cost = overhead(&header, &notice, self.numbered());
+        let cost = self.overhead(&header, &notice);
         self.notice_cost = cost;
         let fits = room(cost).max(Bytes::new(1));
         let (len, payload) = match part {
@@ -1078,10 +1086,10 @@ impl Sender {
         let size = cost + payload;
         let fragment = Fragment { frame: frame.index, offset: offset.get() as u32, len: len.get() as u16 };
         let transport = self.numbered().then_some(self.number as u16);
-        let (stream, repairs) = (Stream::Media, None);
+        let (stream, repairs, ids) = (Stream::Media, None, self.settings.ids);
         let (number, seq) = (self.number, self.seq);
         let ecn = self.ecn.field();
-        let media = Media { header, notice, fragment, number, transport, stream, seq, repairs, size, ecn };
+        let media = Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn };
         self.keep_for_repair(now, &media, frame.kind, ready);
         self.on_media_sent(now, &media, len);
         media
@@ -1128,7 +1136,7 @@ impl Sender {
 
     /// An original leaves: it may be asked for.
     fn keep_for_repair(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
-        let again = overhead(&media.header, &Notice::NONE, self.numbered()) + self.number_of_original();
+        let again = self.overhead(&media.header, &Notice::NONE) + self.number_of_original();
         // A probe's packets may leave faster.
         let pacing = self.media_rate().max(self.departure_rate());
         self.add_to_block(now, media, now.since(ready));
@@ -1177,8 +1185,8 @@ impl Sender {
         self.read_decision();
         let transport = numbered.then_some(number as u16);
         let (notice, fragment, repairs) = (Notice::NONE, kept.fragment, Some(original));
-        let ecn = self.ecn.field();
-        Some(Media { header, notice, fragment, number, transport, stream, seq, repairs, size, ecn })
+        let (ids, ecn) = (self.settings.ids, self.ecn.field());
+        Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
     }
 
     /// Sends the newest packet again, for its size alone; `None`: none is kept.
@@ -1229,10 +1237,11 @@ impl Sender {
     fn send_parity(&mut self, now: Time) -> Option<Media> {
         let numbered = self.numbered();
         let (pacing, bare) = (self.media_rate(), self.bare_header());
+        let head = self.overhead(&bare, &Notice::NONE);
         let parity = self.parity.as_mut()?;
         let Parity { protection, payload } = parity.blocks.next()?;
         let ParitySettings { ssrc, payload_type, .. } = parity.blocks.settings;
-        let size = overhead(&bare, &Notice::NONE, numbered) + Bytes::new(payload.into());
+        let size = head + Bytes::new(payload.into());
         let (number, seq, stream) = (self.number, parity.seq, Stream::Parity);
         parity.seq += 1;
         parity.packets += 1;
@@ -1256,7 +1265,8 @@ impl Sender {
         let header =
             RtpHeader { payload_type, seq: seq as u16, timestamp, ssrc, send_time, payload_len: payload, ..bare };
         let (transport, ecn) = (numbered.then_some(number as u16), self.ecn.field());
-        Some(Media { header, notice: Notice::NONE, fragment, number, transport, stream, seq, repairs: None, size, ecn })
+        let (notice, repairs, ids) = (Notice::NONE, None, self.settings.ids);
+        Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
     }
 
     fn timestamp(&self, at: Time) -> u32 {

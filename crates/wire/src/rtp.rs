@@ -11,6 +11,12 @@ const FIXED: usize = 12;
 const ONE_BYTE_PROFILE: u16 = 0xBEDE;
 const TWO_BYTE_PROFILE: u16 = 0x1000;
 
+/// The low 24 bits of a send time, as abs-send-time has them: libwebrtc's header extension, in the same units.
+pub fn absolute(Stamp(stamp): Stamp) -> [u8; 3] {
+    let [_, low @ ..] = stamp.to_be_bytes();
+    low
+}
+
 /// One element of a header extension, to be written: its id (not 0) and up to 255 bytes.
 pub type Element<'a> = (u8, &'a [u8]);
 

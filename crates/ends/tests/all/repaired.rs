@@ -4,7 +4,9 @@
 use steadycast_control::registry::{Chosen, Setup};
 use steadycast_control::{Mode, Notice, Stream};
 use steadycast_ends::{AgentIx, Arriving, Body, Intake, Out, VideoSink};
-use steadycast_session::{Fragment, Identity, Media, Profile, Received, Receiver, RepairSettings, RtcpSettings};
+use steadycast_session::{
+    Fragment, HeaderIds, Identity, Media, Profile, Received, Receiver, RepairSettings, RtcpSettings,
+};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 
@@ -32,7 +34,19 @@ fn arrives(sink: &mut VideoSink, ms: u32, number: u32, again: bool) -> Received 
     let repairs = again.then_some(u64::from(seq));
     let header = RtpHeader { payload_type, marker: true, seq, timestamp: 0, ssrc, send_time: None, payload_len: 100 };
     let (notice, fragment, transport) = (Notice::NONE, Fragment::default(), None);
-    let media = Media { header, notice, fragment, number: 0, transport, stream, seq: seq.into(), repairs, size, ecn };
+    let media = Media {
+        header,
+        notice,
+        fragment,
+        number: 0,
+        transport,
+        ids: HeaderIds::default(),
+        stream,
+        seq: seq.into(),
+        repairs,
+        size,
+        ecn,
+    };
     let body = Body::Plain(0);
     let arriving = Arriving { from: AgentIx(1), size, sent: now, ecn, body: &body };
     sink.on_media(now, &arriving, &media, &mut Out { packets: &mut Vec::new() })

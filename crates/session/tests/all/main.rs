@@ -1,6 +1,7 @@
 //! The session's claims, in one program: what they share is compiled once. `tests/spoofed.rs` has one of its own, since
 //! it measures the memory of its process.
 
+mod agreed;
 mod around;
 mod asking;
 mod compounds;

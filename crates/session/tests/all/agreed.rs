@@ -1,0 +1,93 @@
+//! What a session description and a key agree on, for a receiver that is a browser: the ids of header extensions, and
+//! who the receiver is.
+#![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
+
+use crate::group;
+
+use group::{at, media, rtcp, sender, settings, who};
+use steadycast_session::{
+    Emit, FeedbackFormat, HeaderIds, Media, Origin, Profile, RepairSettings, RtcpSettings, SendTime, Sender,
+    SenderSettings,
+};
+use steadycast_units::{Rate, Span, Stamp, Time};
+use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet};
+use steadycast_wire::rtp::{RtpHeader, absolute};
+
+const SENDER: u32 = 0x5e0d_0001;
+/// Browsers that only receive report under this SSRC, all of them.
+const BROWSER: u32 = 1;
+
+/// A greedy sender with retransmission, after a second.
+fn sending(authenticated: bool, feedback: FeedbackFormat, ids: HeaderIds) -> (Sender, Vec<Media>) {
+    let rtcp =
+        RtcpSettings { authenticated, ..rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), false) };
+    let repair = Some(RepairSettings { ssrc: 9, payload_type: 97, playout: None });
+    let greedy =
+        SenderSettings { identity: who(SENDER), greedy: true, repair, feedback, ids, ..settings(rtcp, Emit::Paced) };
+    let (mut sender, _) = sender(greedy, Rate::mbps(1), &[]);
+    let media = leaving(&mut sender, at(0), at(1_000));
+    (sender, media)
+}
+
+fn leaving(sender: &mut Sender, from: Time, until: Time) -> Vec<Media> {
+    media(sender, from, until).into_iter().map(|(_, packet)| packet).collect()
+}
+
+fn hear(sender: &mut Sender, packets: Vec<Packet>) {
+    let mut bytes = Vec::new();
+    Compound { packets }.encode(&mut bytes);
+    sender.on_rtcp(at(1_000), Origin(1), &bytes);
+}
+
+#[test]
+fn the_first_compound_of_who_is_authenticated_is_answered_though_it_names_nobody() {
+    for authenticated in [false, true] {
+        let (mut sender, _) = sending(authenticated, FeedbackFormat::TransportWide, HeaderIds::default());
+        let missing = vec![(sender.next_seq() - 40) as u16];
+        let report = Packet::ReceiverReport { ssrc: BROWSER, blocks: Vec::new() };
+        let plea = KeyFrameRequest::PictureLoss { sender: BROWSER, media: SENDER }.to_packet();
+        let nack = Nack { sender: BROWSER, media: SENDER, missing }.to_packet();
+        hear(&mut sender, vec![report, plea, nack]);
+        assert_eq!(sender.take_key_frame(), authenticated);
+        let again = leaving(&mut sender, at(1_000), at(1_200)).iter().filter(|packet| packet.repairs.is_some()).count();
+        assert_eq!(again, usize::from(authenticated));
+    }
+}
+
+#[test]
+fn packets_carry_their_number_and_time_in_the_elements_that_were_agreed_on_and_have_the_size_that_they_tell() {
+    let times = [SendTime::Ours, SendTime::Absolute(2), SendTime::Absolute(14), SendTime::Omitted];
+    for (send_time, transport) in times.into_iter().flat_map(|time| [4, 13].map(|id| (time, id))) {
+        for feedback in [FeedbackFormat::TransportWide, FeedbackFormat::Rfc8888] {
+            let (mut sender, mut packets) = sending(true, feedback, HeaderIds { transport, send_time });
+            let missing = vec![(sender.next_seq() - 40) as u16];
+            let report = Packet::ReceiverReport { ssrc: BROWSER, blocks: Vec::new() };
+            hear(&mut sender, vec![report, Nack { sender: BROWSER, media: SENDER, missing }.to_packet()]);
+            packets.extend(leaving(&mut sender, at(1_000), at(1_100)));
+            assert!(packets.iter().any(|packet| packet.repairs.is_some()), "retransmissions, too");
+            for packet in packets {
+                let stamp = packet.header.send_time.unwrap();
+                let mut datagram = Vec::new();
+                packet.encode(&vec![7; packet.payload_len()], &mut datagram);
+                assert_eq!(datagram.len() + 28, packet.size.get() as usize, "the size told is the size encoded");
+                let (header, elements, _) = RtpHeader::parse(&datagram).unwrap();
+                assert_eq!(header.send_time, (send_time == SendTime::Ours).then_some(stamp));
+                let number = (feedback == FeedbackFormat::TransportWide)
+                    .then(|| (transport, (packet.number as u16).to_be_bytes().to_vec()));
+                let time = match send_time {
+                    SendTime::Absolute(id) => Some((id, absolute(stamp).to_vec())),
+                    _ => None,
+                };
+                let expected: Vec<_> = number.into_iter().chain(time).collect();
+                assert_eq!(elements.map(|(id, data)| (id, data.to_vec())).collect::<Vec<_>>(), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn abs_send_time_counts_seconds_in_24_bits_of_which_18_are_behind_the_point() {
+    let of =
+        |ms| u32::from_be_bytes(std::array::from_fn(|n| if n == 0 { 0 } else { absolute(Stamp::of(at(ms)))[n - 1] }));
+    assert_eq!([0, 500, 1_000, 63_000, 64_000, 64_250].map(of), [0, 1 << 17, 1 << 18, 63 << 18, 0, 1 << 16]);
+}
