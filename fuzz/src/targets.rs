@@ -398,14 +398,8 @@ fn protect(receiver: &mut Receiver, now: Time, from: Origin, bytes: &[u8]) {
 fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
     let controller = ALL[which % ALL.len()];
     let Ok(factory) = Chosen::shared(controller.name, Mode::Repaired, &[]) else { panic!("it has defaults") };
-    let rtcp = RtcpSettings {
-        profile: Profile::Avpf { t_rr_interval: Span::ZERO },
-        session_bandwidth: Rate::mbps(2),
-        t_min: None,
-        group: true,
-        summary: which >= 128,
-        mtu: Bytes::new(1_500),
-    };
+    let profile = Profile::Avpf { t_rr_interval: Span::ZERO };
+    let rtcp = RtcpSettings { group: true, summary: which >= 128, ..RtcpSettings::new(profile, Rate::mbps(2)) };
     let setup = |id: u32| Setup {
         packet: Bytes::new(1_200),
         mode: Mode::Repaired,
