@@ -37,6 +37,7 @@ TOOLS = (
     Tool("go", "golang-go pkg-config", "the C library and a controller in Go"),
     Tool("chromium", "chromium", "the lab's page in a browser"),
     Tool("cc", "gcc", "a controller in C"),
+    Tool("shellcheck", "shellcheck", "the action's shell"),
 )
 CLAIMS = (
     Tool("slurmctld", "slurmctld slurmd slurm-client munge", "a sweep as a job array"),

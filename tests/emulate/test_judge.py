@@ -201,6 +201,7 @@ EXAMPLES = sorted([*FOLDER.glob("*.toml"), *FOLDER.glob("*/*.toml")])
 NEEDS = {
     "aiortc": "python3",
     "gstreamer": "gst-launch-1.0",
+    "gstreamer-gcc": "gst-launch-1.0",
     "iperf3": "iperf3",
     "chromium": "chromium",
     "steadycast": "ffmpeg",
@@ -217,6 +218,8 @@ def test_each_example_shows_its_pictures_where_there_is_room(path: Path, tmp_pat
     if path.parent != FOLDER:
         path = tmp_path / path.relative_to(FOLDER.parents[1])
         shutil.copytree(FOLDER / path.stem, path.parent, ignore=shutil.ignore_patterns("venv"))
+        if path.stem == "gstreamer-gcc" and not (path.parent / "plugins").is_dir():
+            pytest.skip("rtpgccbwe is not built")
         for made in re.findall(r"^# (python3 -m venv .*)$", path.read_text(), re.MULTILINE):
             subprocess.run(made, shell=True, cwd=tmp_path, check=True)
     words = ["judge", str(path), "--networks", "clean-20", "--seconds", "10s", "-o", "out", "--anyway"]

@@ -1,0 +1,38 @@
+"""Sends y4m as VP8 over RTP, at the rate that rtpgccbwe estimates: send.py Y4M HOST."""
+
+import sys
+from contextlib import suppress
+
+import gi
+
+gi.require_version("Gst", "1.0")
+from gi.repository import GLib, Gst  # noqa: E402
+
+TWCC = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01"
+PIPELINE = """
+rtpsession name=s rtp-profile=avpf
+filesrc location={y4m} ! y4mdec ! vp8enc name=encoder deadline=1 end-usage=cbr keyframe-max-dist=600
+    error-resilient=partitions target-bitrate=950000 ! rtpvp8pay mtu=1200 ! application/x-rtp,extmap-1=(string){twcc}
+    ! rtpgccbwe name=estimate min-bitrate=150000 max-bitrate=4000000 estimated-bitrate=1000000
+    ! s.send_rtp_sink s.send_rtp_src ! udpsink host={host} port=5004 sync=false async=false
+udpsrc port=5005 caps=application/x-rtcp ! s.recv_rtcp_sink
+s.send_rtcp_src ! udpsink host={host} port=5005 sync=false async=false
+"""
+
+Gst.init(None)
+pipeline = Gst.parse_launch(PIPELINE.format(y4m=sys.argv[1], host=sys.argv[2], twcc=TWCC))
+encoder, estimate = pipeline.get_by_name("encoder"), pipeline.get_by_name("estimate")
+
+
+def told(*_):
+    """Give the encoder what the estimate leaves after headers; each change begins its rate control anew."""
+    rate = int(0.95 * estimate.get_property("estimated-bitrate"))
+    if not 0.9 < rate / encoder.get_property("target-bitrate") < 1.1:
+        print(rate, flush=True)
+        encoder.set_property("target-bitrate", rate)
+
+
+estimate.connect("notify::estimated-bitrate", told)
+pipeline.set_state(Gst.State.PLAYING)
+with suppress(KeyboardInterrupt):
+    GLib.MainLoop().run()

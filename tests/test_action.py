@@ -1,0 +1,149 @@
+"""The action that judges a pair in a workflow: what it declares is used, and its steps do what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parent.parent / ".github" / "actions" / "judge"
+STEADYCAST = """#!/bin/sh
+printf '%s\\n' "$@" >>"$RUNNER_TEMP/asked"
+[ "$1" = judge ] || exit 0
+mkdir -p "$RUNNER_TEMP/judged"
+echo '{}' >"$RUNNER_TEMP/judged/judge.json"
+printf 'network  rate\\nleo  3.1M\\n' >"$RUNNER_TEMP/judged/judge.txt"
+exit 1
+"""
+"""Writes down its words, and judges that a bound is broken."""
+
+
+@pytest.fixture(scope="module")
+def action() -> dict[str, Any]:
+    yaml = pytest.importorskip("yaml")
+    told: dict[str, Any] = yaml.safe_load((FOLDER / "action.yml").read_text())
+    return told
+
+
+def step(action: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(each for each in action["runs"]["steps"] if each["id"] == name)
+
+
+def environment(action: dict[str, Any], name: str, folder: Path, given: dict[str, str]) -> dict[str, str]:
+    """Make what a runner gives a step, with the inputs that a workflow gives."""
+    inputs = {key: given.get(key, each.get("default", "")) for key, each in action["inputs"].items()}
+    told = {
+        key: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: inputs[found[1]], value)
+        for key, value in step(action, name).get("env", {}).items()
+    }
+    files = {"GITHUB_OUTPUT": folder / "output", "GITHUB_STEP_SUMMARY": folder / "summary"}
+    own = {"RUNNER_TEMP": folder, "GITHUB_ACTION_PATH": FOLDER, **files}
+    return {**os.environ, **told, **{key: str(value) for key, value in own.items()}}
+
+
+def done(action: dict[str, Any], name: str, folder: Path, **given: str) -> subprocess.CompletedProcess[str]:
+    words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step(action, name)["run"]]
+    inputs = {key.replace("_", "-"): value for key, value in given.items()}
+    env = environment(action, name, folder, inputs)
+    return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def test_each_input_is_used_each_output_is_made_and_no_input_is_read_as_shell(action: dict[str, Any]) -> None:
+    text = (FOLDER / "action.yml").read_text()
+    assert set(re.findall(r"inputs\.([\w-]+)", text)) == set(action["inputs"])
+    assert all(each["description"] for each in (*action["inputs"].values(), *action["outputs"].values()))
+    assert all(("default" in each) != bool(each.get("required")) for each in action["inputs"].values())
+    assert action["runs"]["using"] == "composite"
+    script = (FOLDER / "judge.sh").read_text()
+    for name, output in action["outputs"].items():
+        assert output["value"] == f"${{{{ steps.judge.outputs.{name} }}}}"
+        assert re.search(rf'echo "{name}(=|<<)', script)
+    for each in action["runs"]["steps"]:
+        assert ("uses" in each) != ("run" in each)
+        # An expression in a script would be a program of whoever wrote the input.
+        assert "${{" not in each.get("run", "")
+        assert ("shell" in each) == ("run" in each)
+    assert set(re.findall(r"\$\{?([A-Z_]+)", script)) <= {
+        *step(action, "judge")["env"],
+        *("RUNNER_TEMP", "GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "RANDOM", "PATH"),
+    }
+
+
+def test_its_steps_pass_inputs_on_tell_the_workflow_and_end_as_the_judge_does(
+    action: dict[str, Any], tmp_path: Path
+) -> None:
+    program = tmp_path / "steadycast" / "bin" / "steadycast"
+    program.parent.mkdir(parents=True)
+    program.write_text(STEADYCAST)
+    program.chmod(0o755)
+    bounds = "*.frozen_pct>5\n\nleo.rate_bps<-10%\n"
+    ended = done(
+        action, "judge", tmp_path, pair="a pair.toml", seconds="20s", baseline="old.json", fail_if=bounds
+    )
+    assert ended.returncode == 1, ended.stderr
+    out = tmp_path / "judged"
+    words = ["judge", "a pair.toml", "--runs", "1", "-o", str(out), "--force", "--seconds", "20s"]
+    words += ["--baseline", "old.json", "--fail-if", "*.frozen_pct>5", "--fail-if", "leo.rate_bps<-10%"]
+    assert (tmp_path / "asked").read_text().splitlines() == ["doctor", "judge", *words]
+    told = (tmp_path / "output").read_text()
+    table = (out / "judge.txt").read_text()
+    assert re.fullmatch(rf"json={re.escape(str(out))}/judge.json\ntext<<(\S+)\n{re.escape(table)}\1\n", told)
+    assert (tmp_path / "summary").read_text() == f"```text\n{table}```\n"
+
+
+def test_it_installs_what_it_is_told_and_else_its_own_checkout(
+    action: dict[str, Any], tmp_path: Path
+) -> None:
+    fake = tmp_path / "bin" / "python3"
+    fake.parent.mkdir()
+    fake.write_text(
+        '#!/bin/sh\nmkdir -p "$3/bin"\nprintf \'#!/bin/sh\\necho "$@"\\n\' >"$3/bin/pip"\nchmod +x "$3/bin/pip"\n'
+    )
+    fake.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{fake.parent}{os.pathsep}{os.environ['PATH']}")
+        wheel = done(action, "install", tmp_path, steadycast="a b.whl")
+        own = done(action, "install", tmp_path)
+    assert wheel.stdout == "install --quiet a b.whl\n"
+    root = own.stdout.removeprefix("install --quiet ").strip()
+    assert (Path(root) / "pyproject.toml").is_file()
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs shellcheck")
+def test_its_shell_is_clean(action: dict[str, Any], tmp_path: Path) -> None:
+    install = tmp_path / "install.sh"
+    install.write_text("#!/bin/bash\n" + step(action, "install")["run"])
+    subprocess.run(["shellcheck", str(FOLDER / "judge.sh"), str(install)], check=True)
+
+
+@pytest.mark.claim
+def test_a_pair_of_one_datagram_and_another_is_judged(action: dict[str, Any], tmp_path: Path) -> None:
+    program = tmp_path / "steadycast" / "bin" / "steadycast"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m steadycast "$@"\n')
+    program.chmod(0o755)
+    send = "import socket, sys, time\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+    send += "while True: s.sendto(bytes(500), (sys.argv[1], 5004)); time.sleep(0.01)\n"
+    (tmp_path / "send.py").write_text(send)
+    receive = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.bind(('', 5004))\n"
+    (tmp_path / "receive.py").write_text(receive + "while True: s.recv(2000)\n")
+    (tmp_path / "pair.toml").write_text(
+        'lead = "3s"\n'
+        '[[program]]\nname = "receive"\non = "receiver"\nready = "udp:5004"\nrun = "{python} {here}/receive.py"\n'
+        '[[program]]\nname = "send"\non = "sender"\nrun = "{python} {here}/send.py {receiver}"\n'
+        '[[expect]]\nthat = "lost_pct"\nmin = 50\n'
+    )
+    ended = done(action, "judge", tmp_path, pair="pair.toml", networks="clean-20", seconds="3s")
+    # It can't lose half of its datagrams there.
+    assert ended.returncode == 1, ended.stderr
+    cells = json.loads((tmp_path / "judged" / "judge.json").read_text())["cells"]
+    assert [cell["network"] for cell in cells] == ["clean-20"]
+    assert cells[0]["worst"]["lost_pct"] == 0
+    assert "clean-20" in (tmp_path / "summary").read_text()
