@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from steadycast.errors import MissingError, UserError
 from steadycast.judge import pair as pairs
-from steadycast.judge.suite import Asked, _within_budget
+from steadycast.judge.suite import Asked, _within_budget, unseen
 
 ROOT = Path(__file__).parents[2]
 SEND = {"name": "send", "on": "sender", "run": "send {receiver}:5004 {clip}"}
@@ -143,3 +143,23 @@ def test_here_is_the_folder_of_the_pairs_file(tmp_path: Path) -> None:
     )
     with pytest.raises(MissingError, match=re.escape(f"b: {tmp_path}/other: there is no such program")):
         pairs.need_tools(pairs.read(tmp_path / "pair.toml"))
+
+
+@pytest.mark.parametrize("network", ["steps", "leo", "black-hole", "wifi-suspend", "clean-20"])
+@pytest.mark.parametrize("length", [5, 10, 20, 60])
+def test_a_change_that_no_picture_is_counted_after_is_told_with_the_time_that_has_it(
+    network: str, length: int
+) -> None:
+    def told(seconds: int) -> list[str]:
+        table = {**GOOD, "networks": network, "seconds": f"{seconds}s"}
+        return unseen(Asked(pairs.of(table, "pair.toml", "pair")))
+
+    first = {"steps": 20, "leo": 15, "black-hole": 20, "wifi-suspend": 1.8}.get(network, 0)
+    last = {"steps": 40, "black-hole": 22}.get(network, first)
+    said = told(length)
+    assert len(said) == (length <= last)
+    for line in said:
+        assert line.startswith(f"{network}: ")
+        needed = re.search(r"--seconds (\d+)s", line)
+        assert needed is not None
+        assert told(int(needed[1])) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from steadycast.judge import score
+from steadycast.judge.text import COLUMNS
 
 from .made_up import BEGAN, CAPACITY, LEAD_S, SECONDS, SIZE, cell, offers, repaired, video
 
@@ -299,3 +301,20 @@ def test_a_browser_s_own_freezes_stand_beside_those_of_the_marks(tmp_path: Path)
 
 def test_size_is_what_is_counted() -> None:
     assert SIZE * 8 * 500 == 4.8e6
+
+
+def test_each_column_of_the_text_is_scored_and_the_page_says_what_it_is(tmp_path: Path) -> None:
+    shown(tmp_path)
+    event = {"event": [{"at": "10s", "set": {"link": "bottleneck", "rate": "2Mbps"}}]}
+    found, _ = score.score(cell(tmp_path, [*offers(END_S, 100)], tcp_bps=CAPACITY / 4, scenario=event))
+    assert {column.key for column in COLUMNS} <= set(found)
+    page = (Path(__file__).parents[2] / "docs" / "judge.md").read_text(encoding="utf-8")
+    rows = re.search(r"^\| column \| key in JSON .*?\n\n", page, re.MULTILINE | re.DOTALL)
+    assert rows is not None
+    cells = [line.split(" | ") for line in rows[0].strip().splitlines()[2:]]
+    told = [
+        pair
+        for heads, keys, _ in cells
+        for pair in zip(heads.strip("| ").split(", "), keys.split(", "), strict=True)
+    ]
+    assert told == [(column.head, f"`{column.key}`") for column in COLUMNS]

@@ -6,6 +6,7 @@ import fcntl
 import itertools
 import json
 import os
+import random
 import re
 import resource
 import select
@@ -318,6 +319,29 @@ def test_a_player_reads_all_and_is_waited_for_and_one_that_ends_early_is_told(tm
     sink = receive.Sink(Fake(much), receive.Options(what="x", play="true"))
     sink.finish()
     assert sink.notes == ["the player ended before the stream"]
+
+
+def test_a_play_out_delay_gives_a_player_no_frame_before_its_time_however_they_come(tmp_path: Path) -> None:
+    # Frames come up to 40 ms later than the first one did, in one piece; the player writes when it read each.
+    chance = random.Random(1)
+    ends = [0.01 * n + (chance.uniform(0, 0.04) if n else 0) for n in range(30)]
+    read = "import sys, time\nfor line in sys.stdin: print(line.strip(), time.monotonic())"
+    words = ["sh", "-c", f'exec "$0" -c "$1" > {tmp_path}/seen', sys.executable, read]
+    player = receive.Player(words, 0.1)
+    began = time.monotonic()
+    for n, end in sorted(enumerate(ends), key=lambda each: max(ends[: each[0] + 1])):
+        time.sleep(max(0.0, began + end - time.monotonic()))
+        player.take(b"%d\n" % n, 900 * n)
+    assert player.finish() == []
+    seen = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
+    assert [int(n) for n, _ in seen] == list(range(30))
+    assert min(float(at) - began - 0.01 * n for n, (_, at) in enumerate(seen)) >= 0.1
+
+
+@pytest.mark.parametrize(("delay", "play"), [("500ms", None), ("1min", "true"), ("soon", "true")])
+def test_a_play_out_delay_that_cannot_be_is_refused(delay: str, play: str | None) -> None:
+    with pytest.raises(UserError, match="--playout"):
+        receive.playout_of(receive.Options(what="x", playout=delay, play=play))
 
 
 def test_a_device_takes_the_stream_itself(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def judge(
         level,
         anyway,
     )
+    base.warn(suite.unseen(asked))
     given = suite.Given(baseline, fail_if or (), _text_of(keep))
     otherwise = Path("runs") / f"judge-{pair.name}"
     with (

@@ -149,6 +149,12 @@ def receive(
         option("--out FILE", "Write the stream: raw (.m4v .m2v .h263 .264 .265 .ivf) or a container."),
     ] = None,
     play: Annotated[str | None, option("--play CMD", "Pipe the stream into this command.")] = None,
+    playout: Annotated[
+        str | None,
+        option(
+            "--playout SPAN", "Give the player each frame at its time, 500ms for one later; else as it comes."
+        ),
+    ] = None,
     reference: Annotated[
         Path | None, option("--reference CLIP", "Measure the pictures against this clip.")
     ] = None,

@@ -130,7 +130,7 @@ def run(setup: Setup, task: Task) -> Outcome:
         tap=[node for node in HOSTS if node in table["nodes"]],
     ).run
     for path in work.iterdir():
-        if path.is_file():
+        if not path.is_fifo():
             shutil.move(path, place / path.name)
     shutil.rmtree(work, ignore_errors=True)
     cell = Cell(place, setup.pair, setup.up)

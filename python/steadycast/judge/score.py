@@ -33,7 +33,7 @@ _RUN, _RUN_S = 20, 1.0
 _GAP_S = 0.2
 """A longer gap between arrivals is silence."""
 _BURST_S = 0.005
-_RECOVERED_S, _RATE, _CAPACITY, _DELAY_S = 3.0, 0.8, 0.9, 0.1
+RECOVERED_S, _RATE, _CAPACITY, _DELAY_S = 3.0, 0.8, 0.9, 0.1
 """A pair has recovered when for 3 s on end its rate over a second is 80 % of what it was, or of 90 % of the capacity
 where that is less, and the 95th percentile of its delay is at most 100 ms above the path's."""
 _STREAM, _STEPS, _REGULAR = 16, 64, 0.9
@@ -280,7 +280,7 @@ def _recoveries(cell: Cell, arrived: F64, bytes_: F64, came: pl.DataFrame) -> li
     at, capacity = cell.capacity
     found: list[float | None] = []
     for change, end in pairwise([*changes, high]):
-        if end - change < _RECOVERED_S + 1:
+        if end - change < RECOVERED_S + 1:
             continue
 
         def rate(until: float) -> float:
@@ -298,7 +298,7 @@ def _recoveries(cell: Cell, arrived: F64, bytes_: F64, came: pl.DataFrame) -> li
                 since = None
                 continue
             since = until - 1 if since is None else since
-            if until - since >= _RECOVERED_S:
+            if until - since >= RECOVERED_S:
                 recovered = float(since - change)
                 break
         found.append(recovered)

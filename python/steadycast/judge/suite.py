@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import time
@@ -17,8 +18,9 @@ from steadycast.errors import UserError
 from steadycast.folder import Draft, Json
 from steadycast.judge import text
 from steadycast.judge.cell import AFTER_S, Outcome, Setup, Task
-from steadycast.judge.pair import Pair, need_tools
+from steadycast.judge.pair import Pair, need_tools, seconds
 from steadycast.judge.score import LEVELS as LEVELS
+from steadycast.judge.score import RECOVERED_S
 from steadycast.judge.show import page
 from steadycast.judge.text import Judgement
 from steadycast.networks import Network, expanded, find
@@ -125,6 +127,22 @@ def named(asked: str, folder: Path) -> dict[str, Network]:
     if not parts:
         raise UserError("--networks", "there are none", "name a set, for example smoke, or networks")
     return {name: find(name, folder) for part in parts for name in expanded(part)}
+
+
+def unseen(asked: Asked) -> list[str]:
+    """Say of each network which of its changes come when nothing counts any more: its cell does not show them."""
+    found = []
+    for name, of in named(asked.pair.networks, asked.folder).items():
+        changes = [(seconds(event["at"], f"{name}: event.at"), "every" in event) for event in of.event]
+        first = min((at for at, _ in changes), default=0.0)
+        late = sorted(
+            {at for at, again in changes if at >= asked.pair.seconds and not (again and first < at)}
+        )
+        if late:
+            least = math.ceil(late[-1] + RECOVERED_S + 1)
+            what = f"{len(late)} of its changes come after the {asked.pair.seconds:g} s that count"
+            found.append(f"{name}: {what}; --seconds {least}s has all of them")
+    return found
 
 
 def conducted(setup: Setup, tasks: Sequence[Task], jobs: int | None, told: Progress) -> list[Outcome]:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import itertools
 import json
+import math
 import queue
 import shlex
 import subprocess
@@ -32,6 +33,10 @@ _UNTOLD = {
 """FFmpeg begins these without the codec's name (ISO/IEC 13818-1 has no stream type for it), and nothing reads them."""
 
 
+LONGEST_PLAYOUT_S = 4.0
+"""As many frames of 60 a second as may wait for a player."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """As the command line has them."""
@@ -40,6 +45,7 @@ class Options:
     source: str | None = None
     out: Path | None = None
     play: str | None = None
+    playout: str | None = None
     reference: Path | None = None
     duration: str | None = None
     mux: bool = False
@@ -69,7 +75,8 @@ class Player:
     """A program that shows the stream as it comes through its pipe.
 
     A thread of its own writes there, so that a player that pauses holds up nothing else. What it does not read in time
-    is left out, in whole frames.
+    is left out, in whole frames. With a play-out delay, in seconds, each frame is written that long after it would have
+    come had it been as fast as the fastest one, or when it comes.
     """
 
     _WAITING = 256
@@ -77,20 +84,28 @@ class Player:
     _PATIENCE_S = 5.0
     """How long it may take to read the rest, and then to end."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], playout_s: float | None) -> None:
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE)
-        self._queue: queue.Queue[bytes | None] = queue.Queue(self._WAITING)
+        self._queue: queue.Queue[tuple[float, bytes] | None] = queue.Queue(self._WAITING)
+        self._playout_s, self._begun = playout_s, math.inf
         self._left_out = 0
         self._gone = False
         self._thread = threading.Thread(target=self._run, daemon=True, name="player")
         self._thread.start()
 
-    def take(self, data: bytes) -> None:
-        """Have a frame written, or leave it out; once the player has ended nothing is."""
+    def take(self, data: bytes, ticks: int | None) -> None:
+        """Have a frame written, or leave it out; once the player has ended nothing is.
+
+        ``ticks`` is when it is shown, by a clock of 90 kHz; what goes before all frames has no such time.
+        """
         if self._gone:
             return
+        due = 0.0
+        if self._playout_s is not None and ticks is not None:
+            self._begun = min(self._begun, time.monotonic() - ticks / 90_000)
+            due = self._begun + ticks / 90_000 + self._playout_s
         try:
-            self._queue.put_nowait(data)
+            self._queue.put_nowait((due, data))
         except queue.Full:
             self._left_out += 1
 
@@ -98,8 +113,9 @@ class Player:
         pipe = self._process.stdin
         assert pipe is not None
         try:
-            while (data := self._queue.get()) is not None:
-                pipe.write(data)
+            while (taken := self._queue.get()) is not None:
+                time.sleep(max(0.0, taken[0] - time.monotonic()))
+                pipe.write(taken[1])
                 pipe.flush()
         except OSError:
             # The player was closed: receiving goes on.
@@ -112,7 +128,7 @@ class Player:
         if not self._gone:
             with contextlib.suppress(queue.Full):
                 self._queue.put(None, timeout=self._PATIENCE_S)
-        self._thread.join(self._PATIENCE_S)
+        self._thread.join(self._PATIENCE_S + (self._playout_s or 0.0))
         notes = ["the player ended before the stream"] if self._gone else []
         if self._thread.is_alive():
             notes.append("the player did not read the stream to its end, and was ended")
@@ -161,7 +177,7 @@ class Sink:
         if options.play is not None:
             words = shlex.split(options.play)
             try:
-                self._player = Player(words)
+                self._player = Player(words, playout_of(options))
             except (OSError, IndexError) as error:
                 self._close()
                 self._take_away()
@@ -200,7 +216,7 @@ class Sink:
                         self.kept.append((ticks, data))
                     if self._container is not None:
                         self._contain(ticks, data)
-                    self._take(stream.framed(self.codec, ticks, data))
+                    self._take(stream.framed(self.codec, ticks, data), ticks)
         except Exception as error:
             self._fail(error)
         self._close()
@@ -221,11 +237,11 @@ class Sink:
         self._raw = self._place.open("wb")
         self._raw.write(growing.plain())
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: bytes, ticks: int | None = None) -> None:
         if self._raw is not None:
             self._raw.write(data)
         if self._player is not None:
-            self._player.take(data)
+            self._player.take(data, ticks)
 
     def _close(self) -> None:
         if self._growing is not None:
@@ -281,6 +297,19 @@ class Sink:
             self._place.replace(self._out)
         except OSError as error:
             raise UnwrittenError.of(self._out, error, self._kept()) from error
+
+
+def playout_of(options: Options) -> float | None:
+    """Return the player's delay in seconds; `None`: frames go there as they come."""
+    if options.playout is None:
+        return None
+    delay = session.span(options.playout, "--playout")
+    if options.play is None:
+        raise UserError(f"--playout {options.playout}", "there is no player to wait for", "give --play, too")
+    if delay > LONGEST_PLAYOUT_S:
+        remedy = f"write {LONGEST_PLAYOUT_S:g}s or less"
+        raise UserError(f"--playout {options.playout}", "so many frames can't wait", remedy)
+    return delay
 
 
 def container_of(out: Path, codec: str) -> str | None:
@@ -367,6 +396,7 @@ def receive(options: Options) -> Received:
     with Draft(options.folder, force=options.force) if options.folder is not None else nullcontext() as draft:
         length = session.span(options.duration, "--for") if options.duration else None
         settings = settings_of(options)
+        _ = playout_of(options)
         with outlets.Outlets(options.outlets, "receive", options.name or options.what) as told:
             return _begin(settings, options, length, draft, told)
 
