@@ -1,4 +1,5 @@
 import hashlib
+import os
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -82,6 +83,18 @@ def test_what_is_no_clip_is_an_error_with_place_problem_and_remedy(tmp_path):
         Clip.of([])
     with pytest.raises(ClipError, match="no such file"):
         Clip.of(tmp_path / "absent.mkv").identity()
+
+
+@pytest.mark.parametrize("name", ["pipe.mkv", "/dev/zero", "pipe.yuv", "empty.mkv", "empty.y4m"])
+def test_what_is_no_file_and_what_is_empty_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.mkv")
+    os.mkfifo(tmp_path / "pipe.yuv")
+    for empty in ("empty.mkv", "empty.y4m"):
+        (tmp_path / empty).touch()
+    for read in (Clip.identity, lambda clip: clip.pictures("cif", 25)):
+        with pytest.raises(ClipError, match="empty" if "empty" in name else "no file") as caught:
+            read(Clip.of(tmp_path / name))
+        assert "another program" not in caught.value.remedy
 
 
 @pytest.mark.parametrize("size", ["", "cif2", "0x0", "640", "x480", "640x", "9999x9999", "-4x8", "64x48x3"])

@@ -1,11 +1,12 @@
 """Pictures from video files: any that PyAV reads, scaled and resampled, one file after the other."""
 
 import hashlib
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import av
 
@@ -132,11 +133,8 @@ class Clip:
         for path in self.paths:
             if is_raw(path):
                 digest.update(f"{Layout.named(path)} {self.pixels}".encode())
-            try:
-                with path.open("rb") as file:
-                    digest.update(hashlib.file_digest(file, "sha256").digest())
-            except OSError as error:
-                raise _unreadable(path, error) from error
+            with _bytes_of(path) as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
         return digest.hexdigest()
 
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
@@ -197,21 +195,27 @@ def resampled(
             due += 1
 
 
-def _unreadable(path: Path, error: OSError) -> ClipError:
-    if isinstance(error, FileNotFoundError):
-        return ClipError(str(path), "there is no such file", "check the path")
-    return ClipError(
-        str(path), f"the file cannot be read ({error.strerror})", "check its name and its rights"
+def _bytes_of(path: Path) -> BinaryIO:
+    """Open a file that has something in it. What is no file can be read once, or never ends, and is not waited for."""
+    try:
+        facts = path.stat()
+        if stat.S_ISREG(facts.st_mode) and facts.st_size > 0:
+            return path.open("rb")
+    except FileNotFoundError as error:
+        raise ClipError(str(path), "there is no such file", "check the path") from error
+    except OSError as error:
+        problem = f"the file cannot be read ({error.strerror})"
+        raise ClipError(str(path), problem, "check its name and its rights") from error
+    if stat.S_ISREG(facts.st_mode):
+        raise ClipError(str(path), "the file is empty", "wait until it is written, or name another one")
+    raise ClipError(
+        str(path), "this is no file", "name one; of a pipe, `steadycast send -` takes the pictures"
     )
 
 
 def opened(path: Path, told: Layout) -> Reader:
     """Open a file; ``told`` is how a raw one is read where its name does not say it."""
-    try:
-        with path.open("rb"):
-            pass
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    _bytes_of(path).close()
     layout = Layout.named(path).otherwise(told)
     try:
         container = open_raw(path, layout) if is_raw(path) else files.media(path)
