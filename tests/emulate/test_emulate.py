@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,30 @@ def test_a_run_folder_is_whole_and_is_read_as_a_simulations_is(dumbbell: Path, t
         assert 0.9e6 < video["throughput_bps"] < 1.01e6
         assert 2.0e6 < tcp["throughput_bps"] < 3.1e6
         assert 5 < tcp["cwnd_packets"]["mean"] < 60
+
+
+def test_a_program_steers_an_emulated_flow_and_a_wrong_one_stops_it(dumbbell: Path, tmp_path: Path) -> None:
+    text = f"#!{sys.executable}\nimport sys\nprint('here', file=sys.stderr)\nfor n, line in enumerate(sys.stdin):\n"
+    for name, rate in (("good", "300000"), ("wrong", "-1")):
+        answer = f'{{"v":1}}\' if n == 0 else \'{{"rate":{rate}}}'
+        (tmp_path / name).write_text(f"{text}    print('{answer}', flush=True)\n")
+        (tmp_path / name).chmod(0o755)
+    words = ["emulate", str(dumbbell), "--no-film", "--set", "duration=1s", "--set"]
+    with ThreadPoolExecutor() as pool:  # the second that each takes is real
+        good, wrong = pool.map(
+            lambda name: steadycast(
+                [*words, f"flow.video.controller=exec:./{name}", "-o", f"{name}-out"], tmp_path
+            ),
+            ("good", "wrong"),
+        )
+    assert (good.returncode, wrong.returncode) == (0, 2), good.stderr
+    video = json.loads((tmp_path / "good-out" / "summary.json").read_text())["flows"][0]
+    assert video["controller"] == "exec:./good"
+    # What is under way at the end has not arrived.
+    assert 150e3 < video["throughput_bps"] < 305e3
+    assert (tmp_path / "good-out" / "controller-video.log").read_text() == "here\n"
+    assert 'it answered "setup" with {"rate":-1}: its "rate" is -1' in wrong.stderr
+    assert not (tmp_path / "wrong-out").exists()
 
 
 def test_a_controller_in_python_is_compared_with_a_built_in_one(dumbbell: Path, tmp_path: Path) -> None:

@@ -14,10 +14,21 @@ use steadycast_control::registry::{Factory, Terms};
 use steadycast_control::{EchoReceiver, FeedbackFormat, Need, ReceiverHalf, SenderHalf, Setup};
 use steadycast_units::Time;
 
-/// How long a process may take to begin.
-const START: Duration = Duration::from_secs(10);
-/// How long an answer may take.
-const ANSWER: Duration = Duration::from_secs(5);
+/// How long a process may take, in real time.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// To answer `hello`.
+    pub start: Duration,
+    /// To answer anything else.
+    pub answer: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { start: Duration::from_secs(10), answer: Duration::from_secs(5) }
+    }
+}
+
 /// Bytes at the end of a log in which its last line is looked for.
 const LAST: u64 = 4096;
 
@@ -34,6 +45,7 @@ pub struct Program {
 struct Source {
     place: String,
     words: Vec<String>,
+    patience: Patience,
     log: Mutex<File>,
     fault: FaultSlot,
 }
@@ -51,13 +63,28 @@ impl Program {
         feedback: FeedbackFormat,
         fault: FaultSlot,
     ) -> Result<Self, Fault> {
+        Self::start_within(Patience::default(), flow, name, words, feedback, fault)
+    }
+
+    /// As [`Program::start`], with a patience of its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_within(
+        patience: Patience,
+        flow: &str,
+        name: &str,
+        words: Vec<String>,
+        feedback: FeedbackFormat,
+        fault: FaultSlot,
+    ) -> Result<Self, Fault> {
         let place = format!("flow.{flow}: {name}");
         let log = nameless().map_err(|error| Fault::Wrong {
             place: place.clone(),
             problem: format!("there is no room for what it writes to stderr ({error})"),
             remedy: "make room for temporary files".into(),
         })?;
-        let source = Source { place, words, log: Mutex::new(log), fault };
+        let source = Source { place, words, patience, log: Mutex::new(log), fault };
         let (first, hello) = source.begin()?;
         let feedback = if feedback == FeedbackFormat::Own { hello.feedback } else { feedback };
         Ok(Self { source: Arc::new(source), hello, feedback, first: Mutex::new(Some(first)) })
@@ -91,7 +118,8 @@ impl Source {
             .map_err(|error| self.wrong(format!("it can't be started ({error})"), "name a program that can be run"))?;
         let mut message = Message::default();
         message.hello();
-        let line = process.exchange(message.line(), START).map_err(|silence| self.silent(silence, None, "hello"))?;
+        let line = process.exchange(message.line(), self.patience.start);
+        let line = line.map_err(|silence| self.silent(silence, None, "hello"))?;
         let hello = answer::hello(&line).map_err(|wrong| self.mistaken(wrong, &line, None, "hello"))?;
         Ok((process, hello))
     }
@@ -101,7 +129,8 @@ impl Source {
         let at = moment(now);
         match silence {
             Silence::Late => {
-                let patience = if kind == "hello" { START } else { ANSWER }.as_secs();
+                let patience = if kind == "hello" { self.patience.start } else { self.patience.answer };
+                let patience = patience.as_secs_f64();
                 self.wrong(format!("{at} it did not answer \"{kind}\" in {patience} s"), "flush after each line")
             }
             Silence::Unasked(line) => self.wrong(
@@ -215,7 +244,7 @@ impl Law for Told {
             Event::Leave(receiver) => self.message.leave(at, *receiver, rows),
             Event::Sent(_) | Event::Timer => self.message.at(kind, at, rows),
         }
-        let line = process.exchange(self.message.line(), ANSWER);
+        let line = process.exchange(self.message.line(), self.source.patience.answer);
         let decided = match line {
             Ok(line) => answer::decision(&line).map_err(|wrong| self.source.mistaken(wrong, &line, now, kind)),
             Err(silence) => Err(self.source.silent(silence, now, kind)),

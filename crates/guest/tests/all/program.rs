@@ -1,9 +1,10 @@
 use proptest::prelude::*;
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 use steadycast_control::registry::Factory;
 use steadycast_control::{FeedbackFormat, Need, SenderHalf, Sent, Setup};
-use steadycast_guest::{Fault, FaultSlot, Program};
+use steadycast_guest::{Fault, FaultSlot, Patience, Program};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
 fn setup() -> Setup {
@@ -12,8 +13,12 @@ fn setup() -> Setup {
 
 /// The program is a script of the shell.
 fn start(script: &str, fault: &FaultSlot) -> Result<Program, Fault> {
+    start_within(Patience::default(), script, fault)
+}
+
+fn start_within(patience: Patience, script: &str, fault: &FaultSlot) -> Result<Program, Fault> {
     let words = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
-    Program::start("video", "exec:sh", words, FeedbackFormat::Own, fault.clone())
+    Program::start_within(patience, "video", "exec:sh", words, FeedbackFormat::Own, fault.clone())
 }
 
 /// Its half, which is told of a packet and of two timers.
@@ -28,8 +33,12 @@ fn driven(program: &Program) -> Box<dyn SenderHalf> {
 
 /// What stops a run of this script.
 fn fault(script: &str) -> String {
+    fault_within(Patience::default(), script)
+}
+
+fn fault_within(patience: Patience, script: &str) -> String {
     let slot = FaultSlot::default();
-    let found = start(script, &slot).map(|program| {
+    let found = start_within(patience, script, &slot).map(|program| {
         driven(&program);
         slot.take().expect("a fault")
     });
@@ -98,6 +107,17 @@ fn each_mistake_is_told_with_time_and_what_it_was() {
     }
     let none = Program::start("a", "exec:./none", vec!["./none".into()], FeedbackFormat::Own, FaultSlot::default());
     assert!(matches!(none, Err(Fault::Wrong { problem, .. }) if problem.contains("it can't be started (No such file")));
+}
+
+#[test]
+fn who_does_not_answer_in_time_is_told_so_with_the_limit_of_what_was_asked() {
+    let Patience { start, answer } = Patience::default();
+    assert_eq!((start, answer), (Duration::from_secs(10), Duration::from_secs(5)));
+    let (short, long) = (Duration::from_millis(60), Duration::from_secs(600));
+    let first = fault_within(Patience { start: short, answer: long }, "exec sleep 600");
+    assert_eq!(first, "at its flow's start it did not answer \"hello\" in 0.06 s");
+    let later = fault_within(Patience { start: long, answer: short }, &format!("{HELLO}exec sleep 600"));
+    assert_eq!(later, "at its flow's start it did not answer \"setup\" in 0.06 s");
 }
 
 #[test]
