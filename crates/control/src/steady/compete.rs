@@ -301,7 +301,7 @@ impl Compete {
     /// 3.1), where Reno's growth rules: beside a short queue TCP's bursts lose more than paced packets do.
     fn equation(&mut self, step: &Step<'_>, friendly: bool, config: &Config) -> Option<f64> {
         let Step { dt, rtt, news, .. } = *step;
-        let gain = (dt / EQUATION_SPAN).min(1.0);
+        let gain = (dt / KEPT).min(1.0);
         self.told += gain * (f64::from(news.arrived + news.lost) - self.told);
         self.lost += gain * (f64::from(news.lost) - self.lost);
         let p = self.lost / self.told.max(1e-9);

@@ -5,28 +5,32 @@
 /// loss in a queue leaves a doubt of whose it is for so long; and by it a source's use and a rate that falls are seen.
 pub(super) const A_WHILE: f64 = 2.0;
 /// A moment: the longest drain beside a round trip, the time between trains, and how long a queue is empty before it
-/// tells of more.
+/// tells of more. Somebody's start may make an experiment two of them longer.
 pub(super) const A_MOMENT: f64 = 0.3;
-/// What trains tell is of so many seconds, and the half-life of the highest rate while packets wait.
+/// What trains tell is of so many seconds, and the half-life of the highest rate while packets wait. The scalable rule
+/// holds for so long after a mark.
 pub(super) const LATELY: f64 = 10.0;
 /// What TCP's cut leaves (RFC 9438, 4.6). The same is left after a start that found a queue; two losses below it of the
 /// highest rate lately tell of others; and where trains show others, a queue that was a greater share of the round trip
 /// than it and that a drain empties was no TCP's.
 pub(super) const BETA: f64 = 0.7;
 
-/// A base delay is believed for so long: longer while competing, when the queue may never be empty.
-pub(super) const BASE_KEPT: u64 = 20;
-pub(super) const BASE_KEPT_COMPETING: u64 = 600;
+/// What is known of single packets is of so many seconds; so is the mean jitter, and so far apart are trains.
+pub(super) const SEEN: f64 = 3.0;
+/// Losses are known for so long: when they came, the mean share of them that TCP's equation takes, and whether they met
+/// a queue that stood. So is a base delay, and as long as the least round-trip time while competing, when the queue may
+/// never be empty.
+pub(super) const KEPT: f64 = 20.0;
+pub(super) const PATH_KEPT: u64 = 600;
 /// The least queueing delay of this while is the queue, since a burst passes sooner.
 pub(super) const LOW_SPAN: f64 = 0.060;
-/// Jitter is what so many packets show, in the mean of so long. Where it is as long as the target, the least delay is
+/// Jitter is what so many packets show. Where it is as long as the target, the least delay is
 /// that of so many times as many packets, of this while at most; this part of it is noise. From draws 9303 and 9304.
 pub(super) const JITTER_PACKETS: f64 = 5.0;
-pub(super) const JITTER_SPAN: f64 = 3.0;
 pub(super) const JITTER_LONGER: f64 = 6.0;
 pub(super) const JITTER_MOST: f64 = 1.0;
 pub(super) const JITTER_NOISE: f64 = 0.7;
-/// The received rate is that of this while, or of a round trip.
+/// The received rate is that of this while, or of a round trip, also before a train.
 pub(super) const RECEIVED_SPAN: f64 = 0.150;
 /// A source that sends less than this share of its rate says nothing of the path.
 pub(super) const IDLE: f64 = 0.8;
@@ -57,13 +61,11 @@ pub(super) const FRAMES_START: f64 = 0.6;
 /// competing (RFC 9438, 5.8).
 pub(super) const FRAMES_FILL: f64 = 1.3;
 
-/// So many seconds of queueing delay above half of the target cut the whole rate; the least and the greatest cut.
+/// So many seconds of queueing delay above half of the target cut the whole rate; the least and the greatest cut. A
+/// lone flow's queue falls by the greatest as a share of the link's rate in an experiment.
 pub(super) const CUT_SCALE: f64 = 0.2;
 pub(super) const CUT_LEAST: f64 = 0.02;
 pub(super) const CUT_MOST: f64 = 0.25;
-/// A lone flow's queue falls by this share of the link's rate in an experiment; somebody's start may take this longer.
-pub(super) const YIELD_DRAIN: f64 = 0.25;
-pub(super) const SLACK: f64 = 0.6;
 /// A queue below this share of its peak is going.
 pub(super) const GONE: f64 = 0.6;
 /// The rate grows by this per second near what the path carries, and by that below 0.92 of it.
@@ -81,8 +83,9 @@ pub(super) const GAIN_ROUND: f64 = 0.1;
 /// The gain of the mean rank of the queue at losses, and the mean above which they are a queue's.
 pub(super) const RANK_GAIN: f64 = 0.125;
 pub(super) const RANK_CONGESTED: f64 = 0.68;
-/// Losses with less queueing delay than this and a packet's are by chance.
-pub(super) const NOISE_LOSS: f64 = 0.003;
+/// A packet that took less longer than the least has not waited; with less than this and a packet's, losses are by
+/// chance.
+pub(super) const WAITS: f64 = 0.003;
 /// More lost packets than this share are not by chance, until a trial tells of more; in COMPETE, whose window answers
 /// to fewer, more than the second.
 pub(super) const BY_CHANCE: f64 = 0.03;
@@ -91,7 +94,8 @@ pub(super) const POLICER: f64 = 0.1;
 pub(super) const TRIAL_LOST: f64 = 20.0;
 /// Above this share of lost packets no TCP fills a queue: it has two segments under way (RFC 5348, 3.1).
 pub(super) const UNBEARABLE: f64 = 0.3;
-/// The half-life of the highest rate lately, and of how late packets come.
+/// The half-life of the highest rate lately, and of how late packets come. A queue that was the flow's own, and losses
+/// that were a policer's, are taken to be that for two of them.
 pub(super) const MEMORY: f64 = 60.0;
 /// Two losses at a queue above this that stood tell of others.
 pub(super) const STANDING: f64 = 0.008;
@@ -100,15 +104,12 @@ pub(super) const STANDING: f64 = 0.008;
 /// what arrived when it left a competition.
 pub(super) const STARVED: f64 = 0.5;
 pub(super) const STARVED_OVER: f64 = 0.6;
-/// A queue that was the flow's own is taken to be that for so long.
-pub(super) const OWN_KEPT: f64 = 120.0;
 /// A competition that begins so soon after the last one, and ten round trips, goes on with it.
 pub(super) const AGAIN: f64 = 12.0;
 
 /// What arrives follows what is sent by at most this power in a queue of the flow's own.
 pub(super) const FOLLOWS: f64 = 0.3;
-/// The power is that of so many seconds, of so many rows of packets, whose sent rates' logarithms deviate by so much.
-pub(super) const FOLLOWS_SPAN: f64 = 4.0;
+/// The power is that of two whiles, of so many rows of packets, whose sent rates' logarithms deviate by so much.
 pub(super) const FOLLOWS_ROWS: f64 = 8.0;
 pub(super) const FOLLOWS_SPREAD: f64 = 0.1;
 
@@ -118,8 +119,6 @@ pub(super) const WINDOW_LEAST: f64 = 2.0;
 /// No more than so many times what arrives is sent while competing, nor by a source of frames than its rate in a queue
 /// of its own.
 pub(super) const AHEAD: f64 = 1.2;
-/// TCP's equation takes the mean share of lost packets over so long.
-pub(super) const EQUATION_SPAN: f64 = 20.0;
 /// A drain after a loss: the queueing delay from which on it is made, and to which share of what arrives.
 pub(super) const DRAIN_ABOVE: f64 = 0.020;
 pub(super) const DRAIN_TO: f64 = 0.6;
@@ -128,8 +127,6 @@ pub(super) const TELL: f64 = 0.55;
 
 /// A train takes as long at the rate: feedback tells arrivals to a millisecond.
 pub(super) const TRAIN_TIME: f64 = 0.005;
-/// Trains leave each so many seconds while competing.
-pub(super) const TRAIN_EVERY: f64 = 3.0;
 /// A queue below this share of its highest delay lately has room for a train.
 pub(super) const TRAIN_ROOM: f64 = 0.85;
 /// From this share of a train's rate on what arrives beside it shows a queue of its own, where so many do in a row.
@@ -145,8 +142,7 @@ pub(super) const BURST_MOST: f64 = 0.25;
 /// Without feedback for this, or four round trips, the rate is halved (RFC 8083).
 pub(super) const SILENCE: f64 = 0.5;
 
-/// The scalable rule holds for so long after a mark; it grows by so many segments per round trip without one.
-pub(super) const L4S_KEPT: f64 = 10.0;
+/// The scalable rule grows by so many segments per round trip without a mark.
 pub(super) const L4S_UP: f64 = 0.37;
 /// The gain of the mean share of marks, and the round trip down to which flows share equally
 /// (draft-briscoe-iccrg-prague-congestion-control).

@@ -9,9 +9,6 @@ use super::verdict::{Backoff, Chance, Memory, OwnQueue};
 /// The target's scale is halved down to a quarter: below this it is there.
 const LEAST_SCALE: f64 = 0.3;
 
-/// A rate that is used too little falls by the factor e in this many seconds.
-const USED_DECAY: f64 = 4.0;
-
 /// The rule by which the rate grows.
 pub(super) const UP: &str = "delay: up";
 
@@ -128,7 +125,7 @@ impl Delay {
     /// target, the more packets it takes to see how empty the queue is.
     pub(super) fn see_jitter(&mut self, signals: &Signals, rate: f64, dt: f64, config: &Config) {
         let few = LOW_SPAN.max(JITTER_PACKETS * config.bits / rate);
-        self.jitter += (dt / JITTER_SPAN).min(1.0) * (signals.spread(few) - self.jitter);
+        self.jitter += (dt / SEEN).min(1.0) * (signals.spread(few) - self.jitter);
         let longer = JITTER_LONGER * self.jitter / self.target(rate, config);
         self.span = (LOW_SPAN + longer * few).min(JITTER_MOST);
     }
@@ -271,7 +268,7 @@ impl Delay {
             }
         }
         let memory = self.memory.0;
-        if !own && rate < BETA * memory && chance.many(now, 2, (now - self.begun).min(20.0)) && !chance.is_radio() {
+        if !own && rate < BETA * memory && chance.many(now, 2, (now - self.begun).min(KEPT)) && !chance.is_radio() {
             return Some(Turn::Go(0.8 * memory, "compete: pushed down, with losses"));
         }
         if now < self.started + 3.0 * rtt + 0.1 {
@@ -283,7 +280,7 @@ impl Delay {
         let stood = step.loss.is_some_and(|loss| loss.q > STANDING && low > 0.5 * loss.q);
         if !own && stood && self.scale < LEAST_SCALE {
             // Not a burst, and no AQM that drops at the target: a queue that stood, and that is full.
-            let again = now - self.stood_at < 20.0 || backoff.left.is_none();
+            let again = now - self.stood_at < KEPT || backoff.left.is_none();
             self.stood_at = now;
             if again && !chance.is_radio() {
                 let rate = rate.max(received).max(0.5 * memory);
@@ -346,7 +343,7 @@ impl Delay {
             over.rate = received / 0.9;
         }
         let age = now - over.since;
-        let enough = over.peak.min(0.3) / YIELD_DRAIN + 4.0 * signals.base_rtt + SLACK;
+        let enough = over.peak.min(0.3) / CUT_MOST + 4.0 * signals.base_rtt + 2.0 * A_MOMENT;
         if age > enough && (low > target.max(GONE * over.peak) || age > 3.0 * enough) {
             return Turn::Go(over.received.max(over.rate), "compete: yielded, and still a queue");
         }
@@ -404,7 +401,7 @@ impl Delay {
         let limits = config.frames && !self.own.holds(step.now, rate);
         let kept = signals.received(A_WHILE).filter(|_| limits).map(|used| FRAMES_LIMITED * used);
         let next = match kept {
-            Some(kept) if rate > kept => (rate * libm::exp(-dt / USED_DECAY)).max(kept),
+            Some(kept) if rate > kept => (rate * libm::exp(-dt / (2.0 * A_WHILE))).max(kept),
             _ if rate < most => faster.min(most),
             _ => rate,
         };

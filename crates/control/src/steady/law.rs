@@ -392,8 +392,8 @@ impl Law {
     /// Hears what became of packets; whether that was anything new.
     pub(super) fn hear(&mut self, at: Time, round: Round, packets: &[PacketReport], place: Place) -> bool {
         let keep = match self.mode {
-            Mode::Compete => BASE_KEPT_COMPETING,
-            Mode::Start | Mode::Delay => BASE_KEPT,
+            Mode::Compete => PATH_KEPT,
+            Mode::Start | Mode::Delay => KEPT as u64,
         };
         let news: News = self.signals.hear(at, round, packets, (self.rate, keep));
         if news.arrived == 0 && news.lost == 0 {

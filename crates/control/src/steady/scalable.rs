@@ -24,11 +24,11 @@ impl Scalable {
         if !config.l4s {
             return false;
         }
-        let before = self.marked_at.is_some_and(|at| step.now - at < L4S_KEPT);
+        let before = self.marked_at.is_some_and(|at| step.now - at < LATELY);
         if step.news.marked > 0 {
             self.marked_at = Some(step.now);
         }
-        let rules = self.marked_at.is_some_and(|at| step.now - at < L4S_KEPT);
+        let rules = self.marked_at.is_some_and(|at| step.now - at < LATELY);
         if rules && !before {
             *self = Self { marked_at: self.marked_at, alpha: 1.0, round_since: step.now, ..Self::default() };
             self.window = step.rate * step.rtt / SEGMENT;

@@ -1,6 +1,6 @@
 //! What a sender knows of its path from reports of single packets: base delay, queueing delay, rates and losses.
 
-use super::constants;
+use super::constants::{MEMORY, PATH_KEPT, RECEIVED_SPAN, SEEN, WAITS};
 use super::trains::{FAST, Train, Trains};
 use crate::PacketReport;
 use crate::fields::ABSURD_RTT;
@@ -11,8 +11,6 @@ use steadycast_units::{OneWay, PeerTime, Span, Time};
 const REORDERING: u64 = 3;
 /// Packets that are remembered in flight: as many as a session joins with reports.
 const MOST_IN_FLIGHT: usize = 1 << 14;
-/// How long arrivals, rates and losses are remembered, in seconds.
-const MEMORY: f64 = 3.0;
 /// A packet may be overtaken for so many round trips and not be lost; as RFC 8985's reordering window, that grows only
 /// by what did come.
 const LATE_MOST: f64 = 2.0;
@@ -24,15 +22,11 @@ const MOST_ARRIVALS: usize = 1 << 15;
 const JUMP: f64 = 10.0;
 /// Round-trip time before the first measurement, in seconds.
 const FIRST_RTT: f64 = 0.1;
-/// The least round-trip time is that of this many seconds.
-const RTT_KEPT: u64 = 600;
 /// A packet that leaves this much before its time, in seconds, is a burst's.
 const BURST: f64 = 0.02;
 /// A source that is ahead of its time for longer, in seconds, makes no burst: it sends more than it was told.
 const BURST_LASTS: f64 = 1.0;
-/// A row of packets that waited: each for this long at least, so many after the first one, and over this time, in
-/// seconds.
-const ROW_WAITS: f64 = 0.003;
+/// A row of packets that waited: so many after the first one, and over this time, in seconds.
 const ROW_PACKETS: u32 = 5;
 const ROW_LASTS: f64 = 0.04;
 
@@ -42,8 +36,7 @@ const MIXED_APART: f64 = 0.005;
 const MIXED_GAIN: f64 = 0.01;
 const MIXED_MOST: f64 = 10.0;
 
-/// A train is held against what came in this many seconds before it, or a round trip, if that is so many packets.
-const TRAIN_BESIDE: f64 = 0.15;
+/// A train is held against what came before it if that is so many packets.
 const TRAIN_BESIDE_PACKETS: usize = 4;
 
 /// The least value of the last while, by seconds.
@@ -232,7 +225,7 @@ impl Signals {
         while self.flight.len() > MOST_IN_FLIGHT {
             self.flight.pop_front();
         }
-        while self.sent.front().is_some_and(|(was, _)| *was < at - 2.0 * MEMORY) {
+        while self.sent.front().is_some_and(|(was, _)| *was < at - 2.0 * SEEN) {
             self.sent.pop_front();
         }
     }
@@ -295,22 +288,22 @@ impl Signals {
         if let Some(round) = round.filter(|r| *r > 0.0 && *r < ABSURD_RTT.as_secs_f64()) {
             self.rtts.add(now, round);
         }
-        self.base_rtt = self.rtts.of(now, RTT_KEPT).unwrap_or(FIRST_RTT).max(1e-3);
+        self.base_rtt = self.rtts.of(now, PATH_KEPT).unwrap_or(FIRST_RTT).max(1e-3);
         self.base = self.delays.of(now, keep).unwrap_or(0.0);
         self.q = self.arrivals.back().map_or(0.0, |last| (last.delay - self.base).max(0.0));
         if let Some(told) = self.told.back() {
-            self.late *= libm::exp2((told.at - now) / constants::MEMORY);
+            self.late *= libm::exp2((told.at - now) / MEMORY);
         }
         self.count_losses(&mut news);
         self.told.push_back(Told { at: now, arrived: news.arrived, lost: news.lost, runs: news.runs });
         self.rates.push_back((now, rate));
-        while self.told.front().is_some_and(|told| told.at < now - MEMORY) {
+        while self.told.front().is_some_and(|told| told.at < now - SEEN) {
             self.told.pop_front();
         }
-        while self.rates.front().is_some_and(|(at, _)| *at < now - MEMORY) {
+        while self.rates.front().is_some_and(|(at, _)| *at < now - SEEN) {
             self.rates.pop_front();
         }
-        while self.gone.front().is_some_and(|out| out.sent < now - MEMORY) {
+        while self.gone.front().is_some_and(|out| out.sent < now - SEEN) {
             self.gone.pop_front();
         }
         news
@@ -368,7 +361,7 @@ impl Signals {
         let left = out.sent + out.early;
         self.mixed += MIXED_GAIN * (f64::from(u8::from(self.mixes(out.sent, came))) - self.mixed);
         self.arrivals.push_back(Arrived { left, at, delay, sent: out.sent, came, whole, bytes: self.arrived_bytes });
-        while self.arrivals.len() > MOST_ARRIVALS || self.arrivals.front().is_some_and(|a| a.at < at - MEMORY) {
+        while self.arrivals.len() > MOST_ARRIVALS || self.arrivals.front().is_some_and(|a| a.at < at - SEEN) {
             self.arrivals.pop_front();
         }
         whole
@@ -385,7 +378,7 @@ impl Signals {
     /// The rates at which some packets in a row, that all waited, left and arrived, once they are enough.
     fn row(&mut self) -> Option<(f64, f64)> {
         let last = self.arrivals.back().copied()?;
-        if last.whole - self.base < ROW_WAITS {
+        if last.whole - self.base < WAITS {
             self.row = None;
             return None;
         }
@@ -408,8 +401,8 @@ impl Signals {
         let rate = self.rates.back().map_or(0.0, |(_, rate)| *rate);
         let (first, last) = self.trains.see(*self.arrivals.back()?, 8.0 * size as f64, rate)?;
         let (bits, took) = (8.0 * (last.bytes - first.bytes) as f64, last.came - first.came);
-        let span = self.rtt().max(TRAIN_BESIDE);
-        let waited = self.up_to(&first, span).all(|a| a.whole - self.base >= ROW_WAITS);
+        let span = self.rtt().max(RECEIVED_SPAN);
+        let waited = self.up_to(&first, span).all(|a| a.whole - self.base >= WAITS);
         Some(Train { bits, took, before: self.before(&first, span), waited })
     }
 
@@ -486,7 +479,7 @@ impl Signals {
     /// The rate of what arrived in the last `span` seconds, three at most, in bit/s; `None` where packets cover less
     /// than a third of them.
     pub(super) fn received(&self, span: f64) -> Option<f64> {
-        let (newest, span) = (self.arrivals.back()?, span.min(MEMORY));
+        let (newest, span) = (self.arrivals.back()?, span.min(SEEN));
         let place = self.arrivals.partition_point(|a| a.at < newest.at - span);
         let first = self.arrivals.get(place)?;
         let covered = newest.at - first.at;
@@ -498,7 +491,7 @@ impl Signals {
     pub(super) fn carries(&self, span: f64, rate: f64) -> Option<f64> {
         let received = self.received(span);
         let newest = self.arrivals.back()?;
-        if self.burst_at.is_none_or(|at| at < newest.sent - MEMORY) {
+        if self.burst_at.is_none_or(|at| at < newest.sent - SEEN) {
             return received;
         }
         let place = self.arrivals.partition_point(|a| a.at < newest.at - span);

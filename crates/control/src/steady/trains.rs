@@ -107,14 +107,14 @@ impl Timetable {
     pub(super) fn compete(&mut self, now: f64, room: bool, own: u32) {
         let again = own > 0 && now >= self.at + A_MOMENT;
         if room && (now >= self.next || again) {
-            self.leave(now, TRAIN_EVERY);
+            self.leave(now, SEEN);
         }
     }
 
     /// In DELAY: several in a row while it is in doubt whether the queue is the flow's own.
     pub(super) fn delay(&mut self, now: f64, doubts: bool) {
         if doubts && now >= self.at + A_MOMENT {
-            self.leave(now, TRAIN_EVERY);
+            self.leave(now, SEEN);
         }
     }
 

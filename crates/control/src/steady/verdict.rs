@@ -8,8 +8,6 @@ use std::collections::VecDeque;
 const RANK_APART: f64 = 0.5;
 /// The natural logarithm of a thousand.
 const SURE: f64 = 6.907_755;
-/// Loss events are remembered for this long, in seconds.
-const EVENTS: f64 = 20.0;
 
 /// Whether losses come with a queue or by chance.
 #[derive(Clone, Debug)]
@@ -33,12 +31,12 @@ impl Chance {
         let since = self.events.back().map_or(f64::MAX, |at| now - at);
         self.rank += RANK_GAIN * (since / RANK_APART).min(1.0) * (loss.rank - self.rank);
         self.note(now);
-        self.is_policed(now) || self.rank > RANK_CONGESTED && loss.q > NOISE_LOSS + packet
+        self.is_policed(now) || self.rank > RANK_CONGESTED && loss.q > WAITS + packet
     }
 
     /// Losses have ended where less was sent than `rate`, which arrived.
     pub(super) fn polices(&mut self, now: f64, rate: f64) {
-        self.policed = (now + OWN_KEPT, rate);
+        self.policed = (now + 2.0 * MEMORY, rate);
     }
 
     /// Losses are those of a policer: all are of congestion.
@@ -56,7 +54,7 @@ impl Chance {
     /// A mark: certainly one of congestion.
     pub(super) fn note(&mut self, now: f64) {
         self.events.push_back(now);
-        while self.events.front().is_some_and(|at| *at < now - EVENTS) {
+        while self.events.front().is_some_and(|at| *at < now - KEPT) {
             self.events.pop_front();
         }
     }
@@ -114,7 +112,7 @@ pub(super) struct OwnQueue {
 
 impl OwnQueue {
     pub(super) fn new(now: f64, rate: f64) -> Self {
-        Self { until: now + OWN_KEPT, rate }
+        Self { until: now + 2.0 * MEMORY, rate }
     }
 
     /// Whether it may still be taken for that. One that gives much less than it did was not.
@@ -140,7 +138,7 @@ pub(super) struct Follows {
 impl Follows {
     /// A few packets in a row that waited, at the rate `sent`, and arrived at the rate `came`.
     pub(super) fn see(&mut self, now: f64, sent: f64, came: f64) {
-        let kept = libm::exp(-(now - self.at) / FOLLOWS_SPAN);
+        let kept = libm::exp(-(now - self.at) / (2.0 * A_WHILE));
         self.at = now;
         for sum in [&mut self.weight, &mut self.sent_sent, &mut self.sent_came, &mut self.came_came] {
             *sum *= kept;
@@ -175,7 +173,7 @@ impl Follows {
     /// Whether what was seen lately shows a queue that is shared: the power is farther from zero than [`Self::is_own`]
     /// allows, by more than its standard error. Nothing where it is not known.
     fn shared(&self, now: f64) -> Option<bool> {
-        let (power, error) = self.power().filter(|_| now - self.at < FOLLOWS_SPAN)?;
+        let (power, error) = self.power().filter(|_| now - self.at < 2.0 * A_WHILE)?;
         Some(power.abs() - error > FOLLOWS)
     }
 
