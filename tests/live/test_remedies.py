@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,20 @@ def test_a_pipe_with_a_broken_picture_goes_on_and_says_so(tmp_path: Path) -> Non
     summary = __import__("json").loads(done.stdout)
     assert summary["flows"][0]["coded_frames"] == 29
     assert any("could not be decoded" in warning for warning in summary["warnings"])
+
+
+def test_a_program_ends_though_a_pipe_that_it_reads_goes_on(tmp_path: Path) -> None:
+    # A camera's thread waits for the next picture when the interpreter ends.
+    took = "from steadycast.live.source import Camera; Camera('-', 'clip', 'clip').picture(0); import time; "
+    took += "time.sleep(0.1)"
+    process = subprocess.Popen([sys.executable, "-c", took], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.write(film(tmp_path, "25:1").read_bytes())
+    process.stdin.flush()
+    assert process.wait(30) == 0, process.stderr.read()
+    process.stdin.close()
+    process.stderr.close()
 
 
 def test_a_pipe_that_ends_in_an_error_ends_the_session_with_a_line_and_a_code(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -184,7 +183,9 @@ def _opened(place: str) -> Reader:
 
     name = "standard input" if place == "-" else place
     try:
-        container: Any = av.open(sys.stdin.buffer) if place == "-" else av.open(place, format="v4l2")
+        # Not through sys.stdin, whose lock a thread that still reads would hold when the interpreter ends.
+        taken = open(0, "rb", buffering=0, closefd=False) if place == "-" else None  # noqa: SIM115
+        container: Any = av.open(taken) if taken is not None else av.open(place, format="v4l2")
         return Reader(container, name, _PATIENCE)
     except (ClipError, av.error.FFmpegError, OSError, ValueError, IndexError) as error:
         why = error.problem if isinstance(error, ClipError) else error

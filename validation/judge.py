@@ -1,0 +1,331 @@
+"""What `steadycast judge` says of pairs that are known, and the table of pairs: docs/judge.md.
+
+    python -m validation.judge own                # our own pair's record beside what judge says of it; needs root
+    python -m validation.judge table              # the examples on networks: one row per pair and network
+    python -m validation.judge keep               # judge twice, the second time with --keep, and a greedier sender
+    python -m validation.judge rootless           # the same pair as root and in a user namespace
+    python -m validation.judge browser            # two Chromiums' freezes by marks beside their own counts
+    python -m validation.judge table --pairs iperf3,ffmpeg-rtp --networks leo,lte --write
+
+Each says which bound it holds: they were written before the first run. `own` and `table` write docs/data with
+`--write`; a cell is a network's lead and time, and some 9 s around them, alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from steadycast.errors import UserError
+from steadycast.judge import pair as pairs
+from steadycast.judge import suite, text
+from steadycast.judge.pair import Pair, seconds
+from steadycast.judge.score import Cell, frozen
+from steadycast.networks import sets
+
+from validation import page
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "judge"
+PAIRS = ("ffmpeg-rtp", "gstreamer-gcc", "ffmpeg-srt", "aiortc", "chromium", "iperf3", "steadycast")
+NETWORKS = "cable-5+cubic,lte,wifi-bad,4g-unstable,leo"
+"""Those of `smoke` on which something happens in 20 s: with seven pairs they take 24 minutes, one cell at a time."""
+AROUND_S = 9.0
+"""What a cell takes beside its lead and its time."""
+PLAYOUT_S = 0.5
+"""As the example has it."""
+FRAMES_PCT, IN_TIME_POINTS, FREEZES, RATE_PCT = 1.0, 1.0, 1.0, 2.0
+"""By how much judge may differ from our own record: frames, pictures in time, freezes a minute, rate."""
+KEPT = 0.95
+"""Share of the lines that a second run under --keep leaves as they were."""
+GREED = 1.3
+
+Json = dict[str, Any]
+
+
+def example(name: str) -> Path:
+    """Return the file of an example, which may have a folder of its own."""
+    return next(
+        path for path in (EXAMPLES / f"{name}.toml", EXAMPLES / name / f"{name}.toml") if path.exists()
+    )
+
+
+def judged(pair: Pair, out: Path, **more: Any) -> suite.Done:
+    """Judge a pair, one cell at a time."""
+    kept = more.pop("keep", None)
+    return suite.judge(suite.Asked(pair, jobs=1, anyway=True, **more), suite.Given(keep=kept), out)
+
+
+def asked_for(options: argparse.Namespace, name: str) -> Pair:
+    """Return an example's pair on the networks and for the time that were asked for."""
+    pair = replace(pairs.read(example(name)), networks=options.networks)
+    lead = pair.lead_s if options.lead is None else seconds(options.lead, "--lead")
+    return replace(pair, seconds=seconds(options.seconds, "--seconds"), lead_s=lead)
+
+
+# ---------------------------------------------------------------- our own pair
+
+
+def own_record(cell: Cell) -> Mapping[str, float]:
+    """Return what `receive -o` has written of a cell, as judge says it: frames, pictures in time, freezes, rate.
+
+    Its clock is told from the first packet, whose arrival both have seen. A frame is shown when its player is given
+    it: a play-out delay after the fastest one so far would have been, or when it is there.
+    """
+    folder = cell.folder / "received"
+    # A frame of which a part came is given to the player, too, which shows what it makes of it.
+    frames = pl.read_parquet(folder / "frames.parquet").filter(pl.col("size_bytes") > 0).sort("pts_s")
+    begun = next(e["t"] for e in cell.crew if e["what"] == "start" and e["program"] == "receive")
+    heard = cell.way().filter(pl.col("arrived_s") > begun, pl.col("ssrc").is_not_null())["arrived_s"].min()
+    offset = float(heard) - float(frames["first_s"].min())  # type: ignore[arg-type]
+    arrived, pts = frames["arrived_s"].to_numpy() + offset, frames["pts_s"].to_numpy()
+    due = np.minimum.accumulate(arrived - pts) + pts + PLAYOUT_S
+    shown = np.maximum(np.maximum.accumulate(arrived), due)
+    low, high = cell.window
+    inside = (shown >= low) & (shown < high)
+    assert cell.pair.clip is not None
+    # Of the pictures that the fastest way would have brought in the time that counts, as far as they can be in time.
+    came, deadline = due - PLAYOUT_S, cell.pair.rtp.deadline_s
+    last = high - PLAYOUT_S - deadline
+    timely = (shown - due <= deadline) & (came >= low) & (came < last)
+    rates = pl.read_parquet(folder / "rates.parquet").filter(pl.col("throughput_bps").is_not_null())
+    begins = rates["t_s"].to_numpy() + offset
+    ends = np.append(begins[1:], begins[-1] + 1)
+    within = np.maximum(0, np.minimum(ends, high) - np.maximum(begins, low))
+    return {
+        "pictures": float(inside.sum()),
+        "in_time_pct": 100 * float(timely.sum()) / ((last - low) * float(cell.pair.clip.rate)),
+        "freezes_per_min": frozen(shown[inside], low, high)["freezes_per_min"],
+        "rate_bps": float(np.average(rates["throughput_bps"].to_numpy(), weights=within)),
+    }
+
+
+OWN = (
+    ("pictures", "pictures", FRAMES_PCT, True, 1.0),
+    ("in time, %", "in_time_pct", IN_TIME_POINTS, False, 1.0),
+    ("freezes/min", "freezes_per_min", FREEZES, False, 1.0),
+    ("rate, Mb/s", "rate_bps", RATE_PCT, True, 1e-6),
+)
+"""What is compared: heading, key, bound, whether that is a percentage of our record's, and the scale."""
+
+
+def own(options: argparse.Namespace) -> int:
+    """Judge our own pair twice on each network, and hold what is said against what the receiver wrote down."""
+    pair = asked_for(options, "steadycast")
+    heads = [
+        "network",
+        "run",
+        *(f"{head}: {who}" for head, *_ in OWN for who in ("judge", "record")),
+        "misses",
+        "trust",
+    ]
+    rows: list[list[str]] = []
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
+        out = options.out or Path(scratch) / "own"
+        done = judged(pair, out, runs=2, keep=None)
+        for told in done.json["cells"]:
+            for run in told["runs"]:
+                row = [told["network"], str(run["run"])]
+                if run["failed"]:
+                    rows.append([*row, *[""] * 2 * len(OWN), run["failed"]["reason"], "no"])
+                    missed += 1
+                    continue
+                record = own_record(Cell(out / "cells" / told["network"] / str(run["run"]), pair))
+                misses = []
+                for head, key, bound, relative, scale in OWN:
+                    says, was = run[key], record[key]
+                    row += [f"{scale * says:.4g}", f"{scale * was:.4g}"]
+                    if abs(says - was) > bound * (was / 100 if relative else 1):
+                        misses.append(head.partition(",")[0])
+                rows.append([*row, ", ".join(misses), "no" if run["doubts"] else "yes"])
+                missed += bool(misses)
+    made = page.table(heads, rows)
+    print(made)
+    print(
+        f"{missed} of {len(rows)} miss a bound: pictures {FRAMES_PCT:g} %, in time {IN_TIME_POINTS:g} point,"
+        f" freezes {FREEZES:g} a minute, rate {RATE_PCT:g} %"
+    )
+    if options.write:
+        title = "Our own pair: what judge says, and what its receiver wrote down"
+        page.save("judge-own", title, made, page.command("validation.judge", None))
+    return int(missed > 0)
+
+
+# ---------------------------------------------------------------- the table
+
+
+UNITS = {
+    "rate_bps": ("rate, Mb/s", 1e-6),
+    "delay_p95_ms": ("delay p95, ms", 1.0),
+    "silent_s": ("quiet, s", 1.0),
+    "recover_s": ("recovered, s", 1.0),
+}
+"""What columns of the text are called in a table of numbers, and their scale."""
+
+
+def rows_of(done: suite.Done) -> Iterator[list[str]]:
+    """Yield a row per network of a judgement: its figures, or why there are none."""
+    for told in done.json["cells"]:
+        worst = told["worst"]
+        cells = [_cell(worst, column.key) for column in text.COLUMNS]
+        failed = told["failed"]
+        state = failed["reason"] if failed else "yes" if told["trusted"] else "no"
+        yield [done.json["pair"], told["network"], *cells, told["by"] or "", state]
+
+
+def _cell(worst: Mapping[str, float | None], key: str) -> str:
+    if key not in worst:
+        return ""
+    value = worst[key]
+    return text.NEVER if value is None else f"{UNITS.get(key, ('', 1.0))[1] * value:.3g}"
+
+
+def table(options: argparse.Namespace) -> int:
+    """Judge the examples, and make a row of each pair and network; a pair that can't run here is said."""
+    heads = [UNITS[c.key][0] if c.key in UNITS else c.head.replace("%", ", %") for c in text.COLUMNS]
+    names = options.pairs.split(",")
+    networks = sum(len(sets().get(each, [each])) for each in options.networks.split(","))
+    several = {name: asked_for(options, name) for name in names}
+    whole = sum(networks * (pair.lead_s + pair.seconds + AROUND_S) for pair in several.values())
+    print(f"{len(names)} pairs on {networks} networks take some {whole / 60:.0f} min", file=sys.stderr)
+    rows: list[list[str]] = []
+    absent: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
+        for name, pair in several.items():
+            try:
+                done = judged(pair, (options.out or Path(scratch)) / name)
+            except UserError as error:
+                absent.append(f"{name}: {error}")
+                continue
+            rows += rows_of(done)
+            print(done.text, flush=True)
+    for line in absent:
+        print(f"left out: {line}", file=sys.stderr)
+    made = page.table(["pair", "network", *heads, "by", "trusted"], rows)
+    print(made)
+    if options.write:
+        page.save(
+            "judge",
+            "Pairs of senders and receivers on networks",
+            made,
+            page.command("validation.judge", None),
+        )
+    return int(bool(absent))
+
+
+# ---------------------------------------------------------------- bounds from outside
+
+
+def keep(options: argparse.Namespace) -> int:
+    """Judge a pair twice: under --keep its text stays. One that sends more changes what TCP gets."""
+    pair = asked_for(options, options.pairs.split(",")[0])
+    with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
+        first = judged(pair, Path(scratch) / "1").text
+        again = judged(pair, Path(scratch) / "2", keep=first).text
+        greedy = judged(_greedier(pair), Path(scratch) / "3", keep=first).text
+    lines = list(zip(*(each.splitlines()[3:] for each in (first, again)), strict=True))
+    same = sum(a == b for a, b in lines)
+    column = first.splitlines()[2].split().index("tcp%")
+    shares = [
+        [line.split()[column] for line in each.splitlines()[3:] if "+" in line.split()[0]]
+        for each in (first, greedy)
+    ]
+    moved = sum(a != b for a, b in zip(*shares, strict=True))
+    print(first, again, greedy, sep="\n")
+    print(
+        f"{same} of {len(lines)} lines stay ({KEPT:.0%} wanted); TCP's share moves in {moved} of {len(shares[0])}"
+    )
+    return int(same < KEPT * len(lines) or moved < len(shares[0]))
+
+
+def _greedier(pair: Pair) -> Pair:
+    """Return a pair of which each bit rate in a program's words, -b 5M or -b:v 3M, is 1.3 times as high."""
+
+    def more(run: str) -> str:
+        return re.sub(
+            r"(-(?:b|b:v|maxrate) )(\d+)M", lambda found: f"{found[1]}{GREED * int(found[2]):g}M", run
+        )
+
+    programs = tuple(replace(each, run=more(each.run)) for each in pair.programs)
+    if programs == pair.programs:
+        raise UserError("keep", "no word of this pair is a bit rate", "take ffmpeg-rtp or iperf3")
+    return replace(pair, programs=programs)
+
+
+def rootless(options: argparse.Namespace) -> int:
+    """Judge a pair as root, and again in a user namespace under --keep, with root's real-time priority: one text."""
+    words = [
+        sys.executable,
+        "-m",
+        "steadycast",
+        "judge",
+        str(example(options.pairs.split(",")[0])),
+        "--jobs",
+        "1",
+        "--networks",
+        options.networks,
+        "--seconds",
+        options.seconds,
+        "--anyway",
+    ]
+    with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
+        root, user = Path(scratch) / "root", Path(scratch) / "user"
+        subprocess.run([*words, "-o", str(root)], check=True)
+        apart = ["unshare", "--user", "--map-current-user", "--keep-caps", "--"]
+        env = {**os.environ, "STEADYCAST_ROOTLESS": "1"}
+        subprocess.run(
+            [*apart, *words, "--keep", str(root / "judge.txt"), "-o", str(user)], check=True, env=env
+        )
+        first, second = ((each / "judge.txt").read_text() for each in (root, user))
+    print("the same text" if first == second else "another text")
+    return int(first != second)
+
+
+def browser(options: argparse.Namespace) -> int:
+    """Hold freezes by marks against a browser's own count, at most one a minute apart."""
+    with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
+        done = judged(asked_for(options, "chromium"), Path(scratch) / "out")
+    missed = 0
+    for told in done.json["cells"]:
+        run = told["runs"][0]
+        both = [run.get(key) for key in ("freezes_per_min", "browser_freezes_per_min")]
+        missed += None in both or abs(both[0] - both[1]) > FREEZES
+        print(told["network"], *both, run["failed"] or "")
+    print(f"{missed} of {len(done.json['cells'])} are more than {FREEZES:g} a minute apart")
+    return int(missed > 0)
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    each.__name__: each for each in (own, table, keep, rootless, browser)
+}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one of the commands."""
+    parser = page.options("validation.judge", __doc__, "judge", "judge-own")
+    parser.add_argument("what", choices=[*COMMANDS])
+    parser.add_argument(
+        "--pairs", default=None, help="examples, with commas between; for keep and rootless one"
+    )
+    parser.add_argument("--networks", default=None, help="as of judge")
+    parser.add_argument("--seconds", default="20s", help="how long a cell counts")
+    parser.add_argument("--lead", help="as of the pair; a busy machine takes longer to begin")
+    parser.add_argument("-o", "--out", type=Path, help="keep the judgements here")
+    options = parser.parse_args(words)
+    options.pairs = options.pairs or {"table": ",".join(PAIRS)}.get(options.what, "ffmpeg-rtp")
+    options.networks = options.networks or {"own": "smoke"}.get(options.what, NETWORKS)
+    return COMMANDS[options.what](options)
+
+
+if __name__ == "__main__":
+    page.end(main)
