@@ -208,6 +208,15 @@ def test_a_shell_is_offered_the_commands(say: Say, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "steadycast run ho")
     said = say()
     assert [name in said.out for name in ("home", "hotel.toml", "demo")] == [True, True, False]
+    Path("wifi-own.toml").touch()
+    for words, count in (("run home --network wifi-", "4"), ("judge pair.toml --networks leo,wifi-", "4")):
+        monkeypatch.setenv("COMP_WORDS", f"steadycast {words}")
+        monkeypatch.setenv("COMP_CWORD", count)
+        monkeypatch.setenv("_TYPER_COMPLETE_ARGS", f"steadycast {words}")
+        said = say()
+        before = "leo," if "leo" in words else ""
+        assert all(f"{before}{name}" in said.out for name in ("wifi-bad", "wifi-fade", "wifi-own.toml"))
+        assert "smoke" not in said.out
 
 
 def _waits(name: str, *sets: str) -> dict[str, tuple[float, float]]:

@@ -81,6 +81,36 @@ def test_files_that_a_scenario_in_python_names_are_found_where_they_were_unpacke
     assert there.results.drop("cpu_s").equals(here.results.drop("cpu_s"))
 
 
+NETWORK = """
+about = "a"
+source = "a"
+licence = "a"
+kind = "synthetic"
+[topology]
+shape = "dumbbell"
+bottleneck = { trace = "link.mahi", loop = true, delay = "10ms" }
+"""
+
+
+@pytest.mark.parametrize("said", ["file", "change", "axis"])
+def test_a_network_that_is_a_path_is_sent_with_its_trace(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "link.mahi").write_text("10\n20\n")
+    (tmp_path / "nets" / "own.toml").write_text(NETWORK)
+    name = "nets/own.toml+cubic"
+    scenario = tmp_path / "small.toml"
+    # What a scenario's own topology says would stand above the network.
+    flows = f'network = "{name}"\nduration = "3s"\n' + SMALL[SMALL.index("[[flow]]") :]
+    scenario.write_text(flows if said == "file" else SMALL)
+    base = planning.Base.of(scenario, [f"network={name}"] if said == "change" else [])
+    sets = ["network='leo'", f'network="{name}"'] if said == "axis" else ["seed=1"]
+    scenarios = [base.load(change) for change in sets]
+    assert sorted(cluster.pack(base, False, scenarios, [], sets).files) == ["nets/link.mahi", "nets/own.toml"]
+
+
 def test_a_killed_worker_loses_no_run(four: distributed.LocalCluster, small: Path) -> None:
     (small.parent / "slow.py").write_text(SLOW)
     small.write_text(SMALL.replace('"asmp"', '"slow.py:Slow"'))

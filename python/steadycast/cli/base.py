@@ -59,12 +59,24 @@ SEEDS = option("--seeds A-B", "Several seeds, both ends included.")
 
 def completed(incomplete: str) -> list[str]:
     """Complete a scenario: built-in names, and files in TOML; where there are none the shell completes paths."""
-    from glob import escape, glob
-
     from steadycast import builtin
 
-    names = [name for name in builtin.names() if name.startswith(incomplete)]
-    return [*names, *sorted(glob(f"{escape(incomplete)}*.toml"))]
+    return _completed(builtin.names(), incomplete)
+
+
+def network_completed(incomplete: str) -> list[str]:
+    """Complete a network's name or file; of several, and of sets, the last."""
+    from steadycast import networks
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{each}" for each in _completed([*networks.sets(), *networks.names()], last)]
+
+
+def _completed(names: Iterable[str], incomplete: str) -> list[str]:
+    from glob import escape, glob
+
+    found = [name for name in names if name.startswith(incomplete)]
+    return [*found, *sorted(glob(f"{escape(incomplete)}*.toml"))]
 
 
 File = Annotated[Path, argument("FILE", SCENARIO, autocompletion=completed)]
@@ -96,7 +108,12 @@ ClipName = Annotated[
     str | None, option("--clip NAME|FILE", "All videos play this (steadycast clips lists names).")
 ]
 Network = Annotated[
-    str | None, option("--network NAME|FILE", "Over this network (steadycast networks lists names).")
+    str | None,
+    option(
+        "--network NAME|FILE",
+        "Over this network (steadycast networks lists names).",
+        autocompletion=network_completed,
+    ),
 ]
 Jobs = Annotated[int | None, option("--jobs N", "Processes; without it all processors.", min=1)]
 Fps = Annotated[str, option("--fps", f"{FPS} A .yuv needs it, unless its name says it.")]

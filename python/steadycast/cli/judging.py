@@ -27,7 +27,11 @@ def judge(
     receive: Annotated[str | None, option("--receive COMMAND", "The receiver, instead of FILE.")] = None,
     networks: Annotated[
         str | None,
-        option("--networks A,B", "A set (smoke, standard), names (with +cubic …), or files."),
+        option(
+            "--networks A,B",
+            "A set (smoke, standard), names (with +cubic …), or files.",
+            autocompletion=base.network_completed,
+        ),
     ] = None,
     out: base.Out = None,
     seconds: Annotated[str | None, option("--seconds TIME", "How long a cell counts.")] = None,

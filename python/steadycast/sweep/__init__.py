@@ -304,7 +304,10 @@ def _work(
         processes = min(jobs or cores(), len(todo))
         crew = Workers("steadycast.sweep.work:begin", Setup(base, pixels), processes)
     else:
-        crew = Cluster(scheduler, pack(base, pixels, scenarios, encoded))
+        crew = Cluster(
+            scheduler,
+            pack(base, pixels, scenarios, encoded, {change for task in todo for change in task.sets}),
+        )
     unseen = list(metrics)
     part = store.Part(place)
     progress("runs", 0, len(todo))

@@ -43,11 +43,18 @@ class Parcel:
     """SHA-256 of all this."""
 
 
-def pack(base: Base, pixels: bool, scenarios: Iterable[core.Scenario], encoded: Iterable[Path]) -> Parcel:
-    """Read all files that the scenarios of a sweep name."""
+def pack(
+    base: Base,
+    pixels: bool,
+    scenarios: Iterable[core.Scenario],
+    encoded: Iterable[Path],
+    sets: Iterable[str] = (),
+) -> Parcel:
+    """Read all files that the scenarios of a sweep name; ``sets`` are the changes of its runs."""
     files: dict[str, bytes] = {}
     homes = (base.folder.resolve(), Path.cwd())
-    for path in sorted({path.resolve() for each in scenarios for path in planning.files(each, base.folder)}):
+    named = {path for each in scenarios for path in planning.files(each, base.folder)}
+    for path in sorted({path.resolve() for path in named | planning.networks(base, sets)}):
         home = next((each for each in homes if path.is_relative_to(each)), None)
         if home is None and path.is_relative_to(FOLDER.resolve()):
             continue  # a network's trace, which the workers' own program has

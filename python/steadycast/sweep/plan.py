@@ -379,6 +379,19 @@ def files(loaded: core.Scenario, folder: Path) -> set[Path]:
     return found
 
 
+def networks(base: Base, sets: Iterable[str]) -> set[Path]:
+    """Return the files of the networks that a scenario or changes of it name by a path."""
+    read = tomllib.loads if isinstance(base.scenario, str) else json.loads
+    changes = (change.partition("=") for change in (*base.sets, *sets))
+    named = {
+        read(base.text).get("network") or "",
+        *(v.strip("\"'") for path, _, v in changes if path == "network"),
+    }
+    # After the file's name stands what is beside it: net.toml+cubic.
+    files = {name[: name.rindex(".toml") + 5] for name in named if ".toml" in name}
+    return {path for name in files for path in (base.folder / name, Path(name)) if path.is_file()}
+
+
 def _content(path: Path) -> str:
     known = path.stat()
     return _content_of(path, known.st_mtime_ns, known.st_size)
