@@ -5,8 +5,9 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import av
 
@@ -195,7 +196,7 @@ def resampled(
             due += 1
 
 
-def _bytes_of(path: Path) -> BinaryIO:
+def _bytes_of(path: Path) -> BufferedReader:
     """Open a file that has something in it. What is no file can be read once, or never ends, and is not waited for."""
     try:
         facts = path.stat()
