@@ -14,12 +14,13 @@ fn library() -> PathBuf {
 }
 
 /// Compiles a program, with every warning an error, and links it to the library.
-fn compiled(compiler: &str, standard: &str, source: &Path, into: &str) -> PathBuf {
+fn compiled(compiler: &str, flags: &[&str], source: &str, into: &str) -> PathBuf {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(into);
     let made = Command::new(compiler)
-        .args([standard, "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"])
+        .args(["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"])
+        .args(flags)
         .arg(format!("-I{HERE}/include"))
-        .arg(source)
+        .arg(Path::new(HERE).join(source))
         .arg(library())
         .args(["-lm", "-lpthread", "-ldl", "-o"])
         .arg(&out)
@@ -74,7 +75,7 @@ fn link_in_rust(controller: &str) -> String {
 
 #[test]
 fn a_program_in_c_gets_the_decisions_of_the_rust_library() {
-    let program = compiled("cc", "-std=c11", &Path::new(HERE).join("examples/link.c"), "link");
+    let program = compiled("cc", &["-std=c11"], "examples/link.c", "link");
     for controller in ["tfrc", "steady", "scream"] {
         let lines = said(&program, controller);
         assert!(lines.lines().count() > 1_000);
@@ -82,10 +83,25 @@ fn a_program_in_c_gets_the_decisions_of_the_rust_library() {
     }
 }
 
+/// The sanitizers see the memory of the library as well, which the same `malloc` gives.
+const SANITIZED: &[&str] = &["-std=c11", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+#[test]
+#[ignore = "claim: the sanitizers' programs take seconds"]
+fn no_call_reads_or_writes_what_is_not_its_own_or_leaves_memory_behind() {
+    let link = compiled("cc", SANITIZED, "examples/link.c", "link-sanitized");
+    assert_eq!(said(&link, "steady"), link_in_rust("steady"));
+    let hostile = compiled("cc", SANITIZED, "tests/hostile.c", "hostile");
+    assert_eq!(said(&hostile, ""), "");
+    // What the sanitizer is there for it does find.
+    let wrong = compiled("cc", SANITIZED, "tests/leak.c", "leak");
+    assert!(!Command::new(wrong).output().unwrap().status.success());
+}
+
 #[test]
 #[ignore = "needs g++"]
 fn a_program_in_cpp_gets_the_decisions_of_the_rust_library() {
-    let program = compiled("g++", "-std=c++17", &Path::new(HERE).join("examples/link.cpp"), "link-cpp");
+    let program = compiled("g++", &["-std=c++17"], "examples/link.cpp", "link-cpp");
     assert_eq!(said(&program, "steady"), link_in_rust("steady"));
 }
 
@@ -114,7 +130,7 @@ fn a_program_in_go_gets_the_decisions_of_the_rust_library() {
 
 #[test]
 fn a_name_that_is_none_ends_a_program_with_the_remedy() {
-    let program = compiled("cc", "-std=c11", &Path::new(HERE).join("examples/link.c"), "link-wrong");
+    let program = compiled("cc", &["-std=c11"], "examples/link.c", "link-wrong");
     let done = Command::new(program).arg("stedy").output().unwrap();
     assert_eq!(done.status.code(), Some(2));
     assert_eq!(String::from_utf8_lossy(&done.stderr), "stedy: no such controller; did you mean \"steady\"?\n");
