@@ -9,14 +9,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadycast import style
+from steadycast import replay, style
+from steadycast.controllers import registry
 from steadycast.core import core
 from steadycast.errors import UserError, reason
 from steadycast.files import folder, write_text
 from steadycast.folder import Json, write_json
 from steadycast.record import middle
 from steadycast.report import canvas, say
-from steadycast.report.markup import element, joined
+from steadycast.report.markup import Html, element, joined
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,14 +25,10 @@ if TYPE_CHECKING:
 BIN_S = 0.5
 """The length of the parts in which a call is told."""
 WORST_S = 10.0
+_AROUND = 12
+"""How many frames before and behind one its size is set against."""
 _LOST_MS = 1000.0
 """How late a lost packet counts as where the worst seconds are looked for."""
-_HELD_BINS = 4
-"""How many unknown bins may follow each other for their rate to be taken for one between those on either side."""
-_STEP = 0.05
-"""Steps of the capacity that are smaller are left out of a scenario."""
-_UNKNOWN_DELAY_MS = 20.0
-_LONGEST_QUEUE_S = 0.5
 
 
 def read(file: Path | str, stream: int | None = None) -> Json:
@@ -55,7 +52,8 @@ def read(file: Path | str, stream: int | None = None) -> Json:
         raise UserError(str(file), reason(error), "name an event log or a capture") from error
     bins = raw.pop("bins")
     seen = {
-        key: raw.pop(key) for key in ("source", "notes", "packets", "reports", "round_trip_ms", "estimates")
+        key: raw.pop(key)
+        for key in ("source", "notes", "packets", "reports", "round_trip_ms", "estimates", "delay_p95_ms")
     }
     seen |= _seen(bins, raw.pop("frames"))
     return {
@@ -115,21 +113,30 @@ def _worst(bins: list[Json]) -> Json | None:
 
 def _frames(frames: list[list[float | None]]) -> Json | None:
     """Count frames, those that came whole at first, and the pauses between: no more is known without a decoder."""
-    came = sorted(at for _, at in frames if at is not None)
+    came = sorted(at for _, at, _ in frames if at is not None)
     if len(came) < 2:
         return None
     gaps = [b - a for a, b in pairwise(came)]
     usual = middle(gaps) or 0.0
+    left = [b - a for a, b in pairwise(at or 0.0 for at, _, _ in frames)]
+    steady = [gap for gap in left if gap <= 3 * (middle(left) or 0.0)]
     least = max(3 * usual, usual + 0.15)
     pauses = [gap for gap in gaps if gap > least]
     return {
         "all": len(frames),
         "whole": len(came),
-        "per_s": 1 / usual if usual else None,
+        "per_s": len(steady) / sum(steady) if sum(steady) > 0 else None,
+        "sizes": _relative([size or 1.0 for _, _, size in frames]),
         "pause_s": least,
         "pauses": len(pauses),
         "paused_s": sum(pauses),
     }
+
+
+def _relative(sizes: list[float]) -> list[float]:
+    """Return each frame's size as a share of the mean around it, in which no controller has changed much."""
+    around = [sizes[max(k - _AROUND, 0) : k + _AROUND + 1] for k in range(len(sizes))]
+    return [round(size * len(near) / sum(near), 3) for size, near in zip(sizes, around, strict=True)]
 
 
 def _capacity(bins: list[Json]) -> Json:
@@ -148,9 +155,10 @@ def _capacity(bins: list[Json]) -> Json:
 
 
 def sentences(call: Json) -> list[str]:
-    """Say what was seen, and what the path was or why that can't be known."""
+    """Say what another controller would have done, what was seen, and what the path was or why that can't be known."""
     seen, path = call["seen"], call["path"]
-    said = [
+    said = [replay.answer(call)] if "replay" in call else []
+    said += [
         f"{call['file']}: {seen['source']}, {say.seconds(seen['length_s'])}, {say.count(seen['packets'])} packets, "
         f"{say.count(seen['reports'])} reports.",
         f"Seen: {say.rate(seen['sent_bps'])} sent ({say.rate(seen['sent_max_bps'])} at most), "
@@ -208,89 +216,11 @@ def _path_said(path: Json) -> list[str]:
     return said
 
 
-# ---------------------------------------------------------------- as a scenario
-
-
-def rates(call: Json) -> list[float]:
-    """Return a capacity for each bin, in bit/s: the known ones, and the middle of what others can have been.
-
-    A short gap lies between its sides. In others the rate may have gone as high as three times the highest seen: the
-    geometric mean of that and of what went through is taken. To hold the last value would punish whatever fills a link
-    sooner than the recorded sender did.
-    """
-    bins = call["bins"]
-    known = [each["capacity_bps"]["rate"] if each["capacity_bps"] else None for each in bins]
-    most = 3 * max(rate for rate in known if rate is not None)
-    found: list[float] = []
-    i = 0
-    while i < len(bins):
-        if (rate := known[i]) is not None:
-            found.append(rate)
-            i += 1
-            continue
-        end = next((j for j in range(i, len(bins)) if known[j] is not None), len(bins))
-        sides = [
-            rate for rate in (known[i - 1] if i else None, known[end] if end < len(bins) else None) if rate
-        ]
-        if end - i <= _HELD_BINS:
-            held = math.sqrt(sides[0] * sides[-1])
-        else:
-            went = max(max(each["at_least_bps"] or 0.0, each["arrived_bps"]) for each in bins[i:end])
-            held = math.sqrt(min(max(went, min(sides) / 10), most) * most)
-        found += [held] * (end - i)
-        i = end
-    return found
-
-
-def scenario(call: Json) -> Json:
-    """Return a scenario of the path, with a video on it; the call must show its path."""
-    path, seen = call["path"], call["seen"]
-    steps: list[tuple[float, float]] = []
-    for i, rate in enumerate(rates(call)):
-        if not steps or abs(rate / steps[-1][1] - 1) > _STEP:
-            steps.append((i * BIN_S, rate))
-    trip = seen["round_trip_ms"]
-    delay = max(1.0, (trip / 2 if trip is not None else _UNKNOWN_DELAY_MS) - 2.0)
-    held = max(path["queue"]["bytes"], 3000)
-    if not path["queue"]["full"]:
-        held = max(held, math.sqrt(held * path["capacity_bps"]["median"] / 8 * _LONGEST_QUEUE_S))
-    bottleneck: Json = {
-        "rate": _bps(steps[0][1]),
-        "delay": f"{delay:.1f}ms",
-        "queue": {"kind": "droptail", "limit": f"{held:.0f}B"},
-    }
-    if (loss := path["chance_loss_frac"]) > 0:
-        good = 1 / max(path["loss_run_packets"], 1.0)
-        bottleneck["loss"] = {"kind": "gilbert", "p_good": good, "p_bad": min(loss * good / (1 - loss), 1.0)}
-    video: Json = {"name": "video", "kind": "video", "controller": "gcc", "media": "rfc8593"}
-    cap = max(seen["sent_max_bps"], 200e3)
-    video |= {"cap": _bps(cap), "rfc8593": {"r_max": _bps(cap)}}
-    if (per_s := (seen["frames"] or {}).get("per_s")) is not None:
-        video["encode"] = {"fps": min(max(round(per_s), 1), 60)}
-    made: Json = {
-        "format": 1,
-        "name": "path",
-        "duration": f"{max(seen['length_s'], 1.0):g}s",
-        "topology": {
-            "shape": "dumbbell",
-            "bottleneck": bottleneck,
-            "access": {"rate": "1Gbps", "delay": "1ms"},
-        },
-        "flow": [video],
-    }
-    events = [{"at": f"{at:g}s", "set": {"link": "bottleneck", "rate": _bps(rate)}} for at, rate in steps[1:]]
-    return made | ({"event": events} if events else {})
-
-
-def _bps(rate: float) -> str:
-    return f"{rate / 1000:.0f}kbps"
-
-
 # ---------------------------------------------------------------- as a folder
 
 
 def write(call: Json, place: Path) -> Path:
-    """Write path.json, path.toml where the path is known, and report.html, whose path is returned."""
+    """Write path.json, path.toml where the path is known, the replayed paths, and report.html, which is returned."""
     from steadycast.loading import load
     from steadycast.toml import document
 
@@ -301,9 +231,15 @@ def write(call: Json, place: Path) -> Path:
         (place / "path.toml").unlink(missing_ok=True)
     else:
         text = "# The path of a call, as its packets showed it; unknown parts are the middle of what they can be.\n"
-        text += document(scenario(call))
+        text += document(replay.scenario(call, replay.middle_path(call), replay.FRAMES))
+        write_text(place / replay.FRAMES, replay.frames_csv(call))
         load(str(place / "path.toml"), text=text)
         write_text(place / "path.toml", text)
+    if "paths" in (found := call.get("replay", {})):
+        folder(place / "paths")
+        for k, path in enumerate(replay.drawn(call, found["paths"], found["seed"]), 1):
+            made = replay.scenario(call, path, f"../{replay.FRAMES}")
+            write_text(place / "paths" / f"{k:02}.toml", document(made))
     report = place / "report.html"
     write_text(report, _page(call, place, text))
     return report
@@ -315,6 +251,8 @@ def _page(call: Json, place: Path, scenario_text: str | None) -> str:
     said = sentences(call)
     parts = [element("h1", f"{call['file']} · a call"), element("p", page.prose(said[0]), class_="answer")]
     parts += [element("p", page.prose(each), class_="more") for each in said[1:]]
+    if "controllers" in call.get("replay", {}):
+        parts += _replayed(call)
     drawing = canvas.in_style(lambda: _draw(call), "call")
     caption = (
         "The capacity with its band (5 to 95 %) where packets waited for each other; grey where they did not: there it "
@@ -329,6 +267,58 @@ def _page(call: Json, place: Path, scenario_text: str | None) -> str:
         shown = page.folded("path.toml, a scenario that runs", element("pre", scenario_text))
         parts.append(page.section(f"To run it: steadycast run {place / 'path.toml'}", shown))
     return page.wrap(f"{call['file']} · Steadycast", joined(parts, "\n"))
+
+
+def _replayed(call: Json) -> list[Html]:
+    from steadycast.report import page
+
+    found = call["replay"]
+    drawing = canvas.in_style(lambda: _draw_replay(call), "replay")
+    caption = (
+        f"The median over {found['paths']} paths that fit the record, and where nine of ten of them lie; the line is "
+        "what was recorded. Delays are above an empty queue's."
+    )
+    return [
+        element("h2", "What other controllers would have done"),
+        page.table(*replay.table(call)),
+        page.figure(drawing or "", caption, f"steadycast call {call['file']}", "replay"),
+        element("p", f"In how many of {found['paths']} paths a score is better; equal ones count by half:"),
+        page.table(*replay.matrix(call)),
+        element("p", replay.LOOPS),
+    ]
+
+
+def _draw_replay(call: Json) -> Figure:
+    from matplotlib.figure import Figure
+
+    found, names = call["replay"], list(call["replay"]["controllers"])
+    colours = {each.name: each.colour for each in registry()}
+    figure = Figure(figsize=(canvas.WIDTH, 0.9 + 0.26 * len(names)))
+    figure.subplots_adjust(left=0.09, right=0.98, bottom=0.2, top=0.86, wspace=0.12)
+    for axes, (key, (head, _)) in zip(
+        figure.subplots(1, 4, sharey=True), replay.FIGURES.items(), strict=True
+    ):
+        spreads = [found["controllers"][name][key] for name in names]
+        was = found["recorded"][key]
+        scale, unit = _unit(key, max([spread["p95"] for spread in spreads] + [was or 0.0]))
+        for k, (name, spread) in enumerate(zip(names, spreads, strict=True)):
+            axes.plot(
+                [spread["p05"] / scale, spread["p95"] / scale], [k, k], color=colours[name], linewidth=3
+            )
+            axes.plot([spread["p50"] / scale], [k], "o", color=colours[name], markersize=5)
+        if was is not None:
+            axes.axvline(was / scale, color=style.INK, linewidth=1.0)
+        axes.set_title(f"{head} ({unit})" if unit else head)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_xlim(left=1.0 if key == "score" else 0.0)
+    return figure
+
+
+def _unit(key: str, top: float) -> tuple[float, str]:
+    return {"rate_bps": canvas.scale_of(top), "frozen_frac": (0.01, "%"), "delay_p95_ms": (1.0, "ms")}.get(
+        key, (1.0, "")
+    )
 
 
 def _draw(call: Json) -> Figure:

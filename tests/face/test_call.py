@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from steadycast import call
+from steadycast import call, replay
 from steadycast.errors import UserError
 from steadycast.loading import load
+from steadycast.report import say
 from steadycast.run import run
+from steadycast.toml import document
 
 from tests.conftest import Said
 
@@ -92,7 +95,8 @@ def test_a_call_alone_shows_the_steps_of_its_path_which_then_runs(tmp_path: Path
     read = made(tmp_path, SCENARIO, seed)
     is_within(read, 0.0025, 0.0074, 0.063)
     call.write(read, tmp_path / "out")
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["path.json", "path.toml", "report.html"]
+    names = ["frames.csv", "path.json", "path.toml", "report.html"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == names
     assert 'class="answer"' in (tmp_path / "out" / "report.html").read_text()
     again = run(tmp_path / "out" / "path.toml", set=["duration=5s", "event=[]"], quality=False).summary
     assert again["flows"][0]["kind"] == "video"
@@ -145,20 +149,104 @@ def test_a_file_that_is_none_is_refused_by_name_and_byte(tmp_path: Path) -> None
         call.read(tmp_path / "no-file")
 
 
-def test_an_unknown_part_of_a_path_has_no_held_value() -> None:
-    def part(rate: float | None, went: float = 0.5e6) -> dict[str, Any]:
-        band = None if rate is None else {"low": rate, "rate": rate, "high": rate}
-        return {"capacity_bps": band, "at_least_bps": went, "arrived_bps": went}
+def part(rate: float | None, went: float = 0.5e6) -> dict[str, Any]:
+    band = None if rate is None else {"low": rate, "rate": rate, "high": rate}
+    return {"capacity_bps": band, "at_least_bps": went, "arrived_bps": went, "sent_bps": went}
 
+
+def test_an_unknown_part_of_a_path_has_no_held_value() -> None:
     bins = [part(1e6), part(None), part(2.25e6), *[part(None)] * 6, part(3e6), part(None)]
-    found = call.rates({"bins": bins})
+    found = replay.rates({"bins": bins})
     assert found[1] == pytest.approx(1.5e6), "a short gap lies between its sides"
     assert found[3] == pytest.approx((0.5e6 * 9e6) ** 0.5)
     assert found[-1] == pytest.approx(3e6)
     assert len(found) == len(bins)
 
 
-def test_a_scenario_of_a_path_passes_the_check() -> None:
+def shown(chance: random.Random) -> dict[str, Any]:
+    """Return a call as `call.read` does, whose path is known in part."""
+    bins, rate = [], 0.3e6 * 10 ** chance.random()
+    for _ in range(40):
+        if chance.random() < 0.1:
+            rate = 0.3e6 * 10 ** chance.random()
+        bins.append(part(rate if chance.random() < 0.6 else None, went=rate * chance.uniform(0.3, 1.0)))
+    bins[0] = part(rate)
+    known = [each["capacity_bps"]["rate"] for each in bins if each["capacity_bps"]]
+    capacity = {"median": sorted(known)[len(known) // 2], "min": min(known), "max": max(known)}
+    path = {
+        "refusals": [],
+        "verdict": "alone",
+        "jitter_ms": 0.0,
+        "loss_run_packets": 1.0,
+        "capacity_bps": capacity,
+    }
+    path |= {
+        "chance_loss_frac": chance.choice([0.0, 0.02]),
+        "queue": {"bytes": 20_000, "full": chance.random() < 0.5},
+    }
+    frames = {"all": 600, "whole": 600, "per_s": 30.0, "sizes": [1.0, 0.5, 1.5] * 200, "paused_s": 0.0}
+    seen = {
+        "round_trip_ms": 40.0,
+        "packets": 2000,
+        "length_s": 20.0,
+        "sent_max_bps": max(known),
+        "frames": frames,
+    }
+    return {"bins": bins, "bin_s": 0.5, "path": path, "seen": seen | {"delay_p95_ms": 20.0}}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_drawn_paths_keep_what_is_known_and_are_a_seed_s(seed: int) -> None:
+    read = shown(random.Random(seed))
+    paths = replay.drawn(read, 6, seed)
+    assert paths == replay.drawn(read, 6, seed)
+    assert paths != replay.drawn(read, 6, seed + 1)
+    most = 3 * read["path"]["capacity_bps"]["max"]
+    for path in paths:
+        assert path.queue_bytes >= 20_000
+        assert read["path"]["queue"]["full"] <= (path.queue_bytes == 20_000)
+        assert (path.loss_frac > 0) == (read["path"]["chance_loss_frac"] > 0)
+        for rate, each in zip(path.rates, read["bins"], strict=True):
+            if each["capacity_bps"]:
+                assert rate == pytest.approx(each["capacity_bps"]["rate"])
+            else:
+                assert 0 < rate <= most * 1.0001
+    text = document(replay.scenario(read, paths[0], "frames.csv"))
+    assert 'controller = "gcc"' in text
+
+
+def test_a_replay_answers_or_says_that_the_recorded_controller_misses_its_record(tmp_path: Path) -> None:
+    read = shown(random.Random(3))
+    read["file"], read["seen"] = (
+        "a.log",
+        read["seen"] | {"estimates": [], "notes": [], "worst": None, "source": "x"},
+    )
+    found = replay.replay(read, ["steady"], paths=2)
+    assert found["refusals"], "its recorded rate is no gcc's"
+    assert "can't be said" in replay.answer(read | {"replay": found})
+    again = found["controllers"]["gcc"]
+    found["refusals"] = []
+    found["recorded"] |= {key: again[key]["p50"] for key in ("rate_bps", "delay_p95_ms")}
+    assert replay.answer(read | {"replay": found}).startswith("As recorded, taken for gcc")
+    assert len(replay.table(read | {"replay": found})[1]) == 3
+    assert replay.matrix(read | {"replay": found})[1][0][1] == ""
+    assert replay.replay(read | {"path": {"refusals": ["x"]}}) == {
+        "refusals": ["the call does not show its path"]
+    }
+    with pytest.raises(UserError, match="no such controller"):
+        replay.replay(read, ["gccc"])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(0.03, 0.05, "3.0 to 5.0 %"), (0.05, 0.05, "5.0 %"), (8e5, 1.2e6, "800 kb/s to 1.20 Mb/s")],
+)
+def test_an_interval_is_said_with_its_unit_once(low: float, high: float, said: str) -> None:
+    how = say.frac if high < 1 else say.rate
+    assert replay.interval({"p05": low, "p50": low, "p95": high}, how) == said
+
+
+def test_a_scenario_of_a_path_passes_the_check(tmp_path: Path) -> None:
     read = call.read(SENDER)
     band = {"low": 1.9e6, "rate": 2e6, "high": 2.1e6}
     read["bins"] = [each | {"capacity_bps": band} for each in read["bins"]]
@@ -167,6 +255,6 @@ def test_a_scenario_of_a_path_passes_the_check() -> None:
         "chance_loss_frac": 0.01,
         "capacity_bps": {"median": 2e6, "min": 2e6, "max": 2e6},
     }
-    from steadycast.toml import document
-
-    assert load("path.toml", text=document(call.scenario(read))) is not None
+    (tmp_path / replay.FRAMES).write_text(replay.frames_csv(read))
+    text = document(replay.scenario(read, replay.middle_path(read), replay.FRAMES))
+    assert load(str(tmp_path / "path.toml"), text=text) is not None

@@ -36,6 +36,8 @@ pub struct Frame {
     pub left: Time,
     /// When its last packet arrived; `None` where one is missing, or nobody says.
     pub arrived: Option<PeerTime>,
+    /// Its IP packets.
+    pub size: Bytes,
 }
 
 /// What a file tells of one direction.
@@ -270,9 +272,12 @@ fn frames(all: &[(Sighting, Flight)], missing: &[Flight]) -> Vec<Frame> {
         match frames.last_mut().filter(|frame| frame.0 == packet.timestamp) {
             Some((_, frame, ended)) => {
                 frame.arrived = frame.arrived.zip(arrived).map(|(a, b)| a.max(b));
+                frame.size += flight.size;
                 *ended |= packet.marker;
             }
-            None => frames.push((packet.timestamp, Frame { left: flight.left, arrived }, packet.marker)),
+            None => {
+                frames.push((packet.timestamp, Frame { left: flight.left, arrived, size: flight.size }, packet.marker))
+            }
         }
     }
     let until: Vec<Time> =

@@ -6,7 +6,7 @@
 //! others' packets stand between them.
 
 use crate::call::{Call, Fate};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 
 /// The length of a bin, in seconds.
@@ -96,6 +96,10 @@ pub struct Path {
     pub begin: Time,
     /// One after the other, of half a second each.
     pub bins: Vec<Bin>,
+    /// The delay above that of an empty queue which 95 % of the packets that arrived kept.
+    pub delay: Option<Span>,
+    /// How far delays vary behind the queue, as the median; nothing where the verdict is not that they do.
+    pub jitter: Span,
     /// Whose the queue was.
     pub verdict: Verdict,
     /// The capacity and the call's share of it, where the queue was shared and packets of the call followed each other.
@@ -163,9 +167,24 @@ impl Path {
         let active = bins.iter().filter(|bin| bin.packets > 0).count();
         let known = bins.iter().filter(|bin| bin.capacity.is_some()).count() as f64 / active.max(1) as f64;
         let (queue, losses, managed) = queue(&points, &bins);
-        let late = late(&points);
-        let mut path =
-            Self { begin, bins, verdict, shared, known, drift, queue, losses, routes, late, refusals: Vec::new() };
+        let mut delays: Vec<f64> = points.iter().filter_map(|point| Some(point.delay()?.max(0.0))).collect();
+        delays.sort_by(f64::total_cmp);
+        let jitter = if verdict == Verdict::Jittered { jitter(&trains) } else { 0.0 };
+        let mut path = Self {
+            begin,
+            bins,
+            delay: delays.get(delays.len() * 95 / 100).map(|delay| Span::from_secs_f64(*delay)),
+            jitter: Span::from_secs_f64(jitter),
+            verdict,
+            shared,
+            known,
+            drift,
+            queue,
+            losses,
+            routes,
+            late: late(&points),
+            refusals: Vec::new(),
+        };
         path.refusals = path.refused(managed);
         path
     }
@@ -496,24 +515,60 @@ fn capacities(bins: &mut [Bin], trains: &[Vec<Pair>], least: f64, every: f64, ji
             pieces[place(&part[0])].push(sum);
         }
     }
-    // What varies behind the queue moves a train's end as the clock's steps do, and more.
-    let off = if jittered { every.max(jitter(trains)) } else { every };
+    // What varies behind the queue and keeps the order makes all trains longer, by as much as it varies at most.
+    let (start, unsure) = if jittered { (0.0, jitter(trains)) } else { start(&pieces, every) };
     let mut chance = Seed(1).part("bands");
     for (k, bin) in bins.iter_mut().enumerate() {
         let took: f64 = pieces[k].iter().map(|piece| piece.1).sum();
         if took < LEAST_TRAINS_S {
             continue;
         }
-        let rate = pieces[k].iter().map(|piece| piece.0).sum::<f64>() * 8.0 / took;
         let near: Vec<(f64, f64)> = pieces[k.saturating_sub(1)..(k + 2).min(pieces.len())].concat();
+        let n = pieces[k].len() as f64;
+        let right = 1.0 - start * n / took;
+        let rate = pieces[k].iter().map(|piece| piece.0).sum::<f64>() * 8.0 / (took * right);
         let (low, high) = resampled(&near, &mut chance);
-        let blur = (off / took).min(0.5);
+        let blur = ((every + 1.645 * unsure * n) / took).min(0.5);
         bin.capacity = Some(Band {
-            low: Rate::from_bps_f64(low.min(rate) * (1.0 - blur)),
+            low: Rate::from_bps_f64((low / right).min(rate) * (1.0 - blur)),
             rate: Rate::from_bps_f64(rate),
-            high: Rate::from_bps_f64(high.max(rate) * (1.0 + blur)),
+            high: Rate::from_bps_f64((high / right).max(rate) * (1.0 + blur)),
         });
     }
+}
+
+/// How many seconds all trains are too long by, and the standard deviation of that.
+///
+/// Frames that leave by a clock meet the steps of the receiver's clock at one phase: rounding the first arrival of each
+/// train errs by the same time, which no mean over trains takes away and no bootstrap sees. It shows in the trains'
+/// lengths: in a bin with capacity C each takes its bytes over C, and that time. Least squares over all bins, with the
+/// rounding's own variance (a step squared over 12) as what is known before. Rounding the last arrival has that variance
+/// too; as much of it as the trains' scatter does not have is common to them, and unknown.
+fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
+    let (mut along, mut weight, mut square, mut n) = (0.0, 0.0, 0.0, 0.0);
+    let mut sizes = BTreeSet::new();
+    for bin in pieces.iter().filter(|bin| bin.len() >= 2) {
+        let sum = bin.iter().fold((0.0, 0.0), |sum, piece| (sum.0 + piece.0, sum.1 + piece.1));
+        for (size, took) in bin {
+            let rest = took - size * sum.1 / sum.0;
+            let share = 1.0 - bin.len() as f64 * size / sum.0;
+            along += rest * share;
+            weight += share * share;
+            square += rest * rest;
+            n += 1.0;
+            sizes.insert(*size as u64);
+        }
+    }
+    // Trains of one size end at one phase: together they say as much as one.
+    let again = n / sizes.len().max(1) as f64;
+    let before = every * every / 12.0;
+    if n < 2.0 || before <= 0.0 {
+        return (0.0, before.sqrt());
+    }
+    let noise = square / n;
+    let (along, weight) = (along / again, weight / again + noise / before);
+    let ends = (before - noise).max(0.0);
+    if weight > 0.0 { (along / weight, (noise / weight + ends).sqrt()) } else { (0.0, 0.0) }
 }
 
 /// The median difference, in seconds, of a packet's time from what its train's rate gives it.

@@ -45,14 +45,15 @@ fn told(call: &Call, path: &Path) -> Value {
         Verdict::Shared => "shared",
         Verdict::Unseen => "unseen",
     };
-    let frames =
-        call.frames.iter().map(|frame| json!([since(frame.left), frame.arrived.map(|at| at.as_nanos() as f64 * 1e-9)]));
+    let frames = call.frames.iter().map(|frame| {
+        json!([since(frame.left), frame.arrived.map(|at| at.as_nanos() as f64 * 1e-9), frame.size.get()])
+    });
     json!({
         "source": call.source, "notes": call.notes, "packets": call.packets.len(), "reports": call.reports,
         "round_trip_ms": call.round_trip.map(millis),
         "estimates": call.estimates.iter().map(|(at, rate)| json!([since(*at), bps(*rate)])).collect::<Vec<_>>(),
         "frames": frames.collect::<Vec<_>>(),
-        "verdict": verdict,
+        "delay_p95_ms": path.delay.map(millis), "verdict": verdict, "jitter_ms": millis(path.jitter),
         "shared": path.shared.map(|(capacity, own)| json!({ "capacity_bps": bps(capacity), "own_bps": bps(own) })),
         "known_frac": path.known, "drift_ppm": path.drift.map(|drift| drift * 1e6),
         "queue": { "bytes": path.queue.holds.get(), "full": path.queue.full },

@@ -253,9 +253,10 @@ def export(
 
 
 @base.command(
-    "Say what a call's log or capture shows, and what its path was.",
+    "Say why a call went bad, and what another controller would have done.",
     "steadycast call event_log_20261126_1519_6_1.log",
     "steadycast call capture.pcapng --stream 305419896 -o bad-call",
+    "steadycast call event_log_20261126_1519_6_1.log --controllers gcc,steady --paths 40",
     "steadycast run bad-call/path.toml",
 )
 def call(
@@ -270,13 +271,20 @@ def call(
     stream: Annotated[
         int | None, option("--stream SSRC", "Of several calls in a capture, the one with this stream.", min=0)
     ] = None,
+    controllers: Annotated[
+        str, option("--controllers A,B", "Those that run on the paths that fit the call.")
+    ] = "steady,gcc,scream,nada,tfrc",
+    paths: Annotated[
+        int, option("--paths N", "How many such paths are drawn; 0: none runs on any.", min=0, max=1000)
+    ] = 20,
+    seed: Annotated[int, option("--seed N", "What draws them.", min=0)] = 1,
     require_path: Annotated[
         bool, option("--require-path", "End with 1 where a call does not show its path.")
     ] = False,
     force: base.Force = False,
     as_json: base.AsJson = False,
 ) -> None:
-    """Say what a call's log or capture shows, and what its path was, or why that can't be known.
+    """Say what a call's log or capture shows, what its path was, and what other controllers would have done on it.
 
     Without -o the results go to runs/NAME; with --json alone they go nowhere but to stdout. Of several files each has a
     folder in it.
@@ -284,6 +292,10 @@ def call(
     calls = import_module("steadycast.call")
 
     read = [calls.read(file, stream) for file in files]
+    if paths:
+        with base.module("steadycast.progress").shown() as told:
+            for each in read:
+                each["replay"] = calls.replay.replay(each, controllers.split(","), paths, seed, told)
     names = [file.stem for file in files]
     if len(set(names)) < len(names):
         raise UserError("call", "two of these files have the same name", "read them one by one")
@@ -292,6 +304,11 @@ def call(
         for each, name in zip(read, names, strict=True):
             if not as_json:
                 base.show(*calls.sentences(each))
+                if "controllers" in each.get("replay", {}):
+                    base.show(
+                        "", base.module("steadycast.report.terminal").filled(*calls.replay.table(each)), ""
+                    )
+                    base.show(calls.replay.verdict(each))
             if place is not None:
                 report = calls.write(each, place if len(files) == 1 else place / name)
                 if not as_json:

@@ -27,6 +27,9 @@ struct Net {
     late: f64,
     /// From half of the call on, in seconds.
     detour: f64,
+    /// Frames leave by a clock, in packets of a size of their own, and all arrive so many seconds later.
+    clocked: bool,
+    phase: f64,
 }
 
 const NET: Net = Net {
@@ -42,6 +45,8 @@ const NET: Net = Net {
     drift: 0.0,
     late: 0.0,
     detour: 0.0,
+    clocked: false,
+    phase: 0.0,
 };
 const SECONDS: f64 = 60.0;
 
@@ -50,9 +55,11 @@ impl Net {
         let mut chance = Seed(7).part("net");
         let mut all: Vec<(f64, f64, bool)> = Vec::new();
         for frame in 0..(SECONDS * 25.0) as usize {
-            let begin = frame as f64 * 0.04 + chance.unit() * 1e-3;
+            let (late, smaller) = (chance.unit() * 1e-3, chance.unit());
+            let begin = frame as f64 * 0.04 + if self.clocked { 0.0 } else { late };
+            let size = self.packet * if self.clocked { 1.0 - smaller / 4.0 } else { 1.0 };
             let n = (self.sends / 25.0 / 8.0 / self.packet * (0.7 + 0.6 * chance.unit())).round() as usize;
-            all.extend((0..n.max(1)).map(|k| (begin + k as f64 * self.spacing, self.packet, true)));
+            all.extend((0..n.max(1)).map(|k| (begin + k as f64 * self.spacing, size, true)));
         }
         let mut at = 0.0;
         while self.others > 0.0 && at < SECONDS {
@@ -74,7 +81,7 @@ impl Net {
             }
             let detour = if at > SECONDS / 2.0 { self.detour } else { 0.0 };
             let jitter = if self.jitter > 0.0 { chance.exponential(self.jitter) } else { 0.0 };
-            last = last.max(free + 0.02 + detour + jitter);
+            last = last.max(free + 0.02 + self.phase + detour + jitter);
             let arrived = last + if chance.happens(self.late) { 0.06 } else { 0.0 };
             let ticks = (arrived * (1.0 + self.drift) / 250e-6) as i64;
             let lost = dropped || chance.happens(self.chance);
@@ -143,6 +150,17 @@ fn a_call_alone_shows_the_capacity_and_its_steps() {
         assert!(errors.len() >= 100, "{} bins", errors.len());
         assert!(errors[errors.len() * 9 / 10] < most, "{errors:?}");
         assert!(held > 0.85, "{held}");
+    }
+}
+
+#[test]
+fn frames_that_leave_by_a_clock_leave_the_bands_around_the_capacity() {
+    for rate in [(|_| 1.65e6) as fn(f64) -> f64, |_| 2.2e6, |_| 2.9e6] {
+        for phase in 0..5 {
+            let net = Net { rate, sends: 0.7 * rate(0.0), clocked: true, phase: f64::from(phase) * 50e-6, ..NET };
+            let (_, held) = net.errors(&net.path());
+            assert!(held > 0.85, "{} at {phase}: {held}", rate(0.0));
+        }
     }
 }
 

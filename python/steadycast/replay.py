@@ -1,0 +1,457 @@
+"""What other controllers would have done on a call's path: each runs anew on many paths that fit the record."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from steadycast.controllers import find
+from steadycast.files import write_text
+from steadycast.folder import Json
+from steadycast.loading import load
+from steadycast.media.table import FrameTable
+from steadycast.progress import Progress, Silent
+from steadycast.report import say
+from steadycast.steps import Plan, Ready, drive
+from steadycast.toml import document
+from steadycast.workers import cores
+
+CONTROLLERS = ("steady", "gcc", "scream", "nada", "tfrc")
+RECORDED = "gcc"
+"""What a browser's sender is taken to have run, since no file of its says so."""
+PATHS = 20
+ALIKE = 0.27
+"""Scores on paths that are nearer to each other are alike.
+
+Six of seven differences of two controllers on drawn networks (`validation.call`, 1 to 69) were within this of those on
+their reconstructed paths.
+"""
+TOLD = 0.75
+"""In what share of the paths one is better of which it is said."""
+FIGURES: dict[str, tuple[str, Callable[[object], str]]] = {
+    "rate_bps": ("rate", say.rate),
+    "delay_p95_ms": ("delay p95", say.ms),
+    "frozen_frac": ("frozen", say.frac),
+    "score": ("score", say.score),
+}
+"""What is told of each controller: its heading, and how it is said."""
+LOOPS = (
+    "The recorded packets went on at the recorded rate, whatever another controller decides on their reports (open "
+    "loop): they can't rank any. So each runs anew on each path, where its own packets make the queue (closed "
+    f"loop). So does the recorded one, taken for {RECORDED}: where that does not come near the record, nothing is said."
+)
+_RATE_OFF, _DELAY_OFF, _DELAY_LEAST_MS = 0.15, 0.30, 5.0
+"""How far the recorded controller may miss its record on the paths for these to count; delays to a frame's spread."""
+_HELD_BINS = 4
+"""How many unknown bins may follow each other for their rate to be taken for one between those on either side."""
+_STEP = 0.05
+"""Steps of the capacity that are smaller are left out of a scenario."""
+_KEEPS = 0.8
+"""How much of one bin's error the next one's has."""
+_UNKNOWN_DELAY_MS = 20.0
+_LONGEST_QUEUE_S = 0.5
+_ACCESS_MS = 1.0
+_NEVER_MS = 60_000.0
+"""The delay of a call of which nothing arrived."""
+_MOST = 3.0
+"""How far above the highest capacity seen an unknown one may lie."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A path that fits a call."""
+
+    rates: Sequence[float]
+    """The capacity of each bin, in bit/s."""
+    queue_bytes: float
+    loss_frac: float
+    media_bps: float
+    """The most that the media asks for."""
+    seed: int = 1
+
+
+def gaps(call: Json) -> Iterator[tuple[int, int, list[float], float]]:
+    """Yield each run of unknown bins: its first, its end, the known rates beside it, what went through (bit/s)."""
+    bins = call["bins"]
+    i = 0
+    while i < len(bins):
+        if bins[i]["capacity_bps"]:
+            i += 1
+            continue
+        end = next((j for j in range(i, len(bins)) if bins[j]["capacity_bps"]), len(bins))
+        sides = [bins[j]["capacity_bps"]["rate"] for j in (i - 1, end) if 0 <= j < len(bins)]
+        yield i, end, sides, max(max(b["at_least_bps"] or 0.0, b["arrived_bps"]) for b in bins[i:end])
+        i = end
+
+
+def rates(call: Json) -> list[float]:
+    """Return a capacity for each bin, in bit/s: the known ones, and the middle of what others can have been.
+
+    A short gap lies between its sides. In others the rate may have gone as high as three times the highest seen: the
+    geometric mean of that and of what went through is taken. To hold the last value would punish whatever fills a link
+    sooner than the recorded sender did.
+    """
+    found = [each["capacity_bps"]["rate"] if each["capacity_bps"] else 0.0 for each in call["bins"]]
+    most = _MOST * max(found)
+    for first, end, sides, went in gaps(call):
+        if end - first <= _HELD_BINS:
+            held = math.sqrt(sides[0] * sides[-1])
+        else:
+            held = math.sqrt(min(max(went, min(sides) / 10), most) * most)
+        found[first:end] = [held] * (end - first)
+    return found
+
+
+def _queue(call: Json) -> tuple[float, float]:
+    """Return the least and the most bytes that the queue can hold."""
+    path = call["path"]
+    held = max(path["queue"]["bytes"], 3000)
+    if path["queue"]["full"]:
+        return held, held
+    return held, max(held, path["capacity_bps"]["median"] / 8 * _LONGEST_QUEUE_S)
+
+
+def middle_path(call: Json) -> Drawn:
+    """Return the path in the middle of those that fit."""
+    queue, media = (math.sqrt(low * high) for low, high in (_queue(call), _media(call)))
+    return Drawn(rates(call), queue, call["path"]["chance_loss_frac"], media)
+
+
+def _media(call: Json) -> tuple[float, float]:
+    """Return between what the media's ceiling lies, in bit/s: as a replay found it, or as the call sent it.
+
+    That is from the rate of two seconds which only one of twenty exceeds to what no link of the call's would carry.
+    """
+    if found := call.get("replay", {}).get("media_bps"):
+        return found[0], found[1]
+    sent = [each["sent_bps"] for each in call["bins"]]
+    means = sorted(sum(sent[k : k + 4]) / 4 for k in range(max(len(sent) - 3, 1)))
+    low = max(means[len(means) * 95 // 100], 200e3)
+    highest = max(band["rate"] for each in call["bins"] if (band := each["capacity_bps"]))
+    return low, max(1.2 * highest, low)
+
+
+def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
+    """Draw paths that fit a call, which must show its own.
+
+    A known bin's capacity is drawn from its band, with errors that last some bins. Known bins also say how often the
+    capacity steps. So often it steps in a gap: where it doesn't, the gap has the rate of its sides, and between
+    different ones a step at any time; where it does, any rate (of uniform logarithm) from what went through to
+    three times the highest seen. The media's ceiling is drawn between its bounds; so is the queue, from what it held to
+    half a second (of uniform logarithm), unless losses show its end; chance losses as the counted ones allow.
+    """
+    known = [each["capacity_bps"] for each in call["bins"]]
+    pairs = [(a["rate"], b["rate"]) for a, b in pairwise(known) if a and b]
+    steps = (1 + sum(not _alike(a, b) for a, b in pairs)) / (2 + len(pairs))
+    most = _MOST * max(band["rate"] for band in known if band)
+    (low, high), (least, ceiling) = _queue(call), _media(call)
+    path = call["path"]
+    lost = path["chance_loss_frac"] * call["seen"]["packets"] / max(path["loss_run_packets"], 1.0)
+
+    def one(k: int) -> Drawn:
+        chance = random.Random(f"{seed}/{k}")
+        found, error = [], chance.gauss()
+        for band in known:
+            error = _KEEPS * error + math.sqrt(1 - _KEEPS**2) * chance.gauss()
+            # 3.29 standard deviations lie between the 5th and the 95th percentile.
+            found.append(band["rate"] * (band["high"] / band["low"]) ** (error / 3.29) if band else 0.0)
+        for first, end, sides, went in gaps(call):
+            floor = min(max(went, min(sides) / 10), most)
+            if chance.random() < (1 - steps) ** (end - first) and min(sides) >= floor / (1 + 2 * _STEP):
+                turn = chance.randint(first, end) if not _alike(sides[0], sides[-1]) else end
+                found[first:end] = [sides[0]] * (turn - first) + [sides[-1]] * (end - turn)
+            else:
+                found[first:end] = [floor * (most / floor) ** chance.random()] * (end - first)
+        loss = path["chance_loss_frac"] * chance.gammavariate(lost + 0.5, 1 / (lost + 0.5)) if lost else 0.0
+        queue, media = low * (high / low) ** chance.random(), least * (ceiling / least) ** chance.random()
+        return Drawn(found, queue, min(loss, 0.5), media, k + 1)
+
+    return [one(k) for k in range(n)]
+
+
+def _alike(a: float, b: float) -> bool:
+    return abs(a / b - 1) <= 2 * _STEP
+
+
+FRAMES = "frames.csv"
+_RUNG_BPS = 1e6
+
+
+def table_of(call: Json) -> FrameTable:
+    """Return the recorded frames' sizes as shares of the mean around each, at one rate: codecs scale them."""
+    frames = call["seen"]["frames"]
+    fps = min(max(round(frames["per_s"] or 30), 1), 60) if frames else 30
+    shares = frames["sizes"] if frames else [1.0]
+    sizes = np.array([[max(share * _RUNG_BPS / 8 / fps, 1) for share in shares]], dtype=np.uint32)
+    n = len(shares)
+    return FrameTable(
+        Fraction(fps), 1, np.zeros(n, np.uint8), [2], sizes, np.arange(n, dtype=np.uint32), "a call's"
+    )
+
+
+def frames_csv(call: Json) -> str:
+    """Write the recorded frames' sizes, as `table_of` has them, as a trace."""
+    rows = (f"{k},I,2,{size}\n" for k, size in enumerate(table_of(call).sizes[0]))
+    return "frame,type,q,size\n" + "".join(rows)
+
+
+def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) -> Json:
+    """Return a scenario of a path, with a video on it whose frame sizes stand in the file ``trace``."""
+    seen, found = call["seen"], call["path"]
+    steps: list[tuple[float, float]] = []
+    for i, rate in enumerate(path.rates):
+        if not steps or abs(rate / steps[-1][1] - 1) > _STEP:
+            steps.append((i * call["bin_s"], rate))
+    bottleneck: Json = {
+        "rate": _bps(steps[0][1]),
+        "delay": f"{_delay_ms(call):.1f}ms",
+        "queue": {"kind": "droptail", "limit": f"{path.queue_bytes:.0f}B"},
+    }
+    if path.loss_frac > 0:
+        good = 1 / max(found["loss_run_packets"], 1.0)
+        bad = min(path.loss_frac * good / (1 - path.loss_frac), 1.0)
+        bottleneck["loss"] = {"kind": "gilbert", "p_good": good, "p_bad": bad}
+    if found["jitter_ms"] > 0:
+        # Half of the differences of two exponential times are below the mean times log 2.
+        bottleneck["jitter"] = f"{found['jitter_ms'] / math.log(2):.3f}ms"
+    cap = _bps(path.media_bps)
+    codec = {"model": "trace", "r_max": cap, "skip_frames": 0}
+    video: Json = {"name": "video", "kind": "video", "controller": controller, "feedback": "twcc"}
+    video |= {"media": "rfc8593", "trace": trace, "cap": cap, "rfc8593": codec}
+    video["encode"] = {"fps": int(table_of(call).fps)}
+    made: Json = {
+        "format": 1,
+        "name": "path",
+        "duration": f"{max(seen['length_s'], 1.0):g}s",
+        "seed": path.seed,
+        "topology": {
+            "shape": "dumbbell",
+            "bottleneck": bottleneck,
+            "access": {"rate": "1Gbps", "delay": f"{_ACCESS_MS:g}ms"},
+        },
+        "flow": [video],
+    }
+    events = [{"at": f"{at:g}s", "set": {"link": "bottleneck", "rate": _bps(rate)}} for at, rate in steps[1:]]
+    return made | ({"event": events} if events else {})
+
+
+def _delay_ms(call: Json) -> float:
+    trip = call["seen"]["round_trip_ms"]
+    return max(1.0, (trip / 2 if trip is not None else _UNKNOWN_DELAY_MS) - 2 * _ACCESS_MS)
+
+
+def _bps(rate: float) -> str:
+    return f"{rate / 1000:.0f}kbps"
+
+
+# ---------------------------------------------------------------- the replay
+
+
+def recorded(call: Json) -> dict[str, float | None]:
+    """Return the figures of the call itself, as far as it shows them."""
+    seen = call["seen"]
+    paused = (seen["frames"] or {}).get("paused_s")
+    went = sum(each["arrived_bps"] for each in call["bins"]) / max(len(call["bins"]), 1)
+    return {
+        "rate_bps": went,
+        "delay_p95_ms": seen["delay_p95_ms"],
+        "frozen_frac": None if paused is None else paused / seen["length_s"],
+        "score": None,
+    }
+
+
+def replay(
+    call: Json,
+    controllers: Sequence[str] = CONTROLLERS,
+    paths: int = PATHS,
+    seed: int = 1,
+    told: Progress | None = None,
+) -> Json:
+    """Run each controller on each of ``paths`` drawn paths of a call, in closed loop.
+
+    Returns:
+        ``refusals`` (why nothing can be said), ``paths``, ``seed``, ``media_bps``, ``recorded``, ``controllers``
+        (for each, each of `FIGURES` as ``p05``, ``p50`` and ``p95`` over the paths; delays are above an empty
+        queue's), and ``pairs``: in how many of the paths the first has the better score, equal ones by half.
+
+    """
+    for name in controllers:
+        find(name)
+    if call["path"]["refusals"]:
+        return {"refusals": ["the call does not show its path"]}
+    record = recorded(call)
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in [*controllers, RECORDED]}
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(cores()) as pool:
+        place = Path(folder)
+        write_text(place / FRAMES, frames_csv(call))
+        call = call | {"replay": {"media_bps": _ceiling(call, record["rate_bps"] or 0.0, place)}}
+        tasks = [(name, path) for name in found for path in drawn(call, paths, seed)]
+        ran = pool.map(lambda task: _ran(call, task[1], task[0], place), tasks)
+        for k, ((name, _), figures) in enumerate(zip(tasks, ran, strict=True)):
+            (told or Silent())("paths", k + 1, len(tasks))
+            found[name].append(figures)
+    spread = {
+        name: {key: _spread([one[key] for one in each]) for key in FIGURES} for name, each in found.items()
+    }
+    pairs = [
+        {"one": a, "other": b, "better": sum(map(_better, found[a], found[b]))}
+        for a, b in combinations(found, 2)
+    ]
+    return {
+        "refusals": _missed(record, spread[RECORDED]),
+        "paths": paths,
+        "seed": seed,
+        "media_bps": call["replay"]["media_bps"],
+        "recorded": record,
+        "controllers": spread,
+        "pairs": pairs,
+    }
+
+
+def _ceiling(call: Json, went: float, place: Path) -> tuple[float, float]:
+    """Return between what the media's ceiling lies, in bit/s.
+
+    Where the recorded controller gets no more through on the middle path than it did, though the media has enough for
+    any link, the network held it back, and the ceiling is unknown. Otherwise the encoder did, and the ceiling is where
+    it gets as much.
+    """
+    low, high = _media(call)
+
+    def rate(ceiling: float) -> float:
+        trial = call | {"replay": {"media_bps": (ceiling, ceiling)}}
+        return _ran(trial, middle_path(trial), RECORDED, place)["rate_bps"]
+
+    if rate(high) <= went * (1 + _RATE_OFF):
+        return low, high
+    low = min(low, went) / 1.5
+    for _ in range(6):
+        half = math.sqrt(low * high)
+        low, high = (low, half) if rate(half) > went else (half, high)
+    return low / (1 + _STEP), high * (1 + _STEP)
+
+
+def _ran(call: Json, path: Drawn, controller: str, place: Path) -> dict[str, float]:
+    text = document(scenario(call, path, FRAMES, controller))
+    plan = Plan.of(load(str(place / "path.toml"), text=text), "path.toml", place)
+    world = Ready.of(plan, Silent(), made=lambda *_: table_of(call)).world
+    complete, _ = drive(world)
+    receiver = json.loads(world.summary(complete))["flows"][0]["receivers"][0]
+    delay: float | None = receiver["delay_ms"]["p95"]
+    return {
+        "rate_bps": receiver["throughput_bps"],
+        "delay_p95_ms": _NEVER_MS if delay is None else max(delay - _delay_ms(call) - 2 * _ACCESS_MS, 0.0),
+        "frozen_frac": 1.0 if receiver["frozen_frac"] is None else receiver["frozen_frac"],
+        "score": receiver["viewing_score"] or 1.0,
+    }
+
+
+def _better(one: dict[str, float], other: dict[str, float]) -> float:
+    ahead = one["score"] - other["score"]
+    return 0.5 if abs(ahead) < ALIKE else float(ahead > 0)
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    ordered = sorted(values)
+
+    def at(share: float) -> float:
+        place = share * (len(ordered) - 1)
+        low = int(place)
+        high = ordered[min(low + 1, len(ordered) - 1)]
+        return ordered[low] + (high - ordered[low]) * (place - low) if high > ordered[low] else high
+
+    return {"p05": at(0.05), "p50": at(0.5), "p95": at(0.95)}
+
+
+def _missed(record: dict[str, float | None], again: dict[str, dict[str, float]]) -> list[str]:
+    """Say where the recorded controller does not do on the paths what was recorded: then they aren't the call's."""
+    said = []
+    for key, off, least in (("rate_bps", _RATE_OFF, 0.0), ("delay_p95_ms", _DELAY_OFF, _DELAY_LEAST_MS)):
+        was, now = record[key], again[key]
+        if was is not None and abs(now["p50"] - was) > max(off * was, least):
+            head, how = FIGURES[key]
+            said.append(
+                f"{RECORDED} has on the reconstructed paths a {head} of {interval(now, how)}, where {how(was)} was "
+                "recorded"
+            )
+    return said
+
+
+# ---------------------------------------------------------------- in words
+
+
+def interval(spread: dict[str, float], how: Callable[[object], str]) -> str:
+    """Say an interval, with its unit once: "3 to 5 %"."""
+    low, high = how(spread["p05"]), how(spread["p95"])
+    if low == high:
+        return low
+    (figure, _, unit), (_, _, other) = low.partition(" "), high.partition(" ")
+    return f"{figure if unit == other else low} to {high}"
+
+
+def answer(call: Json) -> str:
+    """Say in one sentence what was recorded, and what the best of the controllers would have had."""
+    found = call["replay"]
+    if found["refusals"]:
+        return f"What another controller would have done can't be said: {'; '.join(found['refusals'])}."
+    ranked = sorted(found["controllers"], key=lambda name: -found["controllers"][name]["score"]["p50"])
+    was = found["recorded"]
+
+    def told(name: str) -> str:
+        each = found["controllers"][name]
+        return f"{interval(each['rate_bps'], say.rate)} with {interval(each['frozen_frac'], say.frac)} frozen"
+
+    froze = "" if was["frozen_frac"] is None else f" with {say.frac(was['frozen_frac'])} frozen"
+    best = (
+        f"{ranked[0]} has the best score: {told(ranked[0])}; {RECORDED} there: {told(RECORDED)}"
+        if ranked[0] != RECORDED
+        else f"no controller has a better score than {RECORDED}: {told(RECORDED)}"
+    )
+    return (
+        f"As recorded, taken for {RECORDED}: {say.rate(was['rate_bps'])}{froze}. On {found['paths']} paths that fit "
+        f"the record {best}."
+    )
+
+
+def verdict(call: Json) -> str:
+    """Say in how many of the paths each controller has a better score than the recorded one."""
+    n, ahead = call["replay"]["paths"], _ahead(call)
+    others = [name for name in call["replay"]["controllers"] if name != RECORDED]
+    each = [f"{name} in {ahead[name, RECORDED]:g}" for name in others]
+    return (
+        f"A better score than {RECORDED} has, of {n} paths like this one, {say.listed(each)}; between {n // 4} and "
+        f"{n - n // 4} it can't be told."
+    )
+
+
+def _ahead(call: Json) -> dict[tuple[str, str], float]:
+    found = call["replay"]
+    one_way = {(pair["one"], pair["other"]): pair["better"] for pair in found["pairs"]}
+    return one_way | {(b, a): found["paths"] - better for (a, b), better in one_way.items()}
+
+
+def matrix(call: Json) -> tuple[list[str], list[list[str]]]:
+    """Return in how many of the paths the controller of a row has a better score than that of a column."""
+    ahead, names = _ahead(call), list(call["replay"]["controllers"])
+    rows = [[one, *("" if one == other else f"{ahead[one, other]:g}" for other in names)] for one in names]
+    return ["better than", *names], rows
+
+
+def table(call: Json) -> tuple[list[str], list[list[str]]]:
+    """Return what was recorded and what each controller does, as a table's head and rows."""
+    found = call["replay"]
+    was = [how(found["recorded"][key]) for key, (_, how) in FIGURES.items()]
+    rows = [
+        [name, *(interval(each[key], how) for key, (_, how) in FIGURES.items())]
+        for name, each in found["controllers"].items()
+    ]
+    return ["", *(head for head, _ in FIGURES.values())], [["as recorded", *was], *rows]
