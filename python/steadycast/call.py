@@ -256,7 +256,7 @@ def _page(call: Json, place: Path, scenario_text: str | None) -> str:
     drawing = canvas.in_style(lambda: _draw(call), "call")
     caption = (
         "The capacity with its band (5 to 95 %) where packets waited for each other; grey where they did not: there it "
-        "may have been anything above what was sent. Delays are above an empty queue's."
+        "may have been anything above what was sent. Of delays the mean, and in grey the longest."
     )
     parts.append(
         page.section(
@@ -294,7 +294,7 @@ def _draw_replay(call: Json) -> Figure:
     found, names = call["replay"], list(call["replay"]["controllers"])
     colours = {each.name: each.colour for each in registry()}
     figure = Figure(figsize=(canvas.WIDTH, 0.9 + 0.26 * len(names)))
-    figure.subplots_adjust(left=0.09, right=0.98, bottom=0.2, top=0.86, wspace=0.12)
+    figure.subplots_adjust(left=0.12, right=0.98, bottom=0.2, top=0.86, wspace=0.12)
     for axes, (key, (head, _)) in zip(
         figure.subplots(1, 4, sharey=True), replay.FIGURES.items(), strict=True
     ):
@@ -310,8 +310,11 @@ def _draw_replay(call: Json) -> Figure:
             axes.axvline(was / scale, color=style.INK, linewidth=1.0)
         axes.set_title(f"{head} ({unit})" if unit else head)
         axes.set_yticks(range(len(names)), names)
+        axes.locator_params(axis="x", nbins=3)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xlim(left=1.0 if key == "score" else 0.0)
+        if key == "frozen_frac":
+            axes.set_xlim(right=max(axes.get_xlim()[1], 1.0))
     return figure
 
 
@@ -360,7 +363,7 @@ def _draw(call: Json) -> Figure:
     longest = [math.nan if each["delay_max_ms"] is None else each["delay_max_ms"] for each in bins]
     middle_axes.plot(middles, longest, color=style.GRID)
     middle_axes.plot(middles, delays, color=style.INK)
-    middle_axes.set_title("delay above an empty queue's (ms): mean, and the longest in grey")
+    middle_axes.set_title("delay above an empty queue's (ms)")
     canvas.from_zero(middle_axes, max((d for d in longest if not math.isnan(d)), default=0.0) * 1.05)
     lost = [100 * each["lost"] / each["packets"] if each["packets"] else 0.0 for each in bins]
     low.bar(middles, lost, width=BIN_S, color=style.FATE["lost"])

@@ -411,11 +411,13 @@ def answer(call: Json) -> str:
         return f"{interval(each['rate_bps'], say.rate)} with {interval(each['frozen_frac'], say.frac)} frozen"
 
     froze = "" if was["frozen_frac"] is None else f" with {say.frac(was['frozen_frac'])} frozen"
-    best = (
-        f"{ranked[0]} has the best score: {told(ranked[0])}; {RECORDED} there: {told(RECORDED)}"
-        if ranked[0] != RECORDED
-        else f"no controller has a better score than {RECORDED}: {told(RECORDED)}"
-    )
+    ahead, n = _ahead(call), found["paths"]
+    best, alike = ranked[0], [name for name in ranked[1:] if ahead[ranked[0], name] <= TOLD * n]
+    if best == RECORDED or RECORDED in alike:
+        best = f"no controller's score can be told from that of {RECORDED}: {told(RECORDED)}"
+    else:
+        apart = f" ({say.listed(alike)} can't be told from it)" if alike else ""
+        best = f"{best} has the best score{apart}: {told(best)}; {RECORDED} there: {told(RECORDED)}"
     return (
         f"As recorded, taken for {RECORDED}: {say.rate(was['rate_bps'])}{froze}. On {found['paths']} paths that fit "
         f"the record {best}."

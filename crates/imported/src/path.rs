@@ -542,8 +542,8 @@ fn capacities(bins: &mut [Bin], trains: &[Vec<Pair>], least: f64, every: f64, ji
 /// Frames that leave by a clock meet the steps of the receiver's clock at one phase: rounding the first arrival of each
 /// train errs by the same time, which no mean over trains takes away and no bootstrap sees. It shows in the trains'
 /// lengths: in a bin with capacity C each takes its bytes over C, and that time. Least squares over all bins, with the
-/// rounding's own variance (a step squared over 12) as what is known before. Rounding the last arrival has that variance
-/// too; as much of it as the trains' scatter does not have is common to them, and unknown.
+/// rounding's own variance (a step squared over 12) as what is known before. Rounding the last arrival has as
+/// much; what of that the trains' scatter does not have is common to them, and unknown.
 fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     let (mut along, mut weight, mut square, mut n) = (0.0, 0.0, 0.0, 0.0);
     let mut sizes = BTreeSet::new();

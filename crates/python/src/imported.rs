@@ -45,9 +45,10 @@ fn told(call: &Call, path: &Path) -> Value {
         Verdict::Shared => "shared",
         Verdict::Unseen => "unseen",
     };
-    let frames = call.frames.iter().map(|frame| {
-        json!([since(frame.left), frame.arrived.map(|at| at.as_nanos() as f64 * 1e-9), frame.size.get()])
-    });
+    let frames = call
+        .frames
+        .iter()
+        .map(|frame| json!([since(frame.left), frame.arrived.map(|at| at.as_nanos() as f64 * 1e-9), frame.size.get()]));
     json!({
         "source": call.source, "notes": call.notes, "packets": call.packets.len(), "reports": call.reports,
         "round_trip_ms": call.round_trip.map(millis),
