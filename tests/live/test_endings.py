@@ -338,6 +338,18 @@ def test_a_play_out_delay_gives_a_player_no_frame_before_its_time_however_they_c
     assert min(float(at) - began - 0.01 * n for n, (_, at) in enumerate(seen)) >= 0.1
 
 
+@pytest.mark.parametrize("codec", ["h264", "h265"])
+def test_a_players_pipe_tells_each_picture_without_the_next_one(streams: Path, codec: str) -> None:
+    with av.open(str(streams / codec), format=stream.FORMS[codec].demuxer) as source:
+        units = [bytes(packet) for packet in source.demux(video=0) if packet.size]
+    reader = av.CodecContext.create(stream.FORMS[codec].codec, "r")
+    told = [len(reader.parse(stream.closed(codec, 3600 * n, unit))) for n, unit in enumerate(units)]
+    assert told == [1] * len(TICKS)
+    # A stream that has delimiters of its own gets no second one.
+    own = stream.FORMS[codec].delimiter + units[0]
+    assert stream.closed(codec, 0, own) == own
+
+
 @pytest.mark.parametrize(("delay", "play"), [("500ms", None), ("1min", "true"), ("soon", "true")])
 def test_a_play_out_delay_that_cannot_be_is_refused(delay: str, play: str | None) -> None:
     with pytest.raises(UserError, match="--playout"):

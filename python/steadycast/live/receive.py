@@ -207,7 +207,8 @@ class Sink:
 
     def _run(self) -> None:
         try:
-            self._take(stream.head(self.codec, self._head))
+            head = stream.head(self.codec, self._head)
+            self._take(head, head, None)
             while (frames := self._receiver.frames(0.5)) is not None:
                 for ticks, damaged, _, _, data in frames:
                     self.damaged += damaged
@@ -216,7 +217,9 @@ class Sink:
                         self.kept.append((ticks, data))
                     if self._container is not None:
                         self._contain(ticks, data)
-                    self._take(stream.framed(self.codec, ticks, data), ticks)
+                    self._take(
+                        stream.framed(self.codec, ticks, data), stream.closed(self.codec, ticks, data), ticks
+                    )
         except Exception as error:
             self._fail(error)
         self._close()
@@ -237,11 +240,11 @@ class Sink:
         self._raw = self._place.open("wb")
         self._raw.write(growing.plain())
 
-    def _take(self, data: bytes, ticks: int | None = None) -> None:
+    def _take(self, kept: bytes, played: bytes, ticks: int | None) -> None:
         if self._raw is not None:
-            self._raw.write(data)
+            self._raw.write(kept)
         if self._player is not None:
-            self._player.take(data, ticks)
+            self._player.take(played, ticks)
 
     def _close(self) -> None:
         if self._growing is not None:

@@ -22,14 +22,16 @@ class Form(NamedTuple):
     """Of files of that format."""
     fourcc: bytes = b""
     """Of the codec in IVF."""
+    delimiter: bytes = b""
+    """What may stand before each access unit (H.264 and H.265, 7.3.1)."""
 
 
 FORMS = {
     "mpeg4": Form("mpeg4", "m4v", (".m4v", ".cmp")),
     "mpeg2": Form("mpeg2video", "mpegvideo", (".m2v", ".mpv")),
     "h263": Form("h263", "h263", (".h263", ".263")),
-    "h264": Form("h264", "h264", (".h264", ".264", ".avc")),
-    "h265": Form("hevc", "hevc", (".h265", ".265", ".hevc")),
+    "h264": Form("h264", "h264", (".h264", ".264", ".avc"), delimiter=b"\0\0\0\1\x09\xf0"),
+    "h265": Form("hevc", "hevc", (".h265", ".265", ".hevc"), delimiter=b"\0\0\0\1\x46\1\x50"),
     "vp8": Form("vp8", "ivf", (".ivf",), b"VP80"),
     "vp9": Form("vp9", "ivf", (".ivf",), b"VP90"),
     "av1": Form("av1", "ivf", (".ivf",), b"AV01"),
@@ -50,3 +52,9 @@ def head(codec: str, config: bytes = b"") -> bytes:
 def framed(codec: str, ticks: int, data: bytes) -> bytes:
     """Return an access unit as it stands in the file."""
     return struct.pack("<IQ", len(data), max(ticks, 0)) + data if FORMS[codec].fourcc else data
+
+
+def closed(codec: str, ticks: int, data: bytes) -> bytes:
+    """Return an access unit as a player's pipe takes it: with the next one's delimiter, without which it waits."""
+    delimiter = FORMS[codec].delimiter
+    return framed(codec, ticks, data) + (b"" if delimiter[1:5] in data[:6] else delimiter)
