@@ -38,6 +38,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "emulate": ("simulator", "codecs", "cache", "networks"),
     "judge": ("simulator", "codecs", "cache", "networks"),
     "send": ("simulator", "codecs", "cache", "sockets"),
+    "serve": ("simulator", "codecs", "cache", "sockets", "serve"),
     "receive": ("simulator", "sockets"),
     "lab": ("simulator", "codecs", "cache", "lab"),
 }
@@ -98,6 +99,7 @@ def _findings() -> Iterator[Finding]:
     for extra, modules, use in (
         ("judge", ("playwright",), "a pair of browsers under judge"),
         ("lab", ("starlette", "tomlkit", "uvicorn"), "steadycast lab"),
+        ("serve", ("starlette", "uvicorn"), "steadycast serve"),
         ("metrics", ("prometheus_client",), "send --metrics and receive --metrics"),
         ("cluster", ("distributed",), "sweep --scheduler"),
         ("vmaf", ("imageio_ffmpeg",), "run --vmaf"),

@@ -177,6 +177,7 @@ def test_a_module_without_the_worlds_of_real_time_runs_and_says_why_it_does_not_
         monkeypatch.delattr(core, name)
     for words in (
         ("send", "testsrc", "--to", "127.0.0.1:5004"),
+        ("serve", "testsrc"),
         ("receive", "127.0.0.1:5004"),
         ("emulate", "home"),
         ("agree", "home"),
@@ -186,7 +187,7 @@ def test_a_module_without_the_worlds_of_real_time_runs_and_says_why_it_does_not_
         assert "this needs Linux" in said.err
     assert say("run", "home", *SHORT).code == 0
     works = json.loads(say("doctor", "--json").out)["works"]
-    can = {"run": True, "emulate": False, "judge": False, "send": False, "receive": False, "lab": True}
+    can = dict.fromkeys(("emulate", "judge", "send", "serve", "receive"), False) | {"run": True, "lab": True}
     assert works == can
 
 

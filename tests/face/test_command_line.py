@@ -55,6 +55,7 @@ COMMANDS = [
     "lab",
     "reproduce",
     "send",
+    "serve",
     "receive",
 ]
 

@@ -194,8 +194,8 @@ impl Members {
         Self { sample, ..Self::with_capacity(own, capacity) }
     }
 
-    /// What comes is known to be of whom it says that it is, by a key that is nobody else's: a source that is heard once
-    /// is a member.
+    /// What comes is of whom it says that it is, by a key that is nobody else's: a source that is heard once is a
+    /// member.
     #[must_use]
     pub fn authenticated(self, authenticated: bool) -> Self {
         Self { authenticated, ..self }

@@ -31,8 +31,8 @@ pub struct RtcpSettings {
     /// Whether a group's receivers report to the sender alone, which tells them how many they are (RFC 5760, section
     /// 7): what source-specific multicast needs, and very large groups.
     pub summary: bool,
-    /// Whether the other end has shown who it is: what comes of it makes it a member at once. Browsers give no names, and
-    /// ask for a key frame in their first compound.
+    /// Whether the other end has shown who it is: what comes of it makes it a member at once. Browsers give no names,
+    /// and ask for a key frame in their first compound.
     pub authenticated: bool,
     /// The largest IP packet that the path carries.
     pub mtu: Bytes,

@@ -29,6 +29,13 @@ Metrics = Annotated[
     option("--metrics ADDR:PORT", "Serve metrics for Prometheus; a port alone serves this machine."),
 ]
 Status = Annotated[str | None, option("--status FILE", "Append a JSON line every second; - is stdout.")]
+Loop = Annotated[bool, option("--loop", "Start the file again at its end.")]
+Ladder = Annotated[
+    bool, option("--ladder", "Encode the file at every quantizer before, not while it is sent.")
+]
+KeepSize = Annotated[
+    bool, option("--keep-size", "Leave pictures out where the rate is too low for their size.")
+]
 Events = Annotated[Path | None, option("--events FILE", "Append a JSON line for each change, and why.")]
 
 
@@ -43,25 +50,29 @@ def _options(kind: Any, given: Mapping[str, Any]) -> Any:
     return kind(**named, outlets=outlets)
 
 
-def flow_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that are keys of a flow: it gets those that were typed as ``flow``."""
+def flow_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options that are keys of a flow, some left out: it gets those that were typed as ``flow``."""
+    names = [name for name in OPTIONS if name not in without]
 
-    @wraps(function)
-    def command(**given: Any) -> None:
-        flow = {name: given.pop(name) for name in OPTIONS}
-        function(**given, flow={name: value for name, value in flow.items() if value})
+    def given_them(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def command(**given: Any) -> None:
+            flow = {name: given.pop(name) for name in names}
+            function(**given, flow={name: value for name, value in flow.items() if value})
 
-    kinds = get_type_hints(function, include_extras=True)
-    defaults = {each.name: each.default for each in signature(function).parameters.values()}
-    del kinds["flow"], kinds["return"]
-    kinds |= {name: _typed(name) for name in OPTIONS}
-    named = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=kind)
-        for name, kind in kinds.items()
-    ]
-    command.__signature__ = Signature(named)  # type: ignore[attr-defined]
-    command.__annotations__ = kinds
-    return command
+        kinds = get_type_hints(function, include_extras=True)
+        defaults = {each.name: each.default for each in signature(function).parameters.values()}
+        del kinds["flow"], kinds["return"]
+        kinds |= {name: _typed(name) for name in names}
+        named = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=kind)
+            for name, kind in kinds.items()
+        ]
+        command.__signature__ = Signature(named)  # type: ignore[attr-defined]
+        command.__annotations__ = kinds
+        return command
+
+    return given_them
 
 
 def _typed(name: str) -> Any:
@@ -77,7 +88,7 @@ def _typed(name: str) -> Any:
     "steadycast send testsrc --to 239.1.2.3:5004 --ttl 4 --interface eth0 --sdp test.sdp",
     "steadycast send greedy --to 10.0.0.2:5004 --controller tfrc --for 60s -o runs/live",
 )
-@flow_options
+@flow_options()
 def send(
     source: Annotated[
         str,
@@ -95,13 +106,9 @@ def send(
         int | None, option("--port P", "Own RTP port; RTCP comes to the next.", min=1, max=65534)
     ] = None,
     mux: Mux = False,
-    loop: Annotated[bool, option("--loop", "Start the file again at its end.")] = False,
-    ladder: Annotated[
-        bool, option("--ladder", "Encode the file at every quantizer before, not while it is sent.")
-    ] = False,
-    keep_size: Annotated[
-        bool, option("--keep-size", "Leave pictures out where the rate is too low for their size.")
-    ] = False,
+    loop: Loop = False,
+    ladder: Ladder = False,
+    keep_size: KeepSize = False,
     exclude: Annotated[
         list[str] | None, option("--exclude CNAME", "A receiver whose reports do not count. Repeatable.")
     ] = None,
@@ -131,6 +138,54 @@ def send(
     with Terminal() as progress:
         summary = live.send(options, progress)
     base.finish(summary, as_json=as_json, report=base.write_report(out) if out is not None else None)
+
+
+@base.command(
+    "Send a source live to browsers, each at the rate that its network allows.",
+    "steadycast serve film.mkv --loop",
+    "steadycast serve testsrc --controller gcc --max-rate 3Mbps",
+    "steadycast serve film.mkv --ladder --viewers 20 --listen 10.0.0.1:8080 -o runs/viewers",
+)
+@flow_options("mode", "feedback", "ecn")
+def serve(
+    source: Annotated[
+        str, argument("SOURCE", 'A video file, a clip\'s name, "testsrc" or a camera ("/dev/video0").')
+    ],
+    flow: Flow,
+    listen: Annotated[
+        str, option("--listen A:P", "Where the page is; the address is also the media's.")
+    ] = "127.0.0.1:8080",
+    media_ports: Annotated[
+        str, option("--media-ports A-B", "UDP ports of the media, one for each viewer.")
+    ] = "40000-40099",
+    viewers: Annotated[
+        int, option("--viewers N", "At most so many at once; each takes an encoder.", min=1, max=100)
+    ] = 4,
+    no_token: Annotated[
+        bool, option("--no-token", "Whoever reaches the page may watch; on this machine alone.")
+    ] = False,
+    loop: Loop = False,
+    ladder: Ladder = False,
+    keep_size: KeepSize = False,
+    metrics: Metrics = None,
+    status: Status = None,
+    events: Events = None,
+    out: Annotated[
+        Path | None, option("-o DIR", "A folder for the viewers' records, each a run folder.")
+    ] = None,
+    force: base.Force = False,
+) -> None:
+    """Send a source live to web browsers, and show there why the rate is what it is. Ctrl-C ends it.
+
+    It prints the address of the page. Other players take it by WHEP at /whep/video.
+    It takes the extra: pip install "steadycast[serve]".
+    """
+    from steadycast.progress import Terminal
+
+    server = base.module("steadycast.serve.server")
+    options = _options(base.module("steadycast.serve.viewers").Options, {**locals(), "as_json": False})
+    with Terminal() as progress:
+        server.serve(options, progress, lambda line: print(line, flush=True))
 
 
 @base.command(

@@ -8,21 +8,16 @@ writes goes into a folder of its own that ends with it.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import secrets
-import signal
 import socket
-import sys
 import threading
 import tomllib
 import webbrowser
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -42,15 +37,12 @@ from steadycast.workers import LostError, Workers
 
 try:
     import tomlkit  # noqa: F401
-    import uvicorn
     from starlette.applications import Starlette
-    from starlette.middleware import Middleware
-    from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
-    from starlette.middleware.trustedhost import TrustedHostMiddleware
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
-    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    from steadycast import web
 except ImportError as error:
     name = (error.name or "starlette").partition(".")[0]
     raise MissingError.package("lab", name, "steadycast[lab]") from None
@@ -67,19 +59,12 @@ _NEAR_S = 600.0
 """Sessions that began within this time of each other are shown on one clock."""
 _MOST_BODY = 4 * scenario_text.MOST_TEXT
 _FILES = {
-    "/": ("lab.html", "text/html; charset=utf-8"),
-    "/lab.js": ("lab.js", "text/javascript; charset=utf-8"),
-    "/uPlot.js": ("uPlot.js", "text/javascript; charset=utf-8"),
-    "/uPlot.css": ("uPlot.css", "text/css; charset=utf-8"),
-}
-_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "cache-control": "no-store",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
+    "/": ("steadycast.lab", "lab.html"),
+    "/lab.js": ("steadycast.lab", "lab.js"),
+    "/lab.css": ("steadycast.lab", "lab.css"),
+    "/shared.js": ("steadycast.lab", "shared.js"),
+    "/uPlot.js": ("steadycast.lab", "uPlot.js"),
+    "/uPlot.css": ("steadycast.lab", "uPlot.css"),
 }
 
 
@@ -179,7 +164,7 @@ class Lab:
 
     def app(self) -> Starlette:
         """Return the application."""
-        routes = [Route(path, self._file, methods=["GET"]) for path in (*_FILES, "/lab.css")]
+        routes = web.file_routes(_FILES)
         answers: Mapping[str, Callable[[Json], Awaitable[Response]]] = {
             "begin": self.begin,
             "run": self.run,
@@ -191,32 +176,19 @@ class Lab:
         }
         for name, answer in answers.items():
             routes.append(Route(f"/api/{name}", self._guarded(answer), methods=["POST"]))
-        hosts = Middleware(
-            TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"], www_redirect=False
-        )
-        return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, _with_headers), hosts])
-
-    async def _file(self, request: Request) -> Response:
-        if request.url.path == "/lab.css":
-            return Response(_styles(), media_type="text/css")
-        name, kind = _FILES[request.url.path]
-        return Response(_page(name), headers={"content-type": kind})
+        return web.application(routes)
 
     def _guarded(
         self, answer: Callable[[Json], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def guarded(request: Request) -> Response:
-            origin = request.headers.get("origin")
-            if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
-                return _wrong(403, "this request comes from another page")
-            given = request.headers.get("x-steadycast-token", "").encode()
-            if not hmac.compare_digest(given, self.token.encode()):
-                return _wrong(403, "the token is not this lab's")
-            body = b""
-            async for part in request.stream():
-                body += part
-                if len(body) > _MOST_BODY:
-                    return _wrong(413, f"a request has at most {_MOST_BODY} bytes")
+            if not web.is_own(request):
+                return web.wrong(403, "this request comes from another page")
+            if not web.is_token(request.headers.get("x-steadycast-token", ""), self.token):
+                return web.wrong(403, "the token is not this lab's")
+            body = await web.body(request, _MOST_BODY)
+            if body is None:
+                return web.wrong(413, f"a request has at most {_MOST_BODY} bytes")
             try:
                 sent = json.loads(body)
                 json.dumps(sent, ensure_ascii=False).encode()  # a lone surrogate is no text
@@ -226,7 +198,7 @@ class Lab:
             except UserError as wrong:
                 return JSONResponse({"problems": wrong.listed()}, 422)
             except (ValueError, RecursionError) as error:
-                return _wrong(400, str(error)[:200])
+                return web.wrong(400, str(error)[:200])
 
         return guarded
 
@@ -430,46 +402,16 @@ def _taken(results: Sequence[Json]) -> str:
     return " ".join(choice.sentences(found))
 
 
-def _wrong(code: int, what: str) -> Response:
-    return JSONResponse({"wrong": what}, code)
-
-
-async def _with_headers(request: Request, answer: RequestResponseEndpoint) -> Response:
-    """Add the headers that keep the page to itself, to every answer."""
-    response = await answer(request)
-    response.headers.update(_HEADERS)
-    return response
-
-
-@cache
-def _page(name: str) -> bytes:
-    return (files("steadycast.lab") / "page" / name).read_bytes()
-
-
-@cache
-def _styles() -> str:
-    """Return the page's styles: the report's colours, and what is the lab's own."""
-    report = (files("steadycast.report") / "page.css").read_text(encoding="utf-8")
-    colours = "\n".join(line for line in report.splitlines() if ":root{" in line and "--ink" in line)
-    return colours.replace("LIGHT", "").replace("DARK", "") + "\n" + _page("lab.css").decode()
-
-
 # ---------------------------------------------------------------- the command
 
 
 def listening(port: int | None) -> socket.socket:
     """Return a socket that listens on this machine: on the port, or on the first free one from `PORT` on."""
     for number in [port] if port is not None else range(PORT, PORT + _PORTS):
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind(("127.0.0.1", number))
+            return web.listener("127.0.0.1", number)
         except OSError as error:
-            listener.close()
             reason = error.strerror or "can't be taken"
-            continue
-        listener.listen(64)
-        return listener
     place = f"--port {port}" if port is not None else f"ports {PORT} to {PORT + _PORTS - 1}"
     raise UserError(place, f"no room to listen ({reason})", "give another --port, or leave it out")
 
@@ -515,64 +457,11 @@ def _ready(address: str, opens: bool, told: Callable[[str], None]) -> None:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
-_HEAD_S = 10.0
-"""How long a client may take for a request's head."""
-
-
-class _Timed(H11Protocol):
-    """HTTP whose connections are closed when no whole head of a request comes in time."""
-
-    _limit: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._limit = self.loop.call_later(_HEAD_S, transport.abort)
-
-    def data_received(self, data: bytes) -> None:
-        before = self.cycle
-        super().data_received(data)
-        if self._limit is not None and self.cycle is not before:
-            self._limit.cancel()
-            self._limit = None
-        elif self._limit is None and self.cycle is before and (before is None or before.response_complete):
-            self._limit = self.loop.call_later(_HEAD_S, self.transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        if self._limit is not None:
-            self._limit.cancel()
-
-
-class _Server(uvicorn.Server):
-    """A server that leaves signals to the loop."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 async def _serve(lab: Lab, listener: socket.socket, stack: ExitStack, ready: Callable[[], None]) -> None:
     lab.pool = Pool(stack, lab.clips, _WORKERS if lab.bases else 0)
-    config = uvicorn.Config(
-        lab.app(),
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=2,
-        http=_Timed,
-    )
-    server = _Server(config)
-    if sys.platform != "win32":
-        loop = asyncio.get_running_loop()
-        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(each) is not signal.SIG_IGN:
-                loop.add_signal_handler(each, setattr, server, "should_exit", True)
-    ready()
     warm = asyncio.create_task(_warm(lab)) if lab.bases else None
     try:
-        await server.serve(sockets=[listener])
+        await web.serve(lab.app(), listener, ready)
     finally:
         await lab.pool.close()
         if warm is not None:

@@ -13,8 +13,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -208,10 +208,14 @@ def shown_peers(status: Json) -> tuple[list[Json], int]:
 
 
 class Outlets:
-    """All that was asked for, open while the block runs; ``session`` is the address that is sent to or heard."""
+    """All that was asked for, open while the block runs; ``session`` is the address that is sent to or heard.
 
-    def __init__(self, options: Options, command: str, session: str) -> None:
+    One that is ``alone`` in its process tells systemd how it goes.
+    """
+
+    def __init__(self, options: Options, command: str, session: str, *, alone: bool = True) -> None:
         self._command, self.session = command, session
+        self._notify: Callable[[str], None] = _notify if alone else lambda _: None
         self._status: Json | None = None
         self._limited = dict.fromkeys(LIMITS, 0.0)
         self._seen_s = 0.0
@@ -226,7 +230,7 @@ class Outlets:
             self._files["events"] = _Lines(str(options.events))
         try:
             if options.metrics is not None:
-                self._server = _serve(options.metrics, self)
+                self._server = _serve(options.metrics, lambda: [self])
         except BaseException:
             self._close()
             raise
@@ -236,10 +240,10 @@ class Outlets:
 
     def begun(self) -> None:
         """Tell systemd that the session's ports and files are open."""
-        _notify("READY=1")
+        self._notify("READY=1")
 
     def __exit__(self, *_: object) -> None:
-        _notify("STOPPING=1")
+        self._notify("STOPPING=1")
         if "events" in self._files:
             self._files["events"].write(self._line("event", {"event": "end"}))
         self._close()
@@ -275,7 +279,7 @@ class Outlets:
         # A session that stands still does not say how it goes: systemd's watchdog then begins it again.
         alive = "\nWATCHDOG=1" if status["at_s"] > self._told_s else ""
         self._told_s = status["at_s"]
-        _notify(f"STATUS={line(status).strip()}{alive}")
+        self._notify(f"STATUS={line(status).strip()}{alive}")
 
     def told(self) -> Json:
         """Return the last status, with as many receivers as are told one by one."""
@@ -301,6 +305,20 @@ class Outlets:
     def json(self) -> str:
         """Return the status line of this moment."""
         return self._line("status", self.told())
+
+
+@contextmanager
+def several(options: Options, sessions: Callable[[], Sequence[Outlets]]) -> Iterator[None]:
+    """Serve the metrics of sessions that come and go, and tell systemd of the process."""
+    server = None if options.metrics is None else _serve(options.metrics, sessions)
+    _notify("READY=1")
+    try:
+        yield
+    finally:
+        _notify("STOPPING=1")
+        if server is not None:
+            server.shutdown()
+            server.server_close()
 
 
 class _Lines:
@@ -431,8 +449,8 @@ def _meant(asked: str, host: str) -> bool:
     return False
 
 
-def _serve(text: str, outlets: Outlets) -> Any:
-    """Serve /metrics, /status.json and /healthz in a thread of its own."""
+def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Any:
+    """Serve /metrics, /status.json (a line for each session) and /healthz in a thread of its own."""
     host, port = _address(text)
     try:
         import prometheus_client
@@ -446,11 +464,18 @@ def _serve(text: str, outlets: Outlets) -> Any:
 
     class Collector:
         def collect(self) -> Iterator[Any]:
-            for metric, samples in outlets.metrics():
-                family = kinds[metric.kind](metric.name, metric.about, labels=["session", *metric.labels])
+            families: dict[str, Any] = {}
+            for session, (metric, samples) in (
+                (each.session, told) for each in sessions() for told in each.metrics()
+            ):
+                if metric.name not in families:
+                    family = kinds[metric.kind](metric.name, metric.about, labels=["session", *metric.labels])
+                    families[metric.name] = family
                 for labels, value in samples:
-                    family.add_metric([outlets.session, *(labels[name] for name in metric.labels)], value)
-                yield family
+                    families[metric.name].add_metric(
+                        [session, *(labels[name] for name in metric.labels)], value
+                    )
+            yield from families.values()
 
     registry = prometheus_client.CollectorRegistry()
     registry.register(Collector())
@@ -465,7 +490,7 @@ def _serve(text: str, outlets: Outlets) -> Any:
             return metrics(environ, start)
         texts = {
             "/": ("text/html", _index),
-            "/status.json": ("application/json", outlets.json),
+            "/status.json": ("application/json", lambda: "\n".join(each.json() for each in sessions())),
             "/healthz": ("text/plain", lambda: "ok\n"),
         }
         kind, content = texts.get(path, ("text/plain", lambda: "/metrics /status.json /healthz\n"))

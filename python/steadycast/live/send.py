@@ -165,10 +165,7 @@ def _follow(
     draft: Draft | None,
     told: outlets.Outlets,
 ) -> Json:
-    worker = None
-    if planned.work is not None:
-        worker = threading.Thread(target=planned.work, args=(sender,), daemon=True, name="encoder")
-        worker.start()
+    worker = working(sender, planned)
     until = time.monotonic() + length if length is not None else float("inf")
     port = own_port(options)
     watch = view.Watch(
@@ -187,10 +184,20 @@ def _follow(
 
         watch.follow(sender, until, told.look, shown)
     with signals.held():
-        return _record(sender, planned, worker, draft)
+        return recorded(sender, planned, worker, draft)
 
 
-def _record(sender: Any, planned: Any, worker: threading.Thread | None, draft: Draft | None) -> Json:
+def working(sender: Any, planned: Any) -> threading.Thread | None:
+    """Have what is sent encoded in a thread of its own, where it has to be."""
+    if planned.work is None:
+        return None
+    worker = threading.Thread(target=planned.work, args=(sender,), daemon=True, name="encoder")
+    worker.start()
+    return worker
+
+
+def recorded(sender: Any, planned: Any, worker: threading.Thread | None, draft: Draft | None) -> Json:
+    """Wait for the end of a session, write its record, and return the summary."""
     record = sender.finish()
     if worker is not None:
         worker.join(5.0)

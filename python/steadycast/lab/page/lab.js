@@ -1,11 +1,7 @@
 // The lab's page. It sends the scenario's text, with what sliders change in it, and draws what comes back.
 
-const $ = (id) => document.getElementById(id);
-const make = (tag, props = {}, ...inside) => {
-  const made = Object.assign(document.createElement(tag), props);
-  made.append(...inside.filter((each) => each !== null));
-  return made;
-};
+import { $, css, figures, given, make, rate, remember, tokenIn } from './shared.js';
+
 const SIDES = ['A', 'B'];
 const tab = crypto.randomUUID();
 const state = {
@@ -207,8 +203,6 @@ function read(kind, value) {
   return Number(found[1]) * (unit ? unit[1] : 1);
 }
 
-const figures = (x, n = 3) => Number(x.toPrecision(n));
-
 function write(kind, x, like) {
   if (kind === 'rate') {
     const [unit, step] = UNITS.rate.find(([, each]) => x >= each) || ['bps', 1];
@@ -348,7 +342,6 @@ $('b').addEventListener('change', () => {
 
 const dark = matchMedia('(prefers-color-scheme: dark)');
 dark.addEventListener('change', () => drawAll(true));
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim().replace(/^#(.)(.)(.)$/, '#$1$1$2$2$3$3');
 
 function mixed(one, other, share) {
   const channels = (c) => [1, 3, 5].map((n) => parseInt(c.slice(n, n + 2), 16));
@@ -390,7 +383,6 @@ function drawSides() {
 
 const shown = (n) => (state.sides[n] && !state.sides[n].problems ? state.sides[n] : null);
 const there = () => SIDES.map((name, n) => ({ name, n, side: shown(n) })).filter((each) => each.side);
-const rate = (v) => (v === null || v === undefined ? '–' : v >= 1e6 ? `${figures(v / 1e6)} Mb/s` : `${figures(v / 1e3)} kb/s`);
 const CHARTS = [
   { id: 'rates', title: 'throughput', height: 230, say: rate, lines: (side) => side.charts.rates.lines },
   { id: 'delay', title: 'one-way delay', height: 130, say: (v) => `${figures(v)} ms`, lines: (side) => side.charts.delay },
@@ -808,19 +800,13 @@ async function watch() {
   setTimeout(watch, 1000);
 }
 
-function remember(token) {
-  state.token = token;
-  try { localStorage.setItem('steadycast-token', token); } catch { /* the tab alone knows it then */ }
-}
-
 async function begin() {
-  const given = new URLSearchParams(location.hash.slice(1));
-  if (given.get('token')) {
-    remember(given.get('token'));
-    given.delete('token');
-    history.replaceState(null, '', given.size ? `#${given}` : location.pathname);
-  } else {
-    try { state.token = localStorage.getItem('steadycast-token') || ''; } catch { /* asked for below */ }
+  const behind = new URLSearchParams(location.hash.slice(1));
+  state.token = behind.get('token') || given();
+  if (behind.get('token')) {
+    remember(state.token);
+    behind.delete('token');
+    history.replaceState(null, '', behind.size ? `#${behind}` : location.pathname);
   }
   const answer = await post('begin', {}).catch(() => null);
   if (!answer) return;
@@ -833,9 +819,9 @@ async function begin() {
   $('base').replaceChildren(...state.about.bases.map((each, n) => make('option', { value: n, textContent: each.name })));
   $('base').parentElement.hidden = state.about.bases.length < 2;
   let shared = null;
-  if (given.get('s')) {
+  if (behind.get('s')) {
     try {
-      shared = JSON.parse(await unpacked(given.get('s')));
+      shared = JSON.parse(await unpacked(behind.get('s')));
       if (typeof shared.text !== 'string') throw new Error();
     } catch {
       shared = null;
@@ -847,8 +833,9 @@ async function begin() {
 }
 
 $('token-ok').addEventListener('click', () => {
-  const given = $('token').value.trim();
-  remember((/token=([^&]+)/.exec(given) || [null, given])[1]);
+  const typed = $('token').value.trim();
+  state.token = tokenIn(typed) ?? typed;
+  remember(state.token);
   $('ask-token').close();
   if (state.about) ask(); else begin();
 });

@@ -1,0 +1,262 @@
+// The page of a served source: it plays what comes, and shows why it comes at that rate.
+
+import { $, css, figures, given, make, rate, remember, tokenIn } from './shared.js';
+
+const STREAM = '/whep/video';
+const WINDOW = 60; // seconds
+const EVERY = 500; // ms
+const state = { token: '', about: null, pc: null, place: '', rows: [], ours: null, counted: null, looking: false };
+
+// ---------------------------------------------------------------- the server
+
+async function ask(path, how = {}) {
+  const headers = { ...(state.token ? { authorization: `Bearer ${state.token}` } : {}), ...how.headers };
+  const answer = await fetch(path, { ...how, headers });
+  if (answer.status === 401) {
+    if (!$('ask-token').open) $('ask-token').showModal();
+    throw new Error('token');
+  }
+  return answer;
+}
+
+function notice(text) {
+  $('notice').textContent = text;
+  $('notice').hidden = !text;
+}
+
+function status(kind, text) {
+  $('status').className = kind;
+  $('status').lastElementChild.textContent = text;
+}
+
+// ---------------------------------------------------------------- the session
+
+async function play() {
+  leave();
+  notice('');
+  status('busy', 'asking');
+  const pc = new RTCPeerConnection();
+  Object.assign(state, { pc, ours: freezes(), rows: [], counted: null });
+  pc.addTransceiver('video', { direction: 'recvonly' });
+  pc.addEventListener('track', ({ track }) => {
+    $('video').srcObject = new MediaStream([track]);
+    $('video').play().catch(() => null); // a browser that wants to be asked shows its own button
+  });
+  pc.addEventListener('connectionstatechange', told);
+  await pc.setLocalDescription();
+  const answer = await ask(`${STREAM}?controller=${encodeURIComponent($('controller').value)}`, {
+    method: 'POST', headers: { 'content-type': 'application/sdp' }, body: pc.localDescription.sdp,
+  });
+  const place = answer.headers.get('location');
+  if (pc !== state.pc) { // another one was asked for meanwhile
+    if (place) end(place);
+    return;
+  }
+  if (!answer.ok) throw new Error((await answer.json()).wrong);
+  state.place = place;
+  await pc.setRemoteDescription({ type: 'answer', sdp: await answer.text() });
+}
+
+const end = (place) => ask(place, { method: 'DELETE', keepalive: true }).catch(() => null);
+
+function leave() {
+  if (state.pc) state.pc.close();
+  if (state.place) end(state.place);
+  Object.assign(state, { pc: null, place: '' });
+}
+
+const start = () => play().catch((error) => {
+  if (error.message === 'token') return;
+  status('wrong', 'no video');
+  notice(error.message);
+});
+
+const own = () => (state.place && state.about && state.about.viewers.find((viewer) => state.place.endsWith(`/${viewer.id}`))) || {};
+
+function told() {
+  const viewer = own(), here = state.pc ? state.pc.connectionState : 'closed';
+  if (viewer.state === 'ended') {
+    status('wrong', 'ended');
+    notice(viewer.ended_by || '');
+  } else if (here === 'connected') {
+    status('', `live, by ${viewer.controller || $('controller').value}`);
+  } else if (state.place) {
+    status(here === 'failed' ? 'wrong' : 'busy', viewer.ended_by || here);
+  }
+}
+
+// ---------------------------------------------------------------- freezes, by the rule of the W3C, of what is shown
+
+function freezes() {
+  const recent = [];
+  return {
+    count: 0, time: 0, last: null,
+    shown(at) {
+      if (this.last !== null) {
+        const span = at - this.last;
+        recent.push(span);
+        if (recent.length > 30) recent.shift();
+        const mean = recent.reduce((sum, one) => sum + one, 0) / recent.length;
+        if (span >= Math.max(3 * mean, mean + 150)) {
+          this.count += 1;
+          this.time += span / 1000;
+        }
+      }
+      this.last = at;
+    },
+  };
+}
+
+function shown(now, frame) {
+  if (state.ours) state.ours.shown(frame.expectedDisplayTime);
+  $('video').requestVideoFrameCallback(shown);
+}
+if ('requestVideoFrameCallback' in HTMLVideoElement.prototype) $('video').requestVideoFrameCallback(shown);
+// A tab in the background shows no picture, and a viewer who pauses sees none: neither is a freeze.
+const apart = () => { if (state.ours) state.ours.last = null; };
+document.addEventListener('visibilitychange', apart);
+$('video').addEventListener('play', apart);
+
+// ---------------------------------------------------------------- what is known, twice a second
+
+async function look() {
+  try {
+    const [answer, stats] = await Promise.all([ask('/api/viewers'), state.pc ? state.pc.getStats() : new Map()]);
+    state.about = await answer.json();
+    const inbound = [...stats.values()].find((each) => each.type === 'inbound-rtp' && each.kind === 'video') || {};
+    const viewer = own(), now = performance.now() / 1000;
+    state.counted = inbound;
+    state.rows.push({
+      t: now, target: viewer.target_bps, rate: viewer.rate_bps, rtt: viewer.rtt_ms, loss: percent(viewer.loss_frac),
+      theirs: inbound.freezeCount, ours: state.ours ? state.ours.count : null,
+    });
+    while (state.rows[0].t < now - WINDOW - 2) state.rows.shift();
+    told();
+    draw(viewer, now);
+  } catch (error) {
+    if (error instanceof TypeError) {
+      status('wrong', 'not connected');
+      notice('The server has ended. Start "steadycast serve" again.');
+    }
+  }
+  setTimeout(look, EVERY);
+}
+
+// ---------------------------------------------------------------- the page
+
+const is = (v) => v !== null && v !== undefined;
+const percent = (v) => (is(v) ? v * 100 : null);
+const said = (v, unit) => (is(v) ? `${figures(v)} ${unit}` : '–');
+const CHARTS = [
+  { id: 'rates', title: 'rate', height: 150, say: rate, lines: [['target', 'target', 'muted', [6, 4]], ['rate', 'sent', 'accent']] },
+  { id: 'rtt', title: 'round trip', height: 110, say: (v) => said(v, 'ms'), lines: [['rtt', 'round trip', 'accent']] },
+  { id: 'loss', title: 'loss, as reported', height: 110, say: (v) => said(v, '%'), lines: [['loss', 'loss', 'accent']] },
+  { id: 'freezes', title: 'freezes so far', height: 110, say: (v) => (Number.isInteger(v) ? `${v}` : ''), lines: [['theirs', 'as the browser counts', 'accent'], ['ours', 'by what was shown', 'muted', [6, 4]]] },
+];
+
+function draw(viewer, now) {
+  for (const chart of CHARTS) drawChart(chart, now);
+  $('why').textContent = viewer.why || '';
+  const { counted: c, ours } = state;
+  const all = [
+    ['picture', c.frameWidth ? `${c.frameWidth}×${c.frameHeight}, ${c.framesPerSecond ?? 0} a second` : '–'],
+    ['sent', rate(viewer.rate_bps)],
+    ['target', rate(viewer.target_bps)],
+    ['round trip', said(viewer.rtt_ms, 'ms')],
+    ['frozen, as the browser counts', `${c.freezeCount ?? 0} times, ${said(c.totalFreezesDuration, 's')}`],
+    ['frozen, by what was shown', ours ? `${ours.count} times, ${said(ours.time, 's')}` : '–'],
+    ['frames', `${c.framesDecoded ?? 0} decoded, ${c.framesDropped ?? 0} dropped`],
+    ['asked for', `${c.nackCount ?? 0} packets, ${c.pliCount ?? 0} key frames`],
+    ['sent again', `${viewer.again ?? 0} packets`],
+  ];
+  $('numbers').replaceChildren(...all.map(([name, value]) => make('div', {}, make('dt', { textContent: name }), make('dd', { textContent: value }))));
+  drawViewers();
+}
+
+function drawViewers() {
+  const { viewers, places, source, codec } = state.about;
+  $('source').textContent = `${source.split('/').pop()}, ${codec}`;
+  $('places').textContent = `${viewers.filter((each) => each.state !== 'ended').length} of ${places} places`;
+  const heads = ['viewer', 'state', 'from', 'controller', 'sent', 'target', 'round trip', 'loss', 'why'];
+  $('viewers').replaceChildren(
+    make('thead', {}, make('tr', {}, ...heads.map((text) => make('th', { textContent: text })))),
+    make('tbody', {}, ...viewers.map((each) => {
+      const here = state.place.endsWith(`/${each.id}`);
+      const cells = [
+        here ? `${each.name} (here)` : each.name, each.state, each.address || '–', each.controller, rate(each.rate_bps),
+        rate(each.target_bps), said(each.rtt_ms, 'ms'), said(percent(each.loss_frac), '%'), each.ended_by || each.why,
+      ];
+      return make('tr', { className: here ? 'here' : each.state === 'ended' ? 'gone' : '' }, ...cells.map((text) => make('td', { textContent: text })));
+    })),
+  );
+}
+
+function drawChart(chart, now) {
+  const box = $(chart.id);
+  const data = [state.rows.map((row) => row.t - now), ...chart.lines.map(([key]) => state.rows.map((row) => row[key] ?? null))];
+  const look = `${box.clientWidth} ${css('ink')}`;
+  if (chart.plot && chart.look === look) {
+    chart.plot.setData(data);
+    return;
+  }
+  chart.look = look;
+  if (chart.plot) chart.plot.destroy();
+  box.setAttribute('role', 'img');
+  box.setAttribute('aria-label', `${chart.title}, the last ${WINDOW} seconds`);
+  box.replaceChildren(make('h3', { textContent: chart.title }));
+  if (chart.lines.length > 1) {
+    $(`${chart.id}-key`).replaceChildren(...chart.lines.map(([, name, colour, dash]) => {
+      const key = make('span', { className: `key${dash ? ' b' : ''}` }, make('i'), name);
+      key.firstChild.style.borderColor = css(colour);
+      return key;
+    }));
+  }
+  const axis = { stroke: css('muted'), grid: { stroke: css('grid'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
+  chart.plot = new uPlot({
+    width: box.clientWidth,
+    height: chart.height,
+    padding: [16, 20, 0, 0],
+    legend: { show: false },
+    cursor: { show: false },
+    scales: { x: { time: false, range: () => [-WINDOW, 0] }, y: { range: (u, low, high) => [0, (high > 0 ? high : 1) * 1.12] } },
+    axes: [
+      { ...axis, size: 24, gap: 2, values: (u, ticks) => ticks.map((t) => (t === 0 ? 'now' : `${t} s`)) },
+      { ...axis, size: parseInt(css('edge'), 10), gap: 4, space: 26, values: (u, ticks) => ticks.map((v) => (v === 0 ? '0' : chart.say(v).replace(' ', '\u2009'))) },
+    ],
+    series: [{}, ...chart.lines.map(([, , colour, dash]) => ({ stroke: css(colour), width: dash ? 1.6 : 2.4, dash, points: { show: false } }))],
+  }, data, box);
+}
+
+// ---------------------------------------------------------------- the beginning
+
+async function begin() {
+  const printed = tokenIn(location.hash);
+  state.token = printed ?? given();
+  if (printed) {
+    remember(printed);
+    history.replaceState(null, '', location.pathname + location.search);
+  }
+  const answer = await ask('/api/viewers').catch(() => null);
+  if (!answer) return;
+  state.about = await answer.json();
+  const asked = new URLSearchParams(location.search).get('controller');
+  $('controller').replaceChildren(...state.about.controllers.map((name) => make('option', { value: name, textContent: name })));
+  $('controller').value = state.about.controllers.includes(asked) ? asked : state.about.controller;
+  start();
+  if (!state.looking) look();
+  state.looking = true;
+}
+
+$('controller').addEventListener('change', start);
+$('again').addEventListener('click', start);
+$('token-ok').addEventListener('click', () => {
+  const typed = $('token').value.trim();
+  remember(tokenIn(typed) ?? typed);
+  $('ask-token').close();
+  begin();
+});
+addEventListener('hashchange', () => { if (tokenIn(location.hash)) begin(); });
+addEventListener('pagehide', leave);
+addEventListener('pageshow', (event) => { if (event.persisted) start(); });
+
+begin();

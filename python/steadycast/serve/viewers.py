@@ -1,0 +1,283 @@
+"""Viewers: a live sender each, whose other end is a browser."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from steadycast.controllers import registry
+from steadycast.errors import UserError, meant
+from steadycast.folder import Draft, Json, free_or_force
+from steadycast.live import outlets, send, view
+from steadycast.live.flow import Flow, encoding
+from steadycast.live.source import Plan, plan
+from steadycast.progress import Progress
+
+CODECS = ("vp8", "h264", "vp9", "av1")
+"""What browsers play."""
+UNFINISHED = 16
+"""So many viewers may be on their way to a connection at once."""
+_LOOK_S = 0.25
+"""From one look at a session to the next."""
+_KEPT = 8
+"""Viewers that have left, as many as are still told of."""
+_END_S = 5.0
+"""As long a session may take to end."""
+_NAMED = 40
+"""Characters of a controller's name that are told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """As the command line has them."""
+
+    source: str
+    flow: Flow = field(default_factory=dict)
+    """The options that are keys of a viewer's flow (`flow.OPTIONS`)."""
+    listen: str = "127.0.0.1:8080"
+    media_ports: str = "40000-40099"
+    viewers: int = 4
+    no_token: bool = False
+    loop: bool = False
+    ladder: bool = False
+    keep_size: bool = False
+    out: Path | None = None
+    force: bool = False
+    outlets: outlets.Options = field(default_factory=outlets.Options)
+
+
+class FullError(UserError):
+    """All places are taken, or no port is free: it may be tried again."""
+
+
+class Viewer:
+    """One browser, and the session that sends to it."""
+
+    def __init__(self, number: int, core: Any, planned: Plan, controller: str) -> None:
+        self.id = secrets.token_urlsafe(16)
+        self.number, self.controller = number, controller
+        self.core, self.planned = core, planned
+        self.began = time.monotonic()
+        self.status: Json | None = None
+        self.failed: BaseException | None = None
+        self.thread: threading.Thread | None = None
+        self.told: outlets.Outlets | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in lines, records and metrics."""
+        return f"viewer-{self.number}"
+
+    @property
+    def browser(self) -> Json:
+        """How far the connection is: its state, why it ended, and the browser's address."""
+        told: Json = (self.status or {}).get("browser") or {"state": "checking", "why": None, "address": None}
+        return told
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it is not connected yet."""
+        return not self.core.done and self.browser["state"] in ("checking", "connecting")
+
+    def shown(self) -> Json:
+        """Return what the page shows of it."""
+        status = self.status or {}
+        decision, browser = status.get("decision") or {}, self.browser
+        peers = [peer for peer in status.get("peers", ()) if not peer["left"]]
+        first = peers[0] if peers else {}
+        ended = self.core.done
+        return {
+            "id": self.id,
+            "name": self.name,
+            "controller": self.controller,
+            "state": "ended" if ended else browser["state"],
+            "ended_by": str(self.failed or browser["why"] or "") if ended else browser["why"],
+            "address": browser["address"],
+            "at_s": status.get("at_s"),
+            "rate_bps": status.get("rate_bps"),
+            "target_bps": decision.get("target_bps"),
+            "rtt_ms": first.get("rtt_ms", decision.get("rtt_ms")),
+            "loss_frac": first.get("loss_frac"),
+            "why": view.why(status.get("decision")),
+            "frames": status.get("frames"),
+            "skipped": status.get("skipped_frames"),
+            "left_out": status.get("left_out"),
+            "again": (status.get("repair") or {}).get("packets"),
+            "key_frames": status.get("key_frames"),
+            "size": status.get("size"),
+        }
+
+
+class Viewers:
+    """All viewers of one source."""
+
+    def __init__(self, options: Options, progress: Progress | None = None) -> None:
+        ladder = {"gop": "12"} if options.ladder else {"gop": "240"}
+        flow: dict[str, object] = {"codec": CODECS[0], **ladder, **options.flow}
+        if flow["codec"] not in CODECS:
+            remedy = f"a browser plays {', '.join(CODECS)}"
+            raise UserError(f"--codec {flow['codec']}", "no browser plays it", remedy)
+        if options.source in ("greedy", "-"):
+            what = "there are no pictures" if options.source == "greedy" else "it can be read once only"
+            raise UserError(options.source, what, 'take a file, "testsrc" or a camera')
+        if options.out is not None:
+            free_or_force(options.out, force=options.force)
+        # A camera has one reader.
+        most = 1 if options.source.startswith("/dev/video") else options.viewers
+        self.options = replace(options, flow=flow, viewers=most)
+        self._all: dict[str, Viewer] = {}
+        self._left: deque[Viewer] = deque(maxlen=_KEPT)
+        self._numbers = iter(range(1, sys.maxsize))
+        self._lock = threading.Lock()
+        self.default = str(flow.get("controller") or send.default_controller("127.0.0.1:1", flow.get("mode")))
+        self.controllers = [each.name for each in registry() if each.cast != "multicast"]
+        self._coded = self._planned(progress) if options.ladder else None
+        if self._coded is None:
+            self._try()
+
+    def _planned(self, progress: Progress | None = None) -> Plan:
+        options = self.options
+        return plan(
+            options.source,
+            **encoding(options.flow),
+            loop=options.loop,
+            ladder=options.ladder,
+            keep_size=options.keep_size,
+            progress=progress,
+        )
+
+    def _try(self) -> None:
+        """See now, not at the first viewer, whether the source can be read."""
+        if not self.options.source.startswith("/dev/video"):
+            close(self._planned())
+
+    def __iter__(self) -> Iterator[Viewer]:
+        with self._lock:
+            return iter([*self._all.values(), *self._left])
+
+    def told(self) -> list[outlets.Outlets]:
+        """Return what tells of each viewer that is there."""
+        with self._lock:
+            return [each.told for each in self._all.values() if each.told is not None]
+
+    def offer(self, sdp: str, media: str, controller: str | None = None) -> Viewer:
+        """Begin a session for a browser's offer, whose media come from ADDRESS:FIRST-LAST.
+
+        Raises:
+            FullError: all places are taken.
+            UserError: the offer can't be answered; its place is ``offer.codec``, or begins with ``offer``.
+
+        """
+        flow = {**self.options.flow, "controller": self._named(controller)}
+        with self._lock:
+            present = [each for each in self._all.values() if not each.core.done]
+            unfinished = sum(each.unfinished for each in present)
+            if len(present) >= self.options.viewers or unfinished >= UNFINISHED:
+                raise FullError("viewers", f"all {len(present)} places are taken", "try again later")
+            planned = self._coded or self._planned()
+            settings = send.settings_of(send.Options(source=self.options.source, to="", mux=True))
+            del settings["to"]
+            settings |= {"offer": sdp, "media": media}
+            try:
+                core = send.begun(settings, flow, planned)
+            except UserError as error:
+                if planned is not self._coded:
+                    close(planned)
+                if error.place == "media":
+                    raise FullError(error.place, error.problem, error.remedy) from None
+                raise
+            viewer = Viewer(next(self._numbers), core, planned, str(flow["controller"]))
+            self._all[viewer.id] = viewer
+        viewer.thread = threading.Thread(target=self._follow, args=(viewer,), daemon=True, name=viewer.name)
+        viewer.thread.start()
+        return viewer
+
+    def _named(self, controller: str | None) -> str:
+        if controller is None:
+            return self.default
+        if controller not in self.controllers:
+            remedy = meant(controller[:_NAMED], self.controllers)
+            raise UserError(f"controller {controller[:_NAMED]}", "there is no such controller", remedy)
+        return controller
+
+    def end(self, name: str) -> bool:
+        """End a viewer's session, with a BYE; whether there was one of this ID."""
+        with self._lock:
+            viewer = self._all.get(name)
+        if viewer is not None:
+            viewer.core.stop()
+        return viewer is not None
+
+    def close(self) -> None:
+        """End all sessions, and wait for their records."""
+        with self._lock:
+            present = list(self._all.values())
+        for each in present:
+            each.core.stop()
+        for each in present:
+            if each.thread is not None:
+                each.thread.join(_END_S)
+
+    def _follow(self, viewer: Viewer) -> None:
+        """Look at a session until its end, and write its record."""
+        options = self.options
+        try:
+            with ExitStack() as stack:
+                draft = None
+                if options.out is not None:
+                    options.out.mkdir(parents=True, exist_ok=True)
+                    place = options.out / viewer.name
+                    draft = stack.enter_context(Draft(place, force=options.force))
+                # One server of metrics tells of all viewers.
+                asked = replace(options.outlets, metrics=None)
+                told = stack.enter_context(outlets.Outlets(asked, "send", viewer.name, alone=False))
+                viewer.told = told
+                worker = send.working(viewer.core, viewer.planned)
+                self._look(viewer, told)
+                send.recorded(viewer.core, viewer.planned, worker, draft)
+        except BaseException as error:
+            viewer.failed = error
+            viewer.core.stop()
+        finally:
+            with self._lock:
+                self._all.pop(viewer.id, None)
+                self._left.append(viewer)
+            if viewer.planned is not self._coded:
+                close(viewer.planned)
+            say(f"{viewer.name} has left: {viewer.failed or viewer.browser['why'] or 'it said so'}")
+
+    def _look(self, viewer: Viewer, told: outlets.Outlets) -> None:
+        state = ""
+        while True:
+            over = viewer.core.done
+            viewer.status = json.loads(viewer.core.status()) or viewer.status
+            told.look(viewer.status)
+            if viewer.browser["state"] != state:
+                state = viewer.browser["state"]
+                if state == "connected":
+                    say(f"{viewer.name} watches from {viewer.browser['address']}, by {viewer.controller}")
+            if over:
+                return
+            viewer.core.wait(_LOOK_S)
+
+
+def close(planned: Plan) -> None:
+    """Let go of a source."""
+    pictures = getattr(planned.work, "_pictures", None)
+    if pictures is not None:
+        pictures.close()
+
+
+def say(what: str) -> None:
+    """Print a line for the operator."""
+    with suppress(OSError):
+        print(what, file=sys.stderr, flush=True)

@@ -1,0 +1,244 @@
+"""WHEP as `steadycast serve` speaks it, with a session in its place that only says what it was told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from steadycast.errors import UserError
+from steadycast.live import send
+
+pytest.importorskip("starlette", reason="the extra serve is not installed")
+from steadycast.serve import server, viewers
+
+HOST = ("192.0.2.1", 8080)
+TOKEN = "the-token"
+OFFER = b"v=0\r\n"
+REFUSED = {
+    "no codec": UserError("offer.codec", "a browser plays vp8", "take --codec vp8"),
+    "no ice": UserError("offer.ice-ufrag", "there is none", "send a whole offer"),
+    "no port": UserError("media", "all ports are taken", "give more of them"),
+}
+
+
+class Session:
+    """A core sender as far as viewers know it."""
+
+    answer = "v=0\r\na=answer\r\n"
+
+    def __init__(self, settings: dict[str, Any], flow: dict[str, Any]) -> None:
+        if (problem := REFUSED.get(settings["offer"])) is not None:
+            raise problem
+        self.settings, self.flow = settings, flow
+        self.ended = threading.Event()
+
+    @property
+    def done(self) -> bool:
+        return self.ended.is_set()
+
+    def status(self) -> str:
+        return "null"
+
+    def wait(self, patience: float) -> bool:
+        return self.ended.wait(patience)
+
+    def stop(self) -> None:
+        self.ended.set()
+
+    end = stop
+
+    def next_job(self, patience: float) -> bool | None:
+        return False if self.ended.wait(patience) else None
+
+    def finish(self) -> Any:
+        return self
+
+    def summary(self, _: bool) -> str:
+        return '{"warnings": []}'
+
+
+@dataclass
+class Answer:
+    code: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Served:
+    app: Any
+    all: viewers.Viewers
+
+    def ask(self, method: str, path: str = server.STREAM, body: bytes = b"", **headers: str | None) -> Answer:
+        """Sends a request as a browser does; a header of `None` is left out."""
+        plain = {
+            "host": "192.0.2.1:8080",
+            "authorization": f"Bearer {TOKEN}",
+            "content-type": "application/sdp",
+        }
+        named = {**plain, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        path, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+            "query_string": query.encode(),
+            "server": HOST,
+            "headers": [
+                (name.encode(), value.encode()) for name, value in named.items() if value is not None
+            ],
+        }
+        sent: list[dict[str, Any]] = []
+
+        async def asked() -> None:
+            waits = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+            async def receive() -> dict[str, Any]:
+                return next(waits, {"type": "http.disconnect"})
+
+            async def answers(message: dict[str, Any]) -> None:
+                sent.append(message)
+
+            await self.app(scope, receive, answers)
+
+        asyncio.run(asked())
+        head = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        return Answer(sent[0]["status"], head, b"".join(each.get("body", b"") for each in sent[1:]))
+
+    def offer(self, path: str = server.STREAM, body: bytes = OFFER, **headers: str | None) -> Answer:
+        return self.ask("POST", path, body, **headers)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setattr(send, "begun", lambda settings, flow, planned: Session(settings, flow))
+    monkeypatch.setattr(server, "_POSTS", 1_000)
+    options = viewers.Options(source="testsrc", viewers=2, flow={"size": "64x64"})
+    all_of_them = viewers.Viewers(options)
+    yield Served(server.Serving(all_of_them, "40000-40099", TOKEN).app(), all_of_them)
+    all_of_them.close()
+
+
+def test_an_offer_is_answered_and_its_session_ends_by_delete(served: Served) -> None:
+    answer = served.offer(server.STREAM + "?controller=gcc", content_type="Application/SDP; charset=utf-8")
+    assert (answer.code, answer.headers["content-type"]) == (201, "application/sdp")
+    assert answer.body.decode() == Session.answer
+    place = answer.headers["location"]
+    assert place.startswith(server.STREAM + "/")
+    assert answer.headers["etag"].startswith('"')
+    (viewer,) = served.all
+    # 128 bits, and of the address that the browser has reached.
+    assert len(viewer.id) == 22
+    assert place.endswith(viewer.id)
+    assert viewer.core.settings["media"] == "192.0.2.1:40000-40099"
+    assert viewer.core.settings["offer"] == OFFER.decode()
+    assert "to" not in viewer.core.settings
+    assert viewer.core.flow["controller"] == "gcc"
+    shown = json.loads(served.ask("GET", "/api/viewers").body)["viewers"]
+    assert [(each["name"], each["state"]) for each in shown] == [("viewer-1", "checking")]
+    assert served.ask("DELETE", place).code == 200
+    assert viewer.core.done
+    assert viewer.thread is not None
+    viewer.thread.join(10)
+    assert served.ask("DELETE", place).code == 404
+    assert [each.shown()["state"] for each in served.all] == ["ended"]
+
+
+def test_what_is_no_offer_of_a_viewer_of_ours_has_the_codes_of_whep(served: Served) -> None:
+    found = {
+        "type": served.offer(content_type="application/json").code,
+        "no type": served.offer(content_type=None).code,
+        "size": served.offer(body=b"a" * 65_537).code,
+        "no text": served.offer(body=b"\xff").code,
+        "controller": served.offer(server.STREAM + "?controller=bbr9").code,
+        "codec": served.offer(body=b"no codec").code,
+        "offer": served.offer(body=b"no ice").code,
+        "token": served.offer(authorization="Bearer other").code,
+        "no token": served.offer(authorization=None).code,
+        "kind": served.offer(authorization=f"Basic {TOKEN}").code,
+        "host": served.offer(host="example.net:8080").code,
+        "origin": served.offer(origin="http://example.net").code,
+        "trickle": served.ask("PATCH", server.STREAM + "/x", b"a=candidate").code,
+        "get": served.ask("GET").code,
+        "list": served.ask("GET", "/api/viewers", authorization=None).code,
+        "page": served.ask("GET", "/", authorization=None).code,
+        "place": served.ask("DELETE", server.STREAM + "/x").code,
+    }
+    assert found == {
+        **{
+            "type": 415,
+            "no type": 415,
+            "size": 413,
+            "no text": 400,
+            "controller": 400,
+            "codec": 406,
+            "offer": 400,
+        },
+        **{
+            "token": 401,
+            "no token": 401,
+            "kind": 401,
+            "host": 400,
+            "origin": 403,
+            "trickle": 405,
+            "get": 405,
+        },
+        **{"list": 401, "page": 200, "place": 404},
+    }
+    assert list(served.all) == []
+    options = served.ask("OPTIONS", authorization=None, origin="http://example.net")
+    assert (options.code, options.headers["accept-post"]) == (204, "application/sdp")
+    # Nobody else's page reads an answer.
+    assert not any(name.startswith("access-control") for name in options.headers)
+    assert "default-src 'none'" in options.headers["content-security-policy"]
+
+
+def test_more_viewers_than_places_and_no_free_port_are_told_to_come_later(served: Served) -> None:
+    assert [served.offer().code for _ in range(2)] == [201, 201]
+    full = served.offer()
+    assert (full.code, full.headers["retry-after"]) == (503, "5")
+    assert b"places are taken" in full.body
+    first = next(iter(served.all))
+    first.core.stop()
+    assert served.offer(body=b"no port").code == 503
+    assert served.offer().code == 201
+
+
+def test_ten_offers_a_second_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    serving = server.Serving(
+        viewers.Viewers(viewers.Options(source="testsrc", flow={"size": "64x64"})), "1-2", None
+    )
+    now = [0.0]
+    monkeypatch.setattr("steadycast.serve.server.time.monotonic", lambda: now[0])
+    served = Served(serving.app(), serving.viewers)
+    asked = [served.offer(content_type="text/plain", authorization=None).code for _ in range(12)]
+    assert asked == [415] * 10 + [429] * 2
+    now[0] = 1.0
+    assert served.offer(content_type="text/plain").code == 415
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        ({"listen": "localhost"}, "--listen"),
+        ({"listen": "127.0.0.1:0"}, "--listen"),
+        ({"listen": "0.0.0.0:8080", "no_token": True}, "--no-token"),
+        ({"media_ports": "40000"}, "--media-ports"),
+        ({"media_ports": "40099-40000"}, "--media-ports"),
+        ({"flow": {"codec": "mpeg4"}}, "--codec"),
+        ({"source": "greedy"}, "greedy"),
+        ({"source": "-"}, "-"),
+    ],
+)
+def test_what_cannot_be_served_is_told_before_anybody_comes(wrong: dict[str, Any], place: str) -> None:
+    options = viewers.Options(**{"source": "testsrc", "listen": "127.0.0.1:18080", **wrong})
+    with pytest.raises(UserError) as told:
+        server.serve(options)
+    assert told.value.place.startswith(place)
