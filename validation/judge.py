@@ -5,6 +5,7 @@
     python -m validation.judge keep               # judge twice, the second time with --keep, and a greedier sender
     python -m validation.judge rootless           # the same pair as root and in a user namespace
     python -m validation.judge browser            # two Chromiums' freezes by marks beside their own counts
+    python -m validation.judge transports         # FFmpeg's rates beside those of docs/transports.md
     python -m validation.judge table --pairs iperf3,ffmpeg-rtp --networks leo,lte --write
 
 Each says which bound it holds: they were written before the first run. `own` and `table` write docs/data with
@@ -307,8 +308,58 @@ def browser(options: argparse.Namespace) -> int:
     return int(missed > 0)
 
 
+LINK = """
+about = "a link of docs/transports.md"
+source = "validation.transports"
+licence = "facts"
+kind = "synthetic"
+topology.shape = "dumbbell"
+topology.bottleneck = {{ rate = "{rate}", delay = "20ms", queue = {{ kind = "droptail", limit = "50p" }}{loss} }}
+topology.access = {{ rate = "1Gbps", queue = {{ kind = "droptail", limit = "1000p" }} }}
+"""
+LINKS = {
+    "beside-tcp": ("4Mbps", "", "+cubic"),
+    "lossy": ("6Mbps", ', loss = { kind = "bernoulli", p = 0.01 }', ""),
+}
+"""The links of its tables: their rate, what they lose, and who is beside."""
+FILM = "-g 12 -bf 0 -b:v 3M -minrate 3M -maxrate 3M -bufsize 400k -x264-params nal-hrd=cbr:force-cfr=1"
+"""How its film is coded, instead of what the examples say."""
+WAYS = {"ffmpeg-rtp": "FFmpeg, plain RTP", "ffmpeg-srt": "FFmpeg, SRT (latency 300 ms)"}
+
+
+def transports(options: argparse.Namespace) -> int:
+    """Hold FFmpeg's RTP and SRT against docs/transports.md: the video's rate and TCP's, within what runs had there."""
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
+        for name, (rate, loss, beside) in LINKS.items():
+            (Path(scratch) / f"{name}.toml").write_text(LINK.format(rate=rate, loss=loss), encoding="utf-8")
+            known = {
+                row["transport"]: row
+                for row in pl.read_csv(page.DATA / f"transports-{name}.csv").iter_rows(named=True)
+            }
+            for example_, called in WAYS.items():
+                options.networks = f"{scratch}/{name}.toml{beside}"
+                pair = asked_for(options, example_)
+                runs = (re.sub(r"-b:v 3M .* -g 60", FILM, each.run) for each in pair.programs)
+                programs = tuple(
+                    replace(each, run=run) for each, run in zip(pair.programs, runs, strict=True)
+                )
+                clip = replace(pair.clip, size="352x288", fps="25") if pair.clip else None
+                done = judged(replace(pair, programs=programs, clip=clip), Path(scratch) / name / example_)
+                worst, row = done.json["cells"][0]["worst"], known[called]
+                for what, key in (("video", "rate_bps"), ("TCP", "tcp_bps")):
+                    if f"{what} least, Mb/s" in row:
+                        least, most = (row[f"{what} {end}, Mb/s"] for end in ("least", "most"))
+                        says = worst.get(key, float("nan")) / 1e6
+                        missed += not least <= says <= most
+                        print(
+                            f"{name}: {called}: {what} {says:.2f} Mb/s, {least} to {most} there", flush=True
+                        )
+    return int(missed > 0)
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    each.__name__: each for each in (own, table, keep, rootless, browser)
+    each.__name__: each for each in (own, table, keep, rootless, browser, transports)
 }
 
 

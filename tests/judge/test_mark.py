@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import threading
+from collections.abc import Iterator
 
 import av
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from steadycast.judge import mark
-from steadycast.judge.clip import coarse, pictures, raw_shape, shape_of, y4m_shape
+from steadycast.judge.clip import ahead, coarse, pictures, raw_shape, shape_of, y4m_shape
 
 numbers = st.integers(0, 10 * mark.WRAPS)
 sides = st.integers(40, 240).map(lambda half: 2 * half)
@@ -68,6 +70,20 @@ def test_a_stream_of_y4m_gives_its_whole_pictures(width: int, height: int, count
     lost = 0 if cut == 0 else min(count, -(-cut // (shape.size + 6)))
     assert len(found) == count - lost
     assert [data[0] for _, _, data in found] == list(range(count - lost))
+
+
+def test_pictures_are_read_while_earlier_ones_are_measured() -> None:
+    read = threading.Event()
+
+    def stream() -> Iterator[int]:
+        yield from range(200)
+        read.set()
+
+    seen = []
+    for each in ahead(stream()):
+        assert read.wait(10), "the rest is read before the first one is done with"
+        seen.append(each)
+    assert seen == list(range(200))
 
 
 def test_ten_bits_are_read_as_eight() -> None:

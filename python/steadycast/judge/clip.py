@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -231,6 +233,7 @@ def pictures(stream: IO[bytes], shape: Shape | None) -> Iterator[tuple[float, Sh
 
 
 Crop = tuple[int, int, int, int]
+Item = TypeVar("Item")
 
 
 def cut(luma: U8, crop: Crop | None) -> U8:
@@ -281,9 +284,28 @@ def coarse(luma: U8) -> U8:
 
 
 def look(clip: Marked, stream: IO[bytes], shape: Shape | None, crop: Crop | None, log: IO[str]) -> None:
-    """Write a line per picture: when it was whole by the monotonic clock, its number, and what `Measured` says."""
-    seen = ((at, form.luma(data)) for at, form, data in pictures(stream, shape))
-    _tell(clip, seen, crop, log)
+    """Write a line per picture: when it was whole by the monotonic clock, its number, and what `Measured` says.
+
+    It is read before the one before it has been measured: what measuring takes is no delay of the pair's.
+    """
+    seen = ahead(pictures(stream, shape))
+    _tell(clip, ((at, form.luma(data)) for at, form, data in seen), crop, log)
+
+
+def ahead(items: Iterator[Item], room: int = 300) -> Iterator[Item]:
+    """Yield what a thread of its own takes from ``items``, so that a slow user of a few does not hold it up."""
+    waiting: queue.Queue[Item | None] = queue.Queue(room)
+
+    def take() -> None:
+        try:
+            for each in items:
+                waiting.put(each)
+        finally:
+            waiting.put(None)
+
+    threading.Thread(target=take, daemon=True, name="ahead").start()
+    while (found := waiting.get()) is not None:
+        yield found
 
 
 def look_at_file(clip: Marked, path: Path, crop: Crop | None, log: IO[str]) -> None:

@@ -9,6 +9,9 @@ use super::verdict::{Backoff, Chance, Memory, OwnQueue};
 /// The target's scale is halved down to a quarter: below this it is there.
 const LEAST_SCALE: f64 = 0.3;
 
+/// Why competing begins: others keep the queue.
+const STANDS: &str = "compete: yielded, and still a queue";
+
 /// The rule by which the rate grows.
 pub(super) const UP: &str = "delay: up";
 
@@ -22,6 +25,13 @@ struct Episode {
     /// The rate from which the yield is counted.
     rate: f64,
     received: f64,
+}
+
+impl Episode {
+    /// How long a queue of its own may take to go, in seconds.
+    fn enough(&self, signals: &Signals) -> f64 {
+        self.peak.min(0.3) / CUT_MOST + 4.0 * signals.base_rtt + 2.0 * A_MOMENT
+    }
 }
 
 /// What a law says at a report.
@@ -224,6 +234,13 @@ impl Delay {
             let soon = signals.carries(self.span, rate).filter(|_| low > 3.0 * target && !signals.is_idle(now, IDLE));
             return self.over(step, low, soon.map_or(received, |soon| soon.min(received)), target, config);
         }
+        // The yield has raised the target: whether the queue goes is seen by what it was.
+        if let Some(over) = self.episode
+            && now - over.since > over.enough(signals)
+            && low > self.target_now(now, over.rate, config).max(GONE * over.peak)
+        {
+            return Turn::Go(over.received.max(over.rate), STANDS);
+        }
         if signals.low(rtt.max(0.1)) <= 0.7 * target {
             self.episode = None;
         }
@@ -342,10 +359,9 @@ impl Delay {
             // The path itself carries less.
             over.rate = received / 0.9;
         }
-        let age = now - over.since;
-        let enough = over.peak.min(0.3) / CUT_MOST + 4.0 * signals.base_rtt + 2.0 * A_MOMENT;
+        let (age, enough) = (now - over.since, over.enough(signals));
         if age > enough && (low > target.max(GONE * over.peak) || age > 3.0 * enough) {
-            return Turn::Go(over.received.max(over.rate), "compete: yielded, and still a queue");
+            return Turn::Go(over.received.max(over.rate), STANDS);
         }
         if now - self.cut_at > rtt.min(0.2) + 0.05 {
             let cut = ((low - target / 2.0) / CUT_SCALE).clamp(CUT_LEAST, CUT_MOST);

@@ -306,6 +306,18 @@ fn the_queue_of_somebodys_start_is_no_verdict_and_one_that_a_yield_leaves_is() {
 }
 
 #[test]
+fn a_queue_that_stays_below_what_the_target_is_after_a_yield_is_somebody_elses_all_the_same() {
+    // At 400 kb/s the target is 26 ms, and 34 ms at the rate that a yield leaves.
+    for (waits, competes) in [(0.020, false), (0.028, true), (0.030, true), (0.032, true)] {
+        let mut told = Told::new(Rate::kbps(400));
+        told.run(20.0, None, |at, _, _| Some(if (5.0..5.5).contains(&at) { 0.25 } else { 0.15 }));
+        assert_eq!((told.law.mode, told.law.rate), (Rules::Delay, 400e3));
+        told.run(30.0, None, |at, _, _| Some(0.15 + (0.01 * (at - 20.0)).min(waits)));
+        assert_eq!(told.stood(20.0, "compete: yielded") > 0, competes, "{waits} s");
+    }
+}
+
+#[test]
 fn the_scale_that_a_mark_halved_comes_back_over_minutes() {
     let mut told = Told::new(Rate::mbps(4));
     told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
