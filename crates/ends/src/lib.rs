@@ -40,5 +40,5 @@ pub use plan::{Does, End, Turn, plan, turns_of};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
 pub use skew::Skew;
 pub use steadycast_record::{Fields, Kept, Row, Rows, Store, Table, Values};
-pub use video_plan::{Apart, Place, Supply, VideoPlan};
+pub use video_plan::{Apart, Place, RETRANSMISSIONS, Supply, VideoPlan};
 pub use viewer::Viewer;

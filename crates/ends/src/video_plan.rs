@@ -26,8 +26,8 @@ const NOTICE: u64 = 24;
 const TRANSPORT_NUMBER: u64 = 4;
 /// RTP payload type of media whose format has none of its own.
 const MEDIA: u8 = 96;
-/// RTP payload type of packets that are sent again.
-const RETRANSMISSIONS: u8 = 97;
+/// RTP payload type of packets that are sent again, where nothing else is agreed on.
+pub const RETRANSMISSIONS: u8 = 97;
 /// RTP payload type of parity.
 const PARITY: u8 = 98;
 
@@ -65,6 +65,8 @@ pub struct Apart {
     pub epoch: NtpEpoch,
     /// The RTP payload type of the media.
     pub payload_type: u8,
+    /// That of packets that are sent again.
+    pub again: u8,
     /// In which elements of the header extension packets carry what receivers read.
     pub ids: HeaderIds,
     /// Whether the one receiver has shown by a key that it is who it says: browsers do, by DTLS.
@@ -307,7 +309,7 @@ impl VideoPlan {
     pub fn repair(&self, session: &str) -> Option<RepairSettings> {
         self.repairs.again.then(|| RepairSettings {
             ssrc: self.place.seed.part(&format!("{session}.repair.ssrc")).bits32(),
-            payload_type: RETRANSMISSIONS,
+            payload_type: self.place.apart.as_ref().map_or(RETRANSMISSIONS, |apart| apart.again),
             // A receiver of another program says how long it waits.
             playout: self.video.playout.most().filter(|_| self.place.apart.is_none()),
         })

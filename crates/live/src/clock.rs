@@ -25,6 +25,11 @@ impl Clock {
         Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
+    /// Its zero, for those who count from an instant.
+    pub const fn zero(&self) -> Instant {
+        self.start
+    }
+
     /// The wall-clock time of its zero, for the NTP stamps of sender reports.
     pub fn epoch(&self) -> NtpEpoch {
         let fraction = (u64::from(self.wall.subsec_nanos()) << 32) / 1_000_000_000;

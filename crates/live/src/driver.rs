@@ -25,6 +25,7 @@ pub struct Datagram<'a> {
 pub struct Outbox {
     bytes: Vec<u8>,
     list: Vec<(Ecn, Which, Option<SocketAddr>, usize)>,
+    other_end: Option<SocketAddr>,
 }
 
 impl Outbox {
@@ -40,7 +41,15 @@ impl Outbox {
         self.list.push((ecn, which, to, self.bytes.len()));
     }
 
+    /// From now on the pair's other end is there, for what was pushed before, too.
+    pub fn redirect(&mut self, to: SocketAddr) {
+        self.other_end = Some(to);
+    }
+
     fn flush(&mut self, pair: &mut Pair, echo: &mut Echo) {
+        if let Some(to) = self.other_end.take() {
+            pair.redirect(to);
+        }
         let mut from = 0;
         for (ecn, which, to, until) in self.list.drain(..) {
             let to = to.unwrap_or_else(|| pair.peer(which));

@@ -10,14 +10,27 @@ use ctr::cipher::{KeyIvInit, StreamCipher};
 use std::sync::LazyLock;
 use steadycast_units::Seed;
 
+fn none(error: getrandom::Error) -> LiveError {
+    let remedy = "a Linux kernel from 3.17 on has them (`getrandom`)";
+    LiveError::new("no random numbers for a session", error, remedy)
+}
+
 /// A seed from the system's random numbers: of it a session makes its SSRC, its first sequence number and RTCP's
 /// intervals.
 ///
 /// # Errors
 /// The system has none to give.
 pub(crate) fn seed() -> Result<Seed, LiveError> {
-    let remedy = "a Linux kernel from 3.17 on has them (`getrandom`)";
-    getrandom::u64().map(Seed).map_err(|error| LiveError::new("no random numbers for a session", error, remedy))
+    getrandom::u64().map(Seed).map_err(none)
+}
+
+/// Bytes that nobody else knows.
+///
+/// # Errors
+/// The system has none to give.
+pub(crate) fn secret<const N: usize>() -> Result<[u8; N], LiveError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map(|()| bytes).map_err(none)
 }
 
 /// A number for these bytes, the same one for as long as the program runs. Its key is drawn once, and nobody else knows

@@ -35,12 +35,19 @@ impl FlowKeys {
 
     /// With this value, unless there is one.
     #[must_use]
-    fn or(mut self, key: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn or(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.entry(key).or_insert_with(|| value.into());
         self
     }
 
-    fn is(&self, key: &str, value: &str) -> bool {
+    /// With this value, whatever there was.
+    #[must_use]
+    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.0.insert(key.to_owned(), value.into());
+        self
+    }
+
+    pub(crate) fn is(&self, key: &str, value: &str) -> bool {
         self.0.get(key).and_then(Value::as_str) == Some(value)
     }
 

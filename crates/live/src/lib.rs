@@ -4,6 +4,7 @@
 //! for a datagram, tells the ends, and sends what they let go. It serves one end or hundreds: the sockets of an [`End`]
 //! may have been made in another thread, in another network namespace.
 
+mod browser;
 mod clock;
 mod driver;
 mod entropy;
@@ -23,6 +24,7 @@ mod srtp;
 mod unpack;
 mod wired;
 
+pub use browser::To;
 pub use clock::Clock;
 pub use driver::{Datagram, End, EndIx, Loop, Outbox, Waker};
 pub use error::LiveError;

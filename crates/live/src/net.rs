@@ -6,6 +6,7 @@ use rustix::net::netdevice::name_to_index;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::str::FromStr;
 use steadycast_rtcp::Origin;
@@ -360,6 +361,27 @@ impl Pair {
             rtp.local = rtp.socket.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(rtp.local);
         }
         Ok(Self { rtp, rtcp, address: to, reports })
+    }
+
+    /// The socket of a sender whose receiver is yet to show where it is: the first of these ports that is free. Nothing
+    /// leaves before [`Pair::redirect`].
+    ///
+    /// # Errors
+    /// None of them can be had.
+    pub fn waiting(own: IpAddr, ports: RangeInclusive<u16>) -> Result<Self, LiveError> {
+        let mut last = LiveError::new("", "there is no such range of ports", "write the lower one first");
+        for at in ports.map(|port| SocketAddr::new(own, port)) {
+            match Port::open(at, &PairOptions::default(), false) {
+                Ok(rtp) => return Ok(Self { rtp, rtcp: None, address: at, reports: at }),
+                Err(error) => last = error,
+            }
+        }
+        Err(LiveError { place: "media".into(), ..last })
+    }
+
+    /// Its other end is there from now on.
+    pub(crate) const fn redirect(&mut self, to: SocketAddr) {
+        (self.address, self.reports) = (to, to);
     }
 
     /// A receiver's sockets at `at`: an address of this machine (or the unspecified one) or a group that is joined.

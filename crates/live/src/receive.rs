@@ -13,7 +13,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::sync::Arc;
 use steadycast_control::Mode;
-use steadycast_ends::{Agent, Apart, Intake, Kept, MakeReceiver, Place, Supply, VideoPlan, VideoSink};
+use steadycast_ends::{Agent, Apart, Intake, Kept, MakeReceiver, Place, RETRANSMISSIONS, Supply, VideoPlan, VideoSink};
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
 use steadycast_session::{
@@ -151,6 +151,7 @@ impl Receiving {
             tag: 0,
             epoch: clock.epoch(),
             payload_type: description.payload_type,
+            again: RETRANSMISSIONS,
             ids: HeaderIds::default(),
             authenticated: false,
             floor: Rate::ZERO,

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use steadycast_control::FeedbackFormat;
 use steadycast_session::TRANSPORT_NUMBER_ID;
 use steadycast_units::{Ecn, Rate, Span};
+use steadycast_web::lines::{self, Format, Lines, TRANSPORT_WIDE, asked, formats, hex, nal_units, parameter, unhex};
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 
@@ -146,8 +147,6 @@ impl Sources {
 /// The encoding name of parity.
 const PARITY: &str = "x-steadycast-rs";
 
-/// What the header extension of transport-wide numbers goes by (draft-holmer-rmcat-transport-wide-cc-extensions-01).
-const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 const OURS: &str = "x-steadycast";
 
 impl Description {
@@ -272,7 +271,7 @@ impl Description {
                 Some(format!("profile-level-id=245{}", config.unwrap_or_default()))
             }
             Some(PayloadFormat::H264) => {
-                let sets: Vec<&[u8]> = parameter_sets(&self.config);
+                let sets: Vec<&[u8]> = nal_units(&self.config);
                 let mut fmtp = "packetization-mode=1".to_owned();
                 if let Some([_, profile, constraints, level, ..]) = sets.iter().find(|s| s[0] & 0x1f == 7) {
                     fmtp += &format!("; profile-level-id={}", hex(&[*profile, *constraints, *level]));
@@ -310,9 +309,9 @@ impl Description {
             .try_address()
             .map_err(|_| wrong(format!("\"{told}\" is not an address"), "write an IPv4 or IPv6 address, not a name"))?;
         let lines = Lines { session: &session, media };
-        let Offer { payload_type, format, fmtp, .. } = chosen(offers(media))?;
+        let Format { payload_type, format, fmtp, .. } = chosen(formats(media))?;
         let config = match format {
-            Some(PayloadFormat::Mpeg4) => parameter(&fmtp, "config").and_then(|text| unhex(&text)).unwrap_or_default(),
+            Some(PayloadFormat::Mpeg4) => parameter(&fmtp, "config").and_then(unhex).unwrap_or_default(),
             Some(PayloadFormat::H264) => described(&fmtp, &["sprop-parameter-sets"]),
             // RFC 7798, section 7.1.
             Some(PayloadFormat::H265) => described(&fmtp, &["sprop-vps", "sprop-sps", "sprop-pps"]),
@@ -348,83 +347,30 @@ impl Description {
     }
 }
 
-/// The lines of a media section, and those above all sections, which hold for each of them (RFC 8866, section 5.13).
-#[derive(Clone, Copy)]
-struct Lines<'a> {
-    session: &'a Session,
-    media: &'a Media,
-}
-
-impl<'a> Lines<'a> {
-    /// Values of an attribute that may stand at both levels; the section's own replace those of the session.
-    fn values(self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        let own = self.media.get_attribute_values(name).flatten();
-        let common = self.session.get_attribute_values(name).flatten();
-        let replaced = self.media.has_attribute(name);
-        own.chain(common.filter(move |_| !replaced))
-    }
-}
-
-/// One payload type of the m= line.
-struct Offer {
-    payload_type: u8,
-    /// Its encoding, as the description has it.
-    name: String,
-    /// As this program takes it apart; `None` where it does not.
-    format: Option<PayloadFormat>,
-    fmtp: String,
-}
-
 /// Encodings that carry no video of their own: they repeat another type's, or protect it.
 const BESIDE: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY];
 
-/// Encodings of payload types that need no `a=rtpmap` (RFC 3551, table 5), beside those of [`PayloadFormat`].
-const STATIC: [(u8, &str); 5] = [(25, "CelB"), (26, "JPEG"), (28, "nv"), (31, "H261"), (33, "MP2T")];
-
-/// The payload types of a section, in its order (RFC 8866, section 5.14).
-fn offers(media: &Media) -> Vec<Offer> {
-    let of_type = |name: &str, payload_type: u8| {
-        let find = |value: &str| {
-            let (word, rest) = value.split_once(' ')?;
-            (word.parse() == Ok(payload_type)).then(|| rest.trim().to_owned())
-        };
-        media.get_attribute_values(name).flatten().find_map(find)
+/// Why packets of this type can't be put in order, although its format is known: they are interleaved by numbers of
+/// their own.
+fn interleaved(offer: &Format) -> bool {
+    let above = |key: &str, least: u32| {
+        parameter(&offer.fmtp, key).and_then(|text| text.trim().parse().ok()).is_some_and(|n: u32| n > least)
     };
-    let offer = |payload_type: u8| {
-        let own = PayloadFormat::ALL.into_iter().find(|format| format.static_type() == Some(payload_type));
-        let named = STATIC.iter().find(|(number, _)| *number == payload_type).map(|(_, name)| (*name).to_owned());
-        let map = of_type("rtpmap", payload_type).map(|map| map.split('/').next().unwrap_or_default().to_owned());
-        let format = map.as_deref().map_or(own, PayloadFormat::of_encoding);
-        let name = map.or(named).or(own.map(|format| format.encoding().to_owned()));
-        let fmtp = of_type("fmtp", payload_type).unwrap_or_default();
-        Offer { payload_type, name: name.unwrap_or_else(|| payload_type.to_string()), format, fmtp }
-    };
-    media.fmt.split_whitespace().filter_map(|word| word.parse().ok()).filter(|pt| *pt < 128).map(offer).collect()
-}
-
-impl Offer {
-    /// Why its packets can't be put in order, although its format is known: they are interleaved by numbers of their
-    /// own.
-    fn interleaved(&self) -> bool {
-        let above = |key: &str, least: u32| {
-            parameter(&self.fmtp, key).and_then(|text| text.trim().parse().ok()).is_some_and(|n: u32| n > least)
-        };
-        match self.format {
-            // RFC 6184, section 8.1.
-            Some(PayloadFormat::H264) => above("packetization-mode", 1),
-            // RFC 7798, section 7.1.
-            Some(PayloadFormat::H265) => above("sprop-max-don-diff", 0),
-            _ => false,
-        }
+    match offer.format {
+        // RFC 6184, section 8.1.
+        Some(PayloadFormat::H264) => above("packetization-mode", 1),
+        // RFC 7798, section 7.1.
+        Some(PayloadFormat::H265) => above("sprop-max-don-diff", 0),
+        _ => false,
     }
 }
 
 /// The first type that this program takes apart, or else the first video.
-fn chosen(mut offers: Vec<Offer>) -> Result<Offer, SdpError> {
-    let beside = |offer: &Offer| BESIDE.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
+fn chosen(mut offers: Vec<Format>) -> Result<Format, SdpError> {
+    let beside = |offer: &Format| BESIDE.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
     let best = offers
         .iter()
-        .position(|offer| offer.format.is_some() && !offer.interleaved())
+        .position(|offer| offer.format.is_some() && !interleaved(offer))
         .or_else(|| offers.iter().position(|offer| offer.format.is_some()))
         .or_else(|| offers.iter().position(|offer| !beside(offer)))
         .or(if offers.is_empty() { None } else { Some(0) });
@@ -432,7 +378,7 @@ fn chosen(mut offers: Vec<Offer>) -> Result<Offer, SdpError> {
         return Err(wrong("its m= line has no payload type", "add a number from 0 to 127"));
     };
     let best = offers.swap_remove(best);
-    if best.interleaved() {
+    if interleaved(&best) {
         let problem = format!("the {} packets of type {} are interleaved", best.name, best.payload_type);
         return Err(wrong(problem, "have the sender send them in decoding order (packetization-mode 0 or 1)"));
     }
@@ -443,8 +389,8 @@ fn chosen(mut offers: Vec<Offer>) -> Result<Offer, SdpError> {
 pub fn offered(text: &[u8]) -> Vec<String> {
     let session = Session::parse(plain_text(text).as_bytes()).ok();
     let media = session.as_ref().and_then(|session| session.medias.iter().find(|m| m.media == "video"));
-    let said = |offer: &Offer| format!("{} ({})", offer.name, offer.payload_type);
-    media.map(|media| offers(media).iter().map(said).collect()).unwrap_or_default()
+    let said = |offer: &Format| format!("{} ({})", offer.name, offer.payload_type);
+    media.map(|media| formats(media).iter().map(said).collect()).unwrap_or_default()
 }
 
 /// Sources that are wanted, and those that are not, of what goes to this address (RFC 4570, section 3).
@@ -477,29 +423,9 @@ fn bandwidth(lines: &[Bandwidth], kind: &str) -> Option<u64> {
     lines.iter().find(|line| line.bwtype == kind).map(|line| line.bandwidth)
 }
 
-/// What `a=rtcp-fb` says of this payload type, or of all of them (RFC 4585, section 4.2), in single words.
-fn asked(media: &Media, payload_type: u8) -> impl Iterator<Item = Vec<&str>> {
-    let own = payload_type.to_string();
-    let words = media.get_attribute_values("rtcp-fb").flatten().map(|said| said.split_whitespace().collect::<Vec<_>>());
-    words
-        .filter(move |words| words.first().is_some_and(|of| *of == "*" || **of == own))
-        .map(|words| words[1..].to_vec())
-}
-
 /// The stream in which packets of this payload type are sent again to those who ask for them.
 fn retransmissions(media: &Media, payload_type: u8) -> Option<Retransmissions> {
-    if !asked(media, payload_type).any(|words| words == ["nack"]) {
-        return None;
-    }
-    let maps = || media.get_attribute_values("rtpmap").flatten().filter_map(|said| said.split_once(' '));
-    let formats = || media.get_attribute_values("fmtp").flatten().filter_map(|said| said.split_once(' '));
-    // Each of several types of retransmissions names the type that it repeats.
-    let (word, parameters) = maps()
-        .filter(|(_, map)| map.trim().split('/').next().is_some_and(|name| name.eq_ignore_ascii_case("rtx")))
-        .filter_map(|(of, _)| formats().find(|(word, _)| *word == of))
-        .find(|(_, parameters)| parameter(parameters, "apt").as_deref() == Some(&payload_type.to_string()))?;
-    let own = word.parse().ok().filter(|own: &u8| *own < 128 && *own != payload_type)?;
-    let kept = parameter(parameters, "rtx-time").and_then(|ms| ms.parse().ok()).map(|ms: u32| Span::millis(ms.into()));
+    let (own, kept) = lines::retransmissions(media, payload_type)?;
     Some(Retransmissions { payload_type: own, kept, sources: sources(media, "FID ") })
 }
 
@@ -532,18 +458,10 @@ fn lone_source(media: &Media) -> Option<(u32, String)> {
     Some((ssrc.parse().ok()?, cname.to_owned()))
 }
 
-/// The value of a parameter in a line of them.
-fn parameter(line: &str, key: &str) -> Option<String> {
-    let pair =
-        |p: &str| p.trim().split_once('=').filter(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, v)| v.to_owned());
-    line.split(';').find_map(pair)
-}
-
 /// The NAL units in these parameters of a line, with start codes.
 fn described(line: &str, keys: &[&str]) -> Vec<u8> {
-    let values: Vec<String> = keys.iter().filter_map(|key| parameter(line, key)).collect();
-    values
-        .iter()
+    keys.iter()
+        .filter_map(|key| parameter(line, key))
         .flat_map(|sets| sets.split(','))
         .filter_map(unbase64)
         .filter(|set| !set.is_empty())
@@ -557,13 +475,7 @@ fn feedback(lines: Lines<'_>, payload_type: u8) -> Option<PacketFeedback> {
     if asks(&["ack", "ccfb"]) {
         return Some(PacketFeedback::Congestion);
     }
-    let element = lines.values("extmap").find_map(|said| {
-        let (id, uri) = said.split_once(' ')?;
-        // A direction may stand behind the number (RFC 8285, section 5).
-        let id = id.split('/').next()?.parse().ok().filter(|id| (1..=14).contains(id))?;
-        (uri.trim() == TRANSPORT_WIDE).then_some(id)
-    });
-    element.filter(|_| asks(&["transport-cc"])).map(PacketFeedback::Transport)
+    lines.extension(TRANSPORT_WIDE).filter(|_| asks(&["transport-cc"])).map(PacketFeedback::Transport)
 }
 
 /// As which packets leave, by `a=ecn-capable-rtp` (RFC 6679, section 6.1): ECT(0) where it does not say.
@@ -575,34 +487,6 @@ fn ecn(lines: Lines<'_>) -> Ecn {
         Some("1") => Ecn::Ect1,
         _ => Ecn::Ect0,
     }
-}
-
-/// The NAL units of a stream with start codes.
-fn parameter_sets(stream: &[u8]) -> Vec<&[u8]> {
-    let mut starts = Vec::new();
-    for (at, three) in stream.windows(3).enumerate() {
-        if *three == [0, 0, 1] {
-            starts.push(at);
-        }
-    }
-    let end = |n: usize| starts.get(n + 1).map_or(stream.len(), |next| *next);
-    let unit = |(n, start): (usize, &usize)| {
-        let unit = &stream[start + 3..end(n)];
-        // The zeros before the next start code are its own.
-        let len = unit.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
-        &unit[..len]
-    };
-    starts.iter().enumerate().map(unit).filter(|u| !u.is_empty()).collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02X}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |b: &u8| char::from(*b).to_digit(16).map(|d| d as u8);
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|p| Some(digit(p.first()?)? << 4 | digit(p.get(1)?)?)).collect()
 }
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -1,5 +1,6 @@
 //! A live sender in a thread of its own.
 
+use crate::browser::{Taken, Way};
 use crate::entropy;
 use crate::flow::{self, FLOW, FlowKeys, SOURCE};
 use crate::folder::{STEP, reported};
@@ -7,7 +8,8 @@ use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
     Clock, EncoderDesk, Handle, LATENCY, LadderFeed, LiveError, LiveFeed, LiveRecord, Loop, MasterKey, Outbox, Pair,
-    PairOptions, Payloads, Peers, RungData, Sizes, Spool, Srtp, Steering, Store, WiredSource, Zeros, source_specific,
+    PairOptions, Payloads, Peers, RungData, Sizes, Spool, Srtp, Steering, Store, To, WiredSource, Zeros,
+    source_specific,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,12 +18,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use steadycast_control::registry::Given;
 use steadycast_control::{FeedbackFormat, Limit, Mode};
-use steadycast_ends::{Agent, Apart, Kept, Place, Supply, VideoPlan, VideoSource};
+use steadycast_ends::{Agent, Apart, Kept, Place, RETRANSMISSIONS, Supply, VideoPlan, VideoSource};
 use steadycast_media::{Feed, Ladder, SentFrames};
 use steadycast_record::{flow as flow_figures, receiver};
 use steadycast_scenario::Video;
 use steadycast_session::HeaderIds;
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
+use steadycast_web::State;
 use steadycast_wire::payload::PayloadFormat;
 
 /// What a session sends.
@@ -53,7 +56,7 @@ pub enum Medium {
 }
 
 impl Medium {
-    const fn format(&self) -> Option<PayloadFormat> {
+    pub(crate) const fn format(&self) -> Option<PayloadFormat> {
         match self {
             Self::Greedy => None,
             Self::Encoder { format, .. } | Self::Ladder { format, .. } => Some(*format),
@@ -69,7 +72,7 @@ impl Medium {
         }
     }
 
-    fn config(&self) -> Vec<u8> {
+    pub(crate) fn config(&self) -> Vec<u8> {
         match self {
             Self::Greedy => Vec::new(),
             Self::Encoder { config, .. } | Self::Ladder { config, .. } => config.clone(),
@@ -85,9 +88,9 @@ const KEPT: Span = Span::secs(1);
 pub struct SendOptions {
     /// What is sent and by which rules. What it leaves open is as [`FlowKeys`] of a live sender have it.
     pub flow: FlowKeys,
-    /// A receiver's RTP address, or a group's.
-    pub to: SocketAddr,
-    /// Sockets.
+    /// Whom it is sent to.
+    pub to: To,
+    /// Sockets towards an address.
     pub pair: PairOptions,
     /// Canonical name.
     pub cname: String,
@@ -106,8 +109,9 @@ pub struct Sending {
     pub handle: Handle,
     /// The desk at which its encoder works, where it has one.
     pub desk: Option<EncoderDesk>,
-    /// The session description, for receivers.
+    /// The session description, for receivers; for a browser the answer.
     pub sdp: String,
+    to_browser: bool,
 }
 
 /// A floor that its operator can lower is no lower than this, but for one that was so from the start.
@@ -161,15 +165,18 @@ impl Sending {
     pub fn start(options: SendOptions, medium: Medium) -> Result<Self, LiveError> {
         let (clock, seed) = (Clock::start(), entropy::seed()?);
         let (to, shared) = (options.to.ip(), Arc::new(Shared::default()));
-        let options = SendOptions { flow: options.flow.of_sender(to, !matches!(medium, Medium::Greedy)), ..options };
+        let taken = if let To::Browser { offer, .. } = &options.to { Some(Taken::of(offer, &medium)?) } else { None };
+        let keys = taken.as_ref().map_or_else(|| Ok(options.flow.clone()), |taken| taken.keys(options.flow.clone()))?;
+        let options = SendOptions { flow: keys.of_sender(to, !matches!(medium, Medium::Greedy)), ..options };
         let loaded = options.flow.scenario(&[], to.is_multicast(), Span::ZERO)?;
         let video = flow::video(&loaded)?;
         let apart = Apart {
             cname: options.cname.clone(),
-            peer: (!to.is_multicast()).then(|| crate::wired::host(options.to)),
+            peer: (!to.is_multicast()).then(|| crate::wired::host(to)),
             tag: options.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
             epoch: clock.epoch(),
             payload_type: medium.format().and_then(PayloadFormat::static_type).unwrap_or(96),
+            again: RETRANSMISSIONS,
             ids: HeaderIds::default(),
             authenticated: false,
             floor: LEAST,
@@ -177,6 +184,7 @@ impl Sending {
             playout: LATENCY,
             operator: shared.orders.clone(),
         };
+        let apart = if let Some(taken) = &taken { taken.apart(apart) } else { apart };
         let place = Place { seed, credit: CREDIT, mtu: flow::MTU, apart: Some(apart) };
         let plan = VideoPlan::supplied(&loaded.scenario.flows[0], video, medium.supply(), place)?;
         if video.feedback.is_coarse() {
@@ -187,10 +195,22 @@ impl Sending {
             let what = "marks are known, and the path is checked, by reports of single packets that tell of them";
             return Err(LiveError::new("--ecn", what, "take --feedback rfc8888"));
         }
-        let pair = Pair::sender(options.to, &options.pair)?;
-        let own = pair.rtp().local().ip();
-        let described = describe(&options, video, &plan, &medium, own);
-        let sdp = described.write(own, clock.epoch().0 >> 32);
+        let session = clock.epoch().0 >> 32;
+        let (pair, sdp, way) = match (&options.to, taken) {
+            (To::Browser { media, ports, .. }, Some(taken)) => {
+                let pair = Pair::waiting(*media, ports.clone())?;
+                let local = pair.rtp().local();
+                let sdp = taken.answer(local, &plan, session, makes_key_frames(video, &medium));
+                (pair, sdp, Some(taken.way(&clock, local)?))
+            }
+            (To::Browser { .. }, None) => return Err(LiveError::unwritten("the offer is gone")),
+            (To::Address(to), _) => {
+                let pair = Pair::sender(*to, &options.pair)?;
+                let own = pair.rtp().local().ip();
+                let described = describe(*to, &options, video, &plan, &medium, own);
+                (pair, described.write(own, session), None)
+            }
+        };
         let prepared = Prepared::of(medium, &plan, clock);
         let mut source = plan.source(FLOW, prepared.feed, None, Time::ZERO);
         Spool::keep(source.kept());
@@ -199,8 +219,10 @@ impl Sending {
         let mut wired = WiredSource::new(source, prepared.payloads);
         wired.peers = Some(Peers::new(clock.epoch(), plan.app()));
         wired.srtp = options.key.as_ref().map(Srtp::new);
+        wired.way = way;
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
+        let to_browser = matches!(options.to, To::Browser { .. });
         let (desk, sizes, over) = (prepared.desk, prepared.sizes, prepared.over);
         let (waker, first_seq) = (driver.waker(), plan.first_seq());
         if let Some(desk) = &desk {
@@ -209,7 +231,12 @@ impl Sending {
         let session =
             Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), sizes, over, options, first_seq };
         let handle = Handle::start("steadycast-send", Arc::clone(&shared), waker, move || session.whole())?;
-        Ok(Self { shared, handle, desk, sdp })
+        Ok(Self { shared, handle, desk, sdp, to_browser })
+    }
+
+    /// What a browser is answered.
+    pub fn answer(&self) -> Option<&str> {
+        self.to_browser.then_some(self.sdp.as_str())
     }
 
     /// The receiver of this name is not heard any more, now or whenever it comes.
@@ -240,15 +267,26 @@ impl Drop for Sending {
     }
 }
 
+/// Whether key frames are made on request.
+fn makes_key_frames(video: &Video, medium: &Medium) -> bool {
+    matches!(medium, Medium::Encoder { .. }) && video.mode != Mode::Paper
+}
+
 /// What receivers are told of a session.
-fn describe(options: &SendOptions, video: &Video, plan: &VideoPlan, medium: &Medium, own: IpAddr) -> Description {
+fn describe(
+    to: SocketAddr,
+    options: &SendOptions,
+    video: &Video,
+    plan: &VideoPlan,
+    medium: &Medium,
+    own: IpAddr,
+) -> Description {
     let media = plan.sender(SOURCE);
     let sources =
         |ssrc| Some(Sources { media: media.identity.ssrc, repair: ssrc, cname: media.identity.cname.clone() });
-    let encodes = matches!(medium, Medium::Encoder { .. });
     Description {
-        address: options.to,
-        source: source_specific(options.to.ip()).then_some(own),
+        address: to,
+        source: source_specific(to.ip()).then_some(own),
         ttl: options.pair.ttl,
         mux: options.pair.mux,
         secure: options.key.is_some(),
@@ -258,7 +296,7 @@ fn describe(options: &SendOptions, video: &Video, plan: &VideoPlan, medium: &Med
         bandwidth: Some(plan.cap()),
         feedback: PacketFeedback::of(plan.feedback()),
         ecn: video.ecn,
-        key_frames: encodes && video.mode != Mode::Paper,
+        key_frames: makes_key_frames(video, medium),
         rtcp_port: None,
         excluded: Vec::new(),
         reports: None,
@@ -347,7 +385,7 @@ impl Session {
         }
         // What waits in the pacer still leaves when the source has ended by itself.
         let until = clock.now() + LAST_WORDS;
-        while !self.shared.stopped() && clock.now() < until && self.backlog() > Bytes::ZERO {
+        while !self.shared.stopped() && !self.is_alone() && clock.now() < until && self.backlog() > Bytes::ZERO {
             self.driver.run(clock.now() + STEP, |_| true)?;
         }
         self.tell(WiredSource::stop);
@@ -384,9 +422,15 @@ impl Session {
         Some((sizes, *self.sizes.get(usize::from(sizes.now))?))
     }
 
-    /// Whether the source has given all that it has.
+    /// Whether nobody is there any more to send to.
+    fn is_alone(&self) -> bool {
+        self.end().way.as_ref().is_some_and(|way| way.tunnel.state() == State::Ended)
+    }
+
+    /// Whether the source has given all that it has, or whoever it was for is gone.
     fn ended(&self) -> bool {
-        self.desk.as_ref().is_some_and(EncoderDesk::over)
+        self.is_alone()
+            || self.desk.as_ref().is_some_and(EncoderDesk::over)
             || self.over.as_ref().is_some_and(|over| over.load(Ordering::Relaxed))
     }
 
@@ -448,6 +492,7 @@ impl Session {
             "feedback_refused": source.feedback().refused,
             "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers.as_ref().map_or(0, Peers::unreadable), "peers": peers,
+            "browser": end.way.as_ref().map(Way::status),
         })
     }
 
@@ -485,6 +530,7 @@ impl Session {
         also.put(&flow_figures::SIZE_CHANGES, sizes.changes);
         also.put(&flow_figures::KEY_FRAMES, key_frames);
         let mut warnings = self.warnings(&wired.source, pair.rtp().failures());
+        warnings.extend(wired.way.as_ref().and_then(|way| way.tunnel.why()).map(|why| format!("the browser: {why}")));
         if names.is_empty() {
             warnings.push("no receiver has reported: what arrived is not known".into());
         }

@@ -1,5 +1,6 @@
 //! An end of a video flow on sockets: what the simulator moves as values travels here as bytes.
 
+use crate::browser::Way;
 use crate::net::origin;
 use crate::unpack::REORDERED;
 use crate::{CameSymbols, Datagram, End, Meta, Outbox, Peers, SentSymbols, Srtp, Which};
@@ -13,6 +14,7 @@ use steadycast_session::{
     Fragment, HeaderIds, Media, Origin, Protected, Protection, Received, Receiver, Sender, TRANSPORT_NUMBER_ID, Waiting,
 };
 use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time, counted};
+use steadycast_web::{Protocol, State};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::parity::ParityHeader;
 use steadycast_wire::rtcp::Compound;
@@ -85,6 +87,8 @@ pub struct WiredSource {
     kept: SentSymbols,
     /// It protects what leaves, and nothing is heard that is not protected.
     pub srtp: Option<Srtp>,
+    /// The way to a browser: it begins when that is open.
+    pub(crate) way: Option<Way>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
 }
@@ -98,20 +102,48 @@ impl WiredSource {
             peers: None,
             kept: SentSymbols::default(),
             srtp: None,
+            way: None,
             outgoing: Vec::new(),
             ended: false,
         }
     }
 
-    /// Starts the session.
+    /// Starts the session, where its way is open.
     pub fn start(&mut self, now: Time, out: &mut Outbox) {
-        self.with(out, |source, o| source.start(now, o));
+        if self.is_open() {
+            self.with(out, |source, o| source.start(now, o));
+        }
     }
 
     /// Ends the session with a BYE.
     pub fn stop(&mut self, now: Time, out: &mut Outbox) {
-        self.with(out, |source, o| source.stop(now, o));
+        if self.is_open() {
+            self.with(out, |source, o| source.stop(now, o));
+        }
         self.ended = true;
+        self.close(now, out);
+    }
+
+    /// Closes the way when the last word is said.
+    fn close(&mut self, now: Time, out: &mut Outbox) {
+        let said = self.ended && !(self.is_open() && self.source.wake() < Time::NEVER);
+        if let Some(way) = self.way.as_mut().filter(|_| said) {
+            way.tunnel.close(now);
+            way.drain(now, out);
+        }
+    }
+
+    /// Whether media may leave: it does to a browser while it is connected.
+    fn is_open(&self) -> bool {
+        self.way.as_ref().is_none_or(|way| way.tunnel.state() == State::Connected)
+    }
+
+    /// Takes what the way lets go.
+    fn drain(&mut self, now: Time, out: &mut Outbox) {
+        if let Some(srtp) = self.way.as_mut().and_then(|way| way.drain(now, out)) {
+            self.srtp = Some(srtp);
+            self.start(now, out);
+        }
     }
 
     fn with(&mut self, out: &mut Outbox, what: impl FnOnce(&mut VideoSource, &mut Out<'_>)) {
@@ -165,14 +197,31 @@ impl WiredSource {
 
 impl End for WiredSource {
     fn wake(&self) -> Time {
-        self.source.wake()
+        let of_way = self.way.as_ref().map_or(Time::NEVER, |way| way.tunnel.wake());
+        if self.is_open() { of_way.min(self.source.wake()) } else { of_way }
     }
 
     fn on_wake(&mut self, now: Time, out: &mut Outbox) {
-        self.with(out, |source, o| source.on_wake(now, o));
+        if let Some(way) = &mut self.way {
+            way.tunnel.on_wake(now);
+            self.drain(now, out);
+        }
+        if self.is_open() {
+            self.with(out, |source, o| source.on_wake(now, o));
+        }
+        self.close(now, out);
     }
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
+        let mut from = datagram.meta.from;
+        if let Some(way) = &mut self.way {
+            let known = way.sort(now, from, datagram.bytes);
+            self.drain(now, out);
+            match known.filter(|_| self.is_open()) {
+                Some(known) => from = known,
+                None => return,
+            }
+        }
         if datagram.which != Which::Rtcp {
             return;
         }
@@ -188,15 +237,18 @@ impl End for WiredSource {
             },
         };
         let mine = self.source.session().map_or(0, Sender::ssrc);
-        let (from, refused) = (address(datagram.meta.from), self.source.feedback().refused);
-        self.with(out, |source, o| source.on_rtcp(now, from, bytes, o));
+        if let Some(way) = &mut self.way {
+            way.tunnel.on_heard(now, datagram.meta.from);
+        }
+        let refused = self.source.feedback().refused;
+        self.with(out, |source, o| source.on_rtcp(now, address(from), bytes, o));
         if let Some(peers) = self.peers.as_mut().filter(|_| self.source.feedback().refused == refused) {
-            peers.hear(now, mine, datagram.meta.from, bytes);
+            peers.hear(now, mine, from, bytes);
         }
     }
 
     fn done(&self) -> bool {
-        self.ended && self.source.wake() == Time::NEVER
+        self.ended && (self.source.wake() == Time::NEVER || !self.is_open())
     }
 }
 
@@ -239,7 +291,7 @@ pub struct WiredSink {
     refused: u64,
 }
 
-/// Datagrams of protocols that share a port with RTP, by their first byte (RFC 7983, section 7), and such as only keep
+/// Datagrams of protocols that share a port with RTP, and such as only keep
 /// a way open (RFC 6263, sections 4.1 and 4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Foreign {
@@ -254,11 +306,11 @@ pub struct Foreign {
 impl Foreign {
     /// Counts a datagram that is of one of them.
     fn count(&mut self, bytes: &[u8]) -> bool {
-        let of = match bytes {
-            [] | [_] | [_, _] | [_, _, _] => &mut self.keep_alives,
-            [0..=3, ..] => &mut self.stun,
-            [20..=63, ..] => &mut self.dtls,
-            _ => return false,
+        let of = match Protocol::of(bytes) {
+            _ if bytes.len() < 4 => &mut self.keep_alives,
+            Protocol::Stun => &mut self.stun,
+            Protocol::Dtls => &mut self.dtls,
+            Protocol::Rtp | Protocol::Other => return false,
         };
         *of += 1;
         true
@@ -751,7 +803,7 @@ impl WiredSink {
         let (from, len) = (address(datagram.meta.from), datagram.bytes.len());
         // A compound that names nobody is of no source, whether one is followed or not.
         if let Some(ssrc) = compound.sender() {
-            let told = self.sink.session().and_then(|session| session.is_source(ssrc, host(datagram.meta.from)));
+            let told = self.sink.session().and_then(|session| session.is_source(ssrc, host(datagram.meta.from.ip())));
             self.reports.on_report(datagram.meta.from, told);
         }
         let ended = self.source_ended();
@@ -817,8 +869,8 @@ fn protected(compound: &[u8], srtp: &mut Option<Srtp>, out: &mut Vec<u8>) {
 }
 
 /// The host of an address, as a session knows it.
-pub(crate) fn host(of: SocketAddr) -> Origin {
-    Origin(address(of).0.into())
+pub(crate) fn host(of: IpAddr) -> Origin {
+    Origin(address(SocketAddr::new(of, 0)).0.into())
 }
 
 /// The session's table of members wants numbers: equal for equal addresses.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use steadycast_live::sdp::{self, Description};
 use steadycast_live::{
     EncoderDesk, FlowKeys, FrameShelf, Handle, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions,
-    ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering, Unit,
+    ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering, To, Unit,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
@@ -48,6 +48,23 @@ fn address(text: &str) -> PyResult<IpAddr> {
 fn socket(text: &str) -> PyResult<SocketAddr> {
     let remedy = "write it as 10.0.0.1:5004, [fd00::1]:5004 or host:5004";
     text.parse().map_err(|_| wrong(text, "not ADDRESS:PORT", remedy))
+}
+
+/// A browser's offer with the address and the ports for media, or an address.
+fn to(options: &Bound<'_, PyDict>) -> PyResult<To> {
+    if !options.contains("offer")? {
+        return Ok(To::Address(socket(&want::<String>(options, "to")?)?));
+    }
+    let text: String = want(options, "media")?;
+    let read = || {
+        let (own, ports) = text.rsplit_once(':')?;
+        let (first, last) = ports.split_once('-')?;
+        let own = own.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok()?;
+        Some((own, first.parse::<u16>().ok().filter(|port| *port > 0)?..=last.parse().ok()?))
+    };
+    let remedy = "write an address of this machine and UDP ports, as 192.0.2.1:40000-40099";
+    let (media, ports) = read().ok_or_else(|| wrong("media", format!("{text} is no address with ports"), remedy))?;
+    Ok(To::Browser { offer: want(options, "offer")?, media, ports })
 }
 
 fn format(codec: &str) -> PyResult<PayloadFormat> {
@@ -179,7 +196,7 @@ impl PySender {
         let flow = serde_json::from_str(&want::<String>(options, "flow")?).map_err(unreadable)?;
         let options = SendOptions {
             flow: FlowKeys::new(flow),
-            to: socket(&want::<String>(options, "to")?)?,
+            to: to(options)?,
             pair: pair(options)?,
             cname: want(options, "cname")?,
             buffer: want::<Option<u64>>(options, "buffer_bytes")?.map(Bytes::new),
@@ -195,6 +212,12 @@ impl PySender {
     #[getter]
     fn sdp(&self) -> String {
         self.sending.sdp.to_owned()
+    }
+
+    /// What a browser is answered; `None` where it sends to an address.
+    #[getter]
+    fn answer(&self) -> Option<&str> {
+        self.sending.answer()
     }
 
     /// The receiver of this name is not heard any more.

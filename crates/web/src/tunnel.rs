@@ -77,8 +77,6 @@ pub enum Output {
     Peer(SocketAddr),
     /// It is connected: media may be sent with these keys.
     Keys(Keys),
-    /// It has ended, for this reason.
-    Ended(String),
 }
 
 /// How far it has come.
@@ -183,7 +181,7 @@ impl Tunnel {
         self.state
     }
 
-    /// Why it has ended.
+    /// Why it has ended, where neither end has closed it.
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
@@ -260,7 +258,7 @@ impl Tunnel {
     pub fn close(&mut self, now: Time) {
         if self.state != State::Ended {
             self.drive(now, Dtls::close);
-            self.end("it was closed here".into());
+            self.state = State::Ended;
         }
     }
 
@@ -333,7 +331,10 @@ impl Tunnel {
                     self.state = State::Connected;
                     self.out.push_back(Output::Keys(Keys { profile, material: bytes.to_vec() }));
                 }
-                dimpl::Output::CloseNotify => return self.end("the browser has ended it".into()),
+                dimpl::Output::CloseNotify => {
+                    self.state = State::Ended;
+                    return;
+                }
                 // The moment of the keys is that of the connection; nobody speaks by DTLS itself here.
                 _ => {}
             }
@@ -343,7 +344,6 @@ impl Tunnel {
     fn end(&mut self, why: String) {
         if self.state != State::Ended {
             self.state = State::Ended;
-            self.out.push_back(Output::Ended(why.clone()));
             self.why = Some(why);
         }
     }

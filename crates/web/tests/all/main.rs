@@ -4,3 +4,4 @@
 mod answers;
 mod client;
 mod tunnels;
+mod world;
