@@ -151,6 +151,8 @@ class Crew:
                 if kind == "delay":
                     break
                 raise FailedError("not-ready", member.name, f"{member.ready} after {READY_S:g} s")
+            if self.plan.until_s is not None and time.monotonic() - self.began > self.plan.until_s:
+                raise FailedError("too-long", member.name, f"not ready at {self.plan.until_s:g} s, the end")
             self.look(member)
             time.sleep(0.02)
         self.told("ready", program=member.name)

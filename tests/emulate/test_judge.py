@@ -135,6 +135,7 @@ def test_each_reason_of_a_failure_is_named(tmp_path: Path) -> None:
         "ended-early": pair(quick, good_receive),
         "no-start": pair("sh -c 'exec /nobody'", good_receive),
         "no-traffic": pair("sleep 60", good_receive),
+        "too-long": pair(good_send, "sleep 60", ready="log:never"),
         "no-pictures": {
             **pair(good_send, good_receive),
             "clip": {"size": "160x90"},

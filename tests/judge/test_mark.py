@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import av
 import numpy as np
@@ -12,7 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from steadycast.judge import mark
-from steadycast.judge.clip import ahead, coarse, pictures, raw_shape, shape_of, y4m_shape
+from steadycast.judge.clip import (
+    Marked,
+    Measured,
+    ahead,
+    coarse,
+    pictures,
+    raw_shape,
+    shape_of,
+    vmaf_of,
+    y4m_shape,
+)
+from steadycast.media.vmaf import program
 
 numbers = st.integers(0, 10 * mark.WRAPS)
 sides = st.integers(40, 240).map(lambda half: 2 * half)
@@ -106,3 +118,24 @@ def test_a_coarse_picture_has_the_mean_of_the_other_and_a_flat_one_is_itself(wid
     assert abs(float(coarse(noise).mean()) - float(noise.mean())) <= 0.5
     assert (coarse(np.full_like(noise, 77)) == 77).all()
     assert coarse(noise)[0, 0] == np.rint(noise[:4, :4].astype(float).mean())
+
+
+@pytest.mark.skipif(program() is None, reason="needs imageio-ffmpeg")
+def test_vmaf_is_that_of_the_pictures_that_count(tmp_path: Path) -> None:
+    clip = Marked(size="160x90", fps="25")
+    raw = clip.raw()
+    with (tmp_path / "kept").open("wb") as kept:
+        measured = Measured(clip, kept)
+        for number in range(20):
+            shown = luma(clip.picture(raw, number), 160, 90)
+            # The first ten are so coarse that no picture of them is left.
+            measured.of(coarse(coarse(shown)) // 32 * 32 if number < 10 else shown, number)
+
+    def of(counted: list[bool]) -> float:
+        found = vmaf_of(clip, tmp_path / "kept", [*range(20)], counted)
+        assert found is not None
+        return found
+
+    worse, good = of([True] * 10 + [False] * 10), of([False] * 10 + [True] * 10)
+    assert worse < 60
+    assert 95 < good <= 100

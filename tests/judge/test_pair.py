@@ -58,6 +58,7 @@ def test_a_pair_is_read() -> None:
         ({"program": [{**SEND, "ready": "log:("}, RECEIVE]}, "pair.toml: program[1].ready", "mend it"),
         ({"program": [{**SEND, "ends": "no"}, RECEIVE]}, "pair.toml: program[1].ends", "true or false"),
         ({"pictures": {"format": "rgb"}}, "pictures.format", "yuv420p 640x360"),
+        ({"pictures": {"from": "none", "vmaf": True}}, "pair.toml: pictures.vmaf", "write {pictures}"),
         ({"pictures": {"crop": "1x1"}}, "pair.toml: pictures.crop", "640x360+0+60"),
         ({"expect": [{"that": "frozen_pct"}]}, "pair.toml: expect[1].min", "write min or max"),
     ],

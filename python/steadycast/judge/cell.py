@@ -28,6 +28,8 @@ WAITED = 0.05
 """Share of its time that a thread may wait for a processor: beyond it the figures are not the program's own."""
 LATE = 0.01
 """Pictures of the clip that may be handed over more than a picture late."""
+_KEPT = "shown.y"
+"""Pictures that VMAF is measured of."""
 _LINES = 5
 """Of a failed program's log."""
 _ACCESS = {"rate": "1Gbps", "queue": {"kind": "droptail", "limit": "1000p"}}
@@ -144,6 +146,8 @@ def run(setup: Setup, task: Task) -> Outcome:
         figures, by = score(cell, setup.level)
     except FailedError as error:
         return _failed(task, place, {"reason": error.reason, "program": "", "detail": error.detail})
+    if setup.pair.pictures.vmaf:
+        figures["vmaf"] = _vmaf(cell)
     loads = {each["program"]: each for each in told if each["what"] == "load"}
     ran = sum(load["ran_s"] for name, load in loads.items() if name not in ("feed", "look"))
     used = ran / (setup.pair.lead_s + setup.pair.seconds)
@@ -151,7 +155,20 @@ def run(setup: Setup, task: Task) -> Outcome:
     return Outcome(task.network, task.run, figures, by, None, doubts, used, series(cell), emulation)
 
 
+def _vmaf(cell: Cell) -> float | None:
+    """Measure what was shown in the time that counts; the pictures are gone then."""
+    assert cell.pair.clip is not None
+    rows = cell.rows("look.tsv", ("at", "number", "psnr", "least", "ssim")).drop_nulls("psnr")
+    numbers = [int(number) for number in rows["number"]]
+    counted = [cell.window[0] <= at - cell.began < cell.window[1] for at in rows["at"]]
+    kept = cell.folder / _KEPT
+    found = clips.vmaf_of(cell.pair.clip, kept, numbers, counted)
+    kept.unlink()
+    return found
+
+
 def _failed(task: Task, place: Path, told: Mapping[str, Any]) -> Outcome:
+    (place / _KEPT).unlink(missing_ok=True)
     log = place / f"{told['program']}.log"
     lines = log.read_text(errors="replace").splitlines()[-_LINES:] if log.is_file() else []
     failed = {"reason": told["reason"], "program": told["program"], "detail": told["detail"], "log": lines}
@@ -197,7 +214,9 @@ def _plan(setup: Setup, work: Path, seed: int) -> hosts.Plan:
                 values[place] = str(clip.file(kind, long))
         serves: list[tuple[str, str, dict[str, Any]]] = []
         if "pictures" in used:
-            serves.append(("look", "pictures", {"format": pair.pictures.format, "crop": pair.pictures.crop}))
+            kept = str(work / _KEPT) if pair.pictures.vmaf else None
+            more = {"format": pair.pictures.format, "crop": pair.pictures.crop, "kept": kept}
+            serves.append(("look", "pictures", more))
         if "clip.pipe" in used:
             serves.append(("feed", "clip.pipe", {}))
         for what, place, more in serves:

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -27,10 +27,11 @@ from steadycast.errors import UserError
 from steadycast.judge import mark
 from steadycast.media import cache
 from steadycast.media.clip import CIF, Clip, Source, parse_fps, parse_size
-from steadycast.media.metrics import psnr_db
+from steadycast.media.metrics import Picture, psnr_db
 from steadycast.media.raw import RawVideo, raw_video
 from steadycast.media.synthetic import Synthetic
 from steadycast.media.table import U8
+from steadycast.media.vmaf import vmaf
 
 _FORMAT = 1
 SSIM_EVERY = 15
@@ -247,8 +248,8 @@ def cut(luma: U8, crop: Crop | None) -> U8:
 class Measured:
     """Measures pictures against those of the clip, without the strip that has the mark."""
 
-    def __init__(self, clip: Marked) -> None:
-        self._raw, self._count = clip.raw(), 0
+    def __init__(self, clip: Marked, kept: IO[bytes] | None = None) -> None:
+        self._raw, self._count, self._kept = clip.raw(), 0, kept
         self._top = mark.strip(self._raw.height)
         self._coarse: dict[int, float] = {}
 
@@ -266,6 +267,8 @@ class Measured:
         place = number % len(raw)
         source = raw.picture(place).y[self._top :]
         shown = np.ascontiguousarray(luma[self._top :])
+        if self._kept is not None:
+            self._kept.write(shown.tobytes())
         self._count += 1
         ssim = None if self._count % SSIM_EVERY else float(core.picture_ssim(shown, source))
         if place not in self._coarse:
@@ -283,13 +286,13 @@ def coarse(luma: U8) -> U8:
     return np.asarray(squares.repeat(_COARSE, axis=0)[:height].repeat(_COARSE, axis=1)[:, :width])
 
 
-def look(clip: Marked, stream: IO[bytes], shape: Shape | None, crop: Crop | None, log: IO[str]) -> None:
+def look(measured: Measured, stream: IO[bytes], shape: Shape | None, crop: Crop | None, log: IO[str]) -> None:
     """Write a line per picture: when it was whole by the monotonic clock, its number, and what `Measured` says.
 
     It is read before the one before it has been measured: what measuring takes is no delay of the pair's.
     """
     seen = ahead(pictures(stream, shape))
-    _tell(clip, ((at, form.luma(data)) for at, form, data in seen), crop, log)
+    _tell(measured, ((at, form.luma(data)) for at, form, data in seen), crop, log)
 
 
 def ahead(items: Iterator[Item], room: int = 300) -> Iterator[Item]:
@@ -312,13 +315,29 @@ def look_at_file(clip: Marked, path: Path, crop: Crop | None, log: IO[str]) -> N
     """Write what `look` does of a file, whose time stamps stand for the time."""
     with files.media(path) as container:
         decoded = container.decode(video=0)
-        _tell(
-            clip, ((float(f.time or 0), f.reformat(format="gray").to_ndarray()) for f in decoded), crop, log
-        )
+        seen = ((float(f.time or 0), f.reformat(format="gray").to_ndarray()) for f in decoded)
+        _tell(Measured(clip), seen, crop, log)
 
 
-def _tell(clip: Marked, seen: Iterator[tuple[float, U8]], crop: Crop | None, log: IO[str]) -> None:
-    measured, last = Measured(clip), None
+def vmaf_of(clip: Marked, kept: Path, numbers: Sequence[int], counted: Sequence[bool]) -> float | None:
+    """Return the mean VMAF of the pictures that `Measured` has ``kept``, of these numbers, where they are counted."""
+    raw = clip.raw()
+    top = mark.strip(raw.height)
+    grey = np.full(((raw.height - top) // 2, raw.width // 2), 128, np.uint8)
+
+    def pairs() -> Iterator[tuple[Picture, Picture]]:
+        with kept.open("rb") as file:
+            for number, counts in zip(numbers, counted, strict=True):
+                source = raw.picture(number % len(raw)).y[top:]
+                luma = np.frombuffer(file.read(source.size), np.uint8)
+                if counts and luma.size == source.size:
+                    yield Picture(luma, grey, grey), Picture(source, grey, grey)
+
+    return vmaf(pairs(), raw.width, raw.height - top, raw.fps)
+
+
+def _tell(measured: Measured, seen: Iterator[tuple[float, U8]], crop: Crop | None, log: IO[str]) -> None:
+    last = None
     for at, whole in seen:
         luma = cut(whole, crop)
         number = mark.read(luma)
@@ -350,8 +369,11 @@ def main() -> int:
             feed(clip, fifo, log)
         shape = raw_shape(told["format"], "pictures.format") if told.get("format") else None
         # Opened for both, so that it waits for no writer, and sees no end between two of them.
-        with open(os.open(fifo, os.O_RDWR), "rb", buffering=1 << 20) as stream:
-            look(clip, stream, shape, told.get("crop"), log)
+        with (
+            open(os.open(fifo, os.O_RDWR), "rb", buffering=1 << 20) as stream,
+            open(told.get("kept") or os.devnull, "wb") as kept,
+        ):
+            look(Measured(clip, kept if told.get("kept") else None), stream, shape, told.get("crop"), log)
     return 0
 
 

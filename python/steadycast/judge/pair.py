@@ -13,6 +13,7 @@ from typing import Any
 
 from steadycast.errors import MissingError, UserError, meant
 from steadycast.judge.clip import Crop, Marked, raw_shape
+from steadycast.media.vmaf import need as need_vmaf
 
 HOSTS = {"sender": "10.0.0.1", "receiver": "10.0.0.2", "relay": "10.0.0.3"}
 """Hosts that programs run on, and their addresses; the relay stands beside the receiver, behind the bottleneck."""
@@ -95,6 +96,8 @@ class Pictures:
     format: str | None = None
     """How raw pictures lie; `None`: y4m."""
     crop: Crop | None = None
+    vmaf: bool = False
+    """VMAF is measured, too, after each cell."""
 
 
 @dataclass(frozen=True)
@@ -320,14 +323,19 @@ def _pictures(table: _Table, used: set[str]) -> Pictures:
     otherwise = "pipe" if "pictures" in used else "file" if "out" in used else "none"
     source = table.choice("from", ("pipe", "file", "browser", "none"), otherwise)
     form, crop = table.take("format", str), table.take("crop", str)
+    vmaf = table.take("vmaf", bool, False)
     table.end()
+    if vmaf and source != "pipe":
+        raise table.wrong(
+            "vmaf", "it takes pictures from a pipe", "write {pictures} in the receiver, or leave it out"
+        )
     if form is not None:
         raw_shape(form, "pictures.format")
     found = re.fullmatch(r"(\d+)x(\d+)\+(\d+)\+(\d+)", crop or "0x0+0+0")
     if found is None:
         raise table.wrong("crop", f"{crop!r} is no part of a picture", 'write for example "640x360+0+60"')
     width, height, left, top = map(int, found.groups())
-    return Pictures(source, form, (width, height, left, top) if crop else None)
+    return Pictures(source, form, (width, height, left, top) if crop else None, vmaf)
 
 
 def _expect(table: _Table) -> Expect:
@@ -356,3 +364,5 @@ def need_tools(pair: Pair) -> None:
             )
     if shutil.which("nsenter") is None:
         raise MissingError("nsenter", "it is not installed", "apt-get install util-linux")
+    if pair.pictures.vmaf:
+        need_vmaf()
