@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import ipaddress
 import signal
 import socket
 import sys
@@ -52,17 +53,27 @@ def application(routes: list[BaseRoute]) -> Starlette:
 
 async def _guarded(request: Request, answer: RequestResponseEndpoint) -> Response:
     """Add the headers that keep the page to itself, to every answer."""
-    meant = _is_here(request)
+    meant = is_here(request)
     response = await answer(request) if meant else wrong(400, "ask for the address that was printed")
     response.headers.update(_HEADERS)
     return response
 
 
-def _is_here(request: Request) -> bool:
+def here(request: Request) -> str:
+    """Return the address of this machine that a request came to."""
+    text = str((request.scope.get("server") or ("",))[0])
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return text
+    # A socket for both families tells IPv4 in IPv6's words.
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+def is_here(request: Request) -> bool:
     """Whether a request names the address that it came to."""
-    name = (request.url.hostname or "").strip("[]")
-    here = str((request.scope.get("server") or ("",))[0])
-    return name == here or (name == "localhost" and here in ("127.0.0.1", "::1"))
+    name, address = (request.url.hostname or "").strip("[]"), here(request)
+    return name == address or (name == "localhost" and address in ("127.0.0.1", "::1"))
 
 
 def is_own(request: Request) -> bool:

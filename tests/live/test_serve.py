@@ -14,6 +14,8 @@ from steadycast.errors import UserError
 from steadycast.live import send
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
+from starlette.requests import Request
+from steadycast import web
 from steadycast.serve import server, viewers
 
 HOST = ("192.0.2.1", 8080)
@@ -198,6 +200,24 @@ def test_what_is_no_offer_of_a_viewer_of_ours_has_the_codes_of_whep(served: Serv
     # Nobody else's page reads an answer.
     assert not any(name.startswith("access-control") for name in options.headers)
     assert "default-src 'none'" in options.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    ("reached", "host", "answered"),
+    [
+        ("127.0.0.1", "localhost:9", True),
+        ("::1", "localhost:9", True),
+        ("192.0.2.1", "localhost:9", False),
+        ("192.0.2.1", "192.0.2.2:9", False),
+        ("2001:db8::1", "[2001:db8::1]:9", True),
+        ("::ffff:192.0.2.1", "192.0.2.1:9", True),
+        ("192.0.2.1", "192.0.2.1.example.net:9", False),
+    ],
+)
+def test_who_asks_has_to_name_the_address_that_was_reached(reached: str, host: str, answered: bool) -> None:
+    scope = {"type": "http", "scheme": "http", "path": "/", "query_string": b"", "server": (reached, 9)}
+    request = Request({**scope, "headers": [(b"host", host.encode())]})
+    assert web.is_here(request) == answered
 
 
 def test_more_viewers_than_places_and_no_free_port_are_told_to_come_later(served: Served) -> None:

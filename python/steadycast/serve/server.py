@@ -95,7 +95,7 @@ class Serving:
         controller = request.query_params.get("controller")
         try:
             # The address at which a browser reached this server is one that it reaches.
-            media = f"{_here(request)}:{self.ports}"
+            media = f"{_bracketed(web.here(request))}:{self.ports}"
             viewer = await asyncio.to_thread(self.viewers.offer, body.decode(), media, controller)
         except UnicodeDecodeError:
             return web.wrong(400, "an offer is a text in UTF-8")
@@ -138,9 +138,8 @@ def _options(allowed: str) -> Callable[[Request], Any]:
     return answer
 
 
-def _here(request: Request) -> str:
-    """Return the address that a request came to, as it stands before a port."""
-    host = str((request.scope.get("server") or ("127.0.0.1",))[0])
+def _bracketed(host: str) -> str:
+    """Return an address as it stands before a port."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -196,7 +195,7 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
 def _ready(listen: str, host: str, loopback: bool, token: str | None, told: Callable[[str], None]) -> None:
     port = listen.rpartition(":")[2]
     reached = _reached(host) if ipaddress.ip_address(host).is_unspecified else host
-    shown = f"[{reached}]" if ":" in reached else reached
+    shown = _bracketed(reached)
     told(f"http://{shown}:{port}/" + (f"#token={token}" if token else ""))
     if not loopback:
         told(f"whoever has this address and reaches {shown} can watch; the page itself is not encrypted")

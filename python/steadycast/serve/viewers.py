@@ -105,9 +105,10 @@ class Viewer:
             "at_s": status.get("at_s"),
             "rate_bps": status.get("rate_bps"),
             "target_bps": decision.get("target_bps"),
-            "rtt_ms": first.get("rtt_ms", decision.get("rtt_ms")),
+            "rtt_ms": first.get("rtt_ms") or decision.get("rtt_ms"),
             "loss_frac": first.get("loss_frac"),
-            "why": view.why(status.get("decision")),
+            # There is one receiver: nobody else sets the rate.
+            "why": view.why(decision and {**decision, "by": None}),
             "frames": status.get("frames"),
             "skipped": status.get("skipped_frames"),
             "left_out": status.get("left_out"),
