@@ -365,6 +365,21 @@ def test_a_device_takes_the_stream_itself(tmp_path: Path) -> None:
     assert fifo.is_fifo()
 
 
+@pytest.mark.parametrize(
+    ("rate", "pause_s", "told"), [(1_000, 0, True), (9_000, 0, True), (90_000, 0, False), (90_000, 9, False)]
+)
+def test_time_stamps_that_stay_behind_the_time_in_which_frames_come_are_told(
+    rate: int, pause_s: int, told: bool, tmp_path: Path
+) -> None:
+    # Five seconds of a sender that pauses in between, and of another that is read as fast as it can.
+    frames = [(n * rate // 25, False, True, n / 25 + (n > 60) * pause_s, b"abc") for n in range(125)]
+    for all_of_them in (frames, [(ticks, bad, whole, 0.0, data) for ticks, bad, whole, _, data in frames]):
+        sink = receive.Sink(Fake([all_of_them]), receive.Options(what="x", out=tmp_path / "x.m4v"))
+        sink.finish()
+        said = [note for note in sink.notes if "time stamps" in note]
+        assert bool(said) == (told and all_of_them is frames), said
+
+
 # ---------------------------------------------------------------- containers
 
 

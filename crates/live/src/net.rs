@@ -330,6 +330,9 @@ impl Pair {
     /// The addresses can't be had; the error says what to do.
     pub fn sender(to: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let reports = rtcp_port(to, options)?;
+        if to.ip().is_unspecified() {
+            return Err(LiveError::new(to, "nobody receives there", "write the receiver's address, or a group's"));
+        }
         let own = match &options.interface {
             Some(Interface::Address(ip)) if ip.is_ipv4() == to.is_ipv4() => *ip,
             Some(Interface::Address(ip)) => {
@@ -356,7 +359,7 @@ impl Pair {
         };
         if !options.mux {
             let connected = rtp.socket.connect(&to.into());
-            connected.map_err(|e| LiveError::new(to, e, unreached(to, options)))?;
+            connected.map_err(|e| LiveError::new(to, &e, unreached(to, &e, options)))?;
             rtp.connected = true;
             rtp.local = rtp.socket.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(rtp.local);
         }
@@ -443,11 +446,18 @@ fn link_local(address: SocketAddr) -> bool {
     v6.scope_id() == 0 && (first & 0xffc0 == 0xfe80 || first & 0xff0f == 0xff02)
 }
 
-fn unreached(to: SocketAddr, options: &PairOptions) -> &'static str {
-    match options.interface {
-        Some(_) => "no route leads there by this interface: see `ip route` and `ip -6 route`",
-        None if link_local(to) => "it is of one link alone: name the --interface, or write [ADDRESS%INTERFACE]:PORT",
-        None => "no route leads there: name an --interface",
+fn unreached(to: SocketAddr, error: &io::Error, options: &PairOptions) -> &'static str {
+    let zoned = matches!(to, SocketAddr::V6(v6) if v6.scope_id() != 0);
+    match &options.interface {
+        // Sockets that may not send to all stations of a link are told so.
+        _ if error.kind() == io::ErrorKind::PermissionDenied => {
+            "write a receiver's address or a group's, no broadcast's"
+        }
+        interface if zoned || interface.is_some() => {
+            "no route leads there by this interface: see `ip route` and `ip -6 route`"
+        }
+        _ if link_local(to) => "it is of one link alone: name the --interface, or write [ADDRESS%INTERFACE]:PORT",
+        _ => "no route leads there: name an --interface",
     }
 }
 
@@ -529,3 +539,27 @@ fn join_source_group(socket: &Socket, group: IpAddr, source: IpAddr, interface: 
 
 /// RFC 3678, section 5.1, as Linux numbers it.
 const MCAST_JOIN_SOURCE_GROUP: libc::c_int = 46;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_at_which_nobody_receives_is_refused_with_what_to_write() {
+        let options = PairOptions::default();
+        for nobody in ["0.0.0.0:5004", "[::]:5004"] {
+            let error = Pair::sender(nobody.parse().unwrap(), &options).err().map(|error| error.to_string());
+            assert!(error.is_some_and(|said| said.contains("write the receiver's address")), "{nobody}");
+        }
+        let (denied, unreachable) = (io::ErrorKind::PermissionDenied, io::ErrorKind::NetworkUnreachable);
+        for (to, kind, remedy) in [
+            ("10.0.0.255:5004", denied, "no broadcast's"),
+            ("[fe80::1%7]:5004", unreachable, "by this interface"),
+            ("[fe80::1]:5004", unreachable, "[ADDRESS%INTERFACE]"),
+            ("10.0.0.1:5004", unreachable, "name an --interface"),
+        ] {
+            let said = unreached(to.parse().unwrap(), &kind.into(), &options);
+            assert!(said.contains(remedy), "{to}: {said}");
+        }
+    }
+}

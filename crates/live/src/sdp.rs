@@ -293,14 +293,17 @@ impl Description {
     /// # Errors
     /// It is not a session description, or there is no video over RTP in it.
     pub fn read(text: &[u8]) -> Result<Self, SdpError> {
-        let session = Session::parse(plain_text(text).as_bytes())
+        let session = Session::parse(tidy(text).as_bytes())
             .map_err(|e| wrong(format!("not a session description ({e})"), "give the file that the sender wrote"))?;
-        let media = session.medias.iter().find(|m| m.media == "video");
+        let media = video(&session);
         let media = media.ok_or_else(|| wrong("there is no video in it", "name a description with an m=video line"))?;
         let secure = media.proto.contains("SAVP");
-        if !media.proto.starts_with("RTP/") || media.proto.contains("DTLS") {
+        if !["RTP/AVP", "RTP/AVPF", "RTP/SAVP", "RTP/SAVPF"].contains(&&*media.proto) {
             let problem = format!("the video travels by {}", media.proto);
             return Err(wrong(problem, "this program takes RTP/AVP and RTP/SAVP"));
+        }
+        if media.port == 0 {
+            return Err(wrong("its video has port 0: nothing is sent", "give the port to which it is sent"));
         }
         let connection = media.connections.first().or(session.connection.as_ref());
         let connection = connection.ok_or_else(|| wrong("it has no c= line", "add the address, as c=IN IP4 …"))?;
@@ -347,6 +350,30 @@ impl Description {
     }
 }
 
+/// A text whose lines stand without more blanks than divide their words (RFC 8866, section 9, has one). Of the lines
+/// that are not used, which cameras fill in as they like, the place alone is kept.
+fn tidy(text: &[u8]) -> String {
+    let text: Vec<u8> = text.iter().map(|byte| if *byte == b'\t' { b' ' } else { *byte }).collect();
+    let tidied = |line: &str| {
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        match line.split_once('=') {
+            Some(("a", value)) => {
+                let (name, value) = value.split_once(':').map_or((value, None), |(name, value)| (name, Some(value)));
+                format!("a={name}{}", value.map(|value| format!(":{}", value.trim_start())).unwrap_or_default())
+            }
+            Some((key, _)) if key.len() == 1 && !"vmcb".contains(key) => "a=-".to_owned(),
+            _ => line,
+        }
+    };
+    plain_text(&text).lines().map(tidied).collect::<Vec<_>>().join("\n")
+}
+
+/// The first video that is sent, or else the first that could be (RFC 8866, section 5.14: port 0 is none).
+fn video(session: &Session) -> Option<&Media> {
+    let all = || session.medias.iter().filter(|media| media.media == "video");
+    all().find(|media| media.port != 0).or_else(|| all().next())
+}
+
 /// Encodings that carry no video of their own: they repeat another type's, or protect it.
 const BESIDE: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY];
 
@@ -387,8 +414,8 @@ fn chosen(mut offers: Vec<Format>) -> Result<Format, SdpError> {
 
 /// The payload types that the first video stream of a description offers, each with its encoding.
 pub fn offered(text: &[u8]) -> Vec<String> {
-    let session = Session::parse(plain_text(text).as_bytes()).ok();
-    let media = session.as_ref().and_then(|session| session.medias.iter().find(|m| m.media == "video"));
+    let session = Session::parse(tidy(text).as_bytes()).ok();
+    let media = session.as_ref().and_then(video);
     let said = |offer: &Format| format!("{} ({})", offer.name, offer.payload_type);
     media.map(|media| formats(media).iter().map(said).collect()).unwrap_or_default()
 }
@@ -774,6 +801,48 @@ mod tests {
         let text = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nt=0 0\r\nm=video 5 RTP/AVP 33 26 97 99\r\n\
                     a=rtpmap:97 rtx/90000\r\n";
         assert_eq!(offered(text.as_bytes()), ["MP2T (33)", "JPEG (26)", "rtx (97)", "99 (99)"]);
+    }
+
+    #[test]
+    fn a_description_is_read_the_same_however_its_blanks_stand_and_whatever_stands_in_lines_of_no_use() {
+        let text = "v=0\no=- 1 1 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\na=tool:x\n\
+                    m=video 5004 RTP/AVP 97 96\nb=AS:500\na=rtpmap:96 H264/90000\na=rtpmap:97 rtx/90000\n\
+                    a=fmtp:97 apt=96;rtx-time=300\na=rtcp-fb:96 nack\na=rtcp:7001 IN IP4 127.0.0.1\n\
+                    a=fmtp:96 packetization-mode=1;sprop-parameter-sets=Z0LAHtkBYJaE,aMuDyyA=\n";
+        let expected = Description::read(text.as_bytes()).unwrap();
+        let said = expected.repair.as_ref().is_some_and(|repair| repair.kept.is_some());
+        assert!(said && expected.config.len() == 22 && expected.rtcp_port == Some(7_001), "{expected:?}");
+        for (from, to) in [
+            (" ", "  "),
+            (" ", "\t"),
+            ("\n", " \n"),
+            ("\n", "\r\n\r\n"),
+            (":9", ": 9"),
+            (";", " ; "),
+            ("=3", " = 3"),
+            ("s=x", "s="),
+            ("o=- 1 1", "o=my camera -1 99999999999999999999999"),
+            ("t=0 0", "t=0"),
+            ("t=0 0", "i=\u{e9}\ne=?\nr=7d 1h 0 25h\nz=0\nk=clear:x\nt=now"),
+            ("o=- 1 1 IN IP4 127.0.0.1\ns=x\n", ""),
+            ("m=video", "m=video 0 RTP/AVP 96\na=rtpmap:96 H265/90000\nm=audio 9 RTP/AVP 0\nm=video"),
+            ("H264/90000", "h264"),
+        ] {
+            let odd = text.replace(from, to);
+            assert_ne!(odd, text);
+            assert_eq!(Description::read(odd.as_bytes()), Ok(expected.clone()), "{odd}");
+        }
+        for (from, to, said) in [
+            ("RTP/AVP", "RTP/AVP/TCP", "travels by RTP/AVP/TCP"),
+            ("video 5004", "video 0", "port 0"),
+            ("AVP 97 96", "AVP 200", "no payload type"),
+        ] {
+            let error = Description::read(text.replace(from, to).as_bytes()).unwrap_err();
+            assert!(error.problem.contains(said), "{error}");
+        }
+        let clock = text.replace("H264/90000", "H264/1000");
+        assert_eq!(Description::read(clock.as_bytes()).unwrap().format, None);
+        assert_eq!(offered(clock.as_bytes()), ["rtx (97)", "H264/1000 (96)"]);
     }
 
     #[test]

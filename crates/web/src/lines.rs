@@ -64,7 +64,12 @@ pub fn formats(media: &Media) -> Vec<Format> {
     let format = |payload_type: u8| {
         let own = PayloadFormat::ALL.into_iter().find(|format| format.static_type() == Some(payload_type));
         let named = STATIC.iter().find(|(number, _)| *number == payload_type).map(|(_, name)| (*name).to_owned());
-        let map = of_type("rtpmap", payload_type).map(|map| map.split('/').next().unwrap_or_default().to_owned());
+        let map = of_type("rtpmap", payload_type).map(|map| match map.split('/').collect::<Vec<_>>()[..] {
+            // All formats of video have a clock of 90 kHz: what has another is none of them.
+            [name, clock, ..] if clock != "90000" && PayloadFormat::of_encoding(name).is_some() => map,
+            [name, ..] => name.to_owned(),
+            [] => map,
+        });
         let format = map.as_deref().map_or(own, PayloadFormat::of_encoding);
         let name = map.or(named).or(own.map(|format| format.encoding().to_owned()));
         let fmtp = of_type("fmtp", payload_type).unwrap_or_default();
@@ -99,7 +104,10 @@ pub fn retransmissions(media: &Media, payload_type: u8) -> Option<(u8, Option<Sp
 
 /// The value of a parameter in a line of them.
 pub fn parameter<'a>(line: &'a str, key: &str) -> Option<&'a str> {
-    let pair = |p: &'a str| p.trim().split_once('=').filter(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, v)| v);
+    let pair = |p: &'a str| {
+        let (name, value) = p.split_once('=')?;
+        name.trim().eq_ignore_ascii_case(key).then(|| value.trim())
+    };
     line.split(';').find_map(pair)
 }
 

@@ -161,6 +161,9 @@ class Sink:
         self.kept: list[tuple[int, bytes]] = []
         """When each frame is shown, and what it is, where it is compared with the original."""
         self.damaged = 0
+        self._first: tuple[float, float] | None = None
+        self._last = (0.0, 0.0)
+        """Of the first and the last frame: when it is shown, and when it came, in seconds."""
         self._keep = options.reference is not None
         self._player: Player | None = None
         self._raw: BinaryIO | None = None
@@ -210,9 +213,11 @@ class Sink:
             head = stream.head(self.codec, self._head)
             self._take(head, head, None)
             while (frames := self._receiver.frames(0.5)) is not None:
-                for ticks, damaged, _, _, data in frames:
+                for ticks, damaged, _, arrived, data in frames:
                     self.damaged += damaged
                     self._any = True
+                    self._last = (ticks / 90_000, arrived)
+                    self._first = self._first or self._last
                     if self._keep:
                         self.kept.append((ticks, data))
                     if self._container is not None:
@@ -284,6 +289,13 @@ class Sink:
             self.notes += self._player.finish()
         if overrun := (json.loads(self._receiver.status()) or {}).get("overrun"):
             self.notes.append(f"{view.counted(overrun, 'frame was', 'frames were')} not written in time")
+        shown, took = (end - begun for end, begun in zip(self._last, self._first or self._last, strict=True))
+        # What comes faster than it is shown may be a film of a file, and a sender that paused a while is no other.
+        if took > 2 and shown < took / 5:
+            self.notes.append(
+                f"its time stamps cover {shown:.2f} s of the {took:.1f} s in which frames came, so the film is too"
+                " fast: RTP's clock of video has 90 kHz, and the sender's has another rate"
+            )
         if self._failed is not None:
             raise self._failed
         if self._out is None or self._place == self._out:
