@@ -253,6 +253,7 @@ def test_ten_offers_a_second_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
         ({"media_ports": "40000"}, "--media-ports"),
         ({"media_ports": "40099-40000"}, "--media-ports"),
         ({"flow": {"codec": "mpeg4"}}, "--codec"),
+        ({"flow": {"codec": "av1"}}, "--codec"),
         ({"source": "greedy"}, "greedy"),
         ({"source": "-"}, "-"),
     ],

@@ -22,8 +22,11 @@ from steadycast.live.flow import Flow, encoding
 from steadycast.live.source import Plan, plan
 from steadycast.progress import Progress
 
-CODECS = ("vp8", "h264", "vp9", "av1")
-"""What browsers play."""
+CODECS = ("vp8", "h264", "vp9")
+"""What browsers play of us.
+
+Not AV1: libwebrtc takes each packet that begins with an OBU for the first of a frame, and ours have one OBU each.
+"""
 UNFINISHED = 16
 """So many viewers may be on their way to a connection at once."""
 _LOOK_S = 0.25
@@ -125,8 +128,8 @@ class Viewers:
         ladder = {"gop": "12"} if options.ladder else {"gop": "240"}
         flow: dict[str, object] = {"codec": CODECS[0], **ladder, **options.flow}
         if flow["codec"] not in CODECS:
-            remedy = f"a browser plays {', '.join(CODECS)}"
-            raise UserError(f"--codec {flow['codec']}", "no browser plays it", remedy)
+            remedy = f"take {', '.join(CODECS)}"
+            raise UserError(f"--codec {flow['codec']}", "no browser plays what is sent of it", remedy)
         if options.source in ("greedy", "-"):
             what = "there are no pictures" if options.source == "greedy" else "it can be read once only"
             raise UserError(options.source, what, 'take a file, "testsrc" or a camera')
