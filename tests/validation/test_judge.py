@@ -34,7 +34,13 @@ def made(folder: Path, stands_s: float, lag_s: float) -> Cell:
     )
     (folder / "received").mkdir()
     rows = [
-        {"pts_s": (n - first) / FPS, "first_s": at - HEARD_S, "arrived_s": at - HEARD_S, "size_bytes": 4000}
+        {
+            "pts_s": (n - first) / FPS,
+            "first_s": at - HEARD_S,
+            "arrived_s": at - HEARD_S,
+            "size_bytes": 4000,
+            "fate": "ok",
+        }
         for n, at in enumerate(came)
         if n >= first
     ]
