@@ -2,7 +2,7 @@
 
     python -m validation.transports                   # prints them; needs root, ffmpeg and gst-launch-1.0
     python -m validation.transports --write           # and writes them into docs/data
-    python -m validation.transports --runs 1 --ways srt,rist --tables beside
+    python -m validation.transports --runs 1 --ways srt,rist --tables beside-tcp
 
 A film of 30 s goes over one emulated link, to a decoder whose pictures are hashed as they come out. A picture is whole
 when its hash is that of the same picture of the undamaged stream (a stream of H.264 has one decoded form), and in time
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -27,13 +26,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from steadycast import hosts
+from steadycast.emulate import emulate
 from steadycast.media.cache import folder as cache_folder
+from steadycast.progress import Silent
 
 from validation import page
 
 ROOT = Path(__file__).resolve().parent.parent
 TITLES = {
-    "beside": "FFmpeg's transports and ours beside one TCP",
+    "beside-tcp": "FFmpeg's transports and ours beside one TCP",
     "lossy": "FFmpeg's transports and ours over a link that loses 1 % each way",
 }
 WIDTH, HEIGHT, FPS, FRAMES = 352, 288, 25, 750
@@ -67,12 +69,8 @@ from = "s"
 to = ["r"]
 """
 
-READY = (
-    "until nsenter --net=$STEADYCAST_NET_R cat /proc/net/udp | grep -q :138C; do sleep 0.1; done; sleep 0.5"
-)
 RAW = f"-an -fps_mode passthrough -pix_fmt yuv420p -f rawvideo - | {sys.executable} -m validation.transports --hash"
-IN = "nsenter --net=$STEADYCAST_NET_R"
-DECODE = f"{IN} sh -c \"exec timeout 50 ffmpeg -v error -fflags nobuffer {{options}} -i '{{url}}' {RAW} hashes.txt\" &"
+DECODE = f"ffmpeg -v error -fflags nobuffer {{options}} -i '{{url}}' {RAW} hashes.txt"
 SEND_FILM = "ffmpeg -v error -re -i film.mkv -c copy {options} '{url}'"
 SEND = (
     "$STEADYCAST send clip.mkv --ladder --codec h264 --gop {gop} --to $STEADYCAST_R:5004 "
@@ -80,13 +78,13 @@ SEND = (
 )
 PLAY = f"ffmpeg -v error -fflags nobuffer -probesize 4096 -f h264 -framerate {FPS} -i - {RAW} hashes.txt"
 GSTREAMER = (
-    f'{IN} sh -c "exec timeout 50 gst-launch-1.0 -q rtpsession name=s rtp-profile=avpf '
-    "udpsrc port=5004 caps='$(cat caps.txt)' ! "
+    "gst-launch-1.0 -q rtpsession name=s rtp-profile=avpf "
+    'udpsrc port=5004 caps="$(cat caps.txt)" ! '
     "s.recv_rtp_sink s.recv_rtp_src ! rtprtxreceive payload-type-map='application/x-rtp-pt-map,96=(uint)97' ! "
     "rtpssrcdemux ! rtpjitterbuffer latency=300 do-retransmission=true ! rtph264depay ! h264parse ! avdec_h264 ! "
     "filesink location=/dev/stdout buffer-mode=2 sync=false udpsrc port=5005 caps=application/x-rtcp ! "
-    f"s.recv_rtcp_sink s.send_rtcp_src ! udpsink host=$STEADYCAST_S port=6005 sync=false async=false "
-    f'| {sys.executable} -m validation.transports --hash hashes.txt" &'
+    "s.recv_rtcp_sink s.send_rtcp_src ! udpsink host=$STEADYCAST_S port=6005 sync=false async=false "
+    f"| {sys.executable} -m validation.transports --hash hashes.txt"
 )
 
 
@@ -99,7 +97,7 @@ class Way:
     send: str
 
 
-OURS = f"{IN} $STEADYCAST receive session.sdp --latency 300ms --play 'sh play.sh' --json > received.json &"
+OURS = "$STEADYCAST receive session.sdp --latency 300ms --play 'sh play.sh' --json > received.json"
 FIXED = "--controller fixed --max-rate 4Mbps"
 WAYS = {
     "rtp": Way(
@@ -144,7 +142,7 @@ class Table:
 
 
 TABLES = {
-    "beside": Table("4Mbps", 0.0, CUBIC, ("rtp", "srt", "rist", "asmp", "tfrc")),
+    "beside-tcp": Table("4Mbps", 0.0, CUBIC, ("rtp", "srt", "rist", "asmp", "tfrc")),
     "lossy": Table("6Mbps", 0.01, "", ("ours", "gstreamer", "ffmpeg", "rtp", "srt", "rist")),
 }
 
@@ -245,23 +243,28 @@ def run(way: Way, table: Table, prepared: Path, places: Mapping[str, int], seed:
             (folder / path.name).symlink_to(path)
         (folder / "play.sh").write_text(f"exec {PLAY}\n")
         (folder / "link.toml").write_text(LINK.format(rate=table.rate, loss=table.loss) + table.beside)
-        own = folder / "steadycast"
-        own.write_text(f'#!/bin/sh\nexec {sys.executable} -m steadycast "$@"\n')
-        own.chmod(0o755)
-        script = f"{way.receive}\n{READY}\n{way.send}\nsleep 2\n"
-        words = [str(own), "emulate", "link.toml", "--in", "s", "-o", "net", "--seed", str(seed), "--no-film"]
-        only = [] if table.beside else ["--only"]
-        done = subprocess.run(
-            [*words, *only, "--", "sh", "-c", script],
-            cwd=folder,
-            env={**os.environ, "STEADYCAST": str(own), "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
+        env = {"STEADYCAST": f"{sys.executable} -m steadycast", "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}"}
+        scripts = (
+            ("receive", "r", way.receive, "udp:5004"),
+            ("send", "s", f"sleep 0.5; {way.send} && sleep 2", ""),
         )
-        if done.returncode != 0:
-            raise SystemExit(f"{way.called}: {done.stderr}{done.stdout}")
+        members = [
+            hosts.Member(
+                name, on, ["sh", "-c", f"cd {folder} && {script}"], ready, env, log=f"{folder / name}.log"
+            )
+            for name, on, script, ready in scripts
+        ]
+        done = emulate(
+            folder / "link.toml",
+            seed=seed,
+            out=folder / "net",
+            program=hosts.Plan(members, waits="send"),
+            only=not table.beside,
+            quality=False,
+            progress=Silent(),
+        )
+        if done.code != 0:
+            raise SystemExit(f"{way.called}: {''.join(path.read_text() for path in folder.glob('*.log'))}")
         if (folder / "sent.json").exists():
             flow = json.loads((folder / "sent.json").read_text())["flows"][0]
             told = (

@@ -57,7 +57,7 @@ def test_a_screen_on_which_nothing_moves_is_frozen_for_the_whole_time() -> None:
 def test_a_table_tells_the_mean_the_spread_and_what_is_not_to_be_trusted() -> None:
     one = Seen(2.9e6, 1e6, 0.5, 0.25, 6.0, 0.75, True)
     other = Seen(3.1e6, 1e6, 0.5, 0.75, 6.0, 0.25, False)
-    head, _, row = str(transports.rows("beside", {"srt": [one, other]})).splitlines()
+    head, _, row = str(transports.rows("beside-tcp", {"srt": [one, other]})).splitlines()
     assert "TCP, Mb/s" in head
     assert row == (
         "| FFmpeg, SRT (latency 300 ms) | 3.00 (2.90…3.10) | 1.00 | 50.0 | 50.0 (25.0…75.0) | 6.0 | 50.0 (25.0…75.0) | "
