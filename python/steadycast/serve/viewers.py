@@ -125,8 +125,7 @@ class Viewers:
     """All viewers of one source."""
 
     def __init__(self, options: Options, progress: Progress | None = None) -> None:
-        ladder = {"gop": "12"} if options.ladder else {"gop": "240"}
-        flow: dict[str, object] = {"codec": CODECS[0], **ladder, **options.flow}
+        flow: dict[str, object] = {"codec": CODECS[0], **options.flow}
         if flow["codec"] not in CODECS:
             remedy = f"take {', '.join(CODECS)}"
             raise UserError(f"--codec {flow['codec']}", "no browser plays what is sent of it", remedy)

@@ -184,7 +184,7 @@ function drawViewers() {
       const here = state.place.endsWith(`/${each.id}`);
       const cells = [
         here ? `${each.name} (here)` : each.name, each.state, each.address || '–', each.controller, rate(each.rate_bps),
-        rate(each.target_bps), said(each.rtt_ms, 'ms'), said(percent(each.loss_frac), '%'), each.ended_by || each.why,
+        rate(each.target_bps), said(each.rtt_ms, 'ms'), said(percent(each.loss_frac), '%'), each.ended_by || (each.state === 'ended' ? 'has left' : each.why),
       ];
       return make('tr', { className: here ? 'here' : each.state === 'ended' ? 'gone' : '' }, ...cells.map((text) => make('td', { textContent: text })));
     })),
