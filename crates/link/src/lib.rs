@@ -219,6 +219,11 @@ struct Rest {
     bleach: bool,
     arq: Option<Arq>,
     queue: QueueState,
+    /// On a plain link, when the last packet of another size than [`Idle::size`] leaves; NEVER on others. What waits from
+    /// then on follows from the time at which the link becomes free, and `queue` need not know of it.
+    odd: Time,
+    /// The size before that of [`Idle::size`], and how long the transmitter takes for it.
+    before: (Bytes, Span),
     /// Instead of `queue`, where that decides when packets leave.
     managed: Option<Box<Managed>>,
     transmitter: Transmitter,
@@ -264,6 +269,8 @@ impl Link {
             bleach: config.bleach,
             arq: config.arq,
             queue,
+            odd: if plain == Plain::No { Time::NEVER } else { Time::ZERO },
+            before: (NO_SIZE, Span::ZERO),
             managed,
             transmitter: Transmitter::new(&config.service),
             loss: LossState::new(&config.loss, part("loss")).map(Box::new),
@@ -324,7 +331,7 @@ impl Link {
     pub fn offer(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
         match self.pass(now, size) {
             Some(latency) => Fate::Arrives { at: now + latency, ecn },
-            None => self.offer_to_rest(now, size, ecn),
+            None => self.offer_slowly(now, size, ecn),
         }
     }
 
@@ -383,45 +390,48 @@ impl Link {
         }
     }
 
-    fn offer_to_rest(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
+    /// Offers a packet of which [`Link::pass`] has said that it does not pass.
+    #[inline]
+    pub fn offer_slowly(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
         match self.idle.plain {
             Plain::Yes { delay } if size <= self.rest.mtu => self.offer_to_plain(now, size, ecn, delay),
-            _ => {
-                self.flush();
-                self.rest.offer(now, size, ecn)
-            }
+            _ => self.rest.offer(now, size, ecn),
         }
     }
 
     /// The fast path of [`Rest::offer`], for plain links.
+    #[inline]
     fn offer_to_plain(&mut self, now: Time, size: Bytes, ecn: Ecn, delay: Span) -> Fate {
         let (idle, rest) = (&mut self.idle, &mut *self.rest);
+        rest.count_passed(idle);
+        if size != idle.size {
+            rest.turn_to(now, size, idle);
+            idle.latency = idle.span + delay;
+        }
         if now >= idle.free {
-            // Another size than before, and from now on this one. Of what passed nothing is there any more.
-            rest.count_passed(idle);
-            let span = rest.transmitter.span(now, size);
-            (idle.size, idle.span, idle.latency) = (size, span, span + delay);
-            (idle.free, idle.passed) = (now + span, 1);
+            (idle.free, idle.passed) = (now + idle.span, 1);
             return Fate::Arrives { at: idle.free + delay, ecn };
         }
-        rest.flush(idle);
         rest.counts.offered += 1;
-        if !rest.queue.has_room(now, size) {
+        let alike = now >= rest.odd;
+        let room = if alike {
+            let line = idle.line(now);
+            rest.queue.limit.takes(line as usize, line * size.get(), size)
+        } else {
+            rest.queue.has_room(now, size)
+        };
+        if !room {
             rest.counts.full += 1;
             return Fate::Dropped(Drop::Full);
         }
         rest.waited = idle.free.since(now);
         rest.counts.wait.add(rest.waited);
         rest.counts.sent += size;
-        let span = if size == idle.size { idle.span } else { rest.transmitter.span(now, size) };
-        idle.free += span;
-        rest.queue.admitted(size, idle.free, size);
+        idle.free += idle.span;
+        if !alike {
+            rest.queue.admitted(size, idle.free, size);
+        }
         Fate::Arrives { at: idle.free + delay, ecn }
-    }
-
-    /// Brings the parts up to date that the fast path passes by.
-    fn flush(&mut self) {
-        self.rest.flush(&mut self.idle);
     }
 
     /// What it has done until `now`.
@@ -441,9 +451,10 @@ impl Link {
     /// What it has taken to send, and at `now` not sent.
     fn unsent(&self, now: Time) -> Bytes {
         let rest = |done: Time, spent: Bytes| self.rest.transmitter.rest(now, done, spent);
-        if self.idle.passed > 0 {
-            // Of all those packets only the last can still be there.
-            return rest(self.idle.free, self.idle.size);
+        if now >= self.rest.odd {
+            let Idle { free, size, span, .. } = self.idle;
+            let behind = self.idle.line(now).saturating_sub(1);
+            return rest(free.before(span * behind), size) + Bytes::new(size.get() * behind);
         }
         if let Some(managed) = &self.rest.managed {
             let (done, spent) = managed.on_air();
@@ -480,6 +491,7 @@ impl Link {
 
     /// Whether the last packet that was taken, and is under way for so long, waited for one other of its size, which
     /// came at the same time and found a plain link idle.
+    #[inline]
     pub fn was_second(&self, latency: Span) -> bool {
         let Idle { passed, plain, span, .. } = self.idle;
         passed == 0 && plain != Plain::No && self.rest.waited == span && latency == self.idle.latency + span
@@ -487,9 +499,9 @@ impl Link {
 
     /// Packets in the queue at `now`, the one on the transmitter included.
     pub fn queued(&mut self, now: Time) -> usize {
-        self.flush();
         match &self.rest.managed {
             Some(managed) => managed.length(now),
+            None if now >= self.rest.odd => self.idle.line(now) as usize,
             None => self.rest.queue.length(now),
         }
     }
@@ -535,6 +547,11 @@ impl Idle {
     const fn bytes(&self) -> Bytes {
         Bytes::new(self.size.get().wrapping_mul(self.passed))
     }
+
+    /// How many packets of this size have not left at `now`, where there are no others.
+    fn line(&self, now: Time) -> u64 {
+        self.free.since(now).as_nanos().div_ceil(self.span.as_nanos().max(1))
+    }
 }
 
 impl Counts {
@@ -548,18 +565,29 @@ impl Counts {
 }
 
 impl Rest {
+    #[inline]
     fn count_passed(&mut self, idle: &mut Idle) {
-        self.counts.add_passed(idle);
-        idle.passed = 0;
+        if idle.passed > 0 {
+            self.counts.add_passed(idle);
+            (idle.passed, self.waited) = (0, Span::ZERO);
+        }
     }
 
-    fn flush(&mut self, idle: &mut Idle) {
-        if idle.passed > 0 {
-            self.count_passed(idle);
-            // Of all those packets only the last can still be there.
-            self.queue.admitted(idle.size, idle.free, idle.size);
-            self.waited = Span::ZERO;
+    /// A plain link turns to another size, with nothing passed that is not counted.
+    #[inline(never)]
+    fn turn_to(&mut self, now: Time, size: Bytes, idle: &mut Idle) {
+        if now < idle.free {
+            if now >= self.odd {
+                self.queue.clear();
+                for behind in (0..idle.line(now)).rev() {
+                    self.queue.admitted(idle.size, idle.free.before(idle.span * behind), idle.size);
+                }
+            }
+            self.odd = idle.free;
         }
+        let span = if size == self.before.0 { self.before.1 } else { self.transmitter.span(now, size) };
+        self.before = (idle.size, idle.span);
+        (idle.size, idle.span) = (size, span);
     }
 
     /// Why a packet does not come as far as the queue.
@@ -581,6 +609,7 @@ impl Rest {
         if self.bleach { Ecn::NotEct } else { ecn }
     }
 
+    #[inline(never)]
     fn offer(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
         if self.managed.is_some() {
             return self.enqueue(now, size, ecn, 0);

@@ -200,6 +200,12 @@ impl QueueState {
         }
     }
 
+    /// Forgets what it holds.
+    pub(crate) fn clear(&mut self) {
+        self.waiting.clear();
+        self.bytes = 0;
+    }
+
     /// Departure of each packet that has not left at `now`, and what the transmitter spends on it.
     pub(crate) fn unsent(&self, now: Time) -> impl Iterator<Item = (Time, Bytes)> {
         let waiting = self.waiting.iter().skip_while(move |packet| packet.departure <= now);

@@ -1,6 +1,7 @@
-//! What happens next: a heap of packed keys.
+//! What happens next: packed keys, in a row and a heap.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 use steadycast_units::Time;
 
 /// What a key in the agenda is for.
@@ -32,6 +33,9 @@ pub(crate) struct Key {
 }
 
 impl Key {
+    /// After all others.
+    const LAST: Self = Self { high: u64::MAX, low: u64::MAX };
+
     fn new(at: Time, turn: u64, due: Due) -> Self {
         let (kind, index) = match due {
             Due::Lane(i) => (0, i),
@@ -44,6 +48,12 @@ impl Key {
         debug_assert!(index < 1 << INDEX && turn < 1 << 40);
         let at = at.as_nanos().min((1 << 56) - 1);
         Self { high: at << 8 | turn >> 32, low: turn << 32 | u64::from(kind << INDEX | index) }
+    }
+
+    /// As one number: to compare it takes two instructions and no branch.
+    #[inline(always)]
+    const fn whole(self) -> u128 {
+        (self.high as u128) << 64 | self.low as u128
     }
 
     pub(crate) const fn at(self) -> Time {
@@ -65,9 +75,7 @@ impl Key {
 
 impl Ord for Key {
     fn cmp(&self, other: &Self) -> Ordering {
-        // As one number: two instructions and no branch.
-        let whole = |key: &Self| u128::from(key.high) << 64 | u128::from(key.low);
-        whole(self).cmp(&whole(other))
+        self.whole().cmp(&other.whole())
     }
 }
 
@@ -75,18 +83,33 @@ impl PartialOrd for Key {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
+    #[inline(always)]
+    fn lt(&self, other: &Self) -> bool {
+        self.whole() < other.whole()
+    }
 }
 
-/// A binary heap of its own, since a hop puts one key in where another was: the standard one's `PeekMut` does the same
-/// in twice the instructions.
-#[derive(Default)]
+/// The keys that come next lie in a row, all others behind them in a heap. A lane's next key comes soon after the one
+/// that was handed out: it passes a few others in the row, while timers lie in the heap until their time is near.
 pub(crate) struct Agenda {
-    /// No key comes before its parent, which is the one at half its place.
-    keys: Vec<Key>,
+    /// Those that come next, the first one last: none comes after the first of the heap.
+    near: Vec<Key>,
+    far: BinaryHeap<Reverse<Key>>,
+    /// The first key of the heap; the last of all where there is none.
+    border: Key,
     turns: u64,
     /// The first key has been handed out. Whatever is put in next takes its place: half the work of taking one away and
     /// putting one in, and most events put in another.
     taken: bool,
+}
+
+/// Length of the row. To put a key into a longer one would cost more than to put it into the heap.
+const NEAR: usize = 16;
+
+impl Default for Agenda {
+    fn default() -> Self {
+        Self { near: Vec::new(), far: BinaryHeap::new(), border: Key::LAST, turns: 0, taken: false }
+    }
 }
 
 impl Agenda {
@@ -99,60 +122,72 @@ impl Agenda {
 
     #[inline]
     pub(crate) fn put(&mut self, key: Key) {
-        if self.taken {
-            return self.replace(key);
+        if !self.taken {
+            self.near.push(key);
         }
-        let mut place = self.keys.len();
-        self.keys.push(key);
-        while place > 0 && key < self.keys[(place - 1) / 2] {
-            self.keys[place] = self.keys[(place - 1) / 2];
-            place = (place - 1) / 2;
-        }
-        self.keys[place] = key;
+        self.replace(key);
     }
 
     /// Puts a key in where the one is that [`Agenda::take`] has handed out.
     #[inline(always)]
     pub(crate) fn replace(&mut self, key: Key) {
         self.taken = false;
-        let keys = &mut self.keys[..];
-        let (mut place, mut child) = (0, 1);
-        while let Some([left, right]) = keys.get(child..).and_then(<[Key]>::first_chunk) {
-            // Without a branch: which of two comes first can't be predicted.
-            let first = *right.min(left);
-            child += usize::from(right < left);
-            if key < first {
-                child = keys.len();
-                break;
-            }
-            keys[place] = first;
-            (place, child) = (child, 2 * child + 1);
+        if self.border < key || self.near.len() > NEAR {
+            return self.put_behind(key);
         }
-        if let Some(&only) = keys.get(child).filter(|only| **only < key) {
-            keys[place] = only;
-            place = child;
+        let near = &mut self.near[..];
+        let Some(mut place) = near.len().checked_sub(1) else { return };
+        while place > 0 && near[place - 1] < key {
+            near[place] = near[place - 1];
+            place -= 1;
         }
-        if let Some(slot) = keys.get_mut(place) {
-            *slot = key;
+        near[place] = key;
+    }
+
+    /// Puts a key into the heap, or into a row that is full: then the last one of the row goes there.
+    #[inline(never)]
+    fn put_behind(&mut self, key: Key) {
+        let makes_room = key < self.border;
+        let behind = if makes_room { self.near.remove(0) } else { key };
+        self.far.push(Reverse(behind));
+        self.border = self.border.min(behind);
+        if makes_room {
+            self.replace(key);
+        } else {
+            self.near.pop();
         }
+    }
+
+    /// Takes a row's half of keys out of the heap; the first of them.
+    #[inline(never)]
+    fn fetch(&mut self) -> Option<Key> {
+        while self.near.len() < NEAR / 2
+            && let Some(Reverse(key)) = self.far.pop()
+        {
+            self.near.push(key);
+        }
+        self.near.reverse();
+        self.border = self.far.peek().map_or(Key::LAST, |Reverse(key)| *key);
+        self.near.last().copied()
     }
 
     /// When the next key is due; NEVER without any. To be asked when [`Agenda::take`] has answered that nothing more is
     /// due.
     pub(crate) fn next(&self) -> Time {
         debug_assert!(!self.taken, "the first key is still the one that was handed out");
-        self.keys.first().map_or(Time::NEVER, |key| key.at())
+        self.near.last().map_or(Time::NEVER, |key| key.at())
     }
 
     /// Takes the next key, if it is due up to and including `until`.
     #[inline]
     pub(crate) fn take(&mut self, until: Time) -> Option<(Time, Due)> {
-        if std::mem::take(&mut self.taken)
-            && let Some(last) = self.keys.pop()
-        {
-            self.replace(last);
+        if std::mem::take(&mut self.taken) {
+            self.near.pop();
         }
-        let first = *self.keys.first()?;
+        let first = match self.near.last() {
+            Some(first) => *first,
+            None => self.fetch()?,
+        };
         self.taken = first.at() <= until;
         self.taken.then(|| (first.at(), first.due()))
     }

@@ -57,7 +57,7 @@ impl Lane {
         let slot = self.slot(others);
         self.slots[slot] = flying;
         self.len += 1;
-        if at < self.last && others > 0 {
+        if at < self.last {
             return self.sink();
         }
         self.last = at;

@@ -88,7 +88,9 @@ pub(crate) trait Capture: Send {
 /// One direction of a link.
 pub(crate) struct Hop {
     pub(crate) link: Link,
-    pub(crate) captured: bool,
+    /// It is captured, holds packets or disorders them.
+    special: bool,
+    captured: bool,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
     /// The latency of the lane that it shared last, and that lane.
@@ -110,14 +112,20 @@ impl Shared {
 
 impl Hop {
     pub(crate) fn new(link: Link, to: u32, reverse: u32) -> Self {
-        Self { link, to, reverse, captured: false, shared: Shared::NONE, second: Shared::NONE }
+        let special = link.holds() || link.disorders();
+        Self { link, special, captured: false, to, reverse, shared: Shared::NONE, second: Shared::NONE }
+    }
+
+    /// What is offered to it is to be shown from now on.
+    pub(crate) fn capture(&mut self) {
+        (self.special, self.captured) = (true, true);
     }
 
     /// How long a packet is under way that finds the link idle, and is as large as the one before that did. `None`: it
     /// is to be offered.
     #[inline(always)]
     fn pass(&mut self, now: Time, size: u32) -> Option<Span> {
-        if self.captured { None } else { self.link.pass(now, Bytes::new(u64::from(size))) }
+        if self.special { None } else { self.link.pass(now, Bytes::new(u64::from(size))) }
     }
 }
 
@@ -172,18 +180,20 @@ impl Lanes {
         Self { lanes: (0..links).map(|_| Lane::default()).collect(), shared: BTreeMap::new() }
     }
 
-    /// The shared lane of a latency.
-    fn shared(&mut self, latency: Span) -> Option<u32> {
-        if let Some(lane) = self.shared.get(&latency) {
-            return Some(*lane);
-        }
-        if self.shared.len() >= SHARED_LANES {
-            return None;
-        }
-        let lane = self.lanes.len() as u32;
-        self.lanes.push(Lane::default());
-        self.shared.insert(latency, lane);
-        Some(lane)
+    /// The shared lane of a latency, or the link's own where there are too many.
+    #[inline(never)]
+    fn shared(&mut self, latency: Span, link: u32) -> Shared {
+        let lane = match self.shared.get(&latency) {
+            Some(lane) => *lane,
+            None if self.shared.len() >= SHARED_LANES => link,
+            None => {
+                let lane = self.lanes.len() as u32;
+                self.lanes.push(Lane::default());
+                self.shared.insert(latency, lane);
+                lane
+            }
+        };
+        Shared { latency, lane }
     }
 }
 
@@ -387,7 +397,21 @@ impl Net {
     /// Sends a packet on that does not find the link as the one before it.
     #[inline(never)]
     fn forward_slowly(&mut self, now: Time, link: u32, passed: Option<Span>, held: Held) {
-        match passed.map_or_else(|| self.offer(now, link, held), |latency| Some((now + latency, held.ecn))) {
+        let hop = &mut self.links[link as usize];
+        let fate = match passed {
+            Some(latency) => Fate::Arrives { at: now + latency, ecn: held.ecn },
+            None if hop.special => return self.forward_specially(now, link, held),
+            None => hop.link.offer_slowly(now, Bytes::new(u64::from(held.size)), held.ecn),
+        };
+        match fate {
+            Fate::Arrives { at, ecn } => self.depart(now, at, link, Held { ecn, ..held }),
+            Fate::Dropped(_) | Fate::Held(_) => self.pool.release(held.packet),
+        }
+    }
+
+    #[inline(never)]
+    fn forward_specially(&mut self, now: Time, link: u32, held: Held) {
+        match self.offer(now, link, held) {
             Some((at, ecn)) => self.depart(now, at, link, Held { ecn, ..held }),
             None => self.pool.release(held.packet),
         }
@@ -457,13 +481,13 @@ impl Net {
         }
     }
 
-    /// When a packet that takes link `l` arrives, and with which mark; `None`: it does not, or the link holds it, with
-    /// a copy of its own.
+    /// When a packet that link `l` has not let pass arrives, and with which mark; `None`: it does not, or the link holds
+    /// it, with a copy of its own.
     fn offer(&mut self, now: Time, l: u32, held: Held) -> Option<(Time, Ecn)> {
         let Held { packet, size, ecn, .. } = held;
         let hop = &mut self.links[l as usize];
-        if !hop.captured && !hop.link.holds() && !hop.link.disorders() {
-            return match hop.link.offer(now, Bytes::new(u64::from(size)), ecn) {
+        if !hop.special {
+            return match hop.link.offer_slowly(now, Bytes::new(u64::from(size)), ecn) {
                 Fate::Arrives { at, ecn } => Some((at, ecn)),
                 Fate::Dropped(_) | Fate::Held(_) => None,
             };
@@ -535,13 +559,14 @@ impl Net {
     }
 
     /// A packet was just offered to `link` and arrives at `at`: it goes into its lane.
+    #[inline]
     fn depart(&mut self, now: Time, at: Time, link: u32, Held { packet, size, place, ecn }: Held) {
         let (latency, hop) = (at.since(now), &mut self.links[link as usize]);
         let idle = hop.link.was_idle();
         let lane = if idle || hop.link.was_second(latency) {
             let shared = if idle { &mut hop.shared } else { &mut hop.second };
             if shared.latency != latency {
-                *shared = Shared { latency, lane: self.lanes.shared(latency).unwrap_or(link) };
+                *shared = self.lanes.shared(latency, link);
             }
             shared.lane
         } else {

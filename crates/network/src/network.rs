@@ -310,7 +310,7 @@ impl Network {
 
     /// Goes on up to and including `until`, or to the next event that is the driver's; tells its time. `None`: nothing
     /// is due until then.
-    #[inline(never)]
+    #[inline]
     pub fn step(&mut self, until: Time) -> Option<(Time, Event)> {
         loop {
             let (at, due) = self.net.agenda.take(until)?;
@@ -446,7 +446,7 @@ impl Network {
         for link in &scenario.record.pcap {
             taps.open(scenario, *link, &mut open)?;
             for direction in [DirIx::forward(*link), DirIx::back(*link)] {
-                self.net.links[direction.0 as usize].captured = true;
+                self.net.links[direction.0 as usize].capture();
             }
         }
         self.net.capture = Some(Box::new(taps));

@@ -79,10 +79,20 @@ pub struct PacketIx(pub(crate) u32);
 
 /// Packets that are on their way, each with the number of its copies. Places are used again, so that the pool is as
 /// large as the most packets that were ever under way at once.
-#[derive(Default)]
 pub(crate) struct Pool {
+    /// Each with the number of its copies; a free one with the place of the next free one instead.
     packets: Vec<(u32, Packet)>,
-    free: Vec<u32>,
+    /// The first free place, or [`NONE`].
+    free: u32,
+}
+
+/// No place.
+const NONE: u32 = u32::MAX;
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self { packets: Vec::new(), free: NONE }
+    }
 }
 
 impl Pool {
@@ -92,19 +102,25 @@ impl Pool {
     /// written again.
     #[inline(always)]
     pub(crate) fn put(&mut self, head: Head, body: impl FnOnce() -> Body) -> PacketIx {
-        let Some(ix) = self.free.pop() else {
+        let ix = self.free;
+        let Some((copies, packet)) = self.packets.get_mut(ix as usize) else {
             self.packets.push((1, Packet { head, body: body() }));
             return PacketIx(self.packets.len() as u32 - 1);
         };
-        let (copies, packet) = &mut self.packets[ix as usize];
-        (*copies, packet.head) = (1, head);
-        drop(std::mem::replace(&mut packet.body, body()));
+        self.free = std::mem::replace(copies, 1);
+        packet.head = head;
+        // What owns no memory needs not be dropped.
+        if let Body::Tcp(..) | Body::TcpAck(..) | Body::Plain(..) = packet.body {
+            std::mem::forget(std::mem::replace(&mut packet.body, body()));
+        } else {
+            packet.body = body();
+        }
         PacketIx(ix)
     }
 
     /// Where the next packet will be.
     pub(crate) fn next(&self) -> PacketIx {
-        PacketIx(self.free.last().copied().unwrap_or(self.packets.len() as u32))
+        PacketIx(self.free.min(self.packets.len() as u32))
     }
 
     pub(crate) fn get(&self, ix: PacketIx) -> &Packet {
@@ -129,7 +145,7 @@ impl Pool {
         let copies = &mut self.packets[ix.0 as usize].0;
         *copies -= less;
         if *copies == 0 {
-            self.free.push(ix.0);
+            *copies = std::mem::replace(&mut self.free, ix.0);
         }
     }
 }

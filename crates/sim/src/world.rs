@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::io::{self, Write};
 use steadycast_ends::{Agent, AgentIx, Body, BuildError, FlowEnds, Inputs, Out, PacketRow, Record, Table, Viewer};
 use steadycast_link::Ecn;
-use steadycast_network::{Alarm, Delivery, Event, Fan, Head, Network, Packet, Shape, Who};
+use steadycast_network::{Alarm, Delivery, Event, Fan, Head, Network, Packet, PacketIx, Shape, Who};
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
@@ -286,6 +286,7 @@ impl Simulation {
     }
 
     /// Copies of one packet have arrived: sinks are told of those that can wait later, of the others one by one.
+    #[inline(never)]
     fn share_out(&mut self, mut fan: Fan) {
         // Who chooses among groups looks at what has come.
         if self.slots.is_empty() {
@@ -323,63 +324,89 @@ impl Simulation {
     }
 
     /// A packet has reached an agent.
-    #[inline]
-    fn hand_over(&mut self, delivery: Delivery) {
-        let Delivery { agent: from, packet: ix, ecn } = delivery;
-        let n = from.0 as usize;
-        self.settle_one(from);
-        let packet = self.network.packet(ix);
-        if let Some(Some(log)) = self.logs.get_mut(n) {
+    #[inline(always)]
+    fn hand_over(&mut self, Delivery { agent: to, packet: ix, ecn }: Delivery) {
+        self.settle_one(to);
+        if !self.logs.is_empty() {
+            self.log(to, ix, ecn);
+        }
+        match &self.agents[to.0 as usize] {
+            // What these send goes straight on its way: by way of `outgoing` it would be moved twice more.
+            Agent::TcpSink(_) => self.take_segment(to, ix, ecn),
+            Agent::TcpSource(_) => self.take_ack(to, ix, ecn),
+            _ => self.take_other(to, ix, ecn),
+        }
+    }
+
+    /// Records a packet that arrives, where packets are recorded.
+    #[inline(never)]
+    fn log(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
+        if let Some(log) = &mut self.logs[to.0 as usize] {
+            let packet = self.network.packet(ix);
             let delay = Some(self.now.since(packet.head.sent));
             log.extend(PacketRow::of(self.now, packet.head.size, &packet.body, ecn, delay));
         }
-        let arriving = packet.arriving(ecn);
-        match (&mut self.agents[n], &packet.body) {
-            (Agent::PlainSink(sink), Body::Plain(number)) => {
-                // It sends nothing and never wakes: there is no after.
-                sink.on_packet(self.now, *number, packet.head.size, packet.head.sent);
-                self.network.release(ix);
-                return;
-            }
-            // What these send goes straight on its way: by way of `outgoing` it would be moved twice more.
-            (Agent::TcpSink(sink), Body::Tcp(transfer, segment)) => {
-                let transfer = *transfer;
-                let answer = sink.take(self.now, &arriving, transfer, segment);
-                let wake = sink.wake();
-                self.network.release(ix);
-                if let Some((size, ack)) = answer {
-                    self.send(from, size, Ecn::NotEct, || Body::TcpAck(transfer, ack));
-                }
-                self.arm(from, wake);
-                return;
-            }
-            (Agent::TcpSource(source), Body::TcpAck(transfer, ack)) => {
-                let more = source.take(self.now, *transfer, ack);
-                self.network.release(ix);
-                self.drain_tcp(from, more);
-                return;
-            }
-            (agent, _) => agent.on_packet(self.now, &arriving, &mut Out { packets: &mut self.outgoing }),
-        }
-        self.network.release(ix);
-        self.after(from);
     }
 
-    fn drain_tcp(&mut self, from: AgentIx, more: bool) {
-        while let Agent::TcpSource(source) = &mut self.agents[from.0 as usize] {
+    /// A segment has reached a TCP's receiving end, which may answer.
+    #[inline(never)]
+    fn take_segment(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
+        let packet = self.network.packet(ix);
+        let (Agent::TcpSink(sink), Body::Tcp(transfer, segment)) = (&mut self.agents[to.0 as usize], &packet.body)
+        else {
+            return self.take_other(to, ix, ecn);
+        };
+        let transfer = *transfer;
+        let answer = sink.take(self.now, &packet.arriving(ecn), transfer, segment);
+        let wake = sink.wake();
+        self.network.release(ix);
+        if let Some((size, ack)) = answer {
+            self.send(to, size, Ecn::NotEct, || Body::TcpAck(transfer, ack));
+        }
+        self.arm(to, wake);
+    }
+
+    /// An acknowledgement has reached a TCP's sending end: what it lets out leaves.
+    #[inline(never)]
+    fn take_ack(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
+        let packet = self.network.packet(ix);
+        let (Agent::TcpSource(source), Body::TcpAck(transfer, ack)) = (&mut self.agents[to.0 as usize], &packet.body)
+        else {
+            return self.take_other(to, ix, ecn);
+        };
+        let more = source.take(self.now, *transfer, ack);
+        self.network.release(ix);
+        while let Agent::TcpSource(source) = &mut self.agents[to.0 as usize] {
             match if more { source.poll(self.now) } else { None } {
                 Some((ecn, segment)) => {
                     let transfer = source.transfer();
-                    self.send(from, segment.len, ecn, || Body::Tcp(transfer, segment));
+                    self.send(to, segment.len, ecn, || Body::Tcp(transfer, segment));
                 }
                 None => {
                     let wake = source.wake();
-                    return self.arm(from, wake);
+                    return self.arm(to, wake);
                 }
             }
         }
     }
 
+    /// Any other packet has reached an agent.
+    #[inline(never)]
+    fn take_other(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
+        let packet = self.network.packet(ix);
+        match (&mut self.agents[to.0 as usize], &packet.body) {
+            (Agent::PlainSink(sink), Body::Plain(number)) => {
+                // It sends nothing and never wakes: there is no after.
+                sink.on_packet(self.now, *number, packet.head.size, packet.head.sent);
+                return self.network.release(ix);
+            }
+            (agent, _) => agent.on_packet(self.now, &packet.arriving(ecn), &mut Out { packets: &mut self.outgoing }),
+        }
+        self.network.release(ix);
+        self.after(to);
+    }
+
+    #[inline(never)]
     fn wake(&mut self, agent: AgentIx) {
         let (at, ix) = (self.now, agent.0 as usize);
         if self.armed[ix] != at {
@@ -408,6 +435,7 @@ impl Simulation {
         self.deliver();
     }
 
+    #[inline(never)]
     fn follow(&mut self, n: u32) {
         match self.plan[n as usize] {
             Entry::Start { agent, .. } => {

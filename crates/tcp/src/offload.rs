@@ -75,12 +75,13 @@ impl Offload {
     }
 
     /// Whether a unit may leave now that begins with this new segment.
+    #[inline]
     pub(crate) fn begins(&mut self, now: Time, view: &View) -> bool {
         while self.sent.get(1).is_some_and(|(seq, _)| *seq <= view.una) {
             self.sent.pop_front();
         }
         // Room for less than the least unit is room for less than a full one, however long that is.
-        let full = if view.room < LEAST { LEAST } else { self.full(view) };
+        let full = if view.room < LEAST { LEAST } else { self.full(*view) };
         self.waits = view.unsent > 1 && view.room < full && self.better_waits(now, view);
         if self.waits {
             return false;
@@ -93,7 +94,8 @@ impl Offload {
     }
 
     /// Segments in a full unit (`tcp_tso_autosize`).
-    fn full(&self, view: &View) -> u32 {
+    #[inline(never)]
+    fn full(&self, view: View) -> u32 {
         let Some(srtt) = view.srtt else { return ((LARGEST.get() / self.payload.get()) as u32).max(1) };
         let halvings = view.least_rtt.as_nanos() / HALVING.as_nanos();
         // So little of a window that even twice the rate is less than two segments, on a way that is not short.

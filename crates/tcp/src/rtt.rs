@@ -52,6 +52,7 @@ impl Estimator {
 
     /// A round trip that began at `sent` and ended `now`. With a coarse clock the sample is the number of ticks seen on
     /// it.
+    #[inline]
     pub(crate) fn sample(&mut self, sent: Time, now: Time) {
         self.least = self.least.min(now.since(sent));
         let rtt = now.since(sent).as_nanos();
@@ -90,6 +91,7 @@ impl Estimator {
         (!self.smoothed.is_zero()).then_some(self.smoothed)
     }
 
+    #[inline]
     pub(crate) fn rto(&self) -> Span {
         let least = self.min.max(Span::nanos(self.tick) * 2);
         (self.base.max(least) * u64::from(self.backoff)).min(self.max)

@@ -34,19 +34,28 @@ impl Scoreboard {
     }
 
     /// All below `una` has been acknowledged; how many of them were not known to have arrived.
+    #[inline]
     pub(crate) fn advance(&mut self, una: u32) -> u32 {
-        let mut fresh = una - self.una;
-        if self.sacked_count > 0 || self.lost_to > self.una || self.repaired_to > self.una {
-            self.lost_count -= self.unsacked(self.una, una.min(self.lost_to));
-            self.repaired_count -= self.unsacked(self.una, una.min(self.repaired_to));
-            let sacked_to = una.min(self.sacked_to);
-            let known = self.sacked.count(self.una, sacked_to);
-            self.sacked_count -= known;
-            fresh -= known;
-            self.sacked.clear_range(self.una, sacked_to);
-        }
+        let all = una - self.una;
+        let known = if self.sacked_count > 0 || self.lost_to.max(self.repaired_to) > self.una {
+            self.forget_below(una)
+        } else {
+            0
+        };
         self.una = una;
-        fresh
+        all - known
+    }
+
+    /// Takes what is below `una` out of the counts; how many of it were known to have arrived.
+    #[inline(never)]
+    fn forget_below(&mut self, una: u32) -> u32 {
+        self.lost_count -= self.unsacked(self.una, una.min(self.lost_to));
+        self.repaired_count -= self.unsacked(self.una, una.min(self.repaired_to));
+        let sacked_to = una.min(self.sacked_to);
+        let known = self.sacked.count(self.una, sacked_to);
+        self.sacked_count -= known;
+        self.sacked.clear_range(self.una, sacked_to);
+        known
     }
 
     /// Takes the blocks of an acknowledgment; how many segments were not known to have arrived.
@@ -55,6 +64,7 @@ impl Scoreboard {
         if blocks.iter().all(|block| block.is_empty()) { 0 } else { self.take_some(blocks) }
     }
 
+    #[inline(never)]
     fn take_some(&mut self, blocks: &[Block; 3]) -> u32 {
         let mut fresh_count = 0;
         for block in blocks {
@@ -169,6 +179,7 @@ impl Scoreboard {
     }
 
     /// Segments believed to be under way (RFC 6675, SetPipe).
+    #[inline]
     pub(crate) fn pipe(&self) -> u32 {
         self.max - self.una - self.sacked_count - self.lost_count + self.repaired_count - self.lost_again
     }

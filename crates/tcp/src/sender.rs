@@ -96,6 +96,7 @@ impl Repairs {
     }
 
     /// Sorts out what an acknowledgment has told.
+    #[inline(never)]
     fn look(&mut self, board: &Scoreboard) {
         if self.sent.is_empty() && self.again.is_empty() {
             return;
@@ -297,6 +298,7 @@ impl Sender {
     }
 
     /// An acknowledgment arrived. One of data that was never sent is counted and ignored; an old one is ignored.
+    #[inline(always)]
     pub fn on_ack(&mut self, now: Time, ack: &Ack) {
         if ack.next > self.max {
             self.nonsense += 1;
@@ -491,6 +493,7 @@ impl Sender {
     }
 
     /// An acknowledgment has been taken that told of `fresh` segments for the first time, and acknowledged `acked`.
+    #[inline(never)]
     fn consult(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
         let Some(mut model) = self.model.take() else { return };
         let most = f64::from(self.window);
@@ -553,6 +556,7 @@ impl Sender {
 
     // ---- what goes next
 
+    #[inline(never)]
     fn choose_by_window(&mut self, now: Time) -> Result<u32, Why> {
         if std::mem::take(&mut self.repair_first) {
             return Ok(self.una);
@@ -587,47 +591,48 @@ impl Sender {
         Ok(seq)
     }
 
+    #[inline(always)]
     fn choose_by_board(&mut self, now: Time) -> Result<u32, Why> {
+        if self.state != State::Open || self.repair_first {
+            return self.choose_in_repair(now);
+        }
+        // Limited transmit: what has left the network makes room.
+        let under_way = if self.config.limited_transmit { self.board.pipe() } else { self.max - self.una };
+        let cwnd = self.cwnd as u32;
+        self.choose_new(now, cwnd, under_way).unwrap_or(Err(match self.max < self.end {
+            false => Why::AllSent,
+            _ if under_way < cwnd || cwnd >= self.window => Why::ReceiverWindow,
+            _ => Why::CongestionWindow,
+        }))
+    }
+
+    #[inline(never)]
+    fn choose_in_repair(&mut self, now: Time) -> Result<u32, Why> {
         if std::mem::take(&mut self.repair_first) {
             return Ok(self.repair(self.una));
         }
-        let cwnd = self.cwnd as u32;
-        let outstanding = self.max - self.una;
-        let repairing = self.state != State::Open;
-        // Limited transmit: what has left the network makes room.
-        let under_way = if repairing || self.config.limited_transmit { self.board.pipe() } else { outstanding };
+        let (cwnd, under_way) = (self.cwnd as u32, self.board.pipe());
         let room = under_way < cwnd;
-        if repairing
-            && room
-            && let Some(seq) = self.repairs.again.pop_front()
-        {
+        if room && let Some(seq) = self.repairs.again.pop_front() {
             self.board.set_lost_again(self.repairs.again.len());
             self.repairs.sent.push_back((seq, self.max));
             return Ok(seq);
         }
-        if repairing
-            && room
-            && let Some(seq) = self.board.next_lost()
-        {
+        if room && let Some(seq) = self.board.next_lost() {
             return Ok(self.repair(seq));
         }
-        let in_window = outstanding < self.window;
-        if room && in_window && self.max < self.end {
-            return if self.admits(now, cwnd - under_way) { Ok(self.max) } else { Err(Why::CongestionWindow) };
+        if let Some(new) = self.choose_new(now, cwnd, under_way) {
+            return new;
         }
-        if self.state == State::Recovery
-            && room
-            && let Some(seq) = self.board.next_suspect()
-        {
-            return Ok(self.repair(seq));
-        }
-        Err(match (repairing, room, self.max < self.end) {
-            (true, _, _) => Why::Recovery,
-            (_, _, false) => Why::AllSent,
-            (_, true, _) => Why::ReceiverWindow,
-            _ if cwnd >= self.window => Why::ReceiverWindow,
-            _ => Why::CongestionWindow,
-        })
+        let suspect = if room && self.state == State::Recovery { self.board.next_suspect() } else { None };
+        suspect.map(|seq| self.repair(seq)).ok_or(Why::Recovery)
+    }
+
+    /// A new segment with so many under way; `None` where a window is full or nothing is there to send.
+    #[inline(always)]
+    fn choose_new(&mut self, now: Time, cwnd: u32, under_way: u32) -> Option<Result<u32, Why>> {
+        let may = under_way < cwnd && self.max - self.una < self.window && self.max < self.end;
+        may.then(|| if self.admits(now, cwnd - under_way) { Ok(self.max) } else { Err(Why::CongestionWindow) })
     }
 
     /// Whether a new segment may leave, with room for `room` of them.
@@ -637,6 +642,7 @@ impl Sender {
         offload.goes_on() || self.begins_unit(now, room)
     }
 
+    #[inline(never)]
     fn begins_unit(&mut self, now: Time, room: u32) -> bool {
         let view = View {
             una: self.una,
@@ -663,6 +669,7 @@ impl Sender {
 
     // ---- acknowledgments without SACK
 
+    #[inline(never)]
     fn on_ack_by_window(&mut self, now: Time, ack: &Ack, marked: bool) {
         let acked = ack.next - self.una;
         if acked == 0 {
@@ -682,6 +689,7 @@ impl Sender {
         self.dupacks = 0;
         self.burst_left = u32::MAX;
         self.accept(now, ack);
+        self.restart(now);
         self.next = self.next.max(self.una);
         if !marked {
             self.grow(now, ack, acked);
@@ -731,34 +739,26 @@ impl Sender {
 
     // ---- acknowledgments with SACK
 
+    #[inline(always)]
     fn on_ack_by_board(&mut self, now: Time, ack: &Ack, marked: bool) {
         let acked = ack.next - self.una;
-        let mut fresh = 0;
-        match (acked > 0, self.state) {
-            (false, _) => {}
-            (true, State::Recovery) if ack.next < self.recover => {
-                self.measure(now, ack);
-                self.una = ack.next;
-                fresh = self.board.advance(self.una);
-                self.restart_on_partial(now);
-            }
-            (true, State::Recovery) => {
-                fresh = self.accept(now, ack);
-                self.state = State::Open;
-                self.guarded = false;
+        let fresh = if acked > 0 { self.accept(now, ack) } else { 0 };
+        match self.state {
+            _ if acked == 0 => {}
+            State::Recovery if self.una < self.recover => self.restart_on_partial(now),
+            State::Recovery => {
+                self.restart(now);
+                self.end_repair();
                 self.dupacks = 0;
-                self.start_repair();
                 if self.config.proportional_reduction {
                     self.cwnd = self.ssthresh;
                 }
             }
-            (true, _) => {
+            _ => {
+                self.restart(now);
                 self.dupacks = 0;
-                fresh = self.accept(now, ack);
                 if self.state == State::Loss && self.una >= self.recover {
-                    self.state = State::Open;
-                    self.guarded = false;
-                    self.start_repair();
+                    self.end_repair();
                 }
                 if !marked {
                     self.grow(now, ack, acked);
@@ -793,6 +793,7 @@ impl Sender {
 
     // ---- common parts
 
+    #[inline(never)]
     fn enter_recovery(&mut self, now: Time) {
         self.recoveries += 1;
         // A mark in the same window has reduced it already (RFC 3168, section 6.1.2).
@@ -812,6 +813,7 @@ impl Sender {
     }
 
     /// A recovery begins or ends.
+    #[inline(never)]
     fn start_repair(&mut self) {
         self.board.start_repair();
         self.repairs.clear();
@@ -840,6 +842,7 @@ impl Sender {
         self.hystart.on_congestion();
     }
 
+    #[inline(never)]
     fn answer_mark(&mut self, next: u32) {
         let answered = self.guarded || self.marked;
         if self.state != State::Open || answered && next <= self.recover {
@@ -852,30 +855,42 @@ impl Sender {
         self.cwr = true;
     }
 
-    /// Takes a cumulative acknowledgment that no recovery depends on; how many segments were not known to have arrived.
+    /// What was outstanding when a repair began is acknowledged.
+    fn end_repair(&mut self) {
+        self.state = State::Open;
+        self.guarded = false;
+        self.start_repair();
+    }
+
+    /// Takes a cumulative acknowledgment; how many segments were not known to have arrived.
+    #[inline(always)]
     fn accept(&mut self, now: Time, ack: &Ack) -> u32 {
         self.measure(now, ack);
         self.una = ack.next;
-        self.timer = (self.una < self.max).then(|| now + self.rtt.rto());
         self.board.advance(self.una)
     }
 
+    /// New data is acknowledged: the time-out is that of what is still under way.
+    #[inline]
+    fn restart(&mut self, now: Time) {
+        self.timer = (self.una < self.max).then(|| now + self.rtt.rto());
+    }
+
+    #[inline(always)]
     fn measure(&mut self, now: Time, ack: &Ack) {
-        if self.config.timestamps {
-            // An echo that was never sent would be a round trip of centuries, or of no time.
-            if ack.echo <= now {
-                self.rtt.sample(ack.echo, now);
-            }
-            self.rtt.end_backoff();
-        } else if let Some((seq, since)) = self.timed
-            && seq < ack.next
-        {
-            self.timed = None;
-            self.rtt.end_backoff();
+        let mut since = Some(ack.echo);
+        if !self.config.timestamps {
+            since = self.timed.take_if(|(seq, _)| *seq < ack.next).map(|(_, since)| since);
+        }
+        let Some(since) = since else { return };
+        self.rtt.end_backoff();
+        // An echo that was never sent would be a round trip of centuries, or of no time.
+        if since <= now {
             self.rtt.sample(since, now);
         }
     }
 
+    #[inline(never)]
     fn restart_on_partial(&mut self, now: Time) {
         if !(self.config.impatient && self.partial_seen) {
             self.timer = Some(now + self.rtt.rto());
@@ -884,6 +899,7 @@ impl Sender {
     }
 
     /// Whether the window was the limit, before `acked` segments were acknowledged, so that it may grow.
+    #[inline(always)]
     fn uses_window(&self, acked: u32) -> bool {
         if !self.config.validated_growth {
             return true;
@@ -894,6 +910,7 @@ impl Sender {
         used >= f64::from(self.cwnd as u32)
     }
 
+    #[inline(always)]
     fn grow(&mut self, now: Time, ack: &Ack, acked: u32) {
         let most = f64::from(self.window);
         if self.config.handshake && ack.next == acked {

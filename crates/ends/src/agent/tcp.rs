@@ -145,6 +145,7 @@ impl TcpSource {
 
     /// An acknowledgement of transfer `transfer` has come; whether it is this one's, and to be polled for what leaves
     /// now.
+    #[inline(always)]
     pub fn take(&mut self, now: Time, transfer: u32, ack: &Ack) -> bool {
         if !self.running || transfer != self.number {
             return false;
