@@ -3,13 +3,15 @@
 use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::sync::Arc;
-use steadycast_units::Span;
+use steadycast_units::{Span, counted};
 use steadycast_words::tree::quoted;
 
 /// The largest file that is read, in bytes.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
 /// The most values of a file.
 const MOST_ROWS: usize = 2_000_000;
+/// The most columns of a table that are looked at.
+const MOST_COLUMNS: usize = 1_000;
 /// The longest time of a file in seconds: as long as any time of a scenario.
 const LONGEST_S: f64 = 30.0 * 86_400.0;
 /// How files of packets begin: pcap in both orders of bytes, of micro- and nanoseconds, and pcapng.
@@ -123,6 +125,41 @@ fn fields(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| matches!(c, ',' | ';') || c.is_whitespace()).filter(|field| !field.is_empty())
 }
 
+/// The columns of a table: what divides them (`None`: whatever may), which of them are taken, and how many there are.
+struct Columns {
+    divider: Option<char>,
+    taken: [usize; 2],
+    count: usize,
+    /// Seconds of one of its times, and how much one of its values is.
+    units: [f64; 2],
+}
+
+impl Columns {
+    /// A line's cells, without the quotation marks of spreadsheets.
+    fn cells(divider: Option<char>, line: &str) -> Vec<&str> {
+        match divider {
+            Some(divider) => line.split(divider).map(plain).take(MOST_COLUMNS).collect(),
+            None => fields(line).map(plain).take(MOST_COLUMNS).collect(),
+        }
+    }
+    /// Those of a header, found by their names among whatever others there are.
+    fn named(header: &str, quantity: Quantity) -> Option<Self> {
+        let divider = [';', ',', '\t'].into_iter().find(|divider| header.contains(*divider));
+        let cells: Vec<_> = Self::cells(divider, header).iter().map(|cell| cell.to_ascii_lowercase()).collect();
+        let find = |units: &[(&str, f64)]| {
+            let known = |cell: &String| units.iter().find(|(name, _)| name == cell).map(|(_, unit)| *unit);
+            cells.iter().enumerate().find_map(|(i, cell)| Some((i, known(cell)?)))
+        };
+        let ((time, to_s), (value, unit)) = (find(&[("t_s", 1.0), ("t_ms", 1e-3)])?, find(quantity.units())?);
+        Some(Self { divider, taken: [time, value], count: cells.len(), units: [to_s, unit] })
+    }
+}
+
+/// A cell without blanks and quotation marks around it.
+fn plain(cell: &str) -> &str {
+    cell.trim().trim_matches('"').trim()
+}
+
 fn opportunities(bytes: &[u8], shown: &str) -> Result<Arc<[Span]>, Fault> {
     let fault = |what: String| (what, Quantity::Rate.forms().to_owned());
     let mut all = Vec::new();
@@ -154,26 +191,22 @@ fn number(text: &str, most: f64, called: &str) -> Result<f64, Fault> {
 fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
     let forms = || quantity.forms().to_owned();
     let (most, called) = quantity.most();
-    let (mut to_s, mut unit) = (1.0, quantity.units()[0].1);
+    let mut columns = Columns { divider: None, taken: [0, 1], count: 2, units: [1.0, quantity.units()[0].1] };
     let mut values: Vec<(Span, f64)> = Vec::new();
     let (mut first, mut last) = (None, f64::MIN);
     for (i, (n, line)) in lines(bytes).enumerate() {
         let place = |(what, remedy): Fault| (format!("{shown}:{n}: {what}"), remedy);
-        let all: Vec<_> = fields(&line).take(4).collect();
-        let [time, value] = all[..] else {
-            let count = if all.len() > 3 { "more than 3".to_owned() } else { all.len().to_string() };
-            return Err(place((format!("{count} columns where there are two"), forms())));
-        };
-        if i == 0 && time.parse::<f64>().is_err() {
-            let word = value.to_ascii_lowercase();
-            let known = quantity.units().iter().find(|(name, _)| *name == word);
-            (to_s, unit) = match (time.to_ascii_lowercase().as_str(), known) {
-                ("t_s", Some((_, unit))) => (1.0, *unit),
-                ("t_ms", Some((_, unit))) => (1e-3, *unit),
-                _ => return Err(place((format!("{} is no header that is known", quoted(&line)), forms()))),
-            };
+        if i == 0 && fields(&line).any(|cell| plain(cell).parse::<f64>().is_err()) {
+            let named = Columns::named(&line, quantity);
+            columns = named.ok_or_else(|| place((format!("{} is no header that is known", quoted(&line)), forms())))?;
             continue;
         }
+        let (cells, [to_s, unit]) = (Columns::cells(columns.divider, &line), columns.units);
+        if cells.len() != columns.count {
+            let what = format!("{} where there are {}", counted(cells.len() as u64, "column"), columns.count);
+            return Err(place((what, forms())));
+        }
+        let [time, value] = columns.taken.map(|column| cells[column]);
         let time = number(time, f64::MAX, "").map_err(place)?;
         if time < last {
             return Err(place((format!("{time} comes after {last}"), "sort the lines by their time".into())));

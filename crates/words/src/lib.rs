@@ -29,12 +29,15 @@
 //! assert_eq!(tree::Value::Table(read.table()).to_toml(), "{ target = \"20ms\", ecn = false }");
 //! ```
 
+mod misplaced;
 mod near;
 mod problem;
 mod settings;
 mod table;
 pub mod tree;
 
+#[doc(hidden)]
+pub use misplaced::Around;
 pub use near::nearest;
 pub use problem::{Findings, Problem, Problems, remedy};
 pub use settings::{

@@ -1,7 +1,8 @@
 //! What is wrong with a scenario, said so that a reader can put it right.
 
-use crate::nearest;
-use crate::tree::Place;
+use crate::misplaced::{Around, Misplaced};
+use crate::tree::{Item, Place};
+use crate::{Declared, nearest};
 use std::fmt;
 
 /// One thing that is wrong, where, and what would be right.
@@ -78,9 +79,9 @@ pub struct Findings {
     excused: Vec<String>,
     /// What a key is called here, and what others call it.
     other_words: &'static [(&'static str, &'static [&'static str])],
-    /// The keys of the tables that are being read, from the outermost on.
+    /// The tables that are being read, from the outermost on.
     #[doc(hidden)]
-    pub tables: Vec<fn() -> Vec<&'static str>>,
+    pub tables: Vec<Around>,
 }
 
 impl Findings {
@@ -155,33 +156,16 @@ impl Findings {
     pub fn spoken_below(&self, at: &Place) -> bool {
         self.problems.iter().any(|p| p.key.strip_prefix(&*at.key).is_some_and(|rest| rest.starts_with('.')))
     }
-    /// A key that nobody knows.
-    pub fn unknown_key(&mut self, at: &Place, key: &str, known: &[&str]) {
+    /// A key that a table of `T` has not.
+    pub fn unknown_key<T: Declared>(&mut self, table: &Item, key: &str, item: &Item) {
         if self.problems.len() >= MAX_PROBLEMS {
             return;
         }
-        let ours = |ours: &&str| known.contains(&ours.split(['.', ' ']).next().unwrap_or_default());
-        let theirs = self.other_words.iter().filter(|(_, words)| words.contains(&key));
-        let meant = theirs.map(|(meant, _)| *meant).find(ours);
-        let line = meant.and_then(|meant| match meant.split_once('.') {
-            Some((table, below)) => Some(format!("{table} = {{ {below} = … }}")),
-            None => meant.contains(' ').then(|| meant.to_owned()),
-        });
-        if let Some(line) = line {
-            self.problem(at, "no such key", format!("write {line}"));
-            return;
-        }
-        let near = meant.or_else(|| nearest(key, known));
-        let around = self.tables.iter().rev().map(|keys| keys()).find(|keys| keys[..] != *known);
-        let table = at.key.strip_suffix(key).and_then(|table| table.strip_suffix('.'));
-        if let (None, Some(table), true) = (near, table, around.is_some_and(|keys| keys.contains(&key))) {
-            self.problem(at, "no such key", format!("write it beside {table}, not in it"));
-            return;
-        }
-        if let (Some(near), Some(stem)) = (near, at.key.strip_suffix(key)) {
-            self.excused.push(format!("{stem}{near}"));
-        }
-        self.problem(at, "no such key", remedy(near, known));
+        let keys = T::keys();
+        let remedy = Misplaced::of::<T>(table, key, item, &keys).remedy(self.other_words, &self.tables);
+        let (remedy, meant) = remedy.unwrap_or_else(|| (self::remedy(None, &keys), String::new()));
+        self.excused.push(table.at.below(&meant).key.to_string());
+        self.problem(&item.at, "no such key", remedy);
     }
     /// A name that is not among those there are.
     pub fn unknown_name(&mut self, at: &Place, what: &str, name: &str, known: &[&str]) {

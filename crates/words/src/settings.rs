@@ -100,8 +100,8 @@ pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> 
         crate::not_a_table::<T>(item, out);
         return None;
     };
-    for (key, item) in table.iter().filter(|(key, _)| !keys.contains(&key.as_str())) {
-        out.unknown_key(&item.at, key, &keys);
+    for (key, below) in table.iter().filter(|(key, _)| !keys.contains(&key.as_str())) {
+        out.unknown_key::<T>(item, key, below);
     }
     Some(item.split(&keys).0)
 }

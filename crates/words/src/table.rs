@@ -145,16 +145,16 @@ macro_rules! tables {
                     $($key: None,)*
                     $($part: $crate::Deferred::of(item.split(&<$other as $crate::Declared>::keys()).0),)*
                 };
-                out.tables.push(<Self as $crate::Declared>::keys);
-                for (key, item) in table {
+                out.tables.push($crate::Around::of::<Self>(item));
+                for (key, below) in table {
                     $(if key == $crate::plain(stringify!($key)) {
-                        read.$key = $crate::FromToml::read(item, out);
+                        read.$key = $crate::FromToml::read(below, out);
                         continue;
                     })*
                     $(if read.$part.item.get(key).is_some() {
                         continue;
                     })*
-                    out.unknown_key(&item.at, key, &<Self as $crate::Declared>::keys());
+                    out.unknown_key::<Self>(item, key, below);
                 }
                 out.tables.pop();
                 Some(read)

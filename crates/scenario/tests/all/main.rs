@@ -4,6 +4,7 @@ mod bad;
 mod claims;
 mod expect;
 mod families;
+mod misplaced;
 mod mutations;
 mod named;
 mod scenarios;

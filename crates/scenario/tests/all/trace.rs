@@ -68,6 +68,8 @@ struct Form {
     end: &'static str,
     mark: bool,
     remark: bool,
+    /// Beside a header: columns of no use before, between and behind, quotation marks, and the value first.
+    more: [bool; 3],
 }
 
 fn form() -> impl Strategy<Value = Form> {
@@ -75,19 +77,27 @@ fn form() -> impl Strategy<Value = Form> {
     let units = prop::sample::select(vec![("mbps", 1e-6), ("kbps", 1e-3), ("bps", 1.0), ("Mbps", 1e-6)]);
     let header = prop::option::of((times, units).prop_map(|((t, to), (unit, of))| (t, to, unit, of)));
     let between = prop::sample::select(vec!["\t", ",", " ", ";", ", ", " \t"]);
-    (header, between, prop::sample::select(vec!["\n", "\r\n"]), any::<bool>(), any::<bool>())
-        .prop_map(|(header, between, end, mark, remark)| Form { header, between, end, mark, remark })
+    (header, between, prop::sample::select(vec!["\n", "\r\n"]), any::<bool>(), any::<bool>(), any::<[bool; 3]>())
+        .prop_map(|(header, between, end, mark, remark, more)| Form { header, between, end, mark, remark, more })
 }
 
 /// A table of milliseconds and kb/s in this form.
 fn written(rows: &[(u64, u64)], form: Form) -> String {
-    let Form { header, between, end, mark, remark } = form;
+    let Form { header, between, end, mark, remark, more } = form;
+    let [more, quoted, swapped] = more.map(|more| more && header.is_some());
+    let line = |time: String, value: String| {
+        let (first, second) = if swapped { (value, time) } else { (time, value) };
+        let cells = if more { vec!["7".into(), first, "x".into(), second, "0".into()] } else { vec![first, second] };
+        let mark = if quoted { "\"" } else { "" };
+        cells.iter().map(|cell| format!("{mark}{cell}{mark}")).collect::<Vec<_>>().join(between)
+    };
     let (_, to, _, of) = header.unwrap_or(("", 1.0, "", 1e-6));
     let mut lines = Vec::new();
     lines.extend(remark.then(|| "# measured on a tram".to_owned()));
-    lines.extend(header.map(|(time, _, unit, _)| format!("{time}{between}{unit}")));
-    lines
-        .extend(rows.iter().map(|(ms, kbps)| format!("{}{between}{}", *ms as f64 * to / 1e3, *kbps as f64 * 1e3 * of)));
+    lines.extend(header.map(|(time, _, unit, _)| line(time.into(), unit.into())));
+    lines.extend(
+        rows.iter().map(|(ms, kbps)| line((*ms as f64 * to / 1e3).to_string(), (*kbps as f64 * 1e3 * of).to_string())),
+    );
     format!("{}{}{end}", if mark { "\u{feff}" } else { "" }, lines.join(end))
 }
 
@@ -140,7 +150,7 @@ proptest! {
             "T \u{0}", "1e11 5",
         ]),
     ) {
-        let text = written(&rows, form);
+        let text = written(&rows, Form { more: [false; 3], ..form });
         let mut lines: Vec<&str> = text.trim_end().lines().collect();
         let above = usize::from(form.remark) + usize::from(form.header.is_some()) + at.index(rows.len());
         let time = lines[above].split([',', ';', ' ', '\t']).next().unwrap_or_default().trim_start_matches('\u{feff}');
@@ -178,7 +188,7 @@ fn files_that_are_nothing_are_refused_in_one_line_with_place_and_remedy() {
         (b"0 0\n1 0\n2 0\n".to_vec(), "it never carries anything"),
         (b"t_s,speed\n0,1\n1,1\n".to_vec(), "it:1: \"t_s,speed\" is no header that is known"),
         (b"time mbps\n0 1\n1 1\n".to_vec(), "it:1: \"time mbps\" is no header that is known"),
-        (b"0;1\n1;2\n0,5;3\n".to_vec(), "it:3: 3 columns where there are two"),
+        (b"0;1\n1;2\n0,5;3\n".to_vec(), "it:3: 3 columns where there are 2"),
         (
             b"1606394011000 5\n1606394012000 5\n1609394012001 5\n".to_vec(),
             "it:3: more than 30 days after the first line",
