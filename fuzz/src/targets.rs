@@ -6,6 +6,7 @@ use steadycast_control::{
     Arrival, Body, Departing, Due, FrameEdge, Leave, Mode, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
     Slot,
 };
+use steadycast_imported::{Path, read};
 use steadycast_live::sdp::Description;
 use steadycast_live::{CameSymbols, MasterKey, Srtp};
 use steadycast_scenario::{Quantity, Recorded, recorded};
@@ -25,7 +26,7 @@ use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx::RtxStream;
 
 /// All targets, by name.
-pub const TARGETS: [(&str, fn(&[u8])); 12] = [
+pub const TARGETS: [(&str, fn(&[u8])); 13] = [
     ("rtp", rtp),
     ("recognise", recognise),
     ("rtcp", rtcp),
@@ -38,6 +39,7 @@ pub const TARGETS: [(&str, fn(&[u8])); 12] = [
     ("session", session),
     ("steady", steady),
     ("trace", trace),
+    ("call", call),
 ];
 
 /// RTP's header and its extensions: what was read is written again and read as the same.
@@ -508,4 +510,13 @@ pub fn trace(data: &[u8]) {
             Err((what, remedy)) => assert!(!what.contains('\n') && !remedy.is_empty()),
         }
     }
+}
+
+/// A call's event log or capture: what is read has a path with as many bins as it lasts, or says why not.
+pub fn call(data: &[u8]) {
+    let Ok(call) = read(data, None, None) else { return };
+    assert!(!call.packets.is_empty(), "a call without packets");
+    let path = Path::of(&call);
+    let finite = |rate: Rate| rate.as_bps_f64().is_finite();
+    assert!(path.bins.iter().all(|bin| finite(bin.sent) && bin.capacity.is_none_or(|band| finite(band.rate))));
 }

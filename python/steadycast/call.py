@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadycast import replay, style
+from steadycast import dumps, replay, style
 from steadycast.controllers import registry
 from steadycast.core import core
 from steadycast.errors import UserError, reason
@@ -31,41 +31,67 @@ _LOST_MS = 1000.0
 """How late a lost packet counts as where the worst seconds are looked for."""
 
 
-def read(file: Path | str, stream: int | None = None) -> Json:
-    """Read a call: an RTC event log (version 2) of libwebrtc's, or a capture.
+def read(
+    file: Path | str, stream: int | None = None, side: str | None = None, other: Path | None = None
+) -> Json:
+    """Read a call: an event log of libwebrtc's, a capture, a dump of its statistics, or a run folder.
 
     Args:
-        file: its path.
+        file: its path; of a run folder a capture is read if there is one, and else its tables.
         stream: the SSRC of one of the call's streams, where a capture holds several calls.
+        side: ``sender`` or ``receiver``: which direction of a log or a dump is meant, and whose capture it is; without
+            it what carried more, and what the file shows best.
+        other: the receiver's log or capture of the same call; ``file`` is the sender's then.
 
     Returns:
         ``file``, ``seen`` (rates in bit/s, delays in ms above that of an empty queue, shares of one), ``path`` (its
-        verdict, what is known, and ``refusals``: why it is not), and ``bins``, one for each half second.
+        verdict, what is known, and ``refusals``: why it is not), and ``bins``, one for each ``bin_s``.
 
     Raises:
         UserError: it can't be read, or says nothing of arrivals.
 
     """
+    file = Path(file)
+    if side not in (None, "sender", "receiver"):
+        raise UserError("--side", f'"{side}" is no side of a call', "sender or receiver")
     try:
-        raw = json.loads(core.call(Path(file), stream))
+        if other is not None:
+            return _packets(file, json.loads(core.call(file, stream, None, other)))
+        if file.is_dir():
+            capture = dumps.capture_of(file)
+            if capture is None:
+                return _averaged(dumps.of_run(file))
+            return read(capture, stream, side) | {"file": file.resolve().name}
+        if (found := dumps.read(file, side)) is not None:
+            return _averaged(found)
+        raw = json.loads(core.call(file, stream, None if side is None else side == "sender", None))
     except OSError as error:
-        raise UserError(str(file), reason(error), "name an event log or a capture") from error
+        place = str(error.filename or file)
+        raise UserError(place, reason(error), "name an event log, a capture or a dump") from error
+    return _packets(file, raw)
+
+
+def _packets(file: Path, raw: Json) -> Json:
+    """Tell what packets say, as the core has read it."""
     bins = raw.pop("bins")
     seen = {
         key: raw.pop(key)
         for key in ("source", "notes", "packets", "reports", "round_trip_ms", "estimates", "delay_p95_ms")
     }
-    seen |= _seen(bins, raw.pop("frames"))
-    return {
-        "file": Path(file).name,
-        "bin_s": BIN_S,
-        "seen": seen,
-        "path": raw | _capacity(bins),
-        "bins": bins,
-    }
+    seen |= _seen(bins, BIN_S) | {"frames": _frames(raw.pop("frames"))}
+    return {"file": file.name, "bin_s": BIN_S, "seen": seen, "path": raw | _capacity(bins), "bins": bins}
 
 
-def _seen(bins: list[Json], frames: list[list[float | None]]) -> Json:
+def _averaged(found: Json) -> Json:
+    """Add to what averages say what is told of every call; of its path nothing is."""
+    packets = sum(each["packets"] for each in found["bins"])
+    nothing = {"round_trip_ms": None, "delay_p95_ms": None, "frames": None, "packets": packets}
+    path = {"verdict": None, "shared": None, "known_frac": 0.0, "capacity_bps": None}
+    seen = nothing | found["seen"] | _seen(found["bins"], found["bin_s"])
+    return found | {"seen": seen, "path": path | found["path"]}
+
+
+def _seen(bins: list[Json], bin_s: float) -> Json:
     active = [each for each in bins if each["packets"]]
     packets, lost = (sum(each[key] for each in bins) for key in ("packets", "lost"))
     told = [
@@ -73,7 +99,7 @@ def _seen(bins: list[Json], frames: list[list[float | None]]) -> Json:
     ]
     weight = sum(n for _, n in told)
     return {
-        "length_s": len(bins) * BIN_S,
+        "length_s": len(bins) * bin_s,
         "sent_bps": middle(each["sent_bps"] for each in active),
         "sent_max_bps": max((each["sent_bps"] for each in active), default=None),
         "arrived_bps": middle(each["arrived_bps"] for each in active),
@@ -82,29 +108,27 @@ def _seen(bins: list[Json], frames: list[list[float | None]]) -> Json:
         "delay_max_ms": max(
             (each["delay_max_ms"] for each in active if each["delay_max_ms"] is not None), default=None
         ),
-        "worst": _worst(bins),
-        "frames": _frames(frames),
+        "worst": _worst(bins, bin_s),
     }
 
 
-def _worst(bins: list[Json]) -> Json | None:
-    """Find the ten seconds with the longest delays, where each lost packet counts as a second late."""
-    n = int(WORST_S / BIN_S)
+def _worst(bins: list[Json], bin_s: float) -> Json | None:
+    """Find the ten seconds with the longest delays; a lost packet, or a picture that stands, is a second late."""
+    n = round(WORST_S / bin_s)
     if len(bins) <= n:
         return None
 
     def bad(each: Json) -> float:
-        return (each["delay_ms"] or 0.0) + _LOST_MS * (
-            each["lost"] / each["packets"] if each["packets"] else 0.0
-        )
+        lost = each["lost"] / each["packets"] if each["packets"] else 0.0
+        return float((each["delay_ms"] or 0.0) + _LOST_MS * (lost + each.get("frozen_s", 0.0) / bin_s))
 
     marks = [bad(each) for each in bins]
     first = max(range(len(bins) - n + 1), key=lambda i: sum(marks[i : i + n]))
     part = [each for each in bins[first : first + n] if each["packets"]]
     packets = sum(each["packets"] for each in part)
     return {
-        "from_s": first * BIN_S,
-        "to_s": first * BIN_S + WORST_S,
+        "from_s": first * bin_s,
+        "to_s": first * bin_s + WORST_S,
         "sent_bps": middle(each["sent_bps"] for each in part),
         "delay_mean_ms": middle(each["delay_ms"] for each in part if each["delay_ms"] is not None),
         "lost_frac": sum(each["lost"] for each in part) / packets if packets else None,
@@ -161,10 +185,8 @@ def sentences(call: Json) -> list[str]:
     said += [
         f"{call['file']}: {seen['source']}, {say.seconds(seen['length_s'])}, {say.count(seen['packets'])} packets, "
         f"{say.count(seen['reports'])} reports.",
-        f"Seen: {say.rate(seen['sent_bps'])} sent ({say.rate(seen['sent_max_bps'])} at most), "
-        f"{say.frac(seen['lost_frac'])} of the packets lost, {say.ms(seen['delay_mean_ms'])} of delay above an empty "
-        f"queue's as a mean, {say.ms(seen['delay_max_ms'])} at most.",
     ]
+    said += dumps.sentences(seen) if "limited" in seen else [_packets_said(seen)]
     if estimates := seen["estimates"]:
         said.append(
             f"Its sender's estimate went from {say.rate(min(rate for _, rate in estimates))} to "
@@ -182,6 +204,14 @@ def sentences(call: Json) -> list[str]:
             f"sent, {say.ms(worst['delay_mean_ms'])} of delay, {say.frac(worst['lost_frac'])} lost."
         )
     return said + _path_said(path) + [f"Note: {note}." for note in seen["notes"]]
+
+
+def _packets_said(seen: Json) -> str:
+    return (
+        f"Seen: {say.rate(seen['sent_bps'])} sent ({say.rate(seen['sent_max_bps'])} at most), "
+        f"{say.frac(seen['lost_frac'])} of the packets lost, {say.ms(seen['delay_mean_ms'])} of delay above an empty "
+        f"queue's as a mean, {say.ms(seen['delay_max_ms'])} at most."
+    )
 
 
 def _path_said(path: Json) -> list[str]:
@@ -254,10 +284,12 @@ def _page(call: Json, place: Path, scenario_text: str | None) -> str:
     if "controllers" in call.get("replay", {}):
         parts += _replayed(call)
     drawing = canvas.in_style(lambda: _draw(call), "call")
-    caption = (
-        "The capacity with its band (5 to 95 %) where packets waited for each other; grey where they did not: there it "
-        "may have been anything above what was sent. Of delays the mean, and in grey the longest."
-    )
+    caption = "Averages do not show the capacity: in grey it may have been anything above what was sent."
+    if "limited" not in call["seen"]:
+        caption = (
+            "The capacity with its band (5 to 95 %) where packets waited for each other; grey where they did not: "
+            "there it may have been anything above what was sent. Of delays the mean, and in grey the longest."
+        )
     parts.append(
         page.section(
             "Over time", page.figure(drawing or "", caption, f"steadycast call {call['file']}", "call")
@@ -326,8 +358,9 @@ def _unit(key: str, top: float) -> tuple[float, str]:
 
 def _draw(call: Json) -> Figure:
     bins: Sequence[Json] = call["bins"]
-    at = [i * BIN_S for i in range(len(bins))]
-    middles = [t + BIN_S / 2 for t in at]
+    bin_s = call["bin_s"]
+    at = [i * bin_s for i in range(len(bins))]
+    middles = [t + bin_s / 2 for t in at]
     figure, (top, middle_axes, low) = canvas.canvas(3, height=6.0, ratios=[2, 1, 1])
     highest = max(
         [each["sent_bps"] for each in bins]
@@ -340,10 +373,10 @@ def _draw(call: Json) -> Figure:
         if band is None:
             floor = max(each["at_least_bps"] or 0.0, each["arrived_bps"])
             span = (floor / scale, highest / scale)
-            top.fill_between([t, t + BIN_S], *span, color=style.GRID, linewidth=0)
+            top.fill_between([t, t + bin_s], *span, color=style.GRID, linewidth=0)
         else:
             span = (band["low"] / scale, band["high"] / scale)
-            top.fill_between([t, t + BIN_S], *span, color=style.SPARE[2], alpha=0.35, linewidth=0)
+            top.fill_between([t, t + bin_s], *span, color=style.SPARE[2], alpha=0.35, linewidth=0)
     capacity = [each["capacity_bps"]["rate"] / scale if each["capacity_bps"] else math.nan for each in bins]
     sent = [each["sent_bps"] / scale for each in bins]
     top.plot(middles, capacity, color=style.SPARE[2])
@@ -354,7 +387,7 @@ def _draw(call: Json) -> Figure:
     if estimates := call["seen"]["estimates"]:
         times, values = [t for t, _ in estimates], [rate / scale for _, rate in estimates]
         top.step(
-            [*times, at[-1] + BIN_S], [*values, values[-1]], where="post", color=style.SPARE[1], linewidth=1.0
+            [*times, at[-1] + bin_s], [*values, values[-1]], where="post", color=style.SPARE[1], linewidth=1.0
         )
         labels.append(canvas.Label(values[-1], "estimate", style.SPARE[1]))
     top.set_title(f"rates ({unit})")
@@ -363,13 +396,15 @@ def _draw(call: Json) -> Figure:
     longest = [math.nan if each["delay_max_ms"] is None else each["delay_max_ms"] for each in bins]
     middle_axes.plot(middles, longest, color=style.GRID)
     middle_axes.plot(middles, delays, color=style.INK)
-    middle_axes.set_title("delay above an empty queue's (ms)")
-    canvas.from_zero(middle_axes, max((d for d in longest if not math.isnan(d)), default=0.0) * 1.05)
+    what = call["seen"].get("delay_is", "delay above an empty queue's")
+    middle_axes.set_title(f"{what} (ms)")
+    known = [delay for delay in (*longest, *delays) if not math.isnan(delay)]
+    canvas.from_zero(middle_axes, max(known, default=0.0) * 1.05)
     lost = [100 * each["lost"] / each["packets"] if each["packets"] else 0.0 for each in bins]
-    low.bar(middles, lost, width=BIN_S, color=style.FATE["lost"])
+    low.bar(middles, lost, width=bin_s, color=style.FATE["lost"])
     low.set_title("lost (%)")
     canvas.from_zero(low, max(lost) * 1.05)
     low.set_xlabel("time (s)", loc="right")
-    low.set_xlim(0, len(bins) * BIN_S)
+    low.set_xlim(0, len(bins) * bin_s)
     canvas.label_ends(top, labels)
     return figure

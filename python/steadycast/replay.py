@@ -245,6 +245,11 @@ def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) ->
     return made | ({"event": events} if events else {})
 
 
+def empty_ms(call: Json) -> float:
+    """Return the delay of a packet on a path of the call whose queues are empty, as far as that is known."""
+    return _delay_ms(call) + 2 * _ACCESS_MS
+
+
 def _delay_ms(call: Json) -> float:
     trip = call["seen"]["round_trip_ms"]
     return max(1.0, (trip / 2 if trip is not None else _UNKNOWN_DELAY_MS) - 2 * _ACCESS_MS)
@@ -349,7 +354,7 @@ def _ran(call: Json, path: Drawn, controller: str, place: Path) -> dict[str, flo
     delay: float | None = receiver["delay_ms"]["p95"]
     return {
         "rate_bps": receiver["throughput_bps"],
-        "delay_p95_ms": _NEVER_MS if delay is None else max(delay - _delay_ms(call) - 2 * _ACCESS_MS, 0.0),
+        "delay_p95_ms": _NEVER_MS if delay is None else max(delay - empty_ms(call), 0.0),
         "frozen_frac": 1.0 if receiver["frozen_frac"] is None else receiver["frozen_frac"],
         "score": receiver["viewing_score"] or 1.0,
     }

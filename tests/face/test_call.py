@@ -142,6 +142,20 @@ def test_a_browser_s_log_is_told_in_words_and_its_exit_code_says_whether_the_pat
     assert json.loads(told.out)["seen"]["packets"] == 580
 
 
+def test_two_ends_of_a_call_show_the_path_that_reports_show(tmp_path: Path) -> None:
+    text = SCENARIO.replace('"synthetic"', '"rfc8593"').replace(
+        '["bottleneck"]', '["video.src-left", "right-video.dst1"]'
+    )
+    (tmp_path / "steps.toml").write_text(text)
+    run(tmp_path / "steps.toml", set=["duration=15s"], out=tmp_path / "run", quality=False)
+    captures = tmp_path / "run" / "pcap"
+    sender, receiver = captures / "video.src-left.pcapng", captures / "right-video.dst1.pcapng"
+    rates = [call.read(sender, other=other)["path"]["capacity_bps"]["median"] for other in (None, receiver)]
+    assert rates == [pytest.approx(3e6, rel=0.02), pytest.approx(3e6, rel=0.02)]
+    with pytest.raises(UserError, match="half of the packets in common"):
+        call.read(sender, other=ROOT / "crates" / "imported" / "tests" / "logs" / "receiver.log")
+
+
 def test_a_file_that_is_none_is_refused_by_name_and_byte(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="neither an event log"):
         call.read(ROOT / "README.md")
@@ -244,6 +258,19 @@ def test_a_replay_answers_or_says_that_the_recorded_controller_misses_its_record
 def test_an_interval_is_said_with_its_unit_once(low: float, high: float, said: str) -> None:
     how = say.frac if high < 1 else say.rate
     assert replay.interval({"p05": low, "p50": low, "p95": high}, how) == said
+
+
+def test_a_call_is_a_side_of_the_lab_where_its_path_is_the_scenario(tmp_path: Path) -> None:
+    recorded = pytest.importorskip("steadycast.lab.recorded")
+    read = call.read(SENDER)
+    side = recorded.side(read)
+    assert json.loads(json.dumps(side, allow_nan=False))["to_s"] == read["seen"]["length_s"]
+    assert [len(line["y"]) for line in side["charts"]["rates"]["lines"]] == [len(read["bins"])]
+    call.write(read, tmp_path)
+    assert recorded.beside(tmp_path / "path.toml")["numbers"] == side["numbers"]
+    assert recorded.beside(tmp_path / "other.toml") is None
+    with pytest.raises(UserError, match="does not show its path"):
+        recorded.path_of(tmp_path)
 
 
 def test_a_scenario_of_a_path_passes_the_check(tmp_path: Path) -> None:

@@ -380,6 +380,43 @@ def test_a_lab_that_has_ended_is_told_and_the_page_stays(opened: Callable[..., A
     page.wait_for_selector("#notice", state="hidden")
 
 
+def test_a_call_that_was_read_is_a_beside_a_controller_on_its_path(browser: Any, tmp_path: Path) -> None:
+    from steadycast import call
+    from steadycast.run import run
+
+    text = (
+        SCENARIO.partition("[[flow]] # a download")[0]
+        .replace('"asmp"', '"gcc"')
+        .replace('"synthetic"', '"rfc8593"')
+    )
+    (tmp_path / "net.toml").write_text(
+        text.replace('encode = { size = "176x144", q = "4-10" }', 'feedback = "twcc"')
+    )
+    run(
+        tmp_path / "net.toml",
+        set=['record.pcap=["video.src-left"]', "duration=20s"],
+        out=tmp_path / "run",
+        quality=False,
+    )
+    call.write(call.read(tmp_path / "run"), tmp_path / "call")
+    lab = start(tmp_path, str(tmp_path / "call"), file=False)
+    said: list[str] = []
+    with bounded(lab.process):
+        with closing(browser.new_page(viewport={"width": 400, "height": 800})) as page:
+            page.on("pageerror", lambda error: said.append(str(error)))
+            page.goto(lab.page)
+            page.wait_for_selector("#numbers table >> nth=1")
+            assert page.locator("#side-a .which").inner_text() == "the recorded call"
+            assert page.locator("#report-a").is_disabled()
+            before = page.locator("#numbers").inner_text()
+            page.select_option("#b", "scream")
+            page.wait_for_function("() => document.querySelector('#numbers').innerText.includes('scream')")
+            after = page.locator("#numbers").inner_text()
+            assert before.splitlines()[:2] == after.splitlines()[:2], "the record stays"
+            assert said == []
+        assert stop(lab) == 0
+
+
 def test_a_live_session_is_shown_as_it_goes_on(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "sent.jsonl"
     file.write_text("".join(sent(float(n)) for n in range(1, 20)))

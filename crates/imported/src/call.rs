@@ -1,7 +1,7 @@
 //! One direction of a call: what left, how it arrived, and what its sender believed.
 
 use crate::Problem;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 use steadycast_wire::rtcp::{Acknowledged, Compound, CongestionFeedback, TransportFeedback};
 
@@ -63,8 +63,10 @@ pub struct Call {
 
 /// Where a record was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
+    /// Where packets left.
     Sender,
+    /// Where they arrived.
     Receiver,
 }
 
@@ -119,6 +121,41 @@ pub(crate) struct Direction {
     pub(crate) every: Span,
 }
 
+/// What a file holds, before departures and arrivals are joined.
+pub(crate) struct Record {
+    pub(crate) direction: Direction,
+    pub(crate) estimates: Vec<(Time, Rate)>,
+    pub(crate) source: &'static str,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Record {
+    /// The call, by what its own end says of arrivals.
+    pub(crate) fn alone(self) -> Result<Call, Problem> {
+        let call = self.direction.joined(self.notes)?;
+        Ok(Call { estimates: self.estimates, source: self.source.to_owned(), ..call })
+    }
+
+    /// The call, by departures of this end and arrivals at the other.
+    pub(crate) fn with(mut self, other: Self) -> Result<Call, Problem> {
+        self.notes.extend(other.notes);
+        let call = self.direction.across(other.direction, self.notes)?;
+        let source = format!("{} joined with {}", self.source, other.source);
+        Ok(Call { estimates: self.estimates, source, ..call })
+    }
+}
+
+/// Numbers of one source, counted on over their wraps from `near`.
+fn counted_on<'a>(
+    packets: impl Iterator<Item = &'a Sighting> + 'a,
+    near: i64,
+) -> impl Iterator<Item = (i64, &'a Sighting)> + 'a {
+    packets.scan(near, |last, packet| {
+        *last += i64::from(packet.seq.wrapping_sub(*last as u16) as i16);
+        Some((*last, packet))
+    })
+}
+
 /// Arrivals that reports told.
 #[derive(Default)]
 struct Told {
@@ -139,7 +176,7 @@ impl Direction {
         self.reports.sort_by_key(|report| report.0);
         let told = self.told();
         let by_reports = self.side != Some(Side::Receiver) && told.arrived * 2 > self.packets.len();
-        let stamped = !self.packets.is_empty() && self.packets.iter().all(|packet| packet.stamp.is_some());
+        let stamped = self.stamped();
         if !by_reports && !stamped {
             let remedy = "record at the sender with its reports (TWCC or RFC 8888) readable, as an event log has them, \
                           or at the receiver with the header extension abs-send-time";
@@ -168,6 +205,60 @@ impl Direction {
             frames,
             round_trip: told.round_trip.filter(|_| by_reports),
             every: (fine, if by_reports { told.fine.unwrap_or(self.every) } else { self.every }),
+            notes,
+        })
+    }
+
+    /// Whether each packet says when it left.
+    fn stamped(&self) -> bool {
+        !self.packets.is_empty() && self.packets.iter().all(|packet| packet.stamp.is_some())
+    }
+
+    /// Joins departures here with arrivals at the other end, by source and number.
+    ///
+    /// # Errors
+    /// The two have less than half of this end's packets in common.
+    fn across(mut self, mut other: Self, notes: Vec<String>) -> Result<Call, Problem> {
+        self.packets.sort_by_key(|packet| packet.seen);
+        other.packets.sort_by_key(|packet| packet.seen);
+        let sources: BTreeSet<u32> = self.packets.iter().map(|packet| packet.ssrc).collect();
+        let stamped = self.stamped();
+        let mut all: Vec<(Sighting, Flight)> = Vec::with_capacity(self.packets.len());
+        let mut arrived = 0;
+        for ssrc in sources {
+            let mine = || self.packets.iter().filter(move |packet| packet.ssrc == ssrc);
+            let theirs = || other.packets.iter().filter(move |packet| packet.ssrc == ssrc);
+            let near = mine().next().map_or(0, |packet| i64::from(packet.seq));
+            let mut came: BTreeMap<i64, Time> = BTreeMap::new();
+            for (number, packet) in counted_on(theirs(), near) {
+                came.entry(number).or_insert(packet.seen);
+            }
+            let ends = came.keys().next().copied().zip(came.keys().next_back().copied());
+            for (number, packet) in counted_on(mine(), near) {
+                let fate = match (came.get(&number), ends) {
+                    (Some(at), _) => Fate::Arrived(PeerTime::from_nanos(at.as_nanos() as i64)),
+                    (None, Some((first, last))) if (first..=last).contains(&number) => Fate::Lost,
+                    _ => Fate::Unknown,
+                };
+                arrived += usize::from(matches!(fate, Fate::Arrived(_)));
+                let left = packet.stamp.filter(|_| stamped).unwrap_or(packet.seen);
+                all.push((*packet, Flight { left, size: packet.size, ssrc, fate }));
+            }
+        }
+        if arrived * 2 < all.len() {
+            let what = "the two files have less than half of the packets in common";
+            return Err(Problem::at(0, what, "give the two ends of one call, the sender's first"));
+        }
+        all.sort_by_key(|one| one.1.left);
+        let frames = frames(&all, &[]);
+        Ok(Call {
+            source: String::new(),
+            packets: all.into_iter().map(|one| one.1).collect(),
+            reports: self.reports.len(),
+            estimates: Vec::new(),
+            frames,
+            round_trip: self.told().round_trip,
+            every: (if stamped { Span::micros(4) } else { self.every }, other.every),
             notes,
         })
     }

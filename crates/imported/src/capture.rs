@@ -1,7 +1,7 @@
 //! Captures, pcap and pcapng: RTP with its header extensions, and the RTCP that reports on it where that is readable.
 
 use crate::Problem;
-use crate::call::{Call, Direction, Sighting, Stamps};
+use crate::call::{Direction, Record, Side, Sighting, Stamps};
 use pcap_file::DataLink;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::{Block, PcapNgReader};
@@ -63,7 +63,7 @@ pub(crate) fn is(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// It is broken, holds no RTP or several calls, or does not say how packets arrived.
-pub(crate) fn read(bytes: &[u8], stream: Option<u32>) -> Result<Call, Problem> {
+pub(crate) fn read(bytes: &[u8], stream: Option<u32>, side: Option<Side>) -> Result<Record, Problem> {
     let mut seen = Seen::default();
     let cut =
         if bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) { pcapng(bytes, &mut seen) } else { pcap(bytes, &mut seen) }?;
@@ -95,10 +95,8 @@ pub(crate) fn read(bytes: &[u8], stream: Option<u32>) -> Result<Call, Problem> {
     if seen.secured && reports.is_empty() {
         notes.push("the call is encrypted (DTLS on its port): its reports can't be read".to_owned());
     }
-    let direction = Direction { packets: way.sightings(), reports, side: None, every: Span::micros(1) };
-    let mut call = direction.joined(notes)?;
-    call.source = "a capture".to_owned();
-    Ok(call)
+    let direction = Direction { packets: way.sightings(), reports, side, every: Span::micros(1) };
+    Ok(Record { direction, estimates: Vec::new(), source: "a capture", notes })
 }
 
 /// The direction that is meant.

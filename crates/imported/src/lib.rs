@@ -9,7 +9,7 @@ mod capture;
 mod path;
 mod rtclog;
 
-pub use call::{Call, Fate, Flight, Frame};
+pub use call::{Call, Fate, Flight, Frame, Side};
 pub use path::{Band, Bin, Losses, Path, Queue, Verdict};
 pub use rtclog::{Counts, counts};
 
@@ -33,18 +33,32 @@ impl Problem {
     }
 }
 
-/// Reads a file's bytes. Of the calls in a capture, `stream` names one by one of its sources.
+/// Reads a file's bytes. Of the calls in a capture, `stream` names one by one of its sources. `side` names one of a
+/// log's two directions, or says at which end a capture was made.
 ///
 /// # Errors
 /// It is neither a log nor a capture, contradicts itself, or does not say how packets arrived.
-pub fn read(bytes: &[u8], stream: Option<u32>) -> Result<Call, Problem> {
+pub fn read(bytes: &[u8], stream: Option<u32>, side: Option<Side>) -> Result<Call, Problem> {
+    record(bytes, stream, side)?.alone()
+}
+
+/// Reads both ends of a call: departures from the sender's file, arrivals from the receiver's. What each alone does not
+/// say, as two captures of an encrypted call don't, both say together.
+///
+/// # Errors
+/// As [`read`]; or they are not of one call.
+pub fn read_ends(sender: &[u8], receiver: &[u8], stream: Option<u32>) -> Result<Call, Problem> {
+    record(sender, stream, Some(Side::Sender))?.with(record(receiver, stream, Some(Side::Receiver))?)
+}
+
+fn record(bytes: &[u8], stream: Option<u32>, side: Option<Side>) -> Result<call::Record, Problem> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err(Problem::at(MOST_BYTES, "it has more than 1 GiB", "cut it into parts"));
     }
     if capture::is(bytes) {
-        capture::read(bytes, stream)
+        capture::read(bytes, stream, side)
     } else if rtclog::is(bytes) {
-        rtclog::read(bytes)
+        rtclog::read(bytes, side)
     } else {
         let remedy = "give an RTC event log (chrome://webrtc-internals) or a capture (.pcap, .pcapng)";
         Err(Problem::at(0, "this is neither an event log of version 2 nor a capture", remedy))

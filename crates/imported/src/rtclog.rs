@@ -4,7 +4,7 @@
 //! `logging/rtc_event_log/encoder/delta_encoding.cc`). Fields that are not known are skipped and counted.
 
 use crate::Problem;
-use crate::call::{Call, Direction, Side, Sighting, Stamps};
+use crate::call::{Direction, Record, Side, Sighting, Stamps};
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_wire::IP_UDP_OVERHEAD;
 
@@ -382,7 +382,7 @@ pub fn counts(bytes: &[u8]) -> Result<Counts, Problem> {
 ///
 /// # Errors
 /// No log of version 2, a part that contradicts itself, more than is read, no packets.
-pub(crate) fn read(bytes: &[u8]) -> Result<Call, Problem> {
+pub(crate) fn read(bytes: &[u8], side: Option<Side>) -> Result<Record, Problem> {
     let mut log = Log::read(bytes)?;
     let mut notes = Vec::new();
     let counts = log.counts();
@@ -400,7 +400,14 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Call, Problem> {
         notes.push(format!("{} that this version does not know were skipped", counted(log.unknown as u64, "field")));
     }
     let total = |packets: &[Packet]| packets.iter().map(|packet| packet.size).sum::<u64>();
-    let side = if total(&log.outgoing) >= total(&log.incoming) { Side::Sender } else { Side::Receiver };
+    let more = if total(&log.outgoing) >= total(&log.incoming) { Side::Sender } else { Side::Receiver };
+    let side = side.unwrap_or(more);
+    if match side {
+        Side::Sender => log.outgoing.is_empty(),
+        Side::Receiver => log.incoming.is_empty(),
+    } {
+        return Err(Problem::at(0, "no RTP packet went that way", "name the other --side"));
+    }
     let (mut packets, mut reports) = match side {
         Side::Sender => (std::mem::take(&mut log.outgoing), std::mem::take(&mut log.rtcp_in)),
         Side::Receiver => (std::mem::take(&mut log.incoming), std::mem::take(&mut log.rtcp_out)),
@@ -437,13 +444,12 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Call, Problem> {
         side: Some(side),
         every: Span::millis(1),
     };
-    let mut call = direction.joined(notes)?;
-    call.estimates = estimates.iter().map(|(ms, bps)| (at(*ms), Rate::bps(*bps))).collect();
-    call.source = match side {
-        Side::Sender => "the sender's event log".to_owned(),
-        Side::Receiver => "the receiver's event log".to_owned(),
+    let estimates = estimates.iter().map(|(ms, bps)| (at(*ms), Rate::bps(*bps))).collect();
+    let source = match side {
+        Side::Sender => "the sender's event log",
+        Side::Receiver => "the receiver's event log",
     };
-    Ok(call)
+    Ok(Record { direction, estimates, source, notes })
 }
 
 #[cfg(test)]

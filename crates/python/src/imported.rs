@@ -4,7 +4,7 @@ use crate::error::wrong;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use steadycast_imported::{Band, Call, MOST_BYTES, Path, Verdict, read};
+use steadycast_imported::{Band, Call, MOST_BYTES, Path, Side, Verdict, read, read_ends};
 use steadycast_units::{Rate, Span};
 
 fn bps(rate: Rate) -> f64 {
@@ -15,16 +15,35 @@ fn band(band: Band) -> Value {
     json!({ "low": bps(band.low), "rate": bps(band.rate), "high": bps(band.high) })
 }
 
-/// Reads a call's file: what it shows, as JSON. Raises `UserError` for one that can't be read.
+/// Reads a call's file: what it shows, as JSON; ``sender`` says which side of it, and ``other`` is the receiver's file
+/// of the same call. Raises `UserError` for one that can't be read.
 #[pyfunction]
-pub(crate) fn call(py: Python<'_>, file: PathBuf, stream: Option<u32>) -> PyResult<String> {
-    if std::fs::metadata(&file)?.len() > MOST_BYTES {
-        return Err(wrong(file.to_string_lossy(), "it has more than 1 GiB", "cut it into parts"));
+pub(crate) fn call(
+    py: Python<'_>,
+    file: PathBuf,
+    stream: Option<u32>,
+    sender: Option<bool>,
+    other: Option<PathBuf>,
+) -> PyResult<String> {
+    let side = sender.map(|is| if is { Side::Sender } else { Side::Receiver });
+    let mut all = Vec::new();
+    for file in [Some(&file), other.as_ref()].into_iter().flatten() {
+        if std::fs::metadata(file)?.len() > MOST_BYTES {
+            return Err(wrong(file.to_string_lossy(), "it has more than 1 GiB", "cut it into parts"));
+        }
+        all.push(std::fs::read(file)?);
     }
-    let bytes = std::fs::read(&file)?;
-    let read = py.detach(|| read(&bytes, stream).map(|call| told(&call, &Path::of(&call))));
+    let read = py.detach(|| {
+        let call = match all.get(1) {
+            Some(other) => read_ends(&all[0], other, stream),
+            None => read(&all[0], stream, side),
+        };
+        call.map(|call| told(&call, &Path::of(&call)))
+    });
     let read = read.map_err(|problem| {
-        wrong(format!("{}: byte {}", file.to_string_lossy(), problem.at), problem.what, problem.remedy)
+        let files = other.map_or(String::new(), |other| format!(" and {}", other.to_string_lossy()));
+        let place = format!("{}{files}: byte {}", file.to_string_lossy(), problem.at);
+        wrong(place, problem.what, problem.remedy)
     })?;
     Ok(read.to_string())
 }

@@ -22,6 +22,7 @@ _CHECKOUT = Path(__file__).resolve().parents[3]
     "steadycast lab",
     "steadycast lab home.toml lte.toml",
     "steadycast lab --network steps",
+    "steadycast lab runs/bad-call",
     "steadycast lab film.toml --allow-clips films",
     "steadycast lab --no-browser --port 9000",
     "steadycast lab --watch sent.jsonl --watch received.jsonl",
@@ -32,7 +33,7 @@ def lab(
         list[str] | None,
         argument(
             "[FILE]...",
-            "Scenarios (TOML) to choose from, or a link that somebody shared. Without: home.",
+            "Scenarios (TOML), folders of steadycast call, or a link that somebody shared. Without: home.",
             show_default=False,
         ),
     ] = None,

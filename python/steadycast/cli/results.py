@@ -257,19 +257,30 @@ def export(
     "steadycast call event_log_20261126_1519_6_1.log",
     "steadycast call capture.pcapng --stream 305419896 -o bad-call",
     "steadycast call event_log_20261126_1519_6_1.log --controllers gcc,steady --paths 40",
-    "steadycast run bad-call/path.toml",
+    "steadycast call sender.pcapng --other-end receiver.pcapng",
+    "steadycast lab bad-call",
 )
 def call(
     files: Annotated[
         list[Path],
         argument(
             "FILE...",
-            "RTC event logs of a browser's (chrome://webrtc-internals), or captures; each by itself.",
+            "Event logs or dumps of a browser's (chrome://webrtc-internals), captures, run folders; each by itself.",
         ),
     ],
     out: base.Out = None,
     stream: Annotated[
         int | None, option("--stream SSRC", "Of several calls in a capture, the one with this stream.", min=0)
+    ] = None,
+    other_end: Annotated[
+        Path | None,
+        option(
+            "--other-end FILE", "The receiver's log or capture of the same call; FILE is the sender's then."
+        ),
+    ] = None,
+    side: Annotated[
+        str | None,
+        option("--side SIDE", "sender or receiver: whose direction, where a file has both."),
     ] = None,
     controllers: Annotated[
         str, option("--controllers A,B", "Those that run on the paths that fit the call.")
@@ -291,7 +302,9 @@ def call(
     """
     calls = import_module("steadycast.call")
 
-    read = [calls.read(file, stream) for file in files]
+    if other_end is not None and len(files) > 1:
+        raise UserError("--other-end", "it is of one call", "give one FILE, the sender's")
+    read = [calls.read(file, stream, side, other_end) for file in files]
     if paths:
         with base.module("steadycast.progress").shown() as told:
             for each in read:

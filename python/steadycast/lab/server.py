@@ -28,6 +28,7 @@ from steadycast.clips import in_folder
 from steadycast.controllers import registry
 from steadycast.errors import MissingError, Problems, UserError
 from steadycast.film import FORMATS
+from steadycast.lab import recorded
 from steadycast.lab import text as scenario_text
 from steadycast.lab.text import Base, checked, edited, edits_of, first_video, knobs
 from steadycast.lab.watch import Watched
@@ -156,6 +157,7 @@ class Lab:
         self, bases: Sequence[Base], clips: Path | None, token: str, watched: Sequence[Watched] = ()
     ) -> None:
         self.bases = bases
+        self.recorded = [recorded.beside(base.place) for base in bases]
         self.watched = watched
         self.clips = clips
         self.token = token
@@ -209,7 +211,10 @@ class Lab:
         return JSONResponse(
             {
                 "watch": [str(each.place) for each in self.watched],
-                "bases": [{"name": base.name, "text": base.text} for base in self.bases],
+                "bases": [
+                    {"name": base.name, "text": base.text, "recorded": call and recorded.NAME}
+                    for base, call in zip(self.bases, self.recorded, strict=True)
+                ],
                 "controllers": [
                     {"name": each.name, "about": each.about, "colour": each.colour} for each in registry()
                 ],
@@ -233,14 +238,17 @@ class Lab:
         except Problems as wrong:
             return JSONResponse({"text": text, "problems": wrong.problems}, 422)
         await self.warm.wait()
+        # Where the scenario is a call's path, A is the call.
+        given = self.recorded[self.bases.index(asked.base)]
         tasks = [
-            Task("run", asked.base, text, sets, (), place, ticket, pictures=asked.pictures) for sets in sides
+            Task("run", asked.base, text, sets, (), place, ticket, pictures=asked.pictures)
+            for sets in sides[given is not None :]
         ]
         outcomes = await asyncio.gather(*map(pool.do, tasks))
         pool.board.over(place, ticket)
         if any(isinstance(outcome, CancelledError) for outcome in outcomes):
             return JSONResponse({"newer": True})
-        results = [_outcome(outcome) for outcome in outcomes]
+        results = [*([given] if given else []), *map(_outcome, outcomes)]
         if "problems" in results[0]:
             return JSONResponse({"text": text, "knobs": shown, **results[0]}, 422)
         taken = _taken(results)

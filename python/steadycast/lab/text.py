@@ -16,6 +16,7 @@ from steadycast.clips import files as named_clips
 from steadycast.controllers import registry
 from steadycast.core import core
 from steadycast.errors import MissingError, Problems, UserError
+from steadycast.lab.recorded import path_of
 from steadycast.loading import all_texts, load
 from steadycast.networks import is_path
 from steadycast.networks import names as networks
@@ -46,8 +47,11 @@ class Base:
 
     @classmethod
     def read(cls, file: Path, network: str | None = None) -> Base:
-        """Read and check a scenario file; ``network`` comes in the place of its own, as `--set network=` has it."""
-        place = scenario_at(file).absolute()
+        """Read and check a scenario file, or a call's path in a folder.
+
+        ``network`` comes in the place of its own, as `--set network=` has it.
+        """
+        place = scenario_at(path_of(file)).absolute()
         load(place, [] if network is None else [f"network={network}"])
         text = place.read_text(encoding="utf-8")
         if network is not None:

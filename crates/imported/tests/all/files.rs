@@ -4,7 +4,7 @@ use pcap_file::pcap::{PcapHeader, PcapPacket, PcapTsResolution, PcapWriter};
 use pcap_file::{DataLink, Endianness};
 use proptest::prelude::*;
 use std::time::Duration;
-use steadycast_imported::{Call, Counts, Fate, counts, read};
+use steadycast_imported::{Call, Counts, Fate, Flight, Side, counts, read, read_ends};
 use steadycast_units::{Bytes, Span, Time};
 use steadycast_wire::rtcp::{Compound, PacketStatus, Ticks, TransportFeedback};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
@@ -18,12 +18,40 @@ fn sizes(call: &Call) -> u64 {
 }
 
 #[test]
+fn a_log_is_read_from_the_side_that_is_named_where_packets_went_that_way() {
+    assert!(read(SENDER, None, Some(Side::Sender)).unwrap().source.contains("sender"));
+    assert!(read(RECEIVER, None, Some(Side::Receiver)).unwrap().source.contains("receiver"));
+    assert!(read(SENDER, None, Some(Side::Receiver)).unwrap_err().remedy.contains("--side"));
+}
+
+#[test]
+fn two_ends_joined_say_what_each_alone_says() {
+    let joined = read_ends(SENDER, RECEIVER, None).unwrap();
+    let sender = read(SENDER, None, None).unwrap();
+    assert_eq!(sizes(&joined), sizes(&sender));
+    assert!(joined.packets.iter().all(|packet| matches!(packet.fate, Fate::Arrived(_))));
+    assert_eq!(joined.estimates, sender.estimates);
+    // Its packets carry when they left: the receiver's log alone tells the same delays, up to a constant.
+    let vary = |call: &Call| {
+        let delay = |packet: &Flight| match packet.fate {
+            Fate::Arrived(at) => at.as_nanos() - packet.left.as_nanos() as i64,
+            _ => unreachable!("all arrived"),
+        };
+        let all: Vec<i64> = call.packets.iter().map(delay).collect();
+        all.iter().max().unwrap() - all.iter().min().unwrap()
+    };
+    let receiver = read(RECEIVER, None, None).unwrap();
+    assert!((vary(&joined) - vary(&receiver)).abs() <= 5_000, "{} {}", vary(&joined), vary(&receiver));
+    assert!(read_ends(RECEIVER, SENDER, None).is_err(), "the sender's comes first");
+}
+
+#[test]
 fn both_ends_of_a_call_have_the_same_packets() {
     let sent = Counts { rtp_out: 580, rtcp_in: 152, rtcp_out: 14, estimates: 15, ..Counts::default() };
     let received = Counts { rtp_in: 580, rtcp_in: 14, rtcp_out: 152, estimates: 3, ..Counts::default() };
     assert_eq!(counts(SENDER), Ok(sent));
     assert_eq!(counts(RECEIVER), Ok(received));
-    let (sender, receiver) = (read(SENDER, None).unwrap(), read(RECEIVER, None).unwrap());
+    let (sender, receiver) = (read(SENDER, None, None).unwrap(), read(RECEIVER, None, None).unwrap());
     assert_eq!(sizes(&sender), sizes(&receiver));
     assert_eq!((sender.frames.len(), receiver.frames.len()), (145, 145));
     assert!(sender.packets.iter().all(|packet| packet.fate != Fate::Lost));
@@ -36,14 +64,14 @@ fn both_ends_of_a_call_have_the_same_packets() {
 
 #[test]
 fn a_log_that_is_cut_is_used_up_to_there() {
-    let call = read(&SENDER[..SENDER.len() - 100], None).unwrap();
+    let call = read(&SENDER[..SENDER.len() - 100], None, None).unwrap();
     assert!(call.notes.iter().any(|note| note.contains("is cut at byte")), "{:?}", call.notes);
     assert!(call.packets.len() > 200);
 }
 
 #[test]
 fn what_is_no_log_is_refused_with_a_remedy() {
-    let refused = |bytes: &[u8]| read(bytes, None).unwrap_err().what;
+    let refused = |bytes: &[u8]| read(bytes, None, None).unwrap_err().what;
     assert!(refused(b"<html>").contains("neither an event log"));
     assert!(refused(&[0x0a, 2, 1, 2]).contains("version 1"));
     // A batch of RTP that claims 2³¹ more packets.
@@ -60,7 +88,7 @@ proptest! {
         let mut bytes = SENDER.to_vec();
         bytes[at] = byte;
         bytes.truncate(end);
-        let _ = read(&bytes, None);
+        let _ = read(&bytes, None, None);
     }
 
     #[test]
@@ -69,7 +97,7 @@ proptest! {
         let (at, end) = (at % bytes.len(), end % bytes.len());
         bytes[at] = byte;
         bytes.truncate(end);
-        let _ = read(&bytes, None);
+        let _ = read(&bytes, None, None);
     }
 }
 
@@ -139,7 +167,7 @@ fn capture(packets: u16, reports: bool, nth: u16) -> Vec<u8> {
 
 #[test]
 fn a_capture_s_reports_tell_when_its_packets_arrived_over_both_wraps() {
-    let call = read(&capture(200, true, 10), None).unwrap();
+    let call = read(&capture(200, true, 10), None, None).unwrap();
     assert_eq!((call.packets.len(), call.reports), (200, 20));
     let fates = call.packets.iter().enumerate();
     let wrong = fates.filter(|(i, packet)| (packet.fate == Fate::Lost) != (i % 10 == 4)).count();
@@ -159,7 +187,7 @@ fn a_capture_s_reports_tell_when_its_packets_arrived_over_both_wraps() {
 
 #[test]
 fn a_capture_that_does_not_say_when_packets_arrived_is_refused() {
-    assert!(read(&capture(200, false, 10), None).unwrap_err().what.contains("when they arrived"));
-    assert!(read(&capture(10, true, 10), None).unwrap_err().what.contains("no RTP"));
-    assert!(read(&capture(200, true, 10), Some(9)).unwrap_err().remedy.contains("SSRC 7"));
+    assert!(read(&capture(200, false, 10), None, None).unwrap_err().what.contains("when they arrived"));
+    assert!(read(&capture(10, true, 10), None, None).unwrap_err().what.contains("no RTP"));
+    assert!(read(&capture(200, true, 10), Some(9), None).unwrap_err().remedy.contains("SSRC 7"));
 }

@@ -245,6 +245,7 @@ function scale(knob) {
 }
 
 const shownKnobs = new Map();
+const recorded = () => state.about.bases[state.base].recorded; // what A is called where it is a call that was read
 
 function drawKnobs() {
   const groups = new Map();
@@ -262,7 +263,8 @@ function drawKnobs() {
       $(`side-${side.toLowerCase()}`).querySelector('details').hidden = !knobs.length;
     }
     const choice = state.knobs.find((k) => k.group === 'A' && k.label === 'controller');
-    $('side-a').querySelector('.which').replaceChildren(...(choice ? [oneKnob(choice, 'A').querySelector('select')] : []));
+    $('side-a').querySelector('.which').replaceChildren(...(recorded() ? [recorded()] : choice ? [oneKnob(choice, 'A').querySelector('select')] : []));
+    if (recorded()) $('side-a').querySelector('details').hidden = true;
     const names = choice ? choice.of : [];
     $('b').replaceChildren(make('option', { value: '', textContent: 'nothing' }), ...names.map((n) => make('option', { value: n, textContent: n })));
     $('b').value = state.b || '';
@@ -364,10 +366,10 @@ function colourOf(name) {
 
 function drawSides() {
   const a = (state.knobs.find((k) => k.group === 'A' && k.label === 'controller') || {}).value;
-  const names = [a, state.b];
+  const names = [recorded() ? null : a, state.b];
   SIDES.forEach((side, n) => {
     const box = $(`side-${side.toLowerCase()}`);
-    document.documentElement.style.setProperty(`--${side.toLowerCase()}`, names[n] ? colourOf(names[n]) : css('muted'));
+    document.documentElement.style.setProperty(`--${side.toLowerCase()}`, names[n] ? colourOf(names[n]) : css(n || !recorded() ? 'muted' : 'ink'));
     const wrong = state.sides[n] && state.sides[n].problems;
     const about = box.querySelector('.about');
     const found = state.about.controllers.find((each) => each.name === names[n]);
@@ -375,6 +377,7 @@ function drawSides() {
     about.textContent = wrong ? wrong.map((p) => `${p.what}; ${p.remedy}`).join('\n') : found ? found.about : '';
   });
   $('b').value = state.b || '';
+  $('report-a').disabled = Boolean(recorded());
   $('report-b').disabled = !shown(1);
   $('make-film').textContent = `film: the original${shown(1) ? ', A and B' : ' and A'}`;
 }

@@ -1,0 +1,357 @@
+"""What a call's averages say: a dump of chrome://webrtc-internals, a series of getStats, or a run folder's tables."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from steadycast.errors import UserError
+from steadycast.folder import Folder, Json
+from steadycast.report import say
+
+BIN_S = 1.0
+_MOST_BYTES = 1 << 28
+_MOST_S = 86_400.0
+"""The longest call that is read, in seconds."""
+_AVERAGES = (
+    "one value a second does not show the path: packets that wait for each other within milliseconds do (an event "
+    "log has them: chrome://webrtc-internals, Enable diagnostic packet and event recording)"
+)
+_TABLES = (
+    "a run's tables have one value a second, which does not show the path; with record = { pcap = [LINK] } its packets "
+    "are kept, and read from there"
+)
+_REMEDY = (
+    "give an event log, a capture (.pcap, .pcapng), a dump of chrome://webrtc-internals (Create a WebRTC-Internals "
+    "dump) or a series of getStats"
+)
+
+Points = list[tuple[float, Any]]
+"""Times in seconds, and what was said then."""
+
+
+@dataclass
+class Stats:
+    """Series of one call's statistics."""
+
+    kinds: dict[str, str] = field(default_factory=dict)
+    """By id the type: outbound-rtp, inbound-rtp, and so on."""
+    series: dict[tuple[str, str], Points] = field(default_factory=dict)
+    """By id and metric."""
+
+    def of(self, kind: str, metric: str, only: Iterable[str] | None = None) -> list[Points]:
+        """Return the series of a metric of all (or ``only`` some) entries of a type."""
+        ids = [each for each, of in self.kinds.items() if of == kind and (only is None or each in only)]
+        return [self.series[each, metric] for each in ids if (each, metric) in self.series]
+
+    def video(self, kind: str) -> list[str]:
+        """Return the ids of the streams of a type: those of video, or all where there is none."""
+        ids = [each for each, of in self.kinds.items() if of == kind]
+
+        def media(each: str) -> object:
+            said = self.series.get((each, "kind")) or self.series.get((each, "mediaType")) or [(0.0, "")]
+            return said[0][1]
+
+        return [each for each in ids if media(each) == "video"] or ids
+
+
+def read(file: Path, side: str | None = None) -> Json | None:
+    """Read a dump, or nothing where the file is none: as `call.read` has it, with bins of a second.
+
+    Args:
+        file: JSON, also compressed by gzip.
+        side: ``sender`` or ``receiver``, what left or what came; without it what carried more.
+
+    Raises:
+        UserError: it is a dump that can't be read, or says nothing of a call.
+
+    """
+    with file.open("rb") as opened:
+        head = opened.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not head.startswith((b"{", b"[", b"\x1f\x8b")):
+        return None
+    data = file.read_bytes() if file.stat().st_size <= _MOST_BYTES else None
+    try:
+        if data is not None and head.startswith(b"\x1f\x8b"):
+            with gzip.open(file) as packed:
+                data = packed.read(_MOST_BYTES + 1)
+        if data is None or len(data) > _MOST_BYTES:
+            raise UserError(str(file), "it has more than 256 MiB", "cut it into parts")
+        dump = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError, EOFError, OSError) as error:
+        raise UserError(str(file), f"it is not whole JSON ({str(error)[:100]})", _REMEDY) from error
+    try:
+        calls = [_old(each) for each in _connections(dump)] if isinstance(dump, dict) else [_new(dump)]
+        told = max(map(lambda stats: _told(stats, side), calls), key=_carried, default=None)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise UserError(
+            str(file), f"this dump can't be read ({type(error).__name__}: {str(error)[:100]})", _REMEDY
+        ) from error
+    if told is None or not told["bins"]:
+        raise UserError(str(file), "it has no statistics of RTP streams over two seconds or more", _REMEDY)
+    return {"file": file.name} | told
+
+
+def _carried(told: Json) -> float:
+    return sum(float(each["sent_bps"]) for each in told["bins"])
+
+
+def _connections(dump: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [each["stats"] for each in dump.get("PeerConnections", {}).values()]
+
+
+def _seconds(value: object) -> float:
+    """Read a time: text as ISO 8601 has it, or milliseconds."""
+    if isinstance(value, str):
+        return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+    if not isinstance(value, int | float):
+        raise TypeError(f"{str(value)[:40]} is no time")
+    return value / 1000
+
+
+def _old(stats: Mapping[str, Any]) -> Stats:
+    """Read ``PeerConnections/…/stats``: one series for each id and metric, ``ID-METRIC``."""
+    found = Stats()
+    values: dict[tuple[str, str], list[Any]] = {}
+    spans: dict[tuple[str, str], tuple[float, float]] = {}
+    for name, each in stats.items():
+        owner, _, metric = name.rpartition("-")
+        said = each["values"]
+        key = owner, metric
+        values[key] = json.loads(said) if isinstance(said, str) else list(said)
+        spans[key] = _seconds(each["startTime"]), _seconds(each["endTime"])
+        found.kinds[owner] = str(each.get("statsType", ""))
+    for (owner, metric), points in values.items():
+        times = values.get((owner, "timestamp"), [])
+        begin, end = spans[owner, metric]
+        # A series may have begun later than its times: they end together.
+        at = (
+            [_seconds(time) for time in times[len(times) - len(points) :]]
+            if len(times) >= len(points)
+            else [begin + (end - begin) * k / max(len(points) - 1, 1) for k in range(len(points))]
+        )
+        found.series[owner, metric] = list(zip(at, points, strict=True))
+    return found
+
+
+def _new(reports: Sequence[Any]) -> Stats:
+    """Read a series of getStats: each an array of statistics, or a table of them by id."""
+    found = Stats()
+    for report in reports:
+        inner = report.get("stats", report) if isinstance(report, dict) else report
+        for each in inner.values() if isinstance(inner, dict) else inner:
+            if not isinstance(each, dict) or "type" not in each:
+                continue
+            found.kinds[str(each["id"])] = str(each["type"])
+            for metric, value in each.items():
+                found.series.setdefault((str(each["id"]), metric), []).append(
+                    (_seconds(each["timestamp"]), value)
+                )
+    return found
+
+
+def _numbers(points: Points) -> list[tuple[float, float]]:
+    return sorted(
+        (at, float(value))
+        for at, value in points
+        if isinstance(value, int | float) and math.isfinite(value) and math.isfinite(at)
+    )
+
+
+def _grown(all_of: list[Points], edges: Sequence[float]) -> list[float]:
+    """Return how much counters grew from each edge to the next; one that falls has begun anew."""
+    total = [0.0] * (len(edges) - 1)
+    for points in all_of:
+        counted = _numbers(points)
+        if len(counted) < 2:
+            continue
+        rising, before = [(counted[0][0], 0.0)], counted[0][1]
+        for at, value in counted[1:]:
+            rising.append((at, rising[-1][1] + (value - before if value >= before else value)))
+            before = value
+        reached = [_between(rising, edge) for edge in edges]
+        total = [sum_of + b - a for sum_of, (a, b) in zip(total, pairwise(reached), strict=True)]
+    return total
+
+
+def _between(points: list[tuple[float, float]], at: float) -> float:
+    k = bisect_right(points, (at, math.inf))
+    if k == 0 or k == len(points):
+        return points[min(k, len(points) - 1)][1]
+    (a, low), (b, high) = points[k - 1], points[k]
+    return low + (high - low) * (at - a) / (b - a) if b > a else high
+
+
+def _told(stats: Stats, side: str | None) -> Json:
+    """Say what one connection saw, in bins of a second."""
+    ways = {"sender": ("outbound-rtp", "bytesSent"), "receiver": ("inbound-rtp", "bytesReceived")}
+
+    def carried(name: str) -> float:
+        return sum(
+            float(points[-1][1]) for points in stats.of(*ways[name], stats.video(ways[name][0])) if points
+        )
+
+    side = side or max(ways, key=carried)
+    kind, counter = ways[side]
+    ids = stats.video(kind)
+    streams = stats.of(kind, counter, ids)
+    times = [at for points in streams for at, _ in points]
+    if not times or not 2 <= max(times) - min(times) <= _MOST_S:
+        return {"bins": []}
+    begin = min(times)
+    edges = [begin + k * BIN_S for k in range(math.ceil(max(times) - begin) + 1)]
+
+    def grown(metric: str, of: str = kind, only: Iterable[str] | None = ids) -> list[float]:
+        return _grown(stats.of(of, metric, only), edges)
+
+    came = side == "receiver"
+    size, packets = grown(counter), grown("packetsReceived" if came else "packetsSent")
+    reports = "remote-inbound-rtp"
+    lost = grown("packetsLost") if came else grown("packetsLost", reports, stats.video(reports))
+    frozen = grown("totalFreezesDuration")
+    trips = _latest(
+        stats.of(reports, "roundTripTime") or stats.of("candidate-pair", "currentRoundTripTime"), edges
+    )
+    all_packets = [n + (gone if came else 0.0) for n, gone in zip(packets, lost, strict=True)]
+    bins = [
+        {
+            "sent_bps": 8 * all_of / BIN_S,
+            "arrived_bps": 8 * all_of / BIN_S * (1 if came else 1 - min(gone / max(n, 1), 1)),
+            "packets": round(n),
+            "lost": round(min(gone, n)),
+            "delay_ms": None if trip is None else 1000 * trip,
+            "delay_max_ms": None,
+            "capacity_bps": None,
+            "at_least_bps": None,
+            "frozen_s": min(stood, BIN_S),
+        }
+        for all_of, n, gone, stood, trip in zip(size, all_packets, lost, frozen, trips, strict=True)
+    ]
+    estimates = _numbers(next(iter(stats.of("candidate-pair", "availableOutgoingBitrate")), []))
+    return {
+        "bin_s": BIN_S,
+        "seen": {
+            "source": f"a dump of its statistics, the {side}'s",
+            "delay_is": "round trip",
+            "frozen_s": sum(frozen),
+            "notes": [],
+            "reports": len(times),
+            "estimates": [] if came else [[at - begin, rate] for at, rate in estimates if rate > 0],
+            "freezes": _counted(stats.of(kind, "freezeCount", ids)),
+            "limited": _limited(stats.of(kind, "qualityLimitationReason", ids)),
+        },
+        "path": {"refusals": [_AVERAGES]},
+        "bins": bins,
+    }
+
+
+def _counted(all_of: list[Points]) -> float | None:
+    ends = [counted[-1][1] - counted[0][1] for points in all_of if (counted := _numbers(points))]
+    return sum(ends) if ends else None
+
+
+def _latest(all_of: list[Points], edges: Sequence[float]) -> list[float | None]:
+    """Return the last value of the longest series before each bin's end."""
+    values = max(map(_numbers, all_of), key=len, default=[])
+    found: list[float | None] = []
+    for end in edges[1:]:
+        k = bisect_right(values, (end, math.inf))
+        found.append(values[k - 1][1] if k else None)
+    return found
+
+
+def _limited(all_of: list[Points]) -> dict[str, float]:
+    """Return in what share of the time each reason held the encoder back."""
+    said = [str(value) for points in all_of for _, value in points]
+    return {reason: said.count(reason) / len(said) for reason in sorted(set(said) - {"none"})}
+
+
+# ---------------------------------------------------------------- a run of ours
+
+
+def capture_of(place: Path) -> Path | None:
+    """Return a run folder's capture that is nearest to the sender."""
+    captures = sorted(place.glob("pcap/*.pcap*"), key=lambda file: (".src" not in file.name, file.name))
+    return captures[0] if captures else None
+
+
+def of_run(place: Path) -> Json:
+    """Say what a run's first video saw, by its tables.
+
+    Raises:
+        UserError: it is no run folder, or has no video.
+
+    """
+    folder = Folder.open(place)
+    video = next((flow for flow in folder.summary["flows"] if flow.get("kind") == "video"), None)
+    if video is None or not video.get("receivers"):
+        raise UserError(str(place), "no video was received in this run", "give a run with a video flow")
+    rates = folder.table("rates")
+    sender, receiver = (
+        rates.filter((rates["flow"] == video["name"]) & (rates["node"] == node)).sort("t_s").to_dicts()
+        for node in (f"{video['name']}.src", video["receivers"][0]["name"])
+    )
+    if len(receiver) < 2 or not sender:
+        raise UserError(str(place), "its table of rates has less than two rows", "give a longer run")
+    step = receiver[1]["t_s"] - receiver[0]["t_s"]
+    came = {row["t_s"]: row for row in receiver}
+    bins = []
+    for row in sender:
+        other = came.get(row["t_s"], {})
+        packets = round((row["throughput_bps"] or 0.0) * step / 8 / 1200)
+        bins.append(
+            {
+                "sent_bps": row["throughput_bps"] or 0.0,
+                "arrived_bps": other.get("throughput_bps") or 0.0,
+                "packets": packets,
+                "lost": round((other.get("loss_frac") or 0.0) * packets),
+                "delay_ms": other.get("delay_ms"),
+                "delay_max_ms": None,
+                "capacity_bps": None,
+                "at_least_bps": None,
+                "frozen_s": 0.0,
+            }
+        )
+    return {
+        "file": place.resolve().name,
+        "bin_s": step,
+        "seen": {
+            "source": f"a run folder's tables ({video['controller']})",
+            "delay_is": "delay",
+            "frozen_s": video["receivers"][0].get("freeze_s"),
+            "notes": ["packets are counted as of 1200 bytes"],
+            "reports": len(receiver),
+            "estimates": [[row["t_s"], row["target_bps"]] for row in sender if row["target_bps"]],
+            "freezes": video["receivers"][0].get("freeze_count"),
+            "limited": {},
+        },
+        "path": {"refusals": [_TABLES]},
+        "bins": bins,
+    }
+
+
+# ---------------------------------------------------------------- in words
+
+
+def sentences(seen: Json) -> list[str]:
+    """Say what averages show."""
+    said = [
+        f"Seen: {say.rate(seen['sent_bps'])} as a median ({say.rate(seen['sent_max_bps'])} at most), "
+        f"{say.frac(seen['lost_frac'])} of the packets lost, {say.ms(seen['delay_mean_ms'])} of {seen['delay_is']}."
+    ]
+    if seen["freezes"] is not None:
+        stood = f", for {say.seconds(seen['frozen_s'])} in all" if seen["frozen_s"] else ""
+        said.append(f"The picture froze {say.count(seen['freezes'])} times{stood}.")
+    said += [
+        f"The encoder was held back by {reason} for {say.frac(part)} of the time."
+        for reason, part in seen["limited"].items()
+    ]
+    return said

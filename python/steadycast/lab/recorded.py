@@ -1,0 +1,105 @@
+"""A call that was read, as the page shows a side: beside a controller on the path that the call shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from steadycast import call as calls
+from steadycast import replay, style
+from steadycast.errors import UserError
+from steadycast.folder import Json, read_json
+from steadycast.report import say
+
+NAME = "the recorded call"
+_HEADS = [
+    ["rate", "What arrived, as a mean."],
+    ["delay p95", "The delay above an empty queue's that 95 % of the packets kept."],
+    ["frozen", "For how long no picture came whole at first."],
+]
+
+
+def path_of(place: Path) -> Path:
+    """Return a scenario's file: of a folder that a call was read into, its path.
+
+    Raises:
+        UserError: the call does not show its path.
+
+    """
+    if not place.is_dir():
+        return place
+    if not (place / "path.toml").is_file():
+        told = read_json(place / "path.json", "give a folder that steadycast call has written")
+        why = "; ".join(told.get("path", {}).get("refusals", [])) or "it has no path.toml"
+        raise UserError(
+            str(place), f"the call does not show its path: {why}", "steadycast call has what was seen"
+        )
+    return place / "path.toml"
+
+
+def beside(place: Path) -> Json | None:
+    """Return the call that a path was reconstructed from, as a side of the page; None where the scenario is another."""
+    told = place.parent / "path.json"
+    if place.name != "path.toml" or not told.is_file():
+        return None
+    return side(read_json(told, "read the call again"))
+
+
+def side(call: Json) -> Json:
+    """Return what the page shows of a call: lines over time with a value for each bin, a row of numbers, words.
+
+    Delays are those above an empty queue's with half of the least round trip, as far as a path of it has them.
+    """
+    bins, step = call["bins"], call["bin_s"]
+    at = [round((k + 0.5) * step, 3) for k in range(len(bins))]
+    empty = replay.empty_ms(call)
+    delay = [None if each["delay_ms"] is None else round(each["delay_ms"] + empty, 2) for each in bins]
+    lost = [100 * each["lost"] / each["packets"] if each["packets"] else None for each in bins]
+    known = [each["capacity_bps"] for each in bins]
+    was = replay.recorded(call)
+    cells = [how(was[key]) for key, (_, how) in list(replay.FIGURES.items())[:3]]
+
+    def line(y: list[Any]) -> list[Json]:
+        look = {"flow": "video", "label": "as recorded", "colour": style.INK, "video": True}
+        return [{**look, "t": at, "y": y}]
+
+    estimates = call["seen"]["estimates"]
+    decisions = {
+        "flow": "video",
+        "title": NAME,
+        "t": [t for t, _ in estimates],
+        "target": [say.rate(rate) for _, rate in estimates],
+        "why": ["as logged"] * len(estimates),
+        "limit": [None] * len(estimates),
+        "by": [None] * len(estimates),
+    }
+    return {
+        "to_s": call["seen"]["length_s"],
+        "from_s": 0.0,
+        "cpu_s": None,
+        "says": calls.sentences(call)[:3],
+        "warnings": [],
+        "expect": [],
+        "pixels": False,
+        "numbers": {
+            "heads": _HEADS,
+            "rows": [{"flow": "video", "title": NAME, "cells": cells, "colour": style.INK}],
+        },
+        "charts": {
+            "rates": {
+                "lines": line([round(each["arrived_bps"]) for each in bins]),
+                "capacity": {
+                    "name": "capacity",
+                    "t": [k * step for k, band in enumerate(known) if band],
+                    "y": [round(band["rate"]) for band in known if band],
+                },
+                "shares": [],
+            },
+            "delay": line(delay),
+            "queue": [],
+            "loss": line(lost),
+        },
+        "events": [],
+        "decisions": [decisions] if estimates else [],
+        "strips": [],
+    }

@@ -1,0 +1,190 @@
+"""A dump of a browser's statistics says what happened and why it shows no path; what is none is one clear line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from steadycast import call
+from steadycast.errors import UserError
+
+from tests.conftest import Said
+
+Say = Callable[..., Said]
+ROOT = Path(__file__).resolve().parent.parent.parent
+BEGIN_MS = 1_764_000_000_000
+
+
+def statistics(seed: int, seconds: int = 60) -> list[list[dict[str, Any]]]:
+    """Return a getStats report for each second: 20 to 39 s have a tenth of the rate, losses and freezes."""
+    chance = random.Random(seed)
+    sent = packets = lost = frozen = freezes = 0.0
+    reports = []
+    for t in range(seconds + 1):
+        bad = 20 <= t - 1 < 40
+        if t:
+            rate = (0.1e6 if bad else 1e6) * chance.uniform(0.9, 1.1)
+            sent, packets = sent + rate / 8, packets + rate / 8 / 1000
+            lost += 2 if bad else 0
+            frozen, freezes = frozen + 0.3 * bad, freezes + bad
+        at = BEGIN_MS + 1000 * t
+        common = {"timestamp": at, "kind": "video"}
+        reports.append(
+            [
+                {"id": "OT-1", "type": "outbound-rtp", **common, "bytesSent": sent, "packetsSent": packets}
+                | {"qualityLimitationReason": "bandwidth" if bad else "none"},
+                {
+                    "id": "OA/2",
+                    "type": "outbound-rtp",
+                    "timestamp": at,
+                    "kind": "audio",
+                    "bytesSent": 4e3 * t,
+                },
+                {"id": "RI-1", "type": "remote-inbound-rtp", **common, "packetsLost": lost}
+                | {"roundTripTime": 0.4 if bad else 0.05},
+                {
+                    "id": "CP",
+                    "type": "candidate-pair",
+                    "timestamp": at,
+                    "availableOutgoingBitrate": 2e6 - 1e6 * bad,
+                },
+                {
+                    "id": "IT",
+                    "type": "inbound-rtp",
+                    **common,
+                    "bytesReceived": sent / 4,
+                    "packetsReceived": packets / 4,
+                }
+                | {"packetsLost": 0, "freezeCount": freezes, "totalFreezesDuration": frozen},
+            ]
+        )
+    return reports
+
+
+def old_form(reports: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    """Write the reports as chrome://webrtc-internals does."""
+    stats: dict[str, Any] = {}
+    times = {"startTime": "2025-11-24T16:00:00.000Z", "endTime": "2025-11-24T16:01:00.000Z"}
+    for k, each in enumerate(reports[0]):
+        for metric in set(each) - {"id", "type"}:
+            values = json.dumps([report[k][metric] for report in reports])
+            stats[f"{each['id']}-{metric}"] = times | {"statsType": each["type"], "values": values}
+    return {
+        "getUserMedia": [],
+        "PeerConnections": {"8-1": {"stats": stats, "updateLog": []}},
+        "UserAgent": "x",
+    }
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("form", ["old", "series", "tables", "packed"])
+def test_each_form_of_a_dump_tells_the_same_and_its_worst_ten_seconds(
+    tmp_path: Path, form: str, seed: int
+) -> None:
+    reports = statistics(seed)
+    dump: Any = old_form(reports) if form in ("old", "packed") else reports
+    if form == "tables":
+        dump = [{"stats": {each["id"]: each for each in report}} for report in reports]
+    text = json.dumps(dump).encode()
+    file = tmp_path / "dump.txt"
+    file.write_bytes(gzip.compress(text) if form == "packed" else text)
+    read = call.read(file)
+    seen = read["seen"]
+    assert 58 <= seen["length_s"] <= 61
+    assert 0.9e6 < seen["sent_bps"] < 1.1e6
+    assert 20 <= seen["worst"]["from_s"] <= 30
+    assert 0.08 < seen["worst"]["lost_frac"] < 0.3
+    assert seen["limited"] == {"bandwidth": pytest.approx(20 / 61)}
+    assert max(rate for _, rate in seen["estimates"]) == 2e6
+    assert "one value a second" in read["path"]["refusals"][0]
+    other = call.read(file, side="receiver")["seen"]
+    assert (other["freezes"], round(other["frozen_s"], 3)) == (20, 6.0)
+    assert 0.2e6 < other["sent_bps"] < 0.3e6
+
+
+def test_a_dump_has_words_a_page_and_no_path(say: Say, tmp_path: Path) -> None:
+    file = tmp_path / "dump.txt"
+    file.write_text(json.dumps(old_form(statistics(1))))
+    said = say("call", file, "-o", tmp_path / "out")
+    text = " ".join(said.out.split())
+    assert said.code == 0
+    assert "held back by bandwidth" in text
+    assert "Worst from 2" in text
+    assert "does not show its path: one value a second" in text
+    assert "What another controller would have done can't be said" in text
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"path.json", "report.html"}
+    assert say("call", file, "--side", "left").code == 2
+
+
+def test_a_run_folder_is_read_by_its_capture_or_by_its_tables(tmp_path: Path) -> None:
+    from steadycast.run import run
+
+    from tests.face.test_call import SCENARIO
+
+    (tmp_path / "steps.toml").write_text(SCENARIO.replace('"synthetic"', '"rfc8593"'))
+    run(tmp_path / "steps.toml", set=["duration=20s"], out=tmp_path / "run", quality=False)
+    with_capture = call.read(tmp_path / "run")
+    assert with_capture["file"] == "run"
+    assert with_capture["path"]["capacity_bps"]
+    (tmp_path / "run" / "pcap" / "bottleneck.pcapng").unlink()
+    tables = call.read(tmp_path / "run")
+    assert "a run's tables" in tables["path"]["refusals"][0]
+    low, high = (0.8 * with_capture["seen"]["sent_bps"], 1.2 * with_capture["seen"]["sent_bps"])
+    assert low < tables["seen"]["sent_bps"] < high
+
+
+def damaged(kind: str, chance: random.Random) -> bytes:
+    """Return a file that is none of those that are read, or a broken one."""
+    text = json.dumps(old_form(statistics(1, 5))).encode()
+    log = (ROOT / "crates" / "imported" / "tests" / "logs" / "sender.log").read_bytes()
+    if kind == "cut":
+        return text[: chance.randrange(1, len(text) - 1)]
+    if kind == "flipped":
+        whole = bytearray(chance.choice([text, log]))
+        for _ in range(20):
+            whole[chance.randrange(len(whole))] = chance.randrange(256)
+        return bytes(whole)
+    if kind == "noise":
+        return chance.randbytes(chance.randrange(200))
+    if kind == "packed":
+        return gzip.compress(text)[: chance.randrange(3, 200)]
+    values: list[Any] = [None, 1, "x", [], {}, [[]], {"stats": 3}, -1e300, True]
+    tree: Any = {"PeerConnections": {"1": {"stats": {"a-b": {}}}}}
+    at = chance.randrange(4)
+    if at == 0:
+        tree = chance.choice(values)
+    elif at == 1:
+        tree["PeerConnections"] = chance.choice(values)
+    elif at == 2:
+        tree["PeerConnections"]["1"]["stats"]["a-bytesSent"] = chance.choice(values)
+    else:
+        tree = [[{"id": 1, "type": "outbound-rtp", "timestamp": v, "bytesSent": v}] for v in values]
+    return json.dumps(tree).encode()
+
+
+def wrong(file: Path) -> str | None:
+    """Read a file, and return what is wrong with it."""
+    try:
+        call.sentences(call.read(file))
+    except UserError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("kind", ["cut", "flipped", "noise", "packed", "odd"])
+def test_a_damaged_or_foreign_file_is_one_line_or_is_read_as_far_as_it_goes(
+    tmp_path: Path, kind: str
+) -> None:
+    refused = 0
+    for seed in range(30):
+        file = tmp_path / "file"
+        file.write_bytes(damaged(kind, random.Random(f"{kind}{seed}")))
+        said = wrong(file)
+        refused += said is not None
+        assert said is None or ("\n" not in said and str(file) in said)
+    assert refused >= (1 if kind == "flipped" else 25)
