@@ -214,7 +214,6 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
     match format {
         PayloadFormat::Vp8 => true,
         PayloadFormat::Vp9 => zero("profile-id"),
-        PayloadFormat::Av1 => zero("profile"),
         PayloadFormat::H264 => {
             let of = said("profile-level-id").map_or(Some(vec![66, 0, 10]), unhex);
             let Some(Ok([profile, constraints, most])) = of.map(<[u8; 3]>::try_from) else { return false };
@@ -225,6 +224,8 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
             });
             said("packetization-mode") == Some("1") && fits
         }
+        // libwebrtc takes each packet in which an OBU begins for the first of a frame, unless a dependency descriptor
+        // says otherwise; here each OBU has packets of its own, and none is written.
         _ => false,
     }
 }
@@ -306,7 +307,7 @@ struct Offered {
 }
 
 fn offered(media: &Media, stream: &Stream<'_>) -> Result<Offered, Refusal> {
-    const PLAYED: &str = "a browser plays h264, vp8, vp9 and av1: choose one that it offers";
+    const PLAYED: &str = "a browser is sent h264, vp8 or vp9: choose one that it offers";
     let Some(format) = stream.format else {
         return refuse("offer.codec", "nothing is sent that could be seen", PLAYED);
     };
