@@ -201,7 +201,8 @@ def sentences(call: Json) -> list[str]:
     if worst := seen["worst"]:
         said.append(
             f"Worst from {say.seconds(worst['from_s'])} to {say.seconds(worst['to_s'])}: {say.rate(worst['sent_bps'])} "
-            f"sent, {say.ms(worst['delay_mean_ms'])} of delay, {say.frac(worst['lost_frac'])} lost."
+            f"sent, {say.ms(worst['delay_mean_ms'])} of {seen.get('delay_is', 'delay')}, "
+            f"{say.frac(worst['lost_frac'])} lost."
         )
     return said + _path_said(path) + [f"Note: {note}." for note in seen["notes"]]
 
