@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import AnyStr
 
 import pytest
+from steadycast import cli
 
 SMALL = """
 format = 1
@@ -70,6 +72,26 @@ def small(tmp_path: Path) -> Path:
     path = tmp_path / "small.toml"
     path.write_text(SMALL)
     return path
+
+
+@pytest.fixture
+def say(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., Said]:
+    """Runs the command line in this process and an empty folder: to begin a process costs more than most commands."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object) -> Said:
+        monkeypatch.setattr(sys, "argv", ["steadycast", *map(str, words)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+        captured = capsys.readouterr()
+        return Said(code, captured.out, captured.err)
+
+    return run
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -15,7 +15,6 @@ from steadycast.cases.suite import takes_part
 from steadycast.controllers import registry
 from steadycast.loading import load
 
-from tests.face.conftest import say as say
 from tests.face.test_command_line import Say
 
 CASES = {case.id: case for case in cases()}

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Said
-
 # It waits before each run, so that a test has time to look at the processes.
 SLOW = """
 import time
@@ -29,17 +27,6 @@ class Slow:
 
 def command(*words: object) -> list[str]:
     return [sys.executable, "-c", "from steadycast.cli import main; main()", *map(str, words)]
-
-
-@pytest.fixture
-def say(tmp_path: Path) -> Callable[..., Said]:
-    """Runs the command line in a process of its own."""
-
-    def run(*words: object) -> Said:
-        done = subprocess.run(command(*words), cwd=tmp_path, capture_output=True, text=True, check=False)
-        return Said(done.returncode, done.stdout, done.stderr)
-
-    return run
 
 
 @pytest.fixture
