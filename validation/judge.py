@@ -220,8 +220,8 @@ def table(options: argparse.Namespace) -> int:
     print(made)
     if options.write:
         page.save(
-            "judge",
-            "Pairs of senders and receivers on networks",
+            "judged",
+            "Pairs, judged",
             made,
             page.command("validation.judge", None),
         )
@@ -371,7 +371,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one of the commands."""
-    parser = page.options("validation.judge", __doc__, "judge", "judge-own")
+    parser = page.options("validation.judge", __doc__, "judged", "judge-own")
     parser.add_argument("what", choices=[*COMMANDS])
     parser.add_argument(
         "--pairs", default=None, help="examples, with commas between; for keep and rootless one"
