@@ -1,6 +1,9 @@
 //! One function per target, told any bytes. The fuzzers call them, and so do the ordinary tests, with the corpora (`crates/live/tests/corpora.rs`).
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 use steadycast_control::registry::{ALL, Chosen, Setup};
 use steadycast_control::{
     Arrival, Body, Departing, Due, FrameEdge, Leave, Mode, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
@@ -15,6 +18,7 @@ use steadycast_session::{
     Protection, Receiver, Recovered, RepairSettings, RtcpSettings, Sender, SenderSettings, StandardReports,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
+use steadycast_web::{Certificate, Credentials, Ends, Feedback, Output as Way, Own, Stream as Shown, Tunnel, agree};
 use steadycast_wire::is_rtcp;
 use steadycast_wire::parity::{ParityHeader, packet, recover, symbol};
 use steadycast_wire::payload::{Depacketiser, PayloadFormat, is_key_frame, picture_kind};
@@ -26,7 +30,7 @@ use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx::RtxStream;
 
 /// All targets, by name.
-pub const TARGETS: [(&str, fn(&[u8])); 13] = [
+pub const TARGETS: [(&str, fn(&[u8])); 15] = [
     ("rtp", rtp),
     ("recognise", recognise),
     ("rtcp", rtcp),
@@ -40,6 +44,8 @@ pub const TARGETS: [(&str, fn(&[u8])); 13] = [
     ("steady", steady),
     ("trace", trace),
     ("call", call),
+    ("web_offer", web_offer),
+    ("web_datagram", web_datagram),
 ];
 
 /// RTP's header and its extensions: what was read is written again and read as the same.
@@ -519,4 +525,65 @@ pub fn call(data: &[u8]) {
     let path = Path::of(&call);
     let finite = |rate: Rate| rate.as_bps_f64().is_finite();
     assert!(path.bins.iter().all(|bin| finite(bin.sent) && bin.capacity.is_none_or(|band| finite(band.rate))));
+}
+
+/// Offers of browsers: each is answered, with one section open, or refused with its place.
+pub fn web_offer(data: &[u8]) {
+    use PayloadFormat::{H264, Vp8, Vp9};
+    let (own, address) = (Credentials::of(&[1; 24]), SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000)));
+    for format in [H264, Vp8, Vp9] {
+        match agree(data, &Shown { format: Some(format), config: &[] }) {
+            Ok(agreed) => {
+                let answer = agreed.answer(&Own {
+                    session: 1,
+                    address,
+                    credentials: &own,
+                    fingerprint: [0; 32],
+                    feedback: agreed.transport.map_or(Feedback::Standard, Feedback::Transport),
+                    send_time: true,
+                    key_frames: true,
+                    media: 1,
+                    repair: Some(2),
+                    cname: "it",
+                });
+                let told = |start: &str| answer.lines().filter(|line| line.starts_with(start)).count();
+                assert_eq!((told("a=setup:passive"), told("a=sendonly"), told("a=candidate")), (1, 1, 1), "{answer}");
+            }
+            Err(refusal) => assert!(refusal.place.starts_with("offer.") && !refusal.problem.contains('\n')),
+        }
+    }
+}
+
+/// Datagrams at a browser's tunnel, each behind where it comes from, how much later, and its length: nothing goes where
+/// no right check came from, and no keys come of them.
+pub fn web_datagram(mut rest: &[u8]) {
+    #[allow(clippy::disallowed_methods, reason = "the crates count from an instant, and only the clock gives one")]
+    static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+    static CERTIFICATES: LazyLock<Option<[Certificate; 2]>> =
+        LazyLock::new(|| Some([Certificate::new(&[1; 32])?, Certificate::new(&[2; 32])?]));
+    let Some([certificate, theirs]) = CERTIFICATES.as_ref() else { panic!("the secrets are good ones") };
+    let at = |port: u8| SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000 + u16::from(port)));
+    let (own, peer) = (Credentials::of(&[1; 24]), Credentials::of(&[2; 24]));
+    let ends = Ends { local: at(0), own, peer, fingerprints: vec![theirs.fingerprint] };
+    let Ok(mut tunnel) = Tunnel::new(*EPOCH, Time::ZERO, ends, certificate) else { panic!("the certificate is one") };
+    let (mut now, mut checked) = (Time::ZERO, BTreeSet::new());
+    while let [from, later, high, low, tail @ ..] = rest {
+        let (datagram, tail) = tail.split_at(tail.len().min(usize::from(u16::from_be_bytes([*high, *low]))));
+        now += Span::millis(u64::from(*later) * 20);
+        if tunnel.wake() <= now {
+            tunnel.on_wake(now);
+        }
+        let refused = tunnel.refused();
+        tunnel.on_datagram(now, at(*from), datagram);
+        if tunnel.refused() == refused {
+            checked.insert(at(*from));
+        }
+        while let Some(output) = tunnel.poll() {
+            match output {
+                Way::Send(to, _) | Way::Peer(to) => assert!(checked.contains(&to), "bytes for a stranger"),
+                Way::Keys(_) => panic!("keys of what was recorded"),
+            }
+        }
+        rest = tail;
+    }
 }
