@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -305,7 +306,8 @@ def main() -> int:
         )
         print(made)
         if given.write:
-            page.save(f"browser-{name}", TITLES[name], made, "python -m validation.browser --write")
+            command = shlex.join(["python", "-m", "validation.browser", *sys.argv[1:]])
+            page.save(f"browser-{name}", TITLES[name], made, command)
     return 0
 
 
