@@ -101,7 +101,7 @@ def test_a_browser_plays_and_its_page_says_why_the_rate_is_what_it_is(opened: Ca
     page.wait_for_function("() => document.querySelector('#why').textContent !== 'starting'")
     page.wait_for_function("() => /[1-9]\\d* decoded, /.test(document.querySelector('#numbers').textContent)")
     assert page.locator("#source").inner_text() == "testsrc, vp8"
-    assert page.evaluate(STATES)[0] == "connected"
+    page.wait_for_function(f"() => ({STATES})()[0] === 'connected'")
     # The charts are drawn: more than a few colours stand on their canvas.
     for chart in ("rates", "rtt", "loss", "freezes"):
         drawn = page.eval_on_selector(
@@ -117,7 +117,7 @@ def test_a_browser_plays_and_its_page_says_why_the_rate_is_what_it_is(opened: Ca
     page.reload()
     playing(page)
     page.wait_for_function("() => document.querySelectorAll('#viewers tr.gone').length === 2")
-    assert page.evaluate(PRESENT) == 1
+    page.wait_for_function(f"() => ({PRESENT})() === 1")
 
 
 def test_viewers_have_sessions_of_their_own_and_one_too_many_is_told_so(opened: Callable[..., Any]) -> None:
