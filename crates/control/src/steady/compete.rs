@@ -231,21 +231,20 @@ impl Compete {
             }
             cubic.cut(now, if step.loss.is_some() { BETA } else { BETA_MARK }, WINDOW_LEAST);
             self.cut_at = now;
-            // Where trains show that the queue is shared, a drain that can't show the contrary is a loss of rate.
-            let of_use = !shared || queued(q) > BETA;
+            // Where trains show that the queue is shared, a drain shows nothing: BBR, too, lets its queue go.
             // A source of frames sends less than it may, and unevenly. What receivers decide is sent a round trip
             // later. Beside a TCP both drains too often show nobody.
             let may = !(config.frames || config.receivers) || self.follows.may_be_own(now);
-            let drains = may && of_use && step.place.limits && q > DRAIN_ABOVE && DRAIN_TO < 1.0;
+            let drains = may && !shared && step.place.limits && q > DRAIN_ABOVE;
             if let Some(received) = received.filter(|_| drains) {
-                let length = (q / (1.0 - DRAIN_TO)).min(A_MOMENT) + rtt;
+                let length = (q / (1.0 - config.yield_to)).min(A_MOMENT) + rtt;
                 self.drain = Some(Drain { until: now + length, q, received });
             }
             self.restore = BETA * received.unwrap_or(0.0);
             rule = "compete: loss";
         } else {
             let before = cubic.w;
-            if shared && step.share.is_some_and(|share| share > SHARE_MOST) {
+            if shared && step.share.is_some_and(|share| share > 0.5) {
                 // Beside anybody more than half is not fair.
                 cubic.epoch += dt;
             } else {
@@ -273,7 +272,7 @@ impl Compete {
         let mut rate = carries;
         if config.frames && step.place.limits {
             // Encoders use less than they are granted. A TCP fills its window.
-            rate *= signals.spare(now, A_WHILE).clamp(1.0, FRAMES_FILL);
+            rate *= signals.spare(now, A_WHILE).clamp(1.0, AHEAD);
         }
         if let Some(received) = received.filter(|_| !signals.is_idle(now, IDLE)) {
             // What acknowledgements do for TCP: without it the rate jumps after a drain, when rtt is small and w is
@@ -281,9 +280,9 @@ impl Compete {
             rate = rate.min((AHEAD * received + 2.0 * config.bits / rtt).max(self.restore));
         }
         if let Some(drain) = self.drain.filter(|drain| now < drain.until) {
-            rate = rate.min(DRAIN_TO * drain.received);
+            rate = rate.min(config.yield_to * drain.received);
             rule = "compete: drain";
-            let proven = queued(drain.q) > if shared { BETA } else { TELL };
+            let proven = queued(drain.q) > TELL;
             let emptied = signals.low(0.03) < target.min(0.1 * drain.q).max(0.003);
             if emptied && proven {
                 self.cubic = None;
@@ -324,7 +323,7 @@ impl Compete {
             self.empty_since = None;
         }
         let calm = now - self.congested_at > (1.5 * self.loss_gap).max(10.0 * rtt).max(1.0);
-        let empty = self.empty_since.is_some_and(|since| now - since > 0.1);
+        let empty = self.empty_since.is_some_and(|since| now - since > 0.1) && !step.is_shared();
         let untold = !self.follows.is_shared(now);
         (empty && calm && untold && backoff.may_leave(now)).then_some(After::Leave {
             rate,

@@ -10,9 +10,9 @@ pub(super) const A_MOMENT: f64 = 0.3;
 /// What trains tell is of so many seconds, and the half-life of the highest rate while packets wait. The scalable rule
 /// holds for so long after a mark.
 pub(super) const LATELY: f64 = 10.0;
-/// What TCP's cut leaves (RFC 9438, 4.6). The same is left after a start that found a queue; two losses below it of the
-/// highest rate lately tell of others; and where trains show others, a queue that was a greater share of the round trip
-/// than it and that a drain empties was no TCP's.
+/// What TCP's cut leaves (RFC 9438, 4.6). The same is left after a start that found a queue; below it of the highest
+/// rate lately two losses tell of others; below it of its peak a queue is going, and of its highest delay lately it has
+/// room for a train.
 pub(super) const BETA: f64 = 0.7;
 
 /// What is known of single packets is of so many seconds; so is the mean jitter, and so far apart are trains.
@@ -24,8 +24,8 @@ pub(super) const KEPT: f64 = 20.0;
 pub(super) const PATH_KEPT: u64 = 600;
 /// The least queueing delay of this while is the queue, since a burst passes sooner.
 pub(super) const LOW_SPAN: f64 = 0.060;
-/// Jitter is what so many packets show. Where it is as long as the target, the least delay is
-/// that of so many times as many packets, of this while at most; this part of it is noise. From draws 9303 and 9304.
+/// Jitter is what so many packets show. Where it is as long as the target, the least delay is that of so many times as
+/// many packets, of this while at most; this part of it is noise. From draws 9303 and 9304.
 pub(super) const JITTER_PACKETS: f64 = 5.0;
 pub(super) const JITTER_LONGER: f64 = 6.0;
 pub(super) const JITTER_MOST: f64 = 1.0;
@@ -43,8 +43,7 @@ pub(super) const START_MOST: f64 = 2.0;
 /// When the queue of a start is gone this share of what the path carried is sent.
 pub(super) const REFILL: f64 = 0.9;
 
-/// The target is this at least, and comes near that at low rates.
-pub(super) const TARGET_LEAST: f64 = 0.0015;
+/// The target comes near this at low rates.
 pub(super) const TARGET_MOST: f64 = 0.050;
 /// The target is at least the time of a packet of one's own less this, from which on CoDel drops (RFC 8289, 3.2).
 pub(super) const CODEL_TARGET: f64 = 0.005;
@@ -55,28 +54,21 @@ pub(super) const FRAMES_UNBENT: f64 = 0.9;
 /// A source of frames that sends less than it may keeps so many times what it sends (draft-ietf-rmcat-gcc-02, 5.5).
 pub(super) const FRAMES_LIMITED: f64 = 1.5;
 
-/// What arrives of a source of frames in the start, one by one, is at least this share of the first rate.
-pub(super) const FRAMES_START: f64 = 0.6;
-/// A source of frames that leaves some of its window unused is granted at most so many times what it carries while
-/// competing (RFC 9438, 5.8).
-pub(super) const FRAMES_FILL: f64 = 1.3;
-
-/// So many seconds of queueing delay above half of the target cut the whole rate; the least and the greatest cut. A
-/// lone flow's queue falls by the greatest as a share of the link's rate in an experiment.
+/// So many seconds of queueing delay above half of the target cut the whole rate; the greatest cut, by which, as a
+/// share of the link's rate, a lone flow's queue falls in an experiment.
 pub(super) const CUT_SCALE: f64 = 0.2;
-pub(super) const CUT_LEAST: f64 = 0.02;
 pub(super) const CUT_MOST: f64 = 0.25;
-/// A queue below this share of its peak is going.
-pub(super) const GONE: f64 = 0.6;
 /// The rate grows by this per second near what the path carries, and by that below 0.92 of it.
 pub(super) const GAIN: f64 = 0.06;
 pub(super) const GAIN_BELOW: f64 = 0.4;
-/// Growth doubles in each so many seconds; more quickly where the rate is not near what the path carried, from when the
-/// queue has been empty, below this share of the target.
-pub(super) const FAST_DOUBLE: f64 = 1.0;
+/// Where the queue is empty, and the rate below this share of the highest one lately, who pushed it down is gone.
+pub(super) const GONE: f64 = 0.6;
+/// Growth doubles more quickly where the rate is not near what the path carried, from when the queue has been empty,
+/// below this share of the target: in each so many seconds.
 pub(super) const EMPTY: f64 = 0.3;
 pub(super) const EMPTY_DOUBLE: f64 = 0.25;
-/// The rate grows by so much per second, and per round trip, at most. It does where who pushed it down is gone.
+/// The rate grows by so much per second, and per round trip, at most. As long as it takes to double so, growth takes.
+/// It grows so at once where who pushed it down is gone.
 pub(super) const GAIN_MOST: f64 = 1.0;
 pub(super) const GAIN_ROUND: f64 = 0.1;
 
@@ -100,12 +92,9 @@ pub(super) const MEMORY: f64 = 60.0;
 /// Two losses at a queue above this that stood tell of others.
 pub(super) const STANDING: f64 = 0.008;
 /// A rate that falls by a quarter in a while and five round trips, twice in a row, below this share of the highest one,
-/// starves where a queue is over the target for that share of the time. So does a source of frames below that share of
-/// what arrived when it left a competition.
+/// starves where a queue is over the target for as much of the time. So does a source of frames below this share of what
+/// arrived when it left a competition.
 pub(super) const STARVED: f64 = 0.5;
-pub(super) const STARVED_OVER: f64 = 0.6;
-/// A competition that begins so soon after the last one, and ten round trips, goes on with it.
-pub(super) const AGAIN: f64 = 12.0;
 
 /// What arrives follows what is sent by at most this power in a queue of the flow's own.
 pub(super) const FOLLOWS: f64 = 0.3;
@@ -119,21 +108,19 @@ pub(super) const WINDOW_LEAST: f64 = 2.0;
 /// No more than so many times what arrives is sent while competing, nor by a source of frames than its rate in a queue
 /// of its own.
 pub(super) const AHEAD: f64 = 1.2;
-/// A drain after a loss: the queueing delay from which on it is made, and to which share of what arrives.
+/// A drain after a loss is made from this queueing delay on.
 pub(super) const DRAIN_ABOVE: f64 = 0.020;
-pub(super) const DRAIN_TO: f64 = 0.6;
 /// Where a drain empties a queue that was a greater share of the round trip no TCP was there (RFC 9438, 4.6).
 pub(super) const TELL: f64 = 0.55;
 
 /// A train takes as long at the rate: feedback tells arrivals to a millisecond.
 pub(super) const TRAIN_TIME: f64 = 0.005;
-/// A queue below this share of its highest delay lately has room for a train.
-pub(super) const TRAIN_ROOM: f64 = 0.85;
 /// From this share of a train's rate on what arrives beside it shows a queue of its own, where so many do in a row.
 pub(super) const SHARE_OWN: f64 = 0.85;
 pub(super) const OWN_TRAINS: u32 = 2;
-/// Above this share of the queue the window does not grow: beside anybody more than half is not fair.
-pub(super) const SHARE_MOST: f64 = 0.56;
+/// Below this share of a queue in which a flow has less than a packet nobody of its kind pushes it down: that takes more
+/// than ten of them. Beside BBR (version 3) it is 0.02 to 0.05 (validation/dossier-cases.toml, 5.2.1).
+pub(super) const SHARE_LITTLE: f64 = 0.1;
 
 /// A frame's packets leave at so many times the rate in DELAY, towards one receiver, and the longest burst of a source
 /// whose own queue is not counted.

@@ -102,6 +102,8 @@ pub(super) struct Delay {
     /// a queue that stands is there for all of them. The least queueing delay of this many seconds is the queue.
     jitter: f64,
     pub(super) span: f64,
+    /// A cut has met a queue in which less than a packet was this flow's: it is to be seen whose that is.
+    wonders: bool,
 }
 
 impl Delay {
@@ -128,6 +130,7 @@ impl Delay {
             refill: false,
             jitter: 0.0,
             span: LOW_SPAN,
+            wonders: false,
         }
     }
 
@@ -152,7 +155,7 @@ impl Delay {
             config.target_floor.max(JITTER_NOISE * self.jitter) + config.target_packets * config.bits / rate.max(LEAST);
         let bent = TARGET_MOST * (1.0 - libm::exp(-raw * scale / TARGET_MOST));
         let least = if config.frames { FRAMES_UNBENT * raw * scale } else { 0.0 };
-        bent.max(least).max(TARGET_LEAST)
+        bent.max(least)
     }
 
     /// The target that holds now. No AQM's drops take it below a packet of its own: a single packet that waits for its
@@ -177,6 +180,11 @@ impl Delay {
     /// Whether a queue has just lost a packet that is not known to be its own.
     pub(super) fn doubts(&self, now: f64, rate: f64) -> bool {
         now - self.queue_lost_at < A_WHILE && !self.own.holds(now, rate)
+    }
+
+    /// Whether a train is to show whose a queue is that has little of this flow; said once.
+    pub(super) fn wonders(&mut self) -> bool {
+        std::mem::take(&mut self.wonders)
     }
 
     /// What does not pass is dropped, and none of it waits: `rate` is what is left of what the path carries.
@@ -237,7 +245,7 @@ impl Delay {
         // The yield has raised the target: whether the queue goes is seen by what it was.
         if let Some(over) = self.episode
             && now - over.since > over.enough(signals)
-            && low > self.target_now(now, over.rate, config).max(GONE * over.peak)
+            && low > self.target_now(now, over.rate, config).max(BETA * over.peak)
         {
             return Turn::Go(over.received.max(over.rate), STANDS);
         }
@@ -319,7 +327,7 @@ impl Delay {
     /// was wrong.
     fn falls(&self, step: &Step<'_>, low: f64, backoff: &Backoff, config: &Config) -> Option<Turn> {
         let Step { now, rate, .. } = *step;
-        let soon = backoff.left.is_some() && now - self.begun < AGAIN;
+        let soon = backoff.left.is_some() && now - self.begun < LATELY;
         let falls = config.frames && soon && low > 0.0 && rate < STARVED * self.brought && !self.own.holds(now, rate);
         falls.then(|| Turn::Go(self.brought.min(2.0 * rate), "compete: pushed down, soon after leaving"))
     }
@@ -333,8 +341,7 @@ impl Delay {
             (self.sampled, self.sampled_at) = (rate, now);
         }
         let long = self.falling >= 2 || rate < 1.2 * LEAST;
-        let starves =
-            !self.own.holds(now, rate) && rate < STARVED * memory && long && self.over > STARVED_OVER && low > 0.0;
+        let starves = !self.own.holds(now, rate) && rate < STARVED * memory && long && self.over > STARVED && low > 0.0;
         starves.then_some(Turn::Go(0.5 * memory, "compete: pushed down, and still a queue"))
     }
 
@@ -360,14 +367,21 @@ impl Delay {
             over.rate = received / 0.9;
         }
         let (age, enough) = (now - over.since, over.enough(signals));
-        if age > enough && (low > target.max(GONE * over.peak) || age > 3.0 * enough) {
+        if age > enough && (low > target.max(BETA * over.peak) || age > 3.0 * enough) {
             return Turn::Go(over.received.max(over.rate), STANDS);
         }
         if now - self.cut_at > rtt.min(0.2) + 0.05 {
-            let cut = ((low - target / 2.0) / CUT_SCALE).clamp(CUT_LEAST, CUT_MOST);
+            let cut = ((low - target / 2.0) / CUT_SCALE).min(CUT_MOST);
             let lower = (rate.min(received) * (1.0 - cut)).max(config.yield_to * over.rate);
             self.carried = Some(received);
             self.cut_at = now;
+            // A flow of this kind has a packet or two there, an AQM or a low rate may leave it less.
+            let little = low * rate < config.bits && low > self.scaled(1.0, rate, config);
+            self.wonders = little && !self.own.holds(now, rate);
+            if self.wonders && step.share.is_some_and(|share| share < SHARE_LITTLE) {
+                let rate = rate.max(received).max(0.5 * self.memory.0);
+                return Turn::Go(rate, "compete: little of a queue that stands");
+            }
             return Turn::Rate(lower, "delay: down");
         }
         Turn::Rate(rate, "delay: over target")
@@ -394,13 +408,13 @@ impl Delay {
                 gain = gain.max((GAIN * libm::exp2(free / double)).min(fast));
             }
         };
-        doubles(now - self.cut_at - A_WHILE, FAST_DOUBLE);
+        doubles(now - self.cut_at - A_WHILE, 1.0 / GAIN_MOST);
         // Near what the path carried the queue may be empty for a while without telling of more.
         if !(0.92..1.1).contains(&of_carried) {
             let since = self.filled_at.max(self.cut_at).max(self.chance_at + A_WHILE);
             doubles(now - since - step.rtt - A_MOMENT, EMPTY_DOUBLE);
         }
-        if low < EMPTY * target && rate < STARVED * self.memory.0 {
+        if low < EMPTY * target && rate < GONE * self.memory.0 {
             // Who pushed it down is not there now.
             gain = gain.max(fast);
         }

@@ -166,11 +166,11 @@ impl Law {
         match self.mode {
             Mode::Start => {}
             Mode::Delay => {
-                let doubts = self.delay.doubts(now, self.rate);
+                let doubts = self.delay.doubts(now, self.rate) || self.delay.wonders();
                 self.timetable.delay(now, doubts);
             }
             Mode::Compete => {
-                let room = signals.q < TRAIN_ROOM * self.compete.high;
+                let room = signals.q < BETA * self.compete.high;
                 self.timetable.compete(now, room, own);
             }
         }
@@ -209,10 +209,7 @@ impl Law {
         let config = &self.config;
         // A start that silence has made slow sends a packet each 150 ms.
         let soon = step.signals.received((0.6 * rtt).max(0.06));
-        let Some(mut received) = soon.or_else(|| step.signals.received(1.0)) else { return };
-        if config.frames {
-            received = received.max(FRAMES_START * config.start.min(self.rate));
-        }
+        let Some(received) = soon.or_else(|| step.signals.received(1.0)) else { return };
         if let Some(loss) = &step.loss {
             let queued = self.chance.see(now, loss, 0.0) || loss.q > DRAIN_ABOVE;
             if queued {

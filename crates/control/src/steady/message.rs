@@ -144,6 +144,7 @@ pub(super) const RULES: &[&str] = &[
     "l4s: marks",
     "compete: pushed down, soon after leaving",
     "compete: losses end where less is sent",
+    "compete: little of a queue that stands",
 ];
 
 #[cfg(test)]

@@ -401,7 +401,9 @@ impl Signals {
         let rate = self.rates.back().map_or(0.0, |(_, rate)| *rate);
         let (first, last) = self.trains.see(*self.arrivals.back()?, 8.0 * size as f64, rate)?;
         let (bits, took) = (8.0 * (last.bytes - first.bytes) as f64, last.came - first.came);
-        let span = self.rtt().max(RECEIVED_SPAN);
+        // At a low rate it takes longer until so many have come.
+        let enough = 2.0 * TRAIN_BESIDE_PACKETS as f64 * 8.0 * size as f64 / rate.max(1.0);
+        let span = self.rtt().max(RECEIVED_SPAN).max(enough.min(SEEN));
         let waited = self.up_to(&first, span).all(|a| a.whole - self.base >= WAITS);
         Some(Train { bits, took, before: self.before(&first, span), waited })
     }

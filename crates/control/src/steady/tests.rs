@@ -815,6 +815,28 @@ fn a_loss_at_a_queue_raises_a_doubt_that_ends_by_time_or_once_the_queue_is_its_o
     assert!(!after(8, 0.02).doubts(10.5, 1e6), "losses that come at any queue, as a radio's do");
 }
 
+#[test]
+fn beside_a_queue_that_has_little_of_a_flow_a_train_tells_whose_it_is_and_one_of_ten_of_its_kind_stays() {
+    let goes = |rate: f64, share: Option<f64>, own: bool| {
+        let mut told = Told::new(Rate::mbps(50));
+        told.run(3.0, Some(rate), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.08 }));
+        let (signals, news, config) = (&told.law.signals, News::default(), config());
+        let (mut delay, mut chance, backoff) = (Delay::new(), Chance::new(), Backoff::default());
+        delay.begin(1.0, rate);
+        if own {
+            delay.owns(1.0, rate);
+        }
+        let step = Step { share, ..step(signals, &news, 3.0, rate) };
+        let turn = delay.step(&step, &mut chance, &backoff, None, &config);
+        (delay.wonders(), matches!(turn, Turn::Go(_, "compete: little of a queue that stands")))
+    };
+    assert_eq!(goes(80e3, None, false), (true, false), "half of a packet in 60 ms");
+    assert_eq!(goes(80e3, Some(0.09), false), (true, true));
+    assert_eq!(goes(80e3, Some(0.11), false), (true, false), "one of nine");
+    assert_eq!(goes(80e3, Some(0.09), true), (false, false), "its own queue");
+    assert_eq!(goes(400e3, Some(0.09), false), (false, false), "three packets");
+}
+
 /// A step while competing whose trains tell this share.
 fn competes_with(share: Option<f64>) -> f64 {
     let (signals, news, config) = (Signals::new(), News::default(), config());
@@ -834,7 +856,7 @@ fn competes_with(share: Option<f64>) -> f64 {
 fn above_half_of_a_shared_queue_the_window_does_not_grow_and_in_a_queue_of_its_own_it_does() {
     let plain = competes_with(None);
     assert!(plain > 1.5e6, "{plain}");
-    assert!((competes_with(Some(0.4)) - plain).abs() < 1.0, "less than half");
+    assert!((plain..50e6).contains(&competes_with(Some(0.4))), "less than half: it grows as CUBIC, up to the cap");
     assert!((0.9e6..1.1e6).contains(&competes_with(Some(0.6))), "{}", competes_with(Some(0.6)));
     assert!((competes_with(Some(0.95)) - plain).abs() < 1.0, "its own");
 }

@@ -197,7 +197,7 @@ pub(super) struct Backoff {
 impl Backoff {
     /// Whether competing was left a short while ago.
     pub(super) fn again(&self, now: f64, rtt: f64) -> bool {
-        self.left.is_some_and(|left| now - left < AGAIN + 10.0 * rtt)
+        self.left.is_some_and(|left| now - left < LATELY + 10.0 * rtt)
     }
 
     /// Whether it has lasted long enough to be left.
