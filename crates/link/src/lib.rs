@@ -219,8 +219,8 @@ struct Rest {
     bleach: bool,
     arq: Option<Arq>,
     queue: QueueState,
-    /// On a plain link, when the last packet of another size than [`Idle::size`] leaves; NEVER on others. What waits from
-    /// then on follows from the time at which the link becomes free, and `queue` need not know of it.
+    /// On a plain link, when the last packet of another size than [`Idle::size`] leaves; NEVER on others. What waits
+    /// from then on follows from the time at which the link becomes free, and `queue` need not know of it.
     odd: Time,
     /// The size before that of [`Idle::size`], and how long the transmitter takes for it.
     before: (Bytes, Span),

@@ -481,8 +481,8 @@ impl Net {
         }
     }
 
-    /// When a packet that link `l` has not let pass arrives, and with which mark; `None`: it does not, or the link holds
-    /// it, with a copy of its own.
+    /// When a packet that link `l` has not let pass arrives, and with which mark; `None`: it does not, or the link
+    /// holds it, with a copy of its own.
     fn offer(&mut self, now: Time, l: u32, held: Held) -> Option<(Time, Ecn)> {
         let Held { packet, size, ecn, .. } = held;
         let hop = &mut self.links[l as usize];

@@ -8,6 +8,9 @@ mod certificate;
 pub mod lines;
 mod tunnel;
 
+// Named for its feature alone.
+use num_traits as _;
+
 pub use answer::{Agreed, Feedback, Own, Refusal, Stream, agree};
 pub use certificate::{Certificate, Fingerprint};
 pub use dimpl::SrtpProfile;
