@@ -92,8 +92,8 @@ pub(super) const MEMORY: f64 = 60.0;
 /// Two losses at a queue above this that stood tell of others.
 pub(super) const STANDING: f64 = 0.008;
 /// A rate that falls by a quarter in a while and five round trips, twice in a row, below this share of the highest one,
-/// starves where a queue is over the target for as much of the time. So does a source of frames below this share of what
-/// arrived when it left a competition.
+/// starves where a queue is over the target for as much of the time. So does a source of frames below this share of
+/// what arrived when it left a competition.
 pub(super) const STARVED: f64 = 0.5;
 
 /// What arrives follows what is sent by at most this power in a queue of the flow's own.
@@ -118,8 +118,8 @@ pub(super) const TRAIN_TIME: f64 = 0.005;
 /// From this share of a train's rate on what arrives beside it shows a queue of its own, where so many do in a row.
 pub(super) const SHARE_OWN: f64 = 0.85;
 pub(super) const OWN_TRAINS: u32 = 2;
-/// Below this share of a queue in which a flow has less than a packet nobody of its kind pushes it down: that takes more
-/// than ten of them. Beside BBR (version 3) it is 0.02 to 0.05 (validation/dossier-cases.toml, 5.2.1).
+/// Below this share of a queue in which a flow has less than a packet nobody of its kind pushes it down: that takes
+/// more than ten of them. Beside BBR (version 3) it is 0.02 to 0.05 (validation/dossier-cases.toml, 5.2.1).
 pub(super) const SHARE_LITTLE: f64 = 0.1;
 
 /// A frame's packets leave at so many times the rate in DELAY, towards one receiver, and the longest burst of a source
