@@ -52,7 +52,7 @@ fn sample(schema: &Json) -> Json {
         return value.clone();
     }
     if let Some(any) = schema["anyOf"].as_array() {
-        return sample(any.last().unwrap());
+        return sample(any.last().expect("a schema names one kind at least"));
     }
     match schema["type"].as_str() {
         Some("boolean") => true.into(),
@@ -128,12 +128,12 @@ fn follow(file: &mut Json, table: &str, key: &str, value: &Json, problem: &Probl
         // The table's own path is cut by as many keys as the place in the message has less than it.
         let mut path = own.trim_end_matches('.').to_owned();
         while path != inner {
-            outer.truncate(outer.rfind('/').unwrap());
+            outer.truncate(outer.rfind('/')?);
             path.truncate(path.rfind('.').unwrap_or_else(|| panic!("{problem}")));
         }
-        outer.truncate(outer.rfind('/').unwrap());
+        outer.truncate(outer.rfind('/')?);
         while !file.pointer(&outer)?.is_object() {
-            outer.truncate(outer.rfind('/').unwrap());
+            outer.truncate(outer.rfind('/')?);
         }
         let around = path.rfind('.').map_or(String::new(), |end| path[..=end].to_owned());
         return Some(format!("{around}{}", put(file, &outer, &moved)?));
