@@ -252,6 +252,10 @@ impl Compete {
             }
             // What the session's cap leaves unused does not grow (RFC 9438, 5.8).
             cubic.limit((config.cap * rtt / SEGMENT).max(before));
+            // Nor does one of which a source of frames leaves most unused (RFC 7661, 4.3): no loss would tell of it.
+            if let Some(used) = signals.received(A_WHILE).filter(|_| config.frames) {
+                cubic.limit((4.0 * FRAMES_LIMITED * used * rtt / SEGMENT).max(before));
+            }
             if let Some(received) = received.filter(|_| !step.place.limits) {
                 // A window that is not used does not grow (RFC 9438, 5.8), and one that is a little less than what
                 // arrives without a loss, whoever asked for it, is so by chance.

@@ -244,6 +244,30 @@ fn a_window_over_a_round_trip_that_a_drain_made_short_gives_no_more_than_what_ar
 }
 
 #[test]
+fn a_window_of_which_a_source_of_frames_uses_little_stops_at_six_times_what_is_used() {
+    let mut told = Told::new(Rate::mbps(50));
+    told.run(12.0, Some(3e5), |_, _, _| Some(0.05));
+    let (signals, news) = (&told.law.signals, News::default());
+    let after_a_minute = |frames| {
+        let config = Config { frames, cap: 1e12, ..config() };
+        let (mut compete, mut chance, backoff) = (Compete::new(), Chance::new(), Backoff::default());
+        compete.begin(12.0, 3e5, signals.rtt(), (false, false));
+        let mut rate = 0.0;
+        for n in 1..600_u32 {
+            let step = step(signals, &news, 12.0 + 0.1 * f64::from(n), 3e5);
+            if let After::Stay(Turn::Rate(now, _)) = compete.step(&step, &mut chance, &backoff, 0.003, &config) {
+                rate = now;
+            }
+        }
+        rate
+    };
+    let (frames, greedy) = (after_a_minute(true), after_a_minute(false));
+    let most = 6.0 * 1.2 * 3.6e5;
+    assert!((3e5..most).contains(&frames), "{frames}");
+    assert!(greedy > most, "{greedy}: what fills its window grows as CUBIC does");
+}
+
+#[test]
 fn at_the_sessions_cap_the_window_does_not_grow_so_that_the_next_loss_lowers_the_rate() {
     let mut told = Told::new(Rate::mbps(50));
     told.run(3.0, Some(1e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.08 }));
