@@ -26,8 +26,9 @@ import tools
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = Path(sys.executable).parent
-MOST_BYTES = 5_000_000
-"""It was 4,000,000 until the judge, the reader of calls and the named networks came, 4,500,000 until ICE and DTLS."""
+MOST_BYTES = 5_250_000
+"""It was 4,000,000 until the judge, the reader of calls and the named networks came, 4,500,000 until ICE and DTLS, for
+which 5,000,000 had been reckoned; they took 60,000 more."""
 HOLDS = (
     "steadycast/_core.abi3.so",
     "steadycast/media/synthetic.npz",

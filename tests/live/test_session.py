@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import av
@@ -201,7 +200,7 @@ def test_raw_frames_on_standard_input_are_sent(port: int) -> None:
 def test_each_picture_of_standard_input_is_taken_or_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     made = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=64x48:rate=100", "-t", "0.6"]
     frames = subprocess.run([*made, "-f", "yuv4mpegpipe", "-"], capture_output=True, timeout=60, check=True)
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(frames.stdout)))
+    monkeypatch.setattr(source, "open", lambda *_, **__: io.BytesIO(frames.stdout), raising=False)
     camera = source.Camera("-", "clip", "clip")
     taken = passed = 0
     while camera.picture(0) is not None:

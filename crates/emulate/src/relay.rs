@@ -129,6 +129,11 @@ pub(crate) struct Relay {
     told: Punctuality,
     /// What is held back, by its time and order: from which gate.
     held: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
+    /// The end of the series' next step.
+    next: Time,
+    /// The end of the run, and whether it has come.
+    end: Time,
+    over: bool,
 }
 
 /// Groups by address, and who has joined them.
@@ -185,6 +190,9 @@ impl Relay {
             tap,
             told: Punctuality::default(),
             held: BTreeMap::new(),
+            next: Time::ZERO + step,
+            end: Time::NEVER,
+            over: false,
         }
     }
 
@@ -194,24 +202,13 @@ impl Relay {
         kernel::first_in_line(true);
         let mut buffer = vec![0; LARGEST];
         let mut ready: Vec<usize> = Vec::new();
-        let mut next = Time::ZERO + self.step;
-        let mut over = false;
+        self.end = end;
         loop {
             let now = self.clock.now();
             self.release(now);
-            if !over && now >= end {
-                // What waits in the links then still arrives, and is not part of the run.
-                self.network.end_run(end);
-                over = true;
-            }
             while let Some(entry) = self.held.first_entry().filter(|e| e.key().0 <= now) {
                 let (n, bytes) = entry.remove();
                 self.pass(n, &bytes);
-            }
-            while next <= now && next <= end {
-                self.network.sample(next);
-                self.streams.sample();
-                next += self.step;
             }
             if self.inbox.stop.load(Ordering::Acquire) {
                 let Self { network, streams, tap, told, .. } = self;
@@ -221,7 +218,7 @@ impl Relay {
                 let change = if join { Change::All } else { Change::Only(&[]) };
                 self.groups.change(&mut self.network, now, group_address(group), host, change);
             }
-            self.wait(if next <= end { next } else { Time::NEVER }, &mut ready)?;
+            self.wait(if self.next <= end { self.next } else { Time::NEVER }, &mut ready)?;
             for n in ready.drain(..) {
                 self.take(n, &mut buffer)?;
             }
@@ -314,8 +311,27 @@ impl Relay {
         self.release(now);
     }
 
-    /// Writes what is due.
+    /// Writes what is due. What the series and the run have until a time is counted then, before what comes later: links
+    /// are not asked about the past.
     fn release(&mut self, now: Time) {
+        while self.next <= now.min(self.end) {
+            let next = self.next;
+            self.write_until(next);
+            self.network.sample(next);
+            self.streams.sample();
+            self.next += self.step;
+        }
+        if !self.over && now >= self.end {
+            // What waits in the links then still arrives, and is not part of the run.
+            self.write_until(self.end);
+            self.network.end_run(self.end);
+            self.over = true;
+        }
+        self.write_until(now);
+    }
+
+    /// Writes what is due until then.
+    fn write_until(&mut self, now: Time) {
         let Self { network, gates, places, told, streams, tap, clock, .. } = self;
         network.advance(now, |arrival| {
             let Some(gate) = places.get(&arrival.host).map(|n| &gates[*n]) else { return };
