@@ -311,8 +311,8 @@ impl Relay {
         self.release(now);
     }
 
-    /// Writes what is due. What the series and the run have until a time is counted then, before what comes later: links
-    /// are not asked about the past.
+    /// Writes what is due. What the series and the run have until a time is counted then, before what comes later:
+    /// links are not asked about the past.
     fn release(&mut self, now: Time) {
         while self.next <= now.min(self.end) {
             let next = self.next;
