@@ -4,6 +4,7 @@
 use super::Config;
 use super::constants::*;
 use super::delay::{Step, Turn};
+use super::signals::Signals;
 use super::verdict::{Backoff, Chance, Follows};
 
 /// RFC 9438, 5.
@@ -135,6 +136,13 @@ pub(super) enum After {
     },
 }
 
+/// The rate up to which a window grows of which a source of frames leaves most unused (RFC 7661, 4.3), in bit/s: no loss
+/// would tell of it.
+fn most_used(signals: &Signals, config: &Config) -> f64 {
+    let used = signals.received(A_WHILE).filter(|_| config.frames);
+    used.map_or(f64::INFINITY, |used| 4.0 * FRAMES_LIMITED * used)
+}
+
 impl Compete {
     pub(super) fn new() -> Self {
         Self {
@@ -252,10 +260,7 @@ impl Compete {
             }
             // What the session's cap leaves unused does not grow (RFC 9438, 5.8).
             cubic.limit((config.cap * rtt / SEGMENT).max(before));
-            // Nor does one of which a source of frames leaves most unused (RFC 7661, 4.3): no loss would tell of it.
-            if let Some(used) = signals.received(A_WHILE).filter(|_| config.frames) {
-                cubic.limit((4.0 * FRAMES_LIMITED * used * rtt / SEGMENT).max(before));
-            }
+            cubic.limit((most_used(signals, config) * rtt / SEGMENT).max(before));
             if let Some(received) = received.filter(|_| !step.place.limits) {
                 // A window that is not used does not grow (RFC 9438, 5.8), and one that is a little less than what
                 // arrives without a loss, whoever asked for it, is so by chance.
