@@ -136,8 +136,8 @@ pub(super) enum After {
     },
 }
 
-/// The rate up to which a window grows of which a source of frames leaves most unused (RFC 7661, 4.3), in bit/s: no loss
-/// would tell of it.
+/// The rate up to which a window grows of which a source of frames leaves most unused (RFC 7661, 4.3), in bit/s: no
+/// loss would tell of it.
 fn most_used(signals: &Signals, config: &Config) -> f64 {
     let used = signals.received(A_WHILE).filter(|_| config.frames);
     used.map_or(f64::INFINITY, |used| 4.0 * FRAMES_LIMITED * used)
