@@ -204,5 +204,6 @@ def put(page: Path, name: str, text: object) -> None:
 
 
 def command(module: str, words: Sequence[str] | None) -> str:
-    """Write the command that runs a module with these words; None are this process's own."""
-    return " ".join(["python -m", module, *(sys.argv[1:] if words is None else words)])
+    """Write the command that runs a module with these words, but for where it keeps files; None are this process's."""
+    said = " ".join(["python -m", module, *(sys.argv[1:] if words is None else words)])
+    return re.sub(r" (-o|--out)[ =]\S+", "", said)

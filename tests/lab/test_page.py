@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -13,23 +12,12 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import bounded
+from tests.conftest import bounded, needs_chromium
 from tests.lab.conftest import SCENARIO, Lab, start, stop
 from tests.lab.test_watch import sent
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = needs_chromium
 RATE = '[data-key="Network/topology.bottleneck.rate"]'
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync.sync_playwright() as play:
-        # Root may start it without a sandbox only; the page is ours.
-        running = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
-        running.close()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ All tests have one browser and one server: what takes time is that each viewer's
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -17,22 +16,12 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import needs_chromium
 from tests.live.conftest import ports, steadycast
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = needs_chromium
 PRESENT = "() => [...document.querySelectorAll('#viewers tbody tr:not(.gone)')].length"
 STATES = "() => [...document.querySelectorAll('#viewers td:nth-child(2)')].map((each) => each.textContent)"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync.sync_playwright() as play:
-        # Root may start it without a sandbox only; the page is ours.
-        running = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
-        running.close()
 
 
 @dataclass
