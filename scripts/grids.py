@@ -1,8 +1,9 @@
-"""The figures of pages whose answer is a grid: a row for each situation, a column for each controller.
+"""The figures of pages whose answer is a grid: a row for each situation, a column for each controller or pair.
 
     .venv/bin/python scripts/grids.py      # docs/pictures/grid-*.svg, from the tables of docs/data
 
-A cell says how much of its fair share the worse side has, in per cent, or which part of its bounds holds.
+A cell says how much of its fair share the worse side has, in per cent, or which part of its bounds holds; of a pair
+that was judged what was shown in time, and beside a TCP what that had.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "docs" / "data"
 PICTURES = ROOT / "docs" / "pictures"
 Line = Mapping[str, str]
-Cell = tuple[str, str, float]
-"""Controller, situation and value from 0 to 1."""
+Cell = tuple[str, str, float, str]
+"""Controller or pair, situation, value from 0 to 1, and what stands there."""
 DARK = 0.3
 """Below this a cell is dark."""
 WIDE = 6.2
@@ -44,13 +45,19 @@ class Grid:
     table: str
     title: str
     cells: Callable[[Line], Iterator[Cell]]
+    shown: tuple[str, ...] = SHOWN
 
 
 def least(line: Line, column: str, own: str, other: str) -> Iterator[Cell]:
     """Return what the side that is worse off has."""
     if line[own]:
         shares = [float(line[key]) / 100 for key in (own, other) if line[key]]
-        yield line["controller"], column, min(1.0, *shares)
+        yield told(line["controller"], column, min(1.0, *shares))
+
+
+def told(name: str, situation: str, value: float) -> Cell:
+    """Return a cell that says its value."""
+    return name, situation, value, f"{100 * value:.0f}"
 
 
 def situation(line: Line) -> Iterator[Cell]:
@@ -67,14 +74,24 @@ def beside_cubic(line: Line) -> Iterator[Cell]:
 
 def held(line: Line) -> Iterator[Cell]:
     """Return the cells of a row of docs/data/test-cases-held.csv."""
-    for case, told in line.items():
-        some, slash, of = told.partition("/")
+    for case, part in line.items():
+        some, slash, of = part.partition("/")
         if slash:
-            yield (
-                line["controller"],
-                f"{case.replace('8869-', 'LTE ')} {CASES.get(case, '')}",
-                int(some) / int(of),
-            )
+            called = f"{case.replace('8869-', 'LTE ')} {CASES.get(case, '')}"
+            yield told(line["controller"], called, int(some) / int(of))
+
+
+def judged(line: Line) -> Iterator[Cell]:
+    """Return the cell of a row of docs/data/judged.csv."""
+    if line["trusted"] not in ("yes", "no"):
+        yield line["pair"], line["network"], float("nan"), "failed"
+        return
+    shares = [line["in-time, %"], *([line["tcp, %"]] if "+" in line["network"] else [])]
+    if any(shares):
+        said = " · ".join(f"{float(share):.0f}" if share else "–" for share in shares)
+        least_of = min(100.0, *(float(share) for share in shares if share))
+        doubt = "" if line["trusted"] == "yes" else "?"
+        yield line["pair"], line["network"], least_of / 100, said + doubt
 
 
 CASES = {
@@ -110,6 +127,14 @@ GRIDS = (
     Grid(
         "test-cases", "test-cases-held", "Bounds that hold with every seed, in % of the case's bounds", held
     ),
+    Grid(
+        "judged",
+        "judged",
+        "Pictures in time, in %; beside a TCP also what that had, in % of its fair share\n"
+        "(?: on a machine that stalled; –: no pictures; the colour is the worse one's)",
+        judged,
+        ("ffmpeg-rtp", "ffmpeg-srt", "gstreamer-gcc", "aiortc", "chromium", "iperf3", "steadycast"),
+    ),
 )
 
 
@@ -121,20 +146,22 @@ def draw(grid: Grid) -> Figure:
         lines = csv.DictReader(file)
         order = list(lines.fieldnames or ())
         found = {
-            (row, name): value for line in lines for name, row, value in grid.cells(line) if name in SHOWN
+            (row, name): (value, said)
+            for line in lines
+            for name, row, value, said in grid.cells(line)
+            if name in grid.shown
         }
     rows = list(dict.fromkeys(row for row, _ in found))
     rows.sort(key=lambda row: order.index(first) if (first := row.split(" ")[0]) in order else len(order))
     figure = Figure(figsize=(WIDE, 0.27 * len(rows) + 1.3), layout="constrained")
     axes = figure.subplots()
-    values = [[found.get((row, name), float("nan")) for name in SHOWN] for row in rows]
+    values = [[found.get((row, name), (float("nan"), ""))[0] for name in grid.shown] for row in rows]
     axes.imshow(values, cmap="RdYlBu", vmin=0.2, vmax=1.2, aspect="auto")
-    for y, line in enumerate(values):
-        for x, value in enumerate(line):
-            if (rows[y], SHOWN[x]) in found:
-                ink = PAPER if value < DARK else INK
-                axes.text(x, y, f"{100 * value:.0f}", ha="center", va="center", fontsize=9, color=ink)
-    axes.set_xticks(range(len(SHOWN)), SHOWN, fontsize=9, rotation=40, ha="left", color=INK)
+    for (row, name), (value, said) in found.items():
+        ink = PAPER if value < DARK else INK
+        x, y = grid.shown.index(name), rows.index(row)
+        axes.text(x, y, said, ha="center", va="center", fontsize=9, color=ink)
+    axes.set_xticks(range(len(grid.shown)), grid.shown, fontsize=9, rotation=40, ha="left", color=INK)
     axes.set_yticks(range(len(rows)), rows, fontsize=9, color=INK)
     axes.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
     axes.grid(visible=False)

@@ -6,15 +6,18 @@
     python -m validation.judge rootless           # the same pair as root and in a user namespace
     python -m validation.judge browser            # two Chromiums' freezes by marks beside their own counts
     python -m validation.judge transports         # FFmpeg's rates beside those of docs/transports.md
-    python -m validation.judge table --pairs iperf3,ffmpeg-rtp --networks leo,lte --write
+    python -m validation.judge table --pairs iperf3,ffmpeg-rtp --networks leo,lte --seconds auto -o DIR
+    python -m validation.judge table --from DIR,DIR --write    # of what was kept, the later judgement of each cell
 
 Each says which bound it holds: they were written before the first run. `own` and `table` write docs/data with
-`--write`; a cell is a network's lead and time, and some 9 s around them, alone.
+`--write`, and rows of the table that were not judged stay; a cell is a network's lead and time, and some 9 s around
+them, alone. `scripts/grids.py` draws the table.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import re
 import subprocess
@@ -28,6 +31,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from steadycast.errors import UserError
+from steadycast.folder import read_json
 from steadycast.judge import pair as pairs
 from steadycast.judge import suite, text
 from steadycast.judge.pair import Pair, seconds
@@ -49,6 +53,9 @@ FRAMES_PCT, IN_TIME_POINTS, FREEZES, RATE_PCT = 1.0, 1.0, 1.0, 2.0
 KEPT = 0.95
 """Share of the lines that a second run under --keep leaves as they were."""
 GREED = 1.3
+AUTO, LEAST_S = "auto", 20.0
+"""For `--seconds`: each network's own time, which shows all its changes; and the least."""
+TABLE = "judged"
 
 Json = dict[str, Any]
 
@@ -70,7 +77,8 @@ def asked_for(options: argparse.Namespace, name: str) -> Pair:
     """Return an example's pair on the networks and for the time that were asked for."""
     pair = replace(pairs.read(example(name)), networks=options.networks)
     lead = pair.lead_s if options.lead is None else seconds(options.lead, "--lead")
-    return replace(pair, seconds=seconds(options.seconds, "--seconds"), lead_s=lead)
+    long = LEAST_S if options.seconds == AUTO else seconds(options.seconds, "--seconds")
+    return replace(pair, seconds=long, lead_s=lead)
 
 
 # ---------------------------------------------------------------- our own pair
@@ -178,14 +186,17 @@ UNITS = {
 """What columns of the text are called in a table of numbers, and their scale."""
 
 
-def rows_of(done: suite.Done) -> Iterator[list[str]]:
-    """Yield a row per network of a judgement: its figures, or why there are none."""
-    for told in done.json["cells"]:
+def rows_of(judged: Json) -> Iterator[tuple[tuple[str, str], list[str]]]:
+    """Yield the row of each network of a judgement, by pair and network: its figures, or why there are none."""
+    made_by = judged["volatile"]["program"]
+    for told in judged["cells"]:
         worst = told["worst"]
         cells = [_cell(worst, column.key) for column in text.COLUMNS]
         failed = told["failed"]
         state = failed["reason"] if failed else "yes" if told["trusted"] else "no"
-        yield [done.json["pair"], told["network"], *cells, told["by"] or "", state]
+        key = judged["pair"], told["network"]
+        seconds_, by = f"{judged['seconds']:g}", told["by"] or ""
+        yield key, [*key, *cells, by, state, seconds_, made_by["commit"] or made_by["version"]]
 
 
 def _cell(worst: Mapping[str, float | None], key: str) -> str:
@@ -195,37 +206,69 @@ def _cell(worst: Mapping[str, float | None], key: str) -> str:
     return text.NEVER if value is None else f"{UNITS.get(key, ('', 1.0))[1] * value:.3g}"
 
 
-def table(options: argparse.Namespace) -> int:
-    """Judge the examples, and make a row of each pair and network; a pair that can't run here is said."""
-    heads = [UNITS[c.key][0] if c.key in UNITS else c.head.replace("%", ", %") for c in text.COLUMNS]
-    names = options.pairs.split(",")
-    networks = sum(len(sets().get(each, [each])) for each in options.networks.split(","))
-    several = {name: asked_for(options, name) for name in names}
-    whole = sum(networks * (pair.lead_s + pair.seconds + AROUND_S) for pair in several.values())
-    print(f"{len(names)} pairs on {networks} networks take some {whole / 60:.0f} min", file=sys.stderr)
-    rows: list[list[str]] = []
-    absent: list[str] = []
+def kept(folders: str) -> list[Json]:
+    """Read the judgements that stand below folders, with commas between, the oldest first.
+
+    Raises:
+        UserError: there are none.
+
+    """
+    places = [place for folder in folders.split(",") for place in sorted(Path(folder).rglob("judge.json"))]
+    told = [read_json(place, "take it away, and judge that pair again") for place in places]
+    if not (whole := [each for each in told if each.get("complete")]):
+        raise UserError(f"--from {folders}", "no judgement stands there", "name what -o was given")
+    return sorted(whole, key=lambda each: str(each["volatile"]["at"]))
+
+
+def measured(options: argparse.Namespace) -> Iterator[Json]:
+    """Judge the examples, each network for as long as was asked; a pair that can't run here is said."""
+    several = [asked_for(options, name) for name in options.pairs.split(",")]
+    lasts: dict[float, list[str]] = {}
+    for name, network in suite.named(options.networks, Path()).items():
+        least = suite.lasts(name, network) if options.seconds == AUTO else 0
+        lasts.setdefault(max(least, several[0].seconds), []).append(name)
+    plan = [(pair, long, some) for pair in several for long, some in lasts.items()]
+    whole = sum(len(some) * (pair.lead_s + long + AROUND_S) for pair, long, some in plan)
+    print(f"{len(several)} pairs take some {whole / 60:.0f} min", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
-        for name, pair in several.items():
+        for pair, long, some in plan:
+            name = pair.name if len(lasts) == 1 else f"{pair.name}-{long:g}s"
+            pair = replace(pair, networks=",".join(some), seconds=long)
             try:
                 done = judged(pair, (options.out or Path(scratch)) / name)
             except UserError as error:
-                absent.append(f"{name}: {error}")
+                print(f"left out: {pair.name}: {error}", file=sys.stderr)
                 continue
-            rows += rows_of(done)
             print(done.text, flush=True)
-    for line in absent:
-        print(f"left out: {line}", file=sys.stderr)
-    made = page.table(["pair", "network", *heads, "by", "trusted"], rows)
+            yield done.json
+
+
+def table(options: argparse.Namespace) -> int:
+    """Make a row of each pair and network, of judgements that were kept or are made now; other rows stay."""
+    heads = [UNITS[c.key][0] if c.key in UNITS else c.head.replace("%", ", %") for c in text.COLUMNS]
+    heads = ["pair", "network", *heads, "by", "trusted", "seconds", "commit"]
+    told = kept(options.kept) if options.kept else measured(options)
+    new = dict(row for each in told for row in rows_of(each))
+    rows = {**(before(heads) if options.write else {}), **new}
+    names = dict.fromkeys([*PAIRS, *(pair for pair, _ in rows)])
+    networks = dict.fromkeys([*sets()["standard"], *(network for _, network in rows)])
+    places = [(pair, network) for network in networks for pair in names]
+    made = page.table(heads, [rows[place] for place in places if place in rows])
     print(made)
-    if options.write:
-        page.save(
-            "judged",
-            "Pairs, judged",
-            made,
-            page.command("validation.judge", None),
-        )
-    return int(bool(absent))
+    if options.write and new:
+        note = "each row has the seconds of its cell and the commit that it was measured with"
+        page.save(TABLE, "Pairs, judged", made, page.command("validation.judge", None), note, page.DATA)
+    asked = [] if options.kept else options.pairs.split(",")
+    return int(not {*asked} <= {pair for pair, _ in new})
+
+
+def before(heads: Sequence[str]) -> dict[tuple[str, str], list[str]]:
+    """Return the rows that the table has, by pair and network."""
+    with (page.DATA / f"{TABLE}.csv").open(encoding="utf-8", newline="") as file:
+        return {
+            (row["pair"], row["network"]): [row.get(head) or "" for head in heads]
+            for row in csv.DictReader(file)
+        }
 
 
 # ---------------------------------------------------------------- bounds from outside
@@ -371,15 +414,18 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one of the commands."""
-    parser = page.options("validation.judge", __doc__, "judged", "judge-own")
+    parser = page.options("validation.judge", __doc__, TABLE, "judge-own")
     parser.add_argument("what", choices=[*COMMANDS])
     parser.add_argument(
         "--pairs", default=None, help="examples, with commas between; for keep and rootless one"
     )
     parser.add_argument("--networks", default=None, help="as of judge")
-    parser.add_argument("--seconds", default="20s", help="how long a cell counts")
+    parser.add_argument(
+        "--seconds", default="20s", help="how long a cell counts; auto: all changes of a network"
+    )
     parser.add_argument("--lead", help="as of the pair; a busy machine takes longer to begin")
     parser.add_argument("-o", "--out", type=Path, help="keep the judgements here")
+    parser.add_argument("--from", dest="kept", metavar="DIR,DIR", help="table: what -o kept; nothing is run")
     options = parser.parse_args(words)
     options.pairs = options.pairs or {"table": ",".join(PAIRS)}.get(options.what, "ffmpeg-rtp")
     options.networks = options.networks or {"own": "smoke"}.get(options.what, NETWORKS)

@@ -113,7 +113,7 @@ def save(name: str, title: str, made: Table, command: str, note: str = "", folde
     origin = {
         "title": title,
         "measured": datetime.date.today().isoformat(),
-        "commit": commit(),
+        "commit": commit() or "",
         "command": command,
         "note": note,
     }
@@ -204,6 +204,6 @@ def put(page: Path, name: str, text: object) -> None:
 
 
 def command(module: str, words: Sequence[str] | None) -> str:
-    """Write the command that runs a module with these words, but for where it keeps files; None are this process's."""
+    """Write the command that runs a module with these words, but for where files are kept; None are this process's."""
     said = " ".join(["python -m", module, *(sys.argv[1:] if words is None else words)])
-    return re.sub(r" (-o|--out)[ =]\S+", "", said)
+    return re.sub(r"( --from)[ =]\S+", r"\1 DIR", re.sub(r" (-o|--out)[ =]\S+", "", said))

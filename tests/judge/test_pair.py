@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +78,10 @@ def test_what_stands_in_braces_is_one_word_whatever_is_in_it() -> None:
     program = pairs.of(GOOD, "", "").programs[1]
     values = {**dict.fromkeys(pairs.PLACES, ""), "receiver": "10.0.0.2", "clip": "/a b/c'd"}
     assert program.words(values) == ["send", "10.0.0.2:5004", "/a b/c'd"]
-    shell = pairs.replace(program, shell=True, run="{steadycast} {clip} '{{x}}' > {clip}")
+    shell = replace(program, shell=True, run="{steadycast} {clip} '{{x}}' > {clip}")
     own = f"{sys.executable} -m steadycast"
     assert shell.words(values) == ["sh", "-c", f"{own} '/a b/c'\"'\"'d' '{{x}}' > '/a b/c'\"'\"'d'"]
-    ours = pairs.replace(program, run="{steadycast} send {{}}")
+    ours = replace(program, run="{steadycast} send {{}}")
     assert ours.words(values) == [sys.executable, "-m", "steadycast", "send", "{}"]
 
 

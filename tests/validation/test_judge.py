@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import random
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 from steadycast.errors import UserError
 from steadycast.judge import pair as pairs
-from steadycast.judge import score
+from steadycast.judge import score, suite
 from steadycast.judge.score import Cell
 
 from tests.judge.made_up import BEGAN, LEAD_S, SECONDS, cell, video
-from validation import judge
+from validation import judge, page
 
 FPS = 25
 HEARD_S = 1.5
@@ -76,3 +79,43 @@ def test_a_greedier_pair_sends_a_third_more_and_one_without_a_rate_is_refused() 
     assert "-b 6.5M" in greedy.programs[1].run
     with pytest.raises(UserError, match="bit rate"):
         judge._greedier(pairs.read(judge.example("steadycast")))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_each_pair_and_network_the_table_has_the_latest_judgement_and_other_rows_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    chance = random.Random(seed)
+    monkeypatch.setattr(page, "DATA", tmp_path)
+    (tmp_path / "judged.csv").write_text("pair,network,trusted\niperf3,leo,yes\niperf3,mine.toml,no\n")
+    wanted = {("iperf3", "leo"): "", ("iperf3", "mine.toml"): ""}
+    for at in chance.sample(range(10, 60), 8):
+        told = {"pair": chance.choice(judge.PAIRS), "seconds": 20.0 + at, "complete": chance.random() < 0.8}
+        worst = {"rate_bps": 1e6 * at, "recover_s": None}
+        told["cells"] = [
+            {"network": network, "worst": worst, "failed": None, "trusted": True, "by": "wire"}
+            for network in chance.sample(["leo", "lte", "steps"], 2)
+        ]
+        told["volatile"] = {"at": f"2026-11-26T20:{at}:00Z", "program": {"version": "1", "commit": f"c{at}"}}
+        place = tmp_path / chance.choice("ab") / str(at)
+        place.mkdir(parents=True)
+        (place / "judge.json").write_text(json.dumps(told))
+    for told in judge.kept(f"{tmp_path}/a,{tmp_path}/b"):
+        wanted |= {key: row[-1] for key, row in judge.rows_of(told)}
+    for _ in range(2):
+        assert judge.main(["table", "--from", f"{tmp_path}/a,{tmp_path}/b", "--write"]) == 0
+        rows = pl.read_csv(tmp_path / "judged.csv", infer_schema=False).rows(named=True)
+        assert {(row["pair"], row["network"]): row["commit"] or "" for row in rows} == wanted
+        for row in rows:
+            if row["commit"]:
+                at = row["commit"].removeprefix("c")
+                assert (row["rate, Mb/s"], row["seconds"]) == (at, str(20 + int(at)))
+
+
+def test_a_network_lasts_until_what_follows_its_last_change_is_seen() -> None:
+    for name, network in suite.named("standard", Path()).items():
+        pair = replace(pairs.read(judge.example("iperf3")), networks=name)
+        least = suite.lasts(name, network)
+        assert not suite.unseen(suite.Asked(replace(pair, seconds=float(least))))
+        once = [e for e in network.event if "every" not in e]
+        assert not once or suite.unseen(suite.Asked(replace(pair, seconds=least - 4.5)))

@@ -129,19 +129,25 @@ def named(asked: str, folder: Path) -> dict[str, Network]:
     return {name: find(name, folder) for part in parts for name in expanded(part)}
 
 
+def _changes(name: str, of: Network) -> set[float]:
+    """Return when a network changes; what comes again and again counts once."""
+    changes = [(seconds(event["at"], f"{name}: event.at"), "every" in event) for event in of.event]
+    first = min((at for at, _ in changes), default=0.0)
+    return {at for at, again in changes if not (again and first < at)}
+
+
+def lasts(name: str, of: Network) -> int:
+    """Return how many seconds show all changes of a network, and what follows them; 0 where there are none."""
+    return math.ceil(max(changes) + RECOVERED_S + 1) if (changes := _changes(name, of)) else 0
+
+
 def unseen(asked: Asked) -> list[str]:
     """Say of each network which of its changes come when nothing counts any more: its cell does not show them."""
     found = []
     for name, of in named(asked.pair.networks, asked.folder).items():
-        changes = [(seconds(event["at"], f"{name}: event.at"), "every" in event) for event in of.event]
-        first = min((at for at, _ in changes), default=0.0)
-        late = sorted(
-            {at for at, again in changes if at >= asked.pair.seconds and not (again and first < at)}
-        )
-        if late:
-            least = math.ceil(late[-1] + RECOVERED_S + 1)
+        if late := [at for at in _changes(name, of) if at >= asked.pair.seconds]:
             what = f"{len(late)} of its changes come after the {asked.pair.seconds:g} s that count"
-            found.append(f"{name}: {what}; --seconds {least}s has all of them")
+            found.append(f"{name}: {what}; --seconds {lasts(name, of)}s has all of them")
     return found
 
 
