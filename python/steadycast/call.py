@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 BIN_S = 0.5
 """The length of the parts in which a call is told."""
 WORST_S = 10.0
+START_BPS = 300e3
+"""The rate at which the recorded controller begins, as browsers and our `gcc` do."""
 _AROUND = 12
 """How many frames before and behind one its size is set against."""
 _LOST_MS = 1000.0
@@ -76,9 +78,19 @@ def _packets(file: Path, raw: Json) -> Json:
     bins = raw.pop("bins")
     seen = {
         key: raw.pop(key)
-        for key in ("source", "notes", "packets", "reports", "round_trip_ms", "estimates", "delay_p95_ms")
+        for key in (
+            "source",
+            "notes",
+            "packets",
+            "reports",
+            "begins",
+            "round_trip_ms",
+            "estimates",
+            "delay_p95_ms",
+        )
     }
-    seen |= _seen(bins, BIN_S) | {"frames": _frames(raw.pop("frames"))}
+    trip = (seen["round_trip_ms"] or 0.0) / 1000 if seen["begins"] else 0.0
+    seen |= _seen(bins, BIN_S) | {"frames": _frames(raw.pop("frames"), trip)}
     return {"file": file.name, "bin_s": BIN_S, "seen": seen, "path": raw | _capacity(bins), "bins": bins}
 
 
@@ -135,32 +147,47 @@ def _worst(bins: list[Json], bin_s: float) -> Json | None:
     }
 
 
-def _frames(frames: list[list[float | None]]) -> Json | None:
-    """Count frames, those that came whole at first, and the pauses between: no more is known without a decoder."""
-    came = sorted(at for _, at, _ in frames if at is not None)
+def _frames(frames: list[list[float | None]], trip: float) -> Json | None:
+    """Count frames, those that came whole at first, and the pauses between: no more is known without a decoder.
+
+    Args:
+        frames: of each when it left and arrived (s), its bytes, and its timestamp in ticks of its stream's clock.
+        trip: for how long (s) the sender had no report, so that its frames were as large as at the start; or 0.
+
+    """
+    came = sorted(at for _, at, _, _ in frames if at is not None)
     if len(came) < 2:
         return None
     gaps = [b - a for a, b in pairwise(came)]
     usual = middle(gaps) or 0.0
-    left = [b - a for a, b in pairwise(at or 0.0 for at, _, _ in frames)]
-    steady = [gap for gap in left if gap <= 3 * (middle(left) or 0.0)]
+    left, ticks = ([each[k] or 0.0 for each in frames] for k in (0, 3))
+    made = [b - a for a, b in pairwise(ticks)]
+    steady = [gap for gap in made if 0 < gap <= 3 * (middle(made) or 0.0)]
+    second = (ticks[-1] - ticks[0]) / (left[-1] - left[0]) if left[-1] > left[0] else 0.0
+    per_s = len(steady) * second / sum(steady) if sum(steady) > 0 else None
     least = max(3 * usual, usual + 0.15)
     pauses = [gap for gap in gaps if gap > least]
+    early = sum(at < left[0] + trip for at in left) if per_s else 0
     return {
         "all": len(frames),
         "whole": len(came),
-        "per_s": len(steady) / sum(steady) if sum(steady) > 0 else None,
-        "sizes": _relative([size or 1.0 for _, _, size in frames]),
+        "per_s": per_s,
+        "sizes": _relative([size or 1.0 for _, _, size, _ in frames], early, START_BPS / 8 / (per_s or 1.0)),
         "pause_s": least,
         "pauses": len(pauses),
         "paused_s": sum(pauses),
     }
 
 
-def _relative(sizes: list[float]) -> list[float]:
-    """Return each frame's size as a share of the mean around it, in which no controller has changed much."""
-    around = [sizes[max(k - _AROUND, 0) : k + _AROUND + 1] for k in range(len(sizes))]
-    return [round(size * len(near) / sum(near), 3) for size, near in zip(sizes, around, strict=True)]
+def _relative(sizes: list[float], early: int, first: float) -> list[float]:
+    """Return each frame's size as a share of the mean around it, in which no controller has changed much.
+
+    Of the ``early`` ones before the first report that is ``first``, what the start rate gives a frame: probes that
+    followed have changed it several times over.
+    """
+    around = [sizes[max(k - _AROUND, early) : k + _AROUND + 1] for k in range(early, len(sizes))]
+    means = [first] * early + [sum(near) / len(near) for near in around]
+    return [round(size / mean, 3) for size, mean in zip(sizes, means, strict=True)]
 
 
 def _capacity(bins: list[Json]) -> Json:

@@ -54,6 +54,8 @@ _RATE_OFF, _DELAY_OFF, _DELAY_LEAST_MS = 0.15, 0.30, 5.0
 """How far the recorded controller may miss its record on the paths for these to count; delays to a frame's spread."""
 _HELD_BINS = 4
 """How many unknown bins may follow each other for their rate to be taken for one between those on either side."""
+_BEFORE_BINS = 4
+"""At the mean rate of how many bins a controller starts whose call had begun before its record."""
 _STEP = 0.05
 """Steps of the capacity that are smaller are left out of a scenario."""
 _KEEPS = 0.8
@@ -229,6 +231,9 @@ def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) ->
     video: Json = {"name": "video", "kind": "video", "controller": controller, "feedback": "twcc"}
     video |= {"media": "rfc8593", "trace": trace, "cap": cap, "rfc8593": codec}
     video["encode"] = {"fps": int(table_of(call).fps)}
+    if not seen["begins"] and any(each.name == "start" for each in find(controller).params):
+        went = [each["sent_bps"] for each in call["bins"][:_BEFORE_BINS]]
+        video["params"] = {controller: {"start": _bps(sum(went) / len(went))}}
     made: Json = {
         "format": 1,
         "name": "path",

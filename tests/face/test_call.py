@@ -168,6 +168,37 @@ def part(rate: float | None, went: float = 0.5e6) -> dict[str, Any]:
     return {"capacity_bps": band, "at_least_bps": went, "arrived_bps": went, "sent_bps": went}
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_frames_come_back_as_shares_of_what_was_asked_for_when_they_left(seed: int) -> None:
+    chance = random.Random(seed)
+    fps, after, trip = chance.choice([15, 24, 30]), chance.uniform(0.3e6, 4e6), chance.uniform(0.01, 0.3)
+    shares = [chance.choice([0.5, 1.0, 1.5]) for _ in range(600)]
+    # A pacer holds frames back by less than the time between two.
+    frames: list[list[float | None]] = []
+    for k, share in enumerate(shares):
+        rate = call.START_BPS if k / fps < trip else after
+        frames.append(
+            [k / fps + chance.random() / fps * (k > 0), k / fps + 1, share * rate / 8 / fps, 90_000 / fps * k]
+        )
+    found = call._frames(frames, trip)
+    assert found is not None
+    assert found["per_s"] == pytest.approx(fps, rel=0.01)
+    early = int(trip * fps)
+    assert found["sizes"][:early] == pytest.approx(shares[:early], rel=0.02)
+    assert found["sizes"][early + 1 :] == pytest.approx(shares[early + 1 :], rel=0.5)
+    assert sum(found["sizes"]) == pytest.approx(len(shares), rel=0.05)
+
+
+def test_a_record_from_the_middle_of_a_call_starts_its_replay_at_the_rate_of_then() -> None:
+    read = shown(random.Random(3))
+    path = replay.middle_path(read)
+    assert "params" not in replay.scenario(read, path, "f.csv")["flow"][0]
+    read["seen"]["begins"] = False
+    read["bins"] = [each | {"sent_bps": 1.5e6} for each in read["bins"]]
+    for name, start in (("gcc", {"gcc": {"start": "1500kbps"}}), ("tfrc", None)):
+        assert replay.scenario(read, path, "f.csv", name)["flow"][0].get("params") == start
+
+
 def test_an_unknown_part_of_a_path_has_no_held_value() -> None:
     bins = [part(1e6), part(None), part(2.25e6), *[part(None)] * 6, part(3e6), part(None)]
     found = replay.rates({"bins": bins})
@@ -203,6 +234,7 @@ def shown(chance: random.Random) -> dict[str, Any]:
         "round_trip_ms": 40.0,
         "packets": 2000,
         "length_s": 20.0,
+        "begins": True,
         "sent_max_bps": max(known),
         "frames": frames,
     }

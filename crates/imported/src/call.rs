@@ -34,6 +34,8 @@ pub struct Flight {
 pub struct Frame {
     /// When its first packet left.
     pub left: Time,
+    /// Its RTP timestamp, counted on from the first frame's over its wraps: ticks of the stream's clock.
+    pub ticks: i64,
     /// When its last packet arrived; `None` where one is missing, or nobody says.
     pub arrived: Option<PeerTime>,
     /// Its IP packets.
@@ -49,6 +51,8 @@ pub struct Call {
     pub packets: Vec<Flight>,
     /// Reports on single packets.
     pub reports: usize,
+    /// Whether its first packets are in the record: no report came sooner than one on them could.
+    pub begins: bool,
     /// The sender's estimate, each time that it was logged.
     pub estimates: Vec<(Time, Rate)>,
     /// Frames in the order of departures.
@@ -163,6 +167,7 @@ struct Told {
     arrived: usize,
     reports: usize,
     round_trip: Option<Span>,
+    begins: bool,
     fine: Option<Span>,
 }
 
@@ -201,6 +206,7 @@ impl Direction {
             source: String::new(),
             packets,
             reports: told.reports,
+            begins: told.begins,
             estimates: Vec::new(),
             frames,
             round_trip: told.round_trip.filter(|_| by_reports),
@@ -251,13 +257,15 @@ impl Direction {
         }
         all.sort_by_key(|one| one.1.left);
         let frames = frames(&all, &[]);
+        let told = self.told();
         Ok(Call {
             source: String::new(),
             packets: all.into_iter().map(|one| one.1).collect(),
             reports: self.reports.len(),
+            begins: told.begins,
             estimates: Vec::new(),
             frames,
-            round_trip: self.told().round_trip,
+            round_trip: told.round_trip,
             every: (if stamped { Span::micros(4) } else { self.every }, other.every),
             notes,
         })
@@ -311,6 +319,8 @@ impl Direction {
                 }
             }
         }
+        let waited = self.packets.first().zip(self.reports.first()).map(|(packet, report)| report.0.since(packet.seen));
+        told.begins = waited.zip(told.round_trip).is_none_or(|(waited, least)| waited >= least);
         told
     }
 }
@@ -355,6 +365,7 @@ fn frames(all: &[(Sighting, Flight)], missing: &[Flight]) -> Vec<Frame> {
     let mut holes: Vec<Time> = missing.iter().filter(|flight| flight.ssrc == main).map(|flight| flight.left).collect();
     holes.sort();
     let mut frames: Vec<(u32, Frame, bool)> = Vec::new();
+    let mut ticks = 0;
     for (packet, flight) in all.iter().filter(|(packet, _)| packet.ssrc == main) {
         let arrived = match flight.fate {
             Fate::Arrived(at) => Some(at),
@@ -367,7 +378,9 @@ fn frames(all: &[(Sighting, Flight)], missing: &[Flight]) -> Vec<Frame> {
                 *ended |= packet.marker;
             }
             None => {
-                frames.push((packet.timestamp, Frame { left: flight.left, arrived, size: flight.size }, packet.marker))
+                ticks += frames.last().map_or(0, |last| i64::from(packet.timestamp.wrapping_sub(last.0) as i32));
+                let frame = Frame { left: flight.left, ticks, arrived, size: flight.size };
+                frames.push((packet.timestamp, frame, packet.marker));
             }
         }
     }

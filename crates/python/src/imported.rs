@@ -64,12 +64,13 @@ fn told(call: &Call, path: &Path) -> Value {
         Verdict::Shared => "shared",
         Verdict::Unseen => "unseen",
     };
-    let frames = call
-        .frames
-        .iter()
-        .map(|frame| json!([since(frame.left), frame.arrived.map(|at| at.as_nanos() as f64 * 1e-9), frame.size.get()]));
+    let frames = call.frames.iter().map(|frame| {
+        let arrived = frame.arrived.map(|at| at.as_nanos() as f64 * 1e-9);
+        json!([since(frame.left), arrived, frame.size.get(), frame.ticks])
+    });
     json!({
         "source": call.source, "notes": call.notes, "packets": call.packets.len(), "reports": call.reports,
+        "begins": call.begins,
         "round_trip_ms": call.round_trip.map(millis),
         "estimates": call.estimates.iter().map(|(at, rate)| json!([since(*at), bps(*rate)])).collect::<Vec<_>>(),
         "frames": frames.collect::<Vec<_>>(),

@@ -56,6 +56,7 @@ fn both_ends_of_a_call_have_the_same_packets() {
     assert_eq!((sender.frames.len(), receiver.frames.len()), (145, 145));
     assert!(sender.packets.iter().all(|packet| packet.fate != Fate::Lost));
     assert_eq!(sender.reports, 141);
+    assert!(sender.begins);
     assert_eq!(sender.every, (Span::micros(4), Span::micros(250)));
     assert!(sender.round_trip.unwrap() < Span::millis(10), "over loopback");
     let gone = |call: &Call| call.packets.last().unwrap().left.since(call.packets[0].left).as_secs_f64();

@@ -95,6 +95,7 @@ impl Net {
         Call {
             source: String::new(),
             packets,
+            begins: true,
             reports: 1,
             estimates: Vec::new(),
             frames: Vec::new(),
