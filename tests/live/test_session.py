@@ -365,7 +365,7 @@ HEARD: dict[str, Any] = {
     "still_s": 0.1,
     "overrun": 0,
     "unreadable": 0,
-    "foreign": [],
+    "odd": [],
     "other": None,
 }
 
@@ -388,7 +388,7 @@ HEARD: dict[str, Any] = {
                 "another source (SSRC 7, address 10.0.0.3:9) sends here, and is not followed while 10.0.0.1:5004 sends"
             ],
         ),
-        ({"foreign": ["3 keep-alives came"]}, ["3 keep-alives came"]),
+        ({"odd": ["3 keep-alives came"]}, ["3 keep-alives came"]),
     ],
 )
 def test_a_receivers_view_says_that_the_picture_stands_still_and_who_else_sends(

@@ -7,8 +7,8 @@ use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback};
 use crate::unpack::REORDERED;
 use crate::{
-    CameSymbols, Clock, Consumer, FrameShelf, Handle, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair,
-    PairOptions, Reports, Spool, Srtp, Unpacker, WiredSink,
+    CameSymbols, Clock, Consumer, FrameCounts, FrameShelf, Handle, LiveError, LiveRecord, Loop, MasterKey, Nobody,
+    Pair, PairOptions, Reports, Spool, Srtp, Unpacker, WiredSink,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -322,7 +322,7 @@ impl Session {
             "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing,
                         "undecodable": counts.undecodable },
             "ecn": ecn(sink.by_ecn),
-            "overrun": self.shelf.overrun(), "unreadable": end.unreadable, "foreign": end.foreign.told(),
+            "overrun": self.shelf.overrun(), "unreadable": end.unreadable, "odd": odd(end, &counts),
             "other": end.waiting(now).map(|(other, from)| json!({
                 "ssrc": other.ssrc, "from": from.to_string(), "after_s": other.after.as_secs_f64() })),
         })
@@ -345,7 +345,7 @@ impl Session {
             let why = if keyed { "the key may be wrong" } else { "is the stream encrypted?" };
             warnings.push(format!("{} could not be read: {why}", counted(unreadable, "datagram")));
         }
-        warnings.extend(wired.foreign.told());
+        warnings.extend(odd(&wired, &counts));
         let (refused, runs) = wired.others();
         if refused > 0 {
             let came = counted(refused, "packet");
@@ -386,6 +386,11 @@ impl Session {
         let agent = Agent::VideoSink(Box::new(wired.sink));
         Ok(LiveRecord::new(loaded, agent, from..until, now, warnings, frames))
     }
+}
+
+/// What is odd about what came, in words.
+fn odd(end: &WiredSink, counts: &FrameCounts) -> Vec<String> {
+    end.foreign.told().into_iter().chain(counts.told()).collect()
 }
 
 /// Packets that came as ECN-capable, and as marked; nothing where none did.

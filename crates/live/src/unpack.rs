@@ -43,6 +43,18 @@ pub struct FrameCounts {
     pub missing: u64,
     /// When the last packet of the latest frame came that can be shown.
     pub shown: Option<Time>,
+    /// Whether all packets have had one time stamp, and have come for longer than [`LASTING`].
+    pub one_stamp: bool,
+}
+
+/// Within this time the packets of a frame come, as a rule.
+const LASTING: Span = Span::secs(2);
+
+impl FrameCounts {
+    /// What is odd about the frames, in words.
+    pub fn told(&self) -> Option<String> {
+        self.one_stamp.then(|| "all packets have one RTP time stamp, which makes one frame of them".into())
+    }
 }
 
 /// What is known of a frame when its bytes have gone.
@@ -430,6 +442,9 @@ impl Unpacker {
             Open { timestamp, first: at, last: at, damaged: gap, after_gap: gap, packets: 0, marked: false, anew };
         let open = self.open.get_or_insert(fresh);
         open.last = open.last.max(at);
+        if self.before.is_none() && open.last.since(open.first) > LASTING {
+            self.shelf.locked().counts.one_stamp = true;
+        }
         open.damaged |= self.depacketiser.push(payload).is_err();
         // A unit that goes on in the next packet is no end.
         let within = self.depacketiser.is_within_unit();
@@ -443,6 +458,7 @@ impl Unpacker {
 
     /// The open frame is over, since the next packet is of another one.
     fn next_frame(&mut self, gap: bool, anew: bool) {
+        self.shelf.locked().counts.one_stamp = false;
         let proof = self.proof();
         let Some(open) = &mut self.open else { return };
         let marked = open.marked && !self.markers.wrong;
@@ -902,6 +918,21 @@ mod tests {
                 "{frames}: {seen:?}"
             );
             assert_eq!(seen.last(), Some(&None), "{frames}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn packets_that_all_have_one_time_stamp_are_told_within_three_seconds_and_those_of_slow_frames_are_not() {
+        for (frame_ms, told) in [(u64::MAX, true), (1_000, false), (2_500, false)] {
+            let (mut unpacker, shelf) = fresh();
+            unpacker.markers = Markers::default();
+            for n in 0..300 {
+                packet(&mut unpacker, n * 10, n, (n * 10 / frame_ms) as u32, n % 3 == 2);
+            }
+            let counts = shelf.counts();
+            assert_eq!((counts.told().is_some(), counts.damaged), (told, 0), "{frame_ms} ms");
+            unpacker.end();
+            assert_eq!(shelf.counts().told().is_some(), told, "at the end, {frame_ms} ms");
         }
     }
 

@@ -276,7 +276,7 @@ def receive_hints(status: Json, address: str) -> list[str]:
     if status["unreadable"]:
         why = "the key may be wrong" if status.get("keyed") else "is the stream encrypted?"
         found.append(f"{counted(status['unreadable'], 'datagram', 'datagrams')} could not be read: {why}")
-    return [*found, *status["foreign"]]
+    return [*found, *status["odd"]]
 
 
 def _waiting(other: Json, status: Json) -> str:
