@@ -16,7 +16,7 @@ use std::sync::{Arc, mpsc};
 use steadycast_capture::mark;
 use steadycast_link::Ecn;
 use steadycast_live::Clock;
-use steadycast_network::{Datagrams, Target, group_address};
+use steadycast_network::{Datagrams, Passed, Target, group_address};
 use steadycast_scenario::NodeIx;
 
 use steadycast_units::{Span, Spread, Time};
@@ -123,17 +123,11 @@ pub(crate) struct Relay {
     hosts: BTreeMap<Ipv4Addr, NodeIx>,
     groups: Groups,
     inbox: Inbox,
-    step: Span,
     streams: Streams,
     tap: Option<Tap>,
     told: Punctuality,
     /// What is held back, by its time and order: from which gate.
     held: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
-    /// The end of the series' next step.
-    next: Time,
-    /// The end of the run, and whether it has come.
-    end: Time,
-    over: bool,
 }
 
 /// Groups by address, and who has joined them.
@@ -163,7 +157,6 @@ impl Relay {
         gates: Vec<Gate>,
         members: &[Member],
         inbox: Inbox,
-        step: Span,
         (streams, tap): (Streams, Option<Tap>),
     ) -> Self {
         let names = |member: &Member| (group_address(member.group), member.host);
@@ -185,24 +178,19 @@ impl Relay {
             clock,
             gates,
             inbox,
-            step,
             streams,
             tap,
             told: Punctuality::default(),
             held: BTreeMap::new(),
-            next: Time::ZERO + step,
-            end: Time::NEVER,
-            over: false,
         }
     }
 
-    /// Relays until the bell rings. Samples of the series are taken up to `end`.
-    pub(crate) fn run(mut self, end: Time) -> io::Result<Relayed> {
+    /// Relays until the bell rings.
+    pub(crate) fn run(mut self) -> io::Result<Relayed> {
         kernel::precise_waits();
         kernel::first_in_line(true);
         let mut buffer = vec![0; LARGEST];
         let mut ready: Vec<usize> = Vec::new();
-        self.end = end;
         loop {
             let now = self.clock.now();
             self.release(now);
@@ -218,7 +206,7 @@ impl Relay {
                 let change = if join { Change::All } else { Change::Only(&[]) };
                 self.groups.change(&mut self.network, now, group_address(group), host, change);
             }
-            self.wait(if self.next <= end { self.next } else { Time::NEVER }, &mut ready)?;
+            self.wait(&mut ready)?;
             for n in ready.drain(..) {
                 self.take(n, &mut buffer)?;
             }
@@ -226,9 +214,9 @@ impl Relay {
     }
 
     /// Waits until something is due or there to be read.
-    fn wait(&mut self, sample: Time, ready: &mut Vec<usize>) -> io::Result<()> {
+    fn wait(&mut self, ready: &mut Vec<usize>) -> io::Result<()> {
         let held = self.held.first_key_value().map_or(Time::NEVER, |((at, _), _)| *at);
-        let until = self.network.next().min(sample).min(held);
+        let until = self.network.next().min(held);
         let left = until.since(self.clock.now()).as_nanos();
         let timeout = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
         let timeout = (until < Time::NEVER).then_some(&timeout);
@@ -311,29 +299,11 @@ impl Relay {
         self.release(now);
     }
 
-    /// Writes what is due. What the series and the run have until a time is counted then, before what comes later:
-    /// links are not asked about the past.
+    /// Writes what is due.
     fn release(&mut self, now: Time) {
-        while self.next <= now.min(self.end) {
-            let next = self.next;
-            self.write_until(next);
-            self.network.sample(next);
-            self.streams.sample();
-            self.next += self.step;
-        }
-        if !self.over && now >= self.end {
-            // What waits in the links then still arrives, and is not part of the run.
-            self.write_until(self.end);
-            self.network.end_run(self.end);
-            self.over = true;
-        }
-        self.write_until(now);
-    }
-
-    /// Writes what is due until then.
-    fn write_until(&mut self, now: Time) {
         let Self { network, gates, places, told, streams, tap, clock, .. } = self;
-        network.advance(now, |arrival| {
+        network.advance(now, |passed| {
+            let Passed::Arrival(arrival) = passed else { return streams.sample() };
             let Some(gate) = places.get(&arrival.host).map(|n| &gates[*n]) else { return };
             // What a queue has marked, or a link has cleared, leaves so.
             let as_sent = arrival.bytes.get(1).is_none_or(|tos| Ecn::from_bits(*tos) == arrival.ecn);
@@ -350,9 +320,9 @@ impl Relay {
                     told.written += 1;
                     told.late += u64::from(late > LATE);
                     told.lateness.add(late);
-                    streams.arrived(arrival);
+                    streams.arrived(&arrival);
                     if let Some(tap) = tap {
-                        tap.arrived(arrival);
+                        tap.arrived(&arrival);
                     }
                 }
                 Err(_) => told.refused += 1,

@@ -216,7 +216,7 @@ mod tests {
     use proptest::prelude::*;
     use std::path::Path;
     use steadycast_link::Ecn;
-    use steadycast_network::{Datagrams, Target};
+    use steadycast_network::{Datagrams, Passed, Target};
     use steadycast_record::Values;
     use steadycast_units::{Bytes, Rate, Span};
 
@@ -241,15 +241,20 @@ mod tests {
     /// A tap of `tapped` while datagrams go from a to b, each the given time after the one before.
     fn tapped(network: &mut Datagrams, tapped: u32, gap: Span, datagrams: impl IntoIterator<Item = Vec<u8>>) -> Tap {
         let mut tap = Tap::new([NodeIx(tapped)].into(), None);
+        let note = |tap: &mut Tap, passed: Passed<'_>| {
+            if let Passed::Arrival(arrival) = passed {
+                tap.arrived(&arrival);
+            }
+        };
         let mut now = Time::ZERO;
         for bytes in datagrams {
-            network.advance(now, |arrival| tap.arrived(arrival));
+            network.advance(now, |passed| note(&mut tap, passed));
             let (from, to) = (NodeIx(0), NodeIx(1));
             let number = network.offer(now, from, Target::Host(to), Ecn::NotEct, bytes.clone()).expect("a way");
             tap.sent(now, number, from, Some(to), &Datagram::read(&bytes).expect("a datagram"));
             now += gap;
         }
-        network.advance(now + Span::secs(9), |arrival| tap.arrived(arrival));
+        network.advance(now + Span::secs(9), |passed| note(&mut tap, passed));
         tap.recall().unwrap();
         tap
     }

@@ -262,8 +262,8 @@ impl Emulation {
         let (end, step) = (self.end(), self.step);
         let clock = Clock::start();
         let (bell, inbox) = Bell::new().map_err(during("the relay"))?;
-        let relay = Relay::new(network, clock, gates, &members, inbox, step, (streams, tap));
-        let relay = spawn("sc-relay", move || relay.run(end)).map_err(during("the relay"))?;
+        let relay = Relay::new(network, clock, gates, &members, inbox, (streams, tap));
+        let relay = spawn("sc-relay", move || relay.run()).map_err(during("the relay"))?;
         let sessions = self.sessions;
         let udp = || Udp::new(clock, ends, sessions, &bell).map_err(during("the sockets"));
         let stop = Arc::new(AtomicBool::new(false));

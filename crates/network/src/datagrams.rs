@@ -1,8 +1,8 @@
 //! The network for hosts that are not ours: datagrams as bytes over the same links, trees and events.
 //!
 //! Its driver offers what a host sends ([`Datagrams::offer`]), comes back at [`Datagrams::next`] and takes what has
-//! arrived from [`Datagrams::advance`]. Every hop inside happens at the time at which it is due: only the coming back
-//! is late, and lateness does not add up.
+//! arrived from [`Datagrams::advance`]. Every hop inside happens at the time at which it is due, and each step of the
+//! series is counted at its end: only the coming back is late, and lateness does not add up.
 
 use crate::net::Delivery;
 use crate::network::{Event, Network};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use steadycast_ends::{AgentIx, Body, BuildError, LinkRecord, Store};
 use steadycast_link::Ecn;
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
-use steadycast_units::{Bytes, Time};
+use steadycast_units::{Bytes, Span, Time};
 
 /// A network that carries datagrams between hosts.
 pub struct Datagrams {
@@ -27,6 +27,13 @@ pub struct Datagrams {
     offered: u32,
     /// The numbers of those under way, by their places in the pool.
     numbers: Vec<u32>,
+    /// What has happened until now stays: a driver that names an earlier time means this one.
+    now: Time,
+    step: Span,
+    /// The end of the series' next step.
+    sampled: Time,
+    /// The end of the run, until it has come. What waits in the links then still arrives, and is not part of the run.
+    end: Option<Time>,
 }
 
 /// Where a datagram goes.
@@ -37,6 +44,15 @@ pub enum Target {
     /// A group, by its number: those of the scenario's multicast flows in their order, then those of
     /// [`Datagrams::add_group`].
     Group(u32),
+}
+
+/// What [`Datagrams::advance`] tells, in the order of time.
+#[derive(Clone, Copy, Debug)]
+pub enum Passed<'a> {
+    /// A datagram has arrived at a host.
+    Arrival(DatagramArrival<'a>),
+    /// A step of the links' series is over.
+    Step,
 }
 
 /// A datagram at a host.
@@ -67,8 +83,19 @@ impl Datagrams {
     pub fn new(scenario: &Scenario, hosts: &[NodeIx]) -> Result<Self, BuildError> {
         let places = hosts.iter().enumerate().map(|(n, host)| (*host, AgentIx(n as u32))).collect();
         let network = Network::new(scenario)?;
-        let mut new =
-            Self { network, hosts: hosts.to_vec(), places, paths: BTreeMap::new(), offered: 0, numbers: Vec::new() };
+        let step = scenario.record.step();
+        let mut new = Self {
+            network,
+            hosts: hosts.to_vec(),
+            places,
+            paths: BTreeMap::new(),
+            offered: 0,
+            numbers: Vec::new(),
+            now: Time::ZERO,
+            step,
+            sampled: Time::ZERO + step,
+            end: Some(Time::ZERO + scenario.duration),
+        };
         for (n, flow) in scenario.flows.iter().enumerate() {
             new.network.check_ways(scenario, flow)?;
             if flow.cast != sc::Cast::Multicast {
@@ -107,7 +134,7 @@ impl Datagrams {
     /// A host joins a group or leaves it now. It takes effect where the next router hears of it.
     pub fn turn(&mut self, now: Time, group: u32, host: NodeIx, join: bool) {
         if group < self.groups() {
-            self.network.turn(now, group, host, join);
+            self.network.turn(now.max(self.now), group, host, join);
         }
     }
 
@@ -115,7 +142,7 @@ impl Datagrams {
     ///
     /// Returns the datagram's number: how many were offered before it. `None` where there is no such target.
     pub fn offer(&mut self, now: Time, from: NodeIx, to: Target, ecn: Ecn, bytes: Vec<u8>) -> Option<u32> {
-        let sender = self.places.get(&from).copied()?;
+        let (now, sender) = (now.max(self.now), self.places.get(&from).copied()?);
         let to = match to {
             Target::Host(host) => {
                 let Self { network, places, paths, .. } = self;
@@ -136,43 +163,63 @@ impl Datagrams {
 
     /// When something is due next. It is there to be taken by [`Datagrams::advance`] from then on.
     pub fn next(&self) -> Time {
-        self.network.next()
+        self.end.map_or(Time::NEVER, |end| self.sampled.min(end)).min(self.network.next())
     }
 
-    /// Goes on to `now`, which is included; `arrived` is told each datagram that has arrived at a host, in the order of
-    /// time.
-    pub fn advance(&mut self, now: Time, mut arrived: impl FnMut(&DatagramArrival<'_>)) {
+    /// Goes on to `now`, which is included; `told` hears of each datagram that has arrived at a host, and of the ends
+    /// of the series' steps, in the order of time.
+    pub fn advance(&mut self, now: Time, mut told: impl FnMut(Passed<'_>)) {
+        while let Some(end) = self.end.filter(|end| self.sampled.min(*end) <= now) {
+            let at = self.sampled.min(end);
+            self.carry(at, &mut told);
+            if at == self.sampled {
+                self.network.sample(at);
+                self.network.end_warmup(at);
+                told(Passed::Step);
+                self.sampled += self.step;
+            }
+            if at == end {
+                self.network.end_run(at);
+                self.end = None;
+            }
+        }
+        self.carry(now, &mut told);
+        self.now = self.now.max(now);
+    }
+
+    /// Has the links carry what is due until `now`.
+    fn carry(&mut self, now: Time, told: &mut impl FnMut(Passed<'_>)) {
         // What a host sent to itself.
-        self.deliver(now, &mut arrived);
+        self.deliver(now, told);
         while let Some((at, event)) = self.network.step(now) {
             match event {
-                Event::Arrived(delivery) => self.hand_over(at, delivery, &mut arrived),
+                Event::Arrived(delivery) => self.hand_over(at, delivery, told),
                 Event::Together(fan) => {
                     let mut more = self.network.spread(at, Some(fan));
                     while more {
-                        self.deliver(at, &mut arrived);
+                        self.deliver(at, told);
                         more = self.network.spread(at, None);
                     }
                 }
                 Event::Alarm(_) => debug_assert!(false, "datagrams set no alarms"),
             }
-            self.deliver(at, &mut arrived);
+            self.deliver(at, told);
         }
     }
 
-    fn deliver(&mut self, at: Time, arrived: &mut impl FnMut(&DatagramArrival<'_>)) {
+    fn deliver(&mut self, at: Time, told: &mut impl FnMut(Passed<'_>)) {
         while let Some(delivery) = self.network.delivered() {
-            self.hand_over(at, delivery, arrived);
+            self.hand_over(at, delivery, told);
         }
     }
 
-    fn hand_over(&mut self, at: Time, delivery: Delivery, arrived: &mut impl FnMut(&DatagramArrival<'_>)) {
+    fn hand_over(&mut self, at: Time, delivery: Delivery, told: &mut impl FnMut(Passed<'_>)) {
         let packet = self.network.packet(delivery.packet);
         if let Body::Raw(bytes) = &packet.body {
             let Head { from, sent, .. } = packet.head;
             let number = self.numbers[delivery.packet.0 as usize];
             let (host, from) = (self.hosts[delivery.agent.0 as usize], self.hosts[from.0 as usize]);
-            arrived(&DatagramArrival { number, at, sent, host, from, ecn: delivery.ecn, bytes });
+            told(Passed::Arrival(DatagramArrival { number, at, sent, host, from, ecn: delivery.ecn, bytes }));
         }
         self.network.release(delivery.packet);
     }
@@ -188,17 +235,6 @@ impl Datagrams {
     /// The store's.
     pub fn recall(&mut self) -> io::Result<()> {
         self.network.recall()
-    }
-
-    /// Ends one step of the links' series; the first that ends after the warm-up ends that as well.
-    pub fn sample(&mut self, now: Time) {
-        self.network.sample(now);
-        self.network.end_warmup(now);
-    }
-
-    /// Keeps what the links have sent: the run is over, and what still leaves is not part of it.
-    pub fn end_run(&mut self, now: Time) {
-        self.network.end_run(now);
     }
 
     /// Has what is offered to the links that the scenario captures written as pcapng: see [`Network::capture`].

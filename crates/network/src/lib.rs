@@ -14,7 +14,7 @@ mod packet;
 mod tree;
 
 pub use capture::{Shape, Who, group_address, host_address};
-pub use datagrams::{DatagramArrival, Datagrams, Target};
+pub use datagrams::{DatagramArrival, Datagrams, Passed, Target};
 pub use net::{Delivery, Fan, Leg, PathIx};
 pub use network::{Alarm, Event, Network};
 pub use packet::{Head, Packet, PacketIx, To};

@@ -406,7 +406,9 @@ impl Network {
     pub fn sample(&mut self, now: Time) {
         for ((series, hop), last) in self.series.iter_mut().zip(&mut self.net.links).zip(&mut self.last) {
             let link = &mut hop.link;
-            let all = Carried { bytes: link.sent(now).get(), dropped: link.dropped() };
+            let sent = link.sent(now).get();
+            debug_assert!(sent >= last.bytes, "a link was asked about the past");
+            let all = Carried { bytes: sent.max(last.bytes), dropped: link.dropped() };
             let before = std::mem::replace(last, all);
             series.push(LinkPoint {
                 bytes: all.bytes - before.bytes,

@@ -1,13 +1,17 @@
 //! Datagrams of hosts that are not ours, carried by the links of a scenario.
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_capture::{Address, Meta, udp};
+use steadycast_ends::LinkPoint;
 use steadycast_link::Ecn;
-use steadycast_network::{Datagrams, Target};
+use steadycast_network::{Datagrams, Passed, Target};
 use steadycast_scenario::Scenario;
 use steadycast_units::{Span, Time};
 
@@ -40,7 +44,8 @@ fn datagrams_of_other_hosts_are_told_apart_by_their_ports() {
         let mut go = |network: &mut Datagrams, until: Time| {
             while network.next() <= until {
                 let due = network.next();
-                network.advance(due, |arrival| {
+                network.advance(due, |passed| {
+                    let Passed::Arrival(arrival) = passed else { return };
                     all += 1;
                     if arrival.bytes[20..22] == 5002u16.to_be_bytes() {
                         small.push(arrival.at.since(arrival.sent));
@@ -63,6 +68,48 @@ fn datagrams_of_other_hosts_are_told_apart_by_their_ports() {
     assert!(wait < Span::micros(12_500) && wait > Span::micros(10_200), "{wait}");
     let (_, wait) = slowest("codel");
     assert!(wait > Span::millis(40), "{wait}");
+}
+
+proptest! {
+    #[test]
+    fn each_step_of_a_series_is_counted_at_its_end_however_late_its_driver_comes_and_whatever_time_it_names(
+        kind in sample::select(vec!["droptail", "red", "pie", "codel", "fq-codel", "dualpi2"]),
+        offers in vec((0u64..30_000, 30usize..1_400, 0u64..60_000), 1..120), rate in 1u64..9,
+    ) {
+        let text = format!(
+            "duration = '1200ms'\nnodes = ['a', 'b']\n[[link]]\nname = 'path'\nbetween = ['a', 'b']\n\
+             rate = '{rate}Mbps'\ndelay = '10ms'\nloss = 0.02\n\
+             queue = {{ kind = '{kind}', limit = '20p' }}\n\
+             [[flow]]\nname = 'any'\nkind = 'cbr'\nrate = '1Mbps'\nfrom = 'a'\nto = ['b']\n\
+             [[event]]\nat = '550ms'\nset = {{ link = 'path', rate = '2Mbps' }}\n\
+             [record]\ninterval = '100ms'\n"
+        );
+        let scenario = Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}")).scenario;
+        let (a, b) = (scenario.links[0].a, scenario.links[0].b);
+        let seen = |punctual: bool| {
+            let mut network = Datagrams::new(&scenario, &[a, b]).unwrap_or_else(|e| panic!("{e}"));
+            let mut now = Time::ZERO;
+            for (gap, size, behind) in &offers {
+                now += Span::micros(*gap);
+                while punctual && network.next() <= now {
+                    network.advance(network.next(), |_| {});
+                }
+                network.advance(now, |_| {});
+                let named = if punctual { now } else { now.before(Span::micros(*behind)) };
+                network.offer(named, a, Target::Host(b), Ecn::NotEct, datagram(5001, *size)).unwrap();
+            }
+            network.advance(now.max(Time::ZERO + Span::secs(5)), |_| {});
+            let of = |point: &LinkPoint| (point.bytes, point.dropped, point.queued, point.wait);
+            let links = network.links(Time::NEVER);
+            links.iter().map(|link| (link.series.iter().map(of).collect(), link.sent)).collect::<Vec<(Vec<_>, _)>>()
+        };
+        let all = seen(true);
+        prop_assert_eq!(&all, &seen(false));
+        for (series, sent) in all {
+            prop_assert_eq!(series.len(), 12);
+            prop_assert_eq!(series.iter().map(|point| point.0).sum::<u64>(), sent.get());
+        }
+    }
 }
 
 /// A file that is looked at later.
