@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 import steadycast as sc
 from steadycast.folder import find
-from steadycast.sweep import collect, store
+from steadycast.sweep import cluster, collect, store
 from steadycast.sweep.plan import Plan
 from steadycast.sweep.store import finished, rows
 from steadycast.sweep.work import figures
@@ -248,7 +248,9 @@ def test_a_folder_of_another_version_file_or_axis_is_refused(
     assert sc.sweep(small, OVER, seeds=[1], out=whole.folder, force=True).results.height == 4
 
 
-def test_force_keeps_the_older_sweep_until_a_run_of_the_new_one_is_done(small: Path, whole: sc.Sweep) -> None:
+def test_force_keeps_the_older_sweep_until_a_run_of_the_new_one_is_done(
+    small: Path, whole: sc.Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(what: str, done: int, of: int) -> None:
         if what == "runs":
             raise KeyboardInterrupt
@@ -261,6 +263,7 @@ def test_force_keeps_the_older_sweep_until_a_run_of_the_new_one_is_done(small: P
 
     begun_anew(sc.UserError, "no run has this value", baseline=f"{RATE}=9Mbps")
     begun_anew(sc.UserError, "no run has this figure", metrics=["flows.video.nothing"])
+    monkeypatch.setattr(cluster, "_REACH_S", 1)
     begun_anew(sc.UserError, "no scheduler answers", scheduler="tcp://127.0.0.1:1")
     begun_anew(KeyboardInterrupt, "^$", progress=stop)
 
