@@ -9,7 +9,7 @@
 //! | H.265 | RFC 7798 | none, or 3 bytes in each part of a divided unit (FU) | NAL units |
 //! | VP8 | RFC 7741 | 4 bytes, with a picture id of 15 bits | the frame |
 //! | VP9 | RFC 9628 | 3 bytes, with a picture id of 15 bits | the frame |
-//! | AV1 | AOM's RTP payload format 1.0 | 1 byte, and the unit's header of 1 or 2 in the first of its parts | OBUs |
+//! | AV1 | AOM's RTP payload format 1.0 | 1 byte, and an OBU's header or the length of the first of two | OBUs |
 //!
 //! Parameter sets and sequence headers travel in band, as the encoder gives them. [`is_key_frame`] says of a frame
 //! whether a decoder can begin there.
@@ -160,16 +160,19 @@ impl Fragment {
 /// Cuts a frame into payloads of at most `max_payload` bytes (but see [`MIN_PAYLOAD`]). H.264 and H.265 are in the byte
 /// stream format of their annexes B, or one bare NAL unit; AV1 is in the low-overhead format of its section 5.
 ///
-/// Whole units share a payload as far as they fit, except NAL units and OBUs. One that is longer than a payload is
-/// divided, and shares none of its payloads with others, so that a loss costs as few units as may be.
+/// Whole units share a payload as far as they fit, except NAL units. One that is longer than a payload is divided, and
+/// shares none of its payloads with others, so that a loss costs as few units as may be; but OBUs, of which one begins
+/// where the other one ends.
 pub fn fragments(format: PayloadFormat, frame: &[u8], max_payload: usize) -> Fragments<'_> {
-    Fragments { format, max: max_payload.max(MIN_PAYLOAD), units: Units::new(format, frame).peekable(), rest: None }
+    let (max, units) = (max_payload.max(MIN_PAYLOAD), Units::new(format, frame).peekable());
+    Fragments { format, frame, max, units, rest: None }
 }
 
 /// The iterator of [`fragments`].
 #[derive(Clone, Debug)]
 pub struct Fragments<'a> {
     format: PayloadFormat,
+    frame: &'a [u8],
     max: usize,
     units: Peekable<Units<'a>>,
     /// What is left of a divided unit: where, and how much.
@@ -180,6 +183,9 @@ impl Iterator for Fragments<'_> {
     type Item = Fragment;
 
     fn next(&mut self) -> Option<Fragment> {
+        if self.format == PayloadFormat::Av1 {
+            return self.next_obus();
+        }
         let header_len = self.format.row().part_header;
         if let Some((offset, left)) = self.rest.take() {
             let len = left.min(self.max - header_len);
@@ -189,7 +195,7 @@ impl Iterator for Fragments<'_> {
             return Some(self.fragment(offset, len, 0, header_len, false));
         }
         let unit = self.units.next()?;
-        let header_len = self.format.row().whole_header + unit.head;
+        let header_len = self.format.row().whole_header;
         if header_len + unit.len - unit.prefix > self.max {
             return Some(self.divide(unit));
         }
@@ -206,7 +212,7 @@ impl Iterator for Fragments<'_> {
 
 impl Fragments<'_> {
     fn divide(&mut self, unit: Unit) -> Fragment {
-        let header_len = self.format.row().part_header + unit.head;
+        let header_len = self.format.row().part_header;
         let implied = unit.prefix + self.format.row().stood_for;
         let len = (self.max - header_len + implied).min(unit.len);
         if len < unit.len {
@@ -283,7 +289,7 @@ pub fn payloads(
             PayloadFormat::H265 => header = h265::header(nal, &fragment),
             PayloadFormat::Vp8 => header = vp8::header(picture, &fragment),
             PayloadFormat::Vp9 => header = vp9::header(picture, key, &fragment),
-            PayloadFormat::Av1 => header = av1::header(&frame[fragment.offset..], key, &fragment),
+            PayloadFormat::Av1 => header = av1::header(frame, key, &fragment),
         }
         Payload { fragment, header, body }
     })

@@ -8,11 +8,13 @@
 //! of elements, the last of which has no length before it; or 0, and each has one (leb128). N: a coded video sequence
 //! begins.
 //!
-//! What is sent has one OBU or a part of one in each packet. OBUs lose their size fields on the way; temporal
-//! delimiters and tile lists aren't sent, and are ignored when they come.
+//! What is sent has one or two OBUs, or parts of them, in each packet, and no packet but a frame's last ends where an OBU
+//! does: without a dependency descriptor libwebrtc takes Z 0 for a frame's beginning, and Y 0 for its end. An OBU that
+//! begins a packet and is alone in it loses its size field on the way; temporal delimiters and tile lists aren't sent,
+//! and are ignored when they come.
 
-use super::Fragment;
-use super::units::Unit;
+use super::units::{Unit, Units};
+use super::{Fragment, Fragments, PayloadFormat};
 use crate::ParseError;
 use crate::bytes::Reader;
 
@@ -78,6 +80,15 @@ fn write_leb128(mut value: usize, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
+/// How many bytes a value takes that is no longer than a packet.
+const fn leb128_len(value: usize) -> usize {
+    match value {
+        0..0x80 => 1,
+        0x80..0x4000 => 2,
+        _ => 3,
+    }
+}
+
 /// The next OBU that is sent, with those before it that aren't: how many bytes these have, and the OBU.
 fn next(rest: &[u8]) -> (usize, Obu) {
     let mut at = 0;
@@ -95,13 +106,49 @@ pub(super) fn unit(offset: usize, rest: &[u8]) -> Unit {
     Unit { offset, len: at + obu.len(), prefix: at + obu.head + obu.size, head: obu.head, apart: false }
 }
 
-/// The aggregation header of one element, and the OBU's header where it begins. `rest` is the frame from the fragment
-/// on.
-pub(super) fn header(rest: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
+impl Fragments<'_> {
+    /// What is left of an OBU, or the next one: as much as fits. Where all of it does, and it is not the last one, the
+    /// beginning of the next one shares the payload. The OBU of them that goes on has a byte left at least.
+    pub(super) fn next_obus(&mut self) -> Option<Fragment> {
+        let starts_unit = self.rest.is_none();
+        let (offset, left, prefix, head) = match self.rest.take() {
+            Some((offset, left)) => (offset, left, 0, 0),
+            None => self.units.next().map(|it| (it.offset, it.len, it.prefix, it.head))?,
+        };
+        let unsent = |at: usize| next(&self.frame[at..]).0;
+        let skipped = if starts_unit { unsent(offset) } else { 0 };
+        let second = self.units.peek().copied().filter(|second| unsent(second.offset) == 0);
+        let shared = 1 + leb128_len(left - skipped);
+        let room = self.max.saturating_sub(shared + left - skipped);
+        let alone = (self.max - 1 - head + prefix).min(left);
+        let Some(second) = second.filter(|_| room > 0) else {
+            let len = if second.is_some() { alone.min(left - 1).max(prefix) } else { alone };
+            self.rest = (len < left).then_some((offset + len, left - len));
+            return Some(self.fragment(offset, len, prefix, 1 + head, starts_unit));
+        };
+        self.units.next();
+        let goes_on = self.units.peek().is_some();
+        let taken = room.min(second.len - usize::from(goes_on));
+        self.rest = (taken < second.len).then_some((second.offset + taken, second.len - taken));
+        Some(self.fragment(offset, left + taken, skipped, shared, starts_unit))
+    }
+}
+
+/// The aggregation header, and behind it the length of the first of two elements, or the header of an OBU that begins
+/// and is alone.
+pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
     let begins = key && fragment.offset == 0;
     let (z, y) = (u8::from(!fragment.starts_unit), u8::from(!fragment.ends_unit));
-    let mut header = [z << 7 | y << 6 | 1 << 4 | u8::from(begins) << 3, 0, 0, 0];
-    if fragment.starts_unit {
+    let mut ends = Units::new(PayloadFormat::Av1, frame).map(|unit| unit.offset + unit.len);
+    let first = ends.find(|end| *end > fragment.offset).unwrap_or(frame.len()) - fragment.offset;
+    let count = if first < fragment.len { 2 } else { 1 };
+    let mut header = [z << 7 | y << 6 | count << 4 | u8::from(begins) << 3, 0, 0, 0];
+    if count == 2 {
+        let mut len = Vec::new();
+        write_leb128(first - fragment.implied, &mut len);
+        header[1..=len.len()].copy_from_slice(&len);
+    } else if fragment.starts_unit {
+        let rest = &frame[fragment.offset..];
         let (at, obu) = next(rest);
         header[1..=obu.head].copy_from_slice(&rest[at..at + obu.head]);
         header[1] &= !HAS_SIZE;

@@ -274,12 +274,13 @@ fn av1_key() -> Vec<u8> {
 }
 
 #[test]
-fn av1_payloads_carry_one_obu_or_a_part_of_one_without_its_size() {
+fn av1_payloads_carry_one_obu_without_its_size_or_the_parts_of_two() {
     let frame = av1_key();
     let payloads = cut(PayloadFormat::Av1, &frame, 12);
-    assert_eq!(payloads[0], [0x18, 0x08, 0, 1, 2]); // W 1 and N; the sequence header without delimiter and size
-    assert_eq!(payloads[1], [&[0x50, 0x30, 0x10][..], &[0x55; 9]].concat()); // Y
-    assert_eq!(payloads[2], [&[0x90][..], &[0x55; 10]].concat()); // Z
+    // Y, W 2 and N; the sequence header's length, and it without a delimiter; what there is room for of the frame.
+    assert_eq!(payloads[0], [0x68, 5, 0x0a, 3, 0, 1, 2, 0x32, 20, 0x10, 0x55, 0x55]);
+    assert_eq!(payloads[1], [&[0xd0][..], &[0x55; 11]].concat()); // Z and Y
+    assert_eq!(payloads[2], [&[0x90][..], &[0x55; 6]].concat()); // Z
     assert_eq!(together(PayloadFormat::Av1, &payloads), (frame, false));
     // A header with an extension: both of its bytes come once.
     let layered = [&[0x12, 0, 0x36, 0x20, 20][..], &[0x55; 20]].concat();
@@ -489,7 +490,12 @@ proptest! {
                 let end = fragment.offset + fragment.len;
                 prop_assert_eq!(fragment.starts_unit, begins.contains(&fragment.offset));
                 prop_assert_eq!(fragment.ends_unit, begins.contains(&end));
-                if begins.iter().any(|&at| fragment.offset < at && at < end) {
+                let within = begins.iter().filter(|&&at| fragment.offset < at && at < end).count();
+                if format == PayloadFormat::Av1 {
+                    // Z 0 and Y 0 are a frame's beginning and its end to who knows no more.
+                    prop_assert!(within <= 1);
+                    prop_assert_eq!((fragment.starts_unit, fragment.ends_unit), (fragment.offset == 0, fragment.last));
+                } else if within > 0 {
                     prop_assert!(fragment.starts_unit && fragment.ends_unit);
                 }
             }
