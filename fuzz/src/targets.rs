@@ -529,9 +529,9 @@ pub fn call(data: &[u8]) {
 
 /// Offers of browsers: each is answered, with one section open, or refused with its place.
 pub fn web_offer(data: &[u8]) {
-    use PayloadFormat::{H264, Vp8, Vp9};
+    use PayloadFormat::{Av1, H264, Vp8, Vp9};
     let (own, address) = (Credentials::of(&[1; 24]), SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000)));
-    for format in [H264, Vp8, Vp9] {
+    for format in [H264, Vp8, Vp9, Av1] {
         match agree(data, &Shown { format: Some(format), config: &[] }) {
             Ok(agreed) => {
                 let answer = agreed.answer(&Own {
@@ -539,7 +539,7 @@ pub fn web_offer(data: &[u8]) {
                     address,
                     credentials: &own,
                     fingerprint: [0; 32],
-                    feedback: agreed.transport.map_or(Feedback::Standard, Feedback::Transport),
+                    feedback: if agreed.congestion { Feedback::Congestion } else { Feedback::Transport },
                     send_time: true,
                     key_frames: true,
                     media: 1,
@@ -548,6 +548,9 @@ pub fn web_offer(data: &[u8]) {
                 });
                 let told = |start: &str| answer.lines().filter(|line| line.starts_with(start)).count();
                 assert_eq!((told("a=setup:passive"), told("a=sendonly"), told("a=candidate")), (1, 1, 1), "{answer}");
+                let ids: Vec<_> =
+                    answer.lines().filter_map(|line| line.strip_prefix("a=extmap:")?.split(' ').next()).collect();
+                assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "{answer}");
             }
             Err(refusal) => assert!(refusal.place.starts_with("offer.") && !refusal.problem.contains('\n')),
         }

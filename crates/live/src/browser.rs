@@ -111,15 +111,6 @@ impl Taken {
         Ok(keys.with("repair", if again { "rtx" } else { "none" }))
     }
 
-    /// How single packets are reported.
-    fn feedback(&self, format: FeedbackFormat) -> Feedback {
-        match (format, self.agreed.transport) {
-            (FeedbackFormat::Rfc8888, _) => Feedback::Congestion,
-            (FeedbackFormat::TransportWide, Some(id)) => Feedback::Transport(id),
-            _ => Feedback::Standard,
-        }
-    }
-
     /// In which elements of the header extension packets carry what it reads.
     fn ids(&self) -> HeaderIds {
         let send_time = self.agreed.send_time.map_or(SendTime::Omitted, SendTime::Absolute);
@@ -134,7 +125,11 @@ impl Taken {
             address: at,
             credentials: &self.own,
             fingerprint: self.certificate.fingerprint,
-            feedback: self.feedback(plan.feedback()),
+            feedback: match plan.feedback() {
+                FeedbackFormat::Rfc8888 => Feedback::Congestion,
+                FeedbackFormat::TransportWide => Feedback::Transport,
+                _ => Feedback::Standard,
+            },
             send_time: true,
             key_frames,
             media: media.ssrc,

@@ -48,7 +48,8 @@ impl HeaderIds {
             SendTime::Omitted => (None, None),
         };
         let number = number.map(u16::to_be_bytes);
-        let notice = (!notice.is_empty()).then(|| (notice.id(), notice.bytes()));
+        // Only a receiver of ours reads notices. To another one their ids are what it has agreed on, or nothing.
+        let notice = (self.send_time == SendTime::Ours && !notice.is_empty()).then(|| (notice.id(), notice.bytes()));
         let number = number.as_ref().map(|number| (self.transport, &number[..]));
         let stamp = stamp.as_ref().map(|(id, stamp)| (*id, &stamp[..]));
         let elements: Vec<Element<'_>> = notice.into_iter().chain(number).chain(stamp).collect();

@@ -43,8 +43,8 @@ fn refuse<T>(place: &'static str, problem: impl Into<String>, remedy: &'static s
 pub enum Feedback {
     /// By RFC 8888: `ack ccfb`.
     Congestion,
-    /// By transport-wide numbers, which this element of the header extension carries: `transport-cc`.
-    Transport(u8),
+    /// By transport-wide numbers in the header extension: `transport-cc`.
+    Transport,
     /// Not at all: by blocks of standard reports alone.
     Standard,
 }
@@ -69,7 +69,7 @@ pub struct Own<'a> {
     pub credentials: &'a Credentials,
     /// Of its certificate.
     pub fingerprint: Fingerprint,
-    /// How single packets are reported.
+    /// How single packets are to be reported, where that is offered.
     pub feedback: Feedback,
     /// Whether packets carry their send time, where it is offered.
     pub send_time: bool,
@@ -204,11 +204,16 @@ impl Profile {
     }
 }
 
+/// Whether packets of this payload type are no reports where both share a port (RFC 5761, section 4).
+const fn no_report(payload_type: u8) -> bool {
+    !matches!(payload_type, 64..=95)
+}
+
 /// Whether what is offered under a payload type plays the stream, whose profile and level of H.264 are these.
 fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> bool {
     let said = |key: &str| parameter(&offered.fmtp, key).map(str::trim);
     let zero = |key: &str| said(key).is_none_or(|said| said == "0");
-    if offered.format != Some(format) {
+    if offered.format != Some(format) || !no_report(offered.payload_type) {
         return false;
     }
     match format {
@@ -224,8 +229,7 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
             });
             said("packetization-mode") == Some("1") && fits
         }
-        // libwebrtc takes each packet in which an OBU begins for the first of a frame, unless a dependency descriptor
-        // says otherwise; here each OBU has packets of its own, and none is written.
+        PayloadFormat::Av1 => zero("profile"),
         _ => false,
     }
 }
@@ -282,12 +286,13 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<Agreed, Refusal> {
     let payload_type = played.payload_type;
     let asks = |words: &[&str]| asked(media, payload_type).any(|said| said == words);
     let requests = ["nack pli", "ccm fir"];
+    let transport = own.extension(TRANSPORT_WIDE);
     Ok(Agreed {
         payload_type,
-        repair: retransmissions(media, payload_type).map(|(again, _)| again),
+        repair: retransmissions(media, payload_type).map(|(again, _)| again).filter(|again| no_report(*again)),
         congestion: asks(&["ack", "ccfb"]),
-        transport: own.extension(TRANSPORT_WIDE).filter(|_| asks(&["transport-cc"])),
-        send_time: own.extension(SEND_TIME),
+        transport: transport.filter(|_| asks(&["transport-cc"])),
+        send_time: own.extension(SEND_TIME).filter(|id| transport != Some(*id)),
         peer,
         fingerprints,
         format,
@@ -307,7 +312,7 @@ struct Offered {
 }
 
 fn offered(media: &Media, stream: &Stream<'_>) -> Result<Offered, Refusal> {
-    const PLAYED: &str = "a browser is sent h264, vp8 or vp9: choose one that it offers";
+    const PLAYED: &str = "a browser is sent h264, vp8, vp9 or av1: choose one that it offers";
     let Some(format) = stream.format else {
         return refuse("offer.codec", "nothing is sent that could be seen", PLAYED);
     };
@@ -316,7 +321,11 @@ fn offered(media: &Media, stream: &Stream<'_>) -> Result<Offered, Refusal> {
     match all.iter().position(|offered| plays(offered, format, level)) {
         Some(place) => Ok(Offered { format, played: all.swap_remove(place) }),
         None => {
-            let mut names: Vec<String> = all.into_iter().map(|it| it.name).collect();
+            let name = |it: Format| match parameter(&it.fmtp, "profile-level-id") {
+                Some(level) => format!("{} ({level})", it.name),
+                None => it.name,
+            };
+            let mut names: Vec<String> = all.into_iter().map(name).collect();
             names.dedup();
             let of = match (format, level) {
                 (PayloadFormat::H264, Some(level)) => format!("{} ({})", format.codec(), hex(&level)),
@@ -367,7 +376,6 @@ impl Agreed {
         let mut flag = |name: &str| media.add_attribute(Attribute::new(name));
         flag("sendonly");
         flag("rtcp-mux");
-        flag("rtcp-mux-only");
         if self.small_reports {
             flag("rtcp-rsize");
         }
@@ -387,12 +395,14 @@ impl Agreed {
         match own.feedback {
             // Chromium reports packets only where each payload type is named, that of retransmissions too; RFC 8888,
             // section 6, asks for the asterisk.
-            Feedback::Congestion => put("rtcp-fb", "* ack ccfb".into()),
-            Feedback::Transport(id) => {
-                put("extmap", format!("{id} {TRANSPORT_WIDE}"));
-                put("rtcp-fb", format!("{pt} transport-cc"));
+            Feedback::Congestion if self.congestion => put("rtcp-fb", "* ack ccfb".into()),
+            Feedback::Transport => {
+                if let Some(id) = self.transport {
+                    put("extmap", format!("{id} {TRANSPORT_WIDE}"));
+                    put("rtcp-fb", format!("{pt} transport-cc"));
+                }
             }
-            Feedback::Standard => {}
+            Feedback::Congestion | Feedback::Standard => {}
         }
         if let Some(id) = self.send_time.filter(|_| own.send_time) {
             put("extmap", format!("{id} {SEND_TIME}"));

@@ -5,6 +5,7 @@
 use crate::group;
 
 use group::{at, media, rtcp, sender, settings, who};
+use steadycast_control::Notice;
 use steadycast_session::{
     Emit, FeedbackFormat, HeaderIds, Media, Origin, Profile, RepairSettings, RtcpSettings, SendTime, Sender,
     SenderSettings,
@@ -82,6 +83,21 @@ fn packets_carry_their_number_and_time_in_the_elements_that_were_agreed_on_and_h
                 assert_eq!(elements.map(|(id, data)| (id, data.to_vec())).collect::<Vec<_>>(), expected);
             }
         }
+    }
+}
+
+#[test]
+fn a_notice_travels_to_receivers_of_ours_alone() {
+    let (_, packets) = sending(true, FeedbackFormat::Own, HeaderIds::default());
+    for (id, send_time) in (1..15).flat_map(|id| [SendTime::Ours, SendTime::Absolute(id)].map(|time| (id, time))) {
+        let ids = HeaderIds { send_time, ..HeaderIds::default() };
+        let mut datagram = Vec::new();
+        Media { notice: Notice::new(id, &[7; 8]), ids, ..packets[0] }.encode(&[], &mut datagram);
+        let (_, elements, _) = RtpHeader::parse(&datagram).unwrap();
+        let found: Vec<_> = elements.map(|(id, data)| (id, data.len())).collect();
+        // The element of the send time is ours alone where it is used: no controller has the id 1.
+        let expected = if send_time == SendTime::Ours { (id, 8) } else { (id, 3) };
+        assert_eq!(found, [expected]);
     }
 }
 

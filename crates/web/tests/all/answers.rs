@@ -7,14 +7,16 @@ use steadycast_wire::payload::PayloadFormat;
 /// Chromium's offer of one video transceiver, "recvonly"; and one with audio before it, and with RFC 8888 switched on.
 const CHROMIUM: &str = include_str!("offers/chromium.sdp");
 const WITH_AUDIO: &str = include_str!("offers/chromium-ccfb.sdp");
+/// Firefox 153's, without its plug-in for H.264.
+const FIREFOX: &str = include_str!("offers/firefox.sdp");
 
-const fn stream(format: PayloadFormat) -> Stream<'static> {
+pub(crate) const fn stream(format: PayloadFormat) -> Stream<'static> {
     Stream { format: Some(format), config: &[] }
 }
 
 const VP8: Stream<'_> = stream(PayloadFormat::Vp8);
 
-fn answer(agreed: &Agreed, feedback: Feedback) -> Session {
+pub(crate) fn answer(agreed: &Agreed, feedback: Feedback) -> Session {
     let own = credentials(1);
     let own = Own {
         session: 7,
@@ -45,7 +47,7 @@ fn chromium_s_numbers_are_taken_as_it_offers_them() {
     assert_eq!((agreed.payload_type, agreed.repair), (96, Some(97)));
     assert_eq!((agreed.transport, agreed.send_time, agreed.congestion), (Some(4), Some(2), false));
     assert_eq!((agreed.peer.ufrag.len(), agreed.peer.password.len(), agreed.fingerprints.len()), (4, 24, 1));
-    let said = answer(&agreed, Feedback::Transport(4));
+    let said = answer(&agreed, Feedback::Transport);
     assert_eq!(said.get_first_attribute_value("group"), Some(Some("BUNDLE 0")));
     assert!(said.has_attribute("ice-lite"));
     assert_eq!((said.medias[0].port, said.medias[0].fmt.as_str()), (40_003, "96 97"));
@@ -54,7 +56,6 @@ fn chromium_s_numbers_are_taken_as_it_offers_them() {
         "mid:0",
         "sendonly",
         "rtcp-mux",
-        "rtcp-mux-only",
         "rtcp-rsize",
         "setup:passive",
         "candidate:1 1 udp 2130706431 192.0.2.1 40003 typ host",
@@ -76,6 +77,19 @@ fn chromium_s_numbers_are_taken_as_it_offers_them() {
         assert_eq!(lines.iter().filter(|it| *it == line).count(), 1, "{line} in {lines:?}");
     }
     assert_eq!(lines.iter().filter(|it| it.starts_with("extmap") || it.starts_with("rtcp-fb")).count(), 6);
+}
+
+#[test]
+fn firefox_s_numbers_are_taken_as_it_offers_them() {
+    for (format, taken) in
+        [(PayloadFormat::Vp8, (120, 124)), (PayloadFormat::Vp9, (121, 125)), (PayloadFormat::Av1, (99, 100))]
+    {
+        let agreed = agree(FIREFOX.as_bytes(), &stream(format)).unwrap();
+        assert_eq!((agreed.payload_type, agreed.repair), (taken.0, Some(taken.1)));
+        assert_eq!((agreed.transport, agreed.send_time, agreed.congestion), (Some(7), Some(4), false));
+        assert_eq!((agreed.peer.ufrag.len(), agreed.peer.password.len(), agreed.fingerprints.len()), (8, 32, 1));
+    }
+    assert_eq!(agree(FIREFOX.as_bytes(), &stream(PayloadFormat::H264)).unwrap_err().place, "offer.codec");
 }
 
 #[test]
@@ -125,6 +139,17 @@ fn h264_is_taken_under_the_first_profile_whose_decoder_plays_it() {
     let refusal = taken([110, 0, 31]).unwrap_err();
     assert_eq!(refusal.place, "offer.codec");
     assert!(refusal.problem.starts_with("h264 (6E001F) is sent, and it offers VP8, rtx"), "{refusal}");
+    // A browser that plays the constrained baseline alone is told of no other, and what it offers is named.
+    let baseline =
+        ["42001f", "4d001f", "f4001f"].into_iter().fold(CHROMIUM.to_owned(), |offer, id| offer.replace(id, "6e001f"));
+    let of = |of: [u8; 3]| {
+        let config = sets(of);
+        agree(baseline.as_bytes(), &Stream { format: Some(PayloadFormat::H264), config: &config })
+    };
+    assert_eq!(of([66, 0xc0, 31]).unwrap().payload_type, 108);
+    let refusal = of([100, 0, 31]).unwrap_err();
+    assert!(refusal.problem.starts_with("h264 (64001F) is sent"), "{refusal}");
+    assert!(refusal.problem.contains("H264 (42e01f)"), "{refusal}");
     // Without a word of another level, the stream's may not be higher.
     let strict = CHROMIUM.replace("level-asymmetry-allowed=1", "level-asymmetry-allowed=0");
     let config = sets([66, 0xc0, 32]);
@@ -135,7 +160,7 @@ fn h264_is_taken_under_the_first_profile_whose_decoder_plays_it() {
 #[test]
 fn each_codec_that_a_browser_is_sent_is_found_and_no_other() {
     use PayloadFormat::{Av1, H263p, H265, Mpeg2, Mpeg4, Vp8, Vp9};
-    for (format, expected) in [(Vp8, Some(96)), (Vp9, Some(98)), (Av1, None), (Mpeg4, None), (Mpeg2, None)]
+    for (format, expected) in [(Vp8, Some(96)), (Vp9, Some(98)), (Av1, Some(45)), (Mpeg4, None), (Mpeg2, None)]
         .into_iter()
         .chain([(H263p, None), (H265, None)])
     {

@@ -3,5 +3,6 @@
 
 mod answers;
 mod client;
+mod generated;
 mod tunnels;
 mod world;

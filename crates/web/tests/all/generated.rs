@@ -1,0 +1,163 @@
+//! Answers to offers of all shapes.
+
+use crate::answers::{answer, stream};
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+use sdp_types::{Media, Session};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use steadycast_web::{Feedback, agree};
+use steadycast_wire::payload::PayloadFormat;
+
+const CODECS: [(&str, &str); 8] = [
+    ("VP8", ""),
+    ("VP9", "profile-id=0"),
+    ("VP9", "profile-id=2"),
+    ("H264", "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f"),
+    ("H264", "level-asymmetry-allowed=1;packetization-mode=0;profile-level-id=42e01f"),
+    ("AV1", "level-idx=5;profile=0;tier=0"),
+    ("red", ""),
+    ("flexfec-03", "repair-window=10000000"),
+];
+const REPORTS: [&str; 6] = ["goog-remb", "transport-cc", "ccm fir", "nack", "nack pli", "ack ccfb"];
+const EXTENSIONS: [&str; 5] = [
+    "urn:ietf:params:rtp-hdrext:toffset",
+    "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time",
+    "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01",
+    "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay",
+    "urn:ietf:params:rtp-hdrext:sdes:mid",
+];
+const TRANSPORT: &str = "a=ice-ufrag:Oggf\r\na=ice-pwd:8g8FPdXAoMEOklIbSrVMH7w6\r\na=setup:actpass\r\na=rtcp-mux\r\n\
+    a=fingerprint:sha-256 47:C6:51:E1:46:97:BF:69:4C:10:F1:9F:9D:FE:AE:13:FB:73:94:33:3D:AF:BC:22:01:F2:B4:C5:4F:7E:DC:84\r\n";
+
+/// Payload types of one section with their codecs, retransmissions and reports; often one stands for two.
+fn types() -> impl Strategy<Value = (Vec<u8>, String)> {
+    let number = prop_oneof![8 => 96u8..128, 1 => 35u8..64, 1 => 64u8..96];
+    let each = (number.clone(), number, any::<bool>(), subsequence(REPORTS.to_vec(), 0..=REPORTS.len()));
+    let codecs = subsequence(CODECS.to_vec(), 1..=CODECS.len()).prop_shuffle();
+    (codecs, prop::collection::vec(each, CODECS.len())).prop_map(|(codecs, each)| {
+        let (mut all, mut text) = (Vec::new(), String::new());
+        for ((name, fmtp), (own, again, repeated, reports)) in codecs.into_iter().zip(each) {
+            all.push(own);
+            writeln!(text, "a=rtpmap:{own} {name}/90000\r").unwrap();
+            if !fmtp.is_empty() {
+                writeln!(text, "a=fmtp:{own} {fmtp}\r").unwrap();
+            }
+            for report in reports {
+                writeln!(text, "a=rtcp-fb:{own} {report}\r").unwrap();
+            }
+            if repeated {
+                all.push(again);
+                writeln!(text, "a=rtpmap:{again} rtx/90000\r\na=fmtp:{again} apt={own}\r").unwrap();
+            }
+        }
+        (all, text)
+    })
+}
+
+/// Elements of the header extension, some in the form of two bytes, some with another's id.
+fn extensions() -> impl Strategy<Value = String> {
+    let ids = prop::collection::vec(prop_oneof![4 => 1u8..15, 1 => 16u8..=255], EXTENSIONS.len());
+    (subsequence(EXTENSIONS.to_vec(), 0..=EXTENSIONS.len()).prop_shuffle(), ids).prop_map(|(names, ids)| {
+        names.into_iter().zip(ids).map(|(name, id)| format!("a=extmap:{id} {name}\r\n")).collect()
+    })
+}
+
+fn section() -> impl Strategy<Value = (bool, String)> {
+    let kind = prop_oneof![3 => Just("video"), 1 => Just("audio")];
+    let port = prop_oneof![3 => Just(9u16), 1 => Just(0)];
+    let direction = prop_oneof![6 => Just("recvonly"), 1 => Just("sendrecv"), 1 => Just("sendonly")];
+    (kind, port, any::<bool>(), direction, types(), extensions()).prop_map(
+        |(kind, port, shared, direction, (types, lines), extensions)| {
+            let types: Vec<String> = types.iter().map(u8::to_string).collect();
+            let shared = if shared && port == 0 { "a=bundle-only\r\n" } else { "" };
+            let head = format!("m={kind} {port} UDP/TLS/RTP/SAVPF {}\r\nc=IN IP4 0.0.0.0\r\n", types.join(" "));
+            (port > 0, format!("{head}{TRANSPORT}a={direction}\r\n{shared}{extensions}{lines}"))
+        },
+    )
+}
+
+/// An offer of up to five sections.
+fn offer() -> impl Strategy<Value = String> {
+    prop::collection::vec(section(), 1..6).prop_map(|sections| {
+        let mids: Vec<String> = (0..sections.len()).filter(|n| sections[*n].0).map(|n| n.to_string()).collect();
+        let mut text =
+            format!("v=0\r\no=- 7 2 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\na=group:BUNDLE {}\r\n", mids.join(" "));
+        for (mid, (_, section)) in sections.iter().enumerate() {
+            write!(text, "{section}a=mid:{mid}\r\n").unwrap();
+        }
+        text
+    })
+}
+
+fn values<'a>(media: &'a Media, name: &'a str) -> Vec<&'a str> {
+    media.get_attribute_values(name).flatten().collect()
+}
+
+/// None of them twice.
+fn single<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let all: Vec<&str> = all.collect();
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{all:?}");
+    all
+}
+
+fn first_words<'a>(lines: &[&'a str]) -> impl Iterator<Item = &'a str> {
+    lines.iter().filter_map(|line| line.split(' ').next()).collect::<Vec<_>>().into_iter()
+}
+
+/// The section that is taken says nothing that was not offered, and each number once.
+fn within(offered: &Media, said: &Media) {
+    let types = single(said.fmt.split(' '));
+    let all: Vec<&str> = offered.fmt.split(' ').collect();
+    assert!(types.iter().all(|pt| all.contains(pt)), "{types:?} of {all:?}");
+    assert!(types.iter().all(|pt| !(64..96).contains(&pt.parse::<u8>().unwrap())), "{types:?} may be reports");
+    for name in ["rtpmap", "fmtp"] {
+        let (said, offered) = (values(said, name), values(offered, name));
+        assert!(single(first_words(&said)).iter().all(|pt| types.contains(pt)));
+        assert!(said.iter().all(|line| offered.contains(line)), "{said:?} of {offered:?}");
+    }
+    let ids = values(said, "extmap");
+    for id in single(first_words(&ids)) {
+        assert!((1..15).contains(&id.parse::<u8>().unwrap()));
+    }
+    let offered_ids = values(offered, "extmap");
+    assert!(ids.iter().all(|line| offered_ids.contains(line)), "{ids:?} of {offered_ids:?}");
+    let reports = values(offered, "rtcp-fb");
+    for report in values(said, "rtcp-fb") {
+        let of_type = report.replace('*', types[0]);
+        assert!(reports.contains(&of_type.as_str()), "{report} of {reports:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn an_answer_says_what_was_offered_in_its_order_and_each_number_once(
+        text in offer(),
+        format in select(vec![PayloadFormat::Vp8, PayloadFormat::Vp9, PayloadFormat::H264, PayloadFormat::Av1]),
+        feedback in select(vec![Feedback::Congestion, Feedback::Transport, Feedback::Standard]),
+    ) {
+        let offer = Session::parse(text.as_bytes()).unwrap();
+        let Ok(agreed) = agree(text.as_bytes(), &stream(format)) else { return Ok(()) };
+        let said = answer(&agreed, feedback);
+        let heads = |of: &Session| -> Vec<_> {
+            let head = |media: &Media| (media.media.clone(), media.proto.clone(), values(media, "mid").concat());
+            of.medias.iter().map(head).collect()
+        };
+        prop_assert_eq!(heads(&offer), heads(&said));
+        let taken: Vec<usize> = (0..said.medias.len()).filter(|n| said.medias[*n].port > 0).collect();
+        let [taken] = taken[..] else { panic!("{taken:?} are taken") };
+        let bundle = said.get_first_attribute_value("group").flatten();
+        for (place, (offered, said)) in offer.medias.iter().zip(&said.medias).enumerate() {
+            if place == taken {
+                prop_assert!(offered.media == "video" && (offered.port > 0 || offered.has_attribute("bundle-only")));
+                within(offered, said);
+            } else {
+                prop_assert!(said.has_attribute("inactive") && values(said, "extmap").is_empty());
+                prop_assert_eq!(&said.fmt, &offered.fmt);
+            }
+        }
+        prop_assert!(bundle.is_none_or(|group| group == format!("BUNDLE {taken}")), "{:?}", bundle);
+    }
+}
