@@ -42,6 +42,7 @@ TOOLS = (
 CLAIMS = (
     Tool("slurmctld", "slurmctld slurmd slurm-client munge", "a sweep as a job array"),
     Tool("iperf3", "iperf3", "a pair without pictures under judge"),
+    Tool("firefox-esr", "firefox-esr", "the page of serve in Firefox"),
 )
 """For `make claims` alone."""
 

@@ -1,15 +1,18 @@
 """`steadycast serve` and a real browser: Debian's chromium, driven by Playwright.
 
-All tests have one browser and one server: what takes time is that each viewer's session begins and ends.
+All tests have one browser, and most one server: what takes time is that each viewer's session begins and ends.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,11 +42,17 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving("127.0.0.1", tmp_path_factory.mktemp("serve") / "viewers") as found:
+        yield found
+
+
+@contextmanager
+def serving(host: str, folder: Path, *more: str) -> Iterator[Served]:
+    """Serves at this address with these options more."""
     pytest.importorskip("starlette", reason="the extra serve is not installed")
-    folder = tmp_path_factory.mktemp("serve") / "viewers"
     listen, media = ports(2)
-    words = steadycast("serve", "testsrc", "--size", "320x180", "--viewers", "2", "-o", folder)
-    words += ["--listen", f"127.0.0.1:{listen}", "--media-ports", f"{media}-{media + 9}"]
+    words = steadycast("serve", "testsrc", "--size", "320x180", "--viewers", "2", "-o", folder, *more)
+    words += ["--listen", f"{host}:{listen}", "--media-ports", f"{media}-{media + 9}"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield Served(process, process.stdout.readline().strip(), folder)
@@ -124,9 +133,99 @@ def test_viewers_have_sessions_of_their_own_and_one_too_many_is_told_so(opened: 
 def test_a_page_without_the_token_asks_for_it(opened: Callable[..., Any], served: Served) -> None:
     page = opened(served.address, plays=False)
     page.wait_for_selector("#ask-token[open]")
+    assert page.locator("#token-wrong").is_hidden()
+    page.fill("#token", "another")
+    page.click("#token-ok")
+    page.wait_for_selector("#token-wrong:not([hidden])")
     page.fill("#token", served.page)
     page.click("#token-ok")
     playing(page)
+
+
+BASELINE = """
+const add = RTCPeerConnection.prototype.addTransceiver;
+RTCPeerConnection.prototype.addTransceiver = function (...all) {
+  const made = add.apply(this, all), { codecs } = RTCRtpReceiver.getCapabilities("video");
+  made.setCodecPreferences(codecs.filter((each) => /=42e01f/.test(each.sdpFmtpLine) || /rtx/.test(each.mimeType)));
+  return made;
+};
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "codec", "script", "fmtp"),
+    [("[::1]", "av1", "", "profile=0"), ("127.0.0.1", "h264", BASELINE, "profile-level-id=42")],
+)
+def test_what_each_browser_can_decode_comes_over_both_families(
+    browser: Any, tmp_path: Path, host: str, codec: str, script: str, fmtp: str
+) -> None:
+    # It takes seconds: a codec is a server's own, and the one of the other tests has VP8.
+    with serving(host, tmp_path / "viewers", "--codec", codec) as served:
+        page = browser.new_page()
+        page.add_init_script(script)
+        page.add_init_script(
+            "const add = RTCPeerConnection; window.RTCPeerConnection = function () { return window.pc = new add(); }"
+        )
+        page.goto(served.page)
+        playing(page)
+        stats = page.evaluate("async () => [...(await window.pc.getStats()).values()]")
+        (found,) = (each for each in stats if each["type"] == "codec")
+        assert fmtp in found["sdpFmtpLine"]
+        page.close()
+
+
+class Firefox:
+    """Firefox, driven by its own remote protocol: JSON behind its length, as Marionette has it."""
+
+    def __init__(self, port: int) -> None:
+        until = time.monotonic() + 60
+        while True:
+            try:
+                self.socket = socket.create_connection(("127.0.0.1", port))
+                break
+            except OSError:
+                assert time.monotonic() < until, "Firefox does not listen"
+                time.sleep(0.2)
+        self.file = self.socket.makefile("rb")
+        self.read()
+
+    def read(self) -> Any:
+        digits = b""
+        while (digit := self.file.read(1)) != b":":
+            digits += digit
+        return json.loads(self.file.read(int(digits)))
+
+    def ask(self, name: str, **more: Any) -> Any:
+        told = json.dumps([0, 1, f"WebDriver:{name}", more]).encode()
+        self.socket.sendall(b"%d:%s" % (len(told), told))
+        _, _, wrong, found = self.read()
+        assert wrong is None, wrong
+        return found
+
+
+@pytest.mark.claim
+@pytest.mark.skipif(shutil.which("firefox-esr") is None, reason="needs firefox-esr")
+@pytest.mark.parametrize("codec", ["vp8", "vp9", "av1"])
+def test_firefox_plays(tmp_path: Path, codec: str) -> None:
+    # Firefox reaches no loopback address: the page is at this machine's own.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))
+        host = probe.getsockname()[0]
+    (port,) = ports(1)
+    (tmp_path / "user.js").write_text(f'user_pref("marionette.port", {port});')
+    words = ["firefox-esr", "--headless", "--marionette", "--no-remote", "--profile", str(tmp_path)]
+    with serving(host, tmp_path / "viewers", "--codec", codec) as served, subprocess.Popen(words) as process:
+        try:
+            firefox = Firefox(port)
+            firefox.ask("NewSession", capabilities={})
+            firefox.ask("Navigate", url=served.page)
+            plays = "return document.querySelector('video').currentTime > 1"
+            until = time.monotonic() + 30
+            while not firefox.ask("ExecuteScript", script=plays, args=[])["value"]:
+                assert time.monotonic() < until
+                time.sleep(0.2)
+        finally:
+            process.terminate()
 
 
 def test_at_the_end_each_viewer_has_left_a_run_folder(opened: Callable[..., Any], served: Served) -> None:

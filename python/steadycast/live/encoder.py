@@ -44,12 +44,15 @@ def sizes_of(codec: Codec, shape: Shape) -> list[tuple[int, int]]:
 class Encoder:
     """Turns pictures into access units, one at once for each: no B frames, nothing is held back.
 
-    Each group of ``gop`` pictures may have another size, where that is not forbidden by ``keep_size``.
+    Each group of ``gop`` pictures may have another size, where that is not forbidden by ``keep_size``. A ``profile`` is
+    x264's name of one.
     """
 
-    def __init__(self, codec: Codec, shape: Shape, gop: int, *, keep_size: bool = False) -> None:
+    def __init__(
+        self, codec: Codec, shape: Shape, gop: int, *, keep_size: bool = False, profile: str = ""
+    ) -> None:
         codec.need_size("encode.size", shape.width, shape.height)
-        self.codec, self.shape, self.gop = codec, shape, gop
+        self.codec, self.shape, self.gop, self.profile = codec, shape, gop, profile
         self.sizes = [(shape.width, shape.height)] if keep_size else sizes_of(codec, shape)
         self._context: Any = None
         self._number = 0
@@ -65,6 +68,7 @@ class Encoder:
             options = dict(self._context.options)
             if self.codec.encoder == "libx264":
                 options |= {"preset": "veryfast", "tune": "zerolatency"}
+                options |= {"profile": self.profile} if self.profile else {}
                 options["x264-params"] += ":sliced-threads=0"
             elif self.codec.encoder == "libx265":
                 options |= {"preset": "ultrafast", "tune": "zerolatency"}

@@ -219,9 +219,10 @@ def plan(
     loop: bool,
     ladder: bool,
     keep_size: bool = False,
+    profile: str = "",
     progress: Progress | None = None,
 ) -> Plan:
-    """Find out what to send for ``source``."""
+    """Find out what to send for ``source``; ``profile`` is x264's name of one."""
     if source == "greedy":
         return Plan({"kind": "greedy"}, None)
     from steadycast.live.encoder import Encoder
@@ -232,7 +233,9 @@ def plan(
             return _laddered(source, codec, size, fps, gop, loop, progress)
         kind = codec_of(codec)
         pictures, clip = _pictures(source, size, fps, loop=loop)
-        return encoded(pictures, Encoder(kind, pictures.shape, gop, keep_size=keep_size), clip)
+        return encoded(
+            pictures, Encoder(kind, pictures.shape, gop, keep_size=keep_size, profile=profile), clip
+        )
 
 
 def _pictures(source: str, size: str, fps: str, *, loop: bool) -> tuple[Pictures, str | None]:

@@ -64,9 +64,9 @@ class Serving:
         routes = web.file_routes(_FILES)
         routes += [
             Route(STREAM, self.offer, methods=["POST"]),
-            Route(STREAM, _options("POST"), methods=["OPTIONS"]),
+            Route(STREAM, _told("GET, HEAD, OPTIONS, POST"), methods=["GET", "OPTIONS"]),
             Route(STREAM + "/{viewer}", self.end, methods=["DELETE"]),
-            Route(STREAM + "/{viewer}", _options("DELETE"), methods=["OPTIONS"]),
+            Route(STREAM + "/{viewer}", _told("DELETE, GET, HEAD, OPTIONS"), methods=["GET", "OPTIONS"]),
             Route("/api/viewers", self.shown, methods=["GET"]),
         ]
         return web.application(routes)
@@ -130,10 +130,12 @@ class Serving:
         return JSONResponse(told)
 
 
-def _options(allowed: str) -> Callable[[Request], Any]:
+def _told(allowed: str) -> Callable[[Request], Any]:
+    """Say what may be asked here. A player knows the address of an offer by its content type."""
+
     async def answer(_: Request) -> Response:
-        more = {"accept-post": _SDP} if allowed == "POST" else {}
-        return Response(status_code=204, headers={"allow": f"OPTIONS, {allowed}", **more})
+        more = {"accept-post": _SDP, "content-type": _SDP} if "POST" in allowed else {}
+        return Response(headers={"allow": allowed, **more})
 
     return answer
 

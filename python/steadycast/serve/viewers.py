@@ -22,11 +22,8 @@ from steadycast.live.flow import Flow, encoding
 from steadycast.live.source import Plan, plan
 from steadycast.progress import Progress
 
-CODECS = ("vp8", "h264", "vp9")
-"""What browsers play of us.
-
-Not AV1: libwebrtc takes each packet that begins with an OBU for the first of a frame, and ours have one OBU each.
-"""
+CODECS = ("vp8", "h264", "vp9", "av1")
+"""What browsers play of us."""
 UNFINISHED = 16
 """So many viewers may be on their way to a connection at once."""
 _LOOK_S = 0.25
@@ -147,7 +144,7 @@ class Viewers:
         if self._coded is None:
             self._try()
 
-    def _planned(self, progress: Progress | None = None) -> Plan:
+    def _planned(self, progress: Progress | None = None, profile: str = "") -> Plan:
         options = self.options
         return plan(
             options.source,
@@ -155,6 +152,7 @@ class Viewers:
             loop=options.loop,
             ladder=options.ladder,
             keep_size=options.keep_size,
+            profile=profile,
             progress=progress,
         )
 
@@ -186,23 +184,31 @@ class Viewers:
             unfinished = sum(each.unfinished for each in present)
             if len(present) >= self.options.viewers or unfinished >= UNFINISHED:
                 raise FullError("viewers", f"all {len(present)} places are taken", "try again later")
-            planned = self._coded or self._planned()
             settings = send.settings_of(send.Options(source=self.options.source, to="", mux=True))
             del settings["to"]
             settings |= {"offer": sdp, "media": media}
-            try:
-                core = send.begun(settings, flow, planned)
-            except UserError as error:
-                if planned is not self._coded:
-                    close(planned)
-                if error.place == "media":
-                    raise FullError(error.place, error.problem, error.remedy) from None
-                raise
+            planned, core = self._begun(settings, flow)
             viewer = Viewer(next(self._numbers), core, planned, str(flow["controller"]))
             self._all[viewer.id] = viewer
         viewer.thread = threading.Thread(target=self._follow, args=(viewer,), daemon=True, name=viewer.name)
         viewer.thread.start()
         return viewer
+
+    def _begun(self, settings: Json, flow: Flow) -> tuple[Plan, Any]:
+        """Begin a session. H.264 is coded in the baseline for a browser that plays no other profile."""
+        profiles = ("", "baseline") if flow["codec"] == "h264" and self._coded is None else ("",)
+        for profile in profiles:
+            planned = self._coded or self._planned(profile=profile)
+            try:
+                return planned, send.begun(settings, flow, planned)
+            except UserError as error:
+                if planned is not self._coded:
+                    close(planned)
+                if error.place == "media":
+                    raise FullError(error.place, error.problem, error.remedy) from None
+                if error.place != "offer.codec" or profile == profiles[-1]:
+                    raise
+        raise AssertionError("there is a profile at least")
 
     def _named(self, controller: str | None) -> str:
         if controller is None:

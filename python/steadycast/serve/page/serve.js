@@ -4,6 +4,7 @@ import { $, css, figures, given, make, rate, remember, tokenIn } from './shared.
 
 const STREAM = '/whep/video';
 const WINDOW = 60; // seconds
+const RECENT = 5;
 const EVERY = 500; // ms
 const state = { token: '', about: null, pc: null, place: '', rows: [], ours: null, counted: null, looking: false };
 
@@ -13,6 +14,7 @@ async function ask(path, how = {}) {
   const headers = { ...(state.token ? { authorization: `Bearer ${state.token}` } : {}), ...how.headers };
   const answer = await fetch(path, { ...how, headers });
   if (answer.status === 401) {
+    $('token-wrong').hidden = !state.token;
     if (!$('ask-token').open) $('ask-token').showModal();
     throw new Error('token');
   }
@@ -80,9 +82,27 @@ function told() {
     notice(viewer.ended_by || '');
   } else if (here === 'connected') {
     status('', `live, by ${viewer.controller || $('controller').value}`);
+    notice(slow());
+  } else if (here === 'failed') {
+    status('wrong', 'no connection');
+    notice(unreached());
   } else if (state.place) {
-    status(here === 'failed' ? 'wrong' : 'busy', viewer.ended_by || here);
+    status('busy', here === 'new' ? 'connecting' : here);
   }
+}
+
+// What an encoder that can't follow has left out of late.
+function slow() {
+  const last = state.rows.at(-1), before = state.rows.find((row) => last && row.t > last.t - RECENT);
+  const left = before ? (last.left ?? 0) - (before.left ?? 0) : 0;
+  return left >= 2 * RECENT ? `The encoder is too slow: ${left} pictures were left out in the last ${RECENT} s. Serve with a smaller --size or --fps, or with --ladder.` : '';
+}
+
+// Where the sender's only candidate is.
+function unreached() {
+  const found = state.pc.remoteDescription && /^a=candidate:\S+ \d+ udp \d+ (\S+) (\d+) /m.exec(state.pc.remoteDescription.sdp);
+  const own = found && /^(127\.|::1$)/.test(found[1]) ? ' Firefox never reaches its own machine by this address: serve with --listen at another one.' : '';
+  return found ? `This browser does not reach UDP port ${found[2]} of ${found[1]}.${own}` : '';
 }
 
 // ---------------------------------------------------------------- freezes, by the rule of the W3C, of what is shown
@@ -128,7 +148,7 @@ async function look() {
     state.counted = inbound;
     state.rows.push({
       t: now, target: viewer.target_bps, rate: viewer.rate_bps, rtt: viewer.rtt_ms, loss: percent(viewer.loss_frac),
-      theirs: inbound.freezeCount, ours: state.ours ? state.ours.count : null,
+      left: viewer.left_out, theirs: inbound.freezeCount, ours: state.ours ? state.ours.count : null,
     });
     while (state.rows[0].t < now - WINDOW - 2) state.rows.shift();
     told();
@@ -148,7 +168,7 @@ const is = (v) => v !== null && v !== undefined;
 const percent = (v) => (is(v) ? v * 100 : null);
 const said = (v, unit) => (is(v) ? `${figures(v)} ${unit}` : '–');
 const CHARTS = [
-  { id: 'rates', title: 'rate', height: 150, say: rate, lines: [['target', 'target', 'muted', [6, 4]], ['rate', 'sent', 'accent']] },
+  { id: 'rates', title: 'rate', height: 150, least: 1e5, say: rate, lines: [['target', 'target', 'muted', [6, 4]], ['rate', 'sent', 'accent']] },
   { id: 'rtt', title: 'round trip', height: 110, say: (v) => said(v, 'ms'), lines: [['rtt', 'round trip', 'accent']] },
   { id: 'loss', title: 'loss, as reported', height: 110, say: (v) => said(v, '%'), lines: [['loss', 'loss', 'accent']] },
   { id: 'freezes', title: 'freezes so far', height: 110, say: (v) => (Number.isInteger(v) ? `${v}` : ''), lines: [['theirs', 'as the browser counts', 'accent'], ['ours', 'by what was shown', 'muted', [6, 4]]] },
@@ -156,7 +176,7 @@ const CHARTS = [
 
 function draw(viewer, now) {
   for (const chart of CHARTS) drawChart(chart, now);
-  $('why').textContent = viewer.why || '';
+  $('why').textContent = (viewer.state !== 'ended' && viewer.why) || '';
   const { counted: c, ours } = state;
   const all = [
     ['picture', c.frameWidth ? `${c.frameWidth}×${c.frameHeight}, ${c.framesPerSecond ?? 0} a second` : '–'],
@@ -218,7 +238,7 @@ function drawChart(chart, now) {
     padding: [16, 20, 0, 0],
     legend: { show: false },
     cursor: { show: false },
-    scales: { x: { time: false, range: () => [-WINDOW, 0] }, y: { range: (u, low, high) => [0, (high > 0 ? high : 1) * 1.12] } },
+    scales: { x: { time: false, range: () => [-WINDOW, 0] }, y: { range: (u, low, high) => [0, (high > 0 ? high : chart.least || 1) * 1.12] } },
     axes: [
       { ...axis, size: 24, gap: 2, values: (u, ticks) => ticks.map((t) => (t === 0 ? 'now' : `${t} s`)) },
       { ...axis, size: parseInt(css('edge'), 10), gap: 4, space: 26, values: (u, ticks) => ticks.map((v) => (v === 0 ? '0' : chart.say(v).replace(' ', '\u2009'))) },
