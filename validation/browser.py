@@ -1,8 +1,10 @@
-"""A browser as the viewer of `serve`: when its first picture comes, and what stands still: docs/data/browser-*.csv.
+"""A browser as the viewer of `serve`: its first picture, freezes, its share beside TCP: docs/data/browser-*.csv.
 
-    python -m validation.browser                                  # prints both tables; needs root and chromium
-    python -m validation.browser --write                          # and writes them into docs/data
-    python -m validation.browser --tables freezes --networks 2Mbps --controllers steady --seconds 60
+    python -m validation.browser                                  # prints all tables; needs root and chromium
+    python -m validation.browser --tables first,many --write      # and writes these into docs/data
+    python -m validation.browser --tables freezes --networks "1Mbps;5Mbps" --controllers steady,gcc --write
+
+Rows of a written table that a run does not make stay as they are. A cell of an emulated network takes 80 s.
 
 first: from the browser's POST to the first picture that is presented, median of ten, on loopback and on 2 Mb/s with
 40 ms of round trip. Bounds, written before the first run: 1 s and 2 s.
@@ -11,6 +13,14 @@ freezes: a minute beside the kernel's CUBIC, from 5 s after the first picture on
 `totalFreezesDuration` of the browser stand beside ours, by the same rule of the W3C (`crates/ends/src/freeze.rs`) on
 the times at which pictures were presented. Bounds: the counts differ by at most one a minute, the durations by 10 % or
 0.3 s, and 99 % of the frames that came whole were decoded.
+
+share: the rate of the video beside CUBIC for half a minute, towards a browser and towards `steadycast receive` with
+transport-wide feedback. Bound: within 15 %.
+
+teleop: 50 s of 15 frames per second over 240 ms of round trip and a loss of 5 % by chance. Bound: 0.7 s frozen.
+
+many: as many viewers as are asked for of one `serve --ladder`, our own clients of examples/watchers.rs at 1 Mb/s each.
+Bound: the loops of the senders are called at most 5 ms late, at the 99th percentile.
 """
 
 from __future__ import annotations
@@ -20,12 +30,14 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +51,11 @@ ROOT = Path(__file__).resolve().parent.parent
 TITLES = {
     "first": "From a browser's offer to the first picture",
     "freezes": "Freezes as the browser counts them and as we do, beside one CUBIC",
+    "share": "The share beside one CUBIC, towards a browser and towards a receiver of ours",
+    "teleop": "Freezes at 15 frames per second, 240 ms of round trip and 5 % of loss",
+    "many": "Viewers of one ladder, and how late their senders' loops are called",
 }
+HEADS = ("rate, kb/s", "freezes, browser", "freezes, ours", "frozen, browser, s", "frozen, ours, s")
 CONTROLLERS = ("steady", "gcc", "scream", "tfrc")
 NETWORKS = {
     "2Mbps": ("2Mbps", "20ms", "40p", 0.0),
@@ -49,6 +65,15 @@ NETWORKS = {
     "3Mbps, 200 ms": ("3Mbps", "100ms", "80p", 0.0),
 }
 """Rate, delay each way, queue and loss."""
+TELEOP = ("5Mbps", "120ms", "80p", 0.05)
+TELEOP_S = 50.0
+TELEOP_FROZEN_S = 0.7
+SHARE_S = 40.0
+SHARE_FROM_S = 15.0
+"""From here on shares count: CUBIC begins after 10 s."""
+SHARE_APART = 0.15
+MANY_LATE_MS = 5.0
+MANY_S = 30
 FIRST_S = {"loopback": 1.0, "2Mbps": 2.0}
 CUT_S = 5.0
 """Of the beginning, in which the page is loaded and the rate is looked for."""
@@ -56,7 +81,7 @@ APART = 1.0
 """Freezes a minute by which the counts may differ."""
 APART_S = (0.1, 0.3)
 DECODED = 0.99
-SOURCE = ("testsrc", "--size", "640x360", "--fps", "30", "--codec", "vp8")
+SOURCE = "testsrc --size 640x360 --codec vp8 --fps 30"
 
 LINK = """
 duration = "5min"
@@ -184,32 +209,41 @@ def _freezes(times_ms: Sequence[float]) -> tuple[float, float]:
 
 def on_loopback(controller: str, seconds: float) -> Seen:
     """Watch over this machine's loopback."""
-    words = [sys.executable, "-m", "steadycast", "serve", *SOURCE, "--controller", controller]
-    words += ["--listen", "127.0.0.1:18081"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as serving:
+    with serving(f"{SOURCE} --controller {controller} --listen 127.0.0.1:18081") as (address, _):
+        return seen(watch(address, seconds), trusted=True)
+
+
+@contextmanager
+def serving(words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Serve a source, and end it: the page's address, and the process."""
+    command = [sys.executable, "-m", "steadycast", "serve", *shlex.split(words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
-            assert serving.stdout is not None
-            told = watch(serving.stdout.readline().strip(), seconds)
+            assert process.stdout is not None
+            yield process.stdout.readline().strip(), process
         finally:
-            serving.terminate()
-    return seen(told, trusted=True)
+            process.send_signal(signal.SIGINT)
 
 
-def emulated(network: str, controller: str, seconds: float, seed: int, *, busy: bool) -> Seen:
-    """Watch over an emulated link."""
-    rate, delay, queue, loss = NETWORKS[network]
-    with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
-        folder = Path(scratch)
+@dataclass(frozen=True)
+class Cell:
+    """A link, what stands beside, and what both ends do."""
+
+    network: tuple[str, str, str, float]
+    controller: str
+    source: str = SOURCE
+    busy: bool = True
+    seed: int = 1
+
+    def emulated(self, sends: str, views: str, seconds: float) -> tuple[Path, bool]:
+        """Run a command at each end; the folder with what they left, and whether the machine kept up."""
+        rate, delay, queue, loss = self.network
+        folder = Path(tempfile.mkdtemp(prefix="steadycast-"))
         link = LINK.format(rate=rate, delay=delay, queue=queue, loss=loss)
-        (folder / "link.toml").write_text(link + (CUBIC if busy else ""))
-        ours = f"{sys.executable} -m steadycast"
-        serve = f"exec {ours} serve {' '.join(SOURCE)} --controller {controller} --listen $STEADYCAST_S:8080 > address"
-        viewer = (
-            f"exec {sys.executable} -m validation.browser --watch address --seconds {seconds} > seen.json"
-        )
-        words = [*ours.split(), "emulate", "link.toml", "-o", "net", "--seed", str(seed), "--no-film"]
-        words += [] if busy else ["--only"]
-        words += ["--in", "r", "--", "sh", "-c", viewer, "--in", "s", "--", "sh", "-c", serve]
+        (folder / "link.toml").write_text(link + (CUBIC if self.busy else ""))
+        words = [sys.executable, "-m", "steadycast", "emulate", "link.toml", "-o", "net", "--no-film"]
+        words += ["--seed", str(self.seed)] + ([] if self.busy else ["--only"])
+        words += ["--in", "r", "--", "sh", "-c", views, "--in", "s", "--", "sh", "-c", sends]
         path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
         environment = {**os.environ, "PYTHONPATH": path}
         done = subprocess.run(
@@ -222,10 +256,43 @@ def emulated(network: str, controller: str, seconds: float, seed: int, *, busy: 
             check=False,
         )
         if done.returncode != 0:
-            raise SystemExit(f"{network}, {controller}: {done.stderr}{done.stdout}")
+            raise SystemExit(f"{self}: {done.stderr}{done.stdout}")
         summary = json.loads((folder / "net" / "summary.json").read_text())
-        told = json.loads((folder / "seen.json").read_text())
-        return seen(told, trusted=bool(summary["emulation"]["trustworthy"]))
+        return folder, bool(summary["emulation"]["trustworthy"])
+
+    def watched(self, seconds: float) -> tuple[Seen, Path]:
+        """Watch in a browser; what was seen, and the folder."""
+        ours = f"exec {sys.executable} -m"
+        serve = f"{ours} steadycast serve {self.source} --controller {self.controller}"
+        serve += " --listen $STEADYCAST_S:8080 -o sent > address"
+        views = f"{ours} validation.browser --watch address --seconds {seconds} > seen.json"
+        folder, trusted = self.emulated(serve, views, seconds)
+        return seen(json.loads((folder / "seen.json").read_text()), trusted=trusted), folder
+
+    def received(self, seconds: float) -> Path:
+        """Receive with our own receiver, on transport-wide feedback; the folder."""
+        ours = f"{sys.executable} -m steadycast"
+        send = f"exec {ours} send {self.source} --controller {self.controller} --feedback twcc"
+        send += " --to $STEADYCAST_R:5004 --sdp told.sdp -o sent/viewer-1"
+        views = (
+            f"until [ -s told.sdp ]; do sleep 0.1; done; exec {ours} receive told.sdp --for {seconds}s -o got"
+        )
+        return self.emulated(send, views, seconds)[0]
+
+
+def share(folder: Path) -> float:
+    """Return the video's part of what it and CUBIC sent, after both had begun."""
+    import polars
+
+    def rate(of: str, flow: str) -> float:
+        rates = polars.read_parquet(folder / of / "rates.parquet").filter(polars.col("flow") == flow)
+        times, each = rates["t_s"].to_numpy(), rates["throughput_bps"].to_numpy()
+        last = times.max()
+        counted = (times >= last - (SHARE_S - SHARE_FROM_S)) & (times < last - 1) & (each > 0)
+        return float(each[counted].mean())
+
+    video, tcp = rate("sent/viewer-1", "video"), rate("net", "tcp")
+    return video / (video + tcp)
 
 
 def printed(place: Path) -> str:
@@ -247,11 +314,10 @@ def first_table(runs: int) -> page.Table:
     for where, bound in FIRST_S.items():
         found = []
         for seed in range(1, runs + 1):
-            one = (
-                on_loopback("steady", 0)
-                if where == "loopback"
-                else emulated(where, "steady", 0, seed, busy=False)
-            )
+            if where == "loopback":
+                one = on_loopback("steady", 0)
+            else:
+                one, _ = Cell(NETWORKS[where], "steady", busy=False, seed=seed).watched(0)
             print(where, one, file=sys.stderr, flush=True)
             found.append(one.first_s or float("inf"))
         middle = statistics.median(found)
@@ -260,29 +326,83 @@ def first_table(runs: int) -> page.Table:
     return page.table(["network", "first picture, median", "least", "most", "bound", "runs"], rows)
 
 
+def numbers(one: Seen) -> list[str]:
+    """Return the cells of `HEADS`."""
+    (count, duration), (own, own_s) = one.counted, one.ours
+    return [f"{one.rate_bps / 1e3:.0f}", f"{count:.0f}", f"{own:.0f}", f"{duration:.2f}", f"{own_s:.2f}"]
+
+
+def verdict(*, holds: bool) -> str:
+    """Say whether a bound holds."""
+    return "holds" if holds else "missed"
+
+
 def freezes_table(networks: Sequence[str], controllers: Sequence[str], seconds: float) -> page.Table:
     """Measure freezes beside CUBIC."""
-    heads = ["network", "controller", "rate, kb/s", "freezes, browser", "ours", "frozen, browser", "ours, s"]
     rows = []
     for network in networks:
         for controller in controllers:
-            one = emulated(network, controller, seconds, 1, busy=True)
+            one, _ = Cell(NETWORKS[network], controller).watched(seconds)
             print(network, controller, one, one.misses(), file=sys.stderr, flush=True)
-            rows.append(
-                [
-                    network,
-                    controller,
-                    f"{one.rate_bps / 1e3:.0f}",
-                    f"{one.counted[0]:.0f}",
-                    f"{one.ours[0]:.0f}",
-                    f"{one.counted[1]:.2f} s",
-                    f"{one.ours[1]:.2f}",
-                    f"{100 * one.decoded / max(one.received, 1):.1f} %",
-                    f"{one.dropped:.0f}",
-                    (", ".join(one.misses()) or "none") + ("" if one.trusted else "; the machine stalled"),
-                ]
-            )
-    return page.table([*heads, "decoded of received", "dropped", "bounds missed"], rows)
+            decoded = f"{100 * one.decoded / max(one.received, 1):.1f}"
+            misses = (", ".join(one.misses()) or "none") + ("" if one.trusted else "; the machine stalled")
+            rows.append([network, controller, *numbers(one), decoded, f"{one.dropped:.0f}", misses])
+    heads = ["network", "controller", *HEADS, "decoded of received, %", "dropped", "bounds missed"]
+    return page.table(heads, rows)
+
+
+def share_table(networks: Sequence[str], controllers: Sequence[str]) -> page.Table:
+    """Measure shares beside CUBIC, towards a browser and towards a receiver of ours."""
+    rows = []
+    for network in networks:
+        for controller in controllers:
+            cell = Cell(NETWORKS[network], controller)
+            browser, own = share(cell.watched(SHARE_S)[1]), share(cell.received(SHARE_S))
+            apart = browser / own - 1
+            print(network, controller, browser, own, file=sys.stderr, flush=True)
+            told = [f"{100 * each:.0f}" for each in (browser, own, apart)]
+            rows.append([network, controller, *told, verdict(holds=abs(apart) <= SHARE_APART)])
+    heads = ["network", "controller", "to a browser, %", "to a receiver, %", "apart, %", "bound 15 %"]
+    return page.table(heads, rows)
+
+
+def teleop_table(controllers: Sequence[str]) -> page.Table:
+    """Measure freezes of a teleoperator's video."""
+    rows = []
+    for controller in controllers:
+        cell = Cell(TELEOP, controller, source=SOURCE.replace("--fps 30", "--fps 15"), busy=False)
+        one, _ = cell.watched(TELEOP_S + CUT_S)
+        print(controller, one, file=sys.stderr, flush=True)
+        rows.append([controller, *numbers(one), verdict(holds=one.counted[1] <= TELEOP_FROZEN_S)])
+    return page.table(["controller", *HEADS, "bound 0.7 s"], rows)
+
+
+def many_table(counts: Sequence[int]) -> page.Table:
+    """Measure how late the senders of a ladder's viewers are."""
+    build = ["cargo", "build", "--locked", "-p", "steadycast-live", "--example", "watchers"]
+    subprocess.run(build, cwd=ROOT, check=True)
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
+        film = f"{scratch}/film.mkv"
+        made = "mandelbrot=size=640x360:rate=30"
+        subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", made, "-t", "10", film], check=True)
+        for count in counts:
+            words = f"{film} --loop --ladder --viewers {count} --max-rate 1Mbps --listen 127.0.0.1:18081"
+            with serving(f"{words} -o {scratch}/{count}") as (address, process):
+                watchers = [str(ROOT / "target/debug/examples/watchers"), address, str(count), str(MANY_S)]
+                told = json.loads(subprocess.run(watchers, stdout=subprocess.PIPE, check=True).stdout)
+                process.send_signal(signal.SIGINT)
+                process.wait(60)
+            summaries = [
+                json.loads(each.read_text()) for each in Path(scratch, str(count)).glob("*/summary.json")
+            ]
+            late = sorted(each["flows"][0]["pacing_late_ms"]["p99"] for each in summaries)
+            print(count, told, late, file=sys.stderr, flush=True)
+            kbps, lates = told["kbps"], (statistics.median(late), late[-1])
+            cells = [str(count), str(kbps["median"]), str(kbps["least"]), *(f"{each:.2f}" for each in lates)]
+            rows.append([*cells, verdict(holds=lates[1] <= MANY_LATE_MS)])
+    heads = [f"99 % late by, {which} viewer, ms" for which in ("median", "worst")]
+    return page.table(["viewers", "rate, kb/s", "least, kb/s", *heads, "bound 5 ms"], rows)
 
 
 def main() -> int:
@@ -294,20 +414,26 @@ def main() -> int:
     parser.add_argument("--networks", default=";".join(NETWORKS), help="with ; between them")
     parser.add_argument("--controllers", default=",".join(CONTROLLERS))
     parser.add_argument("--seconds", type=float, default=65.0)
+    parser.add_argument("--viewers", default="10,25,50", help="of many (default 10,25,50)")
     given = parser.parse_args()
     if given.watch is not None:
         print(json.dumps(watch(printed(given.watch), given.seconds)))
         return 0
+    networks, controllers = given.networks.split(";"), given.controllers.split(",")
+    makes: dict[str, tuple[int, Callable[[], page.Table]]] = {
+        "first": (1, lambda: first_table(given.runs)),
+        "freezes": (2, lambda: freezes_table(networks, controllers, given.seconds)),
+        "share": (2, lambda: share_table(networks, controllers)),
+        "teleop": (1, lambda: teleop_table(controllers)),
+        "many": (1, lambda: many_table([int(count) for count in given.viewers.split(",")])),
+    }
     for name in given.tables.split(","):
-        made = (
-            first_table(given.runs)
-            if name == "first"
-            else freezes_table(given.networks.split(";"), given.controllers.split(","), given.seconds)
-        )
+        keys, make = makes[name]
+        made = make()
         print(made)
         if given.write:
             command = shlex.join(["python", "-m", "validation.browser", *sys.argv[1:]])
-            page.save(f"browser-{name}", TITLES[name], made, command)
+            page.save(f"browser-{name}", TITLES[name], page.merged(f"browser-{name}", made, keys), command)
     return 0
 
 

@@ -131,6 +131,26 @@ def store(name: str, made: Table, origin: dict[str, str], folder: Path = DATA) -
     return place
 
 
+def merged(name: str, made: Table, keys: int, folder: Path = DATA) -> Table:
+    """Return a measured table with the rows that are written already and that it does not make again.
+
+    Args:
+        name: the file's name.
+        made: the table that was made now.
+        keys: how many columns say which row it is.
+        folder: where the file is.
+
+    """
+    place, (heads, *rows) = folder / f"{name}.csv", plain(made)
+    old: list[list[str]] = []
+    if place.exists():
+        with place.open(encoding="utf-8", newline="") as file:
+            old = [row for row in csv.reader(file)]
+    # Another table of this name has nothing that could stay.
+    kept = old[1:] if old[:1] == [heads] else []
+    return table(heads, {tuple(each[:keys]): each for each in [*kept, *rows]}.values())
+
+
 def plain(made: Table) -> list[list[str]]:
     """Return a table's headings and rows as a CSV file has them: without Markdown, numbers as numbers."""
     columns: list[list[str]] = []

@@ -2,39 +2,21 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 #![allow(clippy::disallowed_methods, reason = "the browser lives in real time")]
 
-#[path = "../../web/tests/all/client.rs"]
 #[allow(dead_code, reason = "in virtual time it can do more")]
-mod client;
+mod browsers;
 
-use client::{Client, EPOCH, Version, certificate, credentials};
+use browsers::{Browser, EPOCH, offer};
 use serde_json::{Value, json};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
-use steadycast_live::{FlowKeys, LiveError, MasterKey, Medium, Next, PairOptions, SendOptions, Sending, Srtp};
-use steadycast_live::{SrtpProfile, Steering, To, Unit};
+use steadycast_live::{FlowKeys, LiveError, Medium, Next, PairOptions, SendOptions, Sending, Steering, To, Unit};
 use steadycast_media::{FrameKind, Scale};
-use steadycast_units::Time;
-use steadycast_web::{Credentials, Keys, SrtpProfile as Agreed, lines};
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 
-const OFFER: &str = include_str!("../../web/tests/all/offers/chromium.sdp");
 /// Its SSRC as a receiver, as Chromium has it.
 const RECEIVER: u32 = 1;
-
-/// Chromium's offer with the browser's own name, password and fingerprint.
-fn offer() -> String {
-    let Credentials { ufrag, password } = credentials(2);
-    let digits: Vec<String> = certificate(2).fingerprint.iter().map(|byte| lines::hex(&[*byte])).collect();
-    let own = |line: &str| match line.split_once(':').map(|(name, _)| name) {
-        Some("a=ice-ufrag") => format!("a=ice-ufrag:{ufrag}"),
-        Some("a=ice-pwd") => format!("a=ice-pwd:{password}"),
-        Some("a=fingerprint") => format!("a=fingerprint:sha-256 {}", digits.join(":")),
-        _ => line.to_owned(),
-    };
-    OFFER.lines().map(|line| own(line) + "\r\n").collect()
-}
 
 fn begun(offer: String, ports: std::ops::RangeInclusive<u16>) -> Result<Sending, LiveError> {
     let Value::Object(keys) = json!({ "controller": "steady", "cap": "1Mbps" }) else { panic!() };
@@ -77,44 +59,19 @@ fn encode(sending: &Sending) {
     });
 }
 
-/// The browser's protection of what it sends, and opening of what comes.
-fn opened(keys: &Keys) -> Srtp {
-    let profile = match keys.profile {
-        Agreed::AEAD_AES_256_GCM => SrtpProfile::Aes256Gcm,
-        Agreed::AEAD_AES_128_GCM => SrtpProfile::Aes128Gcm,
-        _ => SrtpProfile::Aes128CmSha1,
-    };
-    let [client, server] = MasterKey::exported(profile, &keys.material).unwrap();
-    Srtp::pair(&client, &server)
-}
-
-/// A browser on its socket, and what it has seen.
-struct Browser {
-    socket: UdpSocket,
-    client: Client,
-    srtp: Option<Srtp>,
+/// A browser, and what it has seen.
+struct Viewer {
+    browser: Browser,
     media: Vec<RtpHeader>,
     numbers: Vec<u16>,
     compounds: Vec<Packet>,
 }
 
-impl Browser {
+impl Viewer {
     fn of(answer: &str) -> Self {
-        let value = |name: &str| {
-            let line = answer.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-            line.trim().to_owned()
-        };
-        let own = Credentials { ufrag: value("a=ice-ufrag:"), password: value("a=ice-pwd:") };
-        let port = value("m=video ").split(' ').next().unwrap().parse().unwrap();
-        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(server).unwrap();
-        let client = Client::new(socket.local_addr().unwrap(), server, 2, &own, Version::Either);
-        Self { socket, client, srtp: None, media: Vec::new(), numbers: Vec::new(), compounds: Vec::new() }
-    }
-
-    fn now() -> Time {
-        Time::from_nanos(EPOCH.elapsed().as_nanos() as u64)
+        let browser = Browser::of(answer);
+        browser.socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        Self { browser, media: Vec::new(), numbers: Vec::new(), compounds: Vec::new() }
     }
 
     /// Lives until `done`, or for 5 s.
@@ -122,34 +79,22 @@ impl Browser {
         let from = EPOCH.elapsed();
         let mut datagram = [0; 2_048];
         while !done(self) {
-            assert!(EPOCH.elapsed() - from < Duration::from_secs(5), "{:?} {:?}", self.client.failed, self.media.len());
-            let mut out = Vec::new();
-            self.socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
-            match self.socket.recv(&mut datagram) {
-                Ok(len) if datagram[0] < 64 => self.client.on_datagram(Self::now(), &datagram[..len], &mut out),
-                Ok(len) => self.take(&datagram[..len]),
-                Err(_) => {}
-            }
-            if self.client.wake() <= Self::now() {
-                self.client.on_wake(Self::now(), &mut out);
-            }
-            for (_, bytes) in out {
-                self.socket.send(&bytes).unwrap();
-            }
-            if self.srtp.is_none() {
-                self.srtp = self.client.keys.as_ref().map(opened);
+            let failed = &self.browser.client.failed;
+            assert!(EPOCH.elapsed() - from < Duration::from_secs(5), "{failed:?} {:?}", self.media.len());
+            if let Some(len) = self.browser.turn(&mut datagram) {
+                self.take(&datagram[..len]);
             }
         }
     }
 
     fn take(&mut self, datagram: &[u8]) {
-        let srtp = self.srtp.as_mut().unwrap();
+        let srtp = self.browser.srtp.as_mut().unwrap();
         if steadycast_wire::is_rtcp(datagram) {
             let bytes = srtp.open_rtcp(datagram).unwrap();
             self.compounds.extend(Compound::parse(bytes).unwrap().packets);
             return;
         }
-        let (header, mut elements, _) = RtpHeader::parse(srtp.open_rtp(Self::now(), datagram).unwrap()).unwrap();
+        let (header, mut elements, _) = RtpHeader::parse(srtp.open_rtp(Browser::now(), datagram).unwrap()).unwrap();
         let number = elements.find(|(id, _)| *id == 4).and_then(|(_, bytes)| TransportNumber::read(bytes));
         self.numbers.extend(number.map(|number| number.seq));
         self.media.push(header);
@@ -160,24 +105,24 @@ impl Browser {
 fn a_browser_is_sent_media_under_its_numbers_and_its_first_word_is_heard() {
     let sending = begun(offer(), 41_000..=41_099).unwrap();
     encode(&sending);
-    let mut browser = Browser::of(sending.answer().unwrap());
-    browser.until(|browser| browser.media.len() > 10);
-    assert!(browser.media.iter().all(|header| header.payload_type == 96), "{:?}", browser.media);
-    assert_eq!(browser.numbers.len(), browser.media.len());
+    let mut viewer = Viewer::of(sending.answer().unwrap());
+    viewer.until(|viewer| viewer.media.len() > 10);
+    assert!(viewer.media.iter().all(|header| header.payload_type == 96), "{:?}", viewer.media);
+    assert_eq!(viewer.numbers.len(), viewer.media.len());
     // A report of nothing, and a picture loss: a browser's first compound. It has no name.
-    let (ssrc, media) = (RECEIVER.to_be_bytes(), browser.media[0].ssrc.to_be_bytes());
+    let (ssrc, media) = (RECEIVER.to_be_bytes(), viewer.media[0].ssrc.to_be_bytes());
     let mut asks = [&[0x80, 201, 0, 1][..], &ssrc, &[0x81, 206, 0, 2], &ssrc, &media].concat();
-    browser.srtp.as_mut().unwrap().protect_rtcp(&mut asks, 0);
-    browser.socket.send(&asks).unwrap();
+    viewer.browser.srtp.as_mut().unwrap().protect_rtcp(&mut asks, 0);
+    viewer.browser.socket.send(&asks).unwrap();
     let status = || sending.handle.status(Duration::from_secs(1));
-    browser.until(|_| status()["key_frames"].as_u64() == Some(1));
+    viewer.until(|_| status()["key_frames"].as_u64() == Some(1));
     let way = &status()["browser"];
-    let at = browser.client.at.to_string();
+    let at = viewer.browser.client.at.to_string();
     assert_eq!(way, &json!({ "state": "connected", "why": null, "address": at }));
     sending.handle.stop();
-    browser.until(|browser| browser.client.closed);
-    let bye = |packet: &Packet| matches!(packet, Packet::Bye { ssrcs, .. } if ssrcs.contains(&browser.media[0].ssrc));
-    assert!(browser.compounds.iter().any(bye));
+    viewer.until(|viewer| viewer.browser.client.closed);
+    let bye = |packet: &Packet| matches!(packet, Packet::Bye { ssrcs, .. } if ssrcs.contains(&viewer.media[0].ssrc));
+    assert!(viewer.compounds.iter().any(bye));
     assert!(sending.handle.finish().is_ok());
 }
 

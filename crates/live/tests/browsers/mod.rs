@@ -1,0 +1,84 @@
+//! A browser in small on a socket of this machine: the sans-IO client of the tunnel's tests in real time.
+
+#[path = "../../../web/tests/all/client.rs"]
+mod client;
+
+pub(crate) use client::{Client, EPOCH};
+use client::{Version, certificate, credentials};
+use std::net::{SocketAddr, UdpSocket};
+use steadycast_live::{MasterKey, Srtp, SrtpProfile};
+use steadycast_units::Time;
+use steadycast_web::{Credentials, Keys, SrtpProfile as Agreed, lines};
+
+const OFFER: &str = include_str!("../../../web/tests/all/offers/chromium.sdp");
+
+/// Chromium's offer with the browser's own name, password and fingerprint.
+pub(crate) fn offer() -> String {
+    let Credentials { ufrag, password } = credentials(2);
+    let digits: Vec<String> = certificate(2).fingerprint.iter().map(|byte| lines::hex(&[*byte])).collect();
+    let own = |line: &str| match line.split_once(':').map(|(name, _)| name) {
+        Some("a=ice-ufrag") => format!("a=ice-ufrag:{ufrag}"),
+        Some("a=ice-pwd") => format!("a=ice-pwd:{password}"),
+        Some("a=fingerprint") => format!("a=fingerprint:sha-256 {}", digits.join(":")),
+        _ => line.to_owned(),
+    };
+    OFFER.lines().map(|line| own(line) + "\r\n").collect()
+}
+
+/// The browser's protection of what it sends, and opening of what comes.
+fn opened(keys: &Keys) -> Srtp {
+    let profile = match keys.profile {
+        Agreed::AEAD_AES_256_GCM => SrtpProfile::Aes256Gcm,
+        Agreed::AEAD_AES_128_GCM => SrtpProfile::Aes128Gcm,
+        _ => SrtpProfile::Aes128CmSha1,
+    };
+    let [client, server] = MasterKey::exported(profile, &keys.material).unwrap();
+    Srtp::pair(&client, &server)
+}
+
+/// A browser on its socket.
+pub(crate) struct Browser {
+    pub(crate) socket: UdpSocket,
+    pub(crate) client: Client,
+    /// Once its keys are there.
+    pub(crate) srtp: Option<Srtp>,
+}
+
+impl Browser {
+    /// A browser whose offer was answered so.
+    pub(crate) fn of(answer: &str) -> Self {
+        let value = |name: &str| answer.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+        let own = Credentials { ufrag: value("a=ice-ufrag:").into(), password: value("a=ice-pwd:").into() };
+        let candidate: Vec<&str> = value("a=candidate:").split(' ').collect();
+        let server = SocketAddr::new(candidate[4].parse().unwrap(), candidate[5].parse().unwrap());
+        let any = if server.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
+        let socket = UdpSocket::bind(any).unwrap();
+        socket.connect(server).unwrap();
+        let client = Client::new(socket.local_addr().unwrap(), server, 2, &own, Version::Either);
+        Self { socket, client, srtp: None }
+    }
+
+    pub(crate) fn now() -> Time {
+        Time::from_nanos(EPOCH.elapsed().as_nanos() as u64)
+    }
+
+    /// Does what is due, and waits for a datagram as long as the socket is set to; its length where it is of SRTP.
+    pub(crate) fn turn(&mut self, datagram: &mut [u8]) -> Option<usize> {
+        let mut out = Vec::new();
+        let came = self.socket.recv(datagram).ok().filter(|len| *len > 0);
+        let media = came.filter(|_| datagram[0] >= 64);
+        if let Some(len) = came.filter(|_| media.is_none()) {
+            self.client.on_datagram(Self::now(), &datagram[..len], &mut out);
+        }
+        if self.client.wake() <= Self::now() {
+            self.client.on_wake(Self::now(), &mut out);
+        }
+        for (_, bytes) in out {
+            self.socket.send(&bytes).unwrap();
+        }
+        if self.srtp.is_none() {
+            self.srtp = self.client.keys.as_ref().map(opened);
+        }
+        media
+    }
+}
