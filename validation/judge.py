@@ -394,7 +394,8 @@ def transports(options: argparse.Namespace) -> int:
                     replace(each, run=run) for each, run in zip(pair.programs, runs, strict=True)
                 )
                 clip = replace(pair.clip, size="352x288", fps="25") if pair.clip else None
-                done = judged(replace(pair, programs=programs, clip=clip), Path(scratch) / name / example_)
+                place = (options.out or Path(scratch)) / f"{name}-{example_}"
+                done = judged(replace(pair, programs=programs, clip=clip), place)
                 worst, row = done.json["cells"][0]["worst"], known[called]
                 for what, key in (("video", "rate_bps"), ("TCP", "tcp_bps")):
                     if f"{what} least, Mb/s" in row:

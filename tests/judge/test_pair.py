@@ -62,6 +62,8 @@ def test_a_pair_is_read() -> None:
         ({"pictures": {"from": "none", "vmaf": True}}, "pair.toml: pictures.vmaf", "write {pictures}"),
         ({"pictures": {"crop": "1x1"}}, "pair.toml: pictures.crop", "640x360+0+60"),
         ({"expect": [{"that": "frozen_pct"}]}, "pair.toml: expect[1].min", "write min or max"),
+        ({"expect": [{"that": "frozen"}]}, "pair.toml: expect[1].that", 'did you mean "frozen_pct"?'),
+        ({"expect": [{"min": 1}]}, "pair.toml: expect[1].that", "in_time_pct"),
     ],
 )
 def test_each_mistake_has_its_place_and_its_remedy(change: dict[str, Any], place: str, remedy: str) -> None:

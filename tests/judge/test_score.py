@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from steadycast.judge import score
+from steadycast.judge.pair import FIGURES
 from steadycast.judge.text import COLUMNS
 
-from .made_up import BEGAN, CAPACITY, LEAD_S, SECONDS, SIZE, cell, offers, repaired, video
+from .made_up import BEGAN, CAPACITY, LEAD_S, SECONDS, cell, offers, repaired, video
 
 FPS = 25
 END_S = LEAD_S + SECONDS
@@ -279,15 +280,20 @@ def test_a_number_that_the_time_makes_impossible_is_no_mark(tmp_path: Path, coun
     assert found["in_time_pct"] > 95
 
 
-def test_a_browser_s_own_freezes_stand_beside_those_of_the_marks(tmp_path: Path) -> None:
+def browses(folder: Path) -> None:
+    """Write what a browser says that freezes each ten seconds."""
+    more = {"type": "inbound-rtp", "kind": "video", "jitterBufferDelay": 9.0, "jitterBufferEmittedCount": 99}
     reports = [
-        {"type": "inbound-rtp", "kind": "video", "freezeCount": n // 10, "totalFreezesDuration": n / 100}
-        for n in range(int(END_S) + 5)
+        {**more, "freezeCount": n // 10, "totalFreezesDuration": n / 100} for n in range(int(END_S) + 5)
     ]
     lines = [
         json.dumps({"t": BEGAN + n, "stats": [{"type": "codec"}, each]}) for n, each in enumerate(reports)
     ]
-    (tmp_path / "stats.jsonl").write_text("\n".join(lines))
+    (folder / "stats.jsonl").write_text("\n".join(lines))
+
+
+def test_a_browser_s_own_freezes_stand_beside_those_of_the_marks(tmp_path: Path) -> None:
+    browses(tmp_path)
     shown(tmp_path, lambda n: not 250 < n < 275, fed=False)
     found, by = score.score(cell(tmp_path, [*video()], pictures={"from": "browser"}))
     assert (by, found["latency_from"]) == ("picture", "the fastest")
@@ -299,8 +305,21 @@ def test_a_browser_s_own_freezes_stand_beside_those_of_the_marks(tmp_path: Path)
     between(found["frozen_pct"], 0.99, 1.01)
 
 
-def test_size_is_what_is_counted() -> None:
-    assert SIZE * 8 * 500 == 4.8e6
+def test_a_bound_may_name_each_figure_that_is_a_number_and_nothing_else(tmp_path: Path) -> None:
+    event = {"event": [{"at": "10s", "set": {"link": "bottleneck", "rate": "2Mbps"}}]}
+    known = {"vmaf"}
+    for n, (shows, rtp) in enumerate(((True, {"fec": 98}), (False, {}))):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        if shows:
+            shown(folder)
+            browses(folder)
+        more = {"scenario": event, "tcp_bps": CAPACITY / 4, "rtp": rtp}
+        more |= {} if shows else {"pictures": {"from": "none"}}
+        found, _ = score.score(cell(folder, [*video()], **more))
+        known |= {key for key, value in found.items() if not isinstance(value, (str, dict, list))}
+    # Of the pictures themselves SSIM is measured for some.
+    assert known | {"ssim"} == {*FIGURES}
 
 
 def test_each_column_of_the_text_is_scored_and_the_page_says_what_it_is(tmp_path: Path) -> None:

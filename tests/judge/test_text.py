@@ -132,6 +132,7 @@ def test_bounds_that_can_t_be_judged_are_refused_before_anything_runs(tmp_path: 
         (["cable.frozen_pct>5"], None, "--baseline"),
         (["cble.frozen_pct>5"], was, 'did you mean "cable"?'),
         (["frozen"], was, "PATH<CHANGE"),
+        (["cable.frozn_pct>5"], was, 'did you mean "frozen_pct"?'),
     ):
         with pytest.raises(UserError, match=remedy):
             text.check(["cable", "geo"], fail_if, base)

@@ -31,6 +31,38 @@ PLACES = (
     "seed",
 )
 """What stands in braces in a program's words, besides `python` and `steadycast`."""
+FIGURES = (
+    *(
+        "in_time_pct",
+        "shown_pct",
+        "freezes_per_min",
+        "frozen_pct",
+        "longest_freeze_s",
+        "damaged_pct",
+        "unread_pct",
+    ),
+    *(
+        "delay_p95_ms",
+        "rate_bps",
+        "back_bps",
+        "tcp_bps",
+        "tcp_of_fair_pct",
+        "lost_pct",
+        "silent_s",
+        "silent_pct",
+    ),
+    *("recover_s", "burst", "t0_s", "pictures", "psnr_db", "ssim", "vmaf", "frames", "frames_per_s"),
+    *(
+        "whole_pct",
+        "whole_pct_low",
+        "whole_pct_high",
+        "browser_freezes_per_min",
+        "dropped_frames",
+        "nack_count",
+    ),
+    *("pli_count", "jitter_buffer_ms"),
+)
+"""Figures that are numbers: bounds name them."""
 _COMMANDS = {"python": [sys.executable], "steadycast": [sys.executable, "-m", "steadycast"]}
 _READY = ("udp", "tcp", "log", "file", "delay")
 _WORD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
@@ -342,7 +374,7 @@ def _expect(table: _Table) -> Expect:
     number = (int, float)
     found = Expect(
         table.take("network", str, "*"),
-        table.need("that", '"frozen_pct"'),
+        table.choice("that", FIGURES),
         table.take("min", number),
         table.take("max", number),
     )

@@ -90,6 +90,9 @@ def judge(
     names = [*networks]
     _within_budget(asked, len(names))
     text.check(names, given.fail_if, given.baseline)
+    for each in pair.expect:
+        if each.network not in ("*", *names):
+            _ = find(each.network, pair.folder)
     need_tools(pair)
     need_rights()
     began = time.time()

@@ -13,7 +13,7 @@ from steadycast.compare import Condition, Verdict
 from steadycast.errors import UserError, meant
 from steadycast.folder import Json, number, read_json, within
 from steadycast.judge.cell import Outcome
-from steadycast.judge.pair import Expect, Pair
+from steadycast.judge.pair import FIGURES, Expect, Pair
 from steadycast.judge.score import BY
 
 FORMAT = 1
@@ -205,7 +205,11 @@ def check(networks: Sequence[str], fail_if: Sequence[str], baseline: Path | None
         remedy = "add --baseline judge.json; a bound on the value itself is an [[expect]] of the pair"
         raise UserError("--fail-if", "it bounds the change against a baseline, and there is none", remedy)
     for condition in map(Condition.read, fail_if):
-        _ = _named(networks, condition.path.rpartition(".")[0], f"--fail-if {condition.text}")
+        network, _, figure = condition.path.rpartition(".")
+        place = f"--fail-if {condition.text}"
+        _ = _named(networks, network, place)
+        if figure not in FIGURES:
+            raise UserError(place, f"there is no figure {figure!r}", meant(figure, FIGURES))
     if baseline is not None:
         _ = read_json(baseline, "name a judge.json")
 
