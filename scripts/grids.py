@@ -9,6 +9,7 @@ that was judged what was shown in time, and beside a TCP what that had.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,15 +84,15 @@ def held(line: Line) -> Iterator[Cell]:
 
 def judged(line: Line) -> Iterator[Cell]:
     """Return the cell of a row of docs/data/judged.csv."""
-    if line["trusted"] not in ("yes", "no"):
-        yield line["pair"], line["network"], float("nan"), "failed"
+    if (state := line["trusted"]) not in ("yes", "no"):
+        yield line["pair"], line["network"], float("nan"), "unread" if state == "unread" else "failed"
         return
-    shares = [line["in-time, %"], *([line["tcp, %"]] if "+" in line["network"] else [])]
-    if any(shares):
-        said = " · ".join(f"{float(share):.0f}" if share else "–" for share in shares)
-        least_of = min(100.0, *(float(share) for share in shares if share))
-        doubt = "" if line["trusted"] == "yes" else "?"
-        yield line["pair"], line["network"], least_of / 100, said + doubt
+    good = float(line["in-time, %"] or "nan") * (100 - float(line["damaged, %"] or 0)) / 100
+    shares = [good, *([float(line["tcp, %"])] if "+" in line["network"] else [])]
+    if shares != [good] or line["in-time, %"]:
+        said = " · ".join("–" if math.isnan(share) else f"{share:.0f}" for share in shares)
+        worse = min(100.0, *(share for share in shares if not math.isnan(share)))
+        yield line["pair"], line["network"], worse / 100, said + ("" if state == "yes" else "?")
 
 
 CASES = {
@@ -130,8 +131,9 @@ GRIDS = (
     Grid(
         "judged",
         "judged",
-        "Pictures in time, in %; beside a TCP also what that had, in % of its fair share\n"
-        "(?: on a machine that stalled; –: no pictures; the colour is the worse one's)",
+        "Pictures in time and undamaged, in %; beside a TCP also what that had,\n"
+        "in % of its fair share (unread: too damaged; –: no pictures;\n"
+        "?: the machine stalled; the colour is the worse one's)",
         judged,
         ("ffmpeg-rtp", "ffmpeg-srt", "gstreamer-gcc", "aiortc", "chromium", "iperf3", "steadycast"),
     ),

@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 from steadycast.core import core
 
-from validation import page
+from validation import link, page
 
 ROOT = Path(__file__).resolve().parent.parent
 TITLES = {
@@ -83,26 +83,6 @@ APART_S = (0.1, 0.3)
 DECODED = 0.99
 SOURCE = "testsrc --size 640x360 --codec vp8 --fps 30"
 
-LINK = """
-duration = "5min"
-nodes = ["s", "r"]
-[[link]]
-name = "air"
-between = ["s", "r"]
-rate = "{rate}"
-delay = "{delay}"
-queue = {{ kind = "droptail", limit = "{queue}" }}
-loss = {{ kind = "bernoulli", p = {loss} }}
-"""
-CUBIC = """
-[[flow]]
-name = "tcp"
-kind = "tcp"
-congestion = "cubic"
-from = "s"
-to = ["r"]
-start = "10s"
-"""
 SEES = """
 const Plain = RTCPeerConnection, ask = fetch;
 window.seen = {pcs: [], times: [], posted: null};
@@ -237,10 +217,8 @@ class Cell:
 
     def emulated(self, sends: str, views: str, seconds: float) -> tuple[Path, bool]:
         """Run a command at each end; the folder with what they left, and whether the machine kept up."""
-        rate, delay, queue, loss = self.network
         folder = Path(tempfile.mkdtemp(prefix="steadycast-"))
-        link = LINK.format(rate=rate, delay=delay, queue=queue, loss=loss)
-        (folder / "link.toml").write_text(link + (CUBIC if self.busy else ""))
+        (folder / "link.toml").write_text(link.scenario(*self.network, "10s" if self.busy else None))
         words = [sys.executable, "-m", "steadycast", "emulate", "link.toml", "-o", "net", "--no-film"]
         words += ["--seed", str(self.seed)] + ([] if self.busy else ["--only"])
         words += ["--in", "r", "--", "sh", "-c", views, "--in", "s", "--", "sh", "-c", sends]

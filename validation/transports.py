@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import shlex
 import statistics
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from steadycast.emulate import emulate
 from steadycast.media.cache import folder as cache_folder
 from steadycast.progress import Silent
 
-from validation import page
+from validation import link, page
 
 ROOT = Path(__file__).resolve().parent.parent
 TITLES = {
@@ -48,26 +49,6 @@ FIRST, LAST = 250, 725
 """Frames that count: after ten seconds controllers have found their rate, and players what the stream is."""
 BUSY_S = (10, 28)
 """Seconds after the video's first packet in which rates are taken."""
-
-LINK = """
-duration = "5min"
-nodes = ["s", "r"]
-[[link]]
-name = "air"
-between = ["s", "r"]
-rate = "{rate}"
-delay = "20ms"
-queue = {{ kind = "droptail", limit = "50p" }}
-loss = {{ kind = "bernoulli", p = {loss} }}
-"""
-CUBIC = """
-[[flow]]
-name = "tcp"
-kind = "tcp"
-congestion = "cubic"
-from = "s"
-to = ["r"]
-"""
 
 RAW = f"-an -fps_mode passthrough -pix_fmt yuv420p -f rawvideo - | {sys.executable} -m validation.transports --hash"
 DECODE = f"ffmpeg -v error -fflags nobuffer {{options}} -i '{{url}}' {RAW} hashes.txt"
@@ -137,13 +118,13 @@ class Table:
 
     rate: str
     loss: float
-    beside: str
+    beside: bool
     ways: tuple[str, ...]
 
 
 TABLES = {
-    "beside-tcp": Table("4Mbps", 0.0, CUBIC, ("rtp", "srt", "rist", "asmp", "tfrc")),
-    "lossy": Table("6Mbps", 0.01, "", ("ours", "gstreamer", "ffmpeg", "rtp", "srt", "rist")),
+    "beside-tcp": Table("4Mbps", 0.0, True, ("rtp", "srt", "rist", "asmp", "tfrc")),
+    "lossy": Table("6Mbps", 0.01, False, ("ours", "gstreamer", "ffmpeg", "rtp", "srt", "rist")),
 }
 
 
@@ -163,20 +144,14 @@ class Seen:
 # ---------------------------------------------------------------- what is sent
 
 
-def prepare(folder: Path) -> dict[str, int]:
-    """Make the film and the ladder, and return the place in the film that each decoded picture's hash stands for.
-
-    They are kept in the cache: a ladder of 30 rungs takes minutes.
-    """
+def film(folder: Path) -> None:
+    """Make the film and its description, where they are not yet."""
     import av
-    from steadycast.media.clip import Clip
-    from steadycast.media.decode import decode_units
-    from steadycast.media.ladder import encode_ladder
-    from steadycast.media.splice import units
     from steadycast.media.synthetic import Synthetic
 
-    clip, film = folder / "clip.mkv", folder / "film.mkv"
-    if not film.exists():
+    folder.mkdir(parents=True, exist_ok=True)
+    clip, coded = folder / "clip.mkv", folder / "film.mkv"
+    if not coded.exists():
         with av.open(str(clip), "w") as out:
             stream: Any = out.add_stream("mpeg4", rate=FPS)
             stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
@@ -188,17 +163,31 @@ def prepare(folder: Path) -> dict[str, int]:
         rate = [word for name in ("-b:v", "-minrate", "-maxrate") for word in (name, str(FILM_BPS))]
         fast = ["-preset", "veryfast", "-tune", "zerolatency", "-g", str(GOP), "-bf", "0", "-bufsize", "400k"]
         constant = ["-x264-params", "nal-hrd=cbr:force-cfr=1"]
-        _ffmpeg("-i", str(clip), "-c:v", "libx264", *fast, *rate, *constant, str(film))
+        _ffmpeg("-i", str(clip), "-c:v", "libx264", *fast, *rate, *constant, str(coded))
     sdp, at = folder / "plain.sdp", "rtp://127.0.0.1:5004"
-    _ffmpeg("-re", "-i", str(film), "-t", "0.2", "-c", "copy", "-f", "rtp", "-sdp_file", str(sdp), at)
+    _ffmpeg("-re", "-i", str(coded), "-t", "0.2", "-c", "copy", "-f", "rtp", "-sdp_file", str(sdp), at)
     text = sdp.read_text()
     sdp.write_text(text[text.index("v=0") :].replace("127.0.0.1", "10.0.0.2"))
+
+
+def prepare(folder: Path) -> dict[str, int]:
+    """Make the film and the ladder, and return the place in the film that each decoded picture's hash stands for.
+
+    They are kept in the cache: a ladder of 30 rungs takes minutes.
+    """
+    from steadycast.media.clip import Clip
+    from steadycast.media.decode import decode_units
+    from steadycast.media.ladder import encode_ladder
+    from steadycast.media.splice import units
+
+    film(folder)
     kept = folder / "places.json"
     if kept.exists():
         places: dict[str, int] = json.loads(kept.read_text())
         return places
-    places = _hashes(["ffmpeg", "-v", "error", "-i", str(film), "-pix_fmt", "yuv420p", "-f", "rawvideo", "-"])
-    ladder = encode_ladder(Clip.of(clip), "h264", "clip", "clip", GOP, bframes=0)
+    decoded = f"ffmpeg -v error -i {folder / 'film.mkv'} -pix_fmt yuv420p -f rawvideo -"
+    places = _hashes(shlex.split(decoded))
+    ladder = encode_ladder(Clip.of(folder / "clip.mkv"), "h264", "clip", "clip", GOP, bframes=0)
     groups = ladder.table.gops
     for q in ladder.table.qs:
         pictures = decode_units(
@@ -242,7 +231,8 @@ def run(way: Way, table: Table, prepared: Path, places: Mapping[str, int], seed:
         for path in prepared.iterdir():
             (folder / path.name).symlink_to(path)
         (folder / "play.sh").write_text(f"exec {PLAY}\n")
-        (folder / "link.toml").write_text(LINK.format(rate=table.rate, loss=table.loss) + table.beside)
+        between = table.rate, "20ms", "50p", table.loss, "0s" if table.beside else None
+        (folder / "link.toml").write_text(link.scenario(*between))
         env = {"STEADYCAST": f"{sys.executable} -m steadycast", "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}"}
         scripts = (
             ("receive", "r", way.receive, "udp:5004"),
@@ -276,7 +266,7 @@ def run(way: Way, table: Table, prepared: Path, places: Mapping[str, int], seed:
                 "target_bps",
             )
             print({name: flow.get(name) for name in told}, file=sys.stderr)
-        return _seen(folder, places, bool(table.beside))
+        return _seen(folder, places, table.beside)
 
 
 def _seen(folder: Path, places: Mapping[str, int], with_tcp: bool) -> Seen:
@@ -374,7 +364,6 @@ def main() -> int:
     if given.ways:
         chosen = {name: replace(table, ways=tuple(given.ways.split(","))) for name, table in chosen.items()}
     prepared = cache_folder() / "transports"
-    prepared.mkdir(parents=True, exist_ok=True)
     places = prepare(prepared)
     describe(prepared)
     for name, table in chosen.items():
