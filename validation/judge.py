@@ -17,7 +17,6 @@ them, alone. `scripts/grids.py` draws the table.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import re
 import subprocess
@@ -251,11 +250,12 @@ def table(options: argparse.Namespace) -> int:
     heads = ["pair", "network", *heads, "by", "trusted", "seconds", "commit"]
     told = kept(options.kept) if options.kept else [*measured(options)]
     new = dict(row for each in told for row in rows_of(each))
-    rows = {**(before(heads) if options.write else {}), **new}
-    names = dict.fromkeys([*PAIRS, *(pair for pair, _ in rows)])
-    networks = dict.fromkeys([*sets()["standard"], *(network for _, network in rows)])
-    places = [(pair, network) for network in networks for pair in names]
-    made = page.table(heads, [rows[place] for place in places if place in rows])
+    made = page.table(heads, new.values())
+    made = page.merged(TABLE, made, 2, page.DATA) if options.write else made
+    # By network, and in the order of what is judged.
+    orders = [[*of, *(row[n] for row in made.rows)].index for of, n in ((sets()["standard"], 1), (PAIRS, 0))]
+    ordered = sorted(made.rows, key=lambda row: (orders[0](row[1]), orders[1](row[0])))
+    made = page.table(heads, ordered)
     print(made)
     if options.write and new:
         origin = {
@@ -267,15 +267,6 @@ def table(options: argparse.Namespace) -> int:
         page.store(TABLE, made, origin, page.DATA)
     asked = [] if options.kept else options.pairs.split(",")
     return int(not {*asked} <= {pair for pair, _ in new})
-
-
-def before(heads: Sequence[str]) -> dict[tuple[str, str], list[str]]:
-    """Return the rows that the table has, by pair and network."""
-    with (page.DATA / f"{TABLE}.csv").open(encoding="utf-8", newline="") as file:
-        return {
-            (row["pair"], row["network"]): [row.get(head) or "" for head in heads]
-            for row in csv.DictReader(file)
-        }
 
 
 # ---------------------------------------------------------------- bounds from outside
