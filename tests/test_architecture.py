@@ -91,6 +91,17 @@ def test_a_manifest_names_nothing_that_the_sources_do_not(crate: str) -> None:
 
 
 @needs_cargo
+@pytest.mark.parametrize("crate", sorted(set(CRATES) - {"capi", "python"}))
+def test_a_library_is_built_for_tests_and_examples_where_it_has_some(crate: str) -> None:
+    """Those of C's library are in C, and the module is no library that a test could call."""
+    text = sources(crate)
+    fences = re.findall(r"^ *//[/!] ```(.*)", text, re.MULTILINE)
+    examples = any(kind in ("", "no_run", "should_panic") for kind in fences[::2])
+    (target,) = (each for each in packages()[crate]["targets"] if each["kind"] == ["lib"])
+    assert (target["test"], target["doctest"]) == ("#[test]" in text, examples)
+
+
+@needs_cargo
 def test_the_module_has_the_features_of_the_tests_so_that_make_test_compiles_each_package_once() -> None:
     def packages_of(*words: str) -> set[str]:
         command = ["cargo", "tree", "--offline", "--locked", "--prefix=none", "--format={p} {f}", *words]

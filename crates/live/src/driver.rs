@@ -41,7 +41,7 @@ impl Outbox {
         self.list.push((ecn, which, to, self.bytes.len()));
     }
 
-    /// From now on the pair's other end is there, for what was pushed before, too.
+    /// Sends what names no address to this one, also what was pushed before.
     pub fn redirect(&mut self, to: SocketAddr) {
         self.other_end = Some(to);
     }

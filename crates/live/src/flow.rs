@@ -40,7 +40,7 @@ impl FlowKeys {
         self
     }
 
-    /// With this value, whatever there was.
+    /// Gives a key this value, whatever it had.
     #[must_use]
     pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.insert(key.to_owned(), value.into());

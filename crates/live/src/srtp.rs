@@ -373,12 +373,12 @@ fn extend(seq: u16, near: u64) -> u64 {
 }
 
 impl Srtp {
-    /// With this key for both directions.
+    /// Makes what protects and opens packets by one key.
     pub fn new(master: &MasterKey) -> Self {
         Self::pair(master, master)
     }
 
-    /// With a key for what leaves and another one for what arrives: [`MasterKey::exported`].
+    /// Makes what protects packets by one key and opens those of another: [`MasterKey::exported`].
     pub fn pair(outgoing: &MasterKey, incoming: &MasterKey) -> Self {
         let (sources, sent) = (BTreeMap::new(), BTreeMap::new());
         let (scratch, guessed, described) = (Vec::new(), Guessed::default(), Vec::new());
