@@ -38,7 +38,7 @@ def find_ffmpeg() -> str | None:
 
 def plain(ffmpeg: str, clips: Sequence[Path], size: tuple[int, int], fps: str, gop: int) -> tuple[float, int]:
     """Seconds for thirty plain encodes, and the bytes that they made."""
-    from steadycast.media.ladder import cores
+    from steadycast.workers import cores
 
     with tempfile.TemporaryDirectory() as folder:
         listed = Path(folder) / "clips.txt"

@@ -278,7 +278,7 @@ def tables(args: argparse.Namespace) -> list[Table]:
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    from steadycast.media.ladder import cores
+    from steadycast.workers import cores
 
     parser = page.options("validation.fair", __doc__, *TABLES, seeds=5)
     parser.add_argument("controllers", nargs="*", help=f"emulated also {PLAIN}: plain RTP at 3.8 Mb/s")

@@ -844,8 +844,8 @@ def run_all(
     from concurrent.futures import as_completed
     from tempfile import TemporaryDirectory
 
-    from steadycast.media.ladder import cores
     from steadycast.progress import shown
+    from steadycast.workers import cores
 
     from papers.engine.runs import processes
 

@@ -16,10 +16,10 @@ from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from multiprocessing import connection, get_context
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import steadycast
 from steadycast.core import core
@@ -31,6 +31,7 @@ from steadycast.media.cache import write as cache_write
 from steadycast.media.prepare import prepare
 from steadycast.progress import Progress, Silent
 from steadycast.rootless import need_rights
+from steadycast.workers import cores
 
 from papers.engine import frames, observe
 from papers.engine.experiment import Sets
@@ -193,17 +194,17 @@ def _read(key: str) -> Observed | None:
 
 def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[str, Observed]:
     done: dict[str, Observed] = {}
-    cores = _cores()
+    free = cores()
     progress("runs", 0, len(todo))
     # Runs with pictures take longest: they go first. Pictures that a process has decoded stay in its memory: new
     # processes now and then bound that. (The executor's own max_tasks_per_child hangs in Python 3.11 when all
     # processes end at the same time.)
     for pixels in (True, False):
         order = [(key, job) for key, job in todo.items() if job.pixels is pixels]
-        batch = cores * _PICTURES_PER_PROCESS if pixels else max(1, len(order))
+        batch = free * _PICTURES_PER_PROCESS if pixels else max(1, len(order))
         for start in range(0, len(order), batch):
             part = order[start : start + batch]
-            with processes(min(cores, len(part)), nice) as pool:
+            with processes(min(free, len(part)), nice) as pool:
                 waiting: dict[futures.Future[bytes], str] = {
                     pool.submit(_work, job): key for key, job in part
                 }
@@ -263,15 +264,11 @@ def _end_after(lent: connection.Connection) -> None:
 
 
 def _keep(key: str, content: bytes) -> None:
-    cache_write(_place(key), partial(_fill, content))
+    cache_write(_place(key), lambda file: file.write(content))
 
 
 def _observed(content: bytes) -> Observed:
     return Observed(json.loads(gzip.decompress(content)))
-
-
-def _fill(content: bytes, file: IO[bytes]) -> None:
-    file.write(content)
 
 
 def _work(job: Job) -> bytes:
@@ -295,12 +292,6 @@ def _work(job: Job) -> bytes:
         seen["flows"][name]["graded"] = grades
     # No time of day in it: equal results are equal files.
     return gzip.compress(json.dumps(seen, allow_nan=False).encode(), 6, mtime=0)
-
-
-def _cores() -> int:
-    from steadycast.media.ladder import cores
-
-    return cores()
 
 
 # ---------------------------------------------------------------- in real time

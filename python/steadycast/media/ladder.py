@@ -28,7 +28,7 @@ from steadycast.media import cache
 from steadycast.media.clip import Source
 from steadycast.media.raw import RawVideo, raw_video
 from steadycast.media.table import U8, U32, U64, FrameTable, Kind
-from steadycast.workers import cores as cores
+from steadycast.workers import cores
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many parts of it are done, and how many there are."""
