@@ -68,10 +68,14 @@ fn simple(p: f64) -> f64 {
 /// `rto` is t_RTO, TCP's retransmission time-out (4 R where it is not known), `per_ack` b, the packets that one
 /// acknowledgment covers (at least 1). With t_RTO = 4 R and b = 1 it agrees with [`throughput`] up to p = 8/27.
 pub fn throughput_full(packet: Bytes, rtt: Span, loss: LossRate, rto: Span, per_ack: f64) -> Rate {
+    Rate::from_bytes_per_s(packet.as_f64() / time_per_packet(loss, seconds(rtt), rto.as_secs_f64(), per_ack))
+}
+
+/// The denominator of [`throughput_full`]: the seconds for a packet. `rtt` and `rto` are seconds, too.
+pub fn time_per_packet(loss: LossRate, rtt: f64, rto: f64, per_ack: f64) -> f64 {
     let (p, b) = (loss.0, per_ack.max(1.0));
-    let windows = seconds(rtt) * (2.0 * b * p / 3.0).sqrt();
-    let timeouts = rto.as_secs_f64() * (3.0 * (3.0 * b * p / 8.0).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p);
-    Rate::from_bytes_per_s(packet.as_f64() / (windows + timeouts))
+    let windows = rtt * (2.0 * b * p / 3.0).sqrt();
+    windows + rto * (3.0 * (3.0 * b * p / 8.0).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p)
 }
 
 /// How bad a path is, for comparing receivers: the larger, the slower TCP would be there. Only ratios mean anything.

@@ -6,16 +6,7 @@ use super::constants::*;
 use super::delay::{Step, Turn};
 use super::signals::Signals;
 use super::verdict::{Backoff, Chance, Follows};
-
-/// RFC 9438, 5.
-const C: f64 = 0.4;
-/// A mark is a loss's gentler sister (RFC 8511).
-const BETA_MARK: f64 = 0.85;
-/// Highest growth of the window per round trip (RFC 9438, 4.2).
-const GROWTH: f64 = 1.5;
-
-/// In a group, windows that differ by less than this are those of one queue.
-const MEMBERS_ALIKE: f64 = 0.8;
+use crate::equation::{LossRate, time_per_packet};
 
 /// Why competing was left: what arrives does not follow what is sent.
 pub(super) const OWN_QUEUE: &str = "delay: a queue of its own";
@@ -35,7 +26,7 @@ pub(super) struct Cubic {
 impl Cubic {
     /// A window at which nothing was lost yet: its plateau lies ahead.
     fn new(now: f64, w: f64) -> Self {
-        let mut cubic = Self { w, w_max: w / 0.85, w_est: w, epoch: now, k: 0.0, slow: false };
+        let mut cubic = Self { w, w_max: w / NEARLY, w_est: w, epoch: now, k: 0.0, slow: false };
         cubic.set_k();
         cubic
     }
@@ -67,9 +58,9 @@ impl Cubic {
             (self.w_max, self.w_est, self.epoch, self.k) = (self.w, self.w, now, 0.0);
             return;
         }
-        let alpha = if self.w_est < self.w_max { 3.0 * (1.0 - BETA) / (1.0 + BETA) } else { 1.0 };
+        let alpha = if self.w_est < self.w_max { RENO_UP } else { 1.0 };
         self.w_est += alpha * dt / rtt;
-        let goal = self.curve(now - self.epoch + rtt).clamp(self.w, GROWTH * self.w);
+        let goal = self.curve(now - self.epoch + rtt).clamp(self.w, MORE * self.w);
         self.w = (self.w + (goal - self.w) * (dt / rtt).min(1.0)).max(self.w_est);
     }
 
@@ -79,7 +70,7 @@ impl Cubic {
     }
 
     fn limit(&mut self, most: f64) {
-        self.w = self.w.min(most.max(2.0));
+        self.w = self.w.min(most.max(WINDOW_LEAST));
         self.w_est = self.w_est.min(self.w);
     }
 
@@ -140,7 +131,7 @@ pub(super) enum After {
 /// loss would tell of it.
 fn most_used(signals: &Signals, config: &Config) -> f64 {
     let used = signals.received(A_WHILE).filter(|_| config.frames);
-    used.map_or(f64::INFINITY, |used| 4.0 * FRAMES_LIMITED * used)
+    used.map_or(f64::INFINITY, |used| f64::from(SEVERAL) * MORE * used)
 }
 
 impl Compete {
@@ -153,7 +144,7 @@ impl Compete {
             loss_gap: 1.0,
             drain: None,
             empty_since: None,
-            high: 0.01,
+            high: 0.5 * DRAIN_ABOVE,
             told: 0.0,
             lost: 0.0,
             follows: Follows::default(),
@@ -163,7 +154,7 @@ impl Compete {
 
     /// Keeps the highest queueing delay of the last while.
     pub(super) fn watch(&mut self, q: f64, dt: f64) {
-        self.high = (self.high * libm::exp2(-dt / 10.0)).max(q);
+        self.high = (self.high * libm::exp2(-dt / LATELY)).max(q);
     }
 
     /// What the window would carry now, had this flow gone on competing, in bit/s.
@@ -225,19 +216,19 @@ impl Compete {
         let follows_not = !step.news.rows.is_empty() && self.follows.is_own() && !shared;
         if follows_not || signals.trains.show_own() {
             self.end_own(received.unwrap_or(step.rate));
-            return After::Leave { rate: 0.85 * received.unwrap_or(step.rate), rule: OWN_QUEUE, proven: true };
+            return After::Leave { rate: NEARLY * received.unwrap_or(step.rate), rule: OWN_QUEUE, proven: true };
         }
         let mut cubic = self.cubic.unwrap_or_else(|| Cubic::new(now, WINDOW_LEAST));
         let mut rule = "compete: up";
         if step.loss.is_some() || step.mark {
             let congested = match &step.loss {
-                Some(loss) => chance.see(now, loss, config.bits / step.rate) || loss.q > 0.02,
+                Some(loss) => chance.see(now, loss, config.bits / step.rate) || loss.q > DRAIN_ABOVE,
                 None => true,
             };
             if congested {
                 (self.loss_gap, self.congested_at) = (now - self.congested_at, now);
             }
-            cubic.cut(now, if step.loss.is_some() { BETA } else { BETA_MARK }, WINDOW_LEAST);
+            cubic.cut(now, if step.loss.is_some() { BETA } else { NEARLY }, WINDOW_LEAST);
             self.cut_at = now;
             // Where trains show that the queue is shared, a drain shows nothing: BBR, too, lets its queue go.
             // A source of frames sends less than it may, and unevenly. What receivers decide is sent a round trip
@@ -268,7 +259,7 @@ impl Compete {
                 cubic.limit(most.max(before));
                 let used = received * rtt / SEGMENT;
                 let calm = now - self.cut_at > rtt.max(RECEIVED_SPAN) + rtt;
-                if calm && self.drain.is_none_or(|drain| now > drain.until + rtt) && cubic.w > MEMBERS_ALIKE * used {
+                if calm && self.drain.is_none_or(|drain| now > drain.until + rtt) && cubic.w > NOT_ALL * used {
                     cubic.raise(used);
                 }
             }
@@ -283,7 +274,7 @@ impl Compete {
             // Encoders use less than they are granted. A TCP fills its window.
             rate *= signals.spare(now, A_WHILE).clamp(1.0, AHEAD);
         }
-        if let Some(received) = received.filter(|_| !signals.is_idle(now, IDLE)) {
+        if let Some(received) = received.filter(|_| !signals.is_idle(now, NOT_ALL)) {
             // What acknowledgements do for TCP: without it the rate jumps after a drain, when rtt is small and w is
             // not. Up to what a drain or an experiment gave away it may jump.
             rate = rate.min((AHEAD * received + 2.0 * config.bits / rtt).max(self.restore));
@@ -292,16 +283,16 @@ impl Compete {
             rate = rate.min(config.yield_to * drain.received);
             rule = "compete: drain";
             let proven = queued(drain.q) > TELL;
-            let emptied = signals.low(0.03) < target.min(0.1 * drain.q).max(0.003);
+            let emptied = signals.low(0.5 * LOW_SPAN) < target.min(LITTLE * drain.q).max(WAITS);
             if emptied && proven {
                 self.cubic = None;
-                return After::Leave { rate: 0.85 * drain.received, rule: "delay: drained, so nobody's", proven };
+                return After::Leave { rate: NEARLY * drain.received, rule: "delay: drained, so nobody's", proven };
             }
             if emptied && !shared && backoff.may_leave(now) {
                 return After::Leave { rate: carries, rule: "delay: drained", proven };
             }
         }
-        let leaves = self.leave(step, rate, target, backoff).filter(|_| !chance.is_policed(now));
+        let leaves = self.leave(step, rate, target, backoff, config).filter(|_| !chance.is_policed(now));
         leaves.unwrap_or(After::Stay(Turn::Rate(rate, rule)))
     }
 
@@ -312,27 +303,22 @@ impl Compete {
         let gain = (dt / KEPT).min(1.0);
         self.told += gain * (f64::from(news.arrived + news.lost) - self.told);
         self.lost += gain * (f64::from(news.lost) - self.lost);
-        let p = self.lost / self.told.max(1e-9);
-        if !friendly || p <= 0.0 || self.told <= 0.0 {
-            return None;
-        }
-        let timeout = (4.0 * rtt).max(0.2);
-        let root = libm::sqrt(2.0 * p / 3.0);
-        let out = timeout * 3.0 * libm::sqrt(3.0 * p / 8.0) * p * (1.0 + 32.0 * p * p);
-        Some(config.equation * rtt / (rtt * root + out))
+        let loss = LossRate::new(self.lost / self.told).filter(|_| friendly)?;
+        let timeout = (f64::from(SEVERAL) * rtt).max(CUT_SCALE);
+        Some(config.equation * rtt / time_per_packet(loss, rtt, timeout, 1.0))
     }
 
     /// Leaves when the queue is empty though nobody lost anything lately.
-    fn leave(&mut self, step: &Step<'_>, rate: f64, target: f64, backoff: &Backoff) -> Option<After> {
+    fn leave(&mut self, step: &Step<'_>, rate: f64, target: f64, backoff: &Backoff, config: &Config) -> Option<After> {
         let Step { now, rtt, signals, .. } = *step;
-        let near = if self.high > 0.02 { (0.1 * self.high).max(0.003) } else { 0.5 * target };
-        if signals.low(0.05) < near {
+        let near = if self.high > DRAIN_ABOVE { (LITTLE * self.high).max(WAITS) } else { 0.5 * target };
+        if signals.low(2.0 * config.report_every) < near {
             self.empty_since.get_or_insert(now);
         } else {
             self.empty_since = None;
         }
-        let calm = now - self.congested_at > (1.5 * self.loss_gap).max(10.0 * rtt).max(1.0);
-        let empty = self.empty_since.is_some_and(|since| now - since > 0.1) && !step.is_shared();
+        let calm = now - self.congested_at > (MORE * self.loss_gap).max(rtt / GAIN_ROUND).max(0.5 * A_WHILE);
+        let empty = self.empty_since.is_some_and(|since| now - since > config.report_most) && !step.is_shared();
         let untold = !self.follows.is_shared(now);
         (empty && calm && untold && backoff.may_leave(now)).then_some(After::Leave {
             rate,

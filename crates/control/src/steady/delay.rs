@@ -6,9 +6,6 @@ use super::law::Place;
 use super::signals::{Loss, News, Signals};
 use super::verdict::{Backoff, Chance, Memory, OwnQueue};
 
-/// The target's scale is halved down to a quarter: below this it is there.
-const LEAST_SCALE: f64 = 0.3;
-
 /// Why competing begins: others keep the queue.
 const STANDS: &str = "compete: yielded, and still a queue";
 
@@ -30,7 +27,7 @@ struct Episode {
 impl Episode {
     /// How long a queue of its own may take to go, in seconds.
     fn enough(&self, signals: &Signals) -> f64 {
-        self.peak.min(0.3) / CUT_MOST + 4.0 * signals.base_rtt + 2.0 * A_MOMENT
+        self.peak.min(A_MOMENT) / A_QUARTER + f64::from(SEVERAL) * signals.base_rtt + 2.0 * A_MOMENT
     }
 }
 
@@ -63,7 +60,7 @@ pub(super) struct Step<'a> {
 impl Step<'_> {
     /// Whether trains show that the queue is shared.
     pub(super) fn is_shared(&self) -> bool {
-        self.share.is_some_and(|share| share < SHARE_OWN)
+        self.share.is_some_and(|share| share < NEARLY)
     }
 }
 
@@ -137,10 +134,10 @@ impl Delay {
     /// Learns how much delays vary among a few packets: so much is noise, and the more there is of it, as a part of the
     /// target, the more packets it takes to see how empty the queue is.
     pub(super) fn see_jitter(&mut self, signals: &Signals, rate: f64, dt: f64, config: &Config) {
-        let few = LOW_SPAN.max(JITTER_PACKETS * config.bits / rate);
+        let few = LOW_SPAN.max(FEW * config.bits / rate);
         self.jitter += (dt / SEEN).min(1.0) * (signals.spread(few) - self.jitter);
         let longer = JITTER_LONGER * self.jitter / self.target(rate, config);
-        self.span = (LOW_SPAN + longer * few).min(JITTER_MOST);
+        self.span = (LOW_SPAN + longer * few).min(0.5 * A_WHILE);
     }
 
     /// The queueing delay at which the rate neither grows nor falls, in seconds: a floor for noise, and a packet or two
@@ -151,10 +148,9 @@ impl Delay {
     }
 
     fn scaled(&self, scale: f64, rate: f64, config: &Config) -> f64 {
-        let raw =
-            config.target_floor.max(JITTER_NOISE * self.jitter) + config.target_packets * config.bits / rate.max(LEAST);
+        let raw = config.target_floor.max(BETA * self.jitter) + config.target_packets * config.bits / rate.max(LEAST);
         let bent = TARGET_MOST * (1.0 - libm::exp(-raw * scale / TARGET_MOST));
-        let least = if config.frames { FRAMES_UNBENT * raw * scale } else { 0.0 };
+        let least = if config.frames { ALMOST * raw * scale } else { 0.0 };
         bent.max(least)
     }
 
@@ -225,9 +221,9 @@ impl Delay {
         let once = self.target(self.memory.0, config);
         self.over += (dt / A_WHILE).min(1.0) * (f64::from(u8::from(low > once)) - self.over);
         let mut received = signals.carries(rtt.max(RECEIVED_SPAN), rate).unwrap_or(rate);
-        if signals.is_idle(now, IDLE) {
+        if signals.is_idle(now, NOT_ALL) {
             // What arrives of a source that sends less than it might says nothing of the path.
-            received = received.max(0.9 * rate);
+            received = received.max(ALMOST * rate);
         }
         let turn = self
             .losses(step, low, received, chance, backoff, config)
@@ -239,7 +235,9 @@ impl Delay {
         self.scale = (self.scale + SCALE_UP * dt).min(1.0);
         if low > target {
             // A queue that is there for certain shows what the path carries within a few packets.
-            let soon = signals.carries(self.span, rate).filter(|_| low > 3.0 * target && !signals.is_idle(now, IDLE));
+            let soon = signals
+                .carries(self.span, rate)
+                .filter(|_| low > f64::from(ENOUGH) * target && !signals.is_idle(now, NOT_ALL));
             return self.over(step, low, soon.map_or(received, |soon| soon.min(received)), target, config);
         }
         // The yield has raised the target: whether the queue goes is seen by what it was.
@@ -249,16 +247,16 @@ impl Delay {
         {
             return Turn::Go(over.received.max(over.rate), STANDS);
         }
-        if signals.low(rtt.max(0.1)) <= 0.7 * target {
+        if signals.low(rtt.max(config.report_most)) <= BETA * target {
             self.episode = None;
         }
-        if now - self.cut_at < rtt + 0.05 {
+        if now - self.cut_at < rtt + 2.0 * config.report_every {
             return Turn::Rate(rate, "delay: wait");
         }
         if std::mem::take(&mut self.refill)
-            && let Some(carried) = self.carried.filter(|c| rate < REFILL * c)
+            && let Some(carried) = self.carried.filter(|c| rate < ALMOST * c)
         {
-            return Turn::Rate(REFILL * carried, "delay: drained");
+            return Turn::Rate(ALMOST * carried, "delay: drained");
         }
         self.grow(step, low, received, target, backoff, window, config)
     }
@@ -279,7 +277,7 @@ impl Delay {
         }
         self.loss_at = now;
         let own = self.own.holds(now, rate);
-        let packet = config.bits / self.carried.unwrap_or(rate).max(1e5);
+        let packet = config.bits / self.carried.unwrap_or(rate).max(LEAST / LITTLE);
         let mut congested = step.mark;
         if step.mark {
             chance.note(now);
@@ -294,16 +292,19 @@ impl Delay {
         }
         let memory = self.memory.0;
         if !own && rate < BETA * memory && chance.many(now, 2, (now - self.begun).min(KEPT)) && !chance.is_radio() {
-            return Some(Turn::Go(0.8 * memory, "compete: pushed down, with losses"));
+            return Some(Turn::Go(NOT_ALL * memory, "compete: pushed down, with losses"));
         }
-        if now < self.started + 3.0 * rtt + 0.1 {
+        if now < self.started + f64::from(ENOUGH) * rtt + config.report_most {
             return None;
         }
-        if !own && step.loss.is_some() && low > (3.0 * self.target(rate, config) + 0.010).max(DRAIN_ABOVE) {
-            return Some(Turn::Go(0.85 * rate.max(received), "compete: lost, with a queue"));
+        if !own
+            && step.loss.is_some()
+            && low > (f64::from(ENOUGH) * self.target(rate, config) + 0.5 * DRAIN_ABOVE).max(DRAIN_ABOVE)
+        {
+            return Some(Turn::Go(NEARLY * rate.max(received), "compete: lost, with a queue"));
         }
         let stood = step.loss.is_some_and(|loss| loss.q > STANDING && low > 0.5 * loss.q);
-        if !own && stood && self.scale < LEAST_SCALE {
+        if !own && stood && self.scale < AHEAD * A_QUARTER {
             // Not a burst, and no AQM that drops at the target: a queue that stood, and that is full.
             let again = now - self.stood_at < KEPT || backoff.left.is_none();
             self.stood_at = now;
@@ -314,10 +315,10 @@ impl Delay {
         }
         if congested || stood {
             // An AQM drops or marks at our target.
-            self.scale = (self.scale * 0.5).max(0.25);
+            self.scale = (0.5 * self.scale).max(A_QUARTER);
             if step.mark {
                 self.cut_at = now;
-                return Some(Turn::Rate(0.95 * rate.min(received), "delay: marked"));
+                return Some(Turn::Rate(SIMILAR * rate.min(received), "delay: marked"));
             }
         }
         None
@@ -328,7 +329,7 @@ impl Delay {
     fn falls(&self, step: &Step<'_>, low: f64, backoff: &Backoff, config: &Config) -> Option<Turn> {
         let Step { now, rate, .. } = *step;
         let soon = backoff.left.is_some() && now - self.begun < LATELY;
-        let falls = config.frames && soon && low > 0.0 && rate < STARVED * self.brought && !self.own.holds(now, rate);
+        let falls = config.frames && soon && low > 0.0 && rate < 0.5 * self.brought && !self.own.holds(now, rate);
         falls.then(|| Turn::Go(self.brought.min(2.0 * rate), "compete: pushed down, soon after leaving"))
     }
 
@@ -336,12 +337,12 @@ impl Delay {
     fn starves(&mut self, step: &Step<'_>, low: f64) -> Option<Turn> {
         let Step { now, rate, rtt, .. } = *step;
         let memory = self.memory.0;
-        if now - self.sampled_at > A_WHILE + 5.0 * rtt {
-            self.falling = if rate < 0.75 * self.sampled { self.falling.saturating_add(1) } else { 0 };
+        if now - self.sampled_at > A_WHILE + FEW * rtt {
+            self.falling = if rate < (1.0 - A_QUARTER) * self.sampled { self.falling.saturating_add(1) } else { 0 };
             (self.sampled, self.sampled_at) = (rate, now);
         }
-        let long = self.falling >= 2 || rate < 1.2 * LEAST;
-        let starves = !self.own.holds(now, rate) && rate < STARVED * memory && long && self.over > STARVED && low > 0.0;
+        let long = self.falling >= 2 || rate < AHEAD * LEAST;
+        let starves = !self.own.holds(now, rate) && rate < 0.5 * memory && long && self.over > 0.5 && low > 0.0;
         starves.then_some(Turn::Go(0.5 * memory, "compete: pushed down, and still a queue"))
     }
 
@@ -362,23 +363,23 @@ impl Delay {
             // More is sent than this law asks for: nobody yields yet.
             over.since = now;
         }
-        if received < 0.85 * over.rate {
+        if received < NEARLY * over.rate {
             // The path itself carries less.
-            over.rate = received / 0.9;
+            over.rate = received / ALMOST;
         }
         let (age, enough) = (now - over.since, over.enough(signals));
-        if age > enough && (low > target.max(BETA * over.peak) || age > 3.0 * enough) {
+        if age > enough && (low > target.max(BETA * over.peak) || age > f64::from(ENOUGH) * enough) {
             return Turn::Go(over.received.max(over.rate), STANDS);
         }
-        if now - self.cut_at > rtt.min(0.2) + 0.05 {
-            let cut = ((low - target / 2.0) / CUT_SCALE).min(CUT_MOST);
+        if now - self.cut_at > rtt.min(CUT_SCALE) + 2.0 * config.report_every {
+            let cut = ((low - target / 2.0) / CUT_SCALE).min(A_QUARTER);
             let lower = (rate.min(received) * (1.0 - cut)).max(config.yield_to * over.rate);
             self.carried = Some(received);
             self.cut_at = now;
             // A flow of this kind has a packet or two there, an AQM or a low rate may leave it less.
             let little = low * rate < config.bits && low > self.scaled(1.0, rate, config);
             self.wonders = little && !self.own.holds(now, rate);
-            if self.wonders && step.share.is_some_and(|share| share < SHARE_LITTLE) {
+            if self.wonders && step.share.is_some_and(|share| share < LITTLE) {
                 let rate = rate.max(received).max(0.5 * self.memory.0);
                 return Turn::Go(rate, "compete: little of a queue that stands");
             }
@@ -401,7 +402,7 @@ impl Delay {
         let Step { now, dt, rate, signals, .. } = *step;
         let room = 1.0 - low / target;
         let of_carried = self.carried.map_or(f64::MAX, |carried| rate / carried);
-        let mut gain = if of_carried < 0.92 { GAIN_BELOW } else { GAIN };
+        let mut gain = if of_carried < NEAR { GAIN_BELOW } else { GAIN };
         let fast = GAIN_MOST.min(GAIN_ROUND / step.rtt);
         let mut doubles = |free: f64, double: f64| {
             if free > 0.0 {
@@ -410,9 +411,9 @@ impl Delay {
         };
         doubles(now - self.cut_at - A_WHILE, 1.0 / GAIN_MOST);
         // Near what the path carried the queue may be empty for a while without telling of more.
-        if !(0.92..1.1).contains(&of_carried) {
+        if !(NEAR..A_BIT_MORE).contains(&of_carried) {
             let since = self.filled_at.max(self.cut_at).max(self.chance_at + A_WHILE);
-            doubles(now - since - step.rtt - A_MOMENT, EMPTY_DOUBLE);
+            doubles(now - since - step.rtt - A_MOMENT, 0.5 * SILENCE);
         }
         if low < EMPTY * target && rate < GONE * self.memory.0 {
             // Who pushed it down is not there now.
@@ -420,16 +421,16 @@ impl Delay {
         }
         let mut faster = rate * (1.0 + gain * room * dt);
         if let Some(window) = window
-            && backoff.left.is_some_and(|left| now - left < 6.0)
+            && backoff.left.is_some_and(|left| now - left < 2.0 * SEEN)
         {
             faster = faster.max(window.min(rate * (1.0 + dt)));
         }
-        let most = 1.3 * received.max(signals.received(0.5).unwrap_or(0.0)) + 2.0 * config.bits;
+        let most = (1.0 + EMPTY) * received.max(signals.received(SILENCE).unwrap_or(0.0)) + 2.0 * config.bits;
         // Caps only stop growth, and what a source with little to send is allowed stays. Only the rate of frames comes
         // near what is used of it: frames leave at a multiple of the rate, and so make a queue for others. In a queue
         // of its own there are no others.
         let limits = config.frames && !self.own.holds(step.now, rate);
-        let kept = signals.received(A_WHILE).filter(|_| limits).map(|used| FRAMES_LIMITED * used);
+        let kept = signals.received(A_WHILE).filter(|_| limits).map(|used| MORE * used);
         let next = match kept {
             Some(kept) if rate > kept => (rate * libm::exp(-dt / (2.0 * A_WHILE))).max(kept),
             _ if rate < most => faster.min(most),

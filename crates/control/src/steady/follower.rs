@@ -1,7 +1,7 @@
 use super::Config;
 use super::constants::*;
 use super::message::{Claim, Forward};
-use super::sender::SILENT_ROUNDS;
+use super::signals::FIRST_RTT;
 use crate::entry::Setup;
 use crate::fields::ABSURD_RTT;
 use crate::silence::Silence;
@@ -15,14 +15,6 @@ use steadycast_units::{Rate, Span, Time};
 
 /// Receivers in the table. With more of them only one that asks for less is let in.
 const MOST_RECEIVERS: usize = 1 << 17;
-/// The round-trip time before the first one, in seconds.
-const FIRST_RTT: f64 = 0.1;
-/// A receiver that asks for this share of what is sent asks for no less.
-pub(super) const SIMILAR: f64 = 0.95;
-/// The longest time, in seconds, for which the rate rises at one report.
-const MOST_STEP: f64 = 0.2;
-/// Silences in a row after which the receiver that limits the rate is taken to be gone.
-const GIVES_UP: u32 = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -98,8 +90,9 @@ impl Follower {
     /// in a start.
     fn follow(&mut self, now: Time) {
         let Some(entry) = self.limiting.and_then(|id| self.table.get(&id)) else { return };
-        let dt = self.set_at.map_or(0.0, |at| now.since(at).as_secs_f64().min(MOST_STEP));
-        let most = (self.rate * libm::pow(START_UP, dt / self.rtt().max(0.05))).max(self.floor);
+        let dt = self.set_at.map_or(0.0, |at| now.since(at).as_secs_f64().min(CUT_SCALE));
+        let most =
+            (self.rate * libm::pow(START_UP, dt / self.rtt().max(2.0 * self.config.report_every))).max(self.floor);
         let wanted = entry.claim.rate.as_bps_f64();
         self.rule = entry.claim.rule;
         self.rises &= wanted > most;
@@ -120,7 +113,7 @@ impl Follower {
     }
 
     fn sent(&mut self, at: Time) {
-        let patience = SILENCE.max(SILENT_ROUNDS * self.rtt());
+        let patience = SILENCE.max(f64::from(SEVERAL) * self.rtt());
         // The first reports of a group are spread over some time.
         let patience = if self.limiting.is_none() { 2.0 * patience } else { patience };
         self.silence.on_sent(at, Span::from_secs_f64(patience));
@@ -169,7 +162,7 @@ impl SenderHalf for Follower {
         }
         if !claim.free {
             let most = claim.rate.as_bps_f64().max(LEAST).clamp(self.floor, self.cap);
-            self.heeded.see(SIMILAR * self.rate <= most + 8.0);
+            self.heeded.see(SIMILAR * self.rate <= most * (1.0 + f64::from(f32::EPSILON)));
         }
     }
 
@@ -184,7 +177,7 @@ impl SenderHalf for Follower {
         self.rate = (self.rate / 2.0).max(self.floor);
         (self.rule, self.set_at, self.rises) = ("no feedback: halved", Some(now), true);
         self.silences += 1;
-        if self.silences >= GIVES_UP
+        if self.silences >= SEVERAL
             && let Some(id) = self.limiting
         {
             self.silences = 0;

@@ -13,15 +13,6 @@ use crate::entry::Setup;
 use crate::{Check, Limit, PacketReport};
 use steadycast_units::{Span, Time};
 
-/// The longest time, in seconds, for which a law grows at one report.
-const MOST_STEP: f64 = 0.5;
-/// After so many halvings in a row for silence nothing is known of the path: it begins again as at first.
-const SILENT_STARTS: u32 = 3;
-/// What arrives of a rate of which much is lost is that of this many seconds, or a round trip.
-const POLICED_SPAN: f64 = 0.5;
-/// A train has at most so many packets.
-const TRAIN_MOST: f64 = 16.0;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Start,
@@ -126,14 +117,14 @@ impl Law {
 
     /// A packet has left, of a source whose frames leave at `pacing` times the rate, while that was `rate`.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, pacing: Option<f64>, rate: f64) {
-        let most = BURST_MOST;
+        let most = 0.5 * SILENCE;
         let burst = pacing.map(|pacing| Burst { rate: rate.max(1.0), pacing, most });
         self.signals.on_sent(at, number, size, burst);
     }
 
     /// At how many times the rate a frame's packets leave: hardly faster than that where the queue is kept empty.
     pub(super) fn pacing(&self) -> f64 {
-        if self.mode == Mode::Delay { PACING_DELAY } else { self.config.pacing }
+        if self.mode == Mode::Delay { A_BIT_MORE } else { self.config.pacing }
     }
 
     /// The rate that the source is granted, in bit/s.
@@ -152,7 +143,7 @@ impl Law {
             return None;
         }
         let config = &self.config;
-        let packets = libm::ceil(TRAIN_TIME * self.rate / config.bits).min(TRAIN_MOST).max(config.train_packets);
+        let packets = libm::ceil(TRAIN_TIME * self.rate / config.bits).min(2.0 * MANY).max(config.train_packets);
         self.timetable.wanted().map(|number| (number, packets as u32))
     }
 
@@ -208,8 +199,8 @@ impl Law {
         let Step { now, dt, rtt, .. } = *step;
         let config = &self.config;
         // A start that silence has made slow sends a packet each 150 ms.
-        let soon = step.signals.received((0.6 * rtt).max(0.06));
-        let Some(received) = soon.or_else(|| step.signals.received(1.0)) else { return };
+        let soon = step.signals.received((GONE * rtt).max(LOW_SPAN));
+        let Some(received) = soon.or_else(|| step.signals.received(0.5 * A_WHILE)) else { return };
         if let Some(loss) = &step.loss {
             let queued = self.chance.see(now, loss, 0.0) || loss.q > DRAIN_ABOVE;
             if queued {
@@ -218,17 +209,17 @@ impl Law {
             }
         }
         let target = self.delay.target(self.rate, config);
-        let low = step.signals.low(0.03);
-        if low > (0.7 * target).max(0.004) || step.mark {
+        let low = step.signals.low(0.5 * LOW_SPAN);
+        if low > (BETA * target).max(0.5 * STANDING) || step.mark {
             self.rate = BETA * received;
             self.delay.begin(now, received);
             (self.delay.started, self.delay.refill) = (now, true);
             (self.mode, self.rule) = (Mode::Delay, "delay: the start found a queue");
             return;
         }
-        let most = START_MOST * received.max(step.signals.received(0.5).unwrap_or(0.0));
+        let most = 2.0 * received.max(step.signals.received(SILENCE).unwrap_or(0.0));
         if self.rate < most {
-            self.rate = (self.rate * libm::pow(START_UP, dt / rtt.max(0.05))).min(most);
+            self.rate = (self.rate * libm::pow(START_UP, dt / rtt.max(2.0 * config.report_every))).min(most);
         }
         if !step.place.limits {
             self.rate = self.rate.max(received);
@@ -251,12 +242,12 @@ impl Law {
         let waits = step.signals.q > self.delay.target(self.rate, &self.config);
         if proven {
             self.rate = rate;
-            self.delay.begin(step.now, rate / 0.85);
+            self.delay.begin(step.now, rate / NEARLY);
             if rule == OWN_QUEUE {
                 self.delay.owns(step.now, rate);
             }
         } else {
-            self.rate = if waits { 0.85 * received } else { rate.min(received) };
+            self.rate = if waits { NEARLY * received } else { rate.min(received) };
             self.delay.begin(step.now, received);
         }
         (self.mode, self.rule) = (Mode::Delay, rule);
@@ -268,7 +259,7 @@ impl Law {
     fn polices(&mut self, step: &Step<'_>) -> bool {
         let Step { now, rtt, signals, .. } = *step;
         let (told, share, runs) = signals.lossy(now, self.policed_at.map_or(f64::MAX, |at| now - at - rtt));
-        let Some(received) = signals.received(rtt.max(POLICED_SPAN)) else { return false };
+        let Some(received) = signals.received(rtt.max(SILENCE)) else { return false };
         self.trial = self.trial.take().filter(|_| self.mode == Mode::Delay).and_then(|trial| self.tries(step, trial));
         // Where more is lost than a TCP bears, a packet or two of their own are no queue.
         let own = if share > UNBEARABLE { 2.0 * self.config.bits / received } else { 0.0 };
@@ -279,26 +270,26 @@ impl Law {
         let policed = self.chance.is_policed(now);
         let competes = self.mode == Mode::Compete;
         let tries = Chance::is_more(told, runs, self.by_chance);
-        let more = if policed && share < POLICER && received * rtt > 4.0 * WINDOW_LEAST * SEGMENT {
+        let more = if policed && share < LITTLE && received * rtt > MANY * SEGMENT {
             // Whoever else is there answers as TCP does; so does this, where TCP's window is no saw of few segments.
             if !competes {
                 self.enter_compete(step, BETA * received, "compete: losses end where less is sent");
             }
             return !competes;
         } else if competes && !policed {
-            Chance::is_more(told, share, POLICER)
+            Chance::is_more(told, share, LITTLE)
         } else {
             policed || tries
         };
         // No chance loses more than a fifth, and where most is lost there are few rows of it: nothing is to be tried.
-        let many = Chance::is_more(told, share, 2.0 * POLICER);
+        let many = Chance::is_more(told, share, 2.0 * LITTLE);
         if !many && (self.trial.is_some() || !more) {
             return false;
         }
         let trial = Trial { at: now, share: runs, received, told: 0, lost: 0 };
         self.trial = (tries && !policed && !many).then_some(trial);
         self.policed_at = Some(now);
-        (self.rate, self.rule) = (self.rate.min(0.85 * received), "delay: policed");
+        (self.rate, self.rule) = (self.rate.min(NEARLY * received), "delay: policed");
         if self.mode != Mode::Delay {
             self.delay.begin(now, received);
             self.mode = Mode::Delay;
@@ -311,7 +302,7 @@ impl Law {
     /// known then.
     fn tries(&mut self, step: &Step<'_>, trial: Trial) -> Option<Trial> {
         let News { arrived, lost, runs, late, .. } = *step.news;
-        if step.now < trial.at + step.rtt + 0.1 {
+        if step.now < trial.at + step.rtt + self.config.report_most {
             return Some(trial);
         }
         let told = trial.told + (arrived + lost).saturating_sub(late);
@@ -320,7 +311,7 @@ impl Law {
         if Chance::is_less(trial.told, share, trial.share) {
             self.chance.polices(step.now, trial.received);
         } else if f64::from(trial.told) * trial.share > TRIAL_LOST {
-            self.by_chance = (1.5 * share.max(trial.share)).min(2.0 * POLICER);
+            self.by_chance = (MORE * share.max(trial.share)).min(2.0 * LITTLE);
         } else {
             return Some(trial);
         }
@@ -366,14 +357,14 @@ impl Law {
             Mode::Delay if self.signals.low(self.delay.span) > 2.0 * self.delay.target_now(now, rate, &self.config) => {
                 self.checks[0].see(self.rate <= rate.max(self.floor).max(LEAST));
             }
-            Mode::Compete if !self.signals.is_idle(now, IDLE) => {
+            Mode::Compete if !self.signals.is_idle(now, NOT_ALL) => {
                 let rtt = self.signals.rtt();
                 // Nothing arrives for a while of a path that has just become longer: what came since is what arrives
                 // then. Of a source that pauses the law goes by what the path carries of a burst, and so does this.
-                let spans = [rtt.max(RECEIVED_SPAN), (2.0 * rtt).max(0.5)];
+                let spans = [rtt.max(RECEIVED_SPAN), (2.0 * rtt).max(SILENCE)];
                 let carried = spans.into_iter().filter_map(|span| self.signals.carries(span, rate)).reduce(f64::max);
                 let Some(carried) = carried else { return };
-                let most = (2.0 * carried).max(self.compete.restore) + 4.0 * self.config.bits / rtt;
+                let most = (2.0 * carried).max(self.compete.restore) + f64::from(SEVERAL) * self.config.bits / rtt;
                 self.checks[1].see(self.rate <= most.max(self.floor).max(LEAST));
             }
             _ => {}
@@ -382,7 +373,7 @@ impl Law {
 
     fn clamp(&mut self) {
         let rate = if self.rate.is_finite() { self.rate } else { self.floor };
-        let rate = self.trial.map_or(rate, |trial| rate.min(0.85 * trial.received));
+        let rate = self.trial.map_or(rate, |trial| rate.min(NEARLY * trial.received));
         self.rate = rate.max(LEAST).clamp(self.floor, self.cap);
     }
 
@@ -397,9 +388,9 @@ impl Law {
             return false;
         }
         let now = at.as_secs_f64();
-        let dt = self.heard.map_or(0.0, |heard| (now - heard).clamp(0.0, MOST_STEP));
+        let dt = self.heard.map_or(0.0, |heard| (now - heard).clamp(0.0, SILENCE));
         self.heard = Some(now);
-        if std::mem::take(&mut self.halvings) >= SILENT_STARTS {
+        if std::mem::take(&mut self.halvings) >= ENOUGH {
             self.mode = Mode::Start;
         }
         self.compete.watch(self.signals.q, dt);

@@ -1,7 +1,6 @@
 use super::Config;
 use super::constants::*;
 use super::delay::UP;
-use super::follower::SIMILAR;
 use super::law::{Law, Mode, Place};
 use super::message::{Claim, Forward};
 use super::signals::Round;
@@ -12,20 +11,9 @@ use crate::{Arrival, Check, Due, ExtraArrival, Limit, ReceiverHalf, ReceiverId, 
 use steadycast_units::{Chance, PeerTime, Rate, Span, Stamp, Time};
 
 /// Where the sender's clock begins for the law: late enough that nothing lies before it.
-const BEGIN: f64 = 1_000.0;
-/// A sender's clock that moves this far from packet to packet, in seconds, is another clock.
-const JUMP: f64 = 30.0;
+const BEGIN: f64 = 2.0 * PATH_KEPT as f64;
 /// Packets missing in a row that are counted as lost; more of them are another stream.
 const MOST_MISSING: u64 = 1_000;
-/// A report here costs this much more than the one of single packets by which `report_bytes` goes.
-const COST: f64 = 1.4;
-/// A rate this far above what arrives is held down by that alone.
-const FREE: f64 = 1.1;
-/// Until the number of members is known it is taken to be this, and the time for the first report this.
-const CROWD: u32 = 10_000;
-const FIRST_ROUND: Span = Span::millis(250);
-/// A round of suppressed reports takes this many round trips for each power of e of members.
-const ROUND_TRIPS: f64 = 1.0;
 
 /// The receiving half that runs the law itself, on what arrives (`docs/controllers/steady.md`, "Groups").
 pub(super) struct Listener {
@@ -94,7 +82,7 @@ impl Listener {
         let begin = *self.begin.get_or_insert(sent);
         let since = BEGIN + sent.since(begin).as_secs_f64();
         let Some((last, at)) = self.last else { return Time::ZERO + Span::from_secs_f64(since.max(0.0)) };
-        if (since - at.as_secs_f64()).abs() < JUMP && number.saturating_add(MOST_MISSING) > last {
+        if (since - at.as_secs_f64()).abs() < LATELY && number.saturating_add(MOST_MISSING) > last {
             return Time::ZERO + Span::from_secs_f64(since);
         }
         let at = at.max(self.told_at);
@@ -116,7 +104,7 @@ impl Listener {
                 Mode::Delay => law.rule == UP,
                 Mode::Compete => {
                     let received = law.signals.received(law.signals.rtt().max(RECEIVED_SPAN));
-                    received.is_some_and(|received| law.rate > FREE * received)
+                    received.is_some_and(|received| law.rate > A_BIT_MORE * received)
                 }
             }
     }
@@ -170,10 +158,10 @@ impl Listener {
         }
         let round = match self.members {
             Some(members) => {
-                let trips = ROUND_TRIPS * libm::log(f64::from(members.max(2)) / 2.0);
-                Span::from_secs_f64(self.law.signals.rtt() * trips)
+                // A round trip for each power of e of members.
+                Span::from_secs_f64(self.law.signals.rtt() * libm::log(f64::from(members.max(2)) / 2.0))
             }
-            None => FIRST_ROUND,
+            None => Span::from_secs_f64(0.5 * SILENCE),
         };
         let wait = suppress::timer(round, None, self.members.unwrap_or(CROWD), &mut self.chance);
         let again = self.reported.map_or(now, |at| at + Span::from_secs_f64(self.law.signals.rtt()));
@@ -224,7 +212,7 @@ impl ReceiverHalf for Listener {
         }
         self.fresh = self.fresh.saturating_add(arrival.size.get());
         let since = *self.stepped.get_or_insert(arrival.at);
-        let enough = self.fresh as f64 >= COST * self.config.report_bytes;
+        let enough = self.fresh as f64 >= REPORT_COSTS * self.config.report_bytes;
         let every = if enough { self.config.report_every } else { self.config.report_most };
         if arrival.at.since(since) >= Span::from_secs_f64(every) {
             self.step(arrival.at);

@@ -48,7 +48,7 @@ impl Scalable {
         }
         let mut rule = "l4s: up";
         if step.loss.is_some() {
-            self.window *= 0.7;
+            self.window *= BETA;
             self.cut_at = now;
             rule = "l4s: loss";
         } else if step.mark && now - self.cut_at >= round {
@@ -60,10 +60,10 @@ impl Scalable {
             // As much per round trip of `round`, whatever the path's own is.
             self.window += L4S_UP * dt / round * (rtt / round);
         }
-        self.window = self.window.max(WINDOW_LEAST * 0.1);
+        self.window = self.window.max(LITTLE * WINDOW_LEAST);
         let mut rate = self.window * SEGMENT / rtt;
         if let Some(received) = signals.received(rtt.max(RECEIVED_SPAN))
-            && !signals.is_idle(now, IDLE)
+            && !signals.is_idle(now, NOT_ALL)
         {
             let most = AHEAD * received + 2.0 * config.bits / rtt;
             if rate > most {

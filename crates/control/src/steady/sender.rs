@@ -8,15 +8,6 @@ use crate::{Check, Decision, ExtraSent, MediaQueue, Probe, ReceiverId, Report, S
 use std::borrow::Cow;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Silence lasts this many round trips at least.
-pub(super) const SILENT_ROUNDS: f64 = 4.0;
-
-/// Seconds: nobody knows the round trip before the first report (RFC 5348, 4.2).
-const FIRST_SILENCE: f64 = 2.0;
-
-/// The rate at which the packets of a train leave: at once.
-const AT_ONCE: Rate = Rate::mbps(1_000);
-
 /// The sending half that decides by reports of single packets.
 pub(super) struct Sender {
     law: Law,
@@ -32,7 +23,8 @@ impl Sender {
     fn sent(&mut self, at: Time, number: u64, size: u64) {
         let pacing = self.law.config.frames.then(|| self.law.pacing());
         self.law.on_sent(at, number, size, pacing, self.law.granted());
-        let rounds = self.law.rtt().map_or(FIRST_SILENCE, |rtt| SILENT_ROUNDS * rtt.as_secs_f64());
+        // Nobody knows the round trip before the first report (RFC 5348, 4.2).
+        let rounds = self.law.rtt().map_or(A_WHILE, |rtt| f64::from(SEVERAL) * rtt.as_secs_f64());
         let patience = SILENCE.max(rounds);
         self.silence.on_sent(at, Span::from_secs_f64(patience));
     }

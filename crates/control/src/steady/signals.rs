@@ -1,43 +1,18 @@
 //! What a sender knows of its path from reports of single packets: base delay, queueing delay, rates and losses.
 
-use super::constants::{MEMORY, PATH_KEPT, RECEIVED_SPAN, SEEN, WAITS};
-use super::trains::{FAST, Train, Trains};
+use super::constants::*;
+use super::trains::{Train, Trains};
 use crate::PacketReport;
 use crate::fields::ABSURD_RTT;
 use std::collections::VecDeque;
 use steadycast_units::{OneWay, PeerTime, Span, Time};
 
-/// A packet is lost when a packet this many numbers later has arrived (RFC 9002, 6.1.1).
-const REORDERING: u64 = 3;
 /// Packets that are remembered in flight: as many as a session joins with reports.
 const MOST_IN_FLIGHT: usize = 1 << 14;
-/// A packet may be overtaken for so many round trips and not be lost; as RFC 8985's reordering window, that grows only
-/// by what did come.
-const LATE_MOST: f64 = 2.0;
-/// The next late one is waited for this much longer.
-const LATER: f64 = 1.25;
 /// Arrivals that are remembered, whatever the rate.
 const MOST_ARRIVALS: usize = 1 << 15;
-/// A clock that moves this far against ours between two reports, in seconds, is another clock.
-const JUMP: f64 = 10.0;
 /// Round-trip time before the first measurement, in seconds.
-const FIRST_RTT: f64 = 0.1;
-/// A packet that leaves this much before its time, in seconds, is a burst's.
-const BURST: f64 = 0.02;
-/// A source that is ahead of its time for longer, in seconds, makes no burst: it sends more than it was told.
-const BURST_LASTS: f64 = 1.0;
-/// A row of packets that waited: so many after the first one, and over this time, in seconds.
-const ROW_PACKETS: u32 = 5;
-const ROW_LASTS: f64 = 0.04;
-
-/// Of packets that left so many seconds apart one may come with the other: so many times as fast. The gain of the mean
-/// share of these, of which so many times are all that there can be.
-const MIXED_APART: f64 = 0.005;
-const MIXED_GAIN: f64 = 0.01;
-const MIXED_MOST: f64 = 10.0;
-
-/// A train is held against what came before it if that is so many packets.
-const TRAIN_BESIDE_PACKETS: usize = 4;
+pub(super) const FIRST_RTT: f64 = 0.5 * CUT_SCALE;
 
 /// The least value of the last while, by seconds.
 #[derive(Clone, Debug, Default)]
@@ -210,12 +185,12 @@ impl Signals {
         self.sent_bytes += size;
         let early = self.bucket.map_or(0.0, |(then, early)| (early - (at - then)).max(0.0));
         self.early_since = self.early_since.filter(|_| early > 0.0).or((early > 0.0).then_some(at));
-        let counted = if self.early_since.is_some_and(|since| at - since > BURST_LASTS) { 0.0 } else { early };
+        let counted = if self.early_since.is_some_and(|since| at - since > 0.5 * A_WHILE) { 0.0 } else { early };
         let own = burst.map_or(0.0, |burst| (counted * burst.pacing).min(burst.most));
         let left = (at + counted).max(self.sent.back().map_or(at, |(before, _)| *before));
         self.sent.push_back((left, self.sent_bytes));
         self.flight.push_back(Out { number, size, sent: at, early: counted, own, delay: None });
-        if counted > BURST {
+        if counted > DRAIN_ABOVE {
             self.burst_at = Some(at);
         }
         self.bucket = burst.map(|burst| {
@@ -320,7 +295,8 @@ impl Signals {
         }
         let place = self.gone.binary_search_by_key(&number, |out| out.number).ok()?;
         let out = self.gone.remove(place)?;
-        self.late = self.late.max(LATER * (self.newest - out.sent)).min(LATE_MOST * self.rtt());
+        // As RFC 8985's reordering window that grows only by what did come, and to two round trips.
+        self.late = self.late.max((1.0 + A_QUARTER) * (self.newest - out.sent)).min(2.0 * self.rtt());
         news.late += 1;
         if let Some(told) = self.told.iter_mut().rev().find(|told| told.lost > 0) {
             told.lost -= 1;
@@ -338,7 +314,7 @@ impl Signals {
     fn see_clock(&mut self, now: f64, packets: &[PacketReport]) {
         let Some(peer) = packets.iter().rev().find_map(|p| p.arrived?.at) else { return };
         let ahead = peer.as_nanos() as f64 / 1e9 - now;
-        if self.ahead.is_some_and(|before| (ahead - before).abs() > JUMP) {
+        if self.ahead.is_some_and(|before| (ahead - before).abs() > LATELY) {
             self.anchor = None;
             self.arrivals.clear();
             self.delays = Least::default();
@@ -350,7 +326,7 @@ impl Signals {
     fn arrive(&mut self, now: f64, out: &Out, at: PeerTime) -> f64 {
         let way = OneWay::to_peer(Time::ZERO + Span::from_secs_f64(out.sent), at);
         let (first, begin) = *self.anchor.get_or_insert((way, at));
-        let delay = way.variation_since(first).as_secs_f64().clamp(-JUMP, JUMP);
+        let delay = way.variation_since(first).as_secs_f64().clamp(-LATELY, LATELY);
         let last = self.arrivals.back().map_or((f64::MIN, f64::MIN), |last| (last.at, last.came));
         let came = at.since(begin).as_secs_f64().max(last.1);
         self.arrived_bytes += out.size;
@@ -359,7 +335,7 @@ impl Signals {
         let delay = if out.own > 0.0 { (whole - out.own).max(self.base.min(whole)) } else { whole };
         let at = (came + (out.early - (whole - delay)).max(0.0)).max(last.0);
         let left = out.sent + out.early;
-        self.mixed += MIXED_GAIN * (f64::from(u8::from(self.mixes(out.sent, came))) - self.mixed);
+        self.mixed += LITTLE * LITTLE * (f64::from(u8::from(self.mixes(out.sent, came))) - self.mixed);
         self.arrivals.push_back(Arrived { left, at, delay, sent: out.sent, came, whole, bytes: self.arrived_bytes });
         while self.arrivals.len() > MOST_ARRIVALS || self.arrivals.front().is_some_and(|a| a.at < at - SEEN) {
             self.arrivals.pop_front();
@@ -370,9 +346,9 @@ impl Signals {
     /// Whether a packet came before one that left before it, or with one that left a while before it. No queue does
     /// that: what leaves it is apart by the time of a packet.
     fn mixes(&self, sent: f64, came: f64) -> bool {
-        let before = self.arrivals.iter().rev().find(|a| a.sent < sent - MIXED_APART);
+        let before = self.arrivals.iter().rev().find(|a| a.sent < sent - TRAIN_TIME);
         self.arrivals.back().is_some_and(|last| last.sent > sent)
-            || before.is_some_and(|a| came - a.came < (sent - a.sent) / FAST)
+            || before.is_some_and(|a| came - a.came < (sent - a.sent) / MANY)
     }
 
     /// The rates at which some packets in a row, that all waited, left and arrived, once they are enough.
@@ -388,7 +364,7 @@ impl Signals {
         };
         *count += 1;
         let (sent, came) = (last.sent - first.sent, last.came - first.came);
-        if *count < ROW_PACKETS || came < ROW_LASTS || sent <= 0.0 {
+        if f64::from(*count) < FEW || came < 2.0 * DRAIN_ABOVE || sent <= 0.0 {
             return None;
         }
         let bits = 8.0 * (last.bytes - first.bytes) as f64;
@@ -402,7 +378,7 @@ impl Signals {
         let (first, last) = self.trains.see(*self.arrivals.back()?, 8.0 * size as f64, rate)?;
         let (bits, took) = (8.0 * (last.bytes - first.bytes) as f64, last.came - first.came);
         // At a low rate it takes longer until so many have come.
-        let enough = 2.0 * TRAIN_BESIDE_PACKETS as f64 * 8.0 * size as f64 / rate.max(1.0);
+        let enough = 2.0 * f64::from(SEVERAL) * 8.0 * size as f64 / rate.max(1.0);
         let span = self.rtt().max(RECEIVED_SPAN).max(enough.min(SEEN));
         let waited = self.up_to(&first, span).all(|a| a.whole - self.base >= WAITS);
         Some(Train { bits, took, before: self.before(&first, span), waited })
@@ -418,7 +394,7 @@ impl Signals {
     fn before(&self, end: &Arrived, span: f64) -> Option<f64> {
         let first = self.up_to(end, span).last()?;
         let covered = end.came - first.came;
-        let enough = self.up_to(end, span).count() >= TRAIN_BESIDE_PACKETS;
+        let enough = self.up_to(end, span).count() >= SEVERAL as usize;
         (enough && covered > 0.5 * span).then(|| 8.0 * (end.bytes - first.bytes) as f64 / covered)
     }
 
@@ -426,7 +402,7 @@ impl Signals {
         let Some(highest) = self.highest else { return };
         let mut newest = None;
         let from = self.newest - self.late;
-        let overtaken = |out: &Out| out.number.saturating_add(REORDERING) <= highest && out.sent < from;
+        let overtaken = |out: &Out| out.number.saturating_add(u64::from(ENOUGH)) <= highest && out.sent < from;
         while let Some(out) = self.flight.front().copied().filter(overtaken) {
             self.flight.pop_front();
             match out.delay {
@@ -475,7 +451,7 @@ impl Signals {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
         let sum = |(sum, count): (f64, f64), a: &Arrived| (sum + a.delay, count + 1.0);
         let (sum, count) = self.lately(newest.at - span).fold((0.0, 0.0), sum);
-        (MIXED_MOST * self.mixed).min(1.0) * (sum / count - self.base - self.low(span)).max(0.0)
+        (self.mixed / LITTLE).min(1.0) * (sum / count - self.base - self.low(span)).max(0.0)
     }
 
     /// The rate of what arrived in the last `span` seconds, three at most, in bit/s; `None` where packets cover less
@@ -485,7 +461,7 @@ impl Signals {
         let place = self.arrivals.partition_point(|a| a.at < newest.at - span);
         let first = self.arrivals.get(place)?;
         let covered = newest.at - first.at;
-        (covered >= 0.3 * span && covered > 0.0).then(|| 8.0 * (newest.bytes - first.bytes) as f64 / covered)
+        (covered >= EMPTY * span && covered > 0.0).then(|| 8.0 * (newest.bytes - first.bytes) as f64 / covered)
     }
 
     /// What the path carries, in bit/s: what arrived in the last `span` seconds or, of a source that makes bursts and
@@ -499,7 +475,7 @@ impl Signals {
         let place = self.arrivals.partition_point(|a| a.at < newest.at - span);
         let first = self.arrivals.get(place)?;
         let (came, left) = (newest.at - first.at, newest.left - first.left);
-        let share = if came > 0.3 * span { (left / came).clamp(0.0, 1.0) } else { return received };
+        let share = if came > EMPTY * span { (left / came).clamp(0.0, 1.0) } else { return received };
         Some(received.map_or(rate * share, |received| received.max(rate * share)))
     }
 
@@ -526,7 +502,7 @@ impl Signals {
     pub(super) fn is_idle(&self, now: f64, part: f64) -> bool {
         let rtt = self.rtt();
         let least = self.rates.iter().map(|(_, rate)| *rate).min_by(f64::total_cmp);
-        least.is_some_and(|least| self.sent_rate(now - rtt - 0.2, now - rtt) < part * least)
+        least.is_some_and(|least| self.sent_rate(now - rtt - CUT_SCALE, now - rtt) < part * least)
     }
 
     /// Packets told of in the last `span` seconds, three at most, and the shares of them that are lost, and lost with

@@ -885,9 +885,73 @@ fn above_half_of_a_shared_queue_the_window_does_not_grow_and_in_a_queue_of_its_o
     assert!((competes_with(Some(0.95)) - plain).abs() < 1.0, "its own");
 }
 
+/// The numbers in a source that are choices: not 0, 1, 2 or a half, nor the bits of a byte, the nanoseconds of a second,
+/// what keeps a divisor above zero, or how much is remembered.
+fn choices(source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in source.lines().filter(|line| !line.trim_start().starts_with("const MOST_")) {
+        let code: String = line.split("//").next().unwrap().split('"').step_by(2).collect();
+        let chars: Vec<char> = code.chars().collect();
+        let mut at = 0;
+        while at < chars.len() {
+            let begin = at;
+            let is_word = |at: usize| chars.get(at).is_some_and(|c| c.is_alphanumeric() || *c == '_');
+            let is_digit = |at: usize| chars.get(at).is_some_and(char::is_ascii_digit);
+            if !is_word(at) {
+                at += 1;
+                continue;
+            }
+            let is_number = is_digit(at);
+            while is_word(at)
+                || is_number && chars[at..].starts_with(&['.']) && is_digit(at + 1)
+                || is_number && chars[at..].starts_with(&['-']) && chars[at - 1] == 'e'
+            {
+                at += 1;
+            }
+            let (before, text, after) = (&chars[..begin], &chars[begin..at], &chars[at..]);
+            let text: String = text.iter().filter(|c| **c != '_').collect();
+            let is_field = before.ends_with(&['.']) && !before.ends_with(&['.', '.']);
+            let Some(number) = text.parse::<f64>().ok().filter(|_| is_number && !is_field) else { continue };
+            let byte = number == 8.0 && (after.starts_with(&[' ', '*']) || before.ends_with(&['/', ' ']));
+            let nanos = number == 1e9 && before.ends_with(&['/', ' ']);
+            let above_zero = text.contains("e-") && before.ends_with(&['x', '(']);
+            if ![0.0, 0.5, 1.0, 2.0].contains(&number) && !byte && !nanos && !above_zero {
+                found.push(text);
+            }
+        }
+    }
+    found
+}
+
 #[test]
-fn the_laws_numbers_are_no_more_than_their_page_says() {
+fn a_choice_is_told_from_arithmetic_by_its_form() {
+    for (code, wants) in [
+        ("let x = 0.7 * self.0 + 3e-3; // 0.9", "0.7 3e-3"),
+        ("if (0.92..1.1).contains(&x) && n > 5 && q < 0.02 {", "0.92 1.1 5 0.02"),
+        ("(0.5 * q, 8.0 * bytes, SEGMENT / 8.0, nanos / 1e9, p.max(1e-9), 1..=2, a.1.0, f64, u32::MAX, \"0.4\")", ""),
+        ("8.0 + x.max(9.0) / 1e8", "8.0 9.0 1e8"),
+        ("const MOST_ARRIVALS: usize = 1 << 15;", ""),
+        ("const LATER: f64 = 1_000.5;", "1000.5"),
+    ] {
+        assert_eq!(choices(code).join(" "), wants, "{code}");
+    }
+}
+
+#[test]
+fn every_choice_of_the_laws_is_a_constant_and_they_are_as_many_as_their_page_says() {
+    let place = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/steady");
+    let mut files = 0;
+    for file in std::fs::read_dir(place).unwrap() {
+        let path = file.unwrap().path();
+        // The constants, the parameters, the formats, and tests.
+        if ["constants", "mod", "message", "tests"].iter().all(|name| !path.ends_with(format!("{name}.rs"))) {
+            let found = choices(&std::fs::read_to_string(&path).unwrap());
+            assert!(found.is_empty(), "{}: {found:?}", path.display());
+            files += 1;
+        }
+    }
+    assert!(files > 5, "{files}");
     let numbers = include_str!("constants.rs").lines().filter(|line| line.starts_with("pub(super) const")).count();
     let page = include_str!("../../../../docs/controllers/steady.md");
-    assert!(page.contains(&format!("{numbers} constants")), "{numbers}");
+    assert!(numbers <= 60 && page.contains(&format!("{numbers} constants")), "{numbers}");
 }

@@ -5,10 +5,6 @@
 use super::constants::*;
 use super::signals::Arrived;
 
-/// Packets that leave this many times as fast as the rate are a train, and this many at least.
-pub(super) const FAST: f64 = 8.0;
-const LEAST: u32 = 3;
-
 /// A train that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Train {
@@ -37,7 +33,7 @@ pub(super) struct Trains {
 impl Trains {
     /// A packet of `bits` has arrived, while `rate` is sent. Whether it ends a train: that one's first and last packet.
     pub(super) fn see(&mut self, packet: Arrived, bits: f64, rate: f64) -> Option<(Arrived, Arrived)> {
-        let apart = bits / (FAST * rate.max(1.0));
+        let apart = bits / (MANY * rate.max(1.0));
         if let Some((_, last, count)) = &mut self.open
             && (0.0..=apart).contains(&(packet.sent - last.sent))
         {
@@ -45,7 +41,7 @@ impl Trains {
             return None;
         }
         let (first, last, count) = self.open.replace((packet, packet, 1))?;
-        (count >= LEAST).then_some((first, last))
+        (count >= ENOUGH).then_some((first, last))
     }
 
     /// Keeps what a train told.
@@ -55,7 +51,7 @@ impl Trains {
         let share = before * train.took;
         // Nobody else has much of a path on which a flow gets nearly what a train shows, whether it has a queue there
         // or not.
-        self.own = if share > SHARE_OWN * train.bits { self.own + 1 } else { 0 };
+        self.own = if share > NEARLY * train.bits { self.own + 1 } else { 0 };
         if !train.waited {
             // Where no queue stood, less than that may be all that was sent.
             return;
@@ -77,7 +73,7 @@ impl Trains {
 
     /// Whether these are enough.
     pub(super) fn show_own(&self) -> bool {
-        self.own >= OWN_TRAINS
+        self.own >= 2
     }
 
     /// Another law rules: a queue of its own is to be shown anew.

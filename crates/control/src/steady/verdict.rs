@@ -4,11 +4,6 @@ use super::constants::*;
 use super::signals::Loss;
 use std::collections::VecDeque;
 
-/// Losses this far apart, in seconds, are told from each other in the mean rank.
-const RANK_APART: f64 = 0.5;
-/// The natural logarithm of a thousand.
-const SURE: f64 = 6.907_755;
-
 /// Whether losses come with a queue or by chance.
 #[derive(Clone, Debug)]
 pub(super) struct Chance {
@@ -29,7 +24,7 @@ impl Chance {
     pub(super) fn see(&mut self, now: f64, loss: &Loss, packet: f64) -> bool {
         // Losses close together meet the same queue: they say it once.
         let since = self.events.back().map_or(f64::MAX, |at| now - at);
-        self.rank += RANK_GAIN * (since / RANK_APART).min(1.0) * (loss.rank - self.rank);
+        self.rank += RANK_GAIN * (since / SILENCE).min(1.0) * (loss.rank - self.rank);
         self.note(now);
         self.is_policed(now) || self.rank > RANK_CONGESTED && loss.q > WAITS + packet
     }
@@ -46,7 +41,7 @@ impl Chance {
 
     /// Something was lost without a queue while `received` arrived: a policer lets more than half of its rate pass.
     pub(super) fn refutes(&mut self, received: f64) {
-        if received < STARVED * self.policed.1 {
+        if received < 0.5 * self.policed.1 {
             self.policed = (f64::MIN, 0.0);
         }
     }
@@ -86,7 +81,7 @@ impl Chance {
 
     /// Many losses, and at any queue.
     pub(super) fn is_radio(&self) -> bool {
-        self.rank < 0.6 && self.events.len() > 5
+        self.rank < GONE && self.events.len() as f64 > FEW
     }
 }
 
@@ -117,7 +112,7 @@ impl OwnQueue {
 
     /// Whether it may still be taken for that. One that gives much less than it did was not.
     pub(super) fn holds(&self, now: f64, rate: f64) -> bool {
-        now < self.until && rate > STARVED * self.rate
+        now < self.until && rate > 0.5 * self.rate
     }
 }
 
@@ -156,7 +151,7 @@ impl Follows {
     /// The power and its standard error, once enough was seen to tell it.
     fn power(&self) -> Option<(f64, f64)> {
         let spread = libm::sqrt(self.sent_sent / self.weight.max(1.0));
-        if self.weight < FOLLOWS_ROWS || spread < FOLLOWS_SPREAD {
+        if self.weight < MANY || spread < LITTLE {
             return None;
         }
         let slope = self.sent_came / self.sent_sent;
@@ -197,11 +192,11 @@ pub(super) struct Backoff {
 impl Backoff {
     /// Whether competing was left a short while ago.
     pub(super) fn again(&self, now: f64, rtt: f64) -> bool {
-        self.left.is_some_and(|left| now - left < LATELY + 10.0 * rtt)
+        self.left.is_some_and(|left| now - left < LATELY + rtt / GAIN_ROUND)
     }
 
     /// Whether it has lasted long enough to be left.
     pub(super) fn may_leave(&self, now: f64) -> bool {
-        now - self.entered > 1.0
+        now - self.entered > 0.5 * A_WHILE
     }
 }
