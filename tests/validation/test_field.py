@@ -139,6 +139,16 @@ def test_any_table_is_read_back_with_all_of_its_rows(rows: list[tuple[str, ...]]
     assert {len(line) for line in read} == {len(read[0])}
 
 
+def test_rows_that_a_run_does_not_make_stay_and_another_table_s_do_not(tmp_path: Path) -> None:
+    heads = ("net", "who", "rate, kb/s")
+    first = page.table(heads, [("a", "x", "1"), ("a", "y", "2")])
+    page.save("t", "a title", page.merged("t", first, 2, tmp_path), "made", folder=tmp_path)
+    again = page.merged("t", page.table(heads, [("b", "x", "3"), ("a", "y", "4")]), 2, tmp_path)
+    assert again.rows == (("a", "x", "1"), ("a", "y", "4"), ("b", "x", "3"))
+    other = page.table(("net", "who", "delay, ms"), [("c", "x", "5")])
+    assert page.merged("t", other, 2, tmp_path).rows == (("c", "x", "5"),)
+
+
 def test_each_table_of_the_pages_says_where_it_comes_from_and_is_read_by_polars() -> None:
     linked = {
         name
