@@ -28,7 +28,8 @@ const EXTENSIONS: [&str; 5] = [
     "urn:ietf:params:rtp-hdrext:sdes:mid",
 ];
 const TRANSPORT: &str = "a=ice-ufrag:Oggf\r\na=ice-pwd:8g8FPdXAoMEOklIbSrVMH7w6\r\na=setup:actpass\r\na=rtcp-mux\r\n\
-    a=fingerprint:sha-256 47:C6:51:E1:46:97:BF:69:4C:10:F1:9F:9D:FE:AE:13:FB:73:94:33:3D:AF:BC:22:01:F2:B4:C5:4F:7E:DC:84\r\n";
+    a=fingerprint:sha-256 47:C6:51:E1:46:97:BF:69:4C:10:F1:9F:\
+    9D:FE:AE:13:FB:73:94:33:3D:AF:BC:22:01:F2:B4:C5:4F:7E:DC:84\r\n";
 
 /// Payload types of one section with their codecs, retransmissions and reports; often one stands for two.
 fn types() -> impl Strategy<Value = (Vec<u8>, String)> {

@@ -8,10 +8,10 @@
 //! of elements, the last of which has no length before it; or 0, and each has one (leb128). N: a coded video sequence
 //! begins.
 //!
-//! What is sent has one or two OBUs, or parts of them, in each packet, and no packet but a frame's last ends where an OBU
-//! does: without a dependency descriptor libwebrtc takes Z 0 for a frame's beginning, and Y 0 for its end. An OBU that
-//! begins a packet and is alone in it loses its size field on the way; temporal delimiters and tile lists aren't sent,
-//! and are ignored when they come.
+//! What is sent has one or two OBUs, or parts of them, in each packet, and no packet but a frame's last ends where an
+//! OBU does: without a dependency descriptor libwebrtc takes Z 0 for a frame's beginning, and Y 0 for its end. An OBU
+//! that begins a packet and is alone in it loses its size field on the way; temporal delimiters and tile lists aren't
+//! sent, and are ignored when they come.
 
 use super::units::{Unit, Units};
 use super::{Fragment, Fragments, PayloadFormat};
