@@ -376,6 +376,7 @@ def main() -> int:
         made = rows(name, seen)
         print(made)
         if given.write:
+            made = page.merged(f"transports-{name}", made, 1)
             page.save(f"transports-{name}", TITLES[name], made, "python -m validation.transports --write")
     return 0
 

@@ -122,8 +122,10 @@ def test_a_change_beyond_a_bound_fails_and_one_within_does_not(tmp_path: Path) -
         found = text.conditions(now, [condition], was)
         assert any(v.fails for v in found if v.run == "cable") is fails, condition
     assert [v.run for v in text.conditions(now, ["*.rate_bps<-10%"], was)] == ["cable"]
-    doubted = judged({**FIGURES, "frozen_pct": 5.0}, doubts=("busy",))
-    assert text.conditions(doubted, ["cable.frozen_pct>5"], was)[0].fails
+    doubted = judged({**FIGURES, "frozen_pct": 5.0}, doubts=("busy", "late"))
+    found = text.conditions(doubted, ["cable.frozen_pct>5"], was)
+    assert "--anyway" in text.fails(doubted, found, [])[-1]
+    assert text.doubted(doubted) == ["cable is not to be trusted: busy"]
 
 
 def test_bounds_that_can_t_be_judged_are_refused_before_anything_runs(tmp_path: Path) -> None:
@@ -152,6 +154,7 @@ def test_what_is_expected_is_judged_for_the_networks_that_are_there() -> None:
     fails = text.fails(judged(FIGURES, expect=expect), [], found)
     assert fails[1] == "cable: tcp_of_fair_pct is 33.4, expected min 50"
     assert fails[0].startswith("geo failed: not-ready")
+    assert fails[0].endswith(": x")
 
 
 def test_the_page_has_every_network_and_loads_nothing() -> None:

@@ -114,10 +114,8 @@ def judge(
         print(done.text, end="")
         # Not through the console: a path must not be wrapped.
         print(f"\nreport: {place}/judge.html")
-    for line in done.fails:
+    for line in [*done.fails, *done.untrusted]:
         base.tell(line)
-    if done.untrusted:
-        base.tell(f"the machine was too busy for these: {', '.join(done.untrusted)}")
     if done.fails:
         raise typer.Exit(Exit.FAILED)
 

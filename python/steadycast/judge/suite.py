@@ -67,6 +67,7 @@ class Done:
     json: Json
     fails: list[str]
     untrusted: list[str]
+    """And of which networks the machine was too busy."""
 
 
 def judge(
@@ -116,7 +117,7 @@ def judge(
             text.text(judged, given.keep),
             whole,
             text.fails(judged, verdicts, expected),
-            [name for name in names if not judged.trusted(name)],
+            text.doubted(judged),
         )
         draft.text("judge.txt", done.text)
         draft.text("judge.html", page(judged, verdicts, expected))

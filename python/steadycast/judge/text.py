@@ -304,16 +304,34 @@ def _cell(judged: Judgement, network: str) -> Json:
 
 def fails(judged: Judgement, verdicts: Iterable[Verdict], expected: Iterable[Json]) -> list[str]:
     """Say what failed, a line each; nothing where all is well."""
-    lines = [" ".join(cells(judged, network)) for network in judged.networks if judged.failed(network)]
+    lines = []
+    for network in judged.networks:
+        if (failed := judged.failed(network)) is not None:
+            last = "".join(f": {line}" for line in failed["log"][-1:])
+            lines.append(" ".join(cells(judged, network)) + last)
     for v in verdicts:
         if v.fails:
-            now = "not known" if v.now is None else f"{v.now:.4g}"
+            now = _now(judged, v.run, v.now)
             lines.append(
                 f"{v.run}: fails if {v.condition.text}: {now}, and it was {v.was if v.was is None else f'{v.was:.4g}'}"
             )
     for each in expected:
         if not each["ok"]:
             bounds = ", ".join(f"{k} {each[k]:g}" for k in ("min", "max") if each[k] is not None)
-            value = "not known" if each["value"] is None else f"{each['value']:.4g}"
+            value = _now(judged, each["network"], each["value"])
             lines.append(f"{each['network']}: {each['that']} is {value}, expected {bounds}")
     return lines
+
+
+def _now(judged: Judgement, network: str, value: float | None) -> str:
+    if value is not None:
+        return f"{value:.4g}"
+    return "not known" if judged.trusted(network) else "not to be trusted (--anyway judges it)"
+
+
+def doubted(judged: Judgement) -> list[str]:
+    """Say of which networks the figures are not to be trusted, and why, a line each."""
+    doubts = {
+        network: [doubt for o in judged.of(network) for doubt in o.doubts] for network in judged.networks
+    }
+    return [f"{network} is not to be trusted: {found[0]}" for network, found in doubts.items() if found]
