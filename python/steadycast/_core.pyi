@@ -28,7 +28,9 @@ def figures() -> list[dict[str, Any]]:
 def flat(summary: str) -> str:
     """Return a summary's numbers by their paths; both are JSON."""
 
-def call(file: Path, stream: int | None, sender: bool | None, other: Path | None) -> str:
+def call(
+    file: Path, stream: int | None, sender: bool | None, other: Path | None, controllers: list[str]
+) -> str:
     """Return what a call's event log or capture shows, in JSON; ``sender`` says which side of it.
 
     ``other`` is the receiver's file of the same call: departures are the first's, arrivals the other's.

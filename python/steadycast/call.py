@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadycast import dumps, replay, style
-from steadycast.controllers import registry
+from steadycast import dumps, openloop, replay, style
+from steadycast.controllers import find, registry
 from steadycast.core import core
 from steadycast.errors import UserError, reason
 from steadycast.files import folder, write_text
@@ -29,12 +30,18 @@ START_BPS = 300e3
 """The rate at which the recorded controller begins, as browsers and our `gcc` do."""
 _AROUND = 12
 """How many frames before and behind one its size is set against."""
+_APART = 1.5
+"""How far what was asked for may be from the mean size of the frames around one to be what they went by."""
 _LOST_MS = 1000.0
 """How late a lost packet counts as where the worst seconds are looked for."""
 
 
 def read(
-    file: Path | str, stream: int | None = None, side: str | None = None, other: Path | None = None
+    file: Path | str,
+    stream: int | None = None,
+    side: str | None = None,
+    other: Path | None = None,
+    controllers: Sequence[str] = replay.CONTROLLERS,
 ) -> Json:
     """Read a call: an event log of libwebrtc's, a capture, a dump of its statistics, or a run folder.
 
@@ -44,6 +51,7 @@ def read(
         side: ``sender`` or ``receiver``: which direction of a log or a dump is meant, and whose capture it is; without
             it what carried more, and what the file shows best.
         other: the receiver's log or capture of the same call; ``file`` is the sender's then.
+        controllers: whose decisions on the recorded reports are told.
 
     Returns:
         ``file``, ``seen`` (rates in bit/s, delays in ms above that of an empty queue, shares of one), ``path`` (its
@@ -56,17 +64,19 @@ def read(
     file = Path(file)
     if side not in (None, "sender", "receiver"):
         raise UserError("--side", f'"{side}" is no side of a call', "sender or receiver")
+    names = [find(name).name for name in dict.fromkeys([*controllers, replay.RECORDED])]
     try:
         if other is not None:
-            return _packets(file, json.loads(core.call(file, stream, None, other)))
+            return _packets(file, json.loads(core.call(file, stream, None, other, names)))
         if file.is_dir():
             capture = dumps.capture_of(file)
             if capture is None:
                 return _averaged(dumps.of_run(file))
-            return read(capture, stream, side) | {"file": file.resolve().name}
+            return read(capture, stream, side, None, controllers) | {"file": file.resolve().name}
         if (found := dumps.read(file, side)) is not None:
             return _averaged(found)
-        raw = json.loads(core.call(file, stream, None if side is None else side == "sender", None))
+        is_sender = None if side is None else side == "sender"
+        raw = json.loads(core.call(file, stream, is_sender, None, names))
     except OSError as error:
         place = str(error.filename or file)
         raise UserError(place, reason(error), "name an event log, a capture or a dump") from error
@@ -90,8 +100,15 @@ def _packets(file: Path, raw: Json) -> Json:
         )
     }
     trip = (seen["round_trip_ms"] or 0.0) / 1000 if seen["begins"] else 0.0
-    seen |= _seen(bins, BIN_S) | {"frames": _frames(raw.pop("frames"), trip)}
-    return {"file": file.name, "bin_s": BIN_S, "seen": seen, "path": raw | _capacity(bins), "bins": bins}
+    opened = raw.pop("open")
+    seen |= _seen(bins, BIN_S)
+    # Of what a log says was asked for an encoder may give any part; what a controller would have asked may be wrong.
+    logged = seen["estimates"]
+    asked = logged or [(at, rate) for at, rate, _ in opened[replay.RECORDED]]
+    apart = math.inf if logged else _APART
+    seen["frames"] = _frames(raw.pop("frames"), trip, asked, replay.sustained(bins), apart)
+    path = raw | _capacity(bins)
+    return {"file": file.name, "bin_s": BIN_S, "seen": seen, "path": path, "bins": bins, "open": opened}
 
 
 def _averaged(found: Json) -> Json:
@@ -147,12 +164,17 @@ def _worst(bins: list[Json], bin_s: float) -> Json | None:
     }
 
 
-def _frames(frames: list[list[float | None]], trip: float) -> Json | None:
+def _frames(
+    frames: list[list[float | None]], trip: float, asked: list[tuple[float, float]], most: float, apart: float
+) -> Json | None:
     """Count frames, those that came whole at first, and the pauses between: no more is known without a decoder.
 
     Args:
         frames: of each when it left and arrived (s), its bytes, and its timestamp in ticks of its stream's clock.
         trip: for how long (s) the sender had no report, so that its frames were as large as at the start; or 0.
+        asked: the rate that was asked of the encoder: from when on (s), and bit/s.
+        most: the most that the encoder gave for a while, in bit/s.
+        apart: how many times less than asked for it may have given.
 
     """
     came = sorted(at for _, at, _, _ in frames if at is not None)
@@ -168,26 +190,39 @@ def _frames(frames: list[list[float | None]], trip: float) -> Json | None:
     least = max(3 * usual, usual + 0.15)
     pauses = [gap for gap in gaps if gap > least]
     early = sum(at < left[0] + trip for at in left) if per_s else 0
+    rates: list[float | None] = [START_BPS] * early
+    for tick in ticks[early:]:
+        at = left[0] + (tick - ticks[0]) / (second or 1.0)
+        k = bisect_right(asked, at, key=lambda one: one[0])
+        rates.append(min(asked[k - 1][1], most) if k else None)
     return {
         "all": len(frames),
         "whole": len(came),
         "per_s": per_s,
-        "sizes": _relative([size or 1.0 for _, _, size, _ in frames], early, START_BPS / 8 / (per_s or 1.0)),
+        "sizes": _relative([size or 1.0 for _, _, size, _ in frames], rates, early, per_s or 1.0, apart),
         "pause_s": least,
         "pauses": len(pauses),
         "paused_s": sum(pauses),
     }
 
 
-def _relative(sizes: list[float], early: int, first: float) -> list[float]:
-    """Return each frame's size as a share of the mean around it, in which no controller has changed much.
+def _relative(
+    sizes: list[float], rates: list[float | None], early: int, per_s: float, apart: float
+) -> list[float]:
+    """Return each frame's size as a share of what it was asked to have.
 
-    Of the ``early`` ones before the first report that is ``first``, what the start rate gives a frame: probes that
-    followed have changed it several times over.
+    That is the rate that was asked for over the frames of a second, as far as the mean of the frames around is at least
+    ``1 / _APART`` and at most ``apart`` times below it: where they differ by more, it is not what this encoder went by.
+    Of the ``early`` frames before the first report it is so in any case: probes that followed change the mean several
+    times over.
     """
-    around = [sizes[max(k - _AROUND, early) : k + _AROUND + 1] for k in range(early, len(sizes))]
-    means = [first] * early + [sum(near) / len(near) for near in around]
-    return [round(size / mean, 3) for size, mean in zip(sizes, means, strict=True)]
+    shares = []
+    for k, (size, rate) in enumerate(zip(sizes, rates, strict=True)):
+        near = sizes[max(k - _AROUND, early) : k + _AROUND + 1]
+        mean = sum(near) / len(near) if near else size
+        asked = mean if rate is None else rate / 8 / per_s
+        shares.append(size / (asked if k < early else min(max(asked, mean / _APART), mean * apart)))
+    return [round(share, 3) for share in shares]
 
 
 def _capacity(bins: list[Json]) -> Json:
@@ -311,6 +346,8 @@ def _page(call: Json, place: Path, scenario_text: str | None) -> str:
     parts += [element("p", page.prose(each), class_="more") for each in said[1:]]
     if "controllers" in call.get("replay", {}):
         parts += _replayed(call)
+    if "open" in call and openloop.recorded(call)[1]:
+        parts += _opened(call)
     drawing = canvas.in_style(lambda: _draw(call), "call")
     caption = "Averages do not show the capacity: in grey it may have been anything above what was sent."
     if "limited" not in call["seen"]:
@@ -345,6 +382,21 @@ def _replayed(call: Json) -> list[Html]:
         element("p", f"In how many of {found['paths']} paths a score is better; equal ones count by half:"),
         page.table(*replay.matrix(call)),
         element("p", replay.LOOPS),
+    ]
+
+
+def _opened(call: Json) -> list[Html]:
+    from steadycast.report import page
+
+    drawing = canvas.in_style(lambda: openloop.draw(call), "open")
+    caption = (
+        "What each would have asked of the encoder on the recorded reports. Packets went on as recorded, whatever it "
+        "asked: this says what it makes of the same news, and not who does better."
+    )
+    return [
+        element("h2", "What each would have decided on the same reports"),
+        page.figure(drawing or "", caption, f"steadycast call {call['file']}", "open"),
+        page.table(*openloop.table(call)),
     ]
 
 

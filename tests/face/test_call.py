@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from steadycast import call, replay
+from steadycast import call, openloop, replay
 from steadycast.errors import UserError
+from steadycast.folder import Folder
 from steadycast.loading import load
 from steadycast.report import say
 from steadycast.run import run
@@ -180,13 +181,38 @@ def test_frames_come_back_as_shares_of_what_was_asked_for_when_they_left(seed: i
         frames.append(
             [k / fps + chance.random() / fps * (k > 0), k / fps + 1, share * rate / 8 / fps, 90_000 / fps * k]
         )
-    found = call._frames(frames, trip)
+    asked = [(0.0, call.START_BPS), (trip, after)]
+    found = call._frames(frames, trip, asked, after, 1.5)
     assert found is not None
     assert found["per_s"] == pytest.approx(fps, rel=0.01)
     early = int(trip * fps)
     assert found["sizes"][:early] == pytest.approx(shares[:early], rel=0.02)
-    assert found["sizes"][early + 1 :] == pytest.approx(shares[early + 1 :], rel=0.5)
-    assert sum(found["sizes"]) == pytest.approx(len(shares), rel=0.05)
+    assert found["sizes"][early + 1 :] == pytest.approx(shares[early + 1 :], rel=0.02)
+    unknown = call._frames(frames, trip, [], after, 1.5)
+    assert unknown is not None
+    assert sum(unknown["sizes"]) == pytest.approx(len(shares), rel=0.05), "shares of the frames around"
+
+
+def test_a_controller_decides_on_its_own_call_s_reports_what_it_decided_then(tmp_path: Path) -> None:
+    text = SCENARIO.replace('"synthetic"', '"rfc8593"').replace('["bottleneck"]', '["video.src-left"]')
+    (tmp_path / "steps.toml").write_text(text)
+    run(tmp_path / "steps.toml", set=["duration=30s"], out=tmp_path / "run", quality=False)
+    read = call.read(tmp_path / "run" / "pcap" / "video.src-left.pcapng", controllers=["tfrc"])
+    decided = Folder.open(tmp_path / "run").table("decisions").filter(node="video.src")
+    was = list(zip(decided["t_s"], decided["target_bps"], strict=True))
+    # The codec's highest rate bounded the call's.
+    bounded = {
+        name: [(at, min(rate, 1.5e6), why) for at, rate, why in read["open"][name]] for name in read["open"]
+    }
+    share = {name: [part is None for part in openloop.apart(bounded[name], was, 30.0)] for name in bounded}
+    # A specification's bound for a browser's log is 70 %.
+    assert sum(share["gcc"]) >= 0.7 * len(share["gcc"])
+    after = share["tfrc"][-60:]
+    assert sum(after) < 0.7 * len(after), "behind the step another's decisions are not the record's"
+    call.write(read, tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "What each would have decided on the same reports" in page
+    assert "within 10 % of gcc" in page
 
 
 def test_a_record_from_the_middle_of_a_call_starts_its_replay_at_the_rate_of_then() -> None:
@@ -235,10 +261,31 @@ def shown(chance: random.Random) -> dict[str, Any]:
         "packets": 2000,
         "length_s": 20.0,
         "begins": True,
+        "estimates": [],
         "sent_max_bps": max(known),
         "frames": frames,
     }
     return {"bins": bins, "bin_s": 0.5, "path": path, "seen": seen | {"delay_p95_ms": 20.0}}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_encoder_that_gives_less_than_is_asked_for_seconds_shows_its_ceiling(seed: int) -> None:
+    chance = random.Random(seed)
+    read, ceiling = shown(chance), 1e6 * chance.uniform(0.3, 3)
+    first = chance.randint(0, 20)
+    last = first + chance.choice([4, 12])
+    for k, each in enumerate(read["bins"]):
+        is_held = first <= k < last
+        each["sent_bps"] = ceiling * chance.uniform(0.92, 1.02) if is_held else 0.3 * ceiling
+    read["open"] = {
+        "gcc": [(0.0, 0.35 * ceiling, ""), (first / 2, 1.6 * ceiling, ""), (last / 2, 0.35 * ceiling, "")]
+    }
+    low, high = replay._media(read)
+    if last - first > 8:
+        assert low < ceiling < high
+        assert high < 1.3 * low
+    else:
+        assert replay._held(read) is None, "two seconds are any burst's"
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -42,6 +42,18 @@ pub struct Frame {
     pub size: Bytes,
 }
 
+/// A report: when it came, and of each packet that it tells of its place among those sent and its arrival, if it did.
+pub type Told = (Time, Vec<(u32, Option<PeerTime>)>);
+
+/// What left and what came back at the sender, in the order of its clock: what its controller was told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exchange {
+    /// Packets that left: when, their IP bytes, and whether they are of the stream that carried most.
+    pub sent: Vec<(Time, Bytes, bool)>,
+    /// Reports that came.
+    pub reports: Vec<Told>,
+}
+
 /// What a file tells of one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
@@ -51,6 +63,8 @@ pub struct Call {
     pub packets: Vec<Flight>,
     /// Reports on single packets.
     pub reports: usize,
+    /// What its controller was told; empty where the record was not made at the sender.
+    pub exchange: Exchange,
     /// Whether its first packets are in the record: no report came sooner than one on them could.
     pub begins: bool,
     /// The sender's estimate, each time that it was logged.
@@ -136,16 +150,23 @@ pub(crate) struct Record {
 impl Record {
     /// The call, by what its own end says of arrivals.
     pub(crate) fn alone(self) -> Result<Call, Problem> {
-        let call = self.direction.joined(self.notes)?;
-        Ok(Call { estimates: self.estimates, source: self.source.to_owned(), ..call })
+        // Stamps begin later than the record's clock.
+        let later = if self.direction.stamped() { BEFORE } else { Span::ZERO };
+        let mut call = self.direction.joined(self.notes)?;
+        call.exchange.sent.iter_mut().for_each(|packet| packet.0 += later);
+        call.exchange.reports.iter_mut().for_each(|report| report.0 += later);
+        let estimates = self.estimates.into_iter().map(|(at, rate)| (at + later, rate)).collect();
+        Ok(Call { estimates, source: self.source.to_owned(), ..call })
     }
 
     /// The call, by departures of this end and arrivals at the other.
     pub(crate) fn with(mut self, other: Self) -> Result<Call, Problem> {
         self.notes.extend(other.notes);
+        let later = if self.direction.stamped() { BEFORE } else { Span::ZERO };
         let call = self.direction.across(other.direction, self.notes)?;
         let source = format!("{} joined with {}", self.source, other.source);
-        Ok(Call { estimates: self.estimates, source, ..call })
+        let estimates = self.estimates.into_iter().map(|(at, rate)| (at + later, rate)).collect();
+        Ok(Call { estimates, source, ..call })
     }
 }
 
@@ -162,10 +183,10 @@ fn counted_on<'a>(
 
 /// Arrivals that reports told.
 #[derive(Default)]
-struct Told {
+struct Arrivals {
     fates: Vec<Option<Fate>>,
     arrived: usize,
-    reports: usize,
+    reports: Vec<Told>,
     round_trip: Option<Span>,
     begins: bool,
     fine: Option<Span>,
@@ -197,6 +218,8 @@ impl Direction {
         if !by_reports {
             notes.push("arrivals are the record's own: what was lost is known by the gaps in the numbers".to_owned());
         }
+        let main = main_source(&all);
+        let sent = all.iter().map(|(packet, _)| (packet.seen, packet.size, Some(packet.ssrc) == main)).collect();
         let missing = missing(&all);
         let frames = frames(&all, &missing);
         let mut packets: Vec<Flight> = all.into_iter().map(|one| one.1).chain(missing).collect();
@@ -205,7 +228,8 @@ impl Direction {
         Ok(Call {
             source: String::new(),
             packets,
-            reports: told.reports,
+            reports: told.reports.len(),
+            exchange: if by_reports { Exchange { sent, reports: told.reports } } else { Exchange::default() },
             begins: told.begins,
             estimates: Vec::new(),
             frames,
@@ -262,6 +286,7 @@ impl Direction {
             source: String::new(),
             packets: all.into_iter().map(|one| one.1).collect(),
             reports: self.reports.len(),
+            exchange: Exchange::default(),
             begins: told.begins,
             estimates: Vec::new(),
             frames,
@@ -272,8 +297,8 @@ impl Direction {
     }
 
     /// What the reports say of each packet: of several with one number the newest that had left before the report.
-    fn told(&self) -> Told {
-        let mut told = Told { fates: vec![None; self.packets.len()], ..Told::default() };
+    fn told(&self) -> Arrivals {
+        let mut told = Arrivals { fates: vec![None; self.packets.len()], ..Arrivals::default() };
         let mut newest: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
         let (mut next, mut near) = (0, None);
         for (at, bytes) in &self.reports {
@@ -287,6 +312,7 @@ impl Direction {
                 next += 1;
             }
             let Ok(compound) = Compound::parse(bytes) else { continue };
+            let mut results = Vec::new();
             for packet in &compound.packets {
                 let mut each = Vec::new();
                 if let Ok(Some(report)) = TransportFeedback::from_packet(packet) {
@@ -296,12 +322,12 @@ impl Direction {
                     each.extend(report.acknowledged(near).map(|(ssrc, one)| (Some(ssrc), one)));
                     told.fine = Some(Span::nanos(976_563));
                 }
-                told.reports += usize::from(!each.is_empty());
                 let mut last = None;
                 for (key, Acknowledged { seq, arrival }) in each {
                     let Some(index) = newest.get(&key).map(|table| table[usize::from(seq)] as usize) else { continue };
                     // A number that nobody has used for half a round is another packet's.
                     let Some(fate) = told.fates.get_mut(index).filter(|_| next - index < 1 << 15) else { continue };
+                    results.push((index as u32, arrival.and_then(|arrived| arrived.at)));
                     match arrival {
                         None if fate.is_none() => *fate = Some(Fate::Lost),
                         Some(arrived) if !matches!(fate, Some(Fate::Arrived(_))) => {
@@ -318,8 +344,11 @@ impl Direction {
                     told.round_trip = Some(told.round_trip.map_or(trip, |least| least.min(trip)));
                 }
             }
+            if !results.is_empty() {
+                told.reports.push((*at, results));
+            }
         }
-        let waited = self.packets.first().zip(self.reports.first()).map(|(packet, report)| report.0.since(packet.seen));
+        let waited = self.packets.first().zip(told.reports.first()).map(|(packet, report)| report.0.since(packet.seen));
         told.begins = waited.zip(told.round_trip).is_none_or(|(waited, least)| waited >= least);
         told
     }
@@ -355,13 +384,18 @@ fn missing(all: &[(Sighting, Flight)]) -> Vec<Flight> {
     gaps.into_values().collect()
 }
 
-/// The frames of the source that carried most, by their timestamps; an end without a marker is a missing packet.
-fn frames(all: &[(Sighting, Flight)], missing: &[Flight]) -> Vec<Frame> {
+/// The source that carried most.
+fn main_source(all: &[(Sighting, Flight)]) -> Option<u32> {
     let mut carried: BTreeMap<u32, u64> = BTreeMap::new();
     for (packet, flight) in all {
         *carried.entry(packet.ssrc).or_default() += flight.size.get();
     }
-    let Some((&main, _)) = carried.iter().max_by_key(|(_, bytes)| **bytes) else { return Vec::new() };
+    carried.iter().max_by_key(|(_, bytes)| **bytes).map(|(ssrc, _)| *ssrc)
+}
+
+/// The frames of the source that carried most, by their timestamps; an end without a marker is a missing packet.
+fn frames(all: &[(Sighting, Flight)], missing: &[Flight]) -> Vec<Frame> {
+    let Some(main) = main_source(all) else { return Vec::new() };
     let mut holes: Vec<Time> = missing.iter().filter(|flight| flight.ssrc == main).map(|flight| flight.left).collect();
     holes.sort();
     let mut frames: Vec<(u32, Frame, bool)> = Vec::new();

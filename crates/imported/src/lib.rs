@@ -6,10 +6,12 @@
 
 mod call;
 mod capture;
+mod decide;
 mod path;
 mod rtclog;
 
-pub use call::{Call, Fate, Flight, Frame, Side};
+pub use call::{Call, Exchange, Fate, Flight, Frame, Side, Told};
+pub use decide::{Decided, decisions};
 pub use path::{Band, Bin, Losses, Path, Queue, Verdict};
 pub use rtclog::{Counts, counts};
 

@@ -4,8 +4,8 @@ use crate::error::wrong;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use steadycast_imported::{Band, Call, MOST_BYTES, Path, Side, Verdict, read, read_ends};
-use steadycast_units::{Rate, Span};
+use steadycast_imported::{Band, Call, MOST_BYTES, Path, Side, Verdict, decisions, read, read_ends};
+use steadycast_units::{Rate, Span, Time};
 
 fn bps(rate: Rate) -> f64 {
     rate.as_bps_f64()
@@ -16,7 +16,8 @@ fn band(band: Band) -> Value {
 }
 
 /// Reads a call's file: what it shows, as JSON; ``sender`` says which side of it, and ``other`` is the receiver's file
-/// of the same call. Raises `UserError` for one that can't be read.
+/// of the same call; ``controllers`` are those whose decisions on its reports are told. Raises `UserError` for one that
+/// can't be read.
 #[pyfunction]
 pub(crate) fn call(
     py: Python<'_>,
@@ -24,6 +25,7 @@ pub(crate) fn call(
     stream: Option<u32>,
     sender: Option<bool>,
     other: Option<PathBuf>,
+    controllers: Vec<String>,
 ) -> PyResult<String> {
     let side = sender.map(|is| if is { Side::Sender } else { Side::Receiver });
     let mut all = Vec::new();
@@ -38,7 +40,12 @@ pub(crate) fn call(
             Some(other) => read_ends(&all[0], other, stream),
             None => read(&all[0], stream, side),
         };
-        call.map(|call| told(&call, &Path::of(&call)))
+        call.map(|call| {
+            let path = Path::of(&call);
+            let mut all = told(&call, &path);
+            all["open"] = controllers.iter().map(|name| (name.clone(), open(&call, &path, name))).collect();
+            all
+        })
     });
     let read = read.map_err(|problem| {
         let files = other.map_or(String::new(), |other| format!(" and {}", other.to_string_lossy()));
@@ -48,8 +55,15 @@ pub(crate) fn call(
     Ok(read.to_string())
 }
 
+/// What a controller would have decided on the call's reports: when, which rate, by which rule.
+fn open(call: &Call, path: &Path, name: &str) -> Value {
+    let since = |at: Time| at.as_secs_f64() - path.begin.as_secs_f64();
+    let all = decisions(call, name).unwrap_or_default();
+    all.into_iter().map(|(at, rate, rule)| json!([since(at), bps(rate), rule])).collect()
+}
+
 fn told(call: &Call, path: &Path) -> Value {
-    let since = |at: steadycast_units::Time| at.as_secs_f64() - path.begin.as_secs_f64();
+    let since = |at: Time| at.as_secs_f64() - path.begin.as_secs_f64();
     let millis = |span: Span| span.as_millis_f64();
     let bins = path.bins.iter().map(|bin| {
         json!({

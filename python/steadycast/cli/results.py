@@ -304,7 +304,7 @@ def call(
 
     if other_end is not None and len(files) > 1:
         raise UserError("--other-end", "it is of one call", "give one FILE, the sender's")
-    read = [calls.read(file, stream, side, other_end) for file in files]
+    read = [calls.read(file, stream, side, other_end, controllers.split(",")) for file in files]
     if paths:
         with base.module("steadycast.progress").shown() as told:
             for each in read:

@@ -4,8 +4,8 @@ use pcap_file::pcap::{PcapHeader, PcapPacket, PcapTsResolution, PcapWriter};
 use pcap_file::{DataLink, Endianness};
 use proptest::prelude::*;
 use std::time::Duration;
-use steadycast_imported::{Call, Counts, Fate, Flight, Side, counts, read, read_ends};
-use steadycast_units::{Bytes, Span, Time};
+use steadycast_imported::{Call, Counts, Fate, Flight, Side, counts, decisions, read, read_ends};
+use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtcp::{Compound, PacketStatus, Ticks, TransportFeedback};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 
@@ -43,6 +43,21 @@ fn two_ends_joined_say_what_each_alone_says() {
     let receiver = read(RECEIVER, None, None).unwrap();
     assert!((vary(&joined) - vary(&receiver)).abs() <= 5_000, "{} {}", vary(&joined), vary(&receiver));
     assert!(read_ends(RECEIVER, SENDER, None).is_err(), "the sender's comes first");
+}
+
+#[test]
+fn what_a_controller_would_have_decided_is_told_for_a_sender_s_record_alone() {
+    let sender = read(SENDER, None, None).unwrap();
+    let decided = decisions(&sender, "gcc").unwrap();
+    let (first, last) = (sender.packets.first().unwrap().left, sender.packets.last().unwrap().left);
+    assert_eq!(decided[0].1, Rate::kbps(300), "the start rate");
+    assert!(decided.windows(2).all(|two| two[0].0 <= two[1].0));
+    assert!(decided.iter().all(|one| one.0 >= first.before(Span::millis(50)) && one.0 <= last));
+    assert!(decided.iter().any(|one| one.1 > Rate::kbps(330)), "its packets carried more: {decided:?}");
+    // The log's estimates are on the packets' clock, which begins with the first.
+    assert!(sender.estimates.iter().all(|one| one.0 >= first.before(Span::secs(1)) && one.0 < last + Span::secs(1)));
+    assert!(decisions(&sender, "gccc").is_err());
+    assert_eq!(decisions(&read(RECEIVER, None, None).unwrap(), "gcc"), Ok(Vec::new()));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A path is told where a call shows it, and refused with its reason where not.
 
-use steadycast_imported::{Call, Fate, Flight, Path, Verdict};
+use steadycast_imported::{Call, Exchange, Fate, Flight, Path, Verdict};
 use steadycast_units::{Bytes, PeerTime, Seed, Span, Time};
 
 /// A queue and who uses it: a call with 25 frames a second.
@@ -96,6 +96,7 @@ impl Net {
             source: String::new(),
             packets,
             begins: true,
+            exchange: Exchange::default(),
             reports: 1,
             estimates: Vec::new(),
             frames: Vec::new(),

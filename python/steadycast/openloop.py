@@ -1,0 +1,95 @@
+"""What each controller would have decided on a call's reports, while the packets left as recorded: no ranking."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from steadycast import style
+from steadycast.controllers import find
+from steadycast.folder import Json
+from steadycast.record import middle
+from steadycast.report import canvas, say
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ALIKE = 0.10
+"""Rates that differ by no more are the same decision."""
+STEP_S = 0.1
+
+
+def recorded(call: Json) -> tuple[str, list[tuple[float, float]]]:
+    """Return what the sender's estimate is called and was: the log's own, or what its controller is taken for."""
+    if estimates := call["seen"]["estimates"]:
+        return "recorded", estimates
+    return "gcc", [(at, rate) for at, rate, _ in call.get("open", {}).get("gcc", [])]
+
+
+def table(call: Json) -> tuple[list[str], list[list[str]]]:
+    """Return, for each controller, how long it is within a tenth of the recorded one, and where it parts most."""
+    name, was = recorded(call)
+    rows = []
+    for controller, decided in call["open"].items():
+        if controller == name or not decided or not was:
+            continue
+        parts = list(apart(decided, was, call["seen"]["length_s"]))
+        rows.append([controller, say.frac(sum(part is None for part in parts) / max(len(parts), 1))])
+        runs = [
+            (key, list(run)) for key, run in groupby(enumerate(parts), key=lambda one: (one[1] or [None])[0])
+        ]
+        key, run = max((one for one in runs if one[0]), key=lambda one: len(one[1]), default=(None, []))
+        mine, theirs = (middle(part[k] for _, part in run if part) for k in (1, 2))
+        where = (
+            f"{say.seconds(run[0][0] * STEP_S)} to {say.seconds((run[-1][0] + 1) * STEP_S)}" if run else ""
+        )
+        rows[-1] += [where, f"{say.rate(mine)}, not {say.rate(theirs)}" if run else "", key or ""]
+    return ["", f"within 10 % of {name}", "longest apart", "asks for", "by its rule"], rows
+
+
+def apart(
+    decided: list[tuple[float, float, str]], was: list[tuple[float, float]], length_s: float
+) -> list[tuple[str, float, float] | None]:
+    """Return for each `STEP_S` the rule, the rate and the other's rate (bit/s) where they part, and else `None`."""
+    found: list[tuple[str, float, float] | None] = []
+    for step in range(int(length_s / STEP_S)):
+        i, j = (bisect_right(each, step * STEP_S, key=lambda one: one[0]) for each in (decided, was))
+        if i and j:
+            _, rate, rule = decided[i - 1]
+            other = was[j - 1][1]
+            found.append(None if abs(rate / other - 1) <= ALIKE else (rule, rate, other))
+    return found
+
+
+def draw(call: Json) -> Figure:
+    """Draw each controller's target beside the recorded one and what was sent."""
+    figure, (axes,) = canvas.canvas(1, height=2.6)
+    length, bins = call["seen"]["length_s"], call["bins"]
+    name, was = recorded(call)
+    top = max(each["sent_bps"] for each in bins)
+    lines = {each: [(at, rate) for at, rate, _ in decided] for each, decided in call["open"].items()}
+    top = max(
+        [top, *(rate for _, rate in was), *(middle(r for _, r in one) or 0.0 for one in lines.values())]
+    )
+    scale, unit = canvas.scale_of(top)
+    labels = []
+
+    def line(points: list[tuple[float, float]], label: str, colour: str, width: float) -> None:
+        if points:
+            times, rates = [at for at, _ in points], [rate / scale for _, rate in points]
+            axes.step([*times, length], [*rates, rates[-1]], where="post", color=colour, linewidth=width)
+            labels.append(canvas.Label(rates[-1], label, colour))
+
+    at = [k * call["bin_s"] for k in range(len(bins))]
+    axes.step(at, [each["sent_bps"] / scale for each in bins], where="post", color=style.GRID, linewidth=1.0)
+    for each, points in lines.items():
+        line(points, each, find(each).colour, 1.0)
+    if name == "recorded":
+        line(was, name, style.INK, 1.6)
+    axes.set_title(f"targets, and in grey what was sent ({unit})")
+    axes.set_xlabel("time (s)", loc="right")
+    axes.set_xlim(0, length)
+    canvas.from_zero(axes, top * 1.3 / scale)
+    canvas.label_ends(axes, labels)
+    return figure
