@@ -68,6 +68,8 @@ NETWORKS = {
 TELEOP = ("5Mbps", "120ms", "80p", 0.05)
 TELEOP_S = 50.0
 TELEOP_FROZEN_S = 0.7
+TELEOP_WAYS = ((12, 0), (150, 1_000))
+"""Frames from one key frame to the next, and for how long the browser waits: as it is, and as it does with loss."""
 SHARE_S = 40.0
 SHARE_FROM_S = 15.0
 """From here on shares count: CUBIC begins after 10 s."""
@@ -212,6 +214,8 @@ class Cell:
     network: tuple[str, str, str, float]
     controller: str
     source: str = SOURCE
+    query: str = ""
+    """Of the page's address."""
     busy: bool = True
     seed: int = 1
 
@@ -243,7 +247,7 @@ class Cell:
         ours = f"exec {sys.executable} -m"
         serve = f"{ours} steadycast serve {self.source} --controller {self.controller}"
         serve += " --listen $STEADYCAST_S:8080 -o sent > address"
-        views = f"{ours} validation.browser --watch address --seconds {seconds} > seen.json"
+        views = f"{ours} validation.browser --watch address --seconds {seconds} --query '{self.query}' > seen.json"
         folder, trusted = self.emulated(serve, views, seconds)
         return seen(json.loads((folder / "seen.json").read_text()), trusted=trusted), folder
 
@@ -348,11 +352,14 @@ def teleop_table(controllers: Sequence[str]) -> page.Table:
     """Measure freezes of a teleoperator's video."""
     rows = []
     for controller in controllers:
-        cell = Cell(TELEOP, controller, source=SOURCE.replace("--fps 30", "--fps 15"), busy=False)
-        one, _ = cell.watched(TELEOP_S + CUT_S)
-        print(controller, one, file=sys.stderr, flush=True)
-        rows.append([controller, *numbers(one), verdict(holds=one.counted[1] <= TELEOP_FROZEN_S)])
-    return page.table(["controller", *HEADS, "bound 0.7 s"], rows)
+        for gop, playout_ms in TELEOP_WAYS:
+            source = SOURCE.replace("--fps 30", f"--fps 15 --gop {gop}")
+            cell = Cell(TELEOP, controller, source, f"playout={playout_ms}", busy=False)
+            one, _ = cell.watched(TELEOP_S + CUT_S)
+            print(controller, one, file=sys.stderr, flush=True)
+            told = [controller, str(gop), str(playout_ms), *numbers(one)]
+            rows.append([*told, verdict(holds=one.counted[1] <= TELEOP_FROZEN_S)])
+    return page.table(["controller", "gop", "playout, ms", *HEADS, "bound 0.7 s"], rows)
 
 
 def many_table(counts: Sequence[int]) -> page.Table:
@@ -387,6 +394,7 @@ def main() -> int:
     """Print the tables, and write them where it is asked for."""
     parser = page.options("validation.browser", __doc__, *(f"browser-{name}" for name in TITLES))
     parser.add_argument("--watch", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--query", default="", help=argparse.SUPPRESS)
     parser.add_argument("--tables", default=",".join(TITLES))
     parser.add_argument("--runs", type=int, default=10, help="of the first picture (default 10)")
     parser.add_argument("--networks", default=";".join(NETWORKS), help="with ; between them")
@@ -395,14 +403,15 @@ def main() -> int:
     parser.add_argument("--viewers", default="10,25,50", help="of many (default 10,25,50)")
     given = parser.parse_args()
     if given.watch is not None:
-        print(json.dumps(watch(printed(given.watch), given.seconds)))
+        address = printed(given.watch).replace("#", f"?{given.query}#")
+        print(json.dumps(watch(address, given.seconds)))
         return 0
     networks, controllers = given.networks.split(";"), given.controllers.split(",")
     makes: dict[str, tuple[int, Callable[[], page.Table]]] = {
         "first": (1, lambda: first_table(given.runs)),
         "freezes": (2, lambda: freezes_table(networks, controllers, given.seconds)),
         "share": (2, lambda: share_table(networks, controllers)),
-        "teleop": (1, lambda: teleop_table(controllers)),
+        "teleop": (3, lambda: teleop_table(controllers)),
         "many": (1, lambda: many_table([int(count) for count in given.viewers.split(",")])),
     }
     for name in given.tables.split(","):

@@ -6,6 +6,8 @@ const STREAM = '/whep/video';
 const WINDOW = 60; // seconds
 const RECENT = 5;
 const EVERY = 500; // ms
+const ASKED = new URLSearchParams(location.search);
+const PLAYOUT = Number(ASKED.get('playout')); // ms
 const state = { token: '', about: null, pc: null, place: '', rows: [], ours: null, counted: null, looking: false };
 
 // ---------------------------------------------------------------- the server
@@ -40,7 +42,9 @@ async function play() {
   const pc = new RTCPeerConnection();
   Object.assign(state, { pc, ours: freezes(), rows: [], counted: null });
   pc.addTransceiver('video', { direction: 'recvonly' });
-  pc.addEventListener('track', ({ track }) => {
+  pc.addEventListener('track', ({ track, receiver }) => {
+    // As long as the browser is to wait for what is sent again; it needs not know of it.
+    if (PLAYOUT > 0) receiver.jitterBufferTarget = Math.min(PLAYOUT, 4000);
     $('video').srcObject = new MediaStream([track]);
     $('video').play().catch(() => null); // a browser that wants to be asked shows its own button
   });
@@ -259,7 +263,7 @@ async function begin() {
   const answer = await ask('/api/viewers').catch(() => null);
   if (!answer) return;
   state.about = await answer.json();
-  const asked = new URLSearchParams(location.search).get('controller');
+  const asked = ASKED.get('controller');
   $('controller').replaceChildren(...state.about.controllers.map((name) => make('option', { value: name, textContent: name })));
   $('controller').value = state.about.controllers.includes(asked) ? asked : state.about.controller;
   start();
