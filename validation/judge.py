@@ -279,19 +279,21 @@ def keep(options: argparse.Namespace) -> int:
         first = judged(pair, Path(scratch) / "1").text
         again = judged(pair, Path(scratch) / "2", keep=first).text
         greedy = judged(_greedier(pair), Path(scratch) / "3", keep=first).text
-    lines = list(zip(*(each.splitlines()[3:] for each in (first, again)), strict=True))
+    lines = list(zip(_figures(first), _figures(again), strict=True))
     same = sum(a == b for a, b in lines)
     column = first.splitlines()[2].split().index("tcp%")
-    shares = [
-        [line.split()[column] for line in each.splitlines()[3:] if "+" in line.split()[0]]
-        for each in (first, greedy)
-    ]
+    shares = [[line[column] for line in _figures(each) if "+" in line[0]] for each in (first, greedy)]
     moved = sum(a != b for a, b in zip(*shares, strict=True))
     print(first, again, greedy, sep="\n")
     print(
         f"{same} of {len(lines)} lines stay ({KEPT:.0%} wanted); TCP's share moves in {moved} of {len(shares[0])}"
     )
     return int(same < KEPT * len(lines) or moved < len(shares[0]))
+
+
+def _figures(told: str) -> list[list[str]]:
+    """Return the cells of each line of a text, but for what it says of trust."""
+    return [line.split()[:-1] for line in told.replace("?", "").splitlines()[3:]]
 
 
 def _greedier(pair: Pair) -> Pair:
@@ -335,8 +337,8 @@ def rootless(options: argparse.Namespace) -> int:
         subprocess.run(
             [*apart, *words, "--keep", str(root / "judge.txt"), "-o", str(user)], check=True, env=env
         )
-        texts = [(each / "judge.txt").read_text().replace("?", "") for each in (root, user)]
-    first, second = ([line.split()[:-1] for line in each.splitlines()] for each in texts)
+        texts = [(each / "judge.txt").read_text() for each in (root, user)]
+    first, second = map(_figures, texts)
     print(*texts, "the same text" if first == second else "another text", sep="\n")
     return int(first != second)
 

@@ -292,6 +292,22 @@ def browses(folder: Path) -> None:
     (folder / "stats.jsonl").write_text("\n".join(lines))
 
 
+@given(st.integers(1, 12), st.integers(5, 40))
+@again
+def test_a_damaged_picture_with_the_mark_of_a_later_one_is_not_the_fastest(
+    tmp_path: Path, ahead: int, each: int
+) -> None:
+    shown(tmp_path, latency=0.5)
+    lines = []
+    for line in (tmp_path / "look.tsv").read_text().splitlines()[:-1]:
+        at, number, *_ = line.split("\t")
+        if int(number) % each == 0:
+            lines.append(f"{float(at) - 0.01}\t{int(number) + ahead}\t8.0\t35.0\t")
+        lines.append(line)
+    (tmp_path / "look.tsv").write_text("\n".join(lines))
+    assert pictures(tmp_path)["in_time_pct"] == 100
+
+
 def test_a_browser_s_own_freezes_stand_beside_those_of_the_marks(tmp_path: Path) -> None:
     browses(tmp_path)
     shown(tmp_path, lambda n: not 250 < n < 275, fed=False)

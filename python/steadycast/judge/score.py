@@ -524,8 +524,12 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
         **_quality(shown[new].filter(pl.Series(inside[new])), int((~np.isfinite(number[inside])).sum())),
     }
     first: dict[int, float] = {}
-    for n, t in zip(number[new].astype(int).tolist(), at[new].tolist(), strict=True):
-        first.setdefault(n, t)
+    sound: set[int] = set()
+    damaged = shown.select((pl.col("psnr") < pl.col("least")).fill_null(value=False)).to_series().to_numpy()
+    for n, t, broken in zip(number[new].astype(int).tolist(), at[new].tolist(), damaged[new], strict=True):
+        if n not in first:
+            first[n] = t
+            sound |= set() if broken else {n}
     if fed.height:
         handed = dict(zip(fed["number"].cast(int).to_list(), fed["at"].to_list(), strict=True))
     elif timed:
@@ -535,7 +539,9 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     else:
         handed = {n: low + n / fps for n in range(int(cell.pair.seconds * fps))}
     delays = {n: t - handed[n] for n, t in first.items() if n in handed}
-    least, deadline = min(delays.values(), default=0.0), cell.pair.rtp.deadline_s
+    # The mark of a damaged picture may be another's, which would be the fastest.
+    least = min((t for n, t in delays.items() if n in sound), default=min(delays.values(), default=0.0))
+    deadline = cell.pair.rtp.deadline_s
     due = [n for n, t in handed.items() if low <= t < high - least - deadline]
     counted = np.array([delays[n] for n in due if n in delays and first[n] < high])
     if due:
