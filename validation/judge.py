@@ -276,15 +276,20 @@ def keep(options: argparse.Namespace) -> int:
     """Judge a pair twice: under --keep its text stays. One that sends more changes what TCP gets."""
     pair = asked_for(options, options.pairs.split(",")[0])
     with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
-        first = judged(pair, Path(scratch) / "1").text
-        again = judged(pair, Path(scratch) / "2", keep=first).text
-        greedy = judged(_greedier(pair), Path(scratch) / "3", keep=first).text
+        texts: list[str] = []
+        for each in (pair, pair, _greedier(pair)):
+            out = Path(scratch) / str(len(texts))
+            texts.append(judged(each, out, keep=texts[0] if texts else None).text)
+            print(texts[-1], flush=True)
+        first, again, greedy = texts
     lines = list(zip(_figures(first), _figures(again), strict=True))
     same = sum(a == b for a, b in lines)
     column = first.splitlines()[2].split().index("tcp%")
-    shares = [[line[column] for line in _figures(each) if "+" in line[0]] for each in (first, greedy)]
-    moved = sum(a != b for a, b in zip(*shares, strict=True))
-    print(first, again, greedy, sep="\n")
+    # A cell that failed has no column of its own.
+    shares = [
+        {line[0]: line[column:][:1] for line in _figures(each) if "+" in line[0]} for each in (first, greedy)
+    ]
+    moved = sum(shares[1][network] != share for network, share in shares[0].items())
     print(
         f"{same} of {len(lines)} lines stay ({KEPT:.0%} wanted); TCP's share moves in {moved} of {len(shares[0])}"
     )

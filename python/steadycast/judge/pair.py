@@ -32,35 +32,11 @@ PLACES = (
 )
 """What stands in braces in a program's words, besides `python` and `steadycast`."""
 FIGURES = (
-    *(
-        "in_time_pct",
-        "shown_pct",
-        "freezes_per_min",
-        "frozen_pct",
-        "longest_freeze_s",
-        "damaged_pct",
-        "unread_pct",
-    ),
-    *(
-        "delay_p95_ms",
-        "rate_bps",
-        "back_bps",
-        "tcp_bps",
-        "tcp_of_fair_pct",
-        "lost_pct",
-        "silent_s",
-        "silent_pct",
-    ),
-    *("recover_s", "burst", "t0_s", "pictures", "psnr_db", "ssim", "vmaf", "frames", "frames_per_s"),
-    *(
-        "whole_pct",
-        "whole_pct_low",
-        "whole_pct_high",
-        "browser_freezes_per_min",
-        "dropped_frames",
-        "nack_count",
-    ),
-    *("pli_count", "jitter_buffer_ms"),
+    *("in_time_pct", "shown_pct", "freezes_per_min", "frozen_pct", "longest_freeze_s", "damaged_pct"),
+    *("unread_pct", "delay_p95_ms", "rate_bps", "back_bps", "tcp_bps", "tcp_of_fair_pct", "lost_pct"),
+    *("silent_s", "silent_pct", "recover_s", "burst", "t0_s", "pictures", "psnr_db", "ssim", "vmaf"),
+    *("frames", "frames_per_s", "whole_pct", "whole_pct_low", "whole_pct_high", "browser_freezes_per_min"),
+    *("dropped_frames", "nack_count", "pli_count", "jitter_buffer_ms"),
 )
 """Figures that are numbers: bounds name them."""
 _COMMANDS = {"python": [sys.executable], "steadycast": [sys.executable, "-m", "steadycast"]}
