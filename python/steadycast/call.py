@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadycast import dumps, openloop, replay, style
+from steadycast import cause, dumps, openloop, replay, style
 from steadycast.controllers import find, registry
 from steadycast.core import core
 from steadycast.errors import UserError, reason
@@ -241,9 +241,9 @@ def _capacity(bins: list[Json]) -> Json:
 
 
 def sentences(call: Json) -> list[str]:
-    """Say what another controller would have done, what was seen, and what the path was or why that can't be known."""
+    """Say what made the call bad, what another controller would have done, what was seen, and what the path was."""
     seen, path = call["seen"], call["path"]
-    said = [replay.answer(call)] if "replay" in call else []
+    said = [cause.sentence(call), *([replay.answer(call)] if "replay" in call else [])]
     said += [
         f"{call['file']}: {seen['source']}, {say.seconds(seen['length_s'])}, {say.count(seen['packets'])} packets, "
         f"{say.count(seen['reports'])} reports.",
@@ -259,12 +259,6 @@ def sentences(call: Json) -> list[str]:
             f"Pictures: {say.count(frames['whole'])} of {say.count(frames['all'])} came whole at first; for more than "
             f"{say.seconds(frames['pause_s'])} no whole one came {say.count(frames['pauses'])} times, "
             f"{say.seconds(frames['paused_s'])} in all. What a repair brought later is not known."
-        )
-    if worst := seen["worst"]:
-        said.append(
-            f"Worst from {say.seconds(worst['from_s'])} to {say.seconds(worst['to_s'])}: {say.rate(worst['sent_bps'])} "
-            f"sent, {say.ms(worst['delay_mean_ms'])} of {seen.get('delay_is', 'delay')}, "
-            f"{say.frac(worst['lost_frac'])} lost."
         )
     return said + _path_said(path) + [f"Note: {note}." for note in seen["notes"]]
 

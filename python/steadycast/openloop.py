@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 ALIKE = 0.10
 """Rates that differ by no more are the same decision."""
 STEP_S = 0.1
+_HIGHEST = 3.0
+"""How many times what was sent at most is still drawn: a controller that never met a full link asks for any rate."""
 
 
 def recorded(call: Json) -> tuple[str, list[tuple[float, float]]]:
@@ -72,6 +74,7 @@ def draw(call: Json) -> Figure:
     top = max(
         [top, *(rate for _, rate in was), *(middle(r for _, r in one) or 0.0 for one in lines.values())]
     )
+    top = min(top, _HIGHEST * max(each["sent_bps"] for each in bins))
     scale, unit = canvas.scale_of(top)
     labels = []
 

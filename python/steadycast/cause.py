@@ -1,0 +1,80 @@
+"""What made a call bad, in one sentence: what held its worst ten seconds back, as far as the file shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steadycast.folder import Json
+from steadycast.record import middle
+from steadycast.report import say
+
+FELL = 0.8
+"""A capacity of this share of the one before has fallen."""
+LOSSY = 0.01
+"""Losses of this share are seen in pictures."""
+SLOW_MS = 50.0
+"""A delay above an empty queue's that is felt beside the path's own."""
+
+
+def sentence(call: Json) -> str:
+    """Say what made the worst ten seconds bad, or that nothing in the network did."""
+    seen, bins, bin_s = call["seen"], call["bins"], call["bin_s"]
+    worst = seen["worst"] or {"from_s": 0.0, "to_s": seen["length_s"]}
+    first, last = round(worst["from_s"] / bin_s), round(worst["to_s"] / bin_s)
+    part = [each for each in bins[first:last] if each["packets"]]
+    packets = sum(each["packets"] for each in part)
+    lost = sum(each["lost"] for each in part) / packets if packets else 0.0
+    delay = sum((each["delay_ms"] or 0.0) * each["packets"] for each in part) / packets if packets else 0.0
+    where = f"{say.seconds(worst['from_s'])} to {say.seconds(worst['to_s'])}"
+    if "limited" in seen:
+        return _averaged(seen, where, lost, delay)
+    if lost < LOSSY and delay < SLOW_MS:
+        added = f"{say.ms(delay)} of delay and {say.frac(lost)} of loss were added"
+        return f"Cause: none in the network, where at worst ({where}) {added}{_less(call, first, last)}."
+    why = _why(call, first, last, lost, delay)
+    return f"Cause: {why}. Worst from {where}: {say.ms(delay)} of delay, {say.frac(lost)} lost."
+
+
+def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
+    path, bins = call["path"], call["bins"]
+    if shared := path["shared"]:
+        share = f"{say.rate(shared['own_bps'])} of about {say.rate(shared['capacity_bps'])}"
+        return f"others filled the queue, or the link changes all the time: it was left {share}"
+    after, before = (
+        _capacity(part) for part in (bins[first:last], bins[max(first - (last - first), 0) : first])
+    )
+    if after and before and after < FELL * before:
+        return f"the link fell from {say.rate(before)} to {say.rate(after)}"
+    if delay < SLOW_MS and lost >= LOSSY:
+        return "packets were lost though no queue stood"
+    sent = middle(each["sent_bps"] for each in bins[first:last])
+    link = f" on a link of {say.rate(after)}" if after else ""
+    return f"its own {say.rate(sent)} filled the queue{link}"
+
+
+def _capacity(bins: Sequence[Json]) -> float | None:
+    found: float | None = middle(each["capacity_bps"]["rate"] for each in bins if each["capacity_bps"])
+    return found
+
+
+def _less(call: Json, first: int, last: int) -> str:
+    """Say that the encoder gave less than was asked, where a log shows it."""
+    start, end = first * call["bin_s"], last * call["bin_s"]
+    asked: float | None = middle(rate for at, rate in call["seen"]["estimates"] if start <= at < end)
+    sent: float | None = middle(each["sent_bps"] for each in call["bins"][first:last])
+    if asked is None or sent is None or sent >= FELL * asked:
+        return ""
+    return f"; the encoder gave {say.rate(sent)} of {say.rate(asked)} that it was asked for"
+
+
+def _averaged(seen: Json, where: str, lost: float, delay: float) -> str:
+    held = {
+        "bandwidth": "the network held the encoder back",
+        "cpu": "the sender's computer was too slow to encode",
+    }
+    if limited := seen["limited"]:
+        reason = max(limited, key=lambda key: limited[key])
+        why = f"{held.get(reason, f'{reason} held the encoder back')} for {say.frac(limited[reason])} of the time"
+    else:
+        why = "packets were lost" if lost >= LOSSY else "none that its averages show"
+    return f"Cause: {why}. Worst from {where}: {say.ms(delay)} of {seen['delay_is']}, {say.frac(lost)} lost."
