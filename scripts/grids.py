@@ -90,7 +90,7 @@ def judged(line: Line) -> Iterator[Cell]:
     good = float(line["in-time, %"] or "nan") * (100 - float(line["damaged, %"] or 0)) / 100
     shares = [good, *([float(line["tcp, %"])] if "+" in line["network"] else [])]
     if shares != [good] or line["in-time, %"]:
-        said = "·".join("–" if math.isnan(share) else f"{share:.0f}" for share in shares)
+        said = "/".join("–" if math.isnan(share) else f"{share:.0f}" for share in shares)
         worse = min(100.0, *(share for share in shares if not math.isnan(share)))
         yield line["pair"], line["network"], worse / 100, said + ("" if state == "yes" else "?")
 
