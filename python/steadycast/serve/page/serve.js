@@ -83,7 +83,7 @@ function told() {
   const viewer = own(), here = state.pc ? state.pc.connectionState : 'closed';
   if (viewer.state === 'ended') {
     status('wrong', 'ended');
-    notice(viewer.ended_by || '');
+    notice(viewer.ended_by || 'The source has ended: "play again" begins it again.');
   } else if (here === 'connected') {
     status('', `live, by ${viewer.controller || $('controller').value}`);
     notice(slow());
