@@ -196,8 +196,8 @@ def test_what_is_no_offer_of_a_viewer_of_ours_has_the_codes_of_whep(served: Serv
     options = served.ask("OPTIONS", authorization=None, origin="http://example.net")
     assert (options.code, options.headers["accept-post"]) == (200, "application/sdp")
     for method in ("GET", "HEAD"):
-        found = served.ask(method, authorization=None)
-        assert (found.code, found.headers["content-type"], found.body) == (200, "application/sdp", b"")
+        asked = served.ask(method, authorization=None)
+        assert (asked.code, asked.headers["content-type"], asked.body) == (200, "application/sdp", b"")
     # Nobody else's page reads an answer.
     assert not any(name.startswith("access-control") for name in options.headers)
     assert "default-src 'none'" in options.headers["content-security-policy"]
