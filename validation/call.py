@@ -3,6 +3,7 @@
     python -m validation.call                # prints them, and whether the bounds hold
     python -m validation.call --write        # and writes them into docs/data
     python -m validation.call --first 1 --seeds 20      # other networks, fewer
+    python -m validation.call --browser 3 --write     # as root: two Chromiums, docs/data/call-browser.csv
 
 Each network has a capacity of 0.4 to 4 Mb/s in one to four steps over 40 s, 5 to 80 ms of delay, a queue of 20 to
 300 ms, chance losses of up to 2 % in half of them, and nobody beside, or, in every fourth one, a CUBIC, where only a
@@ -14,13 +15,16 @@ read. The truth of a ranking is what five controllers do on the network itself, 
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steadycast import call, replay
+import polars as pl
+from steadycast import call, openloop, replay
 from steadycast.record import middle
 from steadycast.run import run
 from steadycast.toml import document
@@ -28,7 +32,7 @@ from steadycast.toml import document
 from validation import page
 
 SECONDS = 40
-FIRST = 9601
+FIRST = 9801
 PATHS = 10
 ALIKE = 0.05
 """Scores on the network itself that are nearer to each other are no difference."""
@@ -162,6 +166,82 @@ def judged(found: dict[str, Any], file: Path) -> tuple[int, int, int]:
     return right, wrong, unsure
 
 
+BROWSER_HEADS = (
+    "network",
+    "steps (Mb/s)",
+    "path",
+    "known (%)",
+    "error, median (%)",
+    "within 10 % (%)",
+    "replay",
+    "gcc as logged (%)",
+)
+LEAD_S = 20
+"""The network's first change counts from here, as the example of two Chromiums says."""
+
+
+def browser(seed: int) -> list[str] | None:
+    """Have two Chromiums call across a network in real time, and set its sender's event log against the network.
+
+    `None` where they did not come to call.
+    """
+    draw = random.Random(seed)
+    steps = [(at, 1e6 * draw.uniform(0.5, 2.0)) for at in (0.0, 12.0, 24.0)]
+    events = [
+        {"at": f"{at:g}s", "set": {"link": "bottleneck", "rate": f"{rate:.0f}bps"}} for at, rate in steps[1:]
+    ]
+    queue = {"kind": "droptail", "limit": "150ms"}
+    bottleneck = {"rate": f"{steps[0][1]:.0f}bps", "delay": f"{draw.uniform(10, 60):.0f}ms", "queue": queue}
+    topology = {"shape": "dumbbell", "access": {"rate": "1Gbps"}, "bottleneck": bottleneck}
+    about = {"about": f"drawn by {seed}", "source": "own", "licence": "facts", "kind": "synthetic"}
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "drawn.toml").write_text(
+            document(about | {"topology": topology, "event": events}), encoding="utf-8"
+        )
+        program = place / "logging"
+        program.write_text(
+            f'#!/bin/sh\nexec chromium --webrtc-event-logging={place} "$@"\n', encoding="utf-8"
+        )
+        program.chmod(0o755)
+        pair = (page.DATA.parent.parent / "examples" / "judge" / "chromium.toml").read_text(encoding="utf-8")
+        pair = pair.replace("--clip {clip.y4m}", f"--clip {{clip.y4m}} --program {program}")
+        (place / "pair.toml").write_text(pair, encoding="utf-8")
+        words = [
+            "judge",
+            place / "pair.toml",
+            "--networks",
+            place / "drawn.toml",
+            "-o",
+            place / "out",
+            "--anyway",
+        ]
+        subprocess.run([sys.executable, "-m", "steadycast", *map(str, words)], check=False)
+        if not (logs := sorted(place.glob("event_log*"), key=lambda log: log.stat().st_mtime)):
+            return None
+        read = call.read(logs[-1])
+        (wire,) = (place / "out" / "cells").glob("*/*/wire.parquet")
+        sent = pl.read_parquet(wire).filter(pl.col("ssrc").is_not_null(), pl.col("rtp_ts") > 0)
+        begin = min(sent["sent_s"], default=0.0) - LEAD_S
+    errors = []
+    for i, each in enumerate(read["bins"]):
+        truth = [rate for at, rate in steps if at <= max(i * call.BIN_S + begin, 0.0)][-1]
+        if (band := each["capacity_bps"]) is not None:
+            errors.append(100 * abs(band["rate"] / truth - 1))
+    found, path, seen = replay.replay(read, [replay.RECORDED], PATHS), read["path"], read["seen"]
+    apart = openloop.apart(read["open"][replay.RECORDED], seen["estimates"], seen["length_s"])
+    return [
+        str(seed),
+        ", ".join(f"{rate / 1e6:.2f}" for _, rate in steps),
+        "refused" if path["refusals"] else str(path["verdict"]),
+        f"{100 * path['known_frac']:.0f}",
+        f"{middle(errors):.1f}" if errors else "",
+        f"{share(each <= 10 for each in errors):.0f}" if errors else "",
+        "refused" if found["refusals"] else "yes",
+        f"{share(each is None for each in apart):.0f}",
+    ]
+
+
 def share(which: Iterable[bool]) -> float:
     """Return how many of them are true, in per cent."""
     all_of = list(which)
@@ -184,7 +264,24 @@ def main() -> int:
     """Measure, print, and write if asked to."""
     parser = page.options("validation.call", __doc__, "call", seeds=200)
     parser.add_argument("--first", type=int, default=FIRST, help="the first network's seed")
+    parser.add_argument(
+        "--browser", type=int, default=0, help="so many calls of two Chromiums instead, in real time"
+    )
     options = parser.parse_args()
+    if options.browser:
+        for seed in range(options.first, options.first + options.browser):
+            if (cells := browser(seed)) is None:
+                continue
+            print(page.head(BROWSER_HEADS), page.row(cells), sep="\n", flush=True)
+            if options.write:
+                title = (
+                    "Capacities that logs of two Chromiums show, against the networks that they called across"
+                )
+                made = page.merged("call-browser", page.table(BROWSER_HEADS, [cells]), 1)
+                page.save(
+                    "call-browser", title, made, "python -m validation.call --browser 20 --first 21 --write"
+                )
+        return 0
     all_of = []
     print(page.head(HEADS))
     for seed in range(options.first, options.first + options.seeds):
