@@ -184,7 +184,8 @@ def _frames(
     usual = middle(gaps) or 0.0
     left, ticks = ([each[k] or 0.0 for each in frames] for k in (0, 3))
     made = [b - a for a, b in pairwise(ticks)]
-    steady = [gap for gap in made if 0 < gap <= 3 * (middle(made) or 0.0)]
+    longest = 3 * (middle(made) or 0.0)
+    steady = [gap for gap in made if 0 < gap <= longest]
     second = (ticks[-1] - ticks[0]) / (left[-1] - left[0]) if left[-1] > left[0] else 0.0
     per_s = len(steady) * second / sum(steady) if sum(steady) > 0 else None
     least = max(3 * usual, usual + 0.15)

@@ -66,9 +66,10 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
 
 /// Calls the timer as often as the controller wants before a time.
 fn until(remote: &mut Remote, at: Time, note: &mut impl FnMut(Time, &Remote)) {
-    // One that never moves on would keep time from going on.
-    for _ in 0..1_000 {
-        let Some(wake) = remote.wake().filter(|wake| wake.at < at) else { break };
+    // One that does not move on would keep time from going on.
+    let mut last = None;
+    while let Some(wake) = remote.wake().filter(|wake| wake.at < at && Some(wake.at) > last) {
+        last = Some(wake.at);
         remote.timer(wake.at);
         note(wake.at, remote);
     }
