@@ -247,9 +247,8 @@ impl Delay {
         {
             return Turn::Go(over.received.max(over.rate), STANDS);
         }
-        if signals.low(rtt.max(config.report_most)) <= BETA * target {
-            self.episode = None;
-        }
+        let gone = |over: &Episode| signals.low(rtt.max(config.report_most)) <= BETA * target.min(over.peak);
+        self.episode = self.episode.filter(|over| !gone(over));
         if now - self.cut_at < rtt + 2.0 * config.report_every {
             return Turn::Rate(rate, "delay: wait");
         }

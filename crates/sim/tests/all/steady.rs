@@ -120,6 +120,23 @@ fn a_rate_that_a_tcps_start_left_very_low_does_not_stay_there() {
 }
 
 #[test]
+fn pictures_whose_yield_raises_the_target_above_a_cubics_queue_still_learn_of_it() {
+    // The queue never empties: its least delay is taken for the path's. They took 9.0 to 12.2 s.
+    for start in [5, 12, 13] {
+        let run = run(&format!(
+            "duration = \"{}s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"5Mbps\", delay = \"14ms\", \
+             queue = {{ kind = \"droptail\", limit = \"200ms\" }}, back = {{ rate = \"1Mbps\" }} }}\n\
+             access = {{ rate = \"1Gbps\", delay = \"1ms\" }}\n[[flow]]\nname = \"video\"\nkind = \"video\"\n\
+             media = \"rfc8593\"\ncontroller = \"steady\"\nstart = \"{start}s\"\n{}",
+            start + 15,
+            tcp("")
+        ));
+        let competes = rules(&run).iter().find(|(_, rule)| rule.starts_with("compete")).map(|(at, _)| *at);
+        between(competes.unwrap_or(f64::MAX) - f64::from(start), 1.0, 8.9);
+    }
+}
+
+#[test]
 fn it_competes_soon_after_a_download_has_come_and_soon_after_it_has_gone_no_more() {
     let run = on(DROP_TAIL, &tcp("start = \"20s\"\nstop = \"50s\""));
     let all = rules(&run);
