@@ -22,6 +22,8 @@ struct Episode {
     /// The rate from which the yield is counted.
     rate: f64,
     received: f64,
+    /// The target then, which the yield raises.
+    target: f64,
 }
 
 impl Episode {
@@ -243,7 +245,7 @@ impl Delay {
         // The yield has raised the target: whether the queue goes is seen by what it was.
         if let Some(over) = self.episode
             && now - over.since > over.enough(signals)
-            && low > self.target_now(now, over.rate, config).max(BETA * over.peak)
+            && low > over.target.max(BETA * over.peak)
         {
             return Turn::Go(over.received.max(over.rate), STANDS);
         }
@@ -354,6 +356,7 @@ impl Delay {
             peak_at: now,
             rate: rate.min(received.max(0.5 * rate)),
             received,
+            target,
         });
         if low >= over.peak {
             (over.peak, over.peak_at) = (low, now);
