@@ -885,8 +885,8 @@ fn above_half_of_a_shared_queue_the_window_does_not_grow_and_in_a_queue_of_its_o
     assert!((competes_with(Some(0.95)) - plain).abs() < 1.0, "its own");
 }
 
-/// The numbers in a source that are choices: not 0, 1, 2 or a half, nor the bits of a byte, the nanoseconds of a second,
-/// what keeps a divisor above zero, or how much is remembered.
+/// The numbers in a source that are choices: not 0, 1, 2 or a half, nor the bits of a byte, the nanoseconds of a
+/// second, what keeps a divisor above zero, or how much is remembered.
 fn choices(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in source.lines().filter(|line| !line.trim_start().starts_with("const MOST_")) {
