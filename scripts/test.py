@@ -150,7 +150,7 @@ def python(count: Count) -> None:
     The faults, many at once, have the machine to themselves: players beside them would make them stall. The others
     of real time take a third of a processor each: four at once leave a third of two free.
     """
-    pytest(count, [f"--ignore={folder}" for folder in REAL_TIME])
+    pytest(count, [f"--ignore={folder}" for folder in REAL_TIME], at_once=3)
     pytest(count, [FAULTS], at_once=1)
     pytest(count, [*REAL_TIME, f"--ignore={FAULTS}"], at_once=4)
 
