@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from steadycast.judge import score
+from steadycast.judge.cell import LATE, doubts
 from steadycast.judge.pair import FIGURES
 from steadycast.judge.text import COLUMNS
 
@@ -200,6 +201,19 @@ def pictures(folder: Path, **more: Any) -> dict[str, Any]:
     found = score.pictures(cell(folder, [*offers(END_S, 100)], **more), None)
     assert found is not None
     return found
+
+
+@pytest.mark.parametrize("at_s", [0.5, LEAD_S + 0.5])
+@pytest.mark.parametrize("most", [0.5, 2.0])
+def test_pictures_that_are_not_taken_cast_doubt_only_in_the_time_that_counts(
+    tmp_path: Path, at_s: float, most: float
+) -> None:
+    shown(tmp_path)
+    first, count = int(at_s * FPS), round(most * LATE * SECONDS * FPS) + 1
+    lines = (tmp_path / "feed.tsv").read_text().splitlines(keepends=True)
+    (tmp_path / "feed.tsv").write_text("".join(lines[:first] + lines[first + count :]))
+    found = [*doubts(cell(tmp_path, [*offers(END_S, 100)]), {"trustworthy": True}, [])]
+    assert bool(found) == (at_s > LEAD_S and most > 1)
 
 
 def test_each_tenth_picture_that_is_missing_is_missed(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from steadycast import hosts
 from steadycast.emulate import emulate
 from steadycast.judge import clip as clips
@@ -151,8 +153,8 @@ def run(setup: Setup, task: Task) -> Outcome:
     loads = {each["program"]: each for each in told if each["what"] == "load"}
     ran = sum(load["ran_s"] for name, load in loads.items() if name not in ("feed", "look"))
     used = ran / (setup.pair.lead_s + setup.pair.seconds)
-    doubts = tuple(_doubts(cell, emulation, loads.values()))
-    return Outcome(task.network, task.run, figures, by, None, doubts, used, series(cell), emulation)
+    why = tuple(doubts(cell, emulation, loads.values()))
+    return Outcome(task.network, task.run, figures, by, None, why, used, series(cell), emulation)
 
 
 def _vmaf(cell: Cell) -> float | None:
@@ -175,7 +177,8 @@ def _failed(task: Task, place: Path, told: Mapping[str, Any]) -> Outcome:
     return Outcome(task.network, task.run, failed=failed)
 
 
-def _doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+def doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    """Yield why a cell is not to be trusted."""
     if not emulation["trustworthy"]:
         yield f"{100 * emulation['late_frac']:.1f} % of the datagrams left the network more than 1 ms late"
     for load in loads:
@@ -184,10 +187,13 @@ def _doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[st
             yield f"{load['program']} waited {100 * load['waited']:.0f} % of the time for a processor"
     fed = cell.rows("feed.tsv", ("number", "due", "at"))
     if fed.height and cell.pair.clip is not None:
+        # What a program does not take while it begins is none of the machine's doing.
+        low, high = (cell.began + at for at in cell.window)
+        fed = fed.filter(pl.col("due") >= low, pl.col("due") < high)
+        wanted = round(cell.pair.seconds * float(cell.pair.clip.rate))
         late = (fed["at"] - fed["due"] > 1 / float(cell.pair.clip.rate)).sum()
-        dropped = fed["number"][-1] + 1 - fed.height
-        if late + dropped > LATE * (fed["number"][-1] + 1):
-            yield f"{int(late + dropped)} pictures were handed over late, or not taken in time"
+        if (missed := int(late) + wanted - fed.height) > LATE * wanted + 1:
+            yield f"{missed} pictures were handed over late, or not taken in time"
 
 
 def _plan(setup: Setup, work: Path, seed: int) -> hosts.Plan:
