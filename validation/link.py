@@ -27,4 +27,9 @@ start = "{start}"
 def scenario(rate: str, delay: str, queue: str, loss: float, cubic: str | None) -> str:
     """Return the text of a scenario: rate, delay each way, queue and loss, and when a CUBIC begins; `None`: never."""
     link = _LINK.format(rate=rate, delay=delay, queue=queue, loss=loss)
-    return link + (_CUBIC.format(start=cubic) if cubic is not None else "")
+    return link + (beside(cubic) if cubic is not None else "")
+
+
+def beside(start: str) -> str:
+    """Return the text of a CUBIC from `s` to `r` that begins then."""
+    return _CUBIC.format(start=start)

@@ -11,16 +11,9 @@ import pytest
 
 from tests.live.conftest import needs, needs_networks
 from tests.live.network import READY, REPORTER, SEND, emulate
+from validation.link import beside
 
-CUBIC = """
-[[flow]]
-name = "tcp"
-kind = "tcp"
-congestion = "cubic"
-from = "s"
-to = ["r"]
-start = "5s"
-"""
+CUBIC = beside("5s")
 
 CONTROLLERS = ("scream", "tfrc", "asmp")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -189,10 +190,12 @@ def doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[str
     if fed.height and cell.pair.clip is not None:
         # What a program does not take while it begins is none of the machine's doing.
         low, high = (cell.began + at for at in cell.window)
+        rate = float(cell.pair.clip.rate)
+        begun = fed["due"][0] - fed["number"][0] / rate
+        wanted = math.ceil((high - begun) * rate) - max(math.ceil((low - begun) * rate), 0)
         fed = fed.filter(pl.col("due") >= low, pl.col("due") < high)
-        wanted = round(cell.pair.seconds * float(cell.pair.clip.rate))
-        late = (fed["at"] - fed["due"] > 1 / float(cell.pair.clip.rate)).sum()
-        if (missed := int(late) + wanted - fed.height) > LATE * wanted + 1:
+        late = (fed["at"] - fed["due"] > 1 / rate).sum()
+        if (missed := int(late) + max(wanted - fed.height, 0)) > LATE * wanted:
             yield f"{missed} pictures were handed over late, or not taken in time"
 
 
