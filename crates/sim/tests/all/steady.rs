@@ -121,8 +121,8 @@ fn a_rate_that_a_tcps_start_left_very_low_does_not_stay_there() {
 
 #[test]
 fn pictures_whose_yield_raises_the_target_above_a_cubics_queue_still_learn_of_it() {
-    // The queue never empties: its least delay is taken for the path's. They took 9.0 to 12.2 s; the bound was set below
-    // that when 3.7 to 7.6 s had been seen.
+    // The queue never empties: its least delay is taken for the path's. They took 9.0 to 12.2 s; the bound was set
+    // below that when 3.7 to 7.6 s had been seen.
     for start in [5, 12, 13] {
         let run = run(&format!(
             "duration = \"{}s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"5Mbps\", delay = \"14ms\", \
