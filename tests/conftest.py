@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -65,6 +66,18 @@ def bounded(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.Popen[AnyS
             yield process
         finally:
             process.kill()
+
+
+def no_room(most: int) -> dict[str, Any]:
+    """What a process is begun with whose files can't grow beyond ``most`` bytes, as on a full disk.
+
+    It keeps no bytecode. Python puts as much of it into its cache as there is room for, and from then on no process
+    can import that module.
+    """
+    return {
+        "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+        "env": {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    }
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import whole
 from steadycast.folder import Claim, Draft, Folder
 
-from tests.conftest import Said, bounded
+from tests.conftest import Said, bounded, no_room
 
 Say = Callable[..., Said]
 
@@ -208,7 +207,7 @@ def small(most: int, *words: object, folder: Path) -> subprocess.CompletedProces
         text=True,
         timeout=120,
         check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+        **no_room(most),
     )
 
 

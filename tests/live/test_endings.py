@@ -34,7 +34,7 @@ from steadycast.media import stream
 from steadycast.media.clip import scaled
 from steadycast.media.ladder import CODECS
 
-from tests.conftest import bounded
+from tests.conftest import bounded, no_room
 from tests.live.conftest import listening, needs, needs_networks, steadycast
 
 TICKS = [3600 * n for n in range(20)]
@@ -48,10 +48,10 @@ def until(there: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def start(*words: str | Path, before: Callable[[], Any] | None = None) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        steadycast(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before
-    )
+def start(*words: str | Path, most: int = resource.RLIM_INFINITY) -> subprocess.Popen[str]:
+    """Begins a command whose files can't grow beyond ``most`` bytes."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(steadycast(*words), stdout=pipe, stderr=pipe, text=True, **no_room(most))
 
 
 @contextmanager
@@ -195,11 +195,7 @@ def test_a_terminal_that_closes_ends_a_sender_with_its_record(port: int, tmp_pat
 def test_a_full_disk_ends_a_receiver_with_4_and_keeps_what_came(name: str, port: int, tmp_path: Path) -> None:
     most = 150_000
     words = ("receive", tmp_path / "session.sdp", "--out", tmp_path / name, "-o", tmp_path / "received")
-
-    def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-
-    with sending(port, tmp_path), bounded(start(*words, before=limited)) as receiver:
+    with sending(port, tmp_path), bounded(start(*words, most=most)) as receiver:
         _, said = receiver.communicate(timeout=90)
     assert receiver.returncode == 4, said
     kept = tmp_path / f"{name}.part"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from steadycast.sweep.plan import Plan
 from steadycast.sweep.store import finished, rows
 from steadycast.sweep.work import figures
 
-from tests.conftest import SMALL, Said
+from tests.conftest import SMALL, Said, no_room
 from tests.sweep.conftest import SLOW, alive, children, command, until
 
 Say = Callable[..., Said]
@@ -350,12 +349,9 @@ def test_a_full_disk_is_exit_code_4_and_keeps_what_is_finished(
     seeds: int, room: int, small: Path, tmp_path: Path, say: Say
 ) -> None:
     # A limit on the size of files stands for a full disk: of many runs while they are kept, of two in their table.
-    def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-
     words = ("sweep", small, "--seeds", f"1-{seeds}", "--jobs", "1", "-o", "full")
     done = subprocess.run(
-        command(*words), cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=limited
+        command(*words), cwd=tmp_path, capture_output=True, text=True, check=False, **no_room(room)
     )
     assert (done.returncode, "the same command goes on" in done.stderr) == (4, True), done.stderr
     kept = len(finished([tmp_path / "full"]))
