@@ -15,7 +15,6 @@ from steadycast.style import SPARE, Look, look, looks
 
 from papers.engine.experiment import Figure, Line
 from papers.engine.observe import Flow, Observed
-from papers.engine.quantity import grades
 from papers.engine.suite import Part
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ _KINDS: dict[str, Callable[[Figure, Part], Drawing | None]] = {
     "sizes": lambda f, p: _frames(f, p, _sizes, "frame size (kB)"),
     "mos": lambda f, p: _scores(f, p, lambda flow: flow.scores),
     "psnr by index": lambda f, p: _frames(f, p, _psnr_by_index, "luma PSNR (dB)", floor=10.0),
-    "mos by index": lambda f, p: _scores(f, p, lambda flow: grades(flow, "index")),
+    "mos by index": lambda f, p: _scores(f, p, lambda flow: flow.grades("index")),
     "ladder": lambda f, p: _ladder(f, p),
     "sweep": lambda f, p: _sweep(f, p),
     "series": lambda f, p: _series(f, p),

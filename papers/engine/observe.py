@@ -166,6 +166,11 @@ class Flow:
         mos = self.content["mos"]
         return None if mos is None else float(mos["mean"])
 
+    def grades(self, against: str) -> dict[int, float]:
+        """Share of frames in each class of opinion, 1 to 5, "sent" or "index"; empty where nothing was graded so."""
+        known = self.content.get("graded")
+        return {} if known is None else {int(k): float(v) for k, v in known[against].items()}
+
     @property
     def mean_psnr_db(self) -> float | None:
         """Mean luma PSNR against the original; `None` without pictures."""

@@ -3,7 +3,7 @@
 A number of a flow is written `VARIANT.FLOW.NAME(ARGUMENTS)`, one of the whole run `VARIANT.NAME(ARGUMENTS)`: for
 example `tfmcc.video.rate`, `asmp L1.video.deviation(50, 300)` or `two.jain_of(video, second)`. Times are seconds of
 the run, rates bit/s, shares fractions, and a series is one of `rates`, `targets`, `losses`, `delays`, `n` and `rtts`.
-`None` is a number that the run does not have.
+`None` is a number that the run does not have. A public function here whose first parameter is `flow` or `run` is one.
 """
 
 from __future__ import annotations
@@ -24,19 +24,6 @@ from papers.engine.observe import Flow, Observed, percentile
 
 Seen = Mapping[str, Observed]
 """What one seed's runs of an experiment showed, by the variant's name."""
-
-_FLOW: dict[str, Callable[..., float | None]] = {}
-_RUN: dict[str, Callable[..., float | None]] = {}
-
-
-def _of_flow(number: Callable[..., float | None]) -> Callable[..., float | None]:
-    _FLOW[number.__name__] = number
-    return number
-
-
-def _of_run(number: Callable[..., float | None]) -> Callable[..., float | None]:
-    _RUN[number.__name__] = number
-    return number
 
 
 # ---------------------------------------------------------------- how they are written
@@ -148,67 +135,56 @@ def term(text: str) -> Term:
 # ---------------------------------------------------------------- rates and other series of a flow
 
 
-@_of_flow
 def rate(flow: Flow) -> float:
     """Throughput over the run."""
     return flow.rate
 
 
-@_of_flow
 def rate_share(flow: Flow, link: float) -> float:
     """Throughput over a link's capacity."""
     return flow.rate / link
 
 
-@_of_flow
 def fair_share(flow: Flow, link: float, flows: float) -> float:
     """Throughput over an equal share of a link."""
     return flow.rate / (link / flows)
 
 
-@_of_flow
 def seconds_for(flow: Flow, bits: float) -> float:
     """Time that so many bits take at the mean throughput."""
     return bits / flow.rate
 
 
-@_of_flow
 def rate_cov(flow: Flow) -> float | None:
     """Coefficient of variation of the rate, as the summary has it."""
     return _known(flow.content["rate_cov"])
 
 
-@_of_flow
 def mean(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
     """Mean of a series over a stretch of time."""
     return statistics.fmean(x) if (x := flow.between(series, start, end)) else None
 
 
-@_of_flow
 def mean_share(flow: Flow, start: float, end: float, link: float) -> float | None:
     """Mean rate over a stretch of time, as a share of a link."""
     return m / link if (m := mean(flow, start, end)) is not None else None
 
 
-@_of_flow
 def deviation(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
     """Coefficient of variation of a series over a stretch of time."""
     return core.variation(flow.between(series, start, end))
 
 
-@_of_flow
 def lowest(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
     """Least value of a series over a stretch of time."""
     return min(flow.between(series, start, end), default=None)
 
 
-@_of_flow
 def steepest(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
     """Largest change from one step to the next, up or down."""
     return max((abs(b - a) for a, b in pairwise(flow.between(series, start, end))), default=None)
 
 
-@_of_flow
 def mean_step(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
     """Mean change from one step to the next, up or down, over the mean."""
     values = flow.between(series, start, end)
@@ -216,31 +192,27 @@ def mean_step(flow: Flow, start: float, end: float, series: str = "rates") -> fl
     return statistics.fmean(steps) / statistics.fmean(values) if steps and any(values) else None
 
 
-@_of_flow
 def highest_rise(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
     """Largest rise from one step to the next."""
     return max((b - a for a, b in pairwise(flow.between(series, start, end))), default=None)
 
 
-@_of_flow
 def largest_fall(flow: Flow, start: float, end: float, series: str = "rates") -> float:
     """Largest fall from one step to the next; 0 or less where nothing falls."""
     return max((a - b for a, b in pairwise(flow.between(series, start, end))), default=0.0)
 
 
-@_of_flow
 def last(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
     """Last value of a stretch of a series."""
     return x[-1] if (x := flow.between(series, start, end)) else None
 
 
-@_of_flow
 def until_at_most(flow: Flow, limit: float, start: float, end: float, series: str = "rates") -> float:
     """Seconds from `start` until a step is at most `limit`; the whole stretch where none is."""
-    return after(flow, start, end, lambda x: x <= limit, series)
+    return _after(flow, start, end, lambda x: x <= limit, series)
 
 
-def after(
+def _after(
     flow: Flow, start: float, end: float, holds: Callable[[float], bool], series: str = "rates"
 ) -> float:
     """Seconds from `start` until a step keeps a condition; the whole stretch where none does."""
@@ -250,19 +222,16 @@ def after(
     return end - start
 
 
-@_of_flow
 def mean_of_steps(flow: Flow, first: float, end: float) -> float:
     """Mean of the flow's own rates from its step `first` up to, not with, its step `end`."""
     return statistics.fmean(flow.rates[int(first) : int(end)])
 
 
-@_of_flow
 def lowest_of_steps(flow: Flow, first: float, end: float) -> float:
     """Least of the flow's own rates from its step `first` up to, not with, its step `end`."""
     return min(flow.rates[int(first) : int(end)])
 
 
-@_of_flow
 def highest_of_steps(flow: Flow, first: float, end: float) -> float:
     """Largest of the flow's own rates from its step `first` up to, not with, its step `end`."""
     return max(flow.rates[int(first) : int(end)])
@@ -271,13 +240,11 @@ def highest_of_steps(flow: Flow, first: float, end: float) -> float:
 # ---------------------------------------------------------------- the target: what the controller wants
 
 
-@_of_flow
 def swing(flow: Flow, skip: float) -> float | None:
     """Coefficient of variation of the target, without its first `skip` steps."""
     return core.variation(flow.targets[int(skip) :])
 
 
-@_of_flow
 def turns(flow: Flow, skip: float) -> float:
     """Sign changes of the target's steps, per hundred steps that change it."""
     steps = [b - a for a, b in pairwise(flow.targets[int(skip) :]) if a != b]
@@ -285,20 +252,17 @@ def turns(flow: Flow, skip: float) -> float:
     return 100.0 * found / len(steps) if steps else 0.0
 
 
-@_of_flow
 def highest_target(flow: Flow, skip: float) -> float:
     """Highest target, without the first `skip` steps."""
     return max(flow.targets[int(skip) :])
 
 
-@_of_flow
 def share_below(flow: Flow, limit: float, skip: float) -> float:
     """Share of steps in which the target is below a limit, without the first `skip` steps."""
     wanted = flow.targets[int(skip) :]
     return sum(x < limit for x in wanted) / len(wanted)
 
 
-@_of_flow
 def target_step_deviation(flow: Flow, skip: float) -> float:
     """Standard deviation of the target's steps, without the first `skip`."""
     return statistics.pstdev([b - a for a, b in pairwise(flow.targets[int(skip) :])])
@@ -307,19 +271,16 @@ def target_step_deviation(flow: Flow, skip: float) -> float:
 # ---------------------------------------------------------------- losses
 
 
-@_of_flow
 def loss(flow: Flow) -> float:
     """Share of packets that never came."""
     return flow.lost_packets
 
 
-@_of_flow
 def loss_percent(flow: Flow) -> float:
     """Share of packets that never came, in per cent."""
     return 100.0 * flow.lost_packets
 
 
-@_of_flow
 def lost_or_sent_again(flow: Flow) -> float | None:
     """Share of packets lost; of a TCP, sent again."""
     if flow.content["kind"] == "tcp":
@@ -327,14 +288,12 @@ def lost_or_sent_again(flow: Flow) -> float | None:
     return _known(flow.content["loss_frac"])
 
 
-@_of_flow
 def worst_receiver(flow: Flow, names: str, figure: str) -> float | None:
     """Largest `throughput_bps`, `loss_frac` or `jitter_p95_ms` of the receivers with `names` in their names."""
     values = [r[figure] for name, r in flow.receivers.items() if names in name and r[figure] is not None]
     return max(values, default=None)
 
 
-@_of_flow
 def loss_kept(flow: Flow, until: float) -> float | None:
     """Loss that went into the last decision up to `until`, over the largest that went into any."""
     losses = [(t, p) for t, _, p, _ in flow.decisions if p is not None]
@@ -345,85 +304,71 @@ def loss_kept(flow: Flow, until: float) -> float | None:
 # ---------------------------------------------------------------- frames and pictures
 
 
-@_of_flow
 def frame_loss(flow: Flow) -> float:
     """Share of frames with a packet missing."""
     return flow.lost
 
 
-@_of_flow
 def lost_frames(flow: Flow) -> float:
     """How many frames have a packet missing."""
     return float(flow.frames["lost"])
 
 
-@_of_flow
 def frame_delay(flow: Flow, share: float) -> float:
     """Delay in ms that a share of the whole frames does not exceed."""
     return percentile(flow.whole_ms, share)
 
 
-@_of_flow
 def worst_frame_delay(flow: Flow) -> float:
     """Largest delay of a whole frame in ms."""
     return max(flow.whole_ms)
 
 
-@_of_flow
 def frames_later_than(flow: Flow, ms: float) -> float:
     """Share of the whole frames with a larger delay."""
     return sum(x > ms for x in flow.whole_ms) / len(flow.whole_ms)
 
 
-@_of_flow
 def peak_cumulative_jitter(flow: Flow) -> float:
     """Highest cumulative jitter of a frame's last packet in ms (paper 000, eq. 4)."""
     return max(flow.cumulative_ms())
 
 
-@_of_flow
 def peak_first_cumulative_jitter(flow: Flow) -> float:
     """Highest cumulative jitter of a frame's first packet in ms."""
     return max(flow.first_cumulative_ms())
 
 
-@_of_flow
 def delay_variation_deviation(flow: Flow) -> float:
     """Standard deviation of the delay variation between frames that follow each other, in ms (paper 000, eq. 3)."""
     return statistics.pstdev(flow.variations_ms())
 
 
-@_of_flow
 def graded(flow: Flow, least: float, most: float) -> float | None:
     """Share of frames with an opinion score from `least` to `most`."""
     return sum(v for k, v in flow.scores.items() if least <= k <= most) if flow.scores else None
 
 
-@_of_flow
 def opinion_score(flow: Flow) -> float | None:
     """Mean opinion score."""
     return flow.score
 
 
-@_of_flow
 def score_by_index(flow: Flow) -> float | None:
     """Mean opinion score, frame i beside picture i of a decoder that is not given the lost frames."""
     return _mean_grade(flow, "index")
 
 
-@_of_flow
 def graded_by_index(flow: Flow, least: float, most: float) -> float | None:
     """Share of frames with an opinion score from `least` to `most`, by index."""
     return _share_graded(flow, "index", least, most)
 
 
-@_of_flow
 def score_of_sent(flow: Flow) -> float | None:
     """Mean opinion score against the pictures as they were sent."""
     return _mean_grade(flow, "sent")
 
 
-@_of_flow
 def graded_of_sent(flow: Flow, least: float, most: float) -> float | None:
     """Share of frames with an opinion score from `least` to `most`, against the pictures as they were sent."""
     return _share_graded(flow, "sent", least, most)
@@ -433,47 +378,36 @@ GRADES = ("score_by_index", "graded_by_index", "score_of_sent", "graded_of_sent"
 """Numbers that ask for grades beside those that a summary has."""
 
 
-def grades(flow: Flow, against: str) -> dict[int, float]:
-    """Share of frames in each class of opinion, 1 to 5, "sent" or "index"; empty where nothing was graded so."""
-    known = flow.content.get("graded")
-    return {} if known is None else {int(k): float(v) for k, v in known[against].items()}
-
-
 def _mean_grade(flow: Flow, against: str) -> float | None:
-    shares = grades(flow, against)
+    shares = flow.grades(against)
     return sum(n * share for n, share in shares.items()) if shares else None
 
 
 def _share_graded(flow: Flow, against: str, least: float, most: float) -> float | None:
-    shares = grades(flow, against)
+    shares = flow.grades(against)
     return sum(v for k, v in shares.items() if least <= k <= most) if shares else None
 
 
-@_of_flow
 def psnr(flow: Flow) -> float | None:
     """Mean luma PSNR against the original in dB."""
     return flow.mean_psnr_db
 
 
-@_of_flow
 def ssim(flow: Flow) -> float | None:
     """Mean SSIM."""
     return _known(flow.content["ssim"])
 
 
-@_of_flow
 def freezes(flow: Flow) -> float | None:
     """How often the picture froze."""
     return _known(flow.content["freeze_count"])
 
 
-@_of_flow
 def frozen(flow: Flow, length: float) -> float | None:
     """Share of a run of `length` seconds in which a frozen picture was shown."""
     return None if (x := flow.content["freeze_s"]) is None else float(x) / length
 
 
-@_of_flow
 def encoder_limited(flow: Flow) -> float:
     """Share of time in which the encoder sets the rate."""
     return flow.limited.get("encoder", 0.0)
@@ -482,19 +416,16 @@ def encoder_limited(flow: Flow) -> float:
 # ---------------------------------------------------------------- TCP
 
 
-@_of_flow
 def mean_window(flow: Flow) -> float:
     """Mean congestion window in packets."""
     return float(flow.content["cwnd_packets"]["mean"])
 
 
-@_of_flow
 def median_srtt(flow: Flow) -> float | None:
     """Median of the smoothed round trip in ms."""
     return _known(flow.content["srtt_ms"]["p50"])
 
 
-@_of_flow
 def completed(flow: Flow) -> float | None:
     """When the transfer had ended, in seconds."""
     return _known(flow.content["completed_s"])
@@ -503,39 +434,33 @@ def completed(flow: Flow) -> float | None:
 # ---------------------------------------------------------------- decisions
 
 
-@_of_flow
 def decisions(flow: Flow) -> float:
     """How many decisions the sender made."""
     return float(len(flow.decisions))
 
 
-@_of_flow
 def decided_rtt(flow: Flow) -> float:
     """Mean round trip in ms over the sender's decisions, after 1 s."""
     return statistics.fmean(rtt for t, _, _, rtt in flow.decisions if rtt is not None and t > 1.0)
 
 
-@_of_flow
 def decision_period(flow: Flow) -> float:
     """Mean time between two decisions after 5 s, over the round trip."""
     at = [t for t, *_ in flow.decisions if t > 5.0]
     return statistics.fmean(b - a for a, b in pairwise(at)) * 1e3 / float(decided_rtt(flow) or 0.0)
 
 
-@_of_flow
 def overflow_entries(flow: Flow) -> float:
     """How often the sender saw the receiver's buffer enter overflow."""
     rules = [rule == "overflow" for _, rule, _, _ in flow.decisions]
     return float(sum(b and not a for a, b in pairwise(rules)))
 
 
-@_of_flow
 def limiter_changes(flow: Flow, start: float) -> float:
     """How often another receiver came to set the rate, from `start` on."""
     return float(sum(t >= start for t, _ in flow.switches))
 
 
-@_of_flow
 def congested(flow: Flow) -> float | None:
     """Share of reports beyond the start phase that found the way congested."""
     known = flow.states.get("congested", 0) + flow.states.get("unloaded", 0)
@@ -545,7 +470,6 @@ def congested(flow: Flow) -> float | None:
 # ---------------------------------------------------------------- the receiver's buffer
 
 
-@_of_flow
 def level_follows(flow: Flow, steps: float = 1.0) -> float | None:
     """Correlation of how much the buffer's level and the target change in stretches of so many steps."""
     level, target = ([abs(b - a) for a, b in pairwise(x)] for x in (flow.buffer, flow.targets))
@@ -561,25 +485,21 @@ def level_follows(flow: Flow, steps: float = 1.0) -> float | None:
         return None
 
 
-@_of_flow
 def underflows(flow: Flow) -> float:
     """How often the buffer ran out."""
     return float(flow.content["buffer_underflows"])
 
 
-@_of_flow
 def overflows(flow: Flow) -> float:
     """Packets that did not fit into the buffer."""
     return float(flow.content["buffer_overflows"] or 0)
 
 
-@_of_flow
 def least_level(flow: Flow, played: float, size: float) -> float:
     """Paper 002, eq. 5: what is played in a mean round trip, as a share of a buffer of `size` bytes."""
     return float(decided_rtt(flow) or 0.0) / 1e3 * played / 8 / size
 
 
-@_of_flow
 def most_level(flow: Flow, played: float, size: float) -> float:
     """Paper 002, eq. 9: the most that comes in a second beyond what is played, as a share of `size` bytes."""
     n = round(1 / flow.step_s)
@@ -587,26 +507,22 @@ def most_level(flow: Flow, played: float, size: float) -> float:
     return (max(seconds) - played) / 8 / size
 
 
-@_of_flow
 def overall_loss(flow: Flow) -> float:
     """Share of packets that the network lost or that did not fit into the buffer."""
     return flow.lost_packets + _unfit(flow)
 
 
-@_of_flow
 def overall_loss_percent(flow: Flow) -> float:
     """Share of packets that the network lost or that did not fit into the buffer, in per cent."""
     return 100.0 * (flow.lost_packets + _unfit(flow))
 
 
-@_of_flow
 def buffer_share(flow: Flow) -> float:
     """Share of all losses that the buffer made."""
     whole = flow.lost_packets + _unfit(flow)
     return _unfit(flow) / whole if whole else 0.0
 
 
-@_of_flow
 def buffer_share_percent(flow: Flow) -> float:
     """Share of all losses that the buffer made, in per cent."""
     return 100.0 * float(buffer_share(flow) or 0.0)
@@ -616,7 +532,6 @@ def _unfit(flow: Flow) -> float:
     return float(overflows(flow) or 0.0) / float(flow.content["sent_packets"])
 
 
-@_of_flow
 def level_between(flow: Flow, size: float, low: float, high: float, skip: float) -> float:
     """Share of steps, without the first `skip`, with the buffer's level between two shares of its size in bytes."""
     late = flow.buffer[int(skip) :]
@@ -630,7 +545,6 @@ _TABLE2_TOP = 2_614_400.0
 """Table 2's highest rate: more than this the video never takes of K-F's 4 Mb/s."""
 
 
-@_of_flow
 def recovery_after_udp(flow: Flow) -> float:
     """K-F: seconds to 90 % of what the video can take, mean over UDP's three ends; 10 where it is not reached."""
     waits = []
@@ -647,30 +561,26 @@ def _stairs(flow: Flow) -> list[float]:
     return [mean(flow, end - 20.0, end, "targets") or 0.0 for end in _STEP_ENDS]
 
 
-@_of_flow
 def least_stair_down(flow: Flow) -> float:
     """B-G: least fall of the target from one step of loss to the next, as they get larger."""
     return min(a - b for a, b in pairwise(_stairs(flow)[:4]))
 
 
-@_of_flow
 def least_stair_up(flow: Flow) -> float:
     """B-G: least rise of the target from one step of loss to the next, as they get smaller."""
     return min(b - a for a, b in pairwise(_stairs(flow)[3:]))
 
 
-@_of_flow
 def stair_settled(flow: Flow) -> float | None:
     """B-G: seconds from the second receiver's joining until the target is within a quarter of its step's mean."""
     level = mean(flow, 80.0, 100.0, "targets")
     return (
         None
         if level is None
-        else after(flow, 50.0, 100.0, lambda x: abs(x - level) <= 0.25 * level, "targets")
+        else _after(flow, 50.0, 100.0, lambda x: abs(x - level) <= 0.25 * level, "targets")
     )
 
 
-@_of_flow
 def stair_deviation(flow: Flow) -> float | None:
     """B-G: mean over the steps of the target's coefficient of variation."""
     parts = [deviation(flow, end - 30.0, end, "targets") for end in _STEP_ENDS]
@@ -678,11 +588,10 @@ def stair_deviation(flow: Flow) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-@_of_flow
 def recovery_after_joins(flow: Flow) -> float | None:
     """B-J: seconds from the 90 receivers' joining until five seconds' mean is at least 80 % of before."""
     before = mean(flow, 100.0, 300.0) or 0.0
-    fell = after(flow, 300.0, 420.0, lambda x: x < 0.8 * before)
+    fell = _after(flow, 300.0, 420.0, lambda x: x < 0.8 * before)
     if fell >= 120.0:
         return 0.0
     # Five seconds in a row, since single seconds vary by more than a fifth.
@@ -696,19 +605,16 @@ def recovery_after_joins(flow: Flow) -> float | None:
 # ---------------------------------------------------------------- of a run: several flows
 
 
-@_of_run
 def jain(run: Observed) -> float:
     """Jain's index over the whole run, of all flows that adapt."""
     return run.jain
 
 
-@_of_run
 def jain_of(run: Observed, *flows: str) -> float:
     """Jain's index of some flows' throughputs; a name may hold `*`."""
     return jain_index(flow.rate for flow in _flows(run, *flows))
 
 
-@_of_run
 def jain_between(run: Observed, start: float, end: float, *flows: str) -> float | None:
     """Jain's index of some flows' mean rates over a stretch of time; a name may hold `*`."""
     rates = [mean(flow, start, end) for flow in _flows(run, *flows)]
@@ -716,7 +622,6 @@ def jain_between(run: Observed, start: float, end: float, *flows: str) -> float 
     return jain_index(known) if len(known) == len(rates) else None
 
 
-@_of_run
 def sum_between(run: Observed, start: float, end: float, *flows: str) -> float | None:
     """Sum of some flows' mean rates over a stretch of time; a name may hold `*`."""
     rates = [mean(flow, start, end) for flow in _flows(run, *flows)]
@@ -724,31 +629,26 @@ def sum_between(run: Observed, start: float, end: float, *flows: str) -> float |
     return sum(known) if len(known) == len(rates) else None
 
 
-@_of_run
 def mean_over_flows(run: Observed, flows: str, start: float, end: float, series: str) -> float | None:
     """Mean over the flows of that name (with `*`) of a series' mean over a stretch of time."""
     return _mean_of(mean(flow, start, end, series) for flow in _flows(run, flows))
 
 
-@_of_run
 def deviation_over_flows(run: Observed, flows: str, start: float, end: float, series: str) -> float | None:
     """Mean over the flows of that name (with `*`) of a series' coefficient of variation over a stretch of time."""
     return _mean_of(deviation(flow, start, end, series) for flow in _flows(run, flows))
 
 
-@_of_run
 def loss_over_flows(run: Observed, flows: str) -> float | None:
     """Mean over the flows of that name (with `*`) of the share of packets lost."""
     return _mean_of(flow.lost_packets for flow in _flows(run, flows))
 
 
-@_of_run
 def rate_while_there(run: Observed, flows: str, start: float, end: float) -> float | None:
     """Mean rate over the flows of that name (with `*`), and over the seconds in which each received something."""
     return _mean_of(x for flow in _flows(run, flows) for x in flow.between("rates", start, end) if x > 0)
 
 
-@_of_run
 def settles(run: Observed, flows: str, start: float, end: float, first: float, last: float) -> float:
     """Seconds from `start` until five seconds' mean rate is within a fifth of the mean from `first` to `last`.
 
@@ -769,49 +669,41 @@ def _tcps(run: Observed) -> list[Flow]:
     return [Flow(f) for f in run.content["flows"].values() if f["kind"] == "tcp"]
 
 
-@_of_run
 def over_tcp(run: Observed) -> float:
     """The video's throughput over the mean of all TCPs'."""
     return run.flow("video").rate / statistics.fmean(f.rate for f in _tcps(run))
 
 
-@_of_run
 def tcp_over(run: Observed) -> float | None:
     """The mean of all TCPs' throughputs over the video's."""
     return None if not (x := over_tcp(run)) else 1.0 / x
 
 
-@_of_run
 def factor_from_tcp(run: Observed) -> float | None:
     """How far the video's throughput is from the mean of all TCPs', as a factor of at least 1."""
     return max(x, 1.0 / x) if (x := over_tcp(run)) else None
 
 
-@_of_run
 def tcp_fair_share(run: Observed, link: float, flows: float) -> float:
     """The mean of all TCPs' throughputs over an equal share of a link."""
     return statistics.fmean(f.rate for f in _tcps(run)) / (link / flows)
 
 
-@_of_run
 def all_tcp(run: Observed) -> float:
     """What all TCPs receive together, mean over the run."""
     return sum(sum(f.rates) * f.step_s for f in _tcps(run)) / run.end_s
 
 
-@_of_run
 def mean_tcp(run: Observed) -> float:
     """Mean of all TCPs' throughputs."""
     return statistics.fmean(f.rate for f in _tcps(run))
 
 
-@_of_run
 def tcp_of_what_udp_leaves(run: Observed, link: float) -> float:
     """TCP's throughput over a link's capacity less the video's."""
     return run.flow("tcp").rate / (link - run.flow("video").rate)
 
 
-@_of_run
 def correlation(run: Observed, one: str, other: str) -> float:
     """Correlation of two flows' rates, step by step from the third on."""
     x, y = run.flow(one).rates, run.flow(other).rates
@@ -823,13 +715,11 @@ def _others(run: Observed) -> list[Flow]:
     return [run.flow(name) for name in run.content["flows"] if name != "video"]
 
 
-@_of_run
 def others_rate(run: Observed) -> float:
     """Sum of the throughputs of all flows but the video."""
     return sum(f.rate for f in _others(run))
 
 
-@_of_run
 def transfer_time(run: Observed, share: float) -> float | None:
     """Seconds that a share of the transfers beside the video does not exceed, of those that ended."""
     # Transfers start at whole seconds: with the step in which their first packet came.
@@ -841,7 +731,6 @@ def transfer_time(run: Observed, share: float) -> float | None:
     return percentile(known, share) if known else None
 
 
-@_of_run
 def feedback(run: Observed) -> float:
     """Packets of feedback of the video's receivers per second."""
     return float(run.flow("video").content["feedback_packets"]) / run.end_s
@@ -858,38 +747,32 @@ def _receivers(run: Observed) -> Mapping[str, float]:
     return {name: float(r["throughput_bps"]) for name, r in run.flow("video").receivers.items()}
 
 
-@_of_run
 def receiver(run: Observed, name: str) -> float:
     """Throughput of one receiver, over all groups."""
     return _receivers(run)[name]
 
 
-@_of_run
 def mean_receiver(run: Observed) -> float:
     """Mean of the receivers' throughputs, over all groups."""
     return statistics.fmean(_receivers(run).values())
 
 
-@_of_run
 def receivers_share(run: Observed, links: float) -> float:
     """Sum of the receivers' throughputs over what their links carry together."""
     return sum(_receivers(run).values()) / links
 
 
-@_of_run
 def first_link_rate(run: Observed, capacity: float) -> float:
     """What crosses the scenario's first link."""
     return float(run.content["links"][0]["utilisation_frac"]) * capacity
 
 
-@_of_run
 def moves(run: Observed) -> float:
     """A receiver's moves between groups in a minute, mean over the receivers."""
     simulcast = run.content["simulcasts"][0]
     return float(simulcast["moves_count"]) / len(simulcast["receivers"]) / (run.end_s / 60.0)
 
 
-@_of_run
 def unused(run: Observed, *links: str) -> float:
     """Share of what crosses the receivers' links (`NAME=CAPACITY` each) that no receiver wanted."""
     known = {x["name"]: x for x in run.content["links"] if x["direction"] == "forward"}
@@ -929,3 +812,14 @@ def jain_index(rates: Iterable[float]) -> float:
     x = list(rates)
     squares = sum(v * v for v in x)
     return sum(x) ** 2 / (len(x) * squares) if squares > 0 else 1.0
+
+
+def _numbers(of: str) -> dict[str, Callable[..., float | None]]:
+    """Return the public functions of this module that take a flow, or a run, first."""
+    public = {name: each for name, each in globals().items() if inspect.isfunction(each) and name[0] != "_"}
+    return {
+        name: each for name, each in public.items() if next(iter(inspect.signature(each).parameters)) == of
+    }
+
+
+_FLOW, _RUN = _numbers("flow"), _numbers("run")

@@ -389,7 +389,7 @@ def test_grades_by_index_and_of_what_was_sent_are_taken_where_a_statement_asks_f
     assert quantity.score_by_index(plain.flow("video")) is None
     flow = graded.flow("video")
     for against in ("sent", "index"):
-        assert sum(quantity.grades(flow, against).values()) == pytest.approx(1.0, abs=1e-5)
+        assert sum(flow.grades(against).values()) == pytest.approx(1.0, abs=1e-5)
     # A frame that is under way at the end is neither lost nor given to the decoder.
     given = flow.content["graded"]["index_psnr_y_db"]
     assert 0 <= flow.frames["sent"] - flow.frames["lost"] - len(given) <= 2
