@@ -95,16 +95,10 @@ def main() -> None:
             )
             trusted = all(r.summary["emulation"]["trustworthy"] for r in found.runs["emulated"])
             all_of_them[f"{queue}, {congestion}{'' if trusted else ' (not trustworthy)'}"] = found
-    means, seconds = table(MEANS, all_of_them), table(SECONDS, all_of_them)
-    print(means, "The seconds:", seconds, sep="\n\n")
-    if args.write:
-        told = (
-            f"python -m validation.agree --seeds {args.seeds} --write",
-            "in brackets where they are not near",
-        )
-        page.save("agree", "Both worlds beside each other: means (simulated / emulated)", means, *told)
-        title = "Both worlds beside each other: single seconds (simulated / emulated)"
-        page.save("agree-seconds", title, seconds, *told)
+    args.command = f"python -m validation.agree --seeds {args.seeds} --write"
+    for name, what, shown in (("agree", "means", MEANS), ("agree-seconds", "single seconds", SECONDS)):
+        title = f"Both worlds beside each other: {what} (simulated / emulated)"
+        page.show(args, name, title, table(shown, all_of_them), "in brackets where they are not near")
 
 
 if __name__ == "__main__":

@@ -76,11 +76,10 @@ class OursFailedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Cost:
-    """What one of our runs cost: the keys of cost.json, and the user time of its process."""
+    """What one of our runs cost: keys of cost.json, and the user time of its process."""
 
     process_s: float
     cpu_s: float
-    wall_s: float
     peak_memory_bytes: int
     packet_hops: int
 
@@ -92,7 +91,7 @@ def find_ours() -> list[str] | None:
     return [found] if found else None
 
 
-def run_ours(scenario: str, overrides: Sequence[str] = (), *, limit_s: float = 600) -> Cost:
+def run_ours(scenario: str, overrides: Sequence[str] = ()) -> Cost:
     """One run as a user starts it; the cost is what it writes beside its summary."""
     command = find_ours()
     if command is None:
@@ -103,22 +102,14 @@ def run_ours(scenario: str, overrides: Sequence[str] = (), *, limit_s: float = 6
         for override in overrides:
             words += ["--set", override]
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-        done = subprocess.run(
-            words, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL
-        )
+        done = subprocess.run(words, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
         process = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
         if done.returncode != 0:
             raise OursFailedError(
                 f"{' '.join(words)}: exit code {done.returncode}: {done.stderr.strip()[-500:]}"
             )
         cost = json.loads((out / "cost.json").read_text())
-    return Cost(
-        process,
-        float(cost["cpu_s"]),
-        float(cost["wall_s"]),
-        int(cost["peak_memory_bytes"]),
-        int(cost["packet_hops"]),
-    )
+    return Cost(process, *(cost[key] for key in ("cpu_s", "peak_memory_bytes", "packet_hops")))
 
 
 @dataclass(frozen=True)

@@ -76,18 +76,7 @@ def ffmpeg(mbps: int) -> float | None:
         return None
     film = ROOT / f"target/bench-live-{mbps}.ts"
     source = ["-f", "lavfi", "-i", f"testsrc2=size=640x480:rate=25:duration={SECONDS}"]
-    rate = [
-        "-c:v",
-        "mpeg2video",
-        "-b:v",
-        f"{mbps}M",
-        "-minrate",
-        f"{mbps}M",
-        "-maxrate",
-        f"{mbps}M",
-        "-bufsize",
-        "1M",
-    ]
+    rate = f"-c:v mpeg2video -b:v {mbps}M -minrate {mbps}M -maxrate {mbps}M -bufsize 1M".split()
     subprocess.run(["ffmpeg", "-v", "error", "-y", *source, *rate, str(film)], check=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     words = ["ffmpeg", "-v", "error", "-re", "-i", str(film), "-c", "copy", "-f", "rtp"]

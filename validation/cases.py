@@ -143,29 +143,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--c4", action="store_true", help="C4's scenarios alone")
     args = parser.parse_args(argv)
     if args.c4:
-        print(made := c4(range(1, args.seeds + 1)))
-        if args.write:
-            note = f"seeds 1-{args.seeds}; empty: not within twice the target, or frames are missing"
-            command = f"python -m validation.cases --c4 --seeds {args.seeds} --write"
-            page.save(C4, "C4's scenarios, and their own targets", made, command, note)
+        args.command = f"python -m validation.cases --c4 --seeds {args.seeds} --write"
+        note = f"seeds 1-{args.seeds}; empty: not within twice the target, or frames are missing"
+        page.show(args, C4, "C4's scenarios, and their own targets", c4(range(1, args.seeds + 1)), note)
         return 0
     with TemporaryDirectory(prefix="steadycast-") as scratch:
         suite = whole(range(1, args.seeds + 1), args.keep or Path(scratch))
     for error in suite.errors:
         print(error, file=sys.stderr)
-    tables = held(suite), measures(suite), bounds(suite)
-    print(*tables, sep="\n\n")
-    if args.write:
-        command, seeds = "python -m validation.cases --write", f"seeds 1-{args.seeds}"
-        behind = (
-            "in how many of RFC 8867's cases fewer hold than with the best other that answers to the network"
-        )
-        title = "Bounds of each case that hold with every seed, of all"
-        page.save(HELD, title, tables[0], command, f"{seeds}; behind: {behind}")
-        page.save(
-            CASES, "What each controller did in each case of RFC 8867 and RFC 8869", tables[1], command, seeds
-        )
-        page.save(BOUNDS, "What each case expects, and the bounds that say so", tables[2], command)
+    seeds = f"seeds 1-{args.seeds}"
+    behind = "in how many of RFC 8867's cases fewer hold than with the best other that answers to the network"
+    title = "Bounds of each case that hold with every seed, of all"
+    page.show(args, HELD, title, held(suite), f"{seeds}; behind: {behind}")
+    title = "What each controller did in each case of RFC 8867 and RFC 8869"
+    page.show(args, CASES, title, measures(suite), seeds)
+    page.show(args, BOUNDS, "What each case expects, and the bounds that say so", bounds(suite))
     return 1 if suite.errors else 0
 
 

@@ -83,10 +83,7 @@ def numbers(summary: dict[str, Any]) -> list[float | None]:
 def said(values: Sequence[float | None], digits: int) -> str:
     """Mean, and from where to where."""
     there = [v for v in values if v is not None]
-    if not there:
-        return "–"
-    mean, low, high = (f"{x:.{digits}f}" for x in (sum(there) / len(there), min(there), max(there)))
-    return mean if low == high else f"{mean} ({low}…{high})"
+    return page.spread(there, digits) if there else "–"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from validation import page
+from validation import page, simulated
 from validation.queues import flows, link, used
 
 if TYPE_CHECKING:
@@ -94,16 +94,13 @@ FIGURES: Mapping[str, tuple[str, Callable[[Run, Case], float]]] = {
 
 def see(case: Case, sets: Sequence[str], seed: int) -> float:
     """Run a case's network once, and return the figure."""
-    import steadycast as sc
-    from steadycast.progress import Silent
-
     events = list(case.get("events", []))
     if "turns" in case:
         every, *both = case["turns"]
         events += [(at, both[n % 2]) for n, at in enumerate(range(30, 90, every))]
     told = (f'{{ at = "{at}s", set = {{ link = "bottleneck", {change} }} }}' for at, change in events)
     changes = [*sets, f"event=[{', '.join(told)}]"]
-    done = sc.run(HERE / f"{NAME}.toml", set=changes, seed=seed, quality=False, progress=Silent())
+    done = simulated.run(HERE / f"{NAME}.toml", seed, changes)
     return float(FIGURES[case["figure"]][1](done, case))
 
 
@@ -154,13 +151,9 @@ def row(case: Case, seen: Sequence[float]) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print or write the table."""
-    parser = page.options("validation.dossier", __doc__, NAME, seeds=5)
-    args = parser.parse_args(argv)
+    args = page.options("validation.dossier", __doc__, NAME, seeds=5).parse_args(argv)
     made = table(range(1, args.seeds + 1))
-    print(made)
-    if args.write:
-        told = ("python -m validation.dossier --write", f"seeds 1-{args.seeds}")
-        page.save(NAME, "`steady` by the criteria of RFC 9743", made, *told)
+    page.show(args, NAME, "`steady` by the criteria of RFC 9743", made, f"seeds 1-{args.seeds}")
     return 0
 
 

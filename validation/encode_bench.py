@@ -11,7 +11,6 @@ the ratio is to be 1.3 at most.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import statistics
@@ -22,6 +21,9 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
+
+from validation import page
 
 QS = range(2, 32)
 AIM = 1.3
@@ -50,15 +52,7 @@ def plain(ffmpeg: str, clips: Sequence[Path], size: tuple[int, int], fps: str, g
             scale = f"scale={size[0]}:{size[1]},fps={fps}"
             command = [
                 ffmpeg,
-                "-v",
-                "error",
-                "-threads",
-                "1",
-                "-f",
-                "concat",
-                "-safe",
-                "0",
-                "-i",
+                *["-v", "error", "-threads", "1", "-f", "concat", "-safe", "0", "-i"],
                 str(listed),
             ]
             command += ["-an", "-vf", scale, "-c:v", "mpeg4", "-threads", "1", "-qscale:v", str(q)]
@@ -79,18 +73,10 @@ def ours(
     from steadycast.media.clip import Clip
     from steadycast.media.ladder import encode_ladder
 
-    before = os.environ.get("STEADYCAST_CACHE")
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["STEADYCAST_CACHE"] = folder
-        try:
-            begun = time.perf_counter()
-            ladder = encode_ladder(Clip.of(list(clips)), "mpeg4", size, fps, gop)
-            took = time.perf_counter() - begun
-        finally:
-            if before is None:
-                del os.environ["STEADYCAST_CACHE"]
-            else:
-                os.environ["STEADYCAST_CACHE"] = before
+    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, STEADYCAST_CACHE=folder):
+        begun = time.perf_counter()
+        ladder = encode_ladder(Clip.of(list(clips)), "mpeg4", size, fps, gop)
+        took = time.perf_counter() - begun
     made = sum(len(rung.data) for rung in ladder.rungs)
     table = ladder.table
     return took, made, (ladder.width, ladder.height), str(table.fps), table.frames
@@ -98,34 +84,23 @@ def ours(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, and print a line for each program."""
-    parser = argparse.ArgumentParser(
-        prog="python -m validation.encode_bench", description=__doc__.partition("\n")[0]
-    )
+    parser = page.options("validation.encode_bench", __doc__)
     parser.add_argument("clip", nargs="+", type=Path, help="played one after the other")
     parser.add_argument("--size", default="clip", help='"clip", "cif" or "640x480"')
     parser.add_argument("--fps", default="clip", help='"clip", or frames per second')
     parser.add_argument("--gop", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args(argv)
-    from steadycast.errors import UserError
-
     ffmpeg = find_ffmpeg()
     if ffmpeg is None:
         print("there is no ffmpeg; install it, or pip install imageio-ffmpeg", file=sys.stderr)
         return 3
     mine, theirs = [], []
-    try:
-        for _ in range(max(1, args.rounds)):
-            took, made, size, fps, frames = ours(args.clip, args.size, args.fps, args.gop)
-            mine.append(took)
-            seconds, bytes_made = plain(ffmpeg, args.clip, size, fps, args.gop)
-            theirs.append(seconds)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except subprocess.CalledProcessError as error:
-        print(f"ffmpeg failed with code {error.returncode}", file=sys.stderr)
-        return 1
+    for _ in range(max(1, args.rounds)):
+        took, made, size, fps, frames = ours(args.clip, args.size, args.fps, args.gop)
+        mine.append(took)
+        seconds, bytes_made = plain(ffmpeg, args.clip, size, fps, args.gop)
+        theirs.append(seconds)
     a, b = statistics.median(mine), statistics.median(theirs)
     print(f"{frames} pictures of {size[0]}x{size[1]}, {fps} per second; median of {len(mine)} rounds")
     print(f"{'':12}{'seconds':>9}{'from':>8}{'to':>8}{'MB made':>10}")
@@ -137,4 +112,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.end(main)

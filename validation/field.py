@@ -17,6 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -204,17 +205,12 @@ def choice(found: Found, controllers: Sequence[str]) -> page.Table:
     rows = []
     for group in (*GROUPS, LTE_GROUP):
         for network in group.networks:
-            runs = {
-                name: found.get((group.name, network, name), []) for name in controllers if name not in deaf
-            }
-            known = {name: seen for name, seen in runs.items() if seen}
-            fair = {
-                name: seen for name, seen in known.items() if all(_shares(each, network) for each in seen)
-            }
-            good = {
-                name: seen for name, seen in fair.items() if all(each.whole >= LEAST_WHOLE for each in seen)
-            }
-            shares = {name: seen for name, seen in fair.items() if name not in good}
+            good, shares = {}, {}
+            for name in controllers:
+                seen = found.get((group.name, network, name), [])
+                if seen and name not in deaf and all(_shares(each, network) for each in seen):
+                    whole = all(each.whole >= LEAST_WHOLE for each in seen)
+                    (good if whole else shares)[name] = seen
             rows.append([f"{group.name}, {network}", _named(good), _named(shares)])
     heads = ["situation", "keep all bounds in every run", "keep those of the shares"]
     return page.table(heads, rows)
@@ -229,7 +225,7 @@ def _shares(seen: Seen, network: str) -> bool:
 
 
 def _named(runs: Mapping[str, Sequence[Seen]]) -> str:
-    ordered = sorted((mean([s.delay_ms for s in seen]), name) for name, seen in runs.items())
+    ordered = sorted((fmean([s.delay_ms for s in seen]), name) for name, seen in runs.items())
     return ", ".join(f"`{name}` ({delay:.0f} ms)" for delay, name in ordered) or "none"
 
 
@@ -237,23 +233,12 @@ def _cells(runs: Sequence[Seen]) -> list[str]:
     """Return the means of the runs, and from where to where the shares go."""
     others = [100 * seen.other for seen in runs if seen.other is not None]
     return [
-        spread([100 * seen.share for seen in runs]),
-        spread(others) if others else "",
-        f"{mean([seen.delay_ms for seen in runs]):.0f}",
-        f"{mean([100 * seen.loss for seen in runs]):.1f}",
-        f"{mean([100 * seen.whole for seen in runs]):.0f}",
+        page.spread([100 * seen.share for seen in runs]),
+        page.spread(others) if others else "",
+        f"{fmean([seen.delay_ms for seen in runs]):.0f}",
+        f"{fmean([100 * seen.loss for seen in runs]):.1f}",
+        f"{fmean([100 * seen.whole for seen in runs]):.0f}",
     ]
-
-
-def mean(values: Sequence[float]) -> float:
-    """Mean."""
-    return sum(values) / len(values)
-
-
-def spread(values: Sequence[float]) -> str:
-    """Mean, and from where to where the runs go where that differs."""
-    middle, low, high = (f"{value:.0f}" for value in (mean(values), min(values), max(values)))
-    return middle if low == high else f"{middle} ({low}…{high})"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -267,14 +252,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = [find(name).name for name in args.controllers] or [entry.name for entry in registry()]
     with TemporaryDirectory(prefix="steadycast-") as scratch:
         found = measure(chosen, args.seeds, args.keep or Path(scratch))
-    choices, cells = choice(found, chosen), table(found, chosen)
-    print(choices, cells, sep="\n\n")
-    if args.write:
-        told = ("python -m validation.field --write", f"seeds 1-{args.seeds}")
-        title = "Who keeps the bounds of each situation in every run, the one with the least delay first"
-        page.save(CHOICE, title, choices, *told)
-        title = "Each controller alone, beside its own kind and beside TCP, at the queues of today"
-        page.save(CELLS, title, cells, *told)
+    note = f"seeds 1-{args.seeds}"
+    title = "Who keeps the bounds of each situation in every run, the one with the least delay first"
+    page.show(args, CHOICE, title, choice(found, chosen), note)
+    title = "Each controller alone, beside its own kind and beside TCP, at the queues of today"
+    page.show(args, CELLS, title, table(found, chosen), note)
     return 0
 
 

@@ -44,10 +44,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from validation import page
+from validation import page, simulated
 
 CUBIC = "cubic"
 """A TCP in the video's place."""
@@ -311,13 +310,7 @@ def scenario(one: Cell, controller: str, params: Mapping[str, object]) -> str:
 
 def see(one: Cell, controller: str, params: Mapping[str, object], seed: int) -> Seen:
     """Run a cell once, and return what was seen."""
-    import steadycast as sc
-    from steadycast.progress import Silent
-
-    with TemporaryDirectory() as folder:
-        place = Path(folder) / "cell.toml"
-        place.write_text(scenario(one, controller, params))
-        done = sc.run(place, seed=seed, quality=False, progress=Silent())
+    done = simulated.run(scenario(one, controller, params), seed)
     rows = done.rates.to_polars().select("t_s", "flow", "node", "throughput_bps").iter_rows()
     rates: dict[str, list[float]] = {}
     for at, flow, node, bps in rows:

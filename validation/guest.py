@@ -169,15 +169,15 @@ def _run_s(text: str, guest: type | list[str]) -> float:
     return _spent() - before
 
 
-def costs(folder: Path, runs: int = 5) -> list[list[str]]:
-    """Measure runs of a minute: processor's seconds, least of `runs`, by what steers."""
+def costs(folder: Path) -> list[list[str]]:
+    """Measure runs of a minute: processor's seconds, least of five, by what steers."""
     text = SCENARIOS[0].replace('"10s"', '"60s"')
     rows = []
-    of_class = min(_run_s(text, Aimd) for _ in range(runs))
+    of_class = min(_run_s(text, Aimd) for _ in range(5))
     rows.append(["class in Python", f"{of_class:.3f}", "1.00"])
     for name in BUILT:
         words = built(name, folder)
-        spent = min(_run_s(text, words) for _ in range(runs))
+        spent = min(_run_s(text, words) for _ in range(5))
         rows.append([name, f"{spent:.3f}", f"{spent / of_class:.2f}"])
     return rows
 

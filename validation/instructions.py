@@ -93,10 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 3
     rows = [row for row in written() if row[2] != _core.__build__]
     rows += [[name, f"{per_hop:.1f}", _core.__build__] for name, per_hop in count().items()]
-    table = page.table(["workload", "instructions per hop", "build"], rows)
-    print(f"{TITLE}:\n\n{table}\n")
-    if args.write:
-        page.save(NAME, TITLE, table, page.command("validation.instructions", argv))
+    page.show(args, NAME, TITLE, page.table(["workload", "instructions per hop", "build"], rows))
     return 0
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
-from validation import page
+from validation import page, simulated
 from validation.queues import HERE, SCENARIO
 
 NAME = "queues-l4s"
@@ -45,9 +45,6 @@ def rows() -> list[list[str]]:
 
 def one(row: Sequence[str], seed: int) -> tuple[float, ...]:
     """Run a row with the authors' times, and return both rates in Mb/s."""
-    import steadycast as sc
-    from steadycast.progress import Silent
-
     mbps, queue, *_ = row
     times = ["duration=178s", "warmup=118s"] if queue in LONG else ["duration=58s", "warmup=18s"]
     changes = [
@@ -60,7 +57,7 @@ def one(row: Sequence[str], seed: int) -> tuple[float, ...]:
         kind, _, ecn = tcp.replace("reno", "newreno").partition("-")
         changes += [f"flow.{name}.count=1", f"link.{name}1.src-left.delay={int(rtt) / 2:g}ms"]
         changes += [f"flow.{name}.congestion={kind}", f"flow.{name}.ecn={str(ecn != 'noecn').lower()}"]
-    done = sc.run(SCENARIO, set=changes, seed=seed, quality=False, progress=Silent())
+    done = simulated.run(SCENARIO, seed, changes)
     return tuple(flow["throughput_bps"] / 1e6 for flow in done.summary["flows"])
 
 
@@ -86,13 +83,8 @@ def table(seeds: int) -> page.Table:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print or write the table."""
     args = page.options("validation.l4s", __doc__, NAME, seeds=2).parse_args(argv)
-    made = table(args.seeds)
-    print(made)
-    if args.write:
-        note = f"mean over seeds 1-{args.seeds}; near: the first's share differs by at most {NEAR}"
-        page.save(
-            NAME, "Two TCPs over one queue, beside Linux", made, "python -m validation.l4s --write", note
-        )
+    note = f"mean over seeds 1-{args.seeds}; near: the first's share differs by at most {NEAR}"
+    page.show(args, NAME, "Two TCPs over one queue, beside Linux", table(args.seeds), note)
     return 0
 
 

@@ -23,11 +23,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from steadycast.folder import student_t95
+
+from validation import page
 
 SCRIPTS = Path(__file__).parent / "ns2"
 Value = float | int | str | list[float]
@@ -53,8 +56,6 @@ class Answer:
     params: dict[str, Value]
     results: dict[str, Value]
     user_s: float
-    system_s: float
-    wall_s: float
     peak_memory_bytes: int
 
     def number(self, name: str) -> float:
@@ -79,7 +80,6 @@ def run(script: str, params: Params | None = None, *, limit_s: float = 300.0) ->
     words = [f"{name}={value}" for name, value in (params or {}).items()]
     with tempfile.TemporaryDirectory(prefix="ns2-") as folder:
         out, err = Path(folder, "stdout"), Path(folder, "stderr")
-        begin = time.monotonic()
         with out.open("wb") as stdout, err.open("wb") as stderr:
             child = subprocess.Popen(
                 [ns, SCRIPTS / f"{script}.tcl", *words],
@@ -102,7 +102,6 @@ def run(script: str, params: Params | None = None, *, limit_s: float = 300.0) ->
             finally:
                 timer.cancel()
             child.returncode = os.waitstatus_to_exitcode(status)
-        wall = time.monotonic() - begin
         command = " ".join(["ns", f"{script}.tcl", *words])
         if late.is_set():
             raise NsFailedError(f"{command}: stopped after {limit_s:g} s")
@@ -117,7 +116,7 @@ def run(script: str, params: Params | None = None, *, limit_s: float = 300.0) ->
     given = results.pop("params")
     name = results.pop("script")
     results.update(_tfrc_prints(text, results, given))
-    return Answer(name, given, results, usage.ru_utime, usage.ru_stime, wall, usage.ru_maxrss * 1024)
+    return Answer(name, given, results, usage.ru_utime, usage.ru_maxrss * 1024)
 
 
 _LOSS = re.compile(
@@ -173,13 +172,6 @@ def _tfrc_prints(text: str, results: Mapping[str, Value], params: Params) -> dic
     return found
 
 
-# Student's t, two-sided 95 %, by degrees of freedom; beyond 30 the normal value is good to 4 %.
-_T95 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Spread:
     """Mean and half-width of the 95 % confidence interval over seeds."""
@@ -195,15 +187,12 @@ class Spread:
         mean = statistics.fmean(values)
         if n < 2:
             return cls(mean, math.nan, n)
-        t = _T95[n - 2] if n - 2 < len(_T95) else 1.96
-        return cls(mean, t * statistics.stdev(values) / math.sqrt(n), n)
+        return cls(mean, student_t95(n - 1) * statistics.stdev(values) / math.sqrt(n), n)
 
     @property
     def standard_error(self) -> float:
         """Of the mean."""
-        if self.n < 2:
-            return math.nan
-        return self.ci95 / (_T95[self.n - 2] if self.n - 2 < len(_T95) else 1.96)
+        return math.nan if self.n < 2 else self.ci95 / student_t95(self.n - 1)
 
     def __str__(self) -> str:
         digits = 4
@@ -346,12 +335,12 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def run_grid(
-    script: str, cells: Sequence[Params], seeds: Sequence[int], *, jobs: int = 2, limit_s: float = 300.0
+    script: str, cells: Sequence[Params], seeds: Sequence[int], *, jobs: int = 2
 ) -> list[list[Answer]]:
     """Every cell with every seed, `jobs` processes at a time; one list per cell, in the seeds' order."""
     tasks = [{**cell, "seed": seed} for cell in cells for seed in seeds]
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        answers = list(pool.map(lambda params: run(script, params, limit_s=limit_s), tasks))
+        answers = list(pool.map(lambda params: run(script, params), tasks))
     k = len(seeds)
     return [answers[i : i + k] for i in range(0, len(answers), k)]
 
@@ -374,18 +363,7 @@ def label(cell: Params) -> str:
     return " ".join(words) or "as published"
 
 
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Lay out a table that a terminal and a page can both show."""
-    lines = [list(head), *(list(row) for row in rows)]
-    wide = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    text = [
-        "| " + " | ".join(cell.ljust(w) for cell, w in zip(line, wide, strict=True)) + " |" for line in lines
-    ]
-    text.insert(1, "|" + "|".join("-" * (w + 2) for w in wide) + "|")
-    return "\n".join(text)
-
-
-def table(scenario: Scenario, seeds: Sequence[int] | None, *, jobs: int = 2) -> str:
+def table(scenario: Scenario, seeds: Sequence[int] | None, *, jobs: int = 2) -> page.Table:
     """Run the scenario; lay out mean ± 95 % interval per cell, and the user CPU seconds of a run."""
     rows: list[list[str]] = []
     for cell in scenario.grid:
@@ -397,10 +375,10 @@ def table(scenario: Scenario, seeds: Sequence[int] | None, *, jobs: int = 2) -> 
             row.append(str(Spread.of(have)) if have else "–")
         row.append(f"{statistics.fmean(a.user_s for a in answers):.2f}")
         rows.append(row)
-    return markdown(["cell", "seeds", *scenario.columns, "CPU s"], rows)
+    return page.table(["cell", "seeds", *scenario.columns, "CPU s"], rows)
 
 
-def check_headers() -> str:
+def check_headers() -> page.Table:
     """Run each script with all headers and with those it needs: the results must be equal."""
     short: dict[str, Params] = {
         "tcp-lossy": {"duration_s": 100},
@@ -415,7 +393,7 @@ def check_headers() -> str:
         needed = run(script, params).results
         every = run(script, {**params, "headers": "all"}).results
         rows.append([script, "equal" if needed == every else "DIFFERENT"])
-    return markdown(["script", "results without the unused headers"], rows)
+    return page.table(["script", "results without the unused headers"], rows)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -13,6 +13,7 @@ import csv
 import datetime
 import json
 import re
+import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ def options(
 
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=(about or "").partition("\n")[0])
+    parser.set_defaults(command=f"python -m {module} --write")
     if tables:
         where = ", ".join(f"docs/data/{name}.csv" for name in tables)
         parser.add_argument("--write", action="store_true", help=f"write {where}".replace("%", "%%"))
@@ -206,6 +208,19 @@ def _numbers(heading: str, cells: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 def _number(text: str) -> str:
     return text.replace(",", "").replace("−", "-").removeprefix("+")
+
+
+def show(args: argparse.Namespace, name: str, title: str, made: Table, note: str = "") -> None:
+    """Print a measured table, and with `--write` save it with the command's module as its origin."""
+    print(f"{made}\n")
+    if args.write:
+        save(name, title, made, args.command, note)
+
+
+def spread(values: Sequence[float], digits: int = 0) -> str:
+    """Write a mean, and from where to where the values go where that differs."""
+    mean, low, high = (f"{x:.{digits}f}" for x in (statistics.fmean(values), min(values), max(values)))
+    return mean if low == high else f"{mean} ({low}…{high})"
 
 
 def put(page: Path, name: str, text: object) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from validation import page
+from validation import page, simulated
 
 HERE = Path(__file__).parent
 SCENARIO = HERE / "scenarios" / "queues.toml"
@@ -317,11 +317,7 @@ def scream(rtt_ms: int, others: int) -> dict[str, str]:
 
 def one(sets: Mapping[str, str], seed: int) -> Summary:
     """Run the scenario with changes, and return its summary."""
-    import steadycast as sc
-    from steadycast.progress import Silent
-
-    changes = [f"{path}={value}" for path, value in sets.items()]
-    return sc.run(SCENARIO, set=changes, seed=seed, quality=False, progress=Silent()).summary
+    return simulated.run(SCENARIO, seed, sets).summary
 
 
 def run(work: Sequence[Mapping[str, str]], seeds: int) -> list[list[Summary]]:
@@ -362,8 +358,7 @@ def scream_table(gain: str, found: Mapping[tuple[int, int], Sequence[Summary]]) 
             rates = [rate(summary, "scream") / 1e6 for summary in found[rtt, others]]
             ours = sum(rates) / len(rates)
             near = "yes" if abs(ours / published - 1) <= CLOSE else "no"
-            text = f"{ours:.0f} ({min(rates):.0f}…{max(rates):.0f})"
-            rows.append([gain, f"{rtt}", f"{others}", text, f"{published}", near])
+            rows.append([gain, f"{rtt}", f"{others}", page.spread(rates), f"{published}", near])
     return rows
 
 
@@ -421,11 +416,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(swing(args.seeds))
         return 0
     checked, beside = tables(args.seeds)
-    print(checked, beside, sep="\n\n")
-    if args.write:
-        told = ("python -m validation.queues --write", f"seeds 1-{args.seeds}")
-        page.save(CHECKED, "What the documents of the queues derive, and what comes out", checked, *told)
-        page.save(SCREAM, "SCReAM beside Prague at DualPI2", beside, *told)
+    note = f"seeds 1-{args.seeds}"
+    page.show(args, CHECKED, "What the documents of the queues derive, and what comes out", checked, note)
+    page.show(args, SCREAM, "SCReAM beside Prague at DualPI2", beside, note)
     return 0
 
 

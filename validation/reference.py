@@ -129,11 +129,7 @@ def table() -> page.Table:
 def main() -> int:
     """Run, and print or write the table."""
     args = page.options("validation.reference", __doc__, TABLE).parse_args()
-    made = table()
-    print(made)
-    if args.write:
-        title = "`gcc` beside other programs' estimators of its family"
-        page.save(TABLE, title, made, "python -m validation.reference --write")
+    page.show(args, TABLE, "`gcc` beside other programs' estimators of its family", table())
     return 0
 
 

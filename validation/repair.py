@@ -18,14 +18,17 @@ compares values of `room` with seeds of its own, which have chosen nothing befor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from papers.engine.runs import processes
-from validation import page
+from validation import page, simulated
 
 ROOT = Path(__file__).resolve().parent.parent
 Json = Mapping[str, Any]
@@ -106,20 +109,6 @@ def group(receivers: int, last: float, duration: str, flow: str) -> str:
     return HEAD.format(duration=duration) + star + VIDEO + flow + to
 
 
-@dataclass(frozen=True)
-class Row:
-    """One set-up, what is measured in it, and its bound."""
-
-    key: str
-    name: str
-    scenario: str | Path
-    now: Mapping[str, str]
-    bound: float
-    of: Callable[[Json], float]
-    before: Mapping[str, str] | None
-    text: Callable[[float], str]
-
-
 def video(summary: Json) -> Json:
     """Video flow of a run."""
     return next(flow for flow in summary["flows"] if flow["name"] == "video")
@@ -135,16 +124,10 @@ def first(summary: Json) -> float:
     return missed(video(summary)["receivers"][0])
 
 
-def ninth(summary: Json) -> float:
-    """Share of frames that nine of ten receivers of a group stay below."""
+def below(summary: Json, part: float) -> float:
+    """Share of frames that this part of a group's receivers stays below."""
     shares = sorted(missed(r) for r in video(summary)["receivers"])
-    return shares[int(0.9 * len(shares))]
-
-
-def hundredth(summary: Json) -> float:
-    """Share of frames that 99 of 100 receivers of a group stay below."""
-    shares = sorted(missed(r) for r in video(summary)["receivers"])
-    return shares[int(0.99 * len(shares))]
+    return shares[int(part * len(shares))]
 
 
 def last(summary: Json) -> float:
@@ -172,7 +155,6 @@ def small(value: float) -> str:
     return f"{value:.2e}"
 
 
-ADAPTIVE = {**NOW, "flow.video.playout": "adaptive"}
 HOME = ROOT / "scenarios" / "home.toml"
 OLD = {"flow.video.repair": "none", "flow.video.vbr": "bucket", "flow.video.playout": "300ms"}
 BERNOULLI = '{ kind = "bernoulli", p = 0.01 }'
@@ -181,18 +163,31 @@ ASKED = {"flow.video.repair": "rtx"}
 FIXED = f'controller = "fixed"\n{CIF}params.fixed = {{ rate = "1Mbps" }}\n'
 
 
-def rows() -> list[Row]:
+@dataclass(frozen=True)
+class Row:
+    """One set-up, what is measured in it, and its bound."""
+
+    key: str
+    name: str
+    scenario: str | Path
+    bound: float
+    of: Callable[[Json], float]
+    now: Mapping[str, str] = field(default_factory=lambda: NOW)
+    before: Mapping[str, str] | None = field(default_factory=dict)
+    text: Callable[[float], str] = frac
+
+
+def rows() -> Iterator[Row]:
     """All set-ups."""
-    all_rows = [
-        Row("residual", "5 % independent loss both ways, one try: residual", GREEDY, ASKED, 1.3 * 4.88e-3, residual,
-            None, small),
-        Row("residual", "the same, two tries", GREEDY, {**ASKED, "flow.video.playout": "160ms"}, 1.3 * 4.75e-4,
-            residual, None, small),
-        Row("lossy", "1 % independent loss, 60 ms, play-out 300 ms", lossy(BERNOULLI, "300ms"), NOW, 0.001, first, {},
-            frac),
-        Row("red", "beside one TCP, RED `classic`, 4 Mb/s, 40 ms, 1200 B, play-out 1 s, asmp", RED, NOW, 0.01, first,
-            {}, frac),
-    ]  # fmt: skip
+    every = "5 % independent loss both ways, one try: residual"
+    yield Row("residual", every, GREEDY, 1.3 * 4.88e-3, residual, ASKED, None, small)
+    twice = {**ASKED, "flow.video.playout": "160ms"}
+    yield Row("residual", "the same, two tries", GREEDY, 1.3 * 4.75e-4, residual, twice, None, small)
+    yield Row(
+        "lossy", "1 % independent loss, 60 ms, play-out 300 ms", lossy(BERNOULLI, "300ms"), 0.001, first
+    )
+    red = "beside one TCP, RED `classic`, 4 Mb/s, 40 ms, 1200 B, play-out 1 s, asmp"
+    yield Row("red", red, RED, 0.01, first)
     for queue, bound in (("droptail", 0.03), ("codel", 0.02), ("fq-codel", 0.01)):
         for controller in ("asmp", "tfmcc", "tfrc"):
             change = {"flow.video.controller": controller}
@@ -201,30 +196,22 @@ def rows() -> list[Row]:
             play = {"flow.video.playout": "adaptive" if queue == "droptail" else "300ms"}
             wait = "adaptive up to 800" if queue == "droptail" else "300"
             name = f"home.toml, {queue}, play-out {wait} ms, {controller}"
-            all_rows.append(
-                Row("home", name, HOME, {**NOW, **change, **play}, bound, first, {**OLD, **change}, frac)
-            )
-    all_rows.append(
-        Row("gilbert", "5 % Gilbert–Elliott of mean 4, 60 ms, play-out 500 ms", lossy(GILBERT, "500ms"), NOW, 0.01,
-            first, {}, frac)
-    )  # fmt: skip
+            yield Row("home", name, HOME, bound, first, {**NOW, **change, **play}, {**OLD, **change})
+    bursts = "5 % Gilbert–Elliott of mean 4, 60 ms, play-out 500 ms"
+    yield Row("gilbert", bursts, lossy(GILBERT, "500ms"), 0.01, first)
     for controller in ("asmp", "tfmcc"):
         flow = f'controller = "{controller}"\n{CIF}'
-        even = group(45, 0.01, "300s", flow)
-        all_rows.append(
-            Row("group", f"45 receivers, 1 % each, {controller}: 9 of 10", even, NOW, 0.005, ninth, {}, frac)
+        even, far = (group(45, loss, "300s", flow) for loss in (0.01, 0.03))
+        yield Row(
+            "group", f"45 receivers, 1 % each, {controller}: 9 of 10", even, 0.005, partial(below, part=0.9)
         )
-        far = group(45, 0.03, "300s", flow)
-        all_rows.append(Row("group", "the same, one behind 3 %: it", far, NOW, 0.015, last, {}, frac))
+        yield Row("group", "the same, one behind 3 %: it", far, 0.015, last)
     large = group(10_000, 0.01, "30s", FIXED)
-    all_rows.append(
-        Row("large", "10,000 receivers, 1 % each, fixed: 99 of 100", large, NOW, 0.005, hundredth, {}, frac)
+    yield Row(
+        "large", "10,000 receivers, 1 % each, fixed: 99 of 100", large, 0.005, partial(below, part=0.99)
     )
     clean = lossy('{ kind = "none" }', "300ms", "60s")
-    all_rows.append(
-        Row("clean", "a clean path: packets sent again", clean, NOW, 0.0, again, None, "{:.0f}".format)
-    )
-    return all_rows
+    yield Row("clean", "a clean path: packets sent again", clean, 0.0, again, NOW, None, "{:.0f}".format)
 
 
 @dataclass(frozen=True)
@@ -243,20 +230,10 @@ class Seen:
 
 def measure(row: Row, changes: Mapping[str, str], seed: int, clips: Sequence[str]) -> Seen:
     """Run a row's scenario once."""
-    import steadycast as sc
-    from steadycast.progress import Silent
-
-    with TemporaryDirectory() as folder:
-        place: Path
-        if isinstance(row.scenario, Path):
-            place = row.scenario
-        else:
-            place = Path(folder) / "row.toml"
-            place.write_text(row.scenario, encoding="utf-8")
-        told = [f"{key}={value}" for key, value in changes.items()]
-        if clips:
-            told += [f"flow.video.clip={list(clips)}", "flow.video.media=clip"]
-        summary = sc.run(place, seed=seed, set=told, quality=False, progress=Silent()).summary
+    told: dict[str, object] = {**changes}
+    if clips:
+        told |= {"flow.video.clip": list(clips), "flow.video.media": "clip"}
+    summary = simulated.run(row.scenario, seed, told).summary
     flow = video(summary)
     receiver = flow["receivers"][0]
     extra = float(flow.get("repair_bps") or 0.0) + float(flow.get("parity_bps") or 0.0)
@@ -272,29 +249,25 @@ def measure(row: Row, changes: Mapping[str, str], seed: int, clips: Sequence[str
     )
 
 
-def mean(values: Sequence[float]) -> float:
-    """Mean of some numbers."""
-    return sum(values) / len(values)
-
-
-def line(row: Row, before: Sequence[Seen], now: Sequence[Seen]) -> list[str]:
-    """One line of the table."""
-    value, worst = mean([s.value for s in now]), max(s.value for s in now)
+def line(row: Row, runs: Sequence[Sequence[Seen]]) -> list[str]:
+    """One line of the table, of the runs now, and of those before where there are some."""
+    *rest, now = runs
+    before = rest[0] if rest else ()
+    value, worst = fmean([s.value for s in now]), max(s.value for s in now)
     cell = f"{row.text(value)} (to {row.text(worst)})"
     cell = cell if value <= row.bound else f"[{cell}]"
     waits = [s.playout for s in now if s.playout is not None]
-    old = row.text(mean([s.value for s in before])) if before else "–"
-    rates = f"{mean([s.video_bps for s in now]) / 1e3:.0f}"
-    if before:
-        rates = f"{mean([s.video_bps for s in before]) / 1e3:.0f} → {rates}"
-    tcp = f"{mean([s.others_bps for s in now]) / 1e3:.0f}" if now[0].others_bps else "–"
-    if before and now[0].others_bps:
-        tcp = f"{mean([s.others_bps for s in before]) / 1e3:.0f} → {tcp}"
-    score = f"{mean([s.score for s in now]):.2f}" if now[0].score else "–"
-    if before and now[0].score:
-        score = f"{mean([s.score for s in before]):.2f} → {score}"
-    wait = f"{mean(waits):.0f} ms" if waits else "–"
-    freezes, extra = f"{mean([s.freezes for s in now]):.2f}", f"{100 * mean([s.extra for s in now]):.1f} %"
+    old = row.text(fmean([s.value for s in before])) if before else "–"
+
+    def both(of: Callable[[Seen], float], digits: int) -> str:
+        """Write a mean before and now; nothing where there is none now."""
+        means = [fmean(map(of, each)) for each in (before, now) if each]
+        return " → ".join(f"{mean:.{digits}f}" for mean in means) if of(now[0]) else "–"
+
+    rates, tcp = both(lambda s: s.video_bps / 1e3, 0), both(lambda s: s.others_bps / 1e3, 0)
+    score = both(lambda s: s.score, 2)
+    wait = f"{fmean(waits):.0f} ms" if waits else "–"
+    freezes, extra = f"{fmean([s.freezes for s in now]):.2f}", f"{100 * fmean([s.extra for s in now]):.1f} %"
     return [row.name, old, cell, row.text(row.bound), wait, freezes, score, rates, tcp, extra]
 
 
@@ -331,13 +304,12 @@ def side_by_side(row: Row, seed: int) -> list[str]:
     import steadycast as sc
     from steadycast.progress import Silent
 
+    told = {**row.now, **BOTH}
     with TemporaryDirectory() as folder:
         place = Path(folder) / "row.toml"
         place.write_text(str(row.scenario), encoding="utf-8")
-        told = [f"{key}={value}" for key, value in {**row.now, **BOTH}.items()]
-        simulated = sc.run(place, seed=seed, set=told, quality=False, progress=Silent()).summary
         emulated = sc.emulate(place, seed=seed, set=told, quality=False, progress=Silent()).run.summary
-    runs = [video(simulated), video(emulated)]
+    runs = [video(simulated.run(row.scenario, seed, told).summary), video(emulated)]
     rates = [float(flow["throughput_bps"]) / 1e3 for flow in runs]
     losses = [float(flow["receivers"][0]["loss_frac"]) for flow in runs]
     missing = [100 * missed(flow["receivers"][0]) for flow in runs]
@@ -365,33 +337,25 @@ PARTS = [
 
 def factors(seeds: int) -> page.Table:
     """Say what repair and the quantizer per frame do to the video's rate in home.toml, each alone and both."""
-    import steadycast as sc
-    from steadycast.progress import Silent
-
     rows = []
-    for queue in ("codel", "fq-codel"):
-        for controller in ("asmp", "tfrc"):
-            for vbr, repair in (("bucket", "none"), ("bucket", "auto"), ("frame", "none"), ("frame", "auto")):
-                change = {
-                    "topology.bottleneck.queue": f'{{ kind = "{queue}" }}',
-                    "flow.video.controller": controller,
-                    "flow.video.vbr": vbr,
-                    "flow.video.repair": repair,
-                    "flow.video.playout": "300ms",
-                }
-                runs = [
-                    sc.run(HOME, seed=seed, set=change, quality=False, progress=Silent()).summary
-                    for seed in range(1, seeds + 1)
-                ]
-                flows = [video(summary) for summary in runs]
-                rate = mean([float(flow["throughput_bps"]) for flow in flows]) / 1e3
-                ends = [flow["receivers"][0] for flow in flows]
-                loss = 100 * mean([float(end["loss_frac"]) for end in ends])
-                delay = mean([float(end["delay_ms"]["p95"]) for end in ends])
-                missing = 100 * mean([missed(end) for end in ends])
-                came = [f"{rate:.0f}", f"{loss:.1f} %", f"{delay:.0f} ms", f"{missing:.2f} %"]
-                rows.append([queue, controller, vbr, repair, *came])
-                print(page.row(rows[-1]), flush=True)
+    every = product(("codel", "fq-codel"), ("asmp", "tfrc"), ("bucket", "frame"), ("none", "auto"))
+    for queue, controller, vbr, repair in every:
+        change = {
+            "topology.bottleneck.queue": f'{{ kind = "{queue}" }}',
+            "flow.video.controller": controller,
+            "flow.video.vbr": vbr,
+            "flow.video.repair": repair,
+            "flow.video.playout": "300ms",
+        }
+        flows = [video(simulated.run(HOME, seed, change).summary) for seed in range(1, seeds + 1)]
+        rate = fmean([float(flow["throughput_bps"]) for flow in flows]) / 1e3
+        ends = [flow["receivers"][0] for flow in flows]
+        loss = 100 * fmean([float(end["loss_frac"]) for end in ends])
+        delay = fmean([float(end["delay_ms"]["p95"]) for end in ends])
+        missing = 100 * fmean([missed(end) for end in ends])
+        came = [f"{rate:.0f}", f"{loss:.1f} %", f"{delay:.0f} ms", f"{missing:.2f} %"]
+        rows.append([queue, controller, vbr, repair, *came])
+        print(page.row(rows[-1]), flush=True)
     return page.table(PARTS, rows)
 
 
@@ -408,8 +372,8 @@ def compared(row: Row, runs: Sequence[Sequence[Seen]]) -> list[str]:
     """One line of the table of rooms: what each value misses, how often it freezes, and its rate."""
     cells = []
     for seen in runs:
-        value, worst = mean([s.value for s in seen]), max(s.value for s in seen)
-        freezes, rate = mean([s.freezes for s in seen]), mean([s.video_bps for s in seen]) / 1e3
+        value, worst = fmean([s.value for s in seen]), max(s.value for s in seen)
+        freezes, rate = fmean([s.freezes for s in seen]), fmean([s.video_bps for s in seen]) / 1e3
         missing = f"{row.text(value)} (to {row.text(worst)})"
         missing = missing if value <= row.bound else f"[{missing}]"
         often = f"{freezes:.2f}" if freezes <= 1 else f"[{freezes:.2f}]"
@@ -417,18 +381,33 @@ def compared(row: Row, runs: Sequence[Sequence[Seen]]) -> list[str]:
     return [row.name, row.text(row.bound), *cells]
 
 
-def rooms(chosen: Sequence[Row]) -> page.Table:
-    """Compare values of `room` over the rows with pictures towards one receiver, with seeds that have chosen none."""
+Plan = tuple[Row, Sequence[Mapping[str, str]], Iterable[int]]
+"""A row, the changes that it is run with, and the seeds."""
+
+
+def table(
+    heads: Sequence[str],
+    plans: Sequence[Plan],
+    lay: Callable[[Row, list[list[Seen]]], list[str]],
+    clips: Sequence[str] = (),
+) -> page.Table:
+    """Run all, two at a time, and print each line as soon as it is known."""
     lines = []
     with processes(2) as pool:
-        work = []
-        for row in chosen:
-            sets = [{**row.now, "flow.video.room": room} for room in ROOMS]
-            work.append([[pool.submit(measure, row, each, seed, []) for seed in UNSEEN] for each in sets])
-        for row, parts in zip(chosen, work, strict=True):
-            lines.append(compared(row, [[future.result() for future in part] for part in parts]))
+        work = [
+            [[pool.submit(measure, row, each, seed, clips) for seed in seeds] for each in sets]
+            for row, sets, seeds in plans
+        ]
+        for (row, *_), parts in zip(plans, work, strict=True):
+            lines.append(lay(row, [[future.result() for future in part] for part in parts]))
             print(page.row(lines[-1]), flush=True)
-    return page.table(ROOMS_HEAD, lines)
+    return page.table(heads, lines)
+
+
+def rooms(chosen: Sequence[Row]) -> page.Table:
+    """Compare values of `room` over the rows with pictures towards one receiver, with seeds that have chosen none."""
+    plans = [(row, [{**row.now, "flow.video.room": room} for room in ROOMS], UNSEEN) for row in chosen]
+    return table(ROOMS_HEAD, plans, compared)
 
 
 def worlds(chosen: Sequence[Row], seeds: int) -> page.Table:
@@ -443,19 +422,15 @@ def worlds(chosen: Sequence[Row], seeds: int) -> page.Table:
 
 def with_and_without(chosen: Sequence[Row], seeds: int, clips: Sequence[str]) -> page.Table:
     """Run the rows as they were before repair, and now."""
-    lines = []
-    with processes(2) as pool:
-        work = []
-        for row in chosen:
-            ran = range(1, 2) if row.key == "large" else range(1, seeds + 1)
-            sets = [row.before, row.now] if row.before is not None else [row.now]
-            work.append([[pool.submit(measure, row, s, seed, clips) for seed in ran] for s in sets])
-        for row, parts in zip(chosen, work, strict=True):
-            results = [[future.result() for future in part] for part in parts]
-            before, now = (results[0], results[1]) if len(results) > 1 else ([], results[0])
-            lines.append(line(row, before, now))
-            print(page.row(lines[-1]), flush=True)
-    return page.table(TABLE, lines)
+    plans: list[Plan] = [
+        (
+            row,
+            [row.now] if row.before is None else [row.before, row.now],
+            range(1, 2 if row.key == "large" else seeds + 1),
+        )
+        for row in chosen
+    ]
+    return table(TABLE, plans, line, clips)
 
 
 TITLES = {

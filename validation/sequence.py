@@ -104,12 +104,10 @@ def main(words: Sequence[str] | None = None) -> int:
             rows.append([name, *told({"flow.video.media": "trace", "flow.video.trace": str(place)}, seeds)])
     rows.append(["M-F's map from quantizer to rate", *told({}, seeds)])
     heads = ["frame sizes", "QAI-CL over TCP", "QAI-CL, Mb/s", "its target, Mb/s", "its loss, %"]
-    made = page.table(heads, rows)
-    print(made)
-    if args.write:
-        title = "QAI-CL beside TCP with the drawn film's frame sizes, evened out (M-H)"
-        note = f"{args.seeds} seeds of 150 s; mean ± half of its 95 % interval."
-        page.save("papers-sequence", title, made, page.command("validation.sequence", words), note)
+    title = "QAI-CL beside TCP with the drawn film's frame sizes, evened out (M-H)"
+    note = f"{args.seeds} seeds of 150 s; mean ± half of its 95 % interval."
+    args.command = page.command("validation.sequence", words)
+    page.show(args, "papers-sequence", title, page.table(heads, rows), note)
     return 0
 
 

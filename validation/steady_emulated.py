@@ -18,7 +18,7 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 
 from papers.engine.runs import processes
-from validation import page
+from validation import page, simulated
 from validation.steady import (
     LABELS,
     READERS,
@@ -70,7 +70,6 @@ class Came:
 
 def one(folder: Path, key: str, seed: int, *, emulated: bool) -> Came:
     """Run a cell once, in one of the worlds."""
-    import steadycast as sc
     from steadycast.emulate import emulate
     from steadycast.progress import Silent
 
@@ -78,7 +77,7 @@ def one(folder: Path, key: str, seed: int, *, emulated: bool) -> Came:
     place = folder / f"{key.replace(' ', '-').replace('/', '')}-{seed}-{emulated}.toml"
     place.write_text(scenario(cell, "steady"))
     if not emulated:
-        done = sc.run(place, seed=seed, quality=False, progress=Silent())
+        done = simulated.run(place, seed)
         return Came(key, False, READERS[cell.read](done, cell), True)
     done = emulate(place, seed=seed, quality=False, progress=Silent()).run
     return Came(key, True, READERS[cell.read](done, cell), bool(done.summary["emulation"]["trustworthy"]))
@@ -136,12 +135,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--at-once", type=int, default=AT_ONCE)
     args = parser.parse_args(argv)
     listed = [c for c in chosen() if not args.cells or any(c.key.startswith(some) for some in args.cells)]
-    text = table(run_all(listed, args.runs, args.at_once), listed)
-    print(text)
-    if args.write:
-        note = f"{args.runs} runs of each cell in each world"
-        title = "The same cells simulated and in real time"
-        page.save(TABLE, title, text, "python -m validation.steady_emulated --write", note)
+    made = table(run_all(listed, args.runs, args.at_once), listed)
+    note = f"{args.runs} runs of each cell in each world"
+    page.show(args, TABLE, "The same cells simulated and in real time", made, note)
     return 0
 
 

@@ -29,13 +29,7 @@ TABLE = "sweep-bench"
 
 def cost(runs: int, folder: Path) -> tuple[float, float, float]:
     """Sweep home.toml; return CPU seconds of all processes, of the simulations, and the runs per second as told."""
-    command = [
-        sys.executable,
-        "-c",
-        "from steadycast.cli import main; main()",
-        "sweep",
-        "scenarios/home.toml",
-    ]
+    command = [sys.executable, "-m", "steadycast", "sweep", "scenarios/home.toml"]
     options = ["--set", "duration=30s", "--seeds", f"1-{runs}", "-o", str(folder / f"home-{runs}")]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -70,12 +64,9 @@ def main() -> None:
     parser = page.options("validation.sweep_bench", __doc__, TABLE)
     parser.add_argument("--runs", type=int, default=1000)
     options = parser.parse_args()
+    options.command = f"python -m validation.sweep_bench --runs {options.runs} --write"
     with tempfile.TemporaryDirectory() as folder:
-        table = measure(options.runs, Path(folder))
-    print(table)
-    if options.write:
-        command = f"python -m validation.sweep_bench --runs {options.runs} --write"
-        page.save(TABLE, "What a sweep costs", table, command)
+        page.show(options, TABLE, "What a sweep costs", measure(options.runs, Path(folder)))
 
 
 if __name__ == "__main__":

@@ -257,14 +257,14 @@ def run(way: Way, table: Table, prepared: Path, places: Mapping[str, int], seed:
             raise SystemExit(f"{way.called}: {''.join(path.read_text() for path in folder.glob('*.log'))}")
         if (folder / "sent.json").exists():
             flow = json.loads((folder / "sent.json").read_text())["flows"][0]
-            told = (
+            told = [
                 "sent_bps",
                 "coded_frames",
                 "skipped_frames",
                 "repair_packets",
                 "limited_by_frac",
                 "target_bps",
-            )
+            ]
             print({name: flow.get(name) for name in told}, file=sys.stderr)
         return _seen(folder, places, table.beside)
 
@@ -312,13 +312,6 @@ def freezes(shown: Sequence[bool]) -> list[float]:
 # ---------------------------------------------------------------- the tables
 
 
-def _cell(values: Sequence[float], form: str, factor: float = 1.0) -> str:
-    told = [value * factor for value in values]
-    mean = format(statistics.fmean(told), form)
-    low, high = format(min(told), form), format(max(told), form)
-    return mean if low == high else f"{mean} ({low}…{high})"
-
-
 def rows(name: str, seen: Mapping[str, Sequence[Seen]]) -> page.Table:
     """Lay out a table."""
     tcp = ["TCP, Mb/s"] if TABLES[name].beside else []
@@ -337,12 +330,12 @@ def rows(name: str, seen: Mapping[str, Sequence[Seen]]) -> page.Table:
         stalled = sum(not s.trusted for s in runs)
         cells = [
             WAYS[way].called,
-            _cell([s.video_bps for s in runs], ".2f", 1e-6),
-            *([_cell([s.tcp_bps or 0.0 for s in runs], ".2f", 1e-6)] if tcp else []),
-            _cell([s.whole for s in runs], ".1f", 100),
-            _cell([s.in_time for s in runs], ".1f", 100),
-            _cell([s.freezes_per_min for s in runs], ".1f"),
-            _cell([s.frozen for s in runs], ".1f", 100),
+            page.spread([s.video_bps / 1e6 for s in runs], 2),
+            *([page.spread([(s.tcp_bps or 0.0) / 1e6 for s in runs], 2)] if tcp else []),
+            page.spread([100 * s.whole for s in runs], 1),
+            page.spread([100 * s.in_time for s in runs], 1),
+            page.spread([s.freezes_per_min for s in runs], 1),
+            page.spread([100 * s.frozen for s in runs], 1),
             f"{len(runs)}" + (f", {stalled} on a machine that stalled" if stalled else ""),
         ]
         lines.append(cells)
@@ -383,30 +376,11 @@ def main() -> int:
 
 def describe(folder: Path) -> None:
     """Write the description of our session, for players that are there before it, and what GStreamer needs of it."""
-    words = [
-        "send",
-        str(folder / "clip.mkv"),
-        "--ladder",
-        "--codec",
-        "h264",
-        "--gop",
-        str(GOP),
-        "--to",
-        "127.0.0.1:5004",
-    ]
     told = folder / "session.sdp"
-    command: list[Any] = [
-        sys.executable,
-        "-m",
-        "steadycast",
-        *words,
-        "--controller",
-        "fixed",
-        "--for",
-        "100ms",
-        "--sdp",
-        told,
-    ]
+    words = (
+        f"send clip.mkv --ladder --codec h264 --gop {GOP} --to 127.0.0.1:5004 --controller fixed --for 100ms"
+    )
+    command = [sys.executable, "-m", "steadycast", *words.split(), "--sdp", told]
     subprocess.run(command, check=True, capture_output=True, cwd=folder)
     text = told.read_text().replace("IN IP4 127.0.0.1", "IN IP4 10.0.0.2")
     told.write_text(text)

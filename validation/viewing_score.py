@@ -121,13 +121,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         for p in found
     ]
-    made, told = page.table(HEAD, rows), agreement(found)
-    print(made, told, sep="\n\n")
+    told = agreement(found)
+    names = " ".join(path.name for path in args.clips)
+    args.command = f"python -m validation.viewing_score {names} --write"
+    page.show(args, TABLE, "Viewing score and VMAF", page.table(HEAD, rows), told)
+    print(told)
     if args.write:
-        names = " ".join(path.name for path in args.clips)
-        page.save(
-            TABLE, "Viewing score and VMAF", made, f"python -m validation.viewing_score {names} --write", told
-        )
         page.put(page.DOCS / "viewing-score.md", TABLE, told)
     return 0
 

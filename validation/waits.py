@@ -58,11 +58,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     load = os.getloadavg()[0]
-    found = table(given.rounds)
-    print(found)
-    if given.write:
-        told = f"{given.rounds} rounds at a load of {load:.1f}"
-        page.save(TABLE, "What a user waits for", found, "python -m validation.waits --write", told)
+    told = f"{given.rounds} rounds at a load of {load:.1f}"
+    page.show(given, TABLE, "What a user waits for", table(given.rounds), told)
     return 0
 
 

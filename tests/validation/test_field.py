@@ -67,8 +67,8 @@ def test_the_choice_names_those_that_keep_all_bounds_in_every_run_by_their_delay
 
 
 def test_a_spread_is_told_where_runs_differ() -> None:
-    assert field.spread([10.0, 10.2]) == "10"
-    assert field.spread([8.0, 12.0]) == "10 (8…12)"
+    assert page.spread([10.0, 10.2]) == "10"
+    assert page.spread([8.0, 12.0]) == "10 (8…12)"
 
 
 def test_where_the_link_loses_the_two_are_compared_with_each_other() -> None:

@@ -20,7 +20,7 @@ def test_the_equation_gives_the_published_rate_of_100_ms_and_one_percent() -> No
 def test_spread_uses_students_t_and_says_nothing_of_one_value() -> None:
     five = ns2.Spread.of([1.0, 2.0, 3.0, 4.0, 5.0])
     assert five.mean == 3.0
-    assert five.ci95 == pytest.approx(2.776 * math.sqrt(2.5 / 5))
+    assert five.ci95 == pytest.approx(2.7764 * math.sqrt(2.5 / 5))
     assert five.standard_error == pytest.approx(math.sqrt(2.5 / 5))
     assert math.isnan(ns2.Spread.of([1.0]).ci95)
 
