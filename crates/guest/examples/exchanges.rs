@@ -1,5 +1,8 @@
-//! How many reports a program answers: `exchanges COUNT PROGRAM ARGUMENTS`. Who starts it counts the time.
+//! How many reports a program answers: `exchanges COUNT PROGRAM ARGUMENTS`; without a program, how many lines go through
+//! two pipes to `cat` and back. Who starts it counts the time.
 
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 use steadycast_control::registry::Factory;
 use steadycast_control::{FeedbackFormat, ReceiverId, Report, Setup};
 use steadycast_guest::{FaultSlot, Program};
@@ -8,6 +11,9 @@ use steadycast_units::{Rate, Seed, Span, Time};
 fn main() {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
     let count: u64 = words.remove(0).parse().expect("a count");
+    if words.is_empty() {
+        return pipes(count);
+    }
     let fault = FaultSlot::default();
     let program = Program::start("video", "exec", words, FeedbackFormat::Own, fault.clone()).expect("a program");
     let mut half = program.sender(&Setup::unicast(Rate::kbps(100), Rate::mbps(20), Seed(1).part("half")));
@@ -17,4 +23,17 @@ fn main() {
         half.on_report(&Report { at, from, rtt, reception: None, body: None, packets: &[], members: 1 });
     }
     assert_eq!(fault.take(), None);
+}
+
+/// What the kernel takes of an exchange: a line of a report's length, and back.
+fn pipes(count: u64) {
+    let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat");
+    let (mut input, mut output) = cat.stdin.take().zip(cat.stdout.take()).expect("pipes");
+    let mut line = [b'\n'; 160];
+    for _ in 0..count {
+        input.write_all(&line).expect("it reads");
+        output.read_exact(&mut line).expect("it writes");
+    }
+    drop(input);
+    cat.wait().expect("it ends");
 }

@@ -1,6 +1,7 @@
 //! A process that answers each line with one, and that never outlives this one.
 #![allow(clippy::disallowed_methods, reason = "how long another process takes, only the machine's clock can tell")]
 
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio, read, write};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -79,10 +80,10 @@ impl Process {
         let mut open = open && self.write(&mut rest);
         loop {
             if let Some(end) = self.heard[read..].iter().position(|b| *b == b'\n') {
-                let mut answer = std::mem::take(&mut self.heard);
-                let more = answer.split_off(read + end + 1);
-                answer.pop();
-                return if more.is_empty() { Ok(answer) } else { Err(Silence::Unasked(more)) };
+                let (answer, more) = self.heard.split_at(read + end);
+                let told = if more == b"\n" { Ok(answer.to_vec()) } else { Err(Silence::Unasked(more[1..].to_vec())) };
+                self.heard.clear();
+                return told;
             }
             read = self.heard.len();
             if read > LONGEST {
@@ -115,17 +116,12 @@ impl Process {
 
     /// Reads what there is; whether the process still writes.
     fn fill(&mut self) -> bool {
-        let mut bytes = [0; 4096];
         while self.heard.len() <= LONGEST {
-            match read(&self.output, &mut bytes) {
+            self.heard.reserve(4096);
+            match read(&self.output, spare_capacity(&mut self.heard)) {
                 Ok(0) => return false,
-                Ok(n) => {
-                    self.heard.extend_from_slice(&bytes[..n]);
-                    if n < bytes.len() {
-                        return true;
-                    }
-                }
-                Err(Errno::INTR) => {}
+                Ok(_) if self.heard.len() < self.heard.capacity() => return true,
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return true,
                 Err(_) => return false,
             }
