@@ -43,6 +43,7 @@ CLAIMS = (
     Tool("slurmctld", "slurmctld slurmd slurm-client munge", "a sweep as a job array"),
     Tool("iperf3", "iperf3", "a pair without pictures under judge"),
     Tool("firefox-esr", "firefox-esr", "the page of serve in Firefox"),
+    Tool("tsc", "node-typescript", "a controller in TypeScript"),
 )
 """For `make claims` alone."""
 

@@ -10,6 +10,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ class Built:
     tool: str
     build: tuple[str, ...] = ()
     """The command before the program's name and the file; without one the file is run by the tool."""
+    run: tuple[str, ...] = ()
+    """What runs what was built, and its name in the folder that was built; without one it runs itself."""
 
     def found(self) -> str | None:
         """Find the tool, also where Go's own archive puts it."""
@@ -40,7 +43,12 @@ class Built:
 BUILT = {
     "c": Built("aimd.c", "cc", ("cc", "-O2", "-ffp-contract=off", "-o")),
     "go": Built("aimd.go", "go", ("go", "build", "-o")),
-    "javascript": Built("aimd.mjs", "node"),
+    "typescript": Built(
+        "aimd.mts",
+        "tsc",
+        ("tsc", "--strict", "--target", "es2022", "--module", "es2022", "--outDir"),
+        ("node", "aimd.mjs"),
+    ),
     "python": Built("aimd_exec.py", sys.executable),
 }
 """The same law, by language."""
@@ -115,7 +123,7 @@ def built(name: str, folder: Path) -> list[str]:
         return [tool, file]
     out = str(folder / f"aimd-{name}")
     subprocess.run([tool, *how.build[1:], out, file], check=True)
-    return [out]
+    return [how.run[0], f"{out}/{how.run[1]}"] if how.run else [out]
 
 
 def world(text: str, seed: int, guest: type | list[str]) -> core.Simulation:
@@ -132,26 +140,23 @@ def sha256(text: str, seed: int, guest: type | list[str]) -> str:
 
 
 EXCHANGES = 200_000
+LEAST = {"c": 20_000, "python": 8_000}
+"""Exchanges in a second of the clock that two quiet processors must do."""
+MOST = {"c": 1.3}
+"""And what a run may take, of one with a class."""
 
 
-def exchanges(folder: Path) -> list[list[str]]:
-    """Count what a program answers in a second of the processor, which it shares with the one that asks."""
-    cargo = [
-        "cargo",
-        "run",
-        "--release",
-        "--quiet",
-        "--package",
-        "steadycast-guest",
-        "--example",
-        "exchanges",
-    ]
-    subprocess.run([*cargo, "--", "1", *built("c", folder)], check=True)
-    rows = []
-    for name in BUILT:
-        before = _spent()
-        subprocess.run([*cargo, "--", str(EXCHANGES), *built(name, folder)], check=True)
-        rows.append([name, f"{EXCHANGES / (_spent() - before):.0f}"])
+def exchanges(programs: dict[str, list[str]]) -> list[list[str]]:
+    """Count what a program answers in a second of the clock, and of the processor, which it shares with who asks."""
+    build = "cargo build --release --quiet --package steadycast-guest --example exchanges"
+    subprocess.run(build.split(), cwd=ROOT, check=True)
+    rows = [["exchanges/s", "clock", "wanted", "processor"]]
+    for name, words in {"pipes alone": [], **programs}.items():
+        before, at = _spent(), time.perf_counter()
+        subprocess.run([ROOT / "target/release/examples/exchanges", str(EXCHANGES), *words], check=True)
+        took = time.perf_counter() - at
+        wanted = str(LEAST.get(name, ""))
+        rows.append([name, f"{EXCHANGES / took:.0f}", wanted, f"{EXCHANGES / (_spent() - before):.0f}"])
     return rows
 
 
@@ -169,23 +174,20 @@ def _run_s(text: str, guest: type | list[str]) -> float:
     return _spent() - before
 
 
-def costs(folder: Path) -> list[list[str]]:
+def costs(programs: dict[str, list[str]]) -> list[list[str]]:
     """Measure runs of a minute: processor's seconds, least of five, by what steers."""
     text = SCENARIOS[0].replace('"10s"', '"60s"')
-    rows = []
     of_class = min(_run_s(text, Aimd) for _ in range(5))
-    rows.append(["class in Python", f"{of_class:.3f}", "1.00"])
-    for name in BUILT:
-        words = built(name, folder)
+    rows = [["a minute", "s", "wanted", "of a class"], ["class in Python", f"{of_class:.4f}", "", "1.00"]]
+    for name, words in programs.items():
         spent = min(_run_s(text, words) for _ in range(5))
-        rows.append([name, f"{spent:.3f}", f"{spent / of_class:.2f}"])
+        rows.append([name, f"{spent:.4f}", str(MOST.get(name, "")), f"{spent / of_class:.2f}"])
     return rows
 
 
-def one_record(folder: Path) -> int:
+def one_record(programs: dict[str, list[str]]) -> int:
     """Count the pairs of scenario and seed whose record differs between the languages, or between two runs."""
     differ = 0
-    programs = {name: built(name, folder) for name in BUILT}
     for scenario in SCENARIOS:
         for seed in range(1, 6):
             hashes = {sha256(scenario, seed, Aimd)}
@@ -209,9 +211,10 @@ def main(arguments: Sequence[str]) -> int:
                 kept = ["{} of {}".format(*suite.verdict(case, name)) for name in names]
                 print("  ".join(f"{cell:>10}" for cell in [case.id, *kept]))
             return len(suite.errors)
-        for row in [*exchanges(folder), *costs(folder)]:
+        programs = {name: built(name, folder) for name in BUILT}
+        for row in [*exchanges(programs), *costs(programs)]:
             print("  ".join(f"{cell:>16}" for cell in row))
-        differ = one_record(folder)
+        differ = one_record(programs)
         print(
             f"{differ} of {5 * len(SCENARIOS)} pairs of scenario and seed differ between languages, or between runs"
         )
