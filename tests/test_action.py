@@ -15,7 +15,7 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent / ".github" / "actions" / "judge"
 STEADYCAST = """#!/bin/sh
-printf '%s\\n' "$@" >>"$RUNNER_TEMP/asked"
+printf '%%s\\n' "$@" >>"$RUNNER_TEMP/asked"
 [ "$1" = judge ] || exit 0
 mkdir -p "$RUNNER_TEMP/judged"
 echo '{}' >"$RUNNER_TEMP/judged/judge.json"
@@ -76,13 +76,21 @@ def test_each_input_is_used_each_output_is_made_and_no_input_is_read_as_shell(ac
     }
 
 
+def installed(folder: Path, script: str) -> None:
+    """Put a program where the step before leaves it."""
+    executable(folder / "steadycast" / "bin" / "steadycast", script)
+
+
+def executable(path: Path, script: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(script)
+    path.chmod(0o755)
+
+
 def test_its_steps_pass_inputs_on_tell_the_workflow_and_end_as_the_judge_does(
     action: dict[str, Any], tmp_path: Path
 ) -> None:
-    program = tmp_path / "steadycast" / "bin" / "steadycast"
-    program.parent.mkdir(parents=True)
-    program.write_text(STEADYCAST)
-    program.chmod(0o755)
+    installed(tmp_path, STEADYCAST)
     bounds = "*.frozen_pct>5\n\nleo.rate_bps<-10%\n"
     ended = done(
         action, "judge", tmp_path, pair="a pair.toml", seconds="20s", baseline="old.json", fail_if=bounds
@@ -98,19 +106,50 @@ def test_its_steps_pass_inputs_on_tell_the_workflow_and_end_as_the_judge_does(
     assert (tmp_path / "summary").read_text() == f"```text\n{table}```\n"
 
 
-def test_it_installs_what_it_is_told_and_else_its_own_checkout(
-    action: dict[str, Any], tmp_path: Path
+SUDO = """#!/bin/sh
+printf '%%s\\n' "$1" >>"$RUNNER_TEMP/sudo"
+[ "$1" = chown ] && exit
+shift
+%s
+"""
+"""Writes down what it is told first."""
+
+
+@pytest.mark.parametrize(
+    ("does", "asked"), [('exec "$@"', ["-n", "-E", "-E", "chown"]), ("exit 1  # it wants a password", ["-n"])]
+)
+def test_an_ordinary_user_judges_by_sudo_where_that_asks_for_no_password_and_else_alone(
+    does: str, asked: list[str], action: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = tmp_path / "bin" / "python3"
-    fake.parent.mkdir()
-    fake.write_text(
-        '#!/bin/sh\nmkdir -p "$3/bin"\nprintf \'#!/bin/sh\\necho "$@"\\n\' >"$3/bin/pip"\nchmod +x "$3/bin/pip"\n'
-    )
-    fake.chmod(0o755)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", f"{fake.parent}{os.pathsep}{os.environ['PATH']}")
-        wheel = done(action, "install", tmp_path, steadycast="a b.whl")
-        own = done(action, "install", tmp_path)
+    installed(tmp_path, STEADYCAST)
+    executable(tmp_path / "bin" / "id", "#!/bin/sh\necho 1000\n")
+    executable(tmp_path / "bin" / "sudo", SUDO % does)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    ended = done(action, "judge", tmp_path, pair="pair.toml")
+    assert ended.returncode == 1, ended.stderr
+    assert (tmp_path / "sudo").read_text().split() == asked
+    assert (tmp_path / "asked").read_text().split()[:3] == ["doctor", "judge", "judge"]
+    assert "leo" in (tmp_path / "summary").read_text()
+
+
+def test_what_github_reads_is_yaml_with_steps_that_have_one_thing_to_do() -> None:
+    yaml = pytest.importorskip("yaml")
+    told = {path.stem: yaml.safe_load(path.read_text()) for path in FOLDER.parents[1].rglob("*.yml")}
+    jobs = [job for each in told.values() for job in each.get("jobs", {}).values()]
+    assert {"action", "ci", "release"} <= {*told}
+    assert len(jobs) > 3
+    for step in (step for job in jobs for step in job["steps"]):
+        assert ("uses" in step) != ("run" in step)
+
+
+def test_it_installs_what_it_is_told_and_else_its_own_checkout(
+    action: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = '#!/bin/sh\nmkdir -p "$3/bin"\nprintf \'#!/bin/sh\\necho "$@"\\n\' >"$3/bin/pip"\nchmod +x "$3/bin/pip"\n'
+    executable(tmp_path / "bin" / "python3", script)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    wheel = done(action, "install", tmp_path, steadycast="a b.whl")
+    own = done(action, "install", tmp_path)
     assert wheel.stdout == "install --quiet a b.whl\n"
     root = own.stdout.removeprefix("install --quiet ").strip()
     assert (Path(root) / "pyproject.toml").is_file()
@@ -125,10 +164,7 @@ def test_its_shell_is_clean(action: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.claim
 def test_a_pair_of_one_datagram_and_another_is_judged(action: dict[str, Any], tmp_path: Path) -> None:
-    program = tmp_path / "steadycast" / "bin" / "steadycast"
-    program.parent.mkdir(parents=True)
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m steadycast "$@"\n')
-    program.chmod(0o755)
+    installed(tmp_path, f'#!/bin/sh\nexec {sys.executable} -m steadycast "$@"\n')
     send = "import socket, sys, time\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
     send += "while True: s.sendto(bytes(500), (sys.argv[1], 5004)); time.sleep(0.01)\n"
     (tmp_path / "send.py").write_text(send)
