@@ -15,7 +15,7 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent / ".github" / "actions" / "judge"
 STEADYCAST = """#!/bin/sh
-printf '%%s\\n' "$@" >>"$RUNNER_TEMP/asked"
+printf '%s\\n' "$@" >>"$RUNNER_TEMP/asked"
 [ "$1" = judge ] || exit 0
 mkdir -p "$RUNNER_TEMP/judged"
 echo '{}' >"$RUNNER_TEMP/judged/judge.json"
