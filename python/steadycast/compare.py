@@ -97,7 +97,8 @@ def read(paths: Sequence[Path]) -> list[Run]:
 def doubts(runs: Sequence[Run], base: Run | None = None) -> list[str]:
     """Say why runs can't be compared as they are: one was interrupted, or is of another scenario than the others.
 
-    Runs of one scenario may differ in what `--set` changed; its name, its flows and its duration are the same.
+    Runs of one scenario may differ in what `--set` changed; its name, its named network, its clips (a score compares
+    runs of one), its flows and its duration are the same.
     """
     every = with_base(runs, base)
     said = [
@@ -107,19 +108,31 @@ def doubts(runs: Sequence[Run], base: Run | None = None) -> list[str]:
     ]
     against = base or (every[0] if every else None)
     for run in every:
-        if against is not None and (differences := _differences(run.summary, against.summary)):
+        if against is not None and (differences := _differences(run, against)):
             said.append(f"{run.name} is not a run of {against.name}'s scenario: {', '.join(differences)}")
     return said
 
 
-def _differences(one: Json, other: Json) -> list[str]:
+def _differences(run: Run, against: Run) -> list[str]:
     def names(summary: Json) -> list[str]:
         return [str(flow.get("name")) for flow in summary.get("flows") or []]
 
+    def network(run: Run) -> str:
+        first = run.folders[0].scenario_text.partition("\n")[0]
+        return first if first.startswith("# Over the network") else ""
+
+    def clips(run: Run) -> list[Any]:
+        return [(flow.get("media"), flow.get("clip")) for flow in run.folders[0].scenario.get("flow", [])]
+
     differences = []
+    one, other = run.summary, against.summary
     mine, theirs = ((s.get("scenario") or {}).get("name") for s in (one, other))
     if mine != theirs:
         differences.append(f"{mine} instead of {theirs}")
+    if network(run) != network(against):
+        differences.append("another network")
+    if names(one) == names(other) and clips(run) != clips(against):
+        differences.append("other clips")
     if names(one) != names(other):
         differences.append("other flows")
     if one.get("complete") is not False and other.get("complete") is not False:
@@ -184,9 +197,10 @@ def _judged(verdicts: Sequence[Verdict]) -> Cells:
 
 def _marked(runs: Sequence[Run]) -> str:
     """Say what is marked: nothing, where no run has several seeds."""
-    if all(len(run.folders) > 1 for run in runs):
+    few = [run.name for run in runs if len(run.folders) <= 1]
+    if not few:
         return "▲ best, ▼ worst; no mark: too close to call"
-    return "one seed each, so nothing is marked"
+    return f"one seed {'each' if len(few) == len(runs) else f'of {say.listed(few)}'}, so nothing is marked"
 
 
 def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -> Json:

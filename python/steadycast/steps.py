@@ -167,7 +167,7 @@ def _media_warnings(ready: Ready) -> Iterator[str]:
     ladders = ready.ladders
     for video in ready.plan.loaded.videos():
         if video["media"] == "synthetic":
-            yield f"flow.{video['flow']}: the clip is synthetic"
+            yield f"flow.{video['flow']}: the clip is a drawn one, which comes along; --clip FILE plays yours"
         yield from (f"flow.{video['flow']}: {notice}" for notice in notices(video.get("paths") or ()))
         if video["flow"] in ladders:
             yield from (f"flow.{video['flow']}: {warning}" for warning in ladders[video["flow"]].warnings)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from steadycast.compare import Condition, Verdict, answer, read
+from steadycast.compare import Condition, Verdict, answer, doubts, read
 from steadycast.errors import UserError
 from steadycast.report.markup import plain
 from steadycast.report.several import Run, measures
@@ -148,6 +148,25 @@ def test_the_gate_judges_no_interrupted_run_and_no_other_scenario_unless_asked(
     judged = say(*gate, "--anyway")
     assert judged.code == 0
     assert f"warning: {said.partition(' instead')[0]}" in judged.err or said in judged.err
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ("format = 1", '# Over the network "lte".\nformat = 1', "another network"),
+        ('media = "synthetic"', 'media = "clip"\nclip = ["a.mkv"]', "other clips"),
+        ('limit = "50p"', 'limit = "20p"', ""),
+    ],
+)
+def test_runs_over_another_network_or_of_another_clip_are_doubted_and_one_with_a_changed_value_is_not(
+    tmp_path: Path, was: str, now: str, said: str
+) -> None:
+    for name in ("old", "new"):
+        make(tmp_path / name, receivers=2, seconds=64)
+    text = tmp_path / "new" / "scenario.toml"
+    text.write_text(text.read_text().replace(was, now))
+    found = doubts(read([tmp_path / "old", tmp_path / "new"]))
+    assert found == ([f"new is not a run of old's scenario: {said}"] if said else [])
 
 
 def test_the_comparison_begins_with_which_run_to_take_and_says_nothing_of_a_single_one(

@@ -7,7 +7,9 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
+import polars as pl
 import pytest
+from steadycast import record
 from steadycast.errors import UserError
 from steadycast.folder import Folder
 from steadycast.report import canvas, figures, say, series
@@ -288,6 +290,35 @@ def test_several_seeds_have_a_page_with_their_spread(seeds_folder: Path) -> None
 )
 def test_numbers_are_said_with_unit_and_spread(how: object, value: object, said: str) -> None:
     assert how(value) == said  # type: ignore[operator]
+
+
+def test_every_column_of_every_table_says_what_stands_in_it() -> None:
+    for where in ("terminal", "flows", "compare", "runs", "receivers", "links", "tcp", "pauses", "sessions"):
+        for column in record.table(where):
+            value = "pictures" if column.figure.unit == "text" else 0.75
+            assert say.how(column.figure)(value) != say.NOTHING, (where, column.heading)
+
+
+def test_the_reasons_of_a_flow_take_all_of_its_time(run_folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(run_folder, path)
+    decisions = pl.read_parquet(path / "decisions.parquet").with_row_index()
+    rules = pl.concat_str(pl.lit("rule "), pl.col("index") % 23)
+    decisions.with_columns(rule=rules).drop("index").write_parquet(path / "decisions.parquet")
+    reasons = page_module.page(Folder.open(path)).partition("its reasons")[2].partition("<h2")[0]
+    shares = [float(share) for share in re.findall(r"<td>([0-9.]+) %", reasons)]
+    assert len(shares) == 11
+    assert sum(shares) == pytest.approx(100, abs=11)
+
+
+def test_a_window_is_drawn_while_its_flow_sends(run_folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(run_folder, path)
+    table = pl.read_parquet(path / "tcp.parquet")
+    table.with_columns(cwnd_packets=7.0, srtt_ms=40.0).write_parquet(path / "tcp.parquet")
+    for panel in figures.drawing(Folder.open(path), "tcp").figure.axes:
+        drawn = [line.get_xdata() for line in panel.lines if line.get_label() == "tcp (newreno)"]
+        assert [(min(t), max(t)) for t in drawn] == [(8.0, 69.0)], "it starts at 8 s"
 
 
 def test_many_flows_are_drawn_as_one_band_per_kind() -> None:

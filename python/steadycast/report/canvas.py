@@ -132,9 +132,11 @@ _END = "end"
 def _legend(figure: Figure) -> str:
     """Return the labels right of the axes as a list, for narrow pages; nothing where there are none."""
     from matplotlib.colors import to_hex
+    from matplotlib.lines import Line2D
     from matplotlib.text import Annotation
 
     labels = [each for each in figure.findobj(Annotation) if each.get_gid() == _END]
+    dashed = {" ".join(str(line.get_label()).split()) for line in figure.findobj(Line2D) if line.is_dashed()}
     items: dict[str, str] = {}
     for each in labels:
         items.setdefault(" ".join(each.get_text().split()), to_hex(each.get_color()))
@@ -143,7 +145,10 @@ def _legend(figure: Figure) -> str:
     def colour(value: str) -> str:
         return f"var(--{variables[value]})" if value in variables else f"var(--c-{value[1:]}, {value})"
 
-    entries = (element("li", name, style=f"color:{colour(value)}") for name, value in items.items())
+    entries = (
+        element("li", name, class_="dashed" if name in dashed else None, style=f"color:{colour(value)}")
+        for name, value in items.items()
+    )
     return element("ul", *entries, class_="ends") if items else ""
 
 

@@ -136,8 +136,9 @@ def sentences(candidates: Sequence[Candidate]) -> list[str]:
     said = [first + _costs(best)]
     said += _better(best, candidates)
     said += conversation(best.delay_ms) if best.alone else []
-    if any(candidate.seeds < 2 for candidate in candidates):
-        said.append("This is one seed, which is one sample: --seeds 1-5 tells whether others say the same.")
+    if few := [each.name for each in candidates if each.seeds < 2]:
+        which = "This is" if len(few) == len(candidates) else f"Of {say.listed(few)} there is"
+        said.append(f"{which} one seed, which is one sample: --seeds 1-5 tells whether others say the same.")
     return said
 
 

@@ -416,6 +416,10 @@ def draw_tcp(folder: Folder) -> Figure | None:
     if not folder.has("tcp"):
         return None
     table = folder.table("tcp").sort("t_s")
+    if folder.has("rates"):  # what a flow that has not begun, or is over, would do is nobody's window
+        arrived = folder.table("rates").filter(pl.col("throughput_bps") > 0).group_by("flow")
+        table = table.join(arrived.agg(first=pl.col("t_s").min(), last=pl.col("t_s").max()), on="flow")
+        table = table.filter(pl.col("t_s").is_between("first", "last")).sort("t_s")
     flows = [
         f for f in folder.summary["flows"] if f.get("kind") == "tcp" and (table["flow"] == f["name"]).any()
     ]
@@ -431,8 +435,10 @@ def draw_tcp(folder: Folder) -> Figure | None:
             mine = table.filter((pl.col("flow") == flow["name"]) & pl.col(column).is_not_null())
             if not mine.height:
                 continue
-            axes.plot(mine["t_s"].to_list(), mine[column].to_list(), **{**look.line, "linewidth": 1.2})
-            labels.append(Label(float(mine[column][-1]), series.flow_label(flow), look.colour))
+            label = series.flow_label(flow)
+            look_here = {**look.line, "linewidth": 1.2, "label": label}
+            axes.plot(mine["t_s"].to_list(), mine[column].to_list(), **look_here)
+            labels.append(Label(float(mine[column][-1]), label, look.colour))
         series.time_axis(axes, folder)
         axes.set_ylim(bottom=0)
         axes.set_title(title)

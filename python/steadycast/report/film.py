@@ -6,7 +6,7 @@ import base64
 from collections.abc import Sequence
 
 from steadycast.errors import UserError
-from steadycast.folder import Folder, Json, add_film
+from steadycast.folder import Folder, Json, add_film, number
 from steadycast.progress import Progress
 from steadycast.report import say
 from steadycast.report.markup import Html, element, joined
@@ -62,8 +62,10 @@ def _figure(folder: Folder, name: str, facts: Json, code: str) -> Html:
     video = element(
         "video", controls=True, muted=True, playsinline=True, preload="metadata", aria_label=label, src=source
     )
+    warm = number(folder.summary.get("from_s")) or 0.0
+    before = f" (no table counts what is before {say.seconds(warm)})" if float(facts["from_s"]) < warm else ""
     words = (
-        f"Left the original, right what {viewer} saw in {span}: {_fates(facts)}. "
+        f"Left the original, right what {viewer} saw in {span}{before}: {_fates(facts)}. "
         "A red frame stands around a picture that belongs to another moment."
     )
     command = element("code", f"steadycast report --film {folder.path}")

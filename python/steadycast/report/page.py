@@ -245,6 +245,9 @@ def _reasons(folder: Folder) -> list[Html]:
             ]
             for r in rules.head(10).iter_rows(named=True)
         ]
+        if (rest := rules[10:]).height:
+            spent, times = say.frac(float(rest["held"].sum()) / total), say.count(rest["len"].sum())
+            rows.append([f"{rest.height} others", "", spent, times, say.NOTHING])
         content = table(
             [
                 term("rule"),

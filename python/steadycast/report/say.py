@@ -145,4 +145,5 @@ _UNITS: dict[str, Callable[[object], str]] = {
     "dB": db,
     "count": count,
     "1 to 5": score,
+    "text": lambda value: value if isinstance(value, str) else NOTHING,
 }

@@ -126,7 +126,7 @@ def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list
         if len(one.flow.get("receivers") or []) > 1:
             low, high = [v / scale for v in one.low], [v / scale for v in one.high]
             axes.fill_between(one.t, low, high, color=look.colour, alpha=0.18, linewidth=0)
-        axes.plot(one.t, [v / scale for v in one.mid], zorder=3, **look.line)
+        axes.plot(one.t, [v / scale for v in one.mid], zorder=3, label=one.label, **look.line)
         labels.append(Label(last(one.mid) / scale, one.label, look.colour))
     return labels
 
