@@ -37,6 +37,7 @@ from steadycast.judge.pair import Pair, seconds
 from steadycast.judge.score import Cell, frozen
 from steadycast.media.cache import folder as cache_folder
 from steadycast.networks import sets
+from steadycast.rootless import MARK, UNSHARE
 
 from validation import page
 from validation import transports as others
@@ -70,8 +71,7 @@ def example(name: str) -> Path:
 
 def judged(pair: Pair, out: Path, **more: Any) -> suite.Done:
     """Judge a pair, one cell at a time."""
-    kept = more.pop("keep", None)
-    return suite.judge(suite.Asked(pair, jobs=1, anyway=True, **more), suite.Given(keep=kept), out)
+    return suite.judge(suite.Asked(pair, jobs=1, anyway=True, **more), out)
 
 
 def asked_for(options: argparse.Namespace, name: str) -> Pair:
@@ -135,13 +135,8 @@ OWN = (
 def own(options: argparse.Namespace) -> int:
     """Judge our own pair twice on each network, and hold what is said against what the receiver wrote down."""
     pair = asked_for(options, "steadycast")
-    heads = [
-        "network",
-        "run",
-        *(f"{head}: {who}" for head, *_ in OWN for who in ("judge", "record")),
-        "misses",
-        "trust",
-    ]
+    figures = [f"{head}: {who}" for head, *_ in OWN for who in ("judge", "record")]
+    heads = ["network", "run", *figures, "misses", "trust"]
     rows: list[list[str]] = []
     missed = 0
     with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
@@ -303,13 +298,12 @@ def _figures(told: str) -> list[list[str]]:
 
 def _greedier(pair: Pair) -> Pair:
     """Return a pair of which each bit rate in a program's words, -b 5M or -b:v 3M, is 1.3 times as high."""
+    rate = re.compile(r"(-(?:b|b:v|maxrate) )(\d+)M")
 
-    def more(run: str) -> str:
-        return re.sub(
-            r"(-(?:b|b:v|maxrate) )(\d+)M", lambda found: f"{found[1]}{GREED * int(found[2]):g}M", run
-        )
+    def more(found: re.Match[str]) -> str:
+        return f"{found[1]}{GREED * int(found[2]):g}M"
 
-    programs = tuple(replace(each, run=more(each.run)) for each in pair.programs)
+    programs = tuple(replace(each, run=rate.sub(more, each.run)) for each in pair.programs)
     if programs == pair.programs:
         raise UserError("keep", "no word of this pair is a bit rate", "take ffmpeg-rtp or iperf3")
     return replace(pair, programs=programs)
@@ -320,28 +314,13 @@ def rootless(options: argparse.Namespace) -> int:
 
     A namespace has no real-time priority unless the machine's limits give it one.
     """
-    words = [
-        sys.executable,
-        "-m",
-        "steadycast",
-        "judge",
-        str(example(options.pairs.split(",")[0])),
-        "--jobs",
-        "1",
-        "--networks",
-        options.networks,
-        "--seconds",
-        options.seconds,
-        "--anyway",
-    ]
+    words = [sys.executable, "-m", "steadycast", "judge", str(example(options.pairs.split(",")[0]))]
+    words += ["--anyway", "--jobs", "1", "--networks", options.networks, "--seconds", options.seconds]
     with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
         root, user = Path(scratch) / "root", Path(scratch) / "user"
         subprocess.run([*words, "-o", str(root)], check=True)
-        apart = ["unshare", "--user", "--map-current-user", "--keep-caps", "--"]
-        env = {**os.environ, "STEADYCAST_ROOTLESS": "1"}
-        subprocess.run(
-            [*apart, *words, "--keep", str(root / "judge.txt"), "-o", str(user)], check=True, env=env
-        )
+        again = [*UNSHARE, *words, "--keep", str(root / "judge.txt"), "-o", str(user)]
+        subprocess.run(again, check=True, env={**os.environ, MARK: "1"})
         texts = [(each / "judge.txt").read_text() for each in (root, user)]
     first, second = map(_figures, texts)
     print(*texts, "the same text" if first == second else "another text", sep="\n")
@@ -357,9 +336,8 @@ def browser(options: argparse.Namespace) -> int:
             run = told["runs"][0]
             both = [run.get(key) for key in ("freezes_per_min", "browser_freezes_per_min")]
             apart = None in both or abs(both[0] - both[1]) > FREEZES
-            state = (
-                run["failed"]["reason"] if run["failed"] else "" if told["trusted"] else "not to be trusted"
-            )
+            state = "" if told["trusted"] else "not to be trusted"
+            state = run["failed"]["reason"] if run["failed"] else state
             counted, missed = counted + (not state), missed + (apart and not state)
             print(told["network"], *both, state)
     print(f"{missed} of {counted} are more than {FREEZES:g} a minute apart")
@@ -390,10 +368,8 @@ def transports(options: argparse.Namespace) -> int:
             loss = f', loss = {{ kind = "bernoulli", p = {link.loss} }}' if link.loss else ""
             network = Path(scratch) / f"{name}.toml"
             network.write_text(NETWORK.format(rate=link.rate, loss=loss), encoding="utf-8")
-            known = {
-                row["transport"]: row
-                for row in pl.read_csv(page.DATA / f"transports-{name}.csv").iter_rows(named=True)
-            }
+            there = pl.read_csv(page.DATA / f"transports-{name}.csv")
+            known = {row["transport"]: row for row in there.iter_rows(named=True)}
             for sort in ("rtp", "srt"):
                 way = others.WAYS[sort]
                 pair = replace(_filmed(sort, film), networks=f"{network}{'+cubic' if link.beside else ''}")
@@ -435,13 +411,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one of the commands."""
     parser = page.options("validation.judge", __doc__, TABLE, "judge-own")
     parser.add_argument("what", choices=[*COMMANDS])
-    parser.add_argument(
-        "--pairs", default=None, help="examples, with commas between; for keep and rootless one"
-    )
-    parser.add_argument("--networks", default=None, help="as of judge")
-    parser.add_argument(
-        "--seconds", default="20s", help="how long a cell counts; auto: all changes of a network"
-    )
+    parser.add_argument("--pairs", help="examples, with commas between; for keep and rootless one")
+    parser.add_argument("--networks", help="as of judge")
+    long = "how long a cell counts; auto: all changes of a network"
+    parser.add_argument("--seconds", default="20s", help=long)
     parser.add_argument("--lead", help="as of the pair; a busy machine takes longer to begin")
     parser.add_argument("-o", "--out", type=Path, help="keep the judgements here")
     parser.add_argument("--from", dest="kept", metavar="DIR,DIR", help="table: what -o kept; nothing is run")

@@ -380,7 +380,7 @@ def describe(folder: Path) -> None:
     words = (
         f"send clip.mkv --ladder --codec h264 --gop {GOP} --to 127.0.0.1:5004 --controller fixed --for 100ms"
     )
-    command = [sys.executable, "-m", "steadycast", *words.split(), "--sdp", told]
+    command = [sys.executable, "-m", "steadycast", *words.split(), "--sdp", str(told)]
     subprocess.run(command, check=True, capture_output=True, cwd=folder)
     text = told.read_text().replace("IN IP4 127.0.0.1", "IN IP4 10.0.0.2")
     told.write_text(text)

@@ -120,8 +120,8 @@ def test_a_change_beyond_a_bound_fails_and_one_within_does_not(tmp_path: Path) -
         ("*.frozen_pct>4", True),
     ):
         found = text.conditions(now, [condition], was)
-        assert any(v.fails for v in found if v.run == "cable") is fails, condition
-    assert [v.run for v in text.conditions(now, ["*.rate_bps<-10%"], was)] == ["cable"]
+        assert any(not each["ok"] for each in found if each["network"] == "cable") is fails, condition
+    assert [each["network"] for each in text.conditions(now, ["*.rate_bps<-10%"], was)] == ["cable"]
     doubted = judged({**FIGURES, "frozen_pct": 5.0}, doubts=("busy", "late"))
     found = text.conditions(doubted, ["cable.frozen_pct>5"], was)
     assert "--anyway" in text.fails(doubted, found, [])[-1]

@@ -1,11 +1,11 @@
-//! How many reports a program answers: `exchanges COUNT PROGRAM ARGUMENTS`; without a program, how many lines go through
-//! two pipes to `cat` and back. Who starts it counts the time.
+//! How many reports a program answers: `exchanges COUNT PROGRAM ARGUMENTS`; without a program, how many lines go
+//! through two pipes to `cat` and back. Who starts it counts the time.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use steadycast_control::registry::Factory;
 use steadycast_control::{FeedbackFormat, ReceiverId, Report, Setup};
-use steadycast_guest::{FaultSlot, Program};
+use steadycast_guest::{FaultSlot, Patience, Program};
 use steadycast_units::{Rate, Seed, Span, Time};
 
 fn main() {
@@ -15,7 +15,8 @@ fn main() {
         return pipes(count);
     }
     let fault = FaultSlot::default();
-    let program = Program::start("video", "exec", words, FeedbackFormat::Own, fault.clone()).expect("a program");
+    let (patience, feedback) = (Patience::default(), FeedbackFormat::Own);
+    let program = Program::start(patience, "video", "exec", words, feedback, fault.clone()).expect("a program");
     let mut half = program.sender(&Setup::unicast(Rate::kbps(100), Rate::mbps(20), Seed(1).part("half")));
     for n in 0..count {
         let (at, rtt) = (Time::ZERO + Span::millis(10 * n), Some(Span::millis(50)));

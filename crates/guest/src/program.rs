@@ -57,20 +57,6 @@ impl Program {
     /// # Errors
     /// It can't be started, or answers `hello` with a mistake.
     pub fn start(
-        flow: &str,
-        name: &str,
-        words: Vec<String>,
-        feedback: FeedbackFormat,
-        fault: FaultSlot,
-    ) -> Result<Self, Fault> {
-        Self::start_within(Patience::default(), flow, name, words, feedback, fault)
-    }
-
-    /// As [`Program::start`], with a patience of its own.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn start_within(
         patience: Patience,
         flow: &str,
         name: &str,

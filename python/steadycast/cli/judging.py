@@ -97,9 +97,11 @@ def judge(
         direction == "up",
         level,
         anyway,
+        baseline,
+        fail_if or (),
+        _text_of(keep),
     )
     base.warn(suite.unseen(asked))
-    given = suite.Given(baseline, fail_if or (), _text_of(keep))
     otherwise = Path("runs") / f"judge-{pair.name}"
     with (
         base.place_of(out, otherwise, force=force) as place,
@@ -107,7 +109,7 @@ def judge(
         Terminal() as progress,
     ):
         assert place is not None
-        done = suite.judge(asked, given, place, force=force, progress=progress)
+        done = suite.judge(asked, place, force=force, progress=progress)
     if as_json:
         base.print_json(done.json)
     else:

@@ -185,7 +185,8 @@ def doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[str
     for load in loads:
         # When pictures were handed over is looked at below.
         if load["program"] != "feed" and load["waited"] > WAITED:
-            yield f"{load['program']} waited {100 * load['waited']:.0f} % of the time for a processor"
+            who = "what reads the pictures" if load["program"] == "look" else load["program"]
+            yield f"{who} waited {100 * load['waited']:.0f} % of the time for a processor"
     fed = cell.rows("feed.tsv", ("number", "due", "at"))
     if fed.height and cell.pair.clip is not None:
         # What a program does not take while it begins is none of the machine's doing.

@@ -81,13 +81,8 @@ class Marked:
             files.folder(path.parent)
             with files.whole(path, "make room in the cache", f".{os.getpid()}.part") as new:
                 write = _write_y4m if kind == "y4m" else _write_matroska
-                write(new, raw, self.pictures(raw, round(seconds * raw.fps)))
+                write(new, raw, (self.picture(raw, n) for n in range(round(seconds * raw.fps))))
         return path
-
-    def pictures(self, raw: RawVideo, count: int, first: int = 0) -> Iterator[U8]:
-        """Yield marked pictures."""
-        for number in range(first, first + count):
-            yield self.picture(raw, number)
 
     def picture(self, raw: RawVideo, number: int) -> U8:
         """Return the picture of a number."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from steadycast import units
 from steadycast.errors import MissingError, UserError, meant
 from steadycast.judge.clip import Crop, Marked, raw_shape
 from steadycast.media.vmaf import need as need_vmaf
@@ -18,17 +20,8 @@ from steadycast.media.vmaf import need as need_vmaf
 HOSTS = {"sender": "10.0.0.1", "receiver": "10.0.0.2", "relay": "10.0.0.3"}
 """Hosts that programs run on, and their addresses; the relay stands beside the receiver, behind the bottleneck."""
 PLACES = (
-    *HOSTS,
-    "clip",
-    "clip.y4m",
-    "clip.pipe",
-    "pictures",
-    "out",
-    "sdp",
-    "cell",
-    "here",
-    "seconds",
-    "seed",
+    *(*HOSTS, "clip", "clip.y4m", "clip.pipe", "pictures", "out"),
+    *("sdp", "cell", "here", "seconds", "seed"),
 )
 """What stands in braces in a program's words, besides `python` and `steadycast`."""
 FIGURES = (
@@ -42,7 +35,6 @@ FIGURES = (
 _COMMANDS = {"python": [sys.executable], "steadycast": [sys.executable, "-m", "steadycast"]}
 _READY = ("udp", "tcp", "log", "file", "delay")
 _WORD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
-_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True)
@@ -150,10 +142,8 @@ def read(path: Path) -> Pair:
     except tomllib.TOMLDecodeError as error:
         raise UserError(str(path), f"this is no TOML: {error}", "mend that line") from error
     except (OSError, UnicodeDecodeError) as error:
-        remedy = "name a pair's file, or give --send and --receive"
-        raise UserError(
-            str(path), f"can't be read ({getattr(error, 'strerror', 'no text')})", remedy
-        ) from error
+        what = f"can't be read ({getattr(error, 'strerror', 'no text')})"
+        raise UserError(str(path), what, "name a pair's file, or give --send and --receive") from error
     return replace(of(table, str(path), path.stem), folder=path.absolute().parent)
 
 
@@ -263,10 +253,9 @@ class _Table:
 
 def seconds(text: str, place: str) -> float:
     """Read a time such as "300ms", "10s" or "20min", in seconds."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) *(ns|us|ms|s|min|h)", text.strip())
-    if found is None:
+    if (found := units.read(text, units.SPAN)) is None:
         raise UserError(place, f"{text!r} is no time", 'write for example "10s", "300ms" or "20min"')
-    return float(found[1]) * _UNITS[found[2]]
+    return found
 
 
 def _program(table: _Table) -> Program:
@@ -303,26 +292,20 @@ def _program(table: _Table) -> Program:
 
 
 def _clip(table: _Table) -> Marked:
-    fps = table.take("fps", (str, int, float), 30)
-    clip = Marked(
-        table.take("source", str, "synthetic"),
-        table.take("size", str, "640x360"),
-        str(fps),
-        table.take("mark", bool, True),
-    )
+    source, size = table.take("source", str, "synthetic"), table.take("size", str, "640x360")
+    clip = Marked(source, size, str(table.take("fps", (str, int, float), 30)), table.take("mark", bool, True))
     table.end()
     return clip
 
 
 def _rtp(table: _Table) -> Rtp:
-    rtp = Rtp(
+    sdp, clock, deadline = (
         table.take("sdp", str),
-        table.take("media", int),
-        table.take("rtx", int),
-        table.take("fec", int),
         table.take("clock", int, 90_000),
         table.time("deadline", "300ms"),
     )
+    media, rtx, fec = (table.take(key, int) for key in ("media", "rtx", "fec"))
+    rtp = Rtp(sdp, media, rtx, fec, clock, deadline)
     table.end()
     return rtp
 
@@ -334,9 +317,8 @@ def _pictures(table: _Table, used: set[str]) -> Pictures:
     vmaf = table.take("vmaf", bool, False)
     table.end()
     if vmaf and source != "pipe":
-        raise table.wrong(
-            "vmaf", "it takes pictures from a pipe", "write {pictures} in the receiver, or leave it out"
-        )
+        remedy = "write {pictures} in the receiver, or leave it out"
+        raise table.wrong("vmaf", "it takes pictures from a pipe", remedy)
     if form is not None:
         raw_shape(form, "pictures.format")
     found = re.fullmatch(r"(\d+)x(\d+)\+(\d+)\+(\d+)", crop or "0x0+0+0")
@@ -347,13 +329,8 @@ def _pictures(table: _Table, used: set[str]) -> Pictures:
 
 
 def _expect(table: _Table) -> Expect:
-    number = (int, float)
-    found = Expect(
-        table.take("network", str, "*"),
-        table.choice("that", FIGURES),
-        table.take("min", number),
-        table.take("max", number),
-    )
+    network, that = table.take("network", str, "*"), table.choice("that", FIGURES)
+    found = Expect(network, that, *(table.take(key, (int, float)) for key in ("min", "max")))
     table.end()
     if found.least is None and found.most is None:
         raise table.wrong("min", "missing", "write min or max")
@@ -362,14 +339,11 @@ def _expect(table: _Table) -> Expect:
 
 def need_tools(pair: Pair) -> None:
     """Make sure that the programs of a pair are there, and what starts them."""
-    import shutil
-
     for program in pair.programs:
         words = program.words({**dict.fromkeys(PLACES, "x"), "here": str(pair.folder)})
         if not program.shell and shutil.which(words[0]) is None:
-            raise MissingError(
-                f"{program.name}: {words[0]}", "there is no such program", "install it, or give its path"
-            )
+            where = f"{program.name}: {words[0]}"
+            raise MissingError(where, "there is no such program", "install it, or give its path")
     if shutil.which("nsenter") is None:
         raise MissingError("nsenter", "it is not installed", "apt-get install util-linux")
     if pair.pictures.vmaf:

@@ -71,7 +71,7 @@ class Cell:
     def wire(self) -> pl.DataFrame:
         """Datagrams that the pair's hosts sent."""
         if not (self.folder / "wire.parquet").exists():
-            raise FailedError("no-traffic", "not one datagram")
+            raise FailedError("no-traffic", "not one datagram; is it sent to {receiver}?")
         return pl.read_parquet(self.folder / "wire.parquet").sort("sent_s", "number")
 
     def way(self, back: bool = False) -> pl.DataFrame:
@@ -323,7 +323,8 @@ def rtp(cell: Cell) -> Rtp | None:
     told = cell.pair.rtp
     way = cell.way().filter(pl.col("ssrc").is_not_null()) if "ssrc" in cell.wire.columns else None
     streams = [] if way is None else _streams(way)
-    media = _media(streams, told.media)
+    # The stream of pictures: the one that is named, or the largest.
+    media = next((each for each in streams if told.media in (None, each["pt"][0])), None)
     if media is None:
         return None
     stamps = media["rtp_ts"].unique().to_numpy()
@@ -371,11 +372,6 @@ def _streams(way: pl.DataFrame) -> list[pl.DataFrame]:
         if len(numbers) >= _STREAM and float(((steps >= 1) & (steps <= _STEPS)).mean()) >= _REGULAR:
             found.append(each)
     return sorted(found, key=lambda each: -int(each["bytes"].sum()))
-
-
-def _media(streams: Sequence[pl.DataFrame], wanted: int | None) -> pl.DataFrame | None:
-    """Return the stream of pictures: the one that is named, or the largest."""
-    return next((each for each in streams if wanted is None or each["pt"][0] == wanted), None)
 
 
 def _frames(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -657,8 +653,7 @@ def series(cell: Cell) -> dict[str, list[Any]]:
         at = {round(t - low): float(v) for t, v in zip(times, values, strict=True)}
         return [at.get(n) for n in range(seconds_)]
 
-    gaps = np.flatnonzero(np.diff(np.sort(arrived)) >= _GAP_S)
-    ordered = np.sort(arrived)
+    gaps = [(a, b) for a, b in pairwise(np.sort(arrived)) if b - a >= _GAP_S and low <= a < high]
     return {
         "rate_bps": [8 * float(bytes_[of == n].sum()) for n in range(seconds_)],
         "delay_ms": [
@@ -666,7 +661,5 @@ def series(cell: Cell) -> dict[str, list[Any]]:
         ],
         "capacity_bps": each(*cell.capacity),
         "tcp_bps": each(*cell.tcp[1:]),
-        "gaps_s": [
-            [float(ordered[n] - low), float(ordered[n + 1] - low)] for n in gaps if low <= ordered[n] < high
-        ],
+        "gaps_s": [[float(begin - low), float(end - low)] for begin, end in gaps],
     }

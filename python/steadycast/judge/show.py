@@ -7,10 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from steadycast import style
-from steadycast.compare import Verdict
 from steadycast.folder import Json
 from steadycast.judge.cell import Outcome
-from steadycast.judge.text import COLUMNS, Judgement, cells
+from steadycast.judge.text import COLUMNS, Judgement, bound, cells
 from steadycast.report import canvas
 from steadycast.report import page as pages
 from steadycast.report.canvas import Label
@@ -31,7 +30,7 @@ _ABOUT = (
 )
 
 
-def page(judged: Judgement, verdicts: Sequence[Verdict], expected: Sequence[Json]) -> str:
+def page(judged: Judgement, changes: Sequence[Json], expected: Sequence[Json]) -> str:
     """Return the page as HTML; it loads nothing from elsewhere."""
     pair = judged.pair
     rows = []
@@ -53,7 +52,7 @@ def page(judged: Judgement, verdicts: Sequence[Verdict], expected: Sequence[Json
             element("p", f"{summed}.", class_="answer"),
             pages.table(heads, rows),
             element("p", _ABOUT, class_="small"),
-            pages.section("What had to hold", _bounds(verdicts, expected)),
+            pages.section("What had to hold", _bounds(changes, expected)),
             *(_network(judged, network, command) for network in judged.networks),
             pages.section("The programs", _programs(judged)),
         ),
@@ -62,15 +61,13 @@ def page(judged: Judgement, verdicts: Sequence[Verdict], expected: Sequence[Json
     return pages.wrap(f"{pair.name} · Steadycast judge", content)
 
 
-def _bounds(verdicts: Sequence[Verdict], expected: Sequence[Json]) -> Html:
+def _bounds(changes: Sequence[Json], expected: Sequence[Json]) -> Html:
+    told = [(each, each["fail_if"], _said(each["was"]), each["now"]) for each in changes]
+    told += [(each, f"{each['that']}: {bound(each)}", "", each["value"]) for each in expected]
     rows = [
-        [v.run, element("code", v.condition.text), _said(v.was), _said(v.now), verdict(holds=not v.fails)]
-        for v in verdicts
+        [each["network"], element("code", what), was, _said(now), verdict(holds=each["ok"])]
+        for each, what, was, now in told
     ]
-    for each in expected:
-        bounds = " ".join(f"{k} {each[k]:g}" for k in ("min", "max") if each[k] is not None)
-        said = element("code", f"{each['that']}: {bounds}")
-        rows.append([each["network"], said, "", _said(each["value"]), verdict(holds=each["ok"])])
     return pages.table(["network", "bound", "baseline", "now", ""], rows) if rows else Html()
 
 

@@ -47,12 +47,6 @@ class Asked:
     up: bool = False
     level: str | None = None
     anyway: bool = False
-
-
-@dataclass(frozen=True)
-class Given:
-    """What a judgement is held against."""
-
     baseline: Path | None = None
     fail_if: Sequence[str] = ()
     keep: str | None = None
@@ -70,14 +64,7 @@ class Done:
     """And of which networks the machine was too busy."""
 
 
-def judge(
-    asked: Asked,
-    given: Given,
-    out: Path,
-    *,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> Done:
+def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | None = None) -> Done:
     """Run all cells, and write the text, the numbers and the page into the folder ``out``.
 
     Raises:
@@ -90,7 +77,7 @@ def judge(
     networks = named(pair.networks, asked.folder)
     names = [*networks]
     _within_budget(asked, len(names))
-    text.check(names, given.fail_if, given.baseline)
+    text.check(names, asked.fail_if, asked.baseline)
     for each in pair.expect:
         if each.network not in ("*", *names):
             _ = find(each.network, pair.folder)
@@ -110,17 +97,11 @@ def judge(
             for name, of in networks.items()
         }
         judged = Judgement(pair, pair.networks, hashes, outcomes, _volatile(began, outcomes), asked.anyway)
-        verdicts = text.conditions(judged, given.fail_if, given.baseline)
-        expected = text.expectations(judged)
-        whole = text.as_json(judged, verdicts, expected)
-        done = Done(
-            text.text(judged, given.keep),
-            whole,
-            text.fails(judged, verdicts, expected),
-            text.doubted(judged),
-        )
+        held = text.conditions(judged, asked.fail_if, asked.baseline), text.expectations(judged)
+        whole = text.as_json(judged, *held)
+        done = Done(text.text(judged, asked.keep), whole, text.fails(judged, *held), text.doubted(judged))
         draft.text("judge.txt", done.text)
-        draft.text("judge.html", page(judged, verdicts, expected))
+        draft.text("judge.html", page(judged, *held))
         draft.finish(whole)
     return done
 

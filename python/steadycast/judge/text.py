@@ -13,7 +13,7 @@ from steadycast.compare import Condition, Verdict
 from steadycast.errors import UserError, meant
 from steadycast.folder import Json, number, read_json, within
 from steadycast.judge.cell import Outcome
-from steadycast.judge.pair import FIGURES, Expect, Pair
+from steadycast.judge.pair import FIGURES, Pair
 from steadycast.judge.score import BY
 
 FORMAT = 1
@@ -214,7 +214,7 @@ def check(networks: Sequence[str], fail_if: Sequence[str], baseline: Path | None
         _ = read_json(baseline, "name a judge.json")
 
 
-def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None) -> list[Verdict]:
+def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None) -> list[Json]:
     """Judge changes against a baseline: NETWORK.FIGURE<CHANGE, "*" for all networks."""
     if baseline is None:
         return []
@@ -227,8 +227,11 @@ def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None)
             # A figure that no network can have (TCP's, where there is none) is no failure under "*".
             if pattern == "*" and key not in was.get(network, {}) and key not in judged.worst(network):
                 continue
-            before = number(was.get(network, {}).get(key))
-            found.append(Verdict(network, condition, before, judged.known(network, key)))
+            before, now = number(was.get(network, {}).get(key)), judged.known(network, key)
+            verdict = Verdict(network, condition, before, now)
+            change = verdict.change if verdict.change is not None and math.isfinite(verdict.change) else None
+            row = {"network": network, "fail_if": condition.text, "was": before, "now": now}
+            found.append({**row, "change": change, "ok": not verdict.fails})
     return found
 
 
@@ -241,14 +244,14 @@ def expectations(judged: Judgement) -> list[Json]:
             value = judged.known(network, each.that)
             if each.network == "*" and each.that not in judged.worst(network):
                 continue
-            found.append(
-                {**_bound(each, network), "value": value, "ok": within(value, each.least, each.most)}
-            )
+            row = {"network": network, "that": each.that, "min": each.least, "max": each.most}
+            found.append({**row, "value": value, "ok": within(value, each.least, each.most)})
     return found
 
 
-def _bound(each: Expect, network: str) -> Json:
-    return {"network": network, "that": each.that, "min": each.least, "max": each.most}
+def bound(expected: Json) -> str:
+    """Say what an expectation allows."""
+    return ", ".join(f"{k} {expected[k]:g}" for k in ("min", "max") if expected[k] is not None)
 
 
 def _named(networks: Sequence[str], pattern: str, place: str) -> Sequence[str]:
@@ -259,7 +262,7 @@ def _named(networks: Sequence[str], pattern: str, place: str) -> Sequence[str]:
     raise UserError(place, f"there is no network {pattern!r} here", meant(pattern, [*networks, "*"]))
 
 
-def as_json(judged: Judgement, verdicts: Sequence[Verdict], expected: Sequence[Json]) -> Json:
+def as_json(judged: Judgement, changes: Sequence[Json], expected: Sequence[Json]) -> Json:
     """Return all of it for other programs."""
     pair = judged.pair
     return {
@@ -269,17 +272,7 @@ def as_json(judged: Judgement, verdicts: Sequence[Verdict], expected: Sequence[J
         "lead_s": pair.lead_s,
         "seconds": pair.seconds,
         "cells": [_cell(judged, network) for network in judged.networks],
-        "conditions": [
-            {
-                "network": v.run,
-                "fail_if": v.condition.text,
-                "was": v.was,
-                "now": v.now,
-                "change": v.change if v.change is not None and math.isfinite(v.change) else None,
-                "ok": not v.fails,
-            }
-            for v in verdicts
-        ],
+        "conditions": list(changes),
         "expect": list(expected),
         "volatile": judged.volatile,
     }
@@ -302,31 +295,23 @@ def _cell(judged: Judgement, network: str) -> Json:
     }
 
 
-def fails(judged: Judgement, verdicts: Iterable[Verdict], expected: Iterable[Json]) -> list[str]:
+def fails(judged: Judgement, changes: Iterable[Json], expected: Iterable[Json]) -> list[str]:
     """Say what failed, a line each; nothing where all is well."""
     lines = []
     for network in judged.networks:
         if (failed := judged.failed(network)) is not None:
             last = "".join(f": {line}" for line in failed["log"][-1:])
             lines.append(" ".join(cells(judged, network)) + last)
-    for v in verdicts:
-        if v.fails:
-            now = _now(judged, v.run, v.now)
-            lines.append(
-                f"{v.run}: fails if {v.condition.text}: {now}, and it was {v.was if v.was is None else f'{v.was:.4g}'}"
-            )
-    for each in expected:
-        if not each["ok"]:
-            bounds = ", ".join(f"{k} {each[k]:g}" for k in ("min", "max") if each[k] is not None)
-            value = _now(judged, each["network"], each["value"])
-            lines.append(f"{each['network']}: {each['that']} is {value}, expected {bounds}")
+    for each in (each for each in (*changes, *expected) if not each["ok"]):
+        network, value = each["network"], each["now" if "fail_if" in each else "value"]
+        unknown = "not known" if judged.trusted(network) else "not to be trusted (--anyway judges it)"
+        now = unknown if value is None else f"{value:.4g}"
+        if "fail_if" in each:
+            was = "None" if each["was"] is None else f"{each['was']:.4g}"
+            lines.append(f"{network}: fails if {each['fail_if']}: {now}, and it was {was}")
+        else:
+            lines.append(f"{network}: {each['that']} is {now}, expected {bound(each)}")
     return lines
-
-
-def _now(judged: Judgement, network: str, value: float | None) -> str:
-    if value is not None:
-        return f"{value:.4g}"
-    return "not known" if judged.trusted(network) else "not to be trusted (--anyway judges it)"
 
 
 def doubted(judged: Judgement) -> list[str]:

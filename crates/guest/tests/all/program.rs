@@ -18,7 +18,7 @@ fn start(script: &str, fault: &FaultSlot) -> Result<Program, Fault> {
 
 fn start_within(patience: Patience, script: &str, fault: &FaultSlot) -> Result<Program, Fault> {
     let words = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
-    Program::start_within(patience, "video", "exec:sh", words, FeedbackFormat::Own, fault.clone())
+    Program::start(patience, "video", "exec:sh", words, FeedbackFormat::Own, fault.clone())
 }
 
 /// Its half, which is told of a packet and of two timers.
@@ -105,7 +105,14 @@ fn each_mistake_is_told_with_time_and_what_it_was() {
         let problem = fault(script);
         assert!(problem.contains(says), "{script}: {problem}");
     }
-    let none = Program::start("a", "exec:./none", vec!["./none".into()], FeedbackFormat::Own, FaultSlot::default());
+    let none = Program::start(
+        Patience::default(),
+        "a",
+        "exec:./none",
+        vec!["./none".into()],
+        FeedbackFormat::Own,
+        FaultSlot::default(),
+    );
     assert!(matches!(none, Err(Fault::Wrong { problem, .. }) if problem.contains("it can't be started (No such file")));
 }
 
@@ -125,7 +132,8 @@ fn the_scenario_s_feedback_goes_before_the_program_s() {
     let script = "read -r _; echo '{\"v\":1,\"feedback\":\"packets\"}'; read -r _";
     let words = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
     for (said, needs) in [(FeedbackFormat::Own, &[Need::PacketReports][..]), (FeedbackFormat::Stats, &[])] {
-        let program = Program::start("video", "exec:sh", words.clone(), said, FaultSlot::default()).unwrap();
+        let program =
+            Program::start(Patience::default(), "video", "exec:sh", words.clone(), said, FaultSlot::default()).unwrap();
         assert_eq!(program.terms().needs, needs);
     }
 }
