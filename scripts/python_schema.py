@@ -73,24 +73,6 @@ class Class:
     """What it is, where its table's description is of something else."""
 
 
-PIPE = (
-    *(
-        "rate",
-        "trace",
-        "loop",
-        "delay",
-        "jitter",
-        "arq",
-        "loss",
-        "reorder",
-        "duplicate",
-        "policer",
-        "queue",
-        "mtu",
-    ),
-    "back",
-)
-
 CLASSES = [
     Class("Uniform", "flow.items.start.anyOf.1", ("uniform",)),
     Class("Jitter", f"{LINK}.jitter", ("mean",)),
@@ -99,9 +81,7 @@ CLASSES = [
     Class("Reorder", f"{LINK}.reorder", ("p",)),
     Class("Policer", f"{LINK}.policer.anyOf.1", ("rate", "burst")),
     Class("Queue", f"{LINK}.queue"),
-    Class(
-        "Pipe", LINK, only=PIPE, about="A link's behaviour, in both directions unless `back` says otherwise."
-    ),
+    Class("Pipe", LINK, about="A link's behaviour, in both directions unless `back` says otherwise."),
     Class("Link", LINK, ("between",), "Pipe", ("between", "name")),
     Class("Leg", "topology.legs.items", (), "Pipe", ("count", "name")),
     Class("Level", "topology.levels.items", ("fanout",), "Pipe", ("fanout",)),
@@ -128,43 +108,17 @@ CLASSES = [
 FIELDS = {"from": "from_"}
 LISTS = {key: name for name, key in _LISTS.items()}
 # Keys that name files, and types that the schema has as a list of any length.
-FILES = {"clip", "trace", "network"}
+FILES = {"clip", "trace", "delay_trace", "loss_trace", "network"}
 PAIRS = {("Uniform", "uniform"), ("Link", "between")}
 # The class of the table behind a key, wherever the key stands.
 TABLES = {
-    "access": "Pipe",
-    "arq": "Arq",
-    "back": "Pipe",
-    "bottleneck": "Pipe",
-    "buffer": "Buffer",
-    "clock": "Clock",
-    "encode": "Encode",
-    "event": "Event",
-    "expect": "Expect",
-    "flow": "Flow",
-    "hops": "Pipe",
-    "jitter": "Jitter",
-    "legs": "Pipe",
+    **{re.sub(r"\.(items|anyOf\.\d)", "", one.at).rpartition(".")[2]: one.name for one in CLASSES},
+    **dict.fromkeys(("access", "back", "bottleneck", "hops", "legs"), "Pipe"),
     "levels": "Level | Mapping[str, Value]",
     "link": "Link",
-    "loss": "Loss",
-    "map001": "Map001",
     "off": "Period",
-    "on": "Period",
     "params": "Mapping[str, Mapping[str, Value]]",
-    "playout": "Playout",
-    "policer": "Policer",
-    "queue": "Queue",
-    "record": "Record",
-    "reorder": "Reorder",
-    "rfc8593": "Rfc8593",
-    "rtcp": "Rtcp",
-    "rtp": "Numbers",
     "set": "Change | Mapping[str, Value]",
-    "simulcast": "Simulcast",
-    "start": "Uniform",
-    "table2": "Table2",
-    "topology": "Topology",
 }
 
 
@@ -234,7 +188,14 @@ def classes(schema: dict[str, Any]) -> str:
     text = ""
     for one in CLASSES:
         table = at(schema, one.at)
-        keys = {k: v for k, v in table["properties"].items() if one.only is None or k in one.only}
+        # What those that stand on it have for themselves is none of its own.
+        others = {
+            key
+            for other in CLASSES
+            if other.base == one.name and other.at == one.at
+            for key in other.only or ()
+        }
+        keys = {k: v for k, v in table["properties"].items() if k not in others and k in (one.only or (k,))}
         about = one.about or re.sub("^[a-z, ]+: ", "", table["description"])
         text += f"\n\n@dataclass(kw_only=True)\nclass {one.name}({one.base}):\n"
         summary = about[:1].upper() + about.partition(". ")[0][1:]

@@ -10,24 +10,9 @@ from dataclasses import is_dataclass
 from typing import Any
 
 NAMES = (
-    "run",
-    "run_seeds",
-    "Run",
-    "sweep",
-    "Sweep",
-    "emulate",
-    "Emulated",
-    "agree",
-    "controllers",
-    "Sender",
-    "SenderStatus",
-    "PeerStatus",
-    "Receiver",
-    "ReceivedFrame",
-    "ReceiverStatus",
-    "UserError",
-    "MissingError",
-    "UnwrittenError",
+    *("run", "run_seeds", "Run", "sweep", "Sweep", "emulate", "Emulated", "agree", "controllers"),
+    *("Sender", "SenderStatus", "PeerStatus", "Receiver", "ReceivedFrame", "ReceiverStatus"),
+    *("UserError", "MissingError", "UnwrittenError"),
 )
 """What has an entry of its own. The classes of scenarios have the keys of scenario files, and those that a controller
 is told are in its own page."""

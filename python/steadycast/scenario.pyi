@@ -185,8 +185,14 @@ class Pipe(Part):
     """Link-layer retransmission: loss becomes delay."""
     back: Pipe | None = None
     """What differs in the other direction."""
+    bleach: bool | None = None
+    """Whether the link clears the ECN field of each packet, as some routers and tunnels do; default false."""
     delay: str | None = None
     """Propagation delay; default "0ms"."""
+    delay_trace: str | Path | None = None
+    """Instead of a delay: a file of seconds and milliseconds one way (or by a header of t_s or t_ms and ms
+    or s).
+    """
     duplicate: float | None = None
     """The probability that a packet comes twice; default 0."""
     jitter: Jitter | str | None = None
@@ -195,6 +201,8 @@ class Pipe(Part):
     """Whether these files start again at their end; default true."""
     loss: Loss | str | float | None = None
     """Which packets get lost, apart from the queue."""
+    loss_trace: str | Path | None = None
+    """Instead of a loss, in its direction: a file of seconds and probabilities."""
     mtu: str | None = None
     """The largest packet; default "1500B"."""
     policer: str | Policer | None = None

@@ -5,21 +5,9 @@ Each module is one group of commands, which the help lists in the order of these
 """
 
 # isort: off
-from steadycast.cli import first, many, real, judging, results, pictures, lookup, laboratories, live
+from steadycast.cli import first, many, real, judging, results, pictures, lookup, laboratories, live  # noqa: F401
 
 # isort: on
 from steadycast.cli.base import app, main
 
-__all__ = [
-    "app",
-    "first",
-    "judging",
-    "laboratories",
-    "live",
-    "lookup",
-    "main",
-    "many",
-    "pictures",
-    "real",
-    "results",
-]
+__all__ = ["app", "main"]
