@@ -22,28 +22,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 _NAMES = {
-    **{
-        "asmp": "ASMP",
-        "tfmcc": "TFMCC",
-        "tfrc": "TFRC",
-        "pgmcc": "PGMCC",
-        "fixed": "UDP",
-        "tfrcp": "MPEG-TFRCP",
-    },
+    **{name: name.upper() for name in ("asmp", "tfmcc", "tfrc", "pgmcc")},
+    **{"fixed": "UDP", "tfrcp": "MPEG-TFRCP"},
     **{f"tfrcp-{name}": name.upper() for name in ("eai", "qai", "eai-cl", "qai-cl")},
 }
 
 
 _KINDS: dict[str, Callable[[Figure, Part], Drawing | None]] = {
     "rates": lambda f, p: _rates(f, p),
-    "delay": lambda f, p: _frames(f, p, _delays, "delay of a frame (ms)"),
-    "cj": lambda f, p: _frames(
-        f, p, lambda o: o.flow("video").cumulative_ms(), "cumulative jitter (ms)", signed=True
-    ),
-    "ji": lambda f, p: _frames(
-        f, p, lambda o: o.flow("video").variations_ms(), "delay variation (ms)", signed=True
-    ),
-    "psnr": lambda f, p: _frames(f, p, _psnr, "luma PSNR (dB)", floor=10.0),
+    "delay": lambda f, p: _frames(f, p, lambda video: video.delays_ms, "delay of a frame (ms)"),
+    "cj": lambda f, p: _frames(f, p, Flow.cumulative_ms, "cumulative jitter (ms)", signed=True),
+    "ji": lambda f, p: _frames(f, p, Flow.variations_ms, "delay variation (ms)", signed=True),
+    "psnr": lambda f, p: _frames(f, p, lambda video: video.psnr_db, "luma PSNR (dB)", floor=10.0),
     "sizes": lambda f, p: _frames(f, p, _sizes, "frame size (kB)"),
     "mos": lambda f, p: _scores(f, p, lambda flow: flow.scores),
     "psnr by index": lambda f, p: _frames(f, p, _psnr_by_index, "luma PSNR (dB)", floor=10.0),
@@ -57,23 +47,22 @@ _KINDS: dict[str, Callable[[Figure, Part], Drawing | None]] = {
 
 def draw(figure: Figure, part: Part, name: str) -> str | None:
     """Figure as inline SVG; nothing where its runs were not made."""
-    if not all(part.runs(variant) for variant in figure.variants):
-        return None
-    return canvas.in_style(lambda: _KINDS[figure.kind](figure, part), name)
+    return canvas.in_style(lambda: _drawing(figure, part), name)
 
 
 def drawing(figure: Figure, part: Part) -> canvas.Drawing | None:
     """Return a figure that can be saved in any form; nothing where its runs were not made."""
-    if not all(part.runs(variant) for variant in figure.variants):
-        return None
-    return canvas.drawn(lambda: _KINDS[figure.kind](figure, part))
+    return canvas.drawn(lambda: _drawing(figure, part))
 
 
 def save(figure: Figure, part: Part, path: Path) -> bool:
     """Save a figure as a file; whether there was anything to draw."""
-    if not all(part.runs(variant) for variant in figure.variants):
-        return False
-    return canvas.save_drawing(lambda: _KINDS[figure.kind](figure, part), path)
+    return canvas.save_drawing(lambda: _drawing(figure, part), path)
+
+
+def _drawing(figure: Figure, part: Part) -> Drawing | None:
+    made = all(part.runs(variant) for variant in figure.variants)
+    return _KINDS[figure.kind](figure, part) if made else None
 
 
 def _label(content: dict[str, Any]) -> str:
@@ -98,18 +87,10 @@ def _rates(figure: Figure, part: Part) -> Drawing | None:
                 continue
             if crowd:
                 rows = [[x / 1e6 for x in Flow(each).rates] for each in crowd]
-            t = _seeds(
-                axes,
-                rows,
-                flows[0].step_s,
-                shape,
-                above=content["kind"] == "video",
-                most=max(_FAINT, len(crowd)),
-            )
-            labels.append(
-                canvas.Label(last(rows[0]), "one of the TCPs" if crowd else _label(content), shape.colour)
-            )
-            end = max(end, t)
+            above, most = content["kind"] == "video", max(_FAINT, len(crowd))
+            end = max(end, _seeds(axes, rows, flows[0].step_s, shape, above=above, most=most))
+            label = "one of the TCPs" if crowd else _label(content)
+            labels.append(canvas.Label(last(rows[0]), label, shape.colour))
     labels += [canvas.level(axes, y / 1e6, text) for y, text in figure.marks]
     axes.set_xlim(0, end)
     axes.set_ylim(0, figure.top)
@@ -238,14 +219,8 @@ def _sweep(figure: Figure, part: Part) -> Drawing | None:
             return None
         shape = look(part.runs(curve.points[0][1])[0].content["flows"][curve.measure.flow or "video"])
         xs, mid = [x for x, _ in known], [statistics.fmean(v) for _, v in known]
-        axes.fill_between(
-            xs,
-            [min(v) for _, v in known],
-            [max(v) for _, v in known],
-            color=shape.colour,
-            alpha=0.15,
-            linewidth=0,
-        )
+        band = [min(v) for _, v in known], [max(v) for _, v in known]
+        axes.fill_between(xs, *band, color=shape.colour, alpha=0.15, linewidth=0)
         axes.plot(xs, mid, marker="o", markersize=3, **shape.line)
         labels.append(canvas.Label(mid[-1], curve.label, shape.colour))
     if figure.log:
@@ -282,27 +257,19 @@ def _ranks(figure: Figure, part: Part) -> Drawing | None:
     return drawing
 
 
-def _delays(run: Observed) -> list[float]:
-    return [math.nan if x is None else x for x in run.flow("video").delays_ms]
-
-
-def _psnr(run: Observed) -> list[float]:
-    return [math.nan if x is None else x for x in run.flow("video").psnr_db]
-
-
-def _psnr_by_index(run: Observed) -> list[float]:
-    known = run.flow("video").content.get("graded")
+def _psnr_by_index(video: Flow) -> list[float]:
+    known = video.content.get("graded")
     return [] if known is None else [float(x) for x in known["index_psnr_y_db"]]
 
 
-def _sizes(run: Observed) -> list[float]:
-    return [x / 1000 for x in run.flow("video").content["frame_bytes"]]
+def _sizes(video: Flow) -> list[float]:
+    return [x / 1000 for x in video.content["frame_bytes"]]
 
 
 def _frames(
     figure: Figure,
     part: Part,
-    of: Callable[[Observed], Sequence[float]],
+    of: Callable[[Flow], Sequence[float | None]],
     what: str,
     *,
     signed: bool = False,
@@ -310,7 +277,8 @@ def _frames(
 ) -> Drawing | None:
     """Value per frame, of the first seed: a panel per variant, one scale."""
     drawing, panels = canvas.canvas(len(figure.variants), height=0.8 + 1.7 * len(figure.variants))
-    values = [of(part.runs(variant)[0]) for variant in figure.variants]
+    told = [of(part.runs(variant)[0].flow("video")) for variant in figure.variants]
+    values = [[math.nan if x is None else x for x in each] for each in told]
     known = [x for v in values for x in v if x == x]
     if not known:
         return None
@@ -319,25 +287,18 @@ def _frames(
     for axes, variant, each in zip(panels, figure.variants, values, strict=True):
         flow = part.runs(variant)[0].content["flows"]["video"]
         shape = look(flow)
-        _line(axes, each, shape)
+        axes.plot(range(len(each)), each, color=shape.colour, linewidth=0.7)
         axes.set_xlim(0, len(each))
         axes.set_ylim(low - room if signed else floor, high + room)
         labels = [canvas.level(axes, y, text) for y, text in figure.marks]
         title = next(v.title for v in part.experiment.variants if v.name == variant)
-        labels.append(
-            canvas.Label(
-                (low + high) / 2 if signed else high * 0.55, title.replace(", ", ",\n"), shape.colour
-            )
-        )
+        y = (low + high) / 2 if signed else high * 0.55
+        labels.append(canvas.Label(y, title.replace(", ", ",\n"), shape.colour))
         canvas.label_ends(axes, labels)
         axes.set_ylabel(what)
     panels[-1].set_xlabel("frame", loc="right", labelpad=1)
     panels[0].set_title(f"{figure.number}: {figure.title}")
     return drawing
-
-
-def _line(axes: Axes, values: Sequence[float], shape: Look) -> None:
-    axes.plot(range(len(values)), values, color=shape.colour, linewidth=0.7)
 
 
 def _scores(figure: Figure, part: Part, of: Callable[[Flow], dict[int, float]]) -> Drawing | None:
@@ -403,14 +364,7 @@ def _ladder(figure: Figure, part: Part) -> Drawing | None:
         (known[-1], "media map001", theirs),
         (rates[-1] * 0.7, "drawn film", ours.colour),
     ):
-        upper.annotate(
-            text,
-            xy=(64, y),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            color=colour,
-            fontsize=8.5,
-            annotation_clip=False,
+        canvas.note(
+            upper, text, (64, y), (5, 0), va="center", color=colour, fontsize=8.5, annotation_clip=False
         )
     return drawing

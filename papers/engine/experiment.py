@@ -354,33 +354,19 @@ class Experiment:
         for what, names in lists:
             for name in dict.fromkeys(n for n in names if names.count(n) > 1):
                 yield f'{what} "{name}" stands twice', "give each a name of its own"
-        variants, statements = {v.name for v in self.variants}, {s.id for s in self.statements}
-        for where, used in self._named_variants():
+        variants, statements = [v.name for v in self.variants], [s.id for s in self.statements]
+        figures = [(f"figure {f.number}", f) for f in self.figures]
+        named = (
+            *((where, "variant", used, variants) for where, used in self._named_variants()),
+            *((f"change {c.name}", "statement", c.only, statements) for c in self.changes),
+            *((where, "statement", [id for _, id, _ in f.ranks], statements) for where, f in figures),
+            *((where, "drawing", [f.kind], DRAWINGS) for where, f in figures),
+            *((where, "series", [line.series for line in f.lines], DRAWN) for where, f in figures),
+        )
+        for where, what, used, known in named:
             for name in used:
-                if name not in variants:
-                    yield (
-                        f'{where}: there is no variant "{name}"',
-                        f"there are: {', '.join(v.name for v in self.variants)}",
-                    )
-        named = [(f"change {c.name}", c.only) for c in self.changes]
-        named += [(f"figure {f.number}", tuple(id for _, id, _ in f.ranks)) for f in self.figures]
-        for where, used in named:
-            for name in used:
-                if name not in statements:
-                    yield (
-                        f'{where}: there is no statement "{name}"',
-                        f"there are: {', '.join(s.id for s in self.statements)}",
-                    )
-        for f in self.figures:
-            if f.kind not in DRAWINGS:
-                yield (
-                    f'figure {f.number}: there is no drawing "{f.kind}"',
-                    f"there are: {', '.join(DRAWINGS)}",
-                )
-            for line in f.lines:
-                if line.series not in DRAWN:
-                    known = ", ".join(DRAWN)
-                    yield f'figure {f.number}: there is no series "{line.series}"', f"there are: {known}"
+                if name not in known:
+                    yield f'{where}: there is no {what} "{name}"', f"there are: {', '.join(known)}"
         for s in self.statements:
             if s.kind is not Kind.IMPOSSIBLE and not any(m.tells(self, s) for m in media_of(self, ())):
                 yield (

@@ -202,6 +202,17 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, max(0, int(share * len(ordered) + 0.5) - 1))]
 
 
+_OF_FLOW = (
+    *("controller", "congestion", "rate_cov", "limited_by_frac", "sent_packets", "feedback_packets"),
+    *("feedback_bps", "retransmitted_packets", "completed_s", "srtt_ms", "cwnd_packets", "skipped_frames"),
+)
+_OF_RECEIVER = (
+    *("loss_frac", "delay_ms", "frames", "psnr_db", "mos", "ssim", "freeze_count", "freeze_s"),
+    *("buffer_underflows", "buffer_overflows"),
+)
+"""What is kept of the summary's figures, where a flow or its first receiver has them."""
+
+
 def observe(run: Run) -> Json:
     """Everything that statements and figures need of a run."""
     import polars as pl
@@ -217,29 +228,9 @@ def observe(run: Run) -> Json:
         here = (pl.col("flow") == flow["name"]) & (pl.col("node") == receiver["name"])
         seen = {
             "kind": flow["kind"],
-            "controller": flow.get("controller"),
-            "congestion": flow.get("congestion"),
             "throughput_bps": receiver["throughput_bps"],
-            "rate_cov": flow.get("rate_cov"),
-            "limited_by_frac": flow.get("limited_by_frac"),
-            "loss_frac": receiver.get("loss_frac"),
-            "delay_ms": receiver.get("delay_ms"),
-            "frames": receiver.get("frames"),
-            "psnr_db": receiver.get("psnr_db"),
-            "mos": receiver.get("mos"),
-            "sent_packets": flow.get("sent_packets"),
-            "feedback_packets": flow.get("feedback_packets"),
-            "feedback_bps": flow.get("feedback_bps"),
-            "retransmitted_packets": flow.get("retransmitted_packets"),
-            "ssim": receiver.get("ssim"),
-            "freeze_count": receiver.get("freeze_count"),
-            "freeze_s": receiver.get("freeze_s"),
-            "completed_s": flow.get("completed_s"),
-            "srtt_ms": flow.get("srtt_ms"),
-            "cwnd_packets": flow.get("cwnd_packets"),
-            "skipped_frames": flow.get("skipped_frames"),
-            "buffer_underflows": receiver.get("buffer_underflows"),
-            "buffer_overflows": receiver.get("buffer_overflows"),
+            **{key: flow.get(key) for key in _OF_FLOW},
+            **{key: receiver.get(key) for key in _OF_RECEIVER},
             "rates": [round(x) for x in rates.filter(here)["throughput_bps"].fill_null(0.0).to_list()],
             "step_s": step,
             "first_s": rates.filter(here)["t_s"].min() or 0.0,

@@ -35,8 +35,8 @@ def test_means_deviations_and_steps_of_a_stretch() -> None:
 
 def test_the_time_until_a_condition_holds_is_the_whole_stretch_where_it_never_does() -> None:
     x = flow([5.0, 4.0, 1.0, 1.0])
-    assert quantity.after(x, 0.0, 4.0, lambda v: v < 2.0) == 2.0
-    assert quantity.after(x, 0.0, 4.0, lambda v: v < 0.0) == 4.0
+    assert quantity._after(x, 0.0, 4.0, lambda v: v < 2.0) == 2.0
+    assert quantity._after(x, 0.0, 4.0, lambda v: v < 0.0) == 4.0
 
 
 def test_jains_index_is_one_for_equals_and_a_half_for_one_of_two() -> None:
