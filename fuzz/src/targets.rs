@@ -520,9 +520,9 @@ pub fn trace(data: &[u8]) {
 
 /// A call's event log or capture: what is read has a path with as many bins as it lasts, or says why not.
 pub fn call(data: &[u8]) {
-    let Ok(call) = read(data, None, None) else { return };
+    let Ok(call) = read(data, None, None, None) else { return };
     assert!(!call.packets.is_empty(), "a call without packets");
-    let path = Path::of(&call);
+    let path = Path::of(&call, data.len() % 2 == 0);
     let finite = |rate: Rate| rate.as_bps_f64().is_finite();
     assert!(path.bins.iter().all(|bin| finite(bin.sent) && bin.capacity.is_none_or(|band| finite(band.rate))));
 }

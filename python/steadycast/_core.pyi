@@ -28,12 +28,15 @@ def figures() -> list[dict[str, Any]]:
 def flat(summary: str) -> str:
     """Return a summary's numbers by their paths; both are JSON."""
 
-def call(
-    file: Path, stream: int | None, sender: bool | None, other: Path | None, controllers: list[str]
-) -> str:
-    """Return what a call's event log or capture shows, in JSON; ``sender`` says which side of it.
+def call(file: Path, controllers: list[str], options: dict[str, Any]) -> str:
+    """Return what a call's event log or capture shows, in JSON.
 
-    ``other`` is the receiver's file of the same call: departures are the first's, arrivals the other's.
+    Args:
+        file: its path.
+        controllers: whose decisions on its reports are told.
+        options: ``stream`` by its SSRC; ``sender``, which side the file is of; ``other``, the receiver's file of the
+            same call; ``beside``, whether somebody has named the others in its queue; ``key``, the text of its
+            session's key file. Each but ``beside`` may be ``None``.
 
     Raises:
         UserError: it can't be read.

@@ -16,6 +16,7 @@ from steadycast.core import core
 from steadycast.errors import UserError, reason
 from steadycast.files import folder, write_text
 from steadycast.folder import Json, write_json
+from steadycast.live.session import read_key
 from steadycast.record import middle
 from steadycast.report import canvas, say
 from steadycast.report.markup import Html, element, joined
@@ -42,6 +43,8 @@ def read(
     side: str | None = None,
     other: Path | None = None,
     controllers: Sequence[str] = replay.CONTROLLERS,
+    beside: str | None = None,
+    key_file: Path | None = None,
 ) -> Json:
     """Read a call: an event log of libwebrtc's, a capture, a dump of its statistics, or a run folder.
 
@@ -52,38 +55,49 @@ def read(
             it what carried more, and what the file shows best.
         other: the receiver's log or capture of the same call; ``file`` is the sender's then.
         controllers: whose decisions on the recorded reports are told.
+        beside: who else was in the queue, where others are seen there: `replay.others`.
+        key_file: the key with which `steadycast send` encrypted a captured session.
 
     Returns:
         ``file``, ``seen`` (rates in bit/s, delays in ms above that of an empty queue, shares of one), ``path`` (its
         verdict, what is known, and ``refusals``: why it is not), and ``bins``, one for each ``bin_s``.
 
     Raises:
-        UserError: it can't be read, or says nothing of arrivals.
+        UserError: it can't be read, says nothing of arrivals, or ``beside`` names no traffic.
 
     """
     file = Path(file)
     if side not in (None, "sender", "receiver"):
         raise UserError("--side", f'"{side}" is no side of a call', "sender or receiver")
     names = [find(name).name for name in dict.fromkeys([*controllers, replay.RECORDED])]
+    asked = {
+        "stream": stream,
+        "other": other,
+        "beside": bool(replay.others(beside)),
+        "key": read_key(key_file),
+    }
+
+    def packets(is_sender: bool | None) -> Json:
+        return _packets(file, json.loads(core.call(file, names, {**asked, "sender": is_sender})), beside)
+
     try:
         if other is not None:
-            return _packets(file, json.loads(core.call(file, stream, None, other, names)))
+            return packets(None)
         if file.is_dir():
             capture = dumps.capture_of(file)
             if capture is None:
                 return _averaged(dumps.of_run(file))
-            return read(capture, stream, side, None, controllers) | {"file": file.resolve().name}
+            captured = read(capture, stream, side, None, controllers, beside, key_file)
+            return captured | {"file": file.resolve().name}
         if (found := dumps.read(file, side)) is not None:
             return _averaged(found)
-        is_sender = None if side is None else side == "sender"
-        raw = json.loads(core.call(file, stream, is_sender, None, names))
+        return packets(None if side is None else side == "sender")
     except OSError as error:
         place = str(error.filename or file)
         raise UserError(place, reason(error), "name an event log, a capture or a dump") from error
-    return _packets(file, raw)
 
 
-def _packets(file: Path, raw: Json) -> Json:
+def _packets(file: Path, raw: Json, beside: str | None) -> Json:
     """Tell what packets say, as the core has read it."""
     bins = raw.pop("bins")
     seen = {
@@ -107,7 +121,10 @@ def _packets(file: Path, raw: Json) -> Json:
     asked = logged or [(at, rate) for at, rate, _ in opened[replay.RECORDED]]
     apart = math.inf if logged else _APART
     seen["frames"] = _frames(raw.pop("frames"), trip, asked, replay.sustained(bins), apart)
-    path = raw | _capacity(bins)
+    is_shared = raw["verdict"] == "shared"
+    if beside and not is_shared:
+        seen["notes"].append("nobody else is seen in its queue, and --beside left out")
+    path = raw | _capacity(bins) | {"beside": beside if is_shared else None}
     return {"file": file.name, "bin_s": BIN_S, "seen": seen, "path": path, "bins": bins, "open": opened}
 
 
@@ -284,10 +301,11 @@ def _path_said(path: Json) -> list[str]:
     capacity, queue = path["capacity_bps"], path["queue"]
     jitter = ", with delays that vary behind the queue" if path["verdict"] == "jittered" else ""
     held = f"{say.count(queue['bytes'])} bytes"
+    others = f"beside {path['beside']}, as you say" if path.get("beside") else "nobody else was in the queue"
     said = [
         f"Path: {say.rate(capacity['median'])} as a median, {say.rate(capacity['min'])} to "
         f"{say.rate(capacity['max'])}, each to about ±{say.frac(path['band_frac'])}, known in "
-        f"{say.frac(path['known_frac'])} of the half seconds; nobody else was in the queue{jitter}.",
+        f"{say.frac(path['known_frac'])} of the half seconds; {others}{jitter}.",
         f"Its queue holds {held}: losses show that it was full."
         if queue["full"]
         else f"Its queue holds at least {held}; no loss shows how much more.",

@@ -16,8 +16,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from steadycast import openloop
+from steadycast import networks, openloop
 from steadycast.controllers import find
+from steadycast.errors import UserError
 from steadycast.files import write_text
 from steadycast.folder import Json
 from steadycast.loading import load
@@ -225,6 +226,21 @@ FRAMES = "frames.csv"
 _RUNG_BPS = 1e6
 
 
+def others(named: str | None) -> list[Json]:
+    """Return the flows that a user names as being beside a call: "cubic", "cubic:2,web:1".
+
+    Raises:
+        UserError: no traffic is called so.
+
+    """
+    parts = [part.strip().partition(":") for part in (named or "").split(",") if part]
+    words = "".join(f"+{count or 1}{kind}" for kind, _, count in parts)
+    try:
+        return list(networks.find(f"steps{words}").flow)
+    except UserError as error:
+        raise UserError("--beside", error.problem, error.remedy) from error
+
+
 def table_of(call: Json) -> FrameTable:
     """Return the recorded frames' sizes as shares of the mean around each, at one rate: codecs scale them."""
     frames = call["seen"]["frames"]
@@ -280,7 +296,7 @@ def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) ->
             "bottleneck": bottleneck,
             "access": {"rate": "1Gbps", "delay": f"{_ACCESS_MS:g}ms"},
         },
-        "flow": [video],
+        "flow": [video, *others(found.get("beside"))],
     }
     events = [{"at": f"{at:g}s", "set": {"link": "bottleneck", "rate": _bps(rate)}} for at, rate in steps[1:]]
     return made | ({"event": events} if events else {})
@@ -466,9 +482,11 @@ def answer(call: Json) -> str:
     else:
         apart = f" ({say.listed(alike)} can't be told from it)" if alike else ""
         best = f"{best} has the best score{apart}: {told(best)}; {RECORDED} there: {told(RECORDED)}"
+    named = call["path"].get("beside")
+    beside = f" with {named} beside, which you say and it does not show," if named else ""
     return (
         f"As recorded, taken for {RECORDED}: {say.rate(was['rate_bps'])}{froze}. On {found['paths']} paths that fit "
-        f"the record {best}."
+        f"the record{beside} {best}."
     )
 
 

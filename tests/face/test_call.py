@@ -120,6 +120,21 @@ def test_beside_a_cubic_the_path_is_refused(tmp_path: Path, seed: int) -> None:
     assert not (tmp_path / "out" / "path.toml").exists()
 
 
+def test_others_that_a_user_names_stand_in_the_path_as_the_user_s_word() -> None:
+    read = shown(random.Random(4))
+    read["path"] |= {"verdict": "shared", "beside": "cubic:2, web", "band_frac": 0.05, "known_frac": 0.6}
+    read["path"] |= {"route_changes_s": [], "shared": None}
+    flows = replay.scenario(read, replay.middle_path(read), "f.csv")["flow"]
+    assert [flow["name"] for flow in flows] == ["video", "beside1", "beside2", "beside3"]
+    assert [flow.get("bytes") for flow in flows] == [None, None, None, "300kB"]
+    assert "beside cubic:2, web, as you say" in call._path_said(read["path"])[0]
+    with pytest.raises(UserError, match="--beside: no traffic is called"):
+        call.read(SENDER, beside="cubik:1")
+    alone = call.read(SENDER, controllers=[], beside="cubic:1")
+    assert alone["path"]["beside"] is None
+    assert any("--beside" in note for note in alone["seen"]["notes"])
+
+
 @pytest.mark.claim
 @pytest.mark.parametrize("seed", range(2, 7))
 def test_a_managed_queue_is_refused(tmp_path: Path, seed: int) -> None:

@@ -1,7 +1,7 @@
 //! Captures, pcap and pcapng: RTP with its header extensions, and the RTCP that reports on it where that is readable.
 
-use crate::Problem;
 use crate::call::{Direction, Record, Side, Sighting, Stamps};
+use crate::{Opener, Problem};
 use pcap_file::DataLink;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::{Block, PcapNgReader};
@@ -63,11 +63,25 @@ pub(crate) fn is(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// It is broken, holds no RTP or several calls, or does not say how packets arrived.
-pub(crate) fn read(bytes: &[u8], stream: Option<u32>, side: Option<Side>) -> Result<Record, Problem> {
+pub(crate) fn read(
+    bytes: &[u8],
+    stream: Option<u32>,
+    side: Option<Side>,
+    opener: Option<Opener<'_>>,
+) -> Result<Record, Problem> {
     let mut seen = Seen::default();
     let cut =
         if bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) { pcapng(bytes, &mut seen) } else { pcap(bytes, &mut seen) }?;
     let mut notes = Vec::new();
+    if let Some(opener) = opener {
+        let all = seen.reports.len();
+        let sealed = counted(all as u64, "RTCP packet");
+        seen.reports.retain_mut(|report| opener(&report.3).map(|plain| report.3 = plain).is_some());
+        if all > 0 && seen.reports.is_empty() {
+            return Err(Problem::at(0, format!("the key opens none of its {sealed}"), "give its session's key file"));
+        }
+        notes.push(format!("the key opened {} of {sealed}", seen.reports.len()));
+    }
     if let Some(at) = cut {
         notes.push(format!("the capture is cut or broken at byte {at}: what stands before is used"));
     }

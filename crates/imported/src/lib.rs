@@ -35,13 +35,21 @@ impl Problem {
     }
 }
 
+/// What opens the SRTCP in a capture; `None` for a datagram that the key is not of.
+pub type Opener<'a> = &'a mut dyn FnMut(&[u8]) -> Option<Vec<u8>>;
+
 /// Reads a file's bytes. Of the calls in a capture, `stream` names one by one of its sources. `side` names one of a
 /// log's two directions, or says at which end a capture was made.
 ///
 /// # Errors
 /// It is neither a log nor a capture, contradicts itself, or does not say how packets arrived.
-pub fn read(bytes: &[u8], stream: Option<u32>, side: Option<Side>) -> Result<Call, Problem> {
-    record(bytes, stream, side)?.alone()
+pub fn read(
+    bytes: &[u8],
+    stream: Option<u32>,
+    side: Option<Side>,
+    opener: Option<Opener<'_>>,
+) -> Result<Call, Problem> {
+    record(bytes, stream, side, opener)?.alone()
 }
 
 /// Reads both ends of a call: departures from the sender's file, arrivals from the receiver's. What each alone does not
@@ -50,15 +58,20 @@ pub fn read(bytes: &[u8], stream: Option<u32>, side: Option<Side>) -> Result<Cal
 /// # Errors
 /// As [`read`]; or they are not of one call.
 pub fn read_ends(sender: &[u8], receiver: &[u8], stream: Option<u32>) -> Result<Call, Problem> {
-    record(sender, stream, Some(Side::Sender))?.with(record(receiver, stream, Some(Side::Receiver))?)
+    record(sender, stream, Some(Side::Sender), None)?.with(record(receiver, stream, Some(Side::Receiver), None)?)
 }
 
-fn record(bytes: &[u8], stream: Option<u32>, side: Option<Side>) -> Result<call::Record, Problem> {
+fn record(
+    bytes: &[u8],
+    stream: Option<u32>,
+    side: Option<Side>,
+    opener: Option<Opener<'_>>,
+) -> Result<call::Record, Problem> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err(Problem::at(MOST_BYTES, "it has more than 1 GiB", "cut it into parts"));
     }
     if capture::is(bytes) {
-        capture::read(bytes, stream, side)
+        capture::read(bytes, stream, side, opener)
     } else if rtclog::is(bytes) {
         rtclog::read(bytes, side)
     } else {

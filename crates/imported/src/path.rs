@@ -144,10 +144,11 @@ struct Pair {
 }
 
 impl Path {
-    /// The path that a call shows.
-    pub fn of(call: &Call) -> Self {
+    /// The path that a call shows; with `beside` somebody has named the others in its queue, and where they are seen
+    /// the capacity is the rate at which its own packets follow each other.
+    pub fn of(call: &Call, beside: bool) -> Self {
         let begin = call.packets.first().map_or(Time::from_nanos(0), |packet| packet.left);
-        let (mut points, drift, routes) = placed(call, begin);
+        let (mut points, drift, routes) = placed(call, begin, beside);
         points.sort_by(|a, b| a.left.total_cmp(&b.left));
         let (left_every, every) = (call.every.0.as_secs_f64(), call.every.1.as_secs_f64());
         let margin = if left_every.max(every) > 0.5e-3 { 1.5e-3 } else { 0.5e-3 };
@@ -161,12 +162,20 @@ impl Path {
         let seconds = points.last().map_or(0.0, |point| point.left);
         let mut bins = vec![Bin::default(); (seconds / BIN_S) as usize + 1];
         fill(&mut bins, &points);
-        if !matches!(verdict, Verdict::Shared) {
+        if verdict == Verdict::Shared {
+            if beside {
+                between_others(&mut bins, &windows);
+            }
+        } else {
             capacities(&mut bins, &trains, least, every, verdict == Verdict::Jittered);
         }
         let active = bins.iter().filter(|bin| bin.packets > 0).count();
         let known = bins.iter().filter(|bin| bin.capacity.is_some()).count() as f64 / active.max(1) as f64;
-        let (queue, losses, managed) = queue(&points, &bins);
+        let (mut queue, losses, managed) = queue(&points, &bins);
+        // A TCP fills a queue to its end, and loses packets there: what it held is what it holds.
+        let named = beside && verdict == Verdict::Shared;
+        queue.full |= named;
+        let managed = managed.filter(|_| !named);
         let mut delays: Vec<f64> = points.iter().filter_map(|point| Some(point.delay()?.max(0.0))).collect();
         delays.sort_by(f64::total_cmp);
         let jitter = if verdict == Verdict::Jittered { jitter(&trains) } else { 0.0 };
@@ -185,11 +194,11 @@ impl Path {
             late: late(&points),
             refusals: Vec::new(),
         };
-        path.refusals = path.refused(managed);
+        path.refusals = path.refused(managed, beside);
         path
     }
 
-    fn refused(&self, managed: Option<f64>) -> Vec<String> {
+    fn refused(&self, managed: Option<f64>, beside: bool) -> Vec<String> {
         let mut all = Vec::new();
         // Each of the first two leaves nothing to say of trains.
         if self.drift.is_none() {
@@ -203,7 +212,7 @@ impl Path {
                 "{:.1} % of its packets arrived more than three places late: several ways, or a link that reorders",
                 self.late * 100.0
             ));
-        } else if self.verdict == Verdict::Shared {
+        } else if self.verdict == Verdict::Shared && !beside {
             all.push(
                 "others' packets stood before or between its own, or the capacity or the delays behind it changed as \
                  fast: its trains show its share, not the path"
@@ -230,7 +239,7 @@ impl Path {
 }
 
 /// The packets whose fate is known, on one clock; the drift that was taken out, and where the route changed.
-fn placed(call: &Call, begin: Time) -> (Vec<Point>, Option<f64>, Vec<u32>) {
+fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, Vec<u32>) {
     let known = call.packets.iter().filter(|packet| packet.fate != Fate::Unknown);
     let mut raw: Vec<(f64, f64, Option<f64>)> = known
         .map(|packet| {
@@ -243,7 +252,8 @@ fn placed(call: &Call, begin: Time) -> (Vec<Point>, Option<f64>, Vec<u32>) {
         })
         .collect();
     let delays: Vec<(f64, f64)> = raw.iter().filter_map(|(left, _, at)| Some((*left, (*at)? - left))).collect();
-    let Some(slope) = drift(&delays) else { return (points(&raw, &[]), None, Vec::new()) };
+    // A queue that others fill grows faster than clocks drift apart.
+    let Some(slope) = drift(&delays).or(beside.then_some(0.0)) else { return (points(&raw, &[]), None, Vec::new()) };
     for (left, _, arrived) in &mut raw {
         if let Some(at) = arrived {
             *at -= slope * *left;
@@ -348,9 +358,13 @@ fn trains(points: &[Point], margin: f64) -> Vec<Vec<Pair>> {
 
 /// What trains showed within a few seconds.
 struct Window {
+    /// Which one it is.
+    place: usize,
     verdict: Verdict,
     mode: f64,
     mean: f64,
+    /// How many pairs have the mode's rate.
+    at_mode: usize,
 }
 
 /// Judges each [`WINDOW_S`] by the rates of its large packets, or of so many together that the clock tells them.
@@ -372,16 +386,17 @@ fn windows(trains: &[Vec<Pair>], every: f64) -> Vec<Window> {
             }
         }
     }
-    let enough = all.values().filter(|(groups, _)| groups.len() >= 20);
-    enough.map(|(groups, pairs)| window(groups, pairs, every)).collect()
+    let enough = all.iter().filter(|(_, (groups, _))| groups.len() >= 20);
+    enough.map(|(place, (groups, pairs))| window(*place, groups, pairs, every)).collect()
 }
 
-fn window(groups: &[Pair], pairs: &[Pair], every: f64) -> Window {
+fn window(place: usize, groups: &[Pair], pairs: &[Pair], every: f64) -> Window {
     let sum = groups.iter().fold((0.0, 0.0), |sum, group| (sum.0 + group.size, sum.1 + group.took));
     let mean = sum.0 * 8.0 / sum.1;
     let mode = mode(&groups.iter().map(|group| group.size * 8.0 / group.took).collect::<Vec<_>>());
     // Others' packets make a pair take longer. What takes less than its bytes at the capacity was moved behind it.
     let short = pairs.iter().filter(|pair| pair.took + every < pair.size * 8.0 / (1.15 * mode)).count();
+    let at_mode = pairs.iter().filter(|pair| (pair.size * 8.0 / pair.took / mode - 1.0).abs() < 0.1).count();
     let verdict = if short * 10 > pairs.len() {
         Verdict::Jittered
     } else if mean >= ALONE * mode {
@@ -389,7 +404,7 @@ fn window(groups: &[Pair], pairs: &[Pair], every: f64) -> Window {
     } else {
         Verdict::Shared
     };
-    Window { verdict, mode, mean }
+    Window { place, verdict, mode, mean, at_mode }
 }
 
 /// The highest rate around which (a tenth below or above) a twentieth of all is: the peak of a kernel of 5 % there.
@@ -534,6 +549,17 @@ fn capacities(bins: &mut [Bin], trains: &[Vec<Pair>], least: f64, every: f64, ji
             rate: Rate::from_bps_f64(rate),
             high: Rate::from_bps_f64((high / right).max(rate) * (1.0 + blur)),
         });
+    }
+}
+
+/// The capacity of each bin as the mode of its window, to the width of the mode's kernel.
+fn between_others(bins: &mut [Bin], windows: &[Window]) {
+    const BINS: usize = (WINDOW_S / BIN_S) as usize;
+    for window in windows.iter().filter(|window| window.at_mode >= 20) {
+        for bin in bins.iter_mut().skip(window.place * BINS).take(BINS) {
+            let at = |share: f64| Rate::from_bps_f64(window.mode * share);
+            bin.capacity = Some(Band { low: at(0.95), rate: at(1.0), high: at(1.05) });
+        }
     }
 }
 

@@ -1,10 +1,13 @@
 //! Calls that others made: a file's bytes in, what it shows out.
 
 use crate::error::wrong;
+use crate::live::{master, want};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use steadycast_imported::{Band, Call, MOST_BYTES, Path, Side, Verdict, decisions, read, read_ends};
+use steadycast_imported::{Band, Call, MOST_BYTES, Opener, Path, Side, Verdict, decisions, read, read_ends};
+use steadycast_live::Srtp;
 use steadycast_units::{Rate, Span, Time};
 
 fn bps(rate: Rate) -> f64 {
@@ -15,19 +18,21 @@ fn band(band: Band) -> Value {
     json!({ "low": bps(band.low), "rate": bps(band.rate), "high": bps(band.high) })
 }
 
-/// Reads a call's file: what it shows, as JSON; ``sender`` says which side of it, and ``other`` is the receiver's file
-/// of the same call; ``controllers`` are those whose decisions on its reports are told. Raises `UserError` for one that
-/// can't be read.
+/// Reads a call's file: what it shows, as JSON; ``controllers`` are those whose decisions on its reports are told.
+/// ``options``: ``stream`` by its SSRC; ``sender``, which side it is of; ``other``, the receiver's file of the same call;
+/// ``beside``, whether somebody has named the others in its queue; ``key``, the text of its session's key file. Raises
+/// `UserError` for one that can't be read.
 #[pyfunction]
 pub(crate) fn call(
     py: Python<'_>,
     file: PathBuf,
-    stream: Option<u32>,
-    sender: Option<bool>,
-    other: Option<PathBuf>,
     controllers: Vec<String>,
+    options: &Bound<'_, PyDict>,
 ) -> PyResult<String> {
-    let side = sender.map(|is| if is { Side::Sender } else { Side::Receiver });
+    let (stream, other, beside) =
+        (want(options, "stream")?, want::<Option<PathBuf>>(options, "other")?, want(options, "beside")?);
+    let mut srtp = master(want::<Option<String>>(options, "key")?.as_deref())?.map(|key| Srtp::new(&key));
+    let side = want::<Option<bool>>(options, "sender")?.map(|is| if is { Side::Sender } else { Side::Receiver });
     let mut all = Vec::new();
     for file in [Some(&file), other.as_ref()].into_iter().flatten() {
         if std::fs::metadata(file)?.len() > MOST_BYTES {
@@ -36,12 +41,13 @@ pub(crate) fn call(
         all.push(std::fs::read(file)?);
     }
     let read = py.detach(|| {
+        let mut opener = srtp.as_mut().map(|srtp| |bytes: &[u8]| srtp.open_rtcp(bytes).map(<[u8]>::to_vec));
         let call = match all.get(1) {
             Some(other) => read_ends(&all[0], other, stream),
-            None => read(&all[0], stream, side),
+            None => read(&all[0], stream, side, opener.as_mut().map(|opener| opener as Opener<'_>)),
         };
         call.map(|call| {
-            let path = Path::of(&call);
+            let path = Path::of(&call, beside);
             let mut all = told(&call, &path);
             all["open"] = controllers.iter().map(|name| (name.clone(), open(&call, &path, name))).collect();
             all

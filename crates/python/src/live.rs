@@ -20,7 +20,7 @@ fn refused(error: LiveError) -> PyErr {
     wrong(error.place, error.problem, error.remedy)
 }
 
-fn want<'py, T>(from: &Bound<'py, PyDict>, key: &str) -> PyResult<T>
+pub(crate) fn want<'py, T>(from: &Bound<'py, PyDict>, key: &str) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py, Error: Into<PyErr>>,
 {
@@ -85,11 +85,11 @@ fn unreadable(error: serde_json::Error) -> PyErr {
     wrong("flow", format!("can't be read ({error})"), "give an object of a flow's keys")
 }
 
-fn key(from: &Bound<'_, PyDict>) -> PyResult<Option<MasterKey>> {
-    let text: Option<String> = want(from, "key")?;
+/// The master key in a key file's text.
+pub(crate) fn master(text: Option<&str>) -> PyResult<Option<MasterKey>> {
     let remedy = "make one with: openssl rand -base64 30 > key";
     let none = || wrong("--key-file", "it does not hold 30 bytes in base64", remedy);
-    text.map(|text| MasterKey::read(&text).ok_or_else(none)).transpose()
+    text.map(|text| MasterKey::read(text).ok_or_else(none)).transpose()
 }
 
 fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
@@ -201,7 +201,7 @@ impl PySender {
             cname: want(options, "cname")?,
             buffer: want::<Option<u64>>(options, "buffer_bytes")?.map(Bytes::new),
             consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
-            key: key(options)?,
+            key: master(want::<Option<String>>(options, "key")?.as_deref())?,
         };
         let sending = Sending::start(options, medium(medium_)?).map_err(refused)?;
         let session = PySession { kind: "Sender", handle: sending.handle.clone() };
@@ -329,7 +329,7 @@ impl PyReceiver {
         let options = ReceiveOptions {
             description: description.clone(),
             pair: pair(options)?,
-            key: key(options)?,
+            key: master(want::<Option<String>>(options, "key")?.as_deref())?,
             cname: want(options, "cname")?,
             buffer: want::<Option<u64>>(options, "buffer_bytes")?.map(Bytes::new),
             consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),

@@ -39,8 +39,9 @@ words! {
 }
 
 /// What `+WORD` adds beside a scenario's flows: the keys of a TCP flow as a Linux server sends it.
-const BESIDE: [(&str, &str); 3] = [
+const BESIDE: [(&str, &str); 4] = [
     ("cubic", "congestion = \"cubic\""),
+    ("newreno", "congestion = \"newreno\""),
     ("bbr", "congestion = \"bbr\""),
     ("web", "congestion = \"cubic\"\nbytes = \"300kB\"\noff = { dist = \"exponential\", mean = \"4s\" }"),
 ];

@@ -282,6 +282,15 @@ def call(
         str | None,
         option("--side SIDE", "sender or receiver: whose direction, where a file has both."),
     ] = None,
+    beside: Annotated[
+        str | None,
+        option(
+            "--beside KIND:N", "Who else was in its queue: cubic:1, or newreno, bbr, web; several by commas."
+        ),
+    ] = None,
+    key_file: Annotated[
+        Path | None, option("--key-file FILE", "The key of a captured session (send --key-file).")
+    ] = None,
     controllers: Annotated[
         str, option("--controllers A,B", "Those that run on the paths that fit the call.")
     ] = "steady,gcc,scream,nada,tfrc",
@@ -304,11 +313,12 @@ def call(
 
     if other_end is not None and len(files) > 1:
         raise UserError("--other-end", "it is of one call", "give one FILE, the sender's")
-    read = [calls.read(file, stream, side, other_end, controllers.split(",")) for file in files]
+    asked = controllers.split(",")
+    read = [calls.read(file, stream, side, other_end, asked, beside, key_file) for file in files]
     if paths:
         with base.module("steadycast.progress").shown() as told:
             for each in read:
-                each["replay"] = calls.replay.replay(each, controllers.split(","), paths, seed, told)
+                each["replay"] = calls.replay.replay(each, asked, paths, seed, told)
     names = [file.stem for file in files]
     if len(set(names)) < len(names):
         raise UserError("call", "two of these files have the same name", "read them one by one")

@@ -19,15 +19,15 @@ fn sizes(call: &Call) -> u64 {
 
 #[test]
 fn a_log_is_read_from_the_side_that_is_named_where_packets_went_that_way() {
-    assert!(read(SENDER, None, Some(Side::Sender)).unwrap().source.contains("sender"));
-    assert!(read(RECEIVER, None, Some(Side::Receiver)).unwrap().source.contains("receiver"));
-    assert!(read(SENDER, None, Some(Side::Receiver)).unwrap_err().remedy.contains("--side"));
+    assert!(read(SENDER, None, Some(Side::Sender), None).unwrap().source.contains("sender"));
+    assert!(read(RECEIVER, None, Some(Side::Receiver), None).unwrap().source.contains("receiver"));
+    assert!(read(SENDER, None, Some(Side::Receiver), None).unwrap_err().remedy.contains("--side"));
 }
 
 #[test]
 fn two_ends_joined_say_what_each_alone_says() {
     let joined = read_ends(SENDER, RECEIVER, None).unwrap();
-    let sender = read(SENDER, None, None).unwrap();
+    let sender = read(SENDER, None, None, None).unwrap();
     assert_eq!(sizes(&joined), sizes(&sender));
     assert!(joined.packets.iter().all(|packet| matches!(packet.fate, Fate::Arrived(_))));
     assert_eq!(joined.estimates, sender.estimates);
@@ -40,14 +40,14 @@ fn two_ends_joined_say_what_each_alone_says() {
         let all: Vec<i64> = call.packets.iter().map(delay).collect();
         all.iter().max().unwrap() - all.iter().min().unwrap()
     };
-    let receiver = read(RECEIVER, None, None).unwrap();
+    let receiver = read(RECEIVER, None, None, None).unwrap();
     assert!((vary(&joined) - vary(&receiver)).abs() <= 5_000, "{} {}", vary(&joined), vary(&receiver));
     assert!(read_ends(RECEIVER, SENDER, None).is_err(), "the sender's comes first");
 }
 
 #[test]
 fn what_a_controller_would_have_decided_is_told_for_a_sender_s_record_alone() {
-    let sender = read(SENDER, None, None).unwrap();
+    let sender = read(SENDER, None, None, None).unwrap();
     let decided = decisions(&sender, "gcc").unwrap();
     let (first, last) = (sender.packets.first().unwrap().left, sender.packets.last().unwrap().left);
     assert_eq!(decided[0].1, Rate::kbps(300), "the start rate");
@@ -57,7 +57,7 @@ fn what_a_controller_would_have_decided_is_told_for_a_sender_s_record_alone() {
     // The log's estimates are on the packets' clock, which begins with the first.
     assert!(sender.estimates.iter().all(|one| one.0 >= first.before(Span::secs(1)) && one.0 < last + Span::secs(1)));
     assert!(decisions(&sender, "gccc").is_err());
-    assert_eq!(decisions(&read(RECEIVER, None, None).unwrap(), "gcc"), Ok(Vec::new()));
+    assert_eq!(decisions(&read(RECEIVER, None, None, None).unwrap(), "gcc"), Ok(Vec::new()));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn both_ends_of_a_call_have_the_same_packets() {
     let received = Counts { rtp_in: 580, rtcp_in: 14, rtcp_out: 152, estimates: 3, ..Counts::default() };
     assert_eq!(counts(SENDER), Ok(sent));
     assert_eq!(counts(RECEIVER), Ok(received));
-    let (sender, receiver) = (read(SENDER, None, None).unwrap(), read(RECEIVER, None, None).unwrap());
+    let (sender, receiver) = (read(SENDER, None, None, None).unwrap(), read(RECEIVER, None, None, None).unwrap());
     assert_eq!(sizes(&sender), sizes(&receiver));
     assert_eq!((sender.frames.len(), receiver.frames.len()), (145, 145));
     assert!(sender.packets.iter().all(|packet| packet.fate != Fate::Lost));
@@ -80,14 +80,14 @@ fn both_ends_of_a_call_have_the_same_packets() {
 
 #[test]
 fn a_log_that_is_cut_is_used_up_to_there() {
-    let call = read(&SENDER[..SENDER.len() - 100], None, None).unwrap();
+    let call = read(&SENDER[..SENDER.len() - 100], None, None, None).unwrap();
     assert!(call.notes.iter().any(|note| note.contains("is cut at byte")), "{:?}", call.notes);
     assert!(call.packets.len() > 200);
 }
 
 #[test]
 fn what_is_no_log_is_refused_with_a_remedy() {
-    let refused = |bytes: &[u8]| read(bytes, None, None).unwrap_err().what;
+    let refused = |bytes: &[u8]| read(bytes, None, None, None).unwrap_err().what;
     assert!(refused(b"<html>").contains("neither an event log"));
     assert!(refused(&[0x0a, 2, 1, 2]).contains("version 1"));
     // A batch of RTP that claims 2³¹ more packets.
@@ -104,7 +104,7 @@ proptest! {
         let mut bytes = SENDER.to_vec();
         bytes[at] = byte;
         bytes.truncate(end);
-        let _ = read(&bytes, None, None);
+        let _ = read(&bytes, None, None, None);
     }
 
     #[test]
@@ -113,7 +113,7 @@ proptest! {
         let (at, end) = (at % bytes.len(), end % bytes.len());
         bytes[at] = byte;
         bytes.truncate(end);
-        let _ = read(&bytes, None, None);
+        let _ = read(&bytes, None, None, None);
     }
 }
 
@@ -133,6 +133,17 @@ fn datagram(back: bool, payload: &[u8]) -> Vec<u8> {
 
 /// A capture at a sender that sends a packet each 10 ms; each takes 30 ms, and one in `nth` is lost.
 fn capture(packets: u16, reports: bool, nth: u16) -> Vec<u8> {
+    sealed(packets, reports, nth, 0)
+}
+
+/// What `mask` changes behind the header of a compound, and back.
+fn masked(mask: u8, mut compound: Vec<u8>) -> Vec<u8> {
+    compound.iter_mut().skip(8).for_each(|byte| *byte ^= mask);
+    compound
+}
+
+/// As [`capture`], with its reports under a mask.
+fn sealed(packets: u16, reports: bool, nth: u16, mask: u8) -> Vec<u8> {
     let header = PcapHeader {
         datalink: DataLink::ETHERNET,
         ts_resolution: PcapTsResolution::NanoSecond,
@@ -175,7 +186,7 @@ fn capture(packets: u16, reports: bool, nth: u16) -> Vec<u8> {
             };
             let mut bytes = Vec::new();
             Compound { packets: report.to_packets(1200) }.encode(&mut bytes);
-            put(at + Duration::from_millis(60), true, &bytes);
+            put(at + Duration::from_millis(60), true, &masked(mask, bytes));
         }
     }
     writer.into_inner()
@@ -183,7 +194,7 @@ fn capture(packets: u16, reports: bool, nth: u16) -> Vec<u8> {
 
 #[test]
 fn a_capture_s_reports_tell_when_its_packets_arrived_over_both_wraps() {
-    let call = read(&capture(200, true, 10), None, None).unwrap();
+    let call = read(&capture(200, true, 10), None, None, None).unwrap();
     assert_eq!((call.packets.len(), call.reports), (200, 20));
     let fates = call.packets.iter().enumerate();
     let wrong = fates.filter(|(i, packet)| (packet.fate == Fate::Lost) != (i % 10 == 4)).count();
@@ -202,8 +213,20 @@ fn a_capture_s_reports_tell_when_its_packets_arrived_over_both_wraps() {
 }
 
 #[test]
+fn sealed_reports_tell_what_open_ones_do_to_whoever_has_the_key() {
+    let (open, hidden) = (capture(200, true, 10), sealed(200, true, 10, 0x5a));
+    let mut key = |bytes: &[u8]| Some(masked(0x5a, bytes.to_vec()));
+    let call = read(&hidden, None, None, Some(&mut key)).unwrap();
+    assert_eq!(call.packets, read(&open, None, None, None).unwrap().packets);
+    assert!(call.notes.iter().any(|note| note.contains("opened 20 of 20")), "{:?}", call.notes);
+    assert!(read(&hidden, None, None, None).is_err());
+    let other = read(&hidden, None, None, Some(&mut |_: &[u8]| None)).unwrap_err();
+    assert!(other.what.contains("opens none of its 20"), "{other:?}");
+}
+
+#[test]
 fn a_capture_that_does_not_say_when_packets_arrived_is_refused() {
-    assert!(read(&capture(200, false, 10), None, None).unwrap_err().what.contains("when they arrived"));
-    assert!(read(&capture(10, true, 10), None, None).unwrap_err().what.contains("no RTP"));
-    assert!(read(&capture(200, true, 10), Some(9), None).unwrap_err().remedy.contains("SSRC 7"));
+    assert!(read(&capture(200, false, 10), None, None, None).unwrap_err().what.contains("when they arrived"));
+    assert!(read(&capture(10, true, 10), None, None, None).unwrap_err().what.contains("no RTP"));
+    assert!(read(&capture(200, true, 10), Some(9), None, None).unwrap_err().remedy.contains("SSRC 7"));
 }

@@ -107,7 +107,7 @@ impl Net {
     }
 
     fn path(self) -> Path {
-        Path::of(&self.call())
+        Path::of(&self.call(), false)
     }
 
     /// How far known capacities are from the truth, sorted, and in what share of them the band holds it.
@@ -200,6 +200,17 @@ fn a_queue_that_others_share_is_refused() {
         let net = Net { others, sends, spacing, ..NET };
         assert!(refusal(net).contains("its share, not the path"));
         assert!(net.path().bins.iter().all(|bin| bin.capacity.is_none()), "a share is no capacity");
+    }
+}
+
+#[test]
+fn others_whom_somebody_names_leave_the_capacity_where_packets_follow_each_other() {
+    for (others, sends, spacing) in [(0.5e6, 1.4e6, 3e-3), (1.2e6, 0.7e6, 3e-3), (0.8e6, 1e6, 1e-5)] {
+        let net = Net { others, sends, spacing, ..NET };
+        let path = Path::of(&net.call(), true);
+        assert_eq!((path.verdict, &path.refusals[..]), (Verdict::Shared, &[][..]));
+        let (errors, held) = net.errors(&path);
+        assert!(errors.len() >= 48 && errors[errors.len() * 9 / 10] < 0.05 && held > 0.85, "{errors:?}, {held}");
     }
 }
 

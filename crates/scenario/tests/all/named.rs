@@ -43,7 +43,7 @@ fn what_is_wrong_with_a_name_is_told_with_its_line_and_what_was_meant() {
         ("sets", "test.toml:2: network: no network is called \"sets\"; there are: 3g-fast"),
         ("", "test.toml:2: network: no network is called \"\"; there are: 3g-fast"),
         ("cable-5+cubik", "test.toml:2: network: no traffic is called \"cubik\"; did you mean \"cubic\"?"),
-        ("cable-5+", "test.toml:2: network: no traffic is called \"\"; there are: cubic, bbr, web"),
+        ("cable-5+", "test.toml:2: network: no traffic is called \"\"; there are: cubic, newreno, bbr, web"),
         ("cable-5+0cubic", "test.toml:2: network: \"0\" flows of cubic; from 1 to 99: +2cubic"),
         ("cable-5+100web", "test.toml:2: network: \"100\" flows of web; from 1 to 99: +2web"),
         ("./mine.toml", "mine.toml: can't be read (entity not found); name a network's file, or one of those"),
