@@ -1,8 +1,11 @@
 """What `steadycast call` finds of paths that are known: networks drawn by a seed, docs/data/call.csv.
 
     python -m validation.call                # prints them, and whether the bounds hold
-    python -m validation.call --write        # and writes them into docs/data
-    python -m validation.call --first 1 --seeds 20      # other networks, fewer
+    python -m validation.call --first 9901 --cells 40 --write     # a part, merged into docs/data
+    python -m validation.call --first 1 --cells 20      # other networks, which are not written
+    python -m validation.call --first 1 --cells 160 --beside cubic:1     # those beside a CUBIC, which is named
+    python -m validation.call --same 8       # the call as its sender, its receiver and both captured it
+    python -m validation.call --speed        # how long reading takes, and replaying
     python -m validation.call --browser 3 --write     # as root: two Chromiums, docs/data/call-browser.csv
 
 Each network has a capacity of 0.4 to 4 Mb/s in one to four steps over 40 s, 5 to 80 ms of delay, a queue of 20 to
@@ -18,22 +21,26 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from steadycast import call, openloop, replay
 from steadycast.record import middle
+from steadycast.report import say
 from steadycast.run import run
 from steadycast.toml import document
 
 from validation import page
 
 SECONDS = 40
-FIRST = 9801
+FIRST, CELLS = 9901, 200
+"""The networks of the table; any others are for tuning, and are not written."""
 PATHS = 10
+SENDER = "video.src-left"
+"""The link that a sender's capture is of."""
 ALIKE = 0.05
 """Scores on the network itself that are nearer to each other are no difference."""
 HEADS = (
@@ -50,6 +57,8 @@ HEADS = (
     "told wrong",
     "not told",
 )
+KNOWN, ERROR, IN_BAND, REPLAY, RIGHT = 4, 6, 7, 8, 9
+"""Where in a row these stand; `RIGHT` is followed by what was told wrong, and not."""
 BOUNDS = {
     "capacity: of the paths shown, those with nine of ten half seconds within 10 % (%)": 90,
     "bands: half seconds in which they hold the truth (%)": 85,
@@ -57,6 +66,10 @@ BOUNDS = {
     "beside a CUBIC: paths refused (%)": 95,
 }
 """The least that has to hold, each."""
+SAME_PERCENT = 5
+"""How far capacities of one call may be apart by its records, of nine of ten half seconds."""
+SPEED_S = {"reading 10 minutes of 3 Mb/s": 2, "20 paths of it with 5 controllers, on each of two cores": 60}
+"""The most processor time that each may take."""
 
 
 def network(seed: int) -> tuple[dict[str, Any], list[tuple[float, float]]]:
@@ -85,7 +98,7 @@ def network(seed: int) -> tuple[dict[str, Any], list[tuple[float, float]]]:
         "name": f"call-{seed}",
         "duration": f"{SECONDS}s",
         "seed": seed,
-        "record": {"pcap": ["video.src-left"]},
+        "record": {"pcap": [SENDER]},
         "topology": {
             "shape": "dumbbell",
             "bottleneck": bottleneck,
@@ -99,31 +112,24 @@ def network(seed: int) -> tuple[dict[str, Any], list[tuple[float, float]]]:
     return made | ({"event": events} if events else {}), steps
 
 
-@dataclass
-class Measured:
-    """What was found of one network."""
-
-    row: list[str]
-    beside: bool
-    refused: bool
-    errors: list[float]
-    """Of each known half second, in per cent."""
-    held: int
-    """In how many of these the band holds the truth."""
-    pairs: tuple[int, int, int] | None
-    """Pairs of controllers that differ and are told rightly, told wrongly, and not told; `None` without a replay."""
-
-
-def measured(seed: int) -> Measured:
-    """Run one network's call, read its capture, replay it, and set that against the network itself."""
+def called(
+    seed: int, place: Path, *links: str
+) -> tuple[dict[str, Any], list[tuple[float, float]], list[Path]]:
+    """Run one network's call in a folder: the scenario, its capacity's steps, and a capture of each link."""
     made, steps = network(seed)
+    made["record"]["pcap"] = list(links)
+    (place / "network.toml").write_text(document(made), encoding="utf-8")
+    run(place / "network.toml", out=place / "run", quality=False)
+    return made, steps, [place / "run" / "pcap" / f"{link}.pcapng" for link in links]
+
+
+def measured(seed: int, beside: str | None = None) -> list[str]:
+    """Run one network's call, read its capture, replay it, and set that against the network itself."""
     with tempfile.TemporaryDirectory() as place:
-        file = Path(place) / "network.toml"
-        file.write_text(document(made), encoding="utf-8")
-        run(file, out=Path(place) / "run", quality=False)
-        read = call.read(Path(place) / "run" / "pcap" / "video.src-left.pcapng")
+        made, steps, (capture,) = called(seed, Path(place), SENDER)
+        read = call.read(capture, beside=beside)
         read["replay"] = found = replay.replay(read, paths=PATHS)
-        pairs = None if found["refusals"] else judged(found, file)
+        pairs = None if found["refusals"] else judged(found, Path(place) / "network.toml")
     errors, held = [], 0
     for i, each in enumerate(read["bins"]):
         truth = [rate for at, rate in steps if at <= i * call.BIN_S][-1]
@@ -131,10 +137,10 @@ def measured(seed: int) -> Measured:
             errors.append(100 * abs(band["rate"] / truth - 1))
             held += band["low"] <= truth <= band["high"]
     errors.sort()
-    path, beside = read["path"], len(made["flow"]) > 1
-    row = [
+    path = read["path"]
+    return [
         str(seed),
-        "CUBIC" if beside else "nobody",
+        "nobody" if len(made["flow"]) == 1 else f"{beside}, named" if beside else "CUBIC",
         ", ".join(f"{rate / 1e6:.2f}" for _, rate in steps),
         "refused" if path["refusals"] else str(path["verdict"]),
         f"{100 * path['known_frac']:.0f}",
@@ -144,7 +150,6 @@ def measured(seed: int) -> Measured:
         "refused" if pairs is None else "yes",
         *(map(str, pairs) if pairs is not None else ("", "", "")),
     ]
-    return Measured(row, beside, bool(path["refusals"]), errors, held, pairs)
 
 
 def judged(found: dict[str, Any], file: Path) -> tuple[int, int, int]:
@@ -164,6 +169,54 @@ def judged(found: dict[str, Any], file: Path) -> tuple[int, int, int]:
         right, wrong = right + (share > replay.TOLD), wrong + (share < 1 - replay.TOLD)
         unsure += 1 - replay.TOLD <= share <= replay.TOLD
     return right, wrong, unsure
+
+
+def same(seeds: Iterable[int]) -> bool:
+    """Print how far capacities by a sender's, a receiver's and both ends' captures are apart; whether it is little."""
+    within = True
+    print(page.head(("network", "receiver's, 90 % (%)", "both ends', 90 % (%)")))
+    for seed in seeds:
+        with tempfile.TemporaryDirectory() as place:
+            *_, (sent, came) = called(seed, Path(place), SENDER, "right-video.dst1")
+            reads = [
+                call.read(file, side=side, other=other, controllers=[])["bins"]
+                for file, side, other in (
+                    (sent, "sender", None),
+                    (came, "receiver", None),
+                    (sent, None, came),
+                )
+            ]
+        cells = []
+        for bins in reads[1:]:
+            both = [(a["capacity_bps"], b["capacity_bps"]) for a, b in zip(reads[0], bins, strict=False)]
+            off = sorted(100 * abs(b["rate"] / a["rate"] - 1) for a, b in both if a and b)
+            within &= not off or off[len(off) * 9 // 10] <= SAME_PERCENT
+            cells.append(f"{off[len(off) * 9 // 10]:.2f}" if off else "")
+        print(page.row((str(seed), *cells)), flush=True)
+    print(f"{'holds' if within else 'FAILS'}: nine of ten half seconds are within {SAME_PERCENT} %")
+    return within
+
+
+def speed() -> bool:
+    """Print how much processor time reading a long call takes, and replaying it; whether that is little enough."""
+    made, _ = network(1)
+    made |= {"duration": "600s", "event": [], "record": {"pcap": [SENDER]}}
+    queue = {"kind": "droptail", "limit": "100ms"}
+    made["topology"]["bottleneck"] = {"rate": "3300kbps", "delay": "20ms", "queue": queue}
+    made["flow"][0] |= {"cap": "6Mbps", "rfc8593": {"r_max": "6Mbps"}}
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "network.toml"
+        file.write_text(document(made), encoding="utf-8")
+        run(file, out=Path(place) / "run", quality=False)
+        begin = time.process_time()
+        read = call.read(Path(place) / "run" / "pcap" / f"{SENDER}.pcapng", controllers=[])
+        middle_s = time.process_time()
+    replay.replay(read, paths=20)
+    took = (middle_s - begin, (time.process_time() - middle_s) / 2)
+    print(f"{read['seen']['packets']} packets, {say.rate(read['seen']['sent_bps'])}")
+    for (what, most), each in zip(SPEED_S.items(), took, strict=True):
+        print(f"{'holds' if each <= most else 'FAILS'}: {what}: {each:.1f} s, at most {most}")
+    return all(each <= most for each, most in zip(took, SPEED_S.values(), strict=True))
 
 
 BROWSER_HEADS = (
@@ -243,63 +296,82 @@ def share(which: Iterable[bool]) -> float:
     return 100 * sum(all_of) / len(all_of) if all_of else 100.0
 
 
-def verdicts(all_of: list[Measured]) -> dict[str, float]:
-    """Return what `BOUNDS` bound."""
-    shown = [each for each in all_of if not each.refused and not each.beside]
+def verdicts(rows: list[list[str]]) -> dict[str, float]:
+    """Return what `BOUNDS` bound, of a table's rows."""
+    shown = [each for each in rows if each[3] != "refused" and each[1] != "CUBIC"]
+    known = sum(float(each[KNOWN]) for each in shown)
     values = (
-        share(each.errors[len(each.errors) * 9 // 10] <= 10 for each in shown),
-        100 * sum(each.held for each in shown) / max(sum(len(each.errors) for each in shown), 1),
-        share(each.pairs[1] == 0 for each in shown if each.pairs is not None),
-        share(each.refused for each in all_of if each.beside),
+        share(float(each[ERROR]) <= 10 for each in shown),
+        sum(float(each[IN_BAND]) * float(each[KNOWN]) for each in shown) / max(known, 1),
+        share(each[RIGHT + 1] == "0" for each in shown if each[REPLAY] == "yes"),
+        share(each[3] == "refused" for each in rows if each[1] == "CUBIC"),
     )
     return dict(zip(BOUNDS, values, strict=True))
 
 
-def main() -> int:
-    """Measure, print, and write if asked to."""
-    parser = page.options("validation.call", __doc__, "call", seeds=200)
-    parser.add_argument("--first", type=int, default=FIRST, help="the first network's seed")
-    parser.add_argument(
-        "--browser", type=int, default=0, help="so many calls of two Chromiums instead, in real time"
-    )
-    options = parser.parse_args()
-    if options.browser:
-        for seed in range(options.first, options.first + options.browser):
-            if (cells := browser(seed)) is None:
-                continue
-            print(page.head(BROWSER_HEADS), page.row(cells), sep="\n", flush=True)
-            if options.write:
-                title = (
-                    "Capacities that logs of two Chromiums show, against the networks that they called across"
-                )
-                made = page.merged("call-browser", page.table(BROWSER_HEADS, [cells]), 1)
-                page.save(
-                    "call-browser", title, made, "python -m validation.call --browser 20 --first 21 --write"
-                )
-        return 0
-    all_of = []
-    print(page.head(HEADS))
-    for seed in range(options.first, options.first + options.seeds):
-        all_of.append(measured(seed))
-        print(page.row(all_of[-1].row), flush=True)
-    replayed = [each.pairs for each in all_of if each.pairs is not None]
+def told(rows: list[list[str]]) -> bool:
+    """Print what a table's rows come to, and whether the bounds hold."""
+    alone = [each for each in rows if each[1] != "CUBIC"]
+    replayed = [each for each in alone if each[REPLAY] == "yes"]
+    right, wrong, unsure = (sum(int(each[RIGHT + k]) for each in replayed) for k in range(3))
     print(
-        f"shown {sum(not each.refused for each in all_of)}, replayed {len(replayed)}, pairs told right, wrong, not:"
+        f"{len(alone)} beside nobody or those named: {sum(each[3] != 'refused' for each in alone)} show their path, "
+        f"{len(replayed)} are replayed ({share(each[REPLAY] != 'yes' for each in alone):.1f} % are not); pairs told "
+        f"right {right}, wrong {wrong}, not {unsure}"
     )
-    print(*(sum(each[k] for each in replayed) for k in range(3)))
-    found = verdicts(all_of)
+    found = verdicts(rows)
     for what, value in found.items():
         print(
             f"{'holds' if value >= BOUNDS[what] else 'FAILS'}: {what}: {value:.1f}, at least {BOUNDS[what]}"
         )
+    return all(value >= BOUNDS[what] for what, value in found.items())
+
+
+def browsers(seeds: Iterable[int], *, write: bool) -> None:
+    """Print a row for each call of two Chromiums that came about."""
+    title = "Capacities that logs of two Chromiums show, against the networks that they called across"
+    for cells in filter(None, map(browser, seeds)):
+        print(page.head(BROWSER_HEADS), page.row(cells), sep="\n", flush=True)
+        if write:
+            made = page.merged("call-browser", page.table(BROWSER_HEADS, [cells]), 1)
+            page.save(
+                "call-browser", title, made, "python -m validation.call --browser 20 --first 21 --write"
+            )
+
+
+def main() -> int:
+    """Measure, print, and write if asked to."""
+    parser = page.options("validation.call", __doc__, "call")
+    parser.add_argument("--first", type=int, default=FIRST, help="the first network's seed")
+    parser.add_argument("--cells", type=int, default=CELLS, help="how many networks")
+    parser.add_argument(
+        "--beside", help="name the others in the queue, as steadycast call does; only such networks"
+    )
+    parser.add_argument("--same", type=int, default=0, help="so many calls by each of their records instead")
+    parser.add_argument("--speed", action="store_true", help="measure how long it takes instead")
+    parser.add_argument(
+        "--browser", type=int, default=0, help="so many calls of two Chromiums instead, in real time"
+    )
+    options = parser.parse_args()
+    seeds = range(options.first, options.first + (options.browser or options.same or options.cells))
+    if options.browser:
+        browsers(seeds, write=options.write)
+        return 0
+    if options.same or options.speed:
+        return int(not (same(seeds) if options.same else speed()))
+    rows = []
+    print(page.head(HEADS))
+    for seed in seeds:
+        if options.beside and seed % 4:
+            continue
+        rows.append(measured(seed, options.beside))
+        print(page.row(rows[-1]), flush=True)
     if options.write:
+        made = page.merged("call", page.table(HEADS, rows), 1)
+        rows = sorted(list(each) for each in made.rows if 0 <= int(each[0]) - FIRST < CELLS)
         title = "Paths that calls showed, and rankings on them, against the networks that they went over"
-        page.save(
-            "call",
-            title,
-            page.table(HEADS, [each.row for each in all_of]),
-            "python -m validation.call --write",
-        )
+        page.save("call", title, page.table(HEADS, rows), "python -m validation.call --write")
+    told(rows)
     return 0
 
 
