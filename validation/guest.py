@@ -184,7 +184,8 @@ def costs(programs: dict[str, list[str]]) -> list[list[str]]:
     text = SCENARIOS[0].replace('"10s"', '"60s"')
     rows = [["a minute", "ms", "its start", "of a class", "wanted"]]
     of_class = _least_s(text, Aimd)
-    for name, guest in {"class in Python": Aimd, **programs}.items():
+    guests: dict[str, type | list[str]] = {"class in Python": Aimd, **programs}
+    for name, guest in guests.items():
         both = _least_s(text, guest), _least_s(text, guest, runs=False)
         told = [*(f"{1e3 * each:.1f}" for each in both), f"{both[0] / of_class:.2f}"]
         rows.append([name, *told, str(MOST.get(name, ""))])
