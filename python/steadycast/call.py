@@ -6,6 +6,7 @@ import json
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,14 +114,9 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
             "delay_p95_ms",
         )
     }
-    trip = (seen["round_trip_ms"] or 0.0) / 1000 if seen["begins"] else 0.0
     opened = raw.pop("open")
     seen |= _seen(bins, BIN_S)
-    # Of what a log says was asked for an encoder may give any part; what a controller would have asked may be wrong.
-    logged = seen["estimates"]
-    asked = logged or [(at, rate) for at, rate, _ in opened[replay.RECORDED]]
-    apart = math.inf if logged else _APART
-    seen["frames"] = _frames(raw.pop("frames"), trip, asked, replay.sustained(bins), apart)
+    seen["frames"] = _frames(raw.pop("frames"), Asked.of(seen, opened, replay.sustained(bins)))
     is_shared = raw["verdict"] == "shared"
     if beside and not is_shared:
         seen["notes"].append("nobody else is seen in its queue, and --beside left out")
@@ -181,17 +177,39 @@ def _worst(bins: list[Json], bin_s: float) -> Json | None:
     }
 
 
-def _frames(
-    frames: list[list[float | None]], trip: float, asked: list[tuple[float, float]], most: float, apart: float
-) -> Json | None:
+@dataclass(frozen=True)
+class Asked:
+    """What an encoder was asked for."""
+
+    rates: Sequence[tuple[float, float]]
+    """From when on (s), and bit/s."""
+    most_bps: float = math.inf
+    """The most that it gave for a while."""
+    begun_s: float = 0.0
+    """For how long the sender had no report, so that its frames were as large as at the start."""
+    apart: float = math.inf
+    """How many times less than asked for it may have given."""
+
+    @classmethod
+    def of(cls, seen: Json, opened: Json, most_bps: float) -> Asked:
+        """Return what a log says, of which an encoder may give any part, or what its controller would have asked."""
+        begun = (seen["round_trip_ms"] or 0.0) / 1000 if seen["begins"] else 0.0
+        if logged := seen["estimates"]:
+            return cls(logged, most_bps, begun)
+        return cls([(at, rate) for at, rate, _ in opened[replay.RECORDED]], most_bps, begun, _APART)
+
+    def at(self, time: float) -> float | None:
+        """Return the rate at a time, in bit/s, as far as it was given."""
+        k = bisect_right(self.rates, time, key=lambda one: one[0])
+        return min(self.rates[k - 1][1], self.most_bps) if k else None
+
+
+def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
     """Count frames, those that came whole at first, and the pauses between: no more is known without a decoder.
 
     Args:
         frames: of each when it left and arrived (s), its bytes, and its timestamp in ticks of its stream's clock.
-        trip: for how long (s) the sender had no report, so that its frames were as large as at the start; or 0.
-        asked: the rate that was asked of the encoder: from when on (s), and bit/s.
-        most: the most that the encoder gave for a while, in bit/s.
-        apart: how many times less than asked for it may have given.
+        asked: what their encoder was asked for.
 
     """
     came = sorted(at for _, at, _, _ in frames if at is not None)
@@ -199,25 +217,22 @@ def _frames(
         return None
     gaps = [b - a for a, b in pairwise(came)]
     usual = middle(gaps) or 0.0
-    left, ticks = ([each[k] or 0.0 for each in frames] for k in (0, 3))
+    least = max(3 * usual, usual + 0.15)
+    pauses = [gap for gap in gaps if gap > least]
+    left, sizes, ticks = ([each[k] or 0.0 for each in frames] for k in (0, 2, 3))
     made = [b - a for a, b in pairwise(ticks)]
     longest = 3 * (middle(made) or 0.0)
     steady = [gap for gap in made if 0 < gap <= longest]
     second = (ticks[-1] - ticks[0]) / (left[-1] - left[0]) if left[-1] > left[0] else 0.0
     per_s = len(steady) * second / sum(steady) if sum(steady) > 0 else None
-    least = max(3 * usual, usual + 0.15)
-    pauses = [gap for gap in gaps if gap > least]
-    early = sum(at < left[0] + trip for at in left) if per_s else 0
+    early = sum(at < left[0] + asked.begun_s for at in left) if per_s else 0
     rates: list[float | None] = [START_BPS] * early
-    for tick in ticks[early:]:
-        at = left[0] + (tick - ticks[0]) / (second or 1.0)
-        k = bisect_right(asked, at, key=lambda one: one[0])
-        rates.append(min(asked[k - 1][1], most) if k else None)
+    rates += [asked.at(left[0] + (tick - ticks[0]) / (second or 1.0)) for tick in ticks[early:]]
     return {
         "all": len(frames),
         "whole": len(came),
         "per_s": per_s,
-        "sizes": _relative([size or 1.0 for _, _, size, _ in frames], rates, early, per_s or 1.0, apart),
+        "sizes": _relative(sizes, rates, early, per_s or 1.0, asked.apart),
         "pause_s": least,
         "pauses": len(pauses),
         "paused_s": sum(pauses),
@@ -420,7 +435,7 @@ def _draw_replay(call: Json) -> Figure:
     colours = {each.name: each.colour for each in registry()}
     figure = Figure(figsize=(canvas.WIDTH, 0.9 + 0.26 * len(names)))
     figure.subplots_adjust(left=0.12, right=0.98, bottom=0.2, top=0.86, wspace=0.12)
-    for axes, (key, (head, _)) in zip(
+    for axes, (key, (head, *_)) in zip(
         figure.subplots(1, 4, sharey=True), replay.FIGURES.items(), strict=True
     ):
         spreads = [found["controllers"][name][key] for name in names]

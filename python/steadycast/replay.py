@@ -41,13 +41,13 @@ their reconstructed paths.
 """
 TOLD = 0.75
 """In what share of the paths one is better of which it is said."""
-FIGURES: dict[str, tuple[str, Callable[[object], str]]] = {
-    "rate_bps": ("rate", say.rate),
-    "delay_p95_ms": ("delay p95", say.ms),
-    "frozen_frac": ("frozen", say.frac),
-    "score": ("score", say.score),
+FIGURES: dict[str, tuple[str, Callable[[object], str], str]] = {
+    "rate_bps": ("rate", say.rate, "What arrived, as a mean."),
+    "delay_p95_ms": ("delay p95", say.ms, "The delay above an empty queue's that 95 % of the packets kept."),
+    "frozen_frac": ("frozen", say.frac, "For how long no picture came whole at first."),
+    "score": ("score", say.score, "How a viewer would score it."),
 }
-"""What is told of each controller: its heading, and how it is said."""
+"""What is told of each controller: its heading, how it is said, and what it is of the recorded call."""
 LOOPS = (
     "The recorded packets went on at the recorded rate, whatever another controller decides on their reports (open "
     "loop): they can't rank any. So each runs anew on each path, where its own packets make the queue (closed "
@@ -442,7 +442,7 @@ def _missed(record: dict[str, float | None], again: dict[str, dict[str, float]])
     for key, off, least in (("rate_bps", _RATE_OFF, 0.0), ("delay_p95_ms", _DELAY_OFF, _DELAY_LEAST_MS)):
         was, now = record[key], again[key]
         if was is not None and abs(now["p50"] - was) > max(off * was, least):
-            head, how = FIGURES[key]
+            head, how, _ = FIGURES[key]
             said.append(
                 f"{RECORDED} has on the reconstructed paths a {head} of {interval(now, how)}, where {how(was)} was "
                 "recorded"
@@ -517,9 +517,9 @@ def matrix(call: Json) -> tuple[list[str], list[list[str]]]:
 def table(call: Json) -> tuple[list[str], list[list[str]]]:
     """Return what was recorded and what each controller does, as a table's head and rows."""
     found = call["replay"]
-    was = [how(found["recorded"][key]) for key, (_, how) in FIGURES.items()]
+    was = [how(found["recorded"][key]) for key, (_, how, _) in FIGURES.items()]
     rows = [
-        [name, *(interval(each[key], how) for key, (_, how) in FIGURES.items())]
+        [name, *(interval(each[key], how) for key, (_, how, _) in FIGURES.items())]
         for name, each in found["controllers"].items()
     ]
-    return ["", *(head for head, _ in FIGURES.values())], [["as recorded", *was], *rows]
+    return ["", *(head for head, _, _ in FIGURES.values())], [["as recorded", *was], *rows]

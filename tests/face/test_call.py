@@ -197,13 +197,13 @@ def test_frames_come_back_as_shares_of_what_was_asked_for_when_they_left(seed: i
             [k / fps + chance.random() / fps * (k > 0), k / fps + 1, share * rate / 8 / fps, 90_000 / fps * k]
         )
     asked = [(0.0, call.START_BPS), (trip, after)]
-    found = call._frames(frames, trip, asked, after, 1.5)
+    found = call._frames(frames, call.Asked(asked, after, trip, 1.5))
     assert found is not None
     assert found["per_s"] == pytest.approx(fps, rel=0.01)
     early = int(trip * fps)
     assert found["sizes"][:early] == pytest.approx(shares[:early], rel=0.02)
     assert found["sizes"][early + 1 :] == pytest.approx(shares[early + 1 :], rel=0.02)
-    unknown = call._frames(frames, trip, [], after, 1.5)
+    unknown = call._frames(frames, call.Asked([], after, trip, 1.5))
     assert unknown is not None
     assert sum(unknown["sizes"]) == pytest.approx(len(shares), rel=0.05), "shares of the frames around"
 

@@ -12,11 +12,6 @@ from steadycast.folder import Json, read_json
 from steadycast.report import say
 
 NAME = "the recorded call"
-_HEADS = [
-    ["rate", "What arrived, as a mean."],
-    ["delay p95", "The delay above an empty queue's that 95 % of the packets kept."],
-    ["frozen", "For how long no picture came whole at first."],
-]
 
 
 def path_of(place: Path) -> Path:
@@ -57,7 +52,9 @@ def side(call: Json) -> Json:
     lost = [100 * each["lost"] / each["packets"] if each["packets"] else None for each in bins]
     known = [each["capacity_bps"] for each in bins]
     was = replay.recorded(call)
-    cells = [how(was[key]) for key, (_, how) in list(replay.FIGURES.items())[:3]]
+    shown = [
+        (head, how(was[key]), about) for key, (head, how, about) in replay.FIGURES.items() if key != "score"
+    ]
 
     def line(y: list[Any]) -> list[Json]:
         look = {"flow": "video", "label": "as recorded", "colour": style.INK, "video": True}
@@ -82,8 +79,10 @@ def side(call: Json) -> Json:
         "expect": [],
         "pixels": False,
         "numbers": {
-            "heads": _HEADS,
-            "rows": [{"flow": "video", "title": NAME, "cells": cells, "colour": style.INK}],
+            "heads": [[head, about] for head, _, about in shown],
+            "rows": [
+                {"flow": "video", "title": NAME, "cells": [each for _, each, _ in shown], "colour": style.INK}
+            ],
         },
         "charts": {
             "rates": {
