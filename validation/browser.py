@@ -68,7 +68,7 @@ NETWORKS = {
 TELEOP = ("5Mbps", "120ms", "80p", 0.05)
 TELEOP_S = 50.0
 TELEOP_FROZEN_S = 0.7
-TELEOP_WAYS = ((12, 0), (150, 1_000))
+TELEOP_WAYS = ((12, 0), (150, 800))
 """Frames from one key frame to the next, and for how long the browser waits: as it is, and as it does with loss."""
 SHARE_S = 40.0
 SHARE_FROM_S = 15.0

@@ -24,7 +24,7 @@ use steadycast_wire::parity::{ParityHeader, packet, recover, symbol};
 use steadycast_wire::payload::{Depacketiser, PayloadFormat, is_key_frame, picture_kind};
 use steadycast_wire::rtcp::{
     Compound, CongestionFeedback, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse, ReceiverEstimate,
-    ReportBlock, TransportFeedback,
+    ReferenceTime, ReportBlock, TransportFeedback,
 };
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx::RtxStream;
@@ -118,6 +118,9 @@ pub fn feedback(data: &[u8]) {
         }
         if let Ok(Some(told)) = ParityUse::from_packet(message) {
             assert_eq!(ParityUse::from_packet(&told.to_packet()), Ok(Some(told)));
+        }
+        if let Ok(Some(time)) = ReferenceTime::from_packet(message) {
+            assert_eq!(ReferenceTime::from_packet(&time.to_packet()), Ok(Some(time)));
         }
         if let Ok(Some(estimate)) = ReceiverEstimate::from_packet(message) {
             assert!(estimate.ssrcs.len() * 4 <= data.len());

@@ -31,7 +31,7 @@ REFUSED = {
 class Session:
     """A core sender as far as viewers know it."""
 
-    answer = "v=0\r\na=answer\r\n"
+    sdp = "v=0\r\na=answer\r\n"
 
     def __init__(self, settings: dict[str, Any], flow: dict[str, Any]) -> None:
         if (problem := REFUSED.get(settings["offer"])) is not None:
@@ -131,7 +131,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 def test_an_offer_is_answered_and_its_session_ends_by_delete(served: Served) -> None:
     answer = served.offer(server.STREAM + "?controller=gcc", content_type="Application/SDP; charset=utf-8")
     assert (answer.code, answer.headers["content-type"]) == (201, "application/sdp")
-    assert answer.body.decode() == Session.answer
+    assert answer.body.decode() == Session.sdp
     place = answer.headers["location"]
     assert place.startswith(server.STREAM + "/")
     assert answer.headers["etag"].startswith('"')
@@ -250,6 +250,8 @@ def test_ten_offers_a_second_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
     [
         ({"listen": "localhost"}, "--listen"),
         ({"listen": "127.0.0.1:0"}, "--listen"),
+        ({"listen": "localhost:8080"}, "--listen"),
+        ({"listen": "::1:8080x"}, "--listen"),
         ({"listen": "0.0.0.0:8080", "no_token": True}, "--no-token"),
         ({"media_ports": "40000"}, "--media-ports"),
         ({"media_ports": "40099-40000"}, "--media-ports"),

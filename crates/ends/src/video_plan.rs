@@ -76,6 +76,8 @@ pub struct Apart {
     pub floor: Rate,
     /// The play-out delay of a receiver of which none is known.
     pub playout: Span,
+    /// How long after its frame was ready a packet is of use to a receiver that does not say so; `None`: one second.
+    pub useful: Option<Span>,
     /// The limits that an operator moves.
     pub operator: OperatorControls,
 }
@@ -310,8 +312,7 @@ impl VideoPlan {
         self.repairs.again.then(|| RepairSettings {
             ssrc: self.place.seed.part(&format!("{session}.repair.ssrc")).bits32(),
             payload_type: self.place.apart.as_ref().map_or(RETRANSMISSIONS, |apart| apart.again),
-            // A receiver of another program says how long it waits.
-            playout: self.video.playout.most().filter(|_| self.place.apart.is_none()),
+            playout: self.place.apart.as_ref().map_or_else(|| self.video.playout.most(), |apart| apart.useful),
         })
     }
 

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use steadycast_control::FeedbackFormat;
 use steadycast_ends::{Apart, VideoPlan};
 use steadycast_session::{HeaderIds, SendTime};
-use steadycast_units::Time;
+use steadycast_units::{Span, Time};
 use steadycast_web::{
     Agreed, Certificate, Credentials, Ends, Feedback, Keys, Output, Own, Protocol, Refusal, Stream, Tunnel, agree,
 };
@@ -56,6 +56,9 @@ impl From<Refusal> for LiveError {
     }
 }
 
+/// So long libwebrtc waits for a picture before it asks for a key frame; what comes late it shows late.
+const WAITS: Span = Span::secs(3);
+
 /// This program's certificate: in memory alone, and another one in each run.
 fn certificate() -> Result<&'static Certificate, LiveError> {
     static ONE: LazyLock<Option<Certificate>> = LazyLock::new(|| Certificate::new(&entropy::secret().ok()?));
@@ -88,6 +91,7 @@ impl Taken {
             again: self.agreed.repair.unwrap_or(apart.again),
             ids: self.ids(),
             authenticated: true,
+            useful: Some(WAITS),
             ..apart
         }
     }

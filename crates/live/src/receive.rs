@@ -156,6 +156,7 @@ impl Receiving {
             authenticated: false,
             floor: Rate::ZERO,
             playout: LATENCY,
+            useful: None,
             operator: OperatorControls::default(),
         };
         let place = Place { seed, credit: Span::ZERO, mtu: flow::MTU, apart: Some(apart) };

@@ -111,7 +111,6 @@ pub struct Sending {
     pub desk: Option<EncoderDesk>,
     /// The session description, for receivers; for a browser the answer.
     pub sdp: String,
-    to_browser: bool,
 }
 
 /// A floor that its operator can lower is no lower than this, but for one that was so from the start.
@@ -182,6 +181,7 @@ impl Sending {
             floor: LEAST,
             // A receiver of ours waits so long without a word of its operator.
             playout: LATENCY,
+            useful: None,
             operator: shared.orders.clone(),
         };
         let apart = if let Some(taken) = &taken { taken.apart(apart) } else { apart };
@@ -222,7 +222,6 @@ impl Sending {
         wired.way = way;
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
-        let to_browser = matches!(options.to, To::Browser { .. });
         let (desk, sizes, over) = (prepared.desk, prepared.sizes, prepared.over);
         let (waker, first_seq) = (driver.waker(), plan.first_seq());
         if let Some(desk) = &desk {
@@ -231,12 +230,7 @@ impl Sending {
         let session =
             Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), sizes, over, options, first_seq };
         let handle = Handle::start("steadycast-send", Arc::clone(&shared), waker, move || session.whole())?;
-        Ok(Self { shared, handle, desk, sdp, to_browser })
-    }
-
-    /// What a browser is answered.
-    pub fn answer(&self) -> Option<&str> {
-        self.to_browser.then_some(self.sdp.as_str())
+        Ok(Self { shared, handle, desk, sdp })
     }
 
     /// The receiver of this name is not heard any more, now or whenever it comes.

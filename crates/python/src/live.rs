@@ -208,16 +208,10 @@ impl PySender {
         Ok(PyClassInitializer::from(session).add_subclass(Self { desk: sending.desk.clone(), sending }))
     }
 
-    /// The session description.
+    /// The session description; for a browser the answer.
     #[getter]
-    fn sdp(&self) -> String {
-        self.sending.sdp.to_owned()
-    }
-
-    /// What a browser is answered; `None` where it sends to an address.
-    #[getter]
-    fn answer(&self) -> Option<&str> {
-        self.sending.answer()
+    fn sdp(&self) -> &str {
+        &self.sending.sdp
     }
 
     /// The receiver of this name is not heard any more.

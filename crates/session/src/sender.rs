@@ -17,13 +17,15 @@ use std::collections::VecDeque;
 use steadycast_control::promise::REPAIR_WITHIN_RATE;
 use steadycast_control::{
     Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FeedbackFormat, FrameEdge, Leave, Limit, MediaQueue,
-    Notice, ReceiverId, Reception, Report, SenderHalf, Sent, Stream, Wake, Window, simulcast,
+    Notice, PacketReport, ReceiverId, Reception, Report, SenderHalf, Sent, Stream, Wake, Window, simulcast,
 };
 use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
 use steadycast_units::{Bytes, Chance, Ecn, Rate, Span, Stamp, Time, sums};
 use steadycast_wire::ntp::{self, NtpEpoch};
-use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse, ReportBlock};
+use steadycast_wire::rtcp::{
+    Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse, ReferenceTime, ReportBlock,
+};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx::{self, RtxStream};
 
@@ -165,6 +167,8 @@ pub struct Sender {
     parity: Option<Protecting>,
     /// A receiver waits for a key frame; when the encoder was last told so.
     key_frame: (bool, Option<Time>),
+    /// The one receiver's clock, and when it came: until the next report, which answers.
+    reference: Option<(ReferenceTime, Time)>,
 }
 
 /// The receiver of a session that is no group: at [`SenderSettings::peer`], or else the first whose report is believed.
@@ -379,6 +383,7 @@ impl Sender {
             padding: settings.padding.then(Padding::default),
             parity: settings.parity.map(|parity| Protecting::new(parity, &settings)),
             key_frame: (false, None),
+            reference: None,
             half,
             settings,
         }
@@ -646,7 +651,7 @@ impl Sender {
                     self.on_parity_request(now, from, packet);
                     self.on_parity_use(now, from, packet);
                 }
-                _ => {}
+                _ => self.on_reference(now, from, packet),
             }
         }
         // Feedback may come without a report (RFC 5506): a receiver sends what it knows of packets as a packet of its
@@ -719,13 +724,26 @@ impl Sender {
         if !self.is_from_member(from, nack.sender, nack.media) {
             return;
         }
+        let asked = self.asked(now);
         let Some(repair) = &mut self.repair else { return };
-        let scarce = self.decision.limit == Limit::Floor;
-        let told = self.parity.as_ref().and_then(|parity| parity.words.longest(now));
-        let asked = Asked { now, target: self.decision.target, packet: self.settings.packet, scarce, told };
         for number in nack.missing {
             repair.keeper.on_nack(&asked, number);
         }
+    }
+
+    /// Feedback tells of packets that left again and are lost: towards a browser they leave once more at once.
+    fn on_lost(&mut self, now: Time, packets: &[PacketReport]) {
+        let asked = self.asked(now);
+        let Some(repair) = self.repair.as_mut().filter(|_| self.settings.rtcp.authenticated) else { return };
+        for lost in packets.iter().filter(|packet| packet.stream == Stream::Repair && packet.arrived.is_none()) {
+            repair.keeper.on_lost(&asked, lost.number);
+        }
+    }
+
+    fn asked(&self, now: Time) -> Asked {
+        let scarce = self.decision.limit == Limit::Floor;
+        let told = self.parity.as_ref().and_then(|parity| parity.words.longest(now));
+        Asked { now, target: self.decision.target, packet: self.settings.packet, scarce, told }
     }
 
     /// Somebody asks for parity: a member, as in [`Sender::on_request`].
@@ -755,6 +773,14 @@ impl Sender {
         parity.blocks.settings.playout = Some(playout);
         if self.repair.as_mut().is_none_or(|repair| repair.keeper.on_playout(playout)) {
             parity.until = now + WORD_HOLDS;
+        }
+    }
+
+    /// The one receiver wants to know the round trip.
+    fn on_reference(&mut self, now: Time, from: Origin, packet: &Packet) {
+        let Ok(Some(time)) = ReferenceTime::from_packet(packet) else { return };
+        if !self.settings.rtcp.group && self.is_from_member(from, time.ssrc, self.participant.identity.ssrc) {
+            self.reference = Some((time, now));
         }
     }
 
@@ -892,6 +918,7 @@ impl Sender {
         // What a packet's own feedback measures is newer than what a report block does.
         let rtt = joined.rtt.or(rtt);
         self.ecn.on_report(&joined.packets, self.number);
+        self.on_lost(now, &joined.packets);
         self.half.on_report(&Report {
             at: now,
             from: ReceiverId(from),
@@ -1143,7 +1170,9 @@ impl Sender {
         let Some(repair) = &mut self.repair else { return };
         let (header, fragment) = (media.header, media.fragment);
         let size = again + Bytes::new(u64::from(header.payload_len));
-        repair.keeper.on_sent(media.seq, Kept { header, fragment, kind, ready, sent: now, size, waits: false });
+        repair
+            .keeper
+            .on_sent(media.seq, Kept { header, fragment, kind, ready, sent: now, size, waits: false, again: None });
         repair.share.on_sent(now, media.size, false);
         let credit = pacing.over(self.settings.credit);
         if self.settings.emit == Emit::Paced {
@@ -1155,7 +1184,7 @@ impl Sender {
     fn send_repair(&mut self, now: Time) -> Option<Media> {
         let pacing = self.media_rate();
         let repair = self.repair.as_mut()?;
-        let Resend { seq: original, kept } = repair.keeper.next(now)?;
+        let Resend { seq: original, kept } = repair.keeper.next(now, self.number)?;
         repair.keeper.counts.packets += 1;
         repair.keeper.counts.bytes += kept.size;
         repair.share.on_sent(now, kept.size, true);
@@ -1290,6 +1319,9 @@ impl Sender {
             self.told = (self.participant.census().members, now);
             let (group, ntp) = (Some(self.participant.group_size()), self.settings.epoch.ntp(now));
             packets.push(Packet::Summary { ssrc, media: ssrc, ntp, group });
+        }
+        if let Some((reference, came)) = self.reference.take() {
+            packets.push(reference.answer(ssrc, ntp::dlsr(now.since(came))));
         }
         if let Some(body) = self.half.announce(now) {
             packets.push(app(ssrc, self.settings.app, body));

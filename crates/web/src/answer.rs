@@ -105,6 +105,8 @@ pub struct Agreed {
     /// What the browser may be told of the media: `nack pli`, `ccm fir`.
     requests: Vec<&'static str>,
     small_reports: bool,
+    /// It asks for the round trip, which a receiver alone does not know (RFC 3611, section 5.1).
+    round_trip: bool,
     bundled: bool,
     /// Of each section the first line and the name.
     sections: Vec<Media>,
@@ -282,7 +284,7 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<Agreed, Refusal> {
         return refuse("offer.setup", "it does not begin DTLS itself", "take a=setup:actpass, as browsers do");
     }
     let (peer, fingerprints) = (transport.credentials()?, transport.fingerprints()?);
-    let Offered { format, played } = offered(media, stream)?;
+    let (format, played) = offered(media, stream)?;
     let payload_type = played.payload_type;
     let asks = |words: &[&str]| asked(media, payload_type).any(|said| said == words);
     let requests = ["nack pli", "ccm fir"];
@@ -299,6 +301,7 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<Agreed, Refusal> {
         fmtp: played.fmtp,
         requests: requests.into_iter().filter(|it| asks(&it.split(' ').collect::<Vec<_>>())).collect(),
         small_reports: flag("rtcp-rsize"),
+        round_trip: own.values("rtcp-xr").any(|said| said.split_whitespace().any(|it| it.starts_with("rcvr-rtt="))),
         bundled: group.is_some(),
         sections: session.medias.iter().map(named).collect(),
         taken,
@@ -306,12 +309,7 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<Agreed, Refusal> {
 }
 
 /// The payload type that is played.
-struct Offered {
-    format: PayloadFormat,
-    played: Format,
-}
-
-fn offered(media: &Media, stream: &Stream<'_>) -> Result<Offered, Refusal> {
+fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format), Refusal> {
     const PLAYED: &str = "a browser is sent h264, vp8, vp9 or av1: choose one that it offers";
     let Some(format) = stream.format else {
         return refuse("offer.codec", "nothing is sent that could be seen", PLAYED);
@@ -319,7 +317,7 @@ fn offered(media: &Media, stream: &Stream<'_>) -> Result<Offered, Refusal> {
     let mut all = formats(media);
     let level = profile_level(stream.config);
     match all.iter().position(|offered| plays(offered, format, level)) {
-        Some(place) => Ok(Offered { format, played: all.swap_remove(place) }),
+        Some(place) => Ok((format, all.swap_remove(place))),
         None => {
             let name = |it: Format| match parameter(&it.fmtp, "profile-level-id") {
                 Some(level) => format!("{} ({level})", it.name),
@@ -409,6 +407,9 @@ impl Agreed {
         }
         for request in self.requests.iter().filter(|_| own.key_frames) {
             put("rtcp-fb", format!("{pt} {request}"));
+        }
+        if self.round_trip {
+            put("rtcp-xr", "rcvr-rtt=all".into());
         }
         put("msid", "steadycast video".into());
         if let Some((again, ssrc)) = repair {

@@ -5,11 +5,13 @@
 
 mod acknowledged;
 mod congestion;
+mod extended;
 mod feedback;
 mod transport;
 
 pub use acknowledged::{Acknowledged, Arrived};
 pub use congestion::{CongestionFeedback, PacketArrival, StreamArrivals};
+pub use extended::ReferenceTime;
 pub use feedback::{BlockRequest, KeyFrameRequest, Nack, ParityRequest, ParityUse, ReceiverEstimate};
 pub use transport::{PacketStatus, Ticks, TransportFeedback};
 

@@ -418,12 +418,17 @@ def _notify(state: str) -> None:
         channel.sendto(state.encode(), f"\0{place[1:]}" if place.startswith("@") else place)
 
 
-def _address(text: str) -> tuple[str, int]:
-    """`9464`, `:9464`, `0.0.0.0:9464` and `[::1]:9464`; without an address this machine alone is served."""
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise UserError(f"--metrics {text}", "this is not ADDRESS:PORT", "write for example 127.0.0.1:9464")
-    return host.strip("[]") or "127.0.0.1", int(port)
+def address(option: str, text: str, port: int) -> tuple[str, int]:
+    """Read `9464`, `:9464`, `0.0.0.0:9464` and `[::1]:9464`; without an address this machine alone is served.
+
+    Raises:
+        UserError: it is none of these; the remedy has ``port``.
+
+    """
+    host, _, given = text.rpartition(":")
+    if not given.isdecimal() or not 0 < int(given) < 65536:
+        raise UserError(f"{option} {text}", "this is not ADDRESS:PORT", f"write for example 127.0.0.1:{port}")
+    return host.strip("[]") or "127.0.0.1", int(given)
 
 
 def _index() -> str:
@@ -451,7 +456,7 @@ def _meant(asked: str, host: str) -> bool:
 
 def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Any:
     """Serve /metrics, /status.json (a line for each session) and /healthz in a thread of its own."""
-    host, port = _address(text)
+    host, port = address("--metrics", text, 9464)
     try:
         import prometheus_client
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

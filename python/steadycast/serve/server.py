@@ -48,7 +48,6 @@ _FILES = {
     "/uPlot.js": ("steadycast.lab", "uPlot.js"),
     "/uPlot.css": ("steadycast.lab", "uPlot.css"),
 }
-_LISTEN = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\d+)")
 _PORTS = re.compile(r"(\d+)-(\d+)")
 
 
@@ -104,7 +103,7 @@ class Serving:
         except UserError as error:
             return web.wrong(406 if error.place == "offer.codec" else 400, str(error))
         headers = {"location": f"{STREAM}/{viewer.id}", "etag": f'"{viewer.id}"', "content-type": _SDP}
-        return Response(viewer.core.answer, 201, headers=headers)
+        return Response(viewer.core.sdp, 201, headers=headers)
 
     async def end(self, request: Request) -> Response:
         """End a viewer's session."""
@@ -145,18 +144,6 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _listen(text: str) -> tuple[str, int]:
-    found = _LISTEN.fullmatch(text)
-    try:
-        host, port = str(ipaddress.ip_address(found["six"] or found["host"])), int(found["port"])  # type: ignore[index]
-    except (TypeError, ValueError):
-        remedy = "write for example 127.0.0.1:8080"
-        raise UserError(f"--listen {text}", "this is not ADDRESS:PORT", remedy) from None
-    if not 0 < port < 65536:
-        raise UserError(f"--listen {text}", "there is no such port", "take 1 to 65535")
-    return host, port
-
-
 def _media_ports(text: str) -> str:
     found = _PORTS.fullmatch(text)
     if found is None or not 0 < int(found[1]) <= int(found[2]) < 65536:
@@ -172,9 +159,13 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
 
     """
     session.live_core()
-    host, port = _listen(options.listen)
+    host, port = outlets.address("--listen", options.listen, 8080)
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        remedy = "browsers ask for an address: write for example 127.0.0.1:8080"
+        raise UserError(f"--listen {options.listen}", f"{host} is a name", remedy) from None
     ports = _media_ports(options.media_ports)
-    loopback = ipaddress.ip_address(host).is_loopback
     if options.no_token and not loopback:
         what = "whoever reaches this address could watch"
         raise UserError("--no-token", what, "leave it away, or listen at 127.0.0.1")
@@ -191,11 +182,10 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
         stack.callback(viewers.close)
         stack.enter_context(outlets.several(options.outlets, viewers.told))
         app = Serving(viewers, ports, token).app()
-        asyncio.run(web.serve(app, listener, lambda: _ready(options.listen, host, loopback, token, told)))
+        asyncio.run(web.serve(app, listener, lambda: _ready(host, port, loopback, token, told)))
 
 
-def _ready(listen: str, host: str, loopback: bool, token: str | None, told: Callable[[str], None]) -> None:
-    port = listen.rpartition(":")[2]
+def _ready(host: str, port: int, loopback: bool, token: str | None, told: Callable[[str], None]) -> None:
     reached = _reached(host) if ipaddress.ip_address(host).is_unspecified else host
     shown = _bracketed(reached)
     told(f"http://{shown}:{port}/" + (f"#token={token}" if token else ""))

@@ -159,7 +159,7 @@ class Viewers:
     def _try(self) -> None:
         """See now, not at the first viewer, whether the source can be read."""
         if not self.options.source.startswith("/dev/video"):
-            close(self._planned())
+            self._planned()
 
     def __iter__(self) -> Iterator[Viewer]:
         with self._lock:
@@ -202,8 +202,6 @@ class Viewers:
             try:
                 return planned, send.begun(settings, flow, planned)
             except UserError as error:
-                if planned is not self._coded:
-                    close(planned)
                 if error.place == "media":
                     raise FullError(error.place, error.problem, error.remedy) from None
                 if error.place != "offer.codec" or profile == profiles[-1]:
@@ -260,8 +258,6 @@ class Viewers:
             with self._lock:
                 self._all.pop(viewer.id, None)
                 self._left.append(viewer)
-            if viewer.planned is not self._coded:
-                close(viewer.planned)
             say(f"{viewer.name} has left: {viewer.failed or viewer.browser['why'] or 'it said so'}")
 
     def _look(self, viewer: Viewer, told: outlets.Outlets) -> None:
@@ -277,13 +273,6 @@ class Viewers:
             if over:
                 return
             viewer.core.wait(_LOOK_S)
-
-
-def close(planned: Plan) -> None:
-    """Let go of a source."""
-    pictures = getattr(planned.work, "_pictures", None)
-    if pictures is not None:
-        pictures.close()
 
 
 def say(what: str) -> None:

@@ -27,6 +27,8 @@ pub(crate) struct Kept {
     pub(crate) size: Bytes,
     /// It waits to leave again.
     pub(crate) waits: bool,
+    /// Its place among the packets of all streams when it left again last.
+    pub(crate) again: Option<u64>,
 }
 
 /// A packet that leaves again.
@@ -130,14 +132,29 @@ impl Keeper {
     /// A packet is asked for. It is sent again if it is kept, does not wait already, was not sent within the last round
     /// trip, would still come in time, and the share of retransmissions allows it.
     pub(crate) fn on_nack(&mut self, asked: &Asked, number: u16) {
-        let Asked { now, target, packet, scarce, told } = *asked;
         let Some(newest) = (self.first + self.packets.len() as u64).checked_sub(1) else { return };
         let Some(seq) = newest.checked_sub(u64::from((newest as u16).wrapping_sub(number))) else { return };
-        let Some(place) = seq.checked_sub(self.first) else { return };
+        let flight = if self.round_trips.is_empty() { UNKNOWN } else { self.round_trip() };
+        if self.get(seq).is_some_and(|kept| asked.now.since(kept.sent) >= flight) {
+            self.send_again(asked, seq);
+        }
+    }
+
+    /// What left again under this number of all streams is lost, too: nobody needs to ask before it leaves once more.
+    pub(crate) fn on_lost(&mut self, asked: &Asked, number: u64) {
+        if let Some(place) = self.packets.iter().position(|kept| kept.again == Some(number)) {
+            self.send_again(asked, self.first + place as u64);
+        }
+    }
+
+    /// A packet is to leave again, unless it waits already, would not come in time, or the share is spent.
+    fn send_again(&mut self, asked: &Asked, seq: u64) {
+        let Asked { now, target, packet, scarce, told } = *asked;
         let (rtt, by) = (self.round_trip(), self.settings.useful());
-        let flight = if self.round_trips.is_empty() { UNKNOWN } else { rtt };
-        let Some(kept) = self.packets.get_mut(place as usize) else { return };
-        if kept.waits || now.since(kept.sent) < flight || scarce && kept.kind != FrameKind::I {
+        let Some(kept) = seq.checked_sub(self.first).and_then(|place| self.packets.get_mut(place as usize)) else {
+            return;
+        };
+        if kept.waits || scarce && kept.kind != FrameKind::I {
             return;
         }
         let due = (kept.ready + by).before(rtt / 2);
@@ -177,15 +194,15 @@ impl Keeper {
         !self.queue.is_empty()
     }
 
-    /// The packet that leaves again now.
-    pub(crate) fn next(&mut self, now: Time) -> Option<Resend> {
+    /// The packet that leaves again now, under this number of all streams.
+    pub(crate) fn next(&mut self, now: Time, number: u64) -> Option<Resend> {
         if !self.waits(now) {
             return None;
         }
         let (.., seq) = self.queue.pop_first()?;
         let kept = self.get(seq)?;
         let took = now.since(kept.sent);
-        (kept.waits, kept.sent) = (false, now);
+        (kept.waits, kept.sent, kept.again) = (false, now, Some(number));
         let again = Resend { seq, kept: *kept };
         self.again = Some(self.again.map_or((took, took / 8), |(mean, variation)| {
             let apart = took.saturating_sub(mean).max(mean.saturating_sub(took));

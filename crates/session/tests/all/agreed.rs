@@ -7,11 +7,12 @@ use crate::group;
 use group::{at, media, rtcp, sender, settings, who};
 use steadycast_control::Notice;
 use steadycast_session::{
-    Emit, FeedbackFormat, HeaderIds, Media, Origin, Profile, RepairSettings, RtcpSettings, SendTime, Sender,
+    Emit, FeedbackFormat, HeaderIds, Media, Origin, Output, Profile, RepairSettings, RtcpSettings, SendTime, Sender,
     SenderSettings,
 };
 use steadycast_units::{Rate, Span, Stamp, Time};
-use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet};
+use steadycast_wire::ntp::{self, NtpEpoch};
+use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ReferenceTime};
 use steadycast_wire::rtp::{RtpHeader, absolute};
 
 const SENDER: u32 = 0x5e0d_0001;
@@ -52,6 +53,49 @@ fn the_first_compound_of_who_is_authenticated_is_answered_though_it_names_nobody
         assert_eq!(sender.take_key_frame(), authenticated);
         let again = leaving(&mut sender, at(1_000), at(1_200)).iter().filter(|packet| packet.repairs.is_some()).count();
         assert_eq!(again, usize::from(authenticated));
+    }
+}
+
+/// The delays that a sender's reports tell to whom, and its clock's middle.
+fn answers(bytes: &[u8]) -> Vec<[u32; 3]> {
+    let word = |at: &[u8]| u32::from_be_bytes(at.try_into().unwrap());
+    let block = |packet: &Packet| match packet {
+        Packet::Unknown { packet_type: 207, body, .. } => Some([8, 12, 16].map(|at| word(&body[at..at + 4]))),
+        _ => None,
+    };
+    Compound::parse(bytes).unwrap().packets.iter().filter_map(block).collect()
+}
+
+#[test]
+fn a_browser_computes_the_round_trip_from_the_answer_to_its_clock() {
+    let (epoch, ways) = (NtpEpoch::from_unix_secs(7), [1, 20, 120, 700].map(Span::millis));
+    for (authenticated, way) in [false, true].into_iter().flat_map(|it| ways.map(|way| (it, way))) {
+        let (mut sender, _) = sending(authenticated, FeedbackFormat::TransportWide, HeaderIds::default());
+        let left = at(1_000).before(way);
+        let clock = ReferenceTime { ssrc: BROWSER, ntp: epoch.ntp(left) };
+        let report = Packet::ReceiverReport { ssrc: BROWSER, blocks: Vec::new() };
+        hear(&mut sender, vec![report, clock.to_packet()]);
+        let mut told = Vec::new();
+        for now in (1_000..4_000).map(at) {
+            while let Some(bytes) = match sender.poll(now) {
+                Output::Rtcp(bytes) => Some(bytes),
+                Output::Media(_) => Some(Vec::new()),
+                Output::Wait(_) => None,
+            } {
+                told.extend(
+                    if bytes.is_empty() { Vec::new() } else { answers(&bytes) }.into_iter().map(|it| (now, it)),
+                );
+            }
+        }
+        // Once, in the next report; a stranger is told nothing.
+        let expected = usize::from(authenticated);
+        assert_eq!(told.len(), expected);
+        for (now, [who, lrr, delay]) in told {
+            assert_eq!(who, BROWSER);
+            let round_trip = ntp::round_trip(epoch.middle(now + way), lrr, delay).unwrap();
+            let apart = round_trip.max(way * 2).saturating_sub(round_trip.min(way * 2));
+            assert!(apart <= Span::micros(50), "{round_trip:?} over a way of {way:?}");
+        }
     }
 }
 

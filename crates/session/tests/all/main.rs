@@ -4,6 +4,7 @@
 mod agreed;
 mod around;
 mod asking;
+mod browser;
 mod compounds;
 mod embed;
 mod feedback;

@@ -57,6 +57,7 @@ fn chromium_s_numbers_are_taken_as_it_offers_them() {
         "sendonly",
         "rtcp-mux",
         "rtcp-rsize",
+        "rtcp-xr:rcvr-rtt=all",
         "setup:passive",
         "candidate:1 1 udp 2130706431 192.0.2.1 40003 typ host",
         "end-of-candidates",
@@ -88,6 +89,7 @@ fn firefox_s_numbers_are_taken_as_it_offers_them() {
         assert_eq!((agreed.payload_type, agreed.repair), (taken.0, Some(taken.1)));
         assert_eq!((agreed.transport, agreed.send_time, agreed.congestion), (Some(7), Some(4), false));
         assert_eq!((agreed.peer.ufrag.len(), agreed.peer.password.len(), agreed.fingerprints.len()), (8, 32, 1));
+        assert!(!answer(&agreed, Feedback::Transport).medias[0].has_attribute("rtcp-xr"), "it asks for no round trip");
     }
     assert_eq!(agree(FIREFOX.as_bytes(), &stream(PayloadFormat::H264)).unwrap_err().place, "offer.codec");
 }

@@ -1,0 +1,56 @@
+//! Extended reports (RFC 3611), of which the two blocks are known that give a receiver the round trip.
+
+use super::Packet;
+use crate::ParseError;
+use crate::bytes::Reader;
+
+const XR: u8 = 207;
+/// "Receiver reference time report block" of RFC 3611, section 4.4.
+const REFERENCE_TIME: u8 = 4;
+/// "DLRR report block" of RFC 3611, section 4.5.
+const SINCE_REFERENCE: u8 = 5;
+
+/// A receiver's clock, which it wants to hear of again: it sends no report from which a sender's report could echo it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReferenceTime {
+    /// Who asks.
+    pub ssrc: u32,
+    /// NTP time at which it left: seconds in 32.32 fixed point.
+    pub ntp: u64,
+}
+
+impl ReferenceTime {
+    /// The message as a packet of a compound.
+    pub fn to_packet(self) -> Packet {
+        let block = [REFERENCE_TIME, 0, 0, 2];
+        Packet::Unknown {
+            packet_type: XR,
+            count: 0,
+            body: [&self.ssrc.to_be_bytes()[..], &block, &self.ntp.to_be_bytes()].concat(),
+        }
+    }
+
+    /// Reads a packet of a compound; `Ok(None)` when it has no such block.
+    ///
+    /// # Errors
+    /// It ends inside a block.
+    pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
+        let Packet::Unknown { packet_type: XR, body, .. } = packet else { return Ok(None) };
+        let (what, mut reader) = ("extended report", Reader::new(body));
+        let ssrc = reader.u32(what)?;
+        while !reader.rest.is_empty() {
+            let ([kind, _], words) = (reader.array(what)?, reader.u16(what)?);
+            let mut block = Reader::new(reader.take(usize::from(words) * 4, what)?);
+            if kind == REFERENCE_TIME {
+                return Ok(Some(Self { ssrc, ntp: block.u64(what)? }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What `from` answers: how long ago the reference came, in 1/65536 s.
+    pub fn answer(self, from: u32, since: u32) -> Packet {
+        let words = [from, u32::from_be_bytes([SINCE_REFERENCE, 0, 0, 3]), self.ssrc, (self.ntp >> 16) as u32, since];
+        Packet::Unknown { packet_type: XR, count: 0, body: words.iter().flat_map(|word| word.to_be_bytes()).collect() }
+    }
+}
