@@ -199,9 +199,9 @@ class Asked:
         return cls([(at, rate) for at, rate, _ in opened[replay.RECORDED]], most_bps, begun, _APART)
 
     def at(self, time: float) -> float | None:
-        """Return the rate at a time, in bit/s, as far as it was given."""
+        """Return the rate at a time, in bit/s."""
         k = bisect_right(self.rates, time, key=lambda one: one[0])
-        return min(self.rates[k - 1][1], self.most_bps) if k else None
+        return self.rates[k - 1][1] if k else None
 
 
 def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
@@ -232,7 +232,7 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
         "all": len(frames),
         "whole": len(came),
         "per_s": per_s,
-        "sizes": _relative(sizes, rates, early, per_s or 1.0, asked.apart),
+        "sizes": _relative(sizes, rates, early, per_s or 1.0, asked),
         "pause_s": least,
         "pauses": len(pauses),
         "paused_s": sum(pauses),
@@ -240,12 +240,13 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
 
 
 def _relative(
-    sizes: list[float], rates: list[float | None], early: int, per_s: float, apart: float
+    sizes: list[float], rates: list[float | None], early: int, per_s: float, asked: Asked
 ) -> list[float]:
     """Return each frame's size as a share of what it was asked to have.
 
-    That is the rate that was asked for over the frames of a second, as far as the mean of the frames around is at least
-    ``1 / _APART`` and at most ``apart`` times below it: where they differ by more, it is not what this encoder went by.
+    That is the rate that was asked for over the frames of a second, at most what the encoder gives for a while or around
+    then, and as far as the mean of the frames around is at least ``1 / _APART`` and at most ``asked.apart`` times below
+    it: where they differ by more, it is not what this encoder went by.
     Of the ``early`` frames before the first report it is so in any case: probes that followed change the mean several
     times over.
     """
@@ -253,8 +254,11 @@ def _relative(
     for k, (size, rate) in enumerate(zip(sizes, rates, strict=True)):
         near = sizes[max(k - _AROUND, early) : k + _AROUND + 1]
         mean = sum(near) / len(near) if near else size
-        asked = mean if rate is None else rate / 8 / per_s
-        shares.append(size / (asked if k < early else min(max(asked, mean / _APART), mean * apart)))
+        due = mean if rate is None else rate / 8 / per_s
+        if k >= early:
+            due = min(due, max(asked.most_bps / 8 / per_s, mean), mean * asked.apart)
+            due = max(due, mean / _APART)
+        shares.append(size / due)
     return [round(share, 3) for share in shares]
 
 

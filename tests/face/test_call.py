@@ -208,6 +208,26 @@ def test_frames_come_back_as_shares_of_what_was_asked_for_when_they_left(seed: i
     assert sum(unknown["sizes"]) == pytest.approx(len(shares), rel=0.05), "shares of the frames around"
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_frames_of_a_start_above_what_the_call_kept_are_no_larger_than_asked_for(seed: int) -> None:
+    chance = random.Random(seed)
+    kept, times = chance.uniform(0.3e6, 1e6), chance.uniform(1.5, 4)
+    asked = [(0.0, times * kept), (3.0, kept)]
+    rates = [times * kept if k < 90 else kept for k in range(600)]
+    frames: list[list[float | None]] = [
+        [k / 30, k / 30 + 1, rate / 240, 3000 * k] for k, rate in enumerate(rates)
+    ]
+    found = call._frames(frames, call.Asked(asked, kept, 0.0, 1.5))
+    assert found is not None
+    assert found["sizes"][:78] == pytest.approx([1.0] * 78, rel=0.02)
+    assert found["sizes"][103:] == pytest.approx([1.0] * 497, rel=0.02)
+    held = call._frames(frames, call.Asked([(0.0, 9 * kept)], kept, 0.0, 9))
+    assert held is not None
+    assert held["sizes"][103:] == pytest.approx([1.0] * 497, rel=0.02), (
+        "what an encoder gives for a while is its most"
+    )
+
+
 def test_a_controller_decides_on_its_own_call_s_reports_what_it_decided_then(tmp_path: Path) -> None:
     text = SCENARIO.replace('"synthetic"', '"rfc8593"').replace('["bottleneck"]', '["video.src-left"]')
     (tmp_path / "steps.toml").write_text(text)
