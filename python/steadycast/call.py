@@ -244,9 +244,9 @@ def _relative(
 ) -> list[float]:
     """Return each frame's size as a share of what it was asked to have.
 
-    That is the rate that was asked for over the frames of a second, at most what the encoder gives for a while or around
-    then, and as far as the mean of the frames around is at least ``1 / _APART`` and at most ``asked.apart`` times below
-    it: where they differ by more, it is not what this encoder went by.
+    That is the rate that was asked for over the frames of a second, at most what the encoder gives for a while or gave
+    just then, and as far as the mean of the frames around is at least ``1 / _APART`` and at most ``asked.apart`` times
+    below it: where they differ by more, it is not what this encoder went by.
     Of the ``early`` frames before the first report it is so in any case: probes that followed change the mean several
     times over.
     """
