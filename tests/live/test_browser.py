@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from steadycast.core import core
 
 from tests.conftest import needs_chromium
 from tests.live.conftest import ports, steadycast
@@ -116,6 +118,37 @@ def test_a_browser_plays_and_its_page_says_why_the_rate_is_what_it_is(opened: Ca
     playing(page)
     page.wait_for_function("() => document.querySelectorAll('#viewers tr.gone').length === 2")
     page.wait_for_function(f"() => ({PRESENT})() === 1")
+
+
+def test_the_page_and_the_record_count_freezes_by_the_formula_of_the_w3c(opened: Callable[..., Any]) -> None:
+    chance = np.random.default_rng(1)
+    # Pictures come evenly, late, and several at once after a late one.
+    spans = [
+        (chance.choice([0.0, 33.0, 67.0, 200.0, 400.0], 300, p=weights) + chance.random(300)).tolist()
+        for weights in chance.dirichlet([2, 6, 6, 1, 1], 20)
+    ]
+    counted = opened(plays=False).evaluate(
+        """async (runs) => {
+            const { freezes } = await import('/freezes.js');
+            return runs.map((spans) => {
+                const all = freezes();
+                let at = 0;
+                all.shown(at);
+                for (const span of spans) all.shown(at += span);
+                return [all.count, all.time];
+            });
+        }""",
+        spans,
+    )
+    found = 0
+    for run, (count, time_s) in zip(spans, counted, strict=True):
+        means = [sum(run[max(0, n - 29) : n + 1]) / min(n + 1, 30) for n in range(len(run))]
+        frozen = [span for span, mean in zip(run, means, strict=True) if span >= max(3 * mean, mean + 150)]
+        told = json.loads(core.freezes([True] * len(run), (np.array(run) / 1e3).tolist()))
+        assert count == told["freeze_count"] == len(frozen)
+        assert time_s == pytest.approx(told["freeze_s"]) == pytest.approx(sum(frozen) / 1e3)
+        found += len(frozen)
+    assert found > 100
 
 
 def test_viewers_have_sessions_of_their_own_and_one_too_many_is_told_so(opened: Callable[..., Any]) -> None:

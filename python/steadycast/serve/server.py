@@ -43,6 +43,7 @@ _LATER = {"retry-after": "5"}
 _FILES = {
     "/": ("steadycast.serve", "serve.html"),
     "/serve.js": ("steadycast.serve", "serve.js"),
+    "/freezes.js": ("steadycast.serve", "freezes.js"),
     "/serve.css": ("steadycast.serve", "serve.css"),
     "/shared.js": ("steadycast.lab", "shared.js"),
     "/uPlot.js": ("steadycast.lab", "uPlot.js"),

@@ -1,5 +1,6 @@
 // The page of a served source: it plays what comes, and shows why it comes at that rate.
 
+import { freezes } from './freezes.js';
 import { $, css, figures, given, make, rate, remember, tokenIn } from './shared.js';
 
 const STREAM = '/whep/video';
@@ -8,7 +9,7 @@ const RECENT = 5;
 const EVERY = 500; // ms
 const ASKED = new URLSearchParams(location.search);
 const PLAYOUT = Number(ASKED.get('playout')); // ms
-const state = { token: '', about: null, pc: null, place: '', rows: [], ours: null, counted: null, looking: false };
+const state = { token: '', about: null, pc: null, place: '', rows: [], ours: null, counted: null, presented: Infinity, looking: false };
 
 // ---------------------------------------------------------------- the server
 
@@ -109,35 +110,21 @@ function unreached() {
   return found ? `This browser does not reach UDP port ${found[2]} of ${found[1]}.${own}` : '';
 }
 
-// ---------------------------------------------------------------- freezes, by the rule of the W3C, of what is shown
-
-function freezes() {
-  const recent = [];
-  return {
-    count: 0, time: 0, last: null,
-    shown(at) {
-      if (this.last !== null) {
-        const span = at - this.last;
-        recent.push(span);
-        if (recent.length > 30) recent.shift();
-        const mean = recent.reduce((sum, one) => sum + one, 0) / recent.length;
-        if (span >= Math.max(3 * mean, mean + 150)) {
-          this.count += 1;
-          this.time += span / 1000;
-        }
-      }
-      this.last = at;
-    },
-  };
-}
+// ---------------------------------------------------------------- freezes of what is shown
 
 function shown(now, frame) {
-  if (state.ours) state.ours.shown(frame.expectedDisplayTime);
+  // Of several that are handed over between two callbacks each but the last stands for no time, as libwebrtc has it.
+  const missed = state.presented < frame.presentedFrames ? frame.presentedFrames - state.presented : 1;
+  if (state.ours) for (let n = 0; n < missed; n += 1) state.ours.shown(frame.expectedDisplayTime);
+  state.presented = frame.presentedFrames;
   $('video').requestVideoFrameCallback(shown);
 }
 if ('requestVideoFrameCallback' in HTMLVideoElement.prototype) $('video').requestVideoFrameCallback(shown);
 // A tab in the background shows no picture, and a viewer who pauses sees none: neither is a freeze.
-const apart = () => { if (state.ours) state.ours.last = null; };
+const apart = () => {
+  if (state.ours) state.ours.last = null;
+  state.presented = Infinity;
+};
 document.addEventListener('visibilitychange', apart);
 $('video').addEventListener('play', apart);
 
