@@ -77,7 +77,7 @@ def _save(viewer: Viewer, path: Path, told: Callable[[int], None]) -> None:
     ladder = viewer.ladder
     with (
         files.whole(path, _ANOTHER) as new,
-        _writer(path, new, ladder.width, ladder.height, ladder.table.fps) as put,
+        writer(path, new, ladder.width, ladder.height, ladder.table.fps) as put,
     ):
         for slot, seen in enumerate(viewer.pictures()):
             put(seen.received)
@@ -86,7 +86,7 @@ def _save(viewer: Viewer, path: Path, told: Callable[[int], None]) -> None:
 
 
 @contextmanager
-def _writer(
+def writer(
     path: Path, new: Path, width: int, height: int, fps: Fraction
 ) -> Iterator[Callable[[Picture], None]]:
     """Write pictures into ``new``, in the form that ``path`` asks for."""

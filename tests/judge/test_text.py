@@ -39,7 +39,7 @@ def judged(
     runs = [Outcome("cable", n, each, "picture", doubts=doubts) for n, each in enumerate(figures, 1)]
     lost = {"reason": "not-ready", "program": "receive", "detail": "udp:5004 after 10 s", "log": ["x"]}
     runs.append(Outcome("geo", 1, failed=lost))
-    return text.Judgement(pair, "cable,geo", {"cable": "1", "geo": "2"}, runs, {}, **more)
+    return text.Judgement(pair, {"cable": "1", "geo": "2"}, runs, {}, **more)
 
 
 def lines(judgement: text.Judgement, old: str | None = None) -> list[list[str]]:

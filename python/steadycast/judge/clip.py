@@ -33,7 +33,7 @@ from steadycast.media.synthetic import Synthetic
 from steadycast.media.table import U8
 from steadycast.media.vmaf import vmaf
 
-_FORMAT = 1
+_FORMAT = 2
 SSIM_EVERY = 15
 """Of so many pictures one is measured by SSIM, which takes ten times as long as PSNR."""
 _COARSE = 4
@@ -79,9 +79,14 @@ class Marked:
         path = cache.folder() / f"{name}.{kind}"
         if not path.exists():
             files.folder(path.parent)
-            with files.whole(path, "make room in the cache", f".{os.getpid()}.part") as new:
-                write = _write_y4m if kind == "y4m" else _write_matroska
-                write(new, raw, (self.picture(raw, n) for n in range(round(seconds * raw.fps))))
+            from steadycast.received import writer
+
+            with (
+                files.whole(path, "make room in the cache", f".{os.getpid()}.part") as new,
+                writer(path, new, raw.width, raw.height, raw.fps) as put,
+            ):
+                for number in range(round(seconds * raw.fps)):
+                    put(Picture.of(self.picture(raw, number), raw.width, raw.height))
         return path
 
     def picture(self, raw: RawVideo, number: int) -> U8:
@@ -95,26 +100,6 @@ class Marked:
 def _header(raw: RawVideo) -> bytes:
     rate = f"{raw.fps.numerator}:{raw.fps.denominator}"
     return f"YUV4MPEG2 W{raw.width} H{raw.height} F{rate} Ip A1:1 C420jpeg\n".encode()
-
-
-def _write_y4m(path: Path, raw: RawVideo, pictures: Iterator[U8]) -> None:
-    with path.open("wb") as file:
-        file.write(_header(raw))
-        for samples in pictures:
-            file.write(b"FRAME\n" + samples.tobytes())
-
-
-def _write_matroska(path: Path, raw: RawVideo, pictures: Iterator[U8]) -> None:
-    import av
-
-    with files.media(path, "w", form="matroska") as out:
-        stream: Any = out.add_stream("ffv1", rate=raw.fps)
-        stream.width, stream.height, stream.pix_fmt = raw.width, raw.height, "yuv420p"
-        stream.codec_context.gop_size = 1
-        for samples in pictures:
-            picture = samples.reshape(raw.height * 3 // 2, raw.width)
-            out.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="yuv420p")))
-        out.mux(stream.encode())
 
 
 # ---------------------------------------------------------------- handing over

@@ -223,10 +223,8 @@ def wire(cell: Cell) -> Figures:
     if (t0 := float(after[runs[0]])) > low:
         remedy = f'lead = "{2 * max(int(t0), int(low)):g}s"'
         raise FailedError("late-start", f"it began to send at {t0:.1f} s; write {remedy}")
-    came = way.filter(pl.col("arrived_s").is_not_null())
+    came = way.filter(pl.col("arrived_s").is_not_null()).sort("arrived_s")
     arrived, bytes_ = came["arrived_s"].to_numpy(), came["bytes"].to_numpy()
-    order = np.argsort(arrived)
-    arrived, bytes_ = arrived[order], bytes_[order]
     within = (arrived >= low) & (arrived < high)
     here = offers.filter(pl.col("sent_s").is_between(low, high, closed="left"))
     numbers = set(came["number"].to_list())
@@ -253,8 +251,7 @@ def wire(cell: Cell) -> Figures:
         fair = float(capacity[(at >= low) & (at < high)].mean()) * flows / (flows + 1)
         figures["tcp_bps"] = float(rates[counted].mean()) if counted.any() else 0.0
         figures["tcp_of_fair_pct"] = 100 * figures["tcp_bps"] / fair if fair else None
-    recovered = _recoveries(cell, arrived, bytes_, came)
-    if recovered:
+    if recovered := _recoveries(cell, came):
         figures["recoveries_s"] = recovered
         figures["recover_s"] = None if None in recovered else max(r for r in recovered if r is not None)
     return figures
@@ -269,13 +266,15 @@ def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
     return float(np.percentile(busy.max(axis=1) / busy.mean(axis=1), 95)) if len(busy) else None
 
 
-def _recoveries(cell: Cell, arrived: F64, bytes_: F64, came: pl.DataFrame) -> list[float | None]:
-    """How long after each change of the network the pair had recovered, in seconds; `None`: not before the next one."""
+def _recoveries(cell: Cell, came: pl.DataFrame) -> list[float | None]:
+    """How long after each change of the network the pair had recovered, in seconds; `None`: not before the next one.
+
+    ``came`` are the datagrams that arrived, in that order.
+    """
     low, high = cell.window
     changes = sorted({at for at, _ in cell.events if low < at < high})
-    by_arrival = came.sort("arrived_s")
-    delays = (by_arrival["arrived_s"] - by_arrival["sent_s"]).to_numpy()
-    over = delays - cell.own_delay(by_arrival["sent_s"].to_numpy())
+    arrived, sent, bytes_ = (came[key].to_numpy() for key in ("arrived_s", "sent_s", "bytes"))
+    over = arrived - sent - cell.own_delay(sent)
     totals = np.concatenate([[0.0], np.cumsum(bytes_)]) * 8
     at, capacity = cell.capacity
     found: list[float | None] = []
@@ -290,7 +289,6 @@ def _recoveries(cell: Cell, arrived: F64, bytes_: F64, came: pl.DataFrame) -> li
         now = capacity[(at >= change) & (at < end)]
         least = _RATE * min(rate(change), _CAPACITY * (float(now.max()) if len(now) else 0.0))
         since: float | None = None
-        recovered: float | None = None
         for until in np.arange(change + 1, end + 1e-9, 0.1):
             first, last = np.searchsorted(arrived, (until - 1, until))
             late = np.percentile(over[first:last], 95) if last > first else np.inf
@@ -299,9 +297,10 @@ def _recoveries(cell: Cell, arrived: F64, bytes_: F64, came: pl.DataFrame) -> li
                 continue
             since = until - 1 if since is None else since
             if until - since >= RECOVERED_S:
-                recovered = float(since - change)
+                found.append(float(since - change))
                 break
-        found.append(recovered)
+        else:
+            found.append(None)
     return found
 
 

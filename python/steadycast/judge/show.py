@@ -45,10 +45,10 @@ def page(judged: Judgement, changes: Sequence[Json], expected: Sequence[Json]) -
     doubted = [network for network in good if not judged.trusted(network)]
     if doubted:
         summed += f"; not to be trusted: {', '.join(doubted)}"
-    command = f"steadycast judge {pair.name}.toml --networks {judged.asked} --seconds {pair.seconds:g}s"
+    command = f"steadycast judge {pair.name}.toml --networks {pair.networks} --seconds {pair.seconds:g}s"
     content = joined(
         (
-            element("h1", f"{pair.name} on {judged.asked}"),
+            element("h1", f"{pair.name} on {pair.networks}"),
             element("p", f"{summed}.", class_="answer"),
             pages.table(heads, rows),
             element("p", _ABOUT, class_="small"),

@@ -96,7 +96,7 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
             name: hashlib.sha256(json.dumps(asdict(of), sort_keys=True).encode()).hexdigest()
             for name, of in networks.items()
         }
-        judged = Judgement(pair, pair.networks, hashes, outcomes, _volatile(began, outcomes), asked.anyway)
+        judged = Judgement(pair, hashes, outcomes, _volatile(began, outcomes), asked.anyway)
         held = text.conditions(judged, asked.fail_if, asked.baseline), text.expectations(judged)
         whole = text.as_json(judged, *held)
         done = Done(text.text(judged, asked.keep), whole, text.fails(judged, *held), text.doubted(judged))

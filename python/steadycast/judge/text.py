@@ -80,8 +80,6 @@ class Judgement:
     """All cells of a pair."""
 
     pair: Pair
-    asked: str
-    """The networks, as they were asked for."""
     networks: Mapping[str, str]
     """SHA-256 of what each says, in the order in which they are shown."""
     outcomes: Sequence[Outcome]
@@ -140,7 +138,9 @@ def text(judged: Judgement, old: str | None = None) -> str:
     kept = _lines(old) if old is not None else {}
     runs = max((len(judged.of(network)) for network in judged.networks), default=1)
     pair = judged.pair
-    head = f"# steadycast judge {FORMAT}; pair {pair.name}; networks {judged.asked}; {pair.seconds:g} s"
+    head = (
+        f"# steadycast judge {FORMAT}; pair {pair.name}; networks {judged.pair.networks}; {pair.seconds:g} s"
+    )
     lines = [head + (f"; worst of {runs}" if runs > 1 else ""), _MASKED]
     heads = ["network", *(column.head for column in COLUMNS), "by", "trust"]
     rows = [heads, *(cells(judged, network, kept.get(network)) for network in judged.networks)]
@@ -268,7 +268,7 @@ def as_json(judged: Judgement, changes: Sequence[Json], expected: Sequence[Json]
     return {
         "format": FORMAT,
         "pair": pair.name,
-        "set": {"asked": judged.asked, "sha256": dict(judged.networks)},
+        "set": {"asked": judged.pair.networks, "sha256": dict(judged.networks)},
         "lead_s": pair.lead_s,
         "seconds": pair.seconds,
         "cells": [_cell(judged, network) for network in judged.networks],
