@@ -9,7 +9,7 @@ const RECENT = 5;
 const EVERY = 500; // ms
 const ASKED = new URLSearchParams(location.search);
 const PLAYOUT = Number(ASKED.get('playout')); // ms
-const state = { token: '', about: null, pc: null, place: '', rows: [], ours: null, counted: null, presented: Infinity, looking: false };
+const state = { token: '', about: null, pc: null, place: '', rows: [], ours: null, counted: null, looking: false };
 
 // ---------------------------------------------------------------- the server
 
@@ -113,18 +113,12 @@ function unreached() {
 // ---------------------------------------------------------------- freezes of what is shown
 
 function shown(now, frame) {
-  // Of several that are handed over between two callbacks each but the last stands for no time, as libwebrtc has it.
-  const missed = state.presented < frame.presentedFrames ? frame.presentedFrames - state.presented : 1;
-  if (state.ours) for (let n = 0; n < missed; n += 1) state.ours.shown(frame.expectedDisplayTime);
-  state.presented = frame.presentedFrames;
+  if (state.ours) state.ours.shown(frame.expectedDisplayTime);
   $('video').requestVideoFrameCallback(shown);
 }
 if ('requestVideoFrameCallback' in HTMLVideoElement.prototype) $('video').requestVideoFrameCallback(shown);
 // A tab in the background shows no picture, and a viewer who pauses sees none: neither is a freeze.
-const apart = () => {
-  if (state.ours) state.ours.last = null;
-  state.presented = Infinity;
-};
+const apart = () => { if (state.ours) state.ours.last = null; };
 document.addEventListener('visibilitychange', apart);
 $('video').addEventListener('play', apart);
 
