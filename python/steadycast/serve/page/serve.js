@@ -36,7 +36,8 @@ function status(kind, text) {
 
 // ---------------------------------------------------------------- the session
 
-async function play() {
+// `known` says when the server has told of itself, and whether it has: the offer is made meanwhile.
+async function play(known = true) {
   leave();
   notice('');
   status('busy', 'asking');
@@ -51,6 +52,7 @@ async function play() {
   });
   pc.addEventListener('connectionstatechange', told);
   await pc.setLocalDescription();
+  if (!await known) return;
   const answer = await ask(`${STREAM}?controller=${encodeURIComponent($('controller').value)}`, {
     method: 'POST', headers: { 'content-type': 'application/sdp' }, body: pc.localDescription.sdp,
   });
@@ -72,7 +74,7 @@ function leave() {
   Object.assign(state, { pc: null, place: '' });
 }
 
-const start = () => play().catch((error) => {
+const start = (known) => play(known).catch((error) => {
   if (error.message === 'token') return;
   status('wrong', 'no video');
   notice(error.message);
@@ -241,19 +243,23 @@ async function begin() {
     remember(printed);
     history.replaceState(null, '', location.pathname + location.search);
   }
-  const answer = await ask('/api/viewers').catch(() => null);
-  if (!answer) return;
+  const known = ask('/api/viewers').then(learn).catch(() => false);
+  start(known);
+  if (!await known || state.looking) return;
+  state.looking = true;
+  look();
+}
+
+async function learn(answer) {
   state.about = await answer.json();
   const asked = ASKED.get('controller');
   $('controller').replaceChildren(...state.about.controllers.map((name) => make('option', { value: name, textContent: name })));
   $('controller').value = state.about.controllers.includes(asked) ? asked : state.about.controller;
-  start();
-  if (!state.looking) look();
-  state.looking = true;
+  return true;
 }
 
-$('controller').addEventListener('change', start);
-$('again').addEventListener('click', start);
+$('controller').addEventListener('change', () => start());
+$('again').addEventListener('click', () => start());
 $('token-ok').addEventListener('click', () => {
   const typed = $('token').value.trim();
   remember(tokenIn(typed) ?? typed);
