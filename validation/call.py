@@ -56,9 +56,11 @@ HEADS = (
     "pairs told right",
     "told wrong",
     "not told",
+    "far apart",
+    "of these told right",
 )
 KNOWN, ERROR, IN_BAND, REPLAY, RIGHT = 4, 6, 7, 8, 9
-"""Where in a row these stand; `RIGHT` is followed by what was told wrong, and not."""
+"""Where in a row these stand; `RIGHT` is followed by what was told wrong and not, and what `judged` says besides."""
 BOUNDS = {
     "capacity: of the paths shown, those with nine of ten half seconds within 10 % (%)": 90,
     "bands: half seconds in which they hold the truth (%)": 85,
@@ -148,19 +150,22 @@ def measured(seed: int, beside: str | None = None) -> list[str]:
         f"{errors[len(errors) * 9 // 10]:.2f}" if errors else "",
         f"{100 * held / len(errors):.0f}" if errors else "",
         "refused" if pairs is None else "yes",
-        *(map(str, pairs) if pairs is not None else ("", "", "")),
+        *(map(str, pairs) if pairs is not None else [""] * 5),
     ]
 
 
-def judged(found: dict[str, Any], file: Path) -> tuple[int, int, int]:
-    """Count pairs that differ on the network itself: told so, told the other way, and not told."""
+def judged(found: dict[str, Any], file: Path) -> tuple[int, ...]:
+    """Count pairs that differ on the network itself: told so, told the other way, and not told.
+
+    Then those that are as far apart there as a path has to show it, and how many of these are told so.
+    """
     scores = {}
     for name in replay.CONTROLLERS:
         sets = [f"flow.video.controller={name}", "record.pcap=[]"]
         scores[name] = (
             run(file, set=sets, quality=False).summary["flows"][0]["receivers"][0]["viewing_score"] or 1.0
         )
-    right = wrong = unsure = 0
+    right = wrong = unsure = far = far_right = 0
     for pair in found["pairs"]:
         ahead = scores[pair["one"]] - scores[pair["other"]]
         if abs(ahead) < ALIKE:
@@ -168,7 +173,9 @@ def judged(found: dict[str, Any], file: Path) -> tuple[int, int, int]:
         share = pair["better"] / found["paths"] if ahead > 0 else 1 - pair["better"] / found["paths"]
         right, wrong = right + (share > replay.TOLD), wrong + (share < 1 - replay.TOLD)
         unsure += 1 - replay.TOLD <= share <= replay.TOLD
-    return right, wrong, unsure
+        far += abs(ahead) >= replay.ALIKE
+        far_right += abs(ahead) >= replay.ALIKE and share > replay.TOLD
+    return right, wrong, unsure, far, far_right
 
 
 def same(seeds: Iterable[int]) -> bool:
@@ -313,11 +320,11 @@ def told(rows: list[list[str]]) -> bool:
     """Print what a table's rows come to, and whether the bounds hold."""
     alone = [each for each in rows if each[1] != "CUBIC"]
     replayed = [each for each in alone if each[REPLAY] == "yes"]
-    right, wrong, unsure = (sum(int(each[RIGHT + k]) for each in replayed) for k in range(3))
+    right, wrong, unsure, far, seen = (sum(int(each[RIGHT + k]) for each in replayed) for k in range(5))
     print(
         f"{len(alone)} beside nobody or those named: {sum(each[3] != 'refused' for each in alone)} show their path, "
         f"{len(replayed)} are replayed ({share(each[REPLAY] != 'yes' for each in alone):.1f} % are not); pairs told "
-        f"right {right}, wrong {wrong}, not {unsure}"
+        f"right {right}, wrong {wrong}, not {unsure}; of {far} that are {replay.ALIKE} apart {seen} right"
     )
     found = verdicts(rows)
     for what, value in found.items():
