@@ -325,7 +325,9 @@ def _path_said(path: Json) -> list[str]:
         f"Path: {say.rate(capacity['median'])} as a median, {say.rate(capacity['min'])} to "
         f"{say.rate(capacity['max'])}, each to about ±{say.frac(path['band_frac'])}, known in "
         f"{say.frac(path['known_frac'])} of the half seconds; {others}{jitter}.",
-        f"Its queue holds {held}: losses show that it was full."
+        f"Its queue is taken to hold {held}, as it did at most: a TCP fills it."
+        if path.get("beside")
+        else f"Its queue holds {held}: losses show that it was full."
         if queue["full"]
         else f"Its queue holds at least {held}; no loss shows how much more.",
     ]
