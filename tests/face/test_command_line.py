@@ -63,6 +63,14 @@ def test_each_commands_help_has_an_example(say: Say, command: str) -> None:
     assert f"  steadycast {command}" in said.out
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_name_of_bytes_that_are_no_text_is_refused_by_each_command(say: Say, command: str) -> None:
+    said = say(command, os.fsdecode(b"a\xff"))
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("steadycast: 'a\\udcff': these bytes are no utf-8; rename it")
+    assert said.err.count("\n") == 1
+
+
 def test_help_imports_none_of_the_heavy_libraries() -> None:
     code = (
         "import sys; from steadycast.cli import app; "

@@ -233,20 +233,35 @@ const LEFT_BEHIND: f64 = 0.02;
 /// Receivers' losses are looked at this often.
 const LOOKS: Span = Span::secs(1);
 
-/// Checks that all streams together stay within the pacing rate: each packet fills a bucket that leaks at the highest
-/// rate since the packet before. The pacer itself looks at the last packet alone.
+/// Checks that all streams together stay within the pacing rate: each packet takes its size at the highest rate until
+/// the next one, and may leave a packet and the credit before those ahead of it are through. The pacer itself looks at
+/// the last packet alone.
 struct Inside {
     check: Check,
-    level: f64,
+    packet: Bytes,
+    /// What a late wake may catch up is a time: at whichever rate that is used, a lower one afterwards owes no more.
+    credit: Span,
+    /// How long what was ahead of the last packet still took when that left.
+    ahead: Span,
+    /// The last packet: its size, and when it left.
+    size: Bytes,
     last: Time,
-    /// The highest pacing rate since the last packet.
+    /// The highest pacing rate since then.
     rate: Rate,
 }
 
 impl Repairing {
-    fn new(settings: RepairSettings, first_seq: u16) -> Self {
-        let inside = Inside { check: Check::new(&REPAIR_WITHIN_RATE), level: 0.0, last: Time::ZERO, rate: Rate::ZERO };
-        Self { keeper: Keeper::new(settings), seq: first_seq.into(), share: RepairShare::default(), inside }
+    fn new(repair: RepairSettings, settings: &SenderSettings) -> Self {
+        let inside = Inside {
+            check: Check::new(&REPAIR_WITHIN_RATE),
+            packet: settings.packet,
+            credit: settings.credit,
+            ahead: Span::ZERO,
+            size: Bytes::ZERO,
+            last: Time::ZERO,
+            rate: Rate::ZERO,
+        };
+        Self { keeper: Keeper::new(repair), seq: settings.first_seq.into(), share: RepairShare::default(), inside }
     }
 }
 
@@ -269,12 +284,13 @@ impl Protecting {
 }
 
 impl Inside {
-    fn on_sent(&mut self, now: Time, size: Bytes, pacing: Rate, room: Bytes) {
+    fn on_sent(&mut self, now: Time, size: Bytes, pacing: Rate) {
+        let rate = self.rate.max(pacing);
         // Times are whole nanoseconds: each packet may seem to be early by one.
-        let leaked = self.rate.max(pacing).as_bytes_per_s() * (now.since(self.last) + Span::nanos(1)).as_secs_f64();
-        self.level = (self.level - leaked).max(0.0) + size.as_f64();
-        (self.last, self.rate) = (now, pacing);
-        self.check.see(self.level <= room.as_f64() + 1.0);
+        let since = now.since(self.last) + Span::nanos(1);
+        self.ahead = (self.ahead + self.size.at(rate)).saturating_sub(since);
+        self.check.see(self.ahead <= self.packet.saturating_sub(size).at(rate) + self.credit);
+        (self.size, self.last, self.rate) = (size, now, pacing);
     }
 }
 
@@ -379,7 +395,7 @@ impl Sender {
             told: (0, now),
             heard: now,
             ecn: EcnCheck::new(settings.ecn, settings.feedback == FeedbackFormat::Rfc8888),
-            repair: settings.repair.map(|repair| Repairing::new(repair, settings.first_seq)),
+            repair: settings.repair.map(|repair| Repairing::new(repair, &settings)),
             padding: settings.padding.then(Padding::default),
             parity: settings.parity.map(|parity| Protecting::new(parity, &settings)),
             key_frame: (false, None),
@@ -1174,9 +1190,8 @@ impl Sender {
             .keeper
             .on_sent(media.seq, Kept { header, fragment, kind, ready, sent: now, size, waits: false, again: None });
         repair.share.on_sent(now, media.size, false);
-        let credit = pacing.over(self.settings.credit);
         if self.settings.emit == Emit::Paced {
-            repair.inside.on_sent(now, media.size, pacing, self.settings.packet + credit);
+            repair.inside.on_sent(now, media.size, pacing);
         }
     }
 
@@ -1202,9 +1217,8 @@ impl Sender {
         let (seq, size, number) = (repair.seq, kept.size, self.number);
         repair.seq += 1;
         self.number += 1;
-        let packet = self.settings.packet;
         if self.settings.emit == Emit::Paced {
-            repair.inside.on_sent(now, size, pacing, packet + pacing.over(self.settings.credit));
+            repair.inside.on_sent(now, size, pacing);
         }
         if let Some(history) = &mut self.history {
             history.on_sent(number, now, size, stream, seq as u16);
@@ -1279,8 +1293,7 @@ impl Sender {
         let fragment = protection.packets.first()?.fragment;
         parity.newest = Some(protection);
         if let Some(repair) = self.repair.as_mut().filter(|_| self.settings.emit == Emit::Paced) {
-            let room = self.settings.packet + pacing.over(self.settings.credit);
-            repair.inside.on_sent(now, size, pacing, room);
+            repair.inside.on_sent(now, size, pacing);
         }
         if let Some(history) = &mut self.history {
             history.on_sent(number, now, size, stream, seq as u16);

@@ -217,6 +217,12 @@ def _of(words: list[str]) -> typer.Typer:
 
 def _run() -> int:
     left.clear()
+    for word in (*sys.argv[1:], os.environ.get("PWD", "")):
+        if not word.isascii() and any("\ud800" <= letter <= "\udfff" for letter in word):
+            code = sys.getfilesystemencoding()
+            raise UserError(
+                repr(word), f"these bytes are no {code}", "rename it; in ASCII set LC_ALL=C.UTF-8"
+            )
     try:
         _of(sys.argv[1:2])(prog_name="steadycast")
     except KeyboardInterrupt:  # while the command line itself is being built

@@ -4,8 +4,28 @@ use crate::group;
 
 use group::{at, frame, media, rtcp, sender, settings};
 use proptest::prelude::*;
-use steadycast_session::{Backlog, Emit, FrameKind, Part, Profile, Sender, SenderSettings};
-use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_control::{Decision, Limit, Report, SenderHalf, Sent, Why, Window};
+use steadycast_session::{Backlog, Emit, FrameKind, Output, Part, Profile, RepairSettings, Sender, SenderSettings};
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+
+/// Has another rate after each packet.
+struct Changing {
+    rates: Vec<Rate>,
+    sent: usize,
+}
+
+impl SenderHalf for Changing {
+    fn on_sent(&mut self, _: &Sent) {
+        self.sent += 1;
+    }
+    fn on_report(&mut self, _: &Report<'_>) {}
+    fn decision(&self) -> Decision {
+        let rate = self.rates[self.sent % self.rates.len()];
+        // A decision with a window is read again after each packet.
+        let window = Some(Window::Packets(u32::MAX));
+        Decision { target: rate, pacing: rate, window, limit: Limit::Network, why: Why::rule("another one") }
+    }
+}
 
 fn paced() -> SenderSettings {
     settings(rtcp(Profile::Rfc3550, Rate::mbps(1), false), Emit::Paced)
@@ -151,5 +171,27 @@ proptest! {
             prop_assert!(packet.header.marker || packet.size.get() == limit);
         }
         prop_assert_eq!(reached, frames);
+    }
+
+    #[test]
+    fn a_sender_that_is_called_late_keeps_its_promise_however_its_rate_changes(
+        rates in prop::collection::vec(50u64..5_000, 1..20),
+        late in prop::collection::vec(0u64..12_000, 1..20),
+    ) {
+        let repair = Some(RepairSettings { ssrc: 9, payload_type: 97, playout: None });
+        let settings = SenderSettings { repair, credit: Span::millis(5), ..paced() };
+        let half = Changing { rates: rates.into_iter().map(Rate::kbps).collect(), sent: 0 };
+        let mut sender = Sender::new(settings, Box::new(half), Seed(1).part("sender"), Time::ZERO);
+        let (mut now, mut late) = (Time::ZERO, late.into_iter().cycle().map(Span::micros));
+        while now < at(3_000) {
+            if sender.backlog().bytes < Bytes::new(2_000) {
+                sender.push_frame(now, &frame(0, FrameKind::I, 2_000, 0));
+            }
+            if let Output::Wait(wake) = sender.poll(now) {
+                now = wake.expect("a packet waits").at + late.next().unwrap_or_default();
+            }
+        }
+        let check = sender.repair_check().expect("it repairs");
+        prop_assert!(check.checked > 15 && check.broken == 0, "{check:?}");
     }
 }
