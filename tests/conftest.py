@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,6 +57,19 @@ class Said:
     code: int
     out: str
     err: str
+
+
+def command(*words: object) -> list[str]:
+    """The command line of a `steadycast`, by this Python."""
+    return [sys.executable, "-c", "from steadycast.cli import main; main()", *map(str, words)]
+
+
+def until(holds: Callable[[], object], what: str = "it did not come in time", seconds: float = 60) -> None:
+    """Waits until something is the case; a minute is more than it takes."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
 
 
 @contextmanager

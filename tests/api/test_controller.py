@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import steadycast as sc
 
 from tests.api.conftest import LINK, ROOT, TCP, VIDEO
+from tests.conftest import command
 
 
 class Steady:
@@ -41,8 +41,7 @@ def test_the_documented_controller_is_the_example_and_runs_beside_the_others(tmp
         assert 0.5 < each.summary["flows"][1]["share_of_fair"] < 1.5
     rules = set(own.decisions.to_polars()["rule"])
     assert {"loss: halved", "no loss: a packet more"} <= rules
-    command = "from steadycast.cli import main; main()"
-    words = [sys.executable, "-c", command, "compare", "own", "tfrc"]
+    words = command("compare", "own", "tfrc")
     said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert "aimd.py:Aimd" in said
 
@@ -255,7 +254,7 @@ def test_a_wrong_class_is_told_with_method_line_and_time(kind: str, tmp_path: Pa
 def test_the_command_says_it_in_one_line_with_exit_code_2(tmp_path: Path) -> None:
     (tmp_path / "c.py").write_text(HEAD.replace("300_000", "-1"))
     (tmp_path / "wrong.toml").write_text(LINK.format(seconds=6) + VIDEO.format(controller="c.py:C"))
-    words = [sys.executable, "-c", "from steadycast.cli import main; main()", "run", "wrong.toml"]
+    words = command("run", "wrong.toml")
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import steadycast as sc
 
 from tests.api.conftest import LINK, ROOT, TCP, VIDEO
+from tests.conftest import command, until
 from validation.guest import BUILT, SCENARIOS, Aimd, built, sha256
 
 EXAMPLES = ROOT / "examples" / "any-language"
@@ -115,15 +115,7 @@ def test_a_wrong_program_stops_the_run_with_one_line_and_no_folder(kind: str, tm
             (tmp_path / "law.py").chmod(0o644)
         name = name or named
     written(tmp_path, name)
-    words = [
-        sys.executable,
-        "-c",
-        "from steadycast.cli import main; main()",
-        "run",
-        "small.toml",
-        "-o",
-        "out",
-    ]
+    words = command("run", "small.toml", "-o", "out")
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
@@ -157,35 +149,22 @@ time.sleep(1000)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("command", ["run", "sweep"])
+@pytest.mark.parametrize("verb", ["run", "sweep"])
 def test_a_run_that_is_killed_in_the_middle_leaves_no_process(
-    how: signal.Signals, command: str, tmp_path: Path
+    how: signal.Signals, verb: str, tmp_path: Path
 ) -> None:
     path = written(tmp_path, law(tmp_path, STUBBORN))
     path.write_text(path.read_text().replace('"6s"', '"100000s"'))
-    words = [
-        sys.executable,
-        "-c",
-        "from steadycast.cli import main; main()",
-        command,
-        "small.toml",
-        "-o",
-        "out",
-    ]
-    if command == "sweep":
+    words = command(verb, "small.toml", "-o", "out")
+    if verb == "sweep":
         words += ["--seeds", "1-2"]
     with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL, process_group=0) as run:
-        until = time.monotonic() + 60
-        while not (tmp_path / "there").exists() and time.monotonic() < until:
-            time.sleep(0.05)
-        assert (tmp_path / "there").exists()
+        until((tmp_path / "there").exists)
         pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
         assert all(map(lives, pids))
         os.kill(run.pid, how)
         run.wait(30)
-    while any(map(lives, pids)) and time.monotonic() < until + 30:
-        time.sleep(0.05)
-    assert not [pid for pid in pids if lives(pid)]
+    until(lambda: not any(map(lives, pids)))
 
 
 @pytest.mark.parametrize("feedback", ["stats", "rr"])
@@ -224,8 +203,7 @@ def test_coarse_feedback_comes_at_most_once_a_second_to_every_kind_of_controller
 
 def test_send_refuses_what_comes_from_outside_with_a_remedy() -> None:
     for name in ("exec:./mine --fast", "mine.py:Mine"):
-        words = [sys.executable, "-c", "from steadycast.cli import main; main()"]
-        words += ["send", "greedy", "--to", "127.0.0.1:5004", "--for", "1s", "--controller", name]
+        words = command("send", "greedy", "--to", "127.0.0.1:5004", "--for", "1s", "--controller", name)
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert "steers simulated and emulated flows alone; there are: fixed, " in done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -13,7 +12,9 @@ from pathlib import Path
 import pytest
 from steadycast.errors import MissingError
 
-COMMAND = [sys.executable, "-c", "from steadycast.cli import main; main()"]
+from tests.conftest import command
+
+COMMAND = command()
 
 DUMBBELL = """
 name = "short"

@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.conftest import command
+
 HERE = Path(__file__).parent
 
 STEP_S = 0.5
@@ -205,10 +207,6 @@ def _clock(keys: str) -> Callable[[Times], str]:
     return lambda times: _pair(times, controller="asmp", keys=keys)
 
 
-def _steadycast(*words: str) -> list[str]:
-    return [sys.executable, "-c", "from steadycast.cli import main; main()", *words]
-
-
 SDP = """v=0
 o=- 1 1 IN IP4 10.0.0.1
 s=steadycast
@@ -233,7 +231,7 @@ def _killed(times: Times, folder: Path) -> tuple[str, list[str]]:
     """The eighth receiver is a process; the others are the scenario's."""
     sdp = folder / "group.sdp"
     sdp.write_text(SDP)
-    words = _steadycast("receive", str(sdp), "-o", str(folder / "killed"))
+    words = command("receive", str(sdp), "-o", str(folder / "killed"))
     steps: Steps = [
         ["start", "r8", "r8", words],
         ["ready", "r8", 5004],
@@ -253,12 +251,12 @@ def _sender_dies(times: Times, folder: Path) -> tuple[str, list[str]]:
 
     def sender(name: str) -> list[str]:
         words = ["send", "greedy", "--to", "239.1.1.1:5004", "--port", "6004", "--max-rate", "4Mbps"]
-        return _steadycast(*words, "--sdp", str(folder / f"{name}.sdp"), "-o", str(folder / name))
+        return command(*words, "--sdp", str(folder / f"{name}.sdp"), "-o", str(folder / name))
 
     sdp = folder / "group.sdp"
     sdp.write_text(SDP.replace("239.0.0.1", "239.1.1.1"))
     names = ["r1", "r2"]
-    receive = [_steadycast("receive", str(sdp), "-o", str(folder / name)) for name in names]
+    receive = [command("receive", str(sdp), "-o", str(folder / name)) for name in names]
     steps: Steps = [
         *(["start", name, name, words] for name, words in zip(names, receive, strict=True)),
         *(["ready", name, 5004] for name in names),

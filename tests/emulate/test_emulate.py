@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,19 +17,11 @@ from typing import Any
 import pytest
 from steadycast.folder import Folder
 
+from tests.conftest import until
+
 from .conftest import COMMAND, DUMBBELL, claimed, marked_processes, steadycast
 
 ROOT = Path(__file__).parents[2]
-
-
-def until(what: Callable[[], bool], within_s: float = 20.0) -> bool:
-    """Whether something comes true in a while."""
-    end = time.monotonic() + within_s
-    while time.monotonic() < end:
-        if what():
-            return True
-        time.sleep(0.05)
-    return what()
 
 
 def test_a_run_folder_is_whole_and_is_read_as_a_simulations_is(dumbbell: Path, tmp_path: Path) -> None:
@@ -297,14 +288,14 @@ def test_nothing_is_left_of_an_emulation_that_was_killed_and_the_next_one_sweeps
     )
     # Those of this run alone: other tests have theirs at the same time.
     own = f"{run.pid}-"
-    assert until(lambda: len(marked_processes(own)) >= 3)
+    until(lambda: len(marked_processes(own)) >= 3)
     os.kill(run.pid, signal.SIGKILL)
     run.wait(10)
     # The program goes with its parent; what it had started stays until the next start.
-    assert until(lambda: len(marked_processes(own)) <= 2)
+    until(lambda: len(marked_processes(own)) <= 2)
     done = steadycast(["emulate", str(dumbbell), "--only", "--in", "tcp.dst1", "--", "true"], tmp_path)
     assert done.returncode == 0, done.stderr
-    assert until(lambda: not marked_processes(own))
+    until(lambda: not marked_processes(own))
 
 
 def test_two_emulations_run_side_by_side(dumbbell: Path, tmp_path: Path) -> None:
@@ -336,7 +327,7 @@ def test_an_interrupt_leaves_what_there_is(dumbbell: Path, tmp_path: Path, blow:
     part = tmp_path / "out.part"
     capture = part / "pcap" / "bottleneck.pcapng"
     # The access links bring 11 Mb/s at most: this is more than half a second of it.
-    assert until(lambda: capture.exists() and capture.stat().st_size > 1_000_000, 60)
+    until(lambda: capture.exists() and capture.stat().st_size > 1_000_000)
     run.send_signal(blow)
     _, said = run.communicate(timeout=30)
     assert run.returncode == 130, said

@@ -8,12 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.conftest import until
 
 from .conftest import COMMAND, marked_processes, steadycast
 
@@ -168,9 +169,7 @@ def test_an_end_in_mid_cell_leaves_nothing(tmp_path: Path, number: signal.Signal
     )
     words = [*COMMAND, "judge", "pair.toml", "--networks", "net.toml", "-o", "out", "--seconds", "30s"]
     with subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        until = time.monotonic() + 20
-        while time.monotonic() < until and not any("send.py" in each for each in _left(folder).values()):
-            time.sleep(0.05)
+        until(lambda: any("send.py" in each for each in _left(folder).values()))
         process.send_signal(number)
         assert process.stderr is not None
         said = process.stderr.read().decode()
@@ -179,10 +178,7 @@ def test_an_end_in_mid_cell_leaves_nothing(tmp_path: Path, number: signal.Signal
     else:
         # Its helpers end by themselves, and the next emulation ends what the programs' own children are.
         steadycast(["doctor"], tmp_path)
-    until = time.monotonic() + 10
-    while time.monotonic() < until and _left(folder):
-        time.sleep(0.05)
-    assert _left(folder) == {}
+    until(lambda: not _left(folder))
 
 
 def _left(folder: Path) -> dict[int, str]:

@@ -19,7 +19,7 @@ from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import whole
 from steadycast.folder import Claim, Draft, Folder
 
-from tests.conftest import Said, bounded, no_room
+from tests.conftest import Said, bounded, command, no_room, until
 
 Say = Callable[..., Said]
 
@@ -38,11 +38,6 @@ receivers = 2
 name = "tcp"
 kind = "tcp"
 """
-CALL = "from steadycast.cli import main; main()"
-
-
-def command(*words: object) -> list[str]:
-    return [sys.executable, "-c", CALL, *map(str, words)]
 
 
 @pytest.fixture
@@ -66,14 +61,6 @@ def endless(tmp_path: Path) -> Path:
     path = tmp_path / "long.toml"
     path.write_text(SCENARIO.format(lasts="100000s"))
     return path
-
-
-def until(there: Callable[[], bool]) -> None:
-    """Waits until something is the case; a minute is more than it takes."""
-    end = time.monotonic() + 60
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 # ---------------------------------------------------------------- two at once

@@ -7,13 +7,12 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import bounded
+from tests.conftest import bounded, command
 
 SCENARIO = """
 name = "long"
@@ -35,7 +34,7 @@ send_jitter = "1ms"
 [record]
 packets = ["video"]
 """
-RUN = [sys.executable, "-c", "from steadycast.cli import main; main()", "run", "long.toml", "-o", "out"]
+RUN = command("run", "long.toml", "-o", "out")
 
 
 def start(folder: Path, scenario: str = SCENARIO) -> subprocess.Popen[str]:

@@ -12,10 +12,10 @@ import pytest
 from steadycast.lab.watch import KEPT, Watched
 from steadycast.lab.work import Json
 
+from tests.conftest import until
 from tests.lab.conftest import Lab, start, stop
 from tests.live.conftest import ports
 from tests.live.test_endings import start as begin
-from tests.live.test_endings import until
 
 
 def sent(at_s: float, rate: float = 500_000.0, **more: Any) -> str:

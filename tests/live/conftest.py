@@ -8,7 +8,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from fractions import Fraction
@@ -17,12 +16,9 @@ from pathlib import Path
 import av
 import pytest
 
+from tests.conftest import command as steadycast
+
 FRAMES = 250
-
-
-def steadycast(*words: str | Path) -> list[str]:
-    """The command line of a `steadycast`, by this Python."""
-    return [sys.executable, "-c", "from steadycast.cli import main; main()", *map(str, words)]
 
 
 def run(*words: str | Path, timeout: float = 60, code: int = 0) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ import sys
 import termios
 import time
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -34,18 +34,10 @@ from steadycast.media import stream
 from steadycast.media.clip import scaled
 from steadycast.media.ladder import CODECS
 
-from tests.conftest import bounded, no_room
+from tests.conftest import bounded, no_room, until
 from tests.live.conftest import listening, needs, needs_networks, steadycast
 
 TICKS = [3600 * n for n in range(20)]
-
-
-def until(there: Callable[[], bool], what: str) -> None:
-    """Waits until something is the case; a minute is more than it takes."""
-    end = time.monotonic() + 60
-    while not there():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
 
 
 def start(*words: str | Path, most: int = resource.RLIM_INFINITY) -> subprocess.Popen[str]:

@@ -23,8 +23,9 @@ from steadycast.errors import MissingError, UserError
 from steadycast.live import outlets
 from steadycast.live.outlets import PEERS, RECEIVER, SENDER, Options, Outlets
 
+from tests.conftest import until
 from tests.live.conftest import needs, ports, run
-from tests.live.test_endings import start, until
+from tests.live.test_endings import start
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"

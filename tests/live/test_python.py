@@ -24,6 +24,7 @@ from steadycast.live.encoder import Shape
 from steadycast.live.ends import PIXELS, Pixels
 from steadycast.live.sender import Inbox, _samples
 
+from tests.conftest import until
 from tests.live.conftest import ports
 
 SIZE = (96, 80)
@@ -214,7 +215,7 @@ def test_a_status_is_of_this_moment_and_limits_move_while_it_runs(port: int) -> 
         assert sender.status.limit in ("start", "network", "cap")
         sender.limit(floor="80kbps")
         assert sender.status.floor_bps == 80_000
-        wait_for(lambda: receiver.status.packets > 0)
+        until(lambda: receiver.status.packets > 0)
         status = receiver.status
         assert str(status.source).startswith("127.0.0.1:")
         assert 0 < status.packets <= status.expected_packets <= sender.status.packets
@@ -233,23 +234,13 @@ def test_a_status_is_of_this_moment_and_limits_move_while_it_runs(port: int) -> 
     assert sender.status == sender.status, "the last one stays"
 
 
-def wait_for(what: Callable[[], bool]) -> None:
-    """Waits until it is so; a machine that does not get there in half a minute is not working."""
-    pause = threading.Event()
-    for _ in range(600):
-        if what():
-            return
-        pause.wait(0.05)
-    raise AssertionError("it did not come to pass")
-
-
 def test_a_reader_that_is_slow_has_the_newest_pictures_and_knows_how_many_went(port: int) -> None:
     with (
         sc.Sender(f"127.0.0.1:{port}", size=SIZE, max_rate="1Mbps") as sender,
         sc.Receiver(sender.sdp, queue=5) as receiver,
     ):
         sent(sender, 30).join()
-        wait_for(lambda: receiver.done)
+        until(lambda: receiver.done)
         frames = list(receiver)
         unread = receiver.status.unread
         assert receiver.read() is None

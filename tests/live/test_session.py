@@ -23,7 +23,13 @@ from steadycast.exits import Exit
 from steadycast.folder import Folder
 from steadycast.live import receive, send, session, source, view
 
+from tests.conftest import until
 from tests.live.conftest import needs, ports, run, steadycast
+
+
+def described(sdp: Path) -> None:
+    """Waits for a whole description."""
+    until(lambda: sdp.exists() and sdp.read_bytes().endswith(b"\r\n"))
 
 
 def pair(
@@ -36,9 +42,7 @@ def pair(
         "--json",
     ]
     sender = subprocess.Popen([*sent, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 20
-    while not (sdp.exists() and sdp.read_bytes().endswith(b"\r\n")) and time.monotonic() < until:
-        time.sleep(0.05)
+    described(sdp)
     received = run("receive", sdp, "--for", "4s", "--json", *receive, code=code)
     # Ctrl-C is how an operator ends a session.
     sender.send_signal(signal.SIGINT)
@@ -447,9 +451,7 @@ def test_a_play_out_buffer_steers_its_sender_as_the_description_says(port: int, 
         words = ["send", "greedy", "--to", f"127.0.0.1:{port}", "--controller", controller, "--sdp", str(sdp)]
         words += ["--buffer", "64KiB", "--consume", "400kbps", "--max-rate", "1500kbps", "--for", "60s"]
         sender = subprocess.Popen(steadycast(*words), stderr=subprocess.PIPE)
-        until = time.monotonic() + 20
-        while not (sdp.exists() and sdp.read_bytes().endswith(b"\r\n")) and time.monotonic() < until:
-            time.sleep(0.05)
+        described(sdp)
         done = run("receive", sdp, "--for", "6s", "--json", "-o", folder)
         sender.send_signal(signal.SIGINT)
         sender.communicate(timeout=30)
@@ -513,8 +515,8 @@ def session_settings(port: int) -> dict[str, object]:
 
 def status_once(sender: Any, holds: Callable[[Any], object]) -> Any:
     """The first status of which that holds, within 10 s."""
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
         status = json.loads(sender.status())
         if status and holds(status):
             return status

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import until
 from tests.live.conftest import needs
-from tests.live.test_endings import until
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEMD = Path("/lib/systemd/systemd")

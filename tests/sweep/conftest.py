@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import command
 
 # It waits before each run, so that a test has time to look at the processes.
 SLOW = """
@@ -23,10 +23,6 @@ class Slow:
     def rate_bps(self):
         return 200_000.0
 """
-
-
-def command(*words: object) -> list[str]:
-    return [sys.executable, "-c", "from steadycast.cli import main; main()", *map(str, words)]
 
 
 @pytest.fixture
@@ -56,11 +52,3 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def until(holds: Callable[[], object], seconds: float = 60) -> None:
-    """Waits, for at most this long."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not come in time"
-        time.sleep(0.01)

@@ -17,8 +17,8 @@ from steadycast.folder import TABLES
 from steadycast.loading import load
 from steadycast.workers import cores
 
-from tests.conftest import SMALL
-from tests.sweep.conftest import SLOW, alive, children, until
+from tests.conftest import SMALL, until
+from tests.sweep.conftest import SLOW, alive, children
 from tests.sweep.test_sweep import Begin, Say, slow
 
 run_module = importlib.import_module("steadycast.run")

@@ -14,8 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.conftest import Said
-from tests.sweep.conftest import command, until
+from tests.conftest import Said, command, until
 
 TOOLS = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
 PARTS = 4

@@ -19,8 +19,8 @@ from steadycast.sweep.plan import Plan
 from steadycast.sweep.store import finished, rows
 from steadycast.sweep.work import figures
 
-from tests.conftest import SMALL, Said, no_room
-from tests.sweep.conftest import SLOW, alive, children, command, until
+from tests.conftest import SMALL, Said, command, no_room, until
+from tests.sweep.conftest import SLOW, alive, children
 
 Say = Callable[..., Said]
 Begin = Callable[..., "subprocess.Popen[str]"]
