@@ -12,7 +12,7 @@ use steadycast_session::{
 };
 use steadycast_units::{Rate, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
-use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ReferenceTime};
+use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet};
 use steadycast_wire::rtp::{RtpHeader, absolute};
 
 const SENDER: u32 = 0x5e0d_0001;
@@ -72,9 +72,11 @@ fn a_browser_computes_the_round_trip_from_the_answer_to_its_clock() {
     for (authenticated, way) in [false, true].into_iter().flat_map(|it| ways.map(|way| (it, way))) {
         let (mut sender, _) = sending(authenticated, FeedbackFormat::TransportWide, HeaderIds::default());
         let left = at(1_000).before(way);
-        let clock = ReferenceTime { ssrc: BROWSER, ntp: epoch.ntp(left) };
+        let block = [BROWSER, u32::from_be_bytes([4, 0, 0, 2])].map(u32::to_be_bytes).concat();
+        let body = [block, epoch.ntp(left).to_be_bytes().to_vec()].concat();
+        let clock = Packet::Unknown { packet_type: 207, count: 0, body };
         let report = Packet::ReceiverReport { ssrc: BROWSER, blocks: Vec::new() };
-        hear(&mut sender, vec![report, clock.to_packet()]);
+        hear(&mut sender, vec![report, clock]);
         let mut told = Vec::new();
         for now in (1_000..4_000).map(at) {
             while let Some(bytes) = match sender.poll(now) {

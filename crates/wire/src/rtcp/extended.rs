@@ -20,16 +20,6 @@ pub struct ReferenceTime {
 }
 
 impl ReferenceTime {
-    /// The message as a packet of a compound.
-    pub fn to_packet(self) -> Packet {
-        let block = [REFERENCE_TIME, 0, 0, 2];
-        Packet::Unknown {
-            packet_type: XR,
-            count: 0,
-            body: [&self.ssrc.to_be_bytes()[..], &block, &self.ntp.to_be_bytes()].concat(),
-        }
-    }
-
     /// Reads a packet of a compound; `Ok(None)` when it has no such block.
     ///
     /// # Errors
