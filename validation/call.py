@@ -375,7 +375,8 @@ def main() -> int:
         print(page.row(rows[-1]), flush=True)
     if options.write:
         made = page.merged("call", page.table(HEADS, rows), 1)
-        rows = sorted(list(each) for each in made.rows if 0 <= int(each[0]) - FIRST < CELLS)
+        rows = [list(each) for each in made.rows if 0 <= int(each[0]) - FIRST < CELLS]
+        rows.sort(key=lambda each: int(each[0]))
         title = "Paths that calls showed, and rankings on them, against the networks that they went over"
         page.save("call", title, page.table(HEADS, rows), "python -m validation.call --write")
     told(rows)

@@ -19,9 +19,9 @@ fn band(band: Band) -> Value {
 }
 
 /// Reads a call's file: what it shows, as JSON; ``controllers`` are those whose decisions on its reports are told.
-/// ``options``: ``stream`` by its SSRC; ``sender``, which side it is of; ``other``, the receiver's file of the same call;
-/// ``beside``, whether somebody has named the others in its queue; ``key``, the text of its session's key file. Raises
-/// `UserError` for one that can't be read.
+/// ``options``: ``stream`` by its SSRC; ``sender``, which side it is of; ``other``, the receiver's file of the same
+/// call; ``beside``, whether somebody has named the others in its queue; ``key``, the text of its session's key file.
+/// Raises `UserError` for one that can't be read.
 #[pyfunction]
 pub(crate) fn call(
     py: Python<'_>,
