@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from steadycast.builtin import NETWORKS, scenario_at
 from steadycast.controller import named
 from steadycast.core import core
-from steadycast.errors import UserError
+from steadycast.errors import Problems, UserError
 from steadycast.scenario import Scenario
 from steadycast.toml import inline
 
@@ -32,7 +33,21 @@ def load(
     if isinstance(scenario, Scenario):
         return core.Scenario(str(origin / "scenario"), list(sets), scenario.to_json(), True, NETWORKS)
     place = scenario_at(Path(scenario)) if text is None else scenario
-    return core.Scenario(str(place), list(sets), text, False, NETWORKS)
+    try:
+        return core.Scenario(str(place), list(sets), text, False, NETWORKS)
+    except Problems:
+        if _is_network(Path(place), text):
+            remedy = f"write home --set network={place} in its place"
+            raise UserError(str(place), "this is a network, which a scenario runs over", remedy) from None
+        raise
+
+
+def _is_network(place: Path, text: str | None) -> bool:
+    try:
+        keys = tomllib.loads(place.read_text("utf-8") if text is None else text).keys()
+    except (OSError, ValueError):
+        return False
+    return "topology" in keys and keys <= {"about", "source", "licence", "kind", "topology", "event"}
 
 
 def place_of(scenario: Source) -> str:

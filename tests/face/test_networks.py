@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from steadycast import builtin, networks, units
 from steadycast.cases.radio import CELLS
-from steadycast.errors import Problems
+from steadycast.errors import Problems, UserError
 from steadycast.lab.text import Base, checked, edited, knobs
 from steadycast.loading import load
 from steadycast.toml import inline
@@ -286,3 +286,9 @@ def test_the_lab_begins_over_the_network_that_is_asked_for(tmp_path: Path) -> No
     )
     base = Base.read(tmp_path / "own.toml", "geo")
     assert 'rate = "10Mbps", delay = "1ms"' in checked(base, base.text)[1].toml()
+
+
+def test_a_network_in_the_place_of_a_scenario_is_called_one() -> None:
+    for name in networks.names():
+        with pytest.raises(UserError, match="this is a network, which a scenario runs over"):
+            load(builtin.NETWORKS / f"{name}.toml")
