@@ -34,6 +34,8 @@ _AROUND = 12
 """How many frames before and behind one its size is set against."""
 _APART = 1.5
 """How far what was asked for may be from the mean size of the frames around one to be what they went by."""
+_SEEN = ["source", "notes", "packets", "reports", "begins", "round_trip_ms", "estimates", "delay_p95_ms"]
+"""What the core tells of the call itself."""
 _LOST_MS = 1000.0
 """How late a lost packet counts as where the worst seconds are looked for."""
 
@@ -101,19 +103,7 @@ def read(
 def _packets(file: Path, raw: Json, beside: str | None) -> Json:
     """Tell what packets say, as the core has read it."""
     bins = raw.pop("bins")
-    seen = {
-        key: raw.pop(key)
-        for key in (
-            "source",
-            "notes",
-            "packets",
-            "reports",
-            "begins",
-            "round_trip_ms",
-            "estimates",
-            "delay_p95_ms",
-        )
-    }
+    seen = {key: raw.pop(key) for key in _SEEN}
     opened = raw.pop("open")
     seen |= _seen(bins, BIN_S)
     seen["frames"] = _frames(raw.pop("frames"), Asked.of(seen, opened, replay.sustained(bins)))

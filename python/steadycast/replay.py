@@ -425,15 +425,7 @@ def _better(one: dict[str, float], other: dict[str, float]) -> float:
 
 
 def _spread(values: list[float]) -> dict[str, float]:
-    ordered = sorted(values)
-
-    def at(share: float) -> float:
-        place = share * (len(ordered) - 1)
-        low = int(place)
-        high = ordered[min(low + 1, len(ordered) - 1)]
-        return ordered[low] + (high - ordered[low]) * (place - low) if high > ordered[low] else high
-
-    return {"p05": at(0.05), "p50": at(0.5), "p95": at(0.95)}
+    return dict(zip(("p05", "p50", "p95"), map(float, np.percentile(values, (5, 50, 95))), strict=True))
 
 
 def _missed(record: dict[str, float | None], again: dict[str, dict[str, float]]) -> list[str]:
