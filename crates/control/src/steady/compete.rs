@@ -213,7 +213,7 @@ impl Compete {
             self.follows.see(now, *sent, *came);
         }
         let shared = step.is_shared();
-        let follows_not = !step.news.rows.is_empty() && self.follows.is_own() && !shared;
+        let follows_not = !step.news.rows.is_empty() && self.follows.is_near(0.0, FOLLOWS) && !shared;
         if follows_not || signals.trains.show_own() {
             self.end_own(received.unwrap_or(step.rate));
             return After::Leave { rate: NEARLY * received.unwrap_or(step.rate), rule: OWN_QUEUE, proven: true };
@@ -233,7 +233,7 @@ impl Compete {
             // Where trains show that the queue is shared, a drain shows nothing: BBR, too, lets its queue go.
             // A source of frames sends less than it may, and unevenly. What receivers decide is sent a round trip
             // later. Beside a TCP both drains too often show nobody.
-            let may = !(config.frames || config.receivers) || self.follows.may_be_own(now);
+            let may = !(config.frames || config.receivers) || self.follows.shared(now) == Some(false);
             let drains = may && !shared && step.place.limits && q > DRAIN_ABOVE;
             if let Some(received) = received.filter(|_| drains) {
                 let length = (q / (1.0 - config.yield_to)).min(A_MOMENT) + rtt;
@@ -319,8 +319,7 @@ impl Compete {
         }
         let calm = now - self.congested_at > (MORE * self.loss_gap).max(rtt / GAIN_ROUND).max(0.5 * A_WHILE);
         let empty = self.empty_since.is_some_and(|since| now - since > config.report_most) && !step.is_shared();
-        let untold = !self.follows.is_shared(now);
-        (empty && calm && untold && backoff.may_leave(now)).then_some(After::Leave {
+        (empty && calm && self.follows.shared(now) != Some(true) && backoff.may_leave(now)).then_some(After::Leave {
             rate,
             rule: "delay: queue is empty",
             proven: false,

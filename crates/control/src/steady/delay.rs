@@ -4,7 +4,7 @@ use super::Config;
 use super::constants::*;
 use super::law::Place;
 use super::signals::{Loss, News, Signals};
-use super::verdict::{Backoff, Chance, Memory, OwnQueue};
+use super::verdict::{Backoff, Chance, Follows, Memory, OwnQueue};
 
 /// Why competing begins: others keep the queue.
 const STANDS: &str = "compete: yielded, and still a queue";
@@ -87,8 +87,6 @@ pub(super) struct Delay {
     /// When this law began to rule, and how much of the time lately its queue was over the target.
     begun: f64,
     over: f64,
-    /// What arrived when it began, in bit/s.
-    brought: f64,
     /// When a loss met a standing queue last.
     stood_at: f64,
     /// The rate a while ago, when that was, and how many whiles in a row it has fallen.
@@ -103,6 +101,8 @@ pub(super) struct Delay {
     pub(super) span: f64,
     /// A cut has met a queue in which less than a packet was this flow's: it is to be seen whose that is.
     wonders: bool,
+    /// How what arrives follows what is sent while a queue stands.
+    follows: Follows,
 }
 
 impl Delay {
@@ -121,7 +121,6 @@ impl Delay {
             own: OwnQueue::default(),
             begun: 0.0,
             over: 0.0,
-            brought: 0.0,
             stood_at: f64::MIN,
             sampled: 0.0,
             sampled_at: 0.0,
@@ -130,6 +129,7 @@ impl Delay {
             jitter: 0.0,
             span: LOW_SPAN,
             wonders: false,
+            follows: Follows::default(),
         }
     }
 
@@ -201,7 +201,7 @@ impl Delay {
         self.carried = Some(carried);
         self.cut_at = now;
         self.episode = None;
-        (self.begun, self.over, self.brought) = (now, 0.0, carried);
+        (self.begun, self.over) = (now, 0.0);
         (self.sampled, self.sampled_at, self.falling) = (0.0, now, 0);
     }
 
@@ -229,8 +229,8 @@ impl Delay {
         }
         let turn = self
             .losses(step, low, received, chance, backoff, config)
-            .or_else(|| self.falls(step, low, backoff, config))
-            .or_else(|| self.starves(step, low));
+            .or_else(|| self.starves(step, low))
+            .or_else(|| self.follows(step, received, config));
         if let Some(turn) = turn {
             return turn;
         }
@@ -325,15 +325,6 @@ impl Delay {
         None
     }
 
-    /// A source of frames that falls far below what it had when it left a competition a short while ago: the verdict
-    /// was wrong.
-    fn falls(&self, step: &Step<'_>, low: f64, backoff: &Backoff, config: &Config) -> Option<Turn> {
-        let Step { now, rate, .. } = *step;
-        let soon = backoff.left.is_some() && now - self.begun < LATELY;
-        let falls = config.frames && soon && low > 0.0 && rate < 0.5 * self.brought && !self.own.holds(now, rate);
-        falls.then(|| Turn::Go(self.brought.min(2.0 * rate), "compete: pushed down, soon after leaving"))
-    }
-
     /// Pushed far below what it had by something that never loses packets, and the queue is still there.
     fn starves(&mut self, step: &Step<'_>, low: f64) -> Option<Turn> {
         let Step { now, rate, rtt, .. } = *step;
@@ -345,6 +336,23 @@ impl Delay {
         let long = self.falling >= 2 || rate < AHEAD * LEAST;
         let starves = !self.own.holds(now, rate) && rate < 0.5 * memory && long && self.over > 0.5 && low > 0.0;
         starves.then_some(Turn::Go(0.5 * memory, "compete: pushed down, and still a queue"))
+    }
+
+    /// A queue stands that has next to nothing of a source of frames: what arrives follows what that sends.
+    fn follows(&mut self, step: &Step<'_>, received: f64, config: &Config) -> Option<Turn> {
+        let Step { now, rate, signals, news, .. } = *step;
+        // A burst passes sooner, be it one of others of its kind.
+        let stands = signals.least(0.5 * A_WHILE, |packet| packet.whole) > DRAIN_ABOVE;
+        if !config.frames || !stands || news.rows.is_empty() || self.own.holds(now, rate) {
+            return None;
+        }
+        news.rows.iter().for_each(|(sent, came)| self.follows.see(now, *sent, *came));
+        self.follows.is_near(1.0, 2.0 * LITTLE).then(|| self.has_little(step, received))
+    }
+
+    /// Yielding what a flow has of a queue can't drain it where that is little.
+    fn has_little(&self, step: &Step<'_>, received: f64) -> Turn {
+        Turn::Go(step.rate.max(received).max(0.5 * self.memory.0), "compete: little of a queue that stands")
     }
 
     /// Above the target: yield, and see whether the queue goes.
@@ -382,8 +390,7 @@ impl Delay {
             let little = low * rate < config.bits && low > self.scaled(1.0, rate, config);
             self.wonders = little && !self.own.holds(now, rate);
             if self.wonders && step.share.is_some_and(|share| share < LITTLE) {
-                let rate = rate.max(received).max(0.5 * self.memory.0);
-                return Turn::Go(rate, "compete: little of a queue that stands");
+                return self.has_little(step, received);
             }
             return Turn::Rate(lower, "delay: down");
         }

@@ -142,7 +142,6 @@ pub(super) const RULES: &[&str] = &[
     "l4s: up",
     "l4s: loss",
     "l4s: marks",
-    "compete: pushed down, soon after leaving",
     "compete: losses end where less is sent",
     "compete: little of a queue that stands",
 ];

@@ -59,7 +59,7 @@ pub(super) struct Arrived {
     /// The same as they were.
     pub(super) sent: f64,
     came: f64,
-    whole: f64,
+    pub(super) whole: f64,
     /// Bytes that had arrived up to and with it.
     bytes: u64,
 }
@@ -441,8 +441,13 @@ impl Signals {
 
     /// The least queueing delay of the packets that arrived in the last `span` seconds before the newest one.
     pub(super) fn low(&self, span: f64) -> f64 {
+        self.least(span, |packet| packet.delay)
+    }
+
+    /// The same of another delay: [`Arrived::whole`] has the queue that a source's own bursts made.
+    pub(super) fn least(&self, span: f64, delay: impl Fn(&Arrived) -> f64) -> f64 {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
-        (self.lately(newest.at - span).map(|a| a.delay).fold(newest.delay, f64::min) - self.base).max(0.0)
+        (self.lately(newest.at - span).map(&delay).fold(delay(newest), f64::min) - self.base).max(0.0)
     }
 
     /// How much longer the packets of that time took in the mean than the one that took least, in seconds, where that

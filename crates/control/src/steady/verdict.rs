@@ -159,26 +159,17 @@ impl Follows {
         Some((slope, libm::sqrt(rest / self.sent_sent)))
     }
 
-    /// Whether the power is so near zero, with its standard error, that the queue is one's own. A power below zero
-    /// shows others, too: they gave way at the same time.
-    pub(super) fn is_own(&self) -> bool {
-        self.power().is_some_and(|(power, error)| power.abs() + error < FOLLOWS)
+    /// Whether the power is less than `within` from this, with its standard error. Near zero the queue is one's own; a
+    /// power below zero shows others, too: they gave way at the same time. Near 1 it is nearly all theirs.
+    pub(super) fn is_near(&self, power: f64, within: f64) -> bool {
+        self.power().is_some_and(|(seen, error)| (seen - power).abs() + error < within)
     }
 
-    /// Whether what was seen lately shows a queue that is shared: the power is farther from zero than [`Self::is_own`]
-    /// allows, by more than its standard error. Nothing where it is not known.
-    fn shared(&self, now: f64) -> Option<bool> {
+    /// Whether what was seen lately shows a queue that is shared: the power is farther from zero than in a queue of
+    /// one's own, by more than its standard error. Nothing where it is not known.
+    pub(super) fn shared(&self, now: f64) -> Option<bool> {
         let (power, error) = self.power().filter(|_| now - self.at < 2.0 * A_WHILE)?;
         Some(power.abs() - error > FOLLOWS)
-    }
-
-    pub(super) fn is_shared(&self, now: f64) -> bool {
-        self.shared(now) == Some(true)
-    }
-
-    /// Whether the power is known, and may be that of a queue of one's own.
-    pub(super) fn may_be_own(&self, now: f64) -> bool {
-        self.shared(now) == Some(false)
     }
 }
 
