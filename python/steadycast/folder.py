@@ -125,7 +125,8 @@ class Folder:
             data = path.read_bytes()
         except OSError as error:
             raise UserError(str(path), f"can't be read ({error.strerror})", "look at its rights") from error
-        return read_json(self.path / "film.json", f"steadycast report --film {self.path}"), data
+        remedy = f"remove {path}, then write steadycast report --film {self.path}"
+        return read_json(self.path / "film.json", remedy), data
 
     def absent(self) -> list[str]:
         """Tables that every run writes, and that are not there."""

@@ -375,14 +375,19 @@ def interruptible() -> Iterator[list[str]]:
         raise typer.Exit(Exit.INTERRUPTED) from None
 
 
+_MOST_SEEDS = 100_000
+"""In one call; a list of many more would not fit into memory."""
+
+
 def seed_range(text: str) -> range:
     """`1-5` as 1, 2, 3, 4, 5; `3` as 3."""
     first, dash, last = text.partition("-")
-    if first.isdecimal() and (last.isdecimal() or not dash):
+    if first.isdecimal() and (last.isdecimal() or not dash) and len(text) < 40:
         seeds = range(int(first), int(last or first) + 1)
-        if seeds:
+        if 0 < seeds.stop - seeds.start <= _MOST_SEEDS:
             return seeds
-    raise UserError(f"--seeds {text}", "this is not a range", "write for example --seeds 1-5")
+    most = f"write for example --seeds 1-5, at most {_MOST_SEEDS} of them"
+    raise UserError(f"--seeds {text:.60}", "this is not a range", most)
 
 
 def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = None) -> Path:
