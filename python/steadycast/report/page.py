@@ -247,7 +247,7 @@ def _reasons(folder: Folder) -> list[Html]:
         ]
         if (rest := rules[10:]).height:
             spent, times = say.frac(float(rest["held"].sum()) / total), say.count(rest["len"].sum())
-            rows.append([f"{rest.height} others", "", spent, times, say.NOTHING])
+            rows.append([f"{rest.height} more", "", spent, times, say.NOTHING])
         content = table(
             [
                 term("rule"),
