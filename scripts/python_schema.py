@@ -188,7 +188,7 @@ def classes(schema: dict[str, Any]) -> str:
     text = ""
     for one in CLASSES:
         table = at(schema, one.at)
-        # What those that stand on it have for themselves is none of its own.
+        # A key that only a class with this one as its base has is not this one's.
         others = {
             key
             for other in CLASSES

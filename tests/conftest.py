@@ -60,7 +60,7 @@ class Said:
 
 
 def command(*words: object) -> list[str]:
-    """The command line of a `steadycast`, by this Python."""
+    """Returns the command line of a `steadycast` by this Python."""
     return [sys.executable, "-c", "from steadycast.cli import main; main()", *map(str, words)]
 
 
@@ -83,7 +83,7 @@ def bounded(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.Popen[AnyS
 
 
 def no_room(most: int) -> dict[str, Any]:
-    """What a process is begun with whose files can't grow beyond ``most`` bytes, as on a full disk.
+    """Returns how a process is begun whose files can't grow beyond ``most`` bytes, as on a full disk.
 
     It keeps no bytecode. Python puts as much of it into its cache as there is room for, and from then on no process
     can import that module.

@@ -361,6 +361,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     seeds = range(options.first, options.first + (options.browser or options.same or options.cells))
+    if options.beside and options.write:
+        parser.error("--beside: the table is of calls whose others nobody names; leave out --write")
     if options.browser:
         browsers(seeds, write=options.write)
         return 0

@@ -143,7 +143,7 @@ EXCHANGES = 200_000
 LEAST = {"c": 20_000, "python": 8_000}
 """Exchanges in a second of the clock that two quiet processors must do."""
 MOST = {"c": 1.3}
-"""And what a run may take, of one with a class."""
+"""How many times as long as with a class a run may take."""
 
 
 def exchanges(programs: dict[str, list[str]]) -> list[list[str]]:

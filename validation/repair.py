@@ -178,7 +178,7 @@ class Row:
 
 
 def rows() -> Iterator[Row]:
-    """All set-ups."""
+    """Yield all set-ups."""
     every = "5 % independent loss both ways, one try: residual"
     yield Row("residual", every, GREEDY, 1.3 * 4.88e-3, residual, ASKED, None, small)
     twice = {**ASKED, "flow.video.playout": "160ms"}
@@ -250,7 +250,7 @@ def measure(row: Row, changes: Mapping[str, str], seed: int, clips: Sequence[str
 
 
 def line(row: Row, runs: Sequence[Sequence[Seen]]) -> list[str]:
-    """One line of the table, of the runs now, and of those before where there are some."""
+    """Lay out a line of the table, of the runs now, and of those before where there are some."""
     *rest, now = runs
     before = rest[0] if rest else ()
     value, worst = fmean([s.value for s in now]), max(s.value for s in now)

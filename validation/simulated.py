@@ -1,4 +1,4 @@
-"""Simulations as the measuring commands make them: without pictures, and without a bar of progress."""
+"""The measuring commands simulate by this: without pictures, and without a bar of progress."""
 
 from __future__ import annotations
 

@@ -260,21 +260,8 @@ def _all(words: Iterable[str]) -> str:
 
 
 _FIGURE = (
-    *(
-        "number",
-        "title",
-        "kind",
-        "variants",
-        "pixels",
-        "marks",
-        "curve",
-        "axes",
-        "log",
-        "top",
-        "series",
-        "lines",
-    ),
-    *("apart", "until", "ranks"),
+    *("number", "title", "kind", "variants", "pixels", "marks", "curve", "axes", "log", "top"),
+    *("series", "lines", "apart", "until", "ranks"),
 )
 
 

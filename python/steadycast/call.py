@@ -109,7 +109,7 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
     seen["frames"] = _frames(raw.pop("frames"), Asked.of(seen, opened, replay.sustained(bins)))
     is_shared = raw["verdict"] == "shared"
     if beside and not is_shared:
-        seen["notes"].append("nobody else is seen in its queue, and --beside left out")
+        seen["notes"].append("nobody else is seen in its queue, so --beside is left out")
     path = raw | _capacity(bins) | {"beside": beside if is_shared else None}
     return {"file": file.name, "bin_s": BIN_S, "seen": seen, "path": path, "bins": bins, "open": opened}
 
@@ -209,7 +209,8 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
     usual = middle(gaps) or 0.0
     least = max(3 * usual, usual + 0.15)
     pauses = [gap for gap in gaps if gap > least]
-    left, sizes, ticks = ([each[k] or 0.0 for each in frames] for k in (0, 2, 3))
+    left, ticks = ([each[k] or 0.0 for each in frames] for k in (0, 3))
+    sizes = [each[2] or 1.0 for each in frames]
     made = [b - a for a, b in pairwise(ticks)]
     longest = 3 * (middle(made) or 0.0)
     steady = [gap for gap in made if 0 < gap <= longest]

@@ -97,8 +97,8 @@ def read(paths: Sequence[Path]) -> list[Run]:
 def doubts(runs: Sequence[Run], base: Run | None = None) -> list[str]:
     """Say why runs can't be compared as they are: one was interrupted, or is of another scenario than the others.
 
-    Runs of one scenario may differ in what `--set` changed; its name, its named network, its clips (a score compares
-    runs of one), its flows and its duration are the same.
+    Runs of one scenario may differ in what `--set` changed; its name, its named network, its clips, its flows and
+    its duration are the same: scores of two clips say nothing of each other.
     """
     every = with_base(runs, base)
     said = [

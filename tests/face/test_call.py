@@ -206,6 +206,10 @@ def test_frames_come_back_as_shares_of_what_was_asked_for_when_they_left(seed: i
     unknown = call._frames(frames, call.Asked([], after, trip, 1.5))
     assert unknown is not None
     assert sum(unknown["sizes"]) == pytest.approx(len(shares), rel=0.05), "shares of the frames around"
+    bare = call._frames(
+        [[left, at, 0.0, tick] for left, at, _, tick in frames], call.Asked(asked, after, trip, 1.5)
+    )
+    assert bare is not None, "a log may say that packets had no bytes"
 
 
 @pytest.mark.parametrize("seed", range(10))

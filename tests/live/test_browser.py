@@ -151,6 +151,16 @@ def test_the_page_and_the_record_count_freezes_by_the_formula_of_the_w3c(opened:
     assert found > 100
 
 
+def test_a_page_that_the_server_does_not_answer_says_that_there_is_no_video(
+    opened: Callable[..., Any],
+) -> None:
+    page = opened()
+    page.route("**/api/viewers", lambda route: route.abort())
+    page.reload()
+    page.wait_for_function("() => document.querySelector('#status').textContent === 'no video'")
+    assert page.locator("#notice").inner_text()
+
+
 def test_viewers_have_sessions_of_their_own_and_one_too_many_is_told_so(opened: Callable[..., Any]) -> None:
     first = opened()
     # The one of the test before has closed its tab, which says DELETE.

@@ -138,9 +138,7 @@ def text(judged: Judgement, old: str | None = None) -> str:
     kept = _lines(old) if old is not None else {}
     runs = max((len(judged.of(network)) for network in judged.networks), default=1)
     pair = judged.pair
-    head = (
-        f"# steadycast judge {FORMAT}; pair {pair.name}; networks {judged.pair.networks}; {pair.seconds:g} s"
-    )
+    head = f"# steadycast judge {FORMAT}; pair {pair.name}; networks {pair.networks}; {pair.seconds:g} s"
     lines = [head + (f"; worst of {runs}" if runs > 1 else ""), _MASKED]
     heads = ["network", *(column.head for column in COLUMNS), "by", "trust"]
     rows = [heads, *(cells(judged, network, kept.get(network)) for network in judged.networks)]
@@ -268,7 +266,7 @@ def as_json(judged: Judgement, changes: Sequence[Json], expected: Sequence[Json]
     return {
         "format": FORMAT,
         "pair": pair.name,
-        "set": {"asked": judged.pair.networks, "sha256": dict(judged.networks)},
+        "set": {"asked": pair.networks, "sha256": dict(judged.networks)},
         "lead_s": pair.lead_s,
         "seconds": pair.seconds,
         "cells": [_cell(judged, network) for network in judged.networks],

@@ -36,8 +36,8 @@ function status(kind, text) {
 
 // ---------------------------------------------------------------- the session
 
-// `known` says when the server has told of itself, and whether it has: the offer is made meanwhile.
-async function play(known = true) {
+// `known` is kept when the server has told of itself: the offer is made meanwhile.
+async function play(known) {
   leave();
   notice('');
   status('busy', 'asking');
@@ -52,7 +52,7 @@ async function play(known = true) {
   });
   pc.addEventListener('connectionstatechange', told);
   await pc.setLocalDescription();
-  if (!await known) return;
+  await known;
   const answer = await ask(`${STREAM}?controller=${encodeURIComponent($('controller').value)}`, {
     method: 'POST', headers: { 'content-type': 'application/sdp' }, body: pc.localDescription.sdp,
   });
@@ -236,18 +236,19 @@ function drawChart(chart, now) {
 
 // ---------------------------------------------------------------- the beginning
 
-async function begin() {
+function begin() {
   const printed = tokenIn(location.hash);
   state.token = printed ?? given();
   if (printed) {
     remember(printed);
     history.replaceState(null, '', location.pathname + location.search);
   }
-  const known = ask('/api/viewers').then(learn).catch(() => false);
+  const known = ask('/api/viewers').then(learn);
   start(known);
-  if (!await known || state.looking) return;
-  state.looking = true;
-  look();
+  known.then(() => {
+    if (!state.looking) look();
+    state.looking = true;
+  }, () => null); // what went wrong is told by the one that plays
 }
 
 async function learn(answer) {
@@ -255,7 +256,6 @@ async function learn(answer) {
   const asked = ASKED.get('controller');
   $('controller').replaceChildren(...state.about.controllers.map((name) => make('option', { value: name, textContent: name })));
   $('controller').value = state.about.controllers.includes(asked) ? asked : state.about.controller;
-  return true;
 }
 
 $('controller').addEventListener('change', () => start());
