@@ -676,8 +676,8 @@ class Scenario(Part):
     """
     network: str | Path | None = None
     """A network by its name (`steadycast networks` lists them), or a path to its file: its topology, on
-    which the keys of this file's own stand, and its events. +cubic, +2cubic, +bbr and +web behind it
-    add TCP flows.
+    which the keys of this file's own stand, and its events. +cubic, +2cubic, +newreno, +bbr and +web
+    behind it add TCP flows.
     """
     nodes: Sequence[str] = ()
     """Nodes that links join; "r[1-3]" is r1, r2, r3."""

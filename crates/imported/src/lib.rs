@@ -39,7 +39,7 @@ impl Problem {
 pub type Opener<'a> = &'a mut dyn FnMut(&[u8]) -> Option<Vec<u8>>;
 
 /// Reads a file's bytes. Of the calls in a capture, `stream` names one by one of its sources. `side` names one of a
-/// log's two directions, or says at which end a capture was made.
+/// log's two directions, or says at which end a capture was made. `opener` opens a capture's SRTCP.
 ///
 /// # Errors
 /// It is neither a log nor a capture, contradicts itself, or does not say how packets arrived.

@@ -162,18 +162,16 @@ impl Path {
         let seconds = points.last().map_or(0.0, |point| point.left);
         let mut bins = vec![Bin::default(); (seconds / BIN_S) as usize + 1];
         fill(&mut bins, &points);
-        if verdict == Verdict::Shared {
-            if beside {
-                between_others(&mut bins, &windows);
-            }
-        } else {
+        let named = beside && verdict == Verdict::Shared;
+        if named {
+            between_others(&mut bins, &windows);
+        } else if verdict != Verdict::Shared {
             capacities(&mut bins, &trains, least, every, verdict == Verdict::Jittered);
         }
         let active = bins.iter().filter(|bin| bin.packets > 0).count();
         let known = bins.iter().filter(|bin| bin.capacity.is_some()).count() as f64 / active.max(1) as f64;
         let (mut queue, losses, managed) = queue(&points, &bins);
         // A TCP fills a queue to its end, and loses packets there: what it held is what it holds.
-        let named = beside && verdict == Verdict::Shared;
         queue.full |= named;
         let managed = managed.filter(|_| !named);
         let mut delays: Vec<f64> = points.iter().filter_map(|point| Some(point.delay()?.max(0.0))).collect();
@@ -194,17 +192,17 @@ impl Path {
             late: late(&points),
             refusals: Vec::new(),
         };
-        path.refusals = path.refused(managed, beside);
+        path.refusals = path.refused(managed, named);
         path
     }
 
-    fn refused(&self, managed: Option<f64>, beside: bool) -> Vec<String> {
+    fn refused(&self, managed: Option<f64>, named: bool) -> Vec<String> {
         let mut all = Vec::new();
         // Each of the first two leaves nothing to say of trains.
-        if self.drift.is_none() {
+        if self.drift.is_none() && !named {
             all.push(
-                "the delay grew all the time: others filled the queue, or the two clocks drift apart by more than \
-                 1000 ppm"
+                "the delay grew or fell all the time: others filled the queue or left it, or the two clocks drift \
+                 apart by more than 1000 ppm"
                     .to_owned(),
             );
         } else if self.late > 0.01 {
@@ -212,7 +210,7 @@ impl Path {
                 "{:.1} % of its packets arrived more than three places late: several ways, or a link that reorders",
                 self.late * 100.0
             ));
-        } else if self.verdict == Verdict::Shared && !beside {
+        } else if self.verdict == Verdict::Shared && !named {
             all.push(
                 "others' packets stood before or between its own, or the capacity or the delays behind it changed as \
                  fast: its trains show its share, not the path"
@@ -238,7 +236,8 @@ impl Path {
     }
 }
 
-/// The packets whose fate is known, on one clock; the drift that was taken out, and where the route changed.
+/// The packets whose fate is known, on one clock; the drift that was taken out, `None` where more was seen than any
+/// clock's, and where the route changed.
 fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, Vec<u32>) {
     let known = call.packets.iter().filter(|packet| packet.fate != Fate::Unknown);
     let mut raw: Vec<(f64, f64, Option<f64>)> = known
@@ -252,8 +251,9 @@ fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, V
         })
         .collect();
     let delays: Vec<(f64, f64)> = raw.iter().filter_map(|(left, _, at)| Some((*left, (*at)? - left))).collect();
+    let drift = drift(&delays);
     // A queue that others fill grows faster than clocks drift apart.
-    let Some(slope) = drift(&delays).or(beside.then_some(0.0)) else { return (points(&raw, &[]), None, Vec::new()) };
+    let Some(slope) = drift.or(beside.then_some(0.0)) else { return (points(&raw, &[]), None, Vec::new()) };
     for (left, _, arrived) in &mut raw {
         if let Some(at) = arrived {
             *at -= slope * *left;
@@ -269,7 +269,7 @@ fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, V
     }
     let routes = routes(&least);
     let base: Vec<f64> = (0..seconds).map(|k| floor(&least, &routes, k)).collect();
-    (points(&raw, &base), Some(slope), routes)
+    (points(&raw, &base), drift, routes)
 }
 
 fn points(raw: &[(f64, f64, Option<f64>)], base: &[f64]) -> Vec<Point> {

@@ -71,7 +71,8 @@ tables! {
         /// Nodes that links join; "r[1-3]" is r1, r2, r3.
         nodes: Vec<Spanned<String>>,
         /// A network by its name (`steadycast networks` lists them), or a path to its file: its topology, on which the
-        /// keys of this file's own stand, and its events. +cubic, +2cubic, +bbr and +web behind it add TCP flows.
+        /// keys of this file's own stand, and its events. +cubic, +2cubic, +newreno, +bbr and +web behind it add TCP
+        /// flows.
         network: String,
         /// A ready-made network.
         topology: Topology,

@@ -747,7 +747,8 @@ impl Sender {
         }
     }
 
-    /// Feedback tells of packets that left again and are lost: towards a browser they leave once more at once.
+    /// Feedback tells of packets that left again and are lost: towards who is authenticated, as browsers are, they
+    /// leave once more at once.
     fn on_lost(&mut self, now: Time, packets: &[PacketReport]) {
         let asked = self.asked(now);
         let Some(repair) = self.repair.as_mut().filter(|_| self.settings.rtcp.authenticated) else { return };

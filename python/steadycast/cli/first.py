@@ -167,7 +167,7 @@ def networks(
 ) -> None:
     """List the networks that a scenario can name (network = "NAME"), and sets of them for sweeps.
 
-    +cubic, +2cubic, +bbr and +web behind a name add TCP flows.
+    +cubic, +2cubic, +newreno, +bbr and +web behind a name add TCP flows.
     """
     from steadycast import builtin
     from steadycast import networks as known

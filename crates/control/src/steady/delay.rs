@@ -341,9 +341,11 @@ impl Delay {
     /// A queue stands that has next to nothing of a source of frames: what arrives follows what that sends.
     fn follows(&mut self, step: &Step<'_>, received: f64, config: &Config) -> Option<Turn> {
         let Step { now, rate, signals, news, .. } = *step;
+        if !config.frames || news.rows.is_empty() || self.own.holds(now, rate) {
+            return None;
+        }
         // A burst passes sooner, be it one of others of its kind.
-        let stands = signals.least(0.5 * A_WHILE, |packet| packet.whole) > DRAIN_ABOVE;
-        if !config.frames || !stands || news.rows.is_empty() || self.own.holds(now, rate) {
+        if signals.least(0.5 * A_WHILE, |packet| packet.whole) <= DRAIN_ABOVE {
             return None;
         }
         news.rows.iter().for_each(|(sent, came)| self.follows.see(now, *sent, *came));

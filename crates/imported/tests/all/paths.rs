@@ -226,7 +226,11 @@ fn a_call_of_small_packets_does_not_tell_whether_it_was_alone() {
 
 #[test]
 fn clocks_that_drift_too_much_are_refused() {
-    assert!(refusal(Net { drift: 2e-3, ..NET }).contains("1000 ppm"));
+    let net = Net { drift: 2e-3, ..NET };
+    assert!(refusal(net).contains("1000 ppm"));
+    // Nobody whom somebody names is seen there.
+    let named = Path::of(&Net { jitter: 2e-3, ..net }.call(), true);
+    assert!(named.verdict == Verdict::Jittered && named.refusals[0].contains("1000 ppm"), "{:?}", named.refusals);
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn the_first_compound_of_who_is_authenticated_is_answered_though_it_names_nobody
     }
 }
 
-/// The delays that a sender's reports tell to whom, and its clock's middle.
+/// Whom a sender's report answers, the middle of their clock's time, and how long ago that came.
 fn answers(bytes: &[u8]) -> Vec<[u32; 3]> {
     let word = |at: &[u8]| u32::from_be_bytes(at.try_into().unwrap());
     let block = |packet: &Packet| match packet {
@@ -79,14 +79,12 @@ fn a_browser_computes_the_round_trip_from_the_answer_to_its_clock() {
         hear(&mut sender, vec![report, clock]);
         let mut told = Vec::new();
         for now in (1_000..4_000).map(at) {
-            while let Some(bytes) = match sender.poll(now) {
-                Output::Rtcp(bytes) => Some(bytes),
-                Output::Media(_) => Some(Vec::new()),
-                Output::Wait(_) => None,
-            } {
-                told.extend(
-                    if bytes.is_empty() { Vec::new() } else { answers(&bytes) }.into_iter().map(|it| (now, it)),
-                );
+            loop {
+                match sender.poll(now) {
+                    Output::Rtcp(bytes) => told.extend(answers(&bytes).into_iter().map(|it| (now, it))),
+                    Output::Media(_) => {}
+                    Output::Wait(_) => break,
+                }
             }
         }
         // Once, in the next report; a stranger is told nothing.
@@ -96,6 +94,7 @@ fn a_browser_computes_the_round_trip_from_the_answer_to_its_clock() {
             assert_eq!(who, BROWSER);
             let round_trip = ntp::round_trip(epoch.middle(now + way), lrr, delay).unwrap();
             let apart = round_trip.max(way * 2).saturating_sub(round_trip.min(way * 2));
+            // Three times are cut to 1/65536 s.
             assert!(apart <= Span::micros(50), "{round_trip:?} over a way of {way:?}");
         }
     }

@@ -98,13 +98,13 @@ impl Browser {
         due
     }
 
-    /// When a picture was whole.
+    /// Whether all packets of a picture have come.
     fn whole(&self, index: u32) -> bool {
         let Some((first, Some(last), ..)) = self.pictures.get(&index) else { return false };
         (*first..=*last).all(|seq| self.came.contains_key(&seq))
     }
 
-    /// Decodes what is due, `wait` after it could have come; skips to a key frame what is late or has gaps.
+    /// Decodes what is due, `wait` after it could have come; goes on at a key frame where one is late or has gaps.
     fn decode(&mut self, now: Time, wait: Span) {
         loop {
             let key = |index: &u32| self.pictures[index].2 && self.whole(*index);
@@ -125,7 +125,7 @@ impl Browser {
         }
     }
 
-    /// Of the W3C, in seconds.
+    /// How long the picture stood by the W3C's rule of `totalFreezesDuration`, in seconds.
     fn frozen(&self) -> f64 {
         let spans: Vec<f64> = self.decoded.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64()).collect();
         let froze = |n: &usize| {
@@ -137,7 +137,7 @@ impl Browser {
     }
 }
 
-/// Watches for [`SECONDS`]. The browser waits so long; packets are of use for `playout` to the sender, which by
+/// Watches for [`SECONDS`]. The browser waits for `wait`; packets are of use for `playout` to the sender, which by
 /// `feedback` sends again what was lost twice. How long the picture stood, and which share of packets was sent again.
 fn watch(wait: Span, gop: u32, kbps: u64, playout: Option<Span>, feedback: bool, seed: u64) -> (f64, f64) {
     let rtcp = RtcpSettings {
