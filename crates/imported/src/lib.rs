@@ -53,12 +53,18 @@ pub fn read(
 }
 
 /// Reads both ends of a call: departures from the sender's file, arrivals from the receiver's. What each alone does not
-/// say, as two captures of an encrypted call don't, both say together.
+/// say, as two captures of an encrypted call don't, both say together. `opener` opens the sender's SRTCP, which tells the
+/// round trip.
 ///
 /// # Errors
 /// As [`read`]; or they are not of one call.
-pub fn read_ends(sender: &[u8], receiver: &[u8], stream: Option<u32>) -> Result<Call, Problem> {
-    record(sender, stream, Some(Side::Sender), None)?.with(record(receiver, stream, Some(Side::Receiver), None)?)
+pub fn read_ends(
+    sender: &[u8],
+    receiver: &[u8],
+    stream: Option<u32>,
+    opener: Option<Opener<'_>>,
+) -> Result<Call, Problem> {
+    record(sender, stream, Some(Side::Sender), opener)?.with(record(receiver, stream, Some(Side::Receiver), None)?)
 }
 
 fn record(
@@ -73,7 +79,9 @@ fn record(
     if capture::is(bytes) {
         capture::read(bytes, stream, side, opener)
     } else if rtclog::is(bytes) {
-        rtclog::read(bytes, side)
+        let mut record = rtclog::read(bytes, side)?;
+        record.notes.extend(opener.map(|_| "nothing in a log is encrypted, and --key-file left out".to_owned()));
+        Ok(record)
     } else {
         let remedy = "give an RTC event log (chrome://webrtc-internals) or a capture (.pcap, .pcapng)";
         Err(Problem::at(0, "this is neither an event log of version 2 nor a capture", remedy))

@@ -42,9 +42,10 @@ pub(crate) fn call(
     }
     let read = py.detach(|| {
         let mut opener = srtp.as_mut().map(|srtp| |bytes: &[u8]| srtp.open_rtcp(bytes).map(<[u8]>::to_vec));
+        let opener = opener.as_mut().map(|opener| opener as Opener<'_>);
         let call = match all.get(1) {
-            Some(other) => read_ends(&all[0], other, stream),
-            None => read(&all[0], stream, side, opener.as_mut().map(|opener| opener as Opener<'_>)),
+            Some(other) => read_ends(&all[0], other, stream, opener),
+            None => read(&all[0], stream, side, opener),
         };
         call.map(|call| {
             let path = Path::of(&call, beside);

@@ -4,7 +4,7 @@ use pcap_file::pcap::{PcapHeader, PcapPacket, PcapTsResolution, PcapWriter};
 use pcap_file::{DataLink, Endianness};
 use proptest::prelude::*;
 use std::time::Duration;
-use steadycast_imported::{Call, Counts, Fate, Flight, Side, counts, decisions, read, read_ends};
+use steadycast_imported::{Call, Counts, Fate, Flight, Opener, Side, counts, decisions, read, read_ends};
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtcp::{Compound, PacketStatus, Ticks, TransportFeedback};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
@@ -26,7 +26,7 @@ fn a_log_is_read_from_the_side_that_is_named_where_packets_went_that_way() {
 
 #[test]
 fn two_ends_joined_say_what_each_alone_says() {
-    let joined = read_ends(SENDER, RECEIVER, None).unwrap();
+    let joined = read_ends(SENDER, RECEIVER, None, None).unwrap();
     let sender = read(SENDER, None, None, None).unwrap();
     assert_eq!(sizes(&joined), sizes(&sender));
     assert!(joined.packets.iter().all(|packet| matches!(packet.fate, Fate::Arrived(_))));
@@ -42,7 +42,7 @@ fn two_ends_joined_say_what_each_alone_says() {
     };
     let receiver = read(RECEIVER, None, None, None).unwrap();
     assert!((vary(&joined) - vary(&receiver)).abs() <= 5_000, "{} {}", vary(&joined), vary(&receiver));
-    assert!(read_ends(RECEIVER, SENDER, None).is_err(), "the sender's comes first");
+    assert!(read_ends(RECEIVER, SENDER, None, None).is_err(), "the sender's comes first");
 }
 
 #[test]
@@ -220,6 +220,12 @@ fn sealed_reports_tell_what_open_ones_do_to_whoever_has_the_key() {
     assert_eq!(call.packets, read(&open, None, None, None).unwrap().packets);
     assert!(call.notes.iter().any(|note| note.contains("opened 20 of 20")), "{:?}", call.notes);
     assert!(read(&hidden, None, None, None).is_err());
+    // Both ends tell the arrivals, and the sender's reports the round trip.
+    let trip = |sender: &[u8], key: Option<Opener<'_>>| read_ends(sender, &open, None, key).unwrap().round_trip;
+    assert_eq!((trip(&hidden, None), trip(&hidden, Some(&mut key))), (None, trip(&open, None)));
+    assert!(trip(&open, None).is_some());
+    let log = read(SENDER, None, None, Some(&mut key)).unwrap();
+    assert!(log.notes.iter().any(|note| note.contains("--key-file left out")), "{:?}", log.notes);
     let other = read(&hidden, None, None, Some(&mut |_: &[u8]| None)).unwrap_err();
     assert!(other.what.contains("opens none of its 20"), "{other:?}");
 }
