@@ -53,8 +53,8 @@ pub fn read(
 }
 
 /// Reads both ends of a call: departures from the sender's file, arrivals from the receiver's. What each alone does not
-/// say, as two captures of an encrypted call don't, both say together. `opener` opens the sender's SRTCP, which tells the
-/// round trip.
+/// say, as two captures of an encrypted call don't, both say together. `opener` opens the sender's SRTCP, which tells
+/// the round trip.
 ///
 /// # Errors
 /// As [`read`]; or they are not of one call.
