@@ -22,6 +22,8 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steadycast.core import commit
+
 from validation import page, simulated
 
 if TYPE_CHECKING:
@@ -850,13 +852,15 @@ def counts(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int
         "unseen hold with each seed",
         "hold in the mean",
         "runs that hold, %",
+        "seeds",
+        "commit",
     )
     rows = []
     for t in tallies(found, chosen, plan):
         numbers = [str(n) for n in (t.judged, t.held, t.unseen, t.unseen_held, t.means)]
         if t.runs is not None or t.controller != CUBIC:
             share = "" if t.runs is None else f"{100 * t.runs:.1f}"
-            rows.append([t.row, f"`{t.controller}`", *numbers, share])
+            rows.append([t.row, f"`{t.controller}`", *numbers, share, str(len(plan[t.controller])), MADE_BY])
     return page.table(heads, rows)
 
 
@@ -872,6 +876,7 @@ def _rows(chosen: Sequence[Cell]) -> dict[str, list[tuple[Cell, Stricter | None]
 
 
 ROWS, CELLS = "steady-rows", "steady-cells"
+MADE_BY = (commit() or "")[:12]
 FIGURE = ROOT / "docs" / "pictures" / "steady.svg"
 
 
@@ -888,20 +893,21 @@ def seen_of(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[in
             held = found.holds(cell, who, seeds) if who != CUBIC else None
             holds = "" if held is None else "yes" if held else "no"
             told = [figure(runs, name) or "" if name in SHOWN[cell.read] else "" for name in names]
-            rows.append([cell.row, cell.key, "yes" if cell.key in hidden else "no", f"`{who}`", holds, *told])
+            keys = [cell.row, cell.key, "yes" if cell.key in hidden else "no", f"`{who}`"]
+            rows.append([*keys, holds, *told, str(len(seeds)), MADE_BY])
     labels = (LABELS.get(name, name) for name in names)
-    return page.table(["row", "cell", "unseen", "controller", "holds", *labels], rows)
+    return page.table(["row", "cell", "unseen", "controller", "holds", *labels, "seeds", "commit"], rows)
 
 
 def write(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> None:
-    """Write the tables."""
-    note = "seeds, from 1 on: " + ", ".join(f"{who} {len(seeds)}" for who, seeds in plan.items())
+    """Write the tables; what was not run now stays as it is there."""
+    note = "each row has its seeds, from 1 on, and the commit that it was measured with"
     command = "python -m validation.steady --write"
     title = "Cells of each row that keep their bound, by controller"
-    page.save(ROWS, title, counts(found, chosen, plan), command, note)
+    page.save(ROWS, title, page.merged(ROWS, counts(found, chosen, plan), 2), command, note)
     own = {who: plan[who] for who in ("steady", CUBIC) if who in plan}
     title = "What was seen of `steady`, and of a CUBIC in its place, in each cell"
-    page.save(CELLS, title, seen_of(found, chosen, own), command, note)
+    page.save(CELLS, title, page.merged(CELLS, seen_of(found, chosen, own), 4), command, note)
 
 
 def draw(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> None:
@@ -976,7 +982,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print()
     print(counts(found, chosen, plan))
     if args.write:
-        draw(found, chosen, plan)
+        if set(plan) > {"steady", CUBIC}:
+            draw(found, chosen, plan)
         write(found, chosen, plan)
     return 0
 
