@@ -388,8 +388,8 @@ impl Delay {
             let lower = (rate.min(received) * (1.0 - cut)).max(config.yield_to * over.rate);
             self.carried = Some(received);
             self.cut_at = now;
-            // A flow of this kind has a packet or two there, an AQM or a low rate may leave it less.
-            let little = low * rate < config.bits && low > self.scaled(1.0, rate, config);
+            // A flow of this kind has a packet or two there; an AQM or a low rate leave it less, which a train tells.
+            let little = low * rate < config.bits;
             self.wonders = little && !self.own.holds(now, rate);
             if self.wonders && step.share.is_some_and(|share| share < LITTLE) {
                 return self.has_little(step, received);
