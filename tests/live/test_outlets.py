@@ -174,7 +174,7 @@ def test_what_is_asked_for_wrongly_is_refused_before_the_session(
     with pytest.raises(MissingError, match=r"steadycast\[metrics\]"):
         Outlets(Options(metrics=str(ports(1)[0])), "send", "x")
     with pytest.raises(UserError, match="ADDRESS:PORT"):
-        outlets._address("127.0.0.1:99999")
+        outlets.address("--metrics", "127.0.0.1:99999", 9464)
 
 
 def answers(port: int) -> bool:
