@@ -525,7 +525,7 @@ pub fn trace(data: &[u8]) {
 pub fn call(data: &[u8]) {
     let Ok(call) = read(data, None, None, None) else { return };
     assert!(!call.packets.is_empty(), "a call without packets");
-    let path = Path::of(&call, data.len() % 2 == 0);
+    let path = Path::of(&call, data.len().is_multiple_of(2));
     let finite = |rate: Rate| rate.as_bps_f64().is_finite();
     assert!(path.bins.iter().all(|bin| finite(bin.sent) && bin.capacity.is_none_or(|band| finite(band.rate))));
 }
