@@ -3,7 +3,7 @@
     python -m validation.steady                                 # steady, five seeds, all cells
     python -m validation.steady --cells A1 B1 --controllers steady tfrc --seeds 2
     python -m validation.steady --group seen                    # the cells that constants were chosen with
-    python -m validation.steady --write                         # docs/data/steady-*.csv and a figure
+    python -m validation.steady --write                         # docs/data/steady-*.csv; of all, a figure
 
 Simulated on all processors; pictures are not decoded. A run lasts 90 s and is measured from 20 s on, where a cell says
 nothing else. Every third cell is *unseen*: constants were chosen without it. A cell holds when every seed's run
