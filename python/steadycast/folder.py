@@ -39,7 +39,16 @@ TABLES = ("rates", "frames", "decisions", "links", "packets", "tcp", "moves", "w
 SOMETIMES = ("packets", "missing", "moves", "wire")
 """Tables that are written only when there is something in them."""
 MARKS = ("summary.json", "seeds.json")
-"""One of them stands in every folder that this program has written."""
+"""One of them stands in every folder of a run."""
+OTHERS = {
+    "path.json": ("call", "report.html"),
+    "cases.json": ("test-cases", "report.html"),
+    "judge.json": ("judge", "judge.html"),
+    "agree.json": ("agree", "agree.png"),
+    "reproduction.json": ("reproduce", "reproduction.html"),
+    "results.parquet": ("sweep", "sweep.html"),
+}
+"""What stands in each folder of another command: that command, and what of it is looked at."""
 Json = dict[str, Any]
 
 
@@ -74,6 +83,11 @@ class Folder:
             raise UserError(
                 str(path), "this folder holds several seeds", f"name one of them, for example {path}/seed-1"
             )
+        for mark, (command, page) in OTHERS.items():
+            if (path / mark).exists() and not (path / "summary.json").exists():
+                raise UserError(
+                    str(path), f"this folder is of steadycast {command}, and no run", f"look at {path / page}"
+                )
         summary = read_json(path / "summary.json", "run the scenario again")
         number = summary.get("format")
         if not isinstance(number, int) or number > FORMAT:
@@ -490,9 +504,8 @@ def need_elsewhere(path: Path) -> None:
 def _ours_or_free(path: Path, remedy: str) -> None:
     if not path.is_dir():
         raise UserError(str(path), "this is a file", "name a folder")
-    marks = (
-        *MARKS, "scenario.toml", "cases.json", "agree.json", "judge.json", "path.json", "reproduction.json",
-    )  # fmt: skip
+    # Anybody's folder may hold tables.
+    marks = (*MARKS, "scenario.toml", *(mark for mark in OTHERS if mark.endswith(".json")))
     if any(path.iterdir()) and not any((path / mark).exists() for mark in marks):
         raise UserError(str(path), "this folder holds no results of this program", remedy)
 

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 from steadycast.errors import UserError
-from steadycast.folder import Draft, Folder, aggregate, find, judge, number, spread, student_t95
+from steadycast.folder import OTHERS, Draft, Folder, aggregate, find, judge, number, spread, student_t95
 
 from tests.face.made_up import make
 
@@ -122,6 +122,15 @@ def test_a_damaged_folder_is_told_by_file_problem_and_remedy(
         Folder.open(tmp_path / "run").table("rates")
     assert name in told.value.place or told.value.place == str(tmp_path / "run")
     assert told.value.remedy
+
+
+@pytest.mark.parametrize("mark", OTHERS)
+def test_a_folder_of_another_command_is_told_as_that_with_what_to_look_at(tmp_path: Path, mark: str) -> None:
+    command, page = OTHERS[mark]
+    (tmp_path / mark).write_text("{}")
+    with pytest.raises(UserError, match=f"of steadycast {command}") as told:
+        Folder.open(tmp_path)
+    assert told.value.remedy == f"look at {tmp_path / page}"
 
 
 def test_students_t_is_the_tables() -> None:
