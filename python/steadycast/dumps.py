@@ -33,6 +33,8 @@ _REMEDY = (
     "give an event log, a capture (.pcap, .pcapng), a dump of chrome://webrtc-internals (Create a WebRTC-Internals "
     "dump) or a series of getStats"
 )
+_UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
+"""What averages don't show of a bin."""
 
 Points = list[tuple[float, Any]]
 """Times in seconds, and what was said then."""
@@ -222,15 +224,13 @@ def _told(stats: Stats, side: str | None) -> Json:
     )
     all_packets = [n + (gone if came else 0.0) for n, gone in zip(packets, lost, strict=True)]
     bins = [
-        {
+        _UNSHOWN
+        | {
             "sent_bps": 8 * all_of / BIN_S,
             "arrived_bps": 8 * all_of / BIN_S * (1 if came else 1 - min(gone / max(n, 1), 1)),
             "packets": round(n),
             "lost": round(min(gone, n)),
             "delay_ms": None if trip is None else 1000 * trip,
-            "delay_max_ms": None,
-            "capacity_bps": None,
-            "at_least_bps": None,
             "frozen_s": min(stood, BIN_S),
         }
         for all_of, n, gone, stood, trip in zip(size, all_packets, lost, frozen, trips, strict=True)
@@ -308,16 +308,13 @@ def of_run(place: Path) -> Json:
         other = came.get(row["t_s"], {})
         packets = round((row["throughput_bps"] or 0.0) * step / 8 / 1200)
         bins.append(
-            {
+            _UNSHOWN
+            | {
                 "sent_bps": row["throughput_bps"] or 0.0,
                 "arrived_bps": other.get("throughput_bps") or 0.0,
                 "packets": packets,
                 "lost": round((other.get("loss_frac") or 0.0) * packets),
                 "delay_ms": other.get("delay_ms"),
-                "delay_max_ms": None,
-                "capacity_bps": None,
-                "at_least_bps": None,
-                "frozen_s": 0.0,
             }
         )
     return {
