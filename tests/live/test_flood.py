@@ -1,4 +1,4 @@
-"""Reports under 95,000 made-up names slow a sender by less than a tenth, and take less than 50 MB of it."""
+"""Floods: reports under 95,000 made-up names at a sender, and 10,000 wrong offers at `steadycast serve`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import socket
 import struct
 import subprocess
 import time
+from collections import Counter
 from dataclasses import dataclass
+from http.client import HTTPConnection
+from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
@@ -110,3 +113,35 @@ def test_a_flood_of_made_up_receivers_slows_a_sender_by_less_than_a_tenth(tmp_pa
     assert 0.9 < flooded.sent_bps / alone.sent_bps < 1.1
     assert flooded.refused > 1_000
     assert flooded.grown_bytes < 50e6
+
+
+def offers(port: int, token: str, count: int) -> Counter[int]:
+    """Posts what nobody is to be sent media for, each over a connection of its own; the codes of the answers."""
+    sdp = "application/sdp"
+    kinds = [("other", sdp, b"v=0"), (token, "text/plain", b"v=0"), (token, sdp, b"v=0")]
+    kinds += [(token, sdp, b"a" * 65_537), ("y" * 2_000, sdp, b"\xff" * 5_000)]
+    codes: Counter[int] = Counter()
+    for given, kind, body in islice(cycle(kinds), count):
+        asked = HTTPConnection("127.0.0.1", port, timeout=60)
+        asked.request("POST", "/whep/video", body, {"authorization": f"Bearer {given}", "content-type": kind})
+        codes[asked.getresponse().status] += 1
+        asked.close()
+    return codes
+
+
+@pytest.mark.claim
+def test_ten_thousand_wrong_offers_leave_a_server_its_memory(tmp_path: Path) -> None:
+    listen, media = ports(2)
+    words = steadycast("serve", "testsrc", "--size", "64x64", "--listen", f"127.0.0.1:{listen}")
+    words += ["--media-ports", f"{media}-{media + 9}"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        token = server.stdout.readline().strip().partition("token=")[2]
+        offers(listen, token, 500)
+        before = resident(server.pid)
+        codes = offers(listen, token, 10_000)
+        grown = resident(server.pid) - before
+        server.terminate()
+    print(f"\n{codes}, {grown} bytes")
+    assert set(codes) <= {400, 401, 413, 415, 429}
+    assert grown < 5e6
