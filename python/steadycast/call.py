@@ -89,11 +89,11 @@ def read(
         if file.is_dir():
             capture = dumps.capture_of(file)
             if capture is None:
-                return _averaged(dumps.of_run(file))
+                return _averaged(dumps.of_run(file), key_file)
             captured = read(capture, stream, side, None, controllers, beside, key_file)
             return captured | {"file": file.resolve().name}
         if (found := dumps.read(file, side)) is not None:
-            return _averaged(found)
+            return _averaged(found, key_file)
         return packets(None if side is None else side == "sender")
     except OSError as error:
         place = str(error.filename or file)
@@ -114,8 +114,10 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
     return {"file": file.name, "bin_s": BIN_S, "seen": seen, "path": path, "bins": bins, "open": opened}
 
 
-def _averaged(found: Json) -> Json:
-    """Add to what averages say what is told of every call; of its path nothing is."""
+def _averaged(found: Json, key_file: Path | None) -> Json:
+    """Add to what averages say what is told of every call; of its path nothing is, and no key opens them."""
+    if key_file is not None:
+        found["seen"]["notes"].append("averages are not encrypted, and --key-file left out")
     packets = sum(each["packets"] for each in found["bins"])
     nothing = {"round_trip_ms": None, "delay_p95_ms": None, "frames": None, "packets": packets}
     path = {"verdict": None, "shared": None, "known_frac": 0.0, "capacity_bps": None}

@@ -118,6 +118,12 @@ def test_a_dump_has_words_a_page_and_no_path(say: Say, tmp_path: Path) -> None:
     assert "does not show its path: one value a second" in text
     assert "What another controller would have done can't be said" in text
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"path.json", "report.html"}
+    assert "--key-file" not in text
+    key = tmp_path / "key"
+    key.touch(mode=0o600)
+    assert "not encrypted, and --key-file left out" in " ".join(
+        call.read(file, key_file=key)["seen"]["notes"]
+    )
     assert say("call", file, "--side", "left").code == 2
 
 

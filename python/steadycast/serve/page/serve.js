@@ -154,6 +154,7 @@ async function look() {
 const is = (v) => v !== null && v !== undefined;
 const percent = (v) => (is(v) ? v * 100 : null);
 const said = (v, unit) => (is(v) ? `${figures(v)} ${unit}` : '–');
+const many = (n, one) => `${n ?? 0} ${one}${n === 1 ? '' : 's'}`;
 const CHARTS = [
   { id: 'rates', title: 'rate', height: 150, least: 1e5, say: rate, lines: [['target', 'target', 'muted', [6, 4]], ['rate', 'sent', 'accent']] },
   { id: 'rtt', title: 'round trip', height: 110, say: (v) => said(v, 'ms'), lines: [['rtt', 'round trip', 'accent']] },
@@ -170,11 +171,11 @@ function draw(viewer, now) {
     ['sent', rate(viewer.rate_bps)],
     ['target', rate(viewer.target_bps)],
     ['round trip', said(viewer.rtt_ms, 'ms')],
-    ['frozen, as the browser counts', `${c.freezeCount ?? 0} times, ${said(c.totalFreezesDuration, 's')}`],
-    ['frozen, by what was shown', ours ? `${ours.count} times, ${said(ours.time, 's')}` : '–'],
+    ['frozen, as the browser counts', `${many(c.freezeCount, 'time')}, ${said(c.totalFreezesDuration, 's')}`],
+    ['frozen, by what was shown', ours ? `${many(ours.count, 'time')}, ${said(ours.time, 's')}` : '–'],
     ['frames', `${c.framesDecoded ?? 0} decoded, ${c.framesDropped ?? 0} dropped`],
-    ['asked for', `${c.nackCount ?? 0} packets, ${c.pliCount ?? 0} key frames`],
-    ['sent again', `${viewer.again ?? 0} packets`],
+    ['asked for', `${many(c.nackCount, 'packet')}, ${many(c.pliCount, 'key frame')}`],
+    ['sent again', many(viewer.again, 'packet')],
   ];
   $('numbers').replaceChildren(...all.map(([name, value]) => make('div', {}, make('dt', { textContent: name }), make('dd', { textContent: value }))));
   drawViewers();
@@ -183,7 +184,7 @@ function draw(viewer, now) {
 function drawViewers() {
   const { viewers, places, source, codec } = state.about;
   $('source').textContent = `${source.split('/').pop()}, ${codec}`;
-  $('places').textContent = `${viewers.filter((each) => each.state !== 'ended').length} of ${places} places`;
+  $('places').textContent = `${viewers.filter((each) => each.state !== 'ended').length} of ${many(places, 'place')}`;
   const heads = ['viewer', 'state', 'from', 'controller', 'sent', 'target', 'round trip', 'loss', 'why'];
   $('viewers').replaceChildren(
     make('thead', {}, make('tr', {}, ...heads.map((text) => make('th', { textContent: text })))),
