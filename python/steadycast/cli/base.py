@@ -384,10 +384,13 @@ def seed_range(text: str) -> range:
     first, dash, last = text.partition("-")
     if first.isdecimal() and (last.isdecimal() or not dash) and len(text) < 40:
         seeds = range(int(first), int(last or first) + 1)
-        if 0 < seeds.stop - seeds.start <= _MOST_SEEDS:
+        count = seeds.stop - seeds.start
+        if 0 < count <= _MOST_SEEDS:
             return seeds
-    most = f"write for example --seeds 1-5, at most {_MOST_SEEDS} of them"
-    raise UserError(f"--seeds {text:.60}", "this is not a range", most)
+        if count > 0:
+            many = f"these are {count:,} seeds, and one call takes at most {_MOST_SEEDS:,}"
+            raise UserError(f"--seeds {text}", many, f"write --seeds {first}-{seeds.start + _MOST_SEEDS - 1}")
+    raise UserError(f"--seeds {text:.60}", "this is not a range", "write for example --seeds 1-5")
 
 
 def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = None) -> Path:
