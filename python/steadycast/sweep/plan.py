@@ -346,9 +346,9 @@ def _is_at(error: UserError, path: str) -> bool:
 
 
 def program() -> str:
-    """Version, and what the core was made of."""
+    """Return the version, and a digest of the sources that the core was made of."""
     made_of = hashlib.sha256(repr(core.sources()).encode()).hexdigest()
-    return f"steadycast {core.__version__} ({made_of[:16]})"
+    return f"steadycast {core.__version__} (sources {made_of[:16]})"
 
 
 def _hash(*parts: str) -> str:
