@@ -33,7 +33,7 @@ MOS = {
 # What held the rate: the bands behind the decisions.
 LIMIT = {"start": "#e8b400", "network": "#4d9de0", "cap": "#9a9a9a", "encoder": "#9a9a9a", "floor": "#e0606f"}
 # What became of a frame that the viewer did not see in time.
-FATE = {"lost": "#b2182b", "late": "#e08214", "undecodable": "#8073ac"}
+FATE = {"lost": "#7f3b08", "late": "#e08214", "undecodable": "#8073ac"}
 
 
 @dataclass(frozen=True)

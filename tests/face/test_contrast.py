@@ -24,6 +24,10 @@ def test_every_line_has_a_contrast_of_at_least_4_5_with_its_paper(paper: str) ->
         assert style.contrast(colour, paper) < style.LEAST_CONTRAST or drawn == colour
 
 
+def test_no_colour_of_a_lost_frame_is_that_of_a_score() -> None:
+    assert len({*style.FATE.values(), *(colour for _, colour in style.MOS.values())}) == 8
+
+
 def test_flows_that_look_alike_are_told_apart_and_each_can_be_read() -> None:
     flows = [{"kind": "tcp", "congestion": "cubic"}] * 4 + [{"kind": "video", "controller": "gcc"}] * 4
     looks = style.looks(flows)
