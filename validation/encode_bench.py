@@ -23,6 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
+from steadycast.errors import UserError
+
 from validation import page
 
 QS = range(2, 32)
@@ -57,7 +59,12 @@ def plain(ffmpeg: str, clips: Sequence[Path], size: tuple[int, int], fps: str, g
             ]
             command += ["-an", "-vf", scale, "-c:v", "mpeg4", "-threads", "1", "-qscale:v", str(q)]
             command += ["-g", str(gop), "-bf", "2", "-y", str(out)]
-            subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
+            )
+            if done.returncode:
+                said = done.stderr.strip() or f"exit code {done.returncode}"
+                raise UserError(ffmpeg, f"encodes nothing: {said}", "give clips that FFmpeg can read")
             return out.stat().st_size
 
         begun = time.perf_counter()
