@@ -3,7 +3,7 @@
     python -m validation.steady                                 # steady, five seeds, all cells
     python -m validation.steady --cells A1 B1 --controllers steady tfrc --seeds 2
     python -m validation.steady --group seen                    # the cells that constants were chosen with
-    python -m validation.steady --write                         # docs/data/steady-*.csv; of all, a figure
+    python -m validation.steady --write                         # docs/data/steady-*.csv; of all there, a figure
 
 Simulated on all processors; pictures are not decoded. A run lasts 90 s and is measured from 20 s on, where a cell says
 nothing else. Every third cell is *unseen*: constants were chosen without it. A cell holds when every seed's run
@@ -677,6 +677,14 @@ class Found:
         known = self._seeds(cell, controller, seeds)
         return self._judged(cell, judge, needs, controller, known) if known else None
 
+    def dots(
+        self, chosen: Sequence[Cell], row: str, controller: str, seeds: Sequence[int]
+    ) -> list[tuple[float, float]]:
+        """Return of a row's cells beside a CUBIC the queueing delay (ms) and the TCP's share, in the mean."""
+        cells = [cell for cell in chosen if cell.row == row and "newreno" not in cell.name]
+        means = [mean(runs) for cell in cells if (runs := self.of(cell, controller, seeds))]
+        return [(seen["queue_ms"], seen["tcp"]) for seen in means]
+
     def misses(self, cell: Cell, controller: str, seeds: Sequence[int]) -> bool:
         """Tell whether one of its runs misses its bound."""
         return bool(self.of(cell, controller, seeds)) and self.holds(cell, controller, seeds) is False
@@ -876,6 +884,7 @@ def _rows(chosen: Sequence[Cell]) -> dict[str, list[tuple[Cell, Stricter | None]
 
 
 ROWS, CELLS = "steady-rows", "steady-cells"
+DRAWN = ("B1", "B3")
 MADE_BY = (commit() or "")[:12]
 FIGURE = ROOT / "docs" / "pictures" / "steady.svg"
 
@@ -904,35 +913,44 @@ def write(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]
     note = "each row has its seeds, from 1 on, and the commit that it was measured with"
     command = "python -m validation.steady --write"
     title = "Cells of each row that keep their bound, by controller"
-    page.save(ROWS, title, page.merged(ROWS, counts(found, chosen, plan), 2), command, note)
+    rows = page.merged(ROWS, counts(found, chosen, plan), 2)
+    page.save(ROWS, title, rows, command, note)
+    dots = {
+        (row, who): found.dots(chosen, row, who, plan.get(who, ()))
+        for row, who, *_ in rows.rows
+        if row in DRAWN
+    }
+    # A picture of a part of what the table has would take the place of one of all.
+    if dots and all(dots.values()):
+        draw(dots)
     own = {who: plan[who] for who in ("steady", CUBIC) if who in plan}
     title = "What was seen of `steady`, and of a CUBIC in its place, in each cell"
     page.save(CELLS, title, page.merged(CELLS, seen_of(found, chosen, own), 4), command, note)
 
 
-def draw(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> None:
-    """Draw TCP's share against the bottleneck's queueing delay: a panel for each controller, a dot for each cell."""
+def draw(dots: Mapping[tuple[str, str], Sequence[tuple[float, float]]]) -> None:
+    """Draw TCP's share against the bottleneck's queueing delay: a panel for each controller, a dot for each cell.
+
+    Args:
+        dots: by row and controller, for each cell the delay's 95th percentile (ms) and the TCP's share.
+
+    """
     from matplotlib.figure import Figure
     from steadycast.controllers import find
     from steadycast.report.canvas import WIDTH, save_drawing
 
-    def dots(who: str, row: str) -> list[tuple[float, float]]:
-        return [
-            (sum(r["queue_ms"] for r in runs) / len(runs), sum(r["tcp"] for r in runs) / len(runs))
-            for cell in chosen
-            if cell.row == row and "newreno" not in cell.name and (runs := found.of(cell, who, plan[who]))
-        ]
+    controllers = dict.fromkeys(who for _, who in dots)
 
     def drawing() -> Figure:
-        rows = -(-len(plan) // 2)
+        rows = -(-len(controllers) // 2)
         figure = Figure(figsize=(WIDTH, 1.4 * rows + 0.4), layout="constrained")
         panels = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False)
-        for axes, who in zip(panels.flat, plan, strict=False):
+        for axes, who in zip(panels.flat, controllers, strict=False):
             colour = "#5a5a5a" if who == CUBIC else find(who).colour
             axes.axhline(1, linewidth=0.6, color="#8a8a8a")
-            axes.scatter(*zip(*dots(who, "B1"), strict=True), s=12, color=colour, linewidths=0)
+            axes.scatter(*zip(*dots["B1", who], strict=True), s=12, color=colour, linewidths=0)
             rings = {"facecolors": "none", "edgecolors": colour, "linewidths": 0.7}
-            axes.scatter(*zip(*dots(who, "B3"), strict=True), s=14, **rings)
+            axes.scatter(*zip(*dots["B3", who], strict=True), s=14, **rings)
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter("{x:g}")
             axes.set_ylim(0, 2)
@@ -982,8 +1000,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     print()
     print(counts(found, chosen, plan))
     if args.write:
-        if set(plan) > {"steady", CUBIC}:
-            draw(found, chosen, plan)
         write(found, chosen, plan)
     return 0
 

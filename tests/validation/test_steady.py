@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from validation import page, steady_emulated
+import pytest
+
+from validation import page, steady, steady_emulated
 from validation.steady import CUBIC, SHOWN, Found, Seen, cells, counts, figures, seen_of
 
 NAME = "B3 newreno 4 Mb/s 120 ms 100p"
@@ -60,3 +62,19 @@ def test_a_cell_in_both_worlds_has_two_lines_and_says_where_they_are_apart() -> 
     told = dict(zip(heads, emulated, strict=True))
     assert (told["rate, emulated in simulated"], told["rate misses"]) == ("0.85", "yes")
     assert told["runs left out"] == "1", "a run that is not to be trusted is no part of the mean"
+
+
+def test_a_picture_is_drawn_where_all_that_its_rows_have_was_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = [cell for cell in cells() if cell.row in steady.DRAWN and cell.stricter is None][:1]
+    chosen += [cell for cell in cells() if cell.row == "B3" and "newreno" not in cell.name][:1]
+    monkeypatch.setattr(page, "save", lambda *_: None)
+    monkeypatch.setattr(
+        page, "merged", lambda name, made, keys: page.table((), [("B1", "steady"), ("B3", "tfrc")])
+    )
+    drawn: list[object] = []
+    monkeypatch.setattr(steady, "draw", drawn.append)
+    seen: Seen = {"video": 1.0, "tcp": 0.9, "loss": 0.0, "queue_ms": 20.0}
+    for controllers in (["steady"], [CUBIC, "steady"], ["tfrc"], ["steady", "tfrc"]):
+        runs = {(who, cell.key, 1): seen for who in [*controllers, CUBIC] for cell in chosen}
+        steady.write(Found(runs), chosen, dict.fromkeys(controllers, range(1, 2)))
+    assert drawn == [{("B1", "steady"): [(20.0, 0.9)], ("B3", "tfrc"): [(20.0, 0.9)]}]
