@@ -147,11 +147,12 @@ fn pictures_whose_yield_raises_the_target_above_a_cubics_queue_still_learn_of_it
 #[test]
 fn pictures_of_which_each_leaves_at_once_learn_of_a_cubic_from_how_little_of_its_queue_they_have() {
     // Their bursts make dips of the queue that they see, and yields tell nothing. Of 24 such paths drawn before, 3
-    // learned of it within 10 s.
+    // learned of it within 10 s. The first bound asked that none does within 1 s; one had a loss in its start at 0.6 s.
     let drawn = |n: u32| f64::from(n * 7 % 8) / 8.0;
     let path = |n: u32| (2e6 * libm::pow(4.0, drawn(n)), 50.0 * libm::pow(8.0, drawn(3 * n + 1)), 5 + 3 * n % 10, 12);
-    let soon = (0..8).filter(|n| late(path(*n), "\"table2\"\nvbr = \"frame\"") < 10.0).count();
-    assert!((6..=8).contains(&soon), "{soon} of 8 within 10 s");
+    let mut took: Vec<f64> = (0..8).map(|n| late(path(n), "\"table2\"\nvbr = \"frame\"")).collect();
+    took.sort_by(f64::total_cmp);
+    between(took[5], 1.0, 10.0);
 }
 
 #[test]
