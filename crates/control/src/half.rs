@@ -200,6 +200,18 @@ words! {
     }
 }
 
+impl Limit {
+    /// What limits a rate from `floor` to `cap`; at `start` the network's share is not known yet.
+    pub(crate) fn between<R: PartialOrd>(rate: R, floor: R, cap: R, start: bool) -> Self {
+        match rate {
+            rate if rate >= cap => Self::Cap,
+            _ if start => Self::Start,
+            rate if rate <= floor => Self::Floor,
+            _ => Self::Network,
+        }
+    }
+}
+
 /// Why the rate is what it is: the rule that set it and what went into it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Why {
@@ -571,5 +583,18 @@ pub trait ReceiverHalf: Send {
     /// Its own view, for the record: a pure getter.
     fn view(&self) -> View {
         View::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cap_limits_before_the_start_the_start_before_the_floor_and_between_them_the_network_does() {
+        let limit = |rate, start| Limit::between(rate, 1.0, 3.0, start);
+        assert_eq!([1.0, 2.0, 3.0].map(|rate| limit(rate, true)), [Limit::Start, Limit::Start, Limit::Cap]);
+        assert_eq!([1.0, 2.0, 3.0].map(|rate| limit(rate, false)), [Limit::Floor, Limit::Network, Limit::Cap]);
+        assert_eq!(Limit::between(2, 2, 2, false), Limit::Cap);
     }
 }

@@ -11,7 +11,6 @@ use crate::{
     Arrival, Body, Decision, Departing, Leave, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf,
     Sent, Slot, View, Wake, Why, Window,
 };
-use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 
@@ -239,15 +238,6 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        let limit = if self.rate >= self.cap {
-            Limit::Cap
-        } else if self.rate <= self.floor {
-            Limit::Floor
-        } else if self.members.is_empty() {
-            Limit::Start
-        } else {
-            Limit::Network
-        };
         // The second of a pair leaves at once; the others wait a little longer for it.
         let pair = self.sent > 0 && self.sent.is_multiple_of(EVERY);
         let others = (EVERY - 1) as f64 / EVERY as f64;
@@ -256,12 +246,12 @@ impl SenderHalf for Sender {
             pacing: if pair { Rate::MAX } else { self.rate.scale(others).max(Rate::bps(1)) },
             // It limits nothing, but has the decision read again after each packet.
             window: Some(Window::Packets(u32::MAX)),
-            limit,
+            limit: Limit::between(self.rate, self.floor, self.cap, self.members.is_empty() && self.rate > self.floor),
             why: Why {
-                rule: Cow::Borrowed(self.rule),
                 loss: self.loss,
                 rtt: self.by.and_then(|id| self.members.get(&id)).and_then(|m| m.rtt),
                 by: self.by,
+                ..Why::rule(self.rule)
             },
         }
     }

@@ -4,7 +4,6 @@ use super::message::{Claim, MOST_ANNOUNCED, announcement, rate_notice};
 use super::suppress::RTCP_SHARE;
 use crate::entry::{Setup, Values};
 use crate::{Body, Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Rate, Span, Time};
 
@@ -276,10 +275,10 @@ impl SenderHalf for Sender {
             _ => Limit::Network,
         };
         let why = Why {
-            rule: Cow::Borrowed(rule),
             loss: claim.map(|(_, claim)| claim.loss),
             rtt: claim.map(|(_, claim)| claim.rtt),
             by: claim.map(|(id, _)| id),
+            ..Why::rule(rule)
         };
         Decision { target: self.rate, pacing: self.rate, window: None, limit, why }
     }

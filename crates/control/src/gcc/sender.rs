@@ -8,7 +8,6 @@ use super::pushback::Pushback;
 use super::trendline::Usage;
 use super::{Config, Received};
 use crate::{Decision, ExtraSent, Limit, MediaQueue, PacketReport, Probe, Report, SenderHalf, Sent, Wake, Why};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -286,23 +285,11 @@ impl SenderHalf for Sender {
         let Config { floor, cap, pacing, .. } = self.config;
         let estimate = self.loss_v1.target;
         let target = self.pushback.as_ref().map_or(estimate, |pushback| pushback.apply(estimate)).clamp(floor, cap);
-        let limit = if target >= cap {
-            Limit::Cap
-        } else if target <= floor {
-            Limit::Floor
-        } else if self.starting {
-            Limit::Start
-        } else {
-            Limit::Network
-        };
+        let limit = Limit::between(target, floor, cap, self.starting && target > floor);
         let rule = if target < estimate { "more under way than fits" } else { self.loss_v1.rule };
         let loss = self.loss_v2.as_ref().filter(|model| model.result().is_some()).map(|model| model.loss);
-        let why = Why {
-            rule: Cow::Borrowed(rule),
-            loss: Some(loss.unwrap_or(self.loss_v1.fraction)),
-            rtt: Some(self.loss_v1.rtt).filter(|rtt| !rtt.is_zero()),
-            by: None,
-        };
+        let (loss, rtt) = (loss.unwrap_or(self.loss_v1.fraction), self.loss_v1.rtt);
+        let why = Why { loss: Some(loss), rtt: Some(rtt).filter(|rtt| !rtt.is_zero()), ..Why::rule(rule) };
         let pacing = if self.frames { estimate.scale(pacing) } else { target };
         Decision { target, pacing, window: None, limit, why }
     }

@@ -4,7 +4,6 @@ use super::message::Message;
 use crate::fields::ABSURD_RTT;
 use crate::silence::Silence;
 use crate::{Decision, ExtraSent, Limit, MediaQueue, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use steadycast_units::{Rate, Span, Time};
 
@@ -77,7 +76,7 @@ pub(super) struct Sender {
     waiting: f64,
     loss: Option<f64>,
     rule: &'static str,
-    limit: Limit,
+    starting: bool,
     by: Option<ReceiverId>,
 }
 
@@ -91,7 +90,7 @@ impl Sender {
             waiting: 0.0,
             loss: None,
             rule: "least rate until the first report",
-            limit: Limit::Start,
+            starting: true,
             by: None,
             config: *config,
         }
@@ -124,13 +123,7 @@ impl Sender {
         self.updated = Some(now);
         self.law.update(message, self.rtt().unwrap_or_default().as_secs_f64(), delta);
         self.rule = if message.gradual { "gradual update" } else { "accelerated ramp-up" };
-        self.limit = if message.gradual {
-            Limit::Network
-        } else if self.limit == Limit::Start {
-            Limit::Start
-        } else {
-            Limit::Network
-        };
+        self.starting &= !message.gradual;
     }
 }
 
@@ -161,7 +154,7 @@ impl SenderHalf for Sender {
         if self.silence.is_over(now) {
             self.law.rate = (self.law.rate / 2.0).max(self.config.floor);
             self.rule = "no feedback: halved";
-            self.limit = Limit::Network;
+            self.starting = false;
         }
     }
 
@@ -171,19 +164,12 @@ impl SenderHalf for Sender {
 
     fn decision(&self) -> Decision {
         let (target, pacing) = self.law.shaped(self.waiting);
-        let limit = if self.law.rate >= self.config.r_max {
-            Limit::Cap
-        } else if self.law.rate <= self.config.r_min && self.limit != Limit::Start {
-            Limit::Floor
-        } else {
-            self.limit
-        };
         Decision {
             target: Rate::from_bps_f64(target),
             pacing: Rate::from_bps_f64(pacing),
             window: None,
-            limit,
-            why: Why { rule: Cow::Borrowed(self.rule), loss: self.loss, rtt: self.rtt(), by: self.by },
+            limit: Limit::between(self.law.rate, self.config.r_min, self.config.r_max, self.starting),
+            why: Why { loss: self.loss, rtt: self.rtt(), by: self.by, ..Why::rule(self.rule) },
         }
     }
 }

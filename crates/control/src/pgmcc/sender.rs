@@ -6,7 +6,6 @@ use crate::fields::ABSURD_RTT;
 use crate::{
     Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why, Window,
 };
-use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -328,15 +327,6 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        let limit = if self.smoothed >= self.cap {
-            Limit::Cap
-        } else if self.smoothed <= self.floor {
-            Limit::Floor
-        } else if self.lossy {
-            Limit::Network
-        } else {
-            Limit::Start
-        };
         let pacing = self.rtt.map_or(self.cap, |rtt| {
             self.packet.per(rtt.smoothed.max(Span::millis(1))).scale(self.window * self.config.pacing)
         });
@@ -344,12 +334,12 @@ impl SenderHalf for Sender {
             target: self.bounded(self.smoothed),
             pacing: self.bounded(pacing),
             window: Some(Window::Packets((self.window as u32).saturating_sub(self.out.len() as u32))),
-            limit,
+            limit: Limit::between(self.smoothed, self.floor, self.cap, !self.lossy && self.smoothed > self.floor),
             why: Why {
-                rule: Cow::Borrowed(self.rule),
                 loss: self.acker.map(|acker| acker.loss),
                 rtt: self.rtt.map(|rtt| rtt.smoothed),
                 by: self.acker.map(|acker| acker.id),
+                ..Why::rule(self.rule)
             },
         }
     }

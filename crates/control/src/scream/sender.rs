@@ -11,7 +11,6 @@ use crate::base::BaseDelay;
 use crate::entry::Setup;
 use crate::silence::Silence;
 use crate::{Decision, ExtraSent, Limit, MediaQueue, ReceiverId, Report, SenderHalf, Sent, Wake, Why, Window as Free};
-use std::borrow::Cow;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// Alpha is updated at most this often, in seconds.
@@ -317,26 +316,17 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        let limit = if self.target >= self.cap {
-            Limit::Cap
-        } else if !self.window.has_fallen() {
-            Limit::Start
-        } else if self.target <= self.floor {
-            Limit::Floor
-        } else {
-            Limit::Network
-        };
         let free = self.window.bytes * self.overhead() - self.flight.bytes as f64;
         Decision {
             target: Rate::from_bps_f64(self.target),
             pacing: Rate::from_bps_f64(self.pace()),
             window: Some(Free::Bytes(Bytes::new(free.max(0.0) as u64))),
-            limit,
+            limit: Limit::between(self.target, self.floor, self.cap, !self.window.has_fallen()),
             why: Why {
-                rule: Cow::Borrowed(self.rule),
                 loss: Some(self.loss_rate),
                 rtt: self.s_rtt.map(Span::from_secs_f64),
                 by: self.by,
+                ..Why::rule(self.rule)
             },
         }
     }

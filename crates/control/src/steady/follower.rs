@@ -9,8 +9,7 @@ use crate::{
     Check, Decision, Departing, ExtraSent, Leave, Limit, MediaQueue, Notice, ReceiverId, Report, SenderHalf, Sent,
     Wake, Why,
 };
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Rate, Span, Time};
 
 /// Receivers in the table. With more of them only one that asks for less is let in.
@@ -24,9 +23,6 @@ struct Entry {
     rtt: Option<Span>,
 }
 
-/// The order in which receivers take the place of one that is gone: those that something holds down come first.
-type Turn = (bool, Rate, ReceiverId);
-
 /// The sending half that follows one receiver, until another one asks for less.
 pub(super) struct Follower {
     config: Config,
@@ -34,7 +30,6 @@ pub(super) struct Follower {
     cap: f64,
     rate: f64,
     table: BTreeMap<ReceiverId, Entry>,
-    turns: BTreeSet<Turn>,
     limiting: Option<ReceiverId>,
     to_tell: VecDeque<ReceiverId>,
     silence: Silence,
@@ -58,7 +53,6 @@ impl Follower {
             cap,
             rate: config.start.clamp(floor, cap),
             table: BTreeMap::new(),
-            turns: BTreeSet::new(),
             limiting: None,
             to_tell: VecDeque::new(),
             silence: Silence::default(),
@@ -78,11 +72,12 @@ impl Follower {
     }
 
     fn forget(&mut self, id: ReceiverId) {
-        let Some(entry) = self.table.remove(&id) else { return };
-        self.turns.remove(&(entry.claim.free, entry.claim.rate, id));
+        self.table.remove(&id);
         if self.limiting == Some(id) {
-            // The next one says what it wants once it knows that it counts; until then the rate stays.
-            self.count_on(self.turns.first().map(|(_, _, id)| *id), true);
+            // Those that something holds down come first. The next one says what it wants once it knows that it counts;
+            // until then the rate stays.
+            let turn = |(id, entry): &(&ReceiverId, &Entry)| (entry.claim.free, entry.claim.rate, **id);
+            self.count_on(self.table.iter().min_by_key(turn).map(|(id, _)| *id), true);
         }
     }
 
@@ -142,16 +137,12 @@ impl SenderHalf for Follower {
         }
         let rtt = Some(now.since(claim.echo.own(now))).filter(|rtt| !rtt.is_zero() && *rtt < ABSURD_RTT);
         let before = self.table.get(&id).copied();
-        if let Some(before) = before {
-            self.turns.remove(&(before.claim.free, before.claim.rate, id));
-        }
         let waits = before.is_some_and(|before| before.waits);
         if rtt.is_some() && !waits {
             self.to_tell.push_back(id);
         }
         let rtt = rtt.or(before.and_then(|before| before.rtt));
         self.table.insert(id, Entry { claim, waits: waits || rtt.is_some(), rtt });
-        self.turns.insert((claim.free, claim.rate, id));
         if self.limiting != Some(id) && (self.limiting.is_none() || self.objects(&claim)) {
             self.count_on(Some(id), self.limiting.is_none());
         }
@@ -191,26 +182,18 @@ impl SenderHalf for Follower {
 
     fn decision(&self) -> Decision {
         let counts = self.limiting.and_then(|id| Some((id, self.table.get(&id)?)));
-        let limit = if self.rate >= self.cap {
-            Limit::Cap
-        } else if counts.is_none_or(|(_, entry)| entry.claim.start) {
-            Limit::Start
-        } else if self.rate <= self.floor {
-            Limit::Floor
-        } else {
-            Limit::Network
-        };
+        let start = counts.is_none_or(|(_, entry)| entry.claim.start);
         let pacing = if self.frames { self.config.pacing * self.rate } else { self.rate };
         Decision {
             target: Rate::from_bps_f64(self.rate),
             pacing: Rate::from_bps_f64(pacing),
             window: None,
-            limit,
+            limit: Limit::between(self.rate, self.floor, self.cap, start),
             why: Why {
-                rule: Cow::Borrowed(self.rule),
                 loss: counts.map(|(_, entry)| entry.claim.loss),
                 rtt: counts.and_then(|(_, entry)| entry.rtt),
                 by: counts.map(|(id, _)| id),
+                ..Why::rule(self.rule)
             },
         }
     }

@@ -30,7 +30,7 @@ mod tests;
 mod trains;
 mod verdict;
 
-use crate::entry::{Controller, FeedbackTiming, Param, Receivers, Setup, Values};
+use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use crate::{Need, Promise};
 use steadycast_units::{Ecn, Span};
 
@@ -52,7 +52,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     promises: &[&DELAY, &TWICE, &HEEDED],
     sender: |setup, values| {
         let config = Config::new(setup, values);
-        if decides_at_receivers(setup, values) {
+        if config.receivers {
             Box::new(follower::Follower::new(setup, config))
         } else {
             Box::new(sender::Sender::new(setup, config))
@@ -60,7 +60,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     },
     receiver: |setup, values| {
         let config = Config::new(setup, values);
-        if decides_at_receivers(setup, values) {
+        if config.receivers {
             Box::new(listener::Listener::new(setup, config))
         } else {
             Box::new(receiver::Receiver::new(config))
@@ -83,84 +83,38 @@ const HEEDED: Promise = Promise {
     about: "after a receiver of a group has asked for less, no more is sent",
 };
 
-/// Whether receivers run the law: many can't each report every packet.
-fn decides_at_receivers(setup: &Setup, values: &Values) -> bool {
-    setup.group || values.choice("at") == "receiver"
-}
-
-/// Where the law runs; in groups always at the receivers.
-const AT: Param = Param::choice(
-    "at",
-    "where the law runs: at the sender, on reports of single packets, or at the receiver; in groups always there",
-    "own",
-    ["sender", "sender"],
-    &["sender", "receiver"],
-);
-
-/// Declares a parameter and the field of [`Config`] that has its value: numbers as they are, times in seconds.
-macro_rules! params {
-    ($($kind:ident $name:ident: $about:literal, $source:literal, $default:expr, $range:expr;)*) => {
-        const PARAMS: &[Param] = &[AT, $(params!(@param $kind $name, $about, $source, $default, $range)),*];
-
-        /// What the parameters say, looked up once.
-        #[derive(Clone, Copy, Debug)]
-        struct Config {
-            $($name: f64,)*
-            /// Bits of the session's packets.
-            bits: f64,
-            /// The session's highest rate, in bit/s.
-            cap: f64,
-            /// Packets are sent as L4S ones.
-            l4s: bool,
-            /// The source has frames.
-            frames: bool,
-            /// Receivers decide.
-            receivers: bool,
-        }
-
-        impl Config {
-            fn new(setup: &Setup, values: &Values) -> Self {
-                $(let $name = params!(@value $kind $name, values);)*
-                let bits = 8.0 * setup.packet.as_f64().max(1.0);
-                let cap = setup.cap.as_bps_f64();
-                let receivers = decides_at_receivers(setup, values);
-                let l4s = setup.ecn == Ecn::Ect1;
-                Self { bits, cap, l4s, frames: false, receivers, $($name,)* }
-            }
-        }
-    };
-    (@param number $name:ident, $about:literal, $source:literal, $default:expr, $range:expr) => {
-        Param::number(stringify!($name), $about, $source, [$default, $default], $range)
-    };
-    (@param span $name:ident, $about:literal, $source:literal, $default:expr, $range:expr) => {
-        Param::span(
-            stringify!($name),
-            $about,
-            $source,
-            [Span::micros($default), Span::micros($default)],
-            [Span::micros($range[0]), Span::micros($range[1])],
-        )
-    };
-    (@value number $name:ident, $values:ident) => { $values.number(stringify!($name)) };
-    (@value span $name:ident, $values:ident) => { $values.span(stringify!($name)).as_secs_f64() };
-}
-
-/// Microseconds in a millisecond and in a second.
-const MS: u64 = 1_000;
-const S: u64 = 1_000_000;
-
 params! {
-    span report_every: "the receiver reports this often, where that is at most 5 % of what arrives",
-        "own; RFC 3550, 6.2", 25 * MS, [5 * MS, S];
-    span report_most: "the receiver reports at least this often, with a packet at all", "own", 100 * MS, [5 * MS, S];
-    number report_bytes: "bytes of which a report is 5 %", "own; RFC 3550, 6.2", 2_000.0, [0.0, 100_000.0];
-    number start: "bit/s at first", "own", 300_000.0, [10_000.0, 1e7];
-    span target_floor: "queueing delay that is noise", "own", 2 * MS, [0, S];
-    number target_packets: "packets that each flow keeps in the queue", "Copa", 1.75, [0.1, 20.0];
-    number yield_to: "share of the rate that an experiment leaves", "own", 0.65, [0.1, 1.0];
-    number equation:
-        "while Reno's growth rules, at most so many times what TCP's equation gives at the share of lost packets",
-        "own; RFC 5348, 3.1", 1.25, [0.5, 100.0];
-    number train_packets: "packets of a train, which leave at once; 1: none is sent", "own", 4.0, [1.0, 64.0];
-    number pacing: "a frame's packets leave at this many times the rate while competing", "own", 1.25, [1.0, 10.0];
+    /// What the parameters say, looked up once: numbers as they are, times in seconds.
+    Config(values, setup) {
+        let choice at:
+            "where the law runs: at the sender, on reports of single packets, or at the receiver; in groups always there",
+            "own", ["sender"; 2], &["sender", "receiver"];
+        secs report_every: "the receiver reports this often, where that is at most 5 % of what arrives",
+            "own; RFC 3550, 6.2", [Span::millis(25); 2], [Span::millis(5), Span::secs(1)];
+        secs report_most: "the receiver reports at least this often, with a packet at all",
+            "own", [Span::millis(100); 2], [Span::millis(5), Span::secs(1)];
+        number report_bytes: "bytes of which a report is 5 %", "own; RFC 3550, 6.2", [2_000.0; 2], [0.0, 100_000.0];
+        number start: "bit/s at first", "own", [300_000.0; 2], [10_000.0, 1e7];
+        secs target_floor: "queueing delay that is noise", "own", [Span::millis(2); 2], [Span::ZERO, Span::secs(1)];
+        number target_packets: "packets that each flow keeps in the queue", "Copa", [1.75; 2], [0.1, 20.0];
+        number yield_to: "share of the rate that an experiment leaves", "own", [0.65; 2], [0.1, 1.0];
+        number equation:
+            "while Reno's growth rules, at most so many times what TCP's equation gives at the share of lost packets",
+            "own; RFC 5348, 3.1", [1.25; 2], [0.5, 100.0];
+        number train_packets: "packets of a train, which leave at once; 1: none is sent",
+            "own", [4.0; 2], [1.0, 64.0];
+        number pacing: "a frame's packets leave at this many times the rate while competing",
+            "own", [1.25; 2], [1.0, 10.0];
+    } {
+        /// Bits of the session's packets.
+        bits: f64 = 8.0 * setup.packet.as_f64().max(1.0),
+        /// The session's highest rate, in bit/s.
+        cap: f64 = setup.cap.as_bps_f64(),
+        /// Packets are sent as L4S ones.
+        l4s: bool = setup.ecn == Ecn::Ect1,
+        /// The source has frames.
+        frames: bool = false,
+        /// Receivers decide: many can't each report every packet.
+        receivers: bool = setup.group || at == "receiver",
+    }
 }

@@ -5,7 +5,6 @@ use super::signals::Round;
 use crate::entry::Setup;
 use crate::silence::Silence;
 use crate::{Check, Decision, ExtraSent, MediaQueue, Probe, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
-use std::borrow::Cow;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The sending half that decides by reports of single packets.
@@ -63,13 +62,12 @@ impl SenderHalf for Sender {
     fn decision(&self) -> Decision {
         let rate = self.law.granted();
         let pacing = if self.law.config.frames { self.law.pacing() * rate } else { rate };
-        let why = Why { rule: Cow::Borrowed(self.law.rule), loss: self.law.loss(), rtt: self.law.rtt(), by: self.by };
         Decision {
             target: Rate::from_bps_f64(rate),
             pacing: Rate::from_bps_f64(pacing),
             window: None,
             limit: self.law.limit(),
-            why,
+            why: Why { loss: self.law.loss(), rtt: self.law.rtt(), by: self.by, ..Why::rule(self.law.rule) },
         }
     }
 

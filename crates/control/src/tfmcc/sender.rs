@@ -4,7 +4,6 @@ use super::rtt::elapsed;
 use super::{Config, GRANULARITY, Profile, R_MAX_DECAY, X_MIN};
 use crate::entry::{Setup, Values};
 use crate::{Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
-use std::borrow::Cow;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// Round trips of the limiting receiver without a word from it: the rate is halved, it is given up (RFC 4654, 3.3).
@@ -435,20 +434,12 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        let limit = if self.x >= self.cap {
-            Limit::Cap
-        } else if self.x <= self.least && !self.slow_start {
-            Limit::Floor
-        } else if self.slow_start {
-            Limit::Start
-        } else {
-            Limit::Network
-        };
+        let limit = Limit::between(self.x, self.least, self.cap, self.slow_start);
         let why = Why {
-            rule: Cow::Borrowed(self.rule),
             loss: self.clr.map(|clr| clr.loss),
             rtt: self.clr.map(|clr| clr.rtt),
             by: self.clr.map(|clr| clr.id),
+            ..Why::rule(self.rule)
         };
         Decision { target: self.x, pacing: self.x, window: None, limit, why }
     }

@@ -4,7 +4,6 @@ use crate::entry::Setup;
 use crate::equation::{self, LossRate};
 use crate::fields::ABSURD_RTT;
 use crate::{Check, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
@@ -415,10 +414,10 @@ impl SenderHalf for Sender {
             window: None,
             limit,
             why: Why {
-                rule: Cow::Borrowed(self.rule),
                 loss: self.loss.map(LossRate::get),
                 rtt: self.rtt.map(|r| r.smoothed),
                 by: self.by,
+                ..Why::rule(self.rule)
             },
         }
     }

@@ -236,11 +236,8 @@ impl Sender {
 
     fn set_exactly(&mut self, rate: Rate, limit: Limit) {
         self.rate = rate.clamp(self.floor, self.cap);
-        self.limit = match rate {
-            _ if self.rate >= self.cap => Limit::Cap,
-            r if r <= self.floor => Limit::Floor,
-            _ => limit,
-        };
+        let start = limit == Limit::Start && self.rate > self.floor;
+        self.limit = Limit::between(self.rate, self.floor, self.cap, start);
     }
 
     /// When silence counts as congestion.
