@@ -83,6 +83,7 @@
 //! assert_eq!(sender.decision().why.loss, Some(0.2));
 //! ```
 
+mod asks;
 mod asmp;
 mod base;
 mod echo;

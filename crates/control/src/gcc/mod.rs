@@ -14,12 +14,13 @@ mod loss_v1;
 mod loss_v2;
 mod probes;
 mod pushback;
-mod receiver;
 mod sender;
 mod trendline;
 
-use crate::Need;
-use crate::entry::{Controller, FeedbackTiming, Receivers, params};
+use crate::asks::Asks;
+use crate::entry::{Controller, FeedbackTiming, Receivers, Setup, Values, params};
+use crate::{Need, ReceiverHalf, Wake};
+use constants::{FEEDBACK_MAX, FEEDBACK_MIN};
 use steadycast_units::{Bytes, PeerTime, Rate, Time};
 
 /// The registry's entry.
@@ -37,9 +38,20 @@ pub(crate) const CONTROLLER: Controller = Controller {
     dashes: &[8.0, 2.0, 2.0, 2.0],
     params: PARAMS,
     sender: |setup, values| Box::new(sender::Sender::new(&Config::new(setup, values))),
-    receiver: |setup, _| Box::new(receiver::Receiver::new(setup)),
+    receiver,
     ..crate::fixed::CONTROLLER
 };
+
+/// A report's IP size, and the share of the session bandwidth that reports may take
+/// (libwebrtc, `transport_sequence_number_feedback_generator.cc`).
+const REPORT: Bytes = Bytes::new(68);
+const SHARE: f64 = 0.05;
+
+/// The receiving half: asks for a report after the first packet, and then at its interval while packets come.
+fn receiver(setup: &Setup, _: &Values) -> Box<dyn ReceiverHalf> {
+    let interval = REPORT.at(setup.session_bandwidth.scale(SHARE)).min(FEEDBACK_MAX).max(FEEDBACK_MIN);
+    Box::new(Asks::new(move |fresh| Wake { at: (fresh.last + interval).max(fresh.at), why: "feedback interval" }))
+}
 
 /// A packet that arrived, as far as the estimators are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,13 +8,13 @@
 mod constants;
 mod delay;
 mod flight;
-mod receiver;
 mod sender;
 mod window;
 
-use crate::Need;
+use crate::asks::{Asks, Fresh};
 use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
-use constants::QDELAY_TARGET;
+use crate::{Need, Wake};
+use constants::{QDELAY_TARGET, REPORT_AFTER, REPORT_PACKETS};
 use steadycast_units::{Ecn, Span};
 
 /// The registry's entry.
@@ -32,7 +32,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     colour: "#003f5c",
     params: PARAMS,
     sender: |setup, values| Box::new(sender::Sender::new(setup, Config::new(setup, values))),
-    receiver: |_, _| Box::new(receiver::Receiver::default()),
+    receiver: |_, _| Box::new(Asks::new(report_at)),
     ..crate::fixed::CONTROLLER
 };
 
@@ -61,6 +61,17 @@ params! {
         /// there is a cut each min(virtual_rtt, s_rtt).
         once_per_rtt: bool = values.mode() == Mode::Repaired,
         mss: f64 = setup.packet.as_f64().max(1.0),
+    }
+}
+
+/// When a report is due, as SCReAM has it.
+fn report_at(fresh: &Fresh) -> Wake {
+    if fresh.ends {
+        Wake { at: fresh.at, why: "frame complete" }
+    } else if fresh.packets >= REPORT_PACKETS {
+        Wake { at: fresh.at, why: "packets to acknowledge" }
+    } else {
+        Wake { at: fresh.last + REPORT_AFTER, why: "report interval" }
     }
 }
 

@@ -212,9 +212,7 @@ impl ReceiverHalf for Listener {
         }
         self.fresh = self.fresh.saturating_add(arrival.size.get());
         let since = *self.stepped.get_or_insert(arrival.at);
-        let enough = self.fresh as f64 >= REPORT_COSTS * self.config.report_bytes;
-        let every = if enough { self.config.report_every } else { self.config.report_most };
-        if arrival.at.since(since) >= Span::from_secs_f64(every) {
+        if arrival.at.since(since) >= self.config.report_after(self.fresh as f64, REPORT_COSTS) {
             self.step(arrival.at);
         }
     }

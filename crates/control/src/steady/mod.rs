@@ -21,7 +21,6 @@ mod follower;
 mod law;
 mod listener;
 mod message;
-mod receiver;
 mod scalable;
 mod sender;
 mod signals;
@@ -30,8 +29,9 @@ mod tests;
 mod trains;
 mod verdict;
 
+use crate::asks::Asks;
 use crate::entry::{Controller, FeedbackTiming, Receivers, params};
-use crate::{Need, Promise};
+use crate::{Need, Promise, Wake};
 use steadycast_units::{Ecn, Span};
 
 /// The registry's entry.
@@ -63,7 +63,10 @@ pub(crate) const CONTROLLER: Controller = Controller {
         if config.receivers {
             Box::new(listener::Listener::new(setup, config))
         } else {
-            Box::new(receiver::Receiver::new(config))
+            Box::new(Asks::new(move |fresh| {
+                let at = fresh.last + config.report_after(fresh.bytes.as_f64(), 1.0);
+                Wake { at, why: "report interval" }
+            }))
         }
     },
     ..crate::fixed::CONTROLLER
@@ -116,5 +119,14 @@ params! {
         frames: bool = false,
         /// Receivers decide: many can't each report every packet.
         receivers: bool = setup.group || at == "receiver",
+    }
+}
+
+impl Config {
+    /// Between two reports: the interval, once so many bytes have arrived that a report, which `costs` so many times
+    /// `report_bytes`, is 5 % of them; in any case the longest interval.
+    fn report_after(&self, bytes: f64, costs: f64) -> Span {
+        let enough = bytes >= costs * self.report_bytes;
+        Span::from_secs_f64(if enough { self.report_every } else { self.report_most })
     }
 }
