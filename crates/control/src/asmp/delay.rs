@@ -1,6 +1,7 @@
 //! The congestion indicator: cumulative jitter, its long and short means, and the drift between the clocks.
 
 use super::Config;
+use super::constants::LONG_MEAN;
 use steadycast_units::{OneWay, Span, Time};
 
 /// A jump of the one-way delay beyond this is a clock that was set, not a queue.
@@ -173,19 +174,21 @@ pub(super) struct Indicator {
 
 impl Indicator {
     pub(super) fn new(config: &Config) -> Self {
-        let equal_is_congested = config.rules.ci_equal_is_congested;
+        // Equal means are congestion as eq. 18 prints it; not so by its text (3.7).
+        let equal_is_congested = !config.repaired;
+        let window = if config.repaired { LONG_MEAN } else { Span::ZERO };
         Self {
             anchor: None,
             last: 0.0,
             short: Mean::default(),
-            long: Long::new(config.rules.ci_long_window),
+            long: Long::new(window),
             trend: Trend::new(),
             // Before the first frame both means are zero, that is equal.
             state: if equal_is_congested { State::Congested } else { State::Unloaded },
-            drift: config.rules.drift,
+            drift: config.repaired,
             eps: config.ci_eps.as_secs_f64(),
             equal_is_congested,
-            window: config.rules.ci_long_window,
+            window,
         }
     }
 

@@ -15,7 +15,7 @@ pub(crate) mod suppress;
 
 use crate::Promise;
 use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
-use constants::{AGG_SHARE, PAPER, REPAIRED, Rules};
+use constants::AGG_SHARE;
 use steadycast_units::{Rate, Span};
 
 /// The registry's entry.
@@ -87,7 +87,8 @@ params! {
         let choice agg: "the sender takes the least rate, or skips the lowest 2 %",
             "ASMP, eq. 1", ["min"; 2], &["min", "quantile"];
     } {
-        rules: &'static Rules = if values.mode() == Mode::Paper { &PAPER } else { &REPAIRED },
+        /// Not as printed. `docs/controllers/asmp.md` has the rules in which the two differ, and the reasons.
+        repaired: bool = values.mode() == Mode::Repaired,
         gamma_unloaded: f64 = if smooth { gamma_unloaded } else { 1.0 },
         gamma_congested: f64 = if smooth { gamma_congested } else { 1.0 },
         gamma_down: Option<f64> = (gamma_down > 0.0).then_some(if smooth { gamma_down } else { 1.0 }),

@@ -173,7 +173,7 @@ impl Receiver {
         let waited = self.first.map_or(Span::ZERO, |first| slot.now.since(first));
         let few = if self.rtt.is_told() { STRANGER } else { PATIENCE };
         let patient = self.reports <= few || waited < LEAST_INTERVAL * u64::from(PATIENCE);
-        let waits = self.config.rules.init_announced && !self.rtt.is_known() && patient;
+        let waits = self.config.repaired && !self.rtt.is_known() && patient;
         // In a group whose members report once in some seconds, a rate of the first moment would stand for as long.
         if waits && (self.ramp.is_none() && self.claim.is_none() || slot.interval > LEAST_INTERVAL) {
             return None;
@@ -201,8 +201,8 @@ impl Receiver {
     }
 
     fn first_rate(&self, x_recv: Rate) -> Rate {
-        let rate =
-            if self.config.rules.init_announced { self.announced.unwrap_or(x_recv) } else { self.config.initial_rate };
+        // What is sent now; as printed, the same for all (ASMP, 5.4.1).
+        let rate = if self.config.repaired { self.announced.unwrap_or(x_recv) } else { self.config.initial_rate };
         rate.clamp(self.floor, self.cap)
     }
 
@@ -265,7 +265,7 @@ impl Receiver {
         let mut inst = old + step;
         if let (true, Some(l)) = (lost || self.events.is_some(), self.loss()) {
             let fair = throughput_full(self.packet, rtt, l, rtt * 4, 1.0);
-            inst = if config.rules.clamp_increase { fair.min(inst) } else { fair };
+            inst = if config.repaired { fair.min(inst) } else { fair };
         }
         let mut gamma = match state {
             State::Congested => config.gamma_congested,
@@ -278,14 +278,15 @@ impl Receiver {
         // Twice what arrives lets a source with coarse steps reach its next one; what it does not use at all is no
         // credit.
         let most = self.announced.map_or(x_recv, |sent| sent.min(x_recv.scale(2.0)).max(x_recv)) + step;
-        if config.rules.recv_clamp && rate > most { (most, true) } else { (rate, false) }
+        if config.repaired && rate > most { (most, true) } else { (rate, false) }
     }
 
     /// Whether another's report makes ours needless.
     fn says_the_same(&self, own: Rate, other: Rate) -> bool {
         let (own, other) = (own.as_bps_f64(), other.as_bps_f64());
         let near = (other - own).abs() <= self.config.similarity * own;
-        near && (!self.config.rules.suppress_by_lower || other <= 1.02 * own)
+        // As printed a higher rate suppresses a lower one too.
+        near && (!self.config.repaired || other <= 1.02 * own)
     }
 
     fn after_report(&mut self, slot: &Slot) -> Turn {
@@ -343,7 +344,8 @@ impl ReceiverHalf for Receiver {
         let one_way = OneWay::between(arrival.sent, arrival.at);
         self.rtt.on_packet(one_way);
         if arrival.edge.first {
-            let sampled = self.config.rules.ci_sampled.then(|| OneWay::between(arrival.sampled, arrival.at));
+            // As printed, from the sampling of the frame on (ASMP, 3.4).
+            let sampled = (!self.config.repaired).then(|| OneWay::between(arrival.sampled, arrival.at));
             self.indicator.on_frame(sampled.unwrap_or(one_way), arrival.at);
         }
     }
@@ -384,7 +386,7 @@ impl ReceiverHalf for Receiver {
             return self.reply();
         }
         let computed = self.compute(slot);
-        if let (true, Some(new), Some(old)) = (self.config.rules.clamp_increase, computed, self.claim)
+        if let (true, Some(new), Some(old)) = (self.config.repaired, computed, self.claim)
             && !new.start
         {
             let most = old.rate.as_bps_f64() + self.packet.as_f64() * 8.0 / new.rtt.as_secs_f64();

@@ -50,13 +50,7 @@ pub(super) struct RoundTrip {
 
 impl RoundTrip {
     pub(super) fn new(config: &Config) -> Self {
-        Self {
-            additive: config.rules.additive,
-            beta: config.beta,
-            initial: INITIAL_RTT,
-            least: MOST,
-            ..Self::default()
-        }
+        Self { additive: config.repaired, beta: config.beta, initial: INITIAL_RTT, least: MOST, ..Self::default() }
     }
 
     pub(super) fn on_packet(&mut self, sample: OneWay) {

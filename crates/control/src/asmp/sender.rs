@@ -128,7 +128,8 @@ impl Sender {
 
     /// With nobody left to say a rate, silence is waited for.
     fn arm_silence(&mut self, now: Time) {
-        if !self.config.rules.no_feedback || self.limiting().is_some() || self.halve_at.is_some() {
+        // The paper has no such timer.
+        if !self.config.repaired || self.limiting().is_some() || self.halve_at.is_some() {
             return;
         }
         let quiet_since = *self.sign_of_life.get_or_insert(now);
@@ -218,7 +219,7 @@ impl SenderHalf for Sender {
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
         self.forget_receiver(receiver);
         self.settle_rate(at);
-        if how == Leave::Bye && self.config.rules.no_feedback && self.table.is_empty() && self.basis == Basis::Held {
+        if how == Leave::Bye && self.config.repaired && self.table.is_empty() && self.basis == Basis::Held {
             // Nobody is left to wait for: silence begins at once.
             self.basis = Basis::Deserted;
             self.halve_at = Some(at);
