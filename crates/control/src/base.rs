@@ -3,7 +3,7 @@ use steadycast_units::{OneWay, Span, Time};
 
 /// The base delay of a path, from which queueing delay is counted: the least one-way delay of the last while, kept as
 /// the minima of slots (LEDBAT, RFC 6817, 3.4.2).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct BaseDelay {
     slot: Span,
     slots: usize,
@@ -15,7 +15,7 @@ pub(crate) struct BaseDelay {
 impl BaseDelay {
     /// Over `slots` slots (at least one) of this length.
     pub(crate) fn new(slot: Span, slots: usize) -> Self {
-        Self { slot, slots: slots.max(1), minima: VecDeque::new(), since: Time::ZERO }
+        Self { slot, slots: slots.max(1), ..Self::default() }
     }
 
     /// Takes a packet's one-way delay in and gives its queueing delay.

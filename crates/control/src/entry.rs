@@ -366,7 +366,7 @@ macro_rules! params {
             &[$($crate::entry::params!(@make $kind)(stringify!($name), $($of),+)),*];
 
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
+        #[derive(Clone, Copy, Debug, Default)]
         $vis struct $config {
             $($field: $crate::entry::params!(@type $read),)*
             $($(#[$about])* $own: $type,)*

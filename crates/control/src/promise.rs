@@ -79,6 +79,13 @@ impl Check {
     }
 }
 
+impl Default for Check {
+    /// Of no promise: a half begins with it, and names its own.
+    fn default() -> Self {
+        Self::new(&Promise { id: "", about: "" })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

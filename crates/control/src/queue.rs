@@ -12,7 +12,7 @@ const IN_A_ROW: u32 = 4;
 const PART: f64 = 0.5;
 
 /// The queueing delay of a path, from one-way delays on two clocks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Queue {
     limit: Span,
     least: Option<OneWay>,
@@ -26,7 +26,7 @@ pub(crate) struct Queue {
 impl Queue {
     /// One that counts from `limit` on; never, when that is zero.
     pub(crate) fn new(limit: Span) -> Self {
-        Self { limit, least: None, before: None, until: Time::ZERO, waited: 0, since: Time::ZERO }
+        Self { limit, ..Self::default() }
     }
 
     /// A packet arrived at `at`, after `way`, while a round trip takes `rtt`. True while there is a queue; one up to

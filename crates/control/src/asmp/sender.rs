@@ -29,8 +29,9 @@ struct Entry {
 type AnnounceOrder = (bool, Time);
 
 /// What `r_tx` rests on.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Basis {
+    #[default]
     Nothing,
     Receiver(ReceiverId),
     Held,
@@ -40,6 +41,7 @@ enum Basis {
 }
 
 /// The sending half: `r_tx` is the least of the live receivers' rates (ASMP, eq. 1).
+#[derive(Default)]
 pub(super) struct Sender {
     config: Config,
     floor: Rate,
@@ -73,20 +75,10 @@ impl Sender {
             floor,
             cap: setup.cap,
             rtcp: setup.session_bandwidth.as_bytes_per_s() * RTCP_SHARE * 0.75,
-            table: BTreeMap::new(),
-            by_rate: BTreeSet::new(),
-            by_age: BTreeSet::new(),
-            to_announce: BTreeSet::new(),
             rate: config.initial_rate.clamp(floor, setup.cap),
-            basis: Basis::Nothing,
-            members: 0,
-            gap: Span::ZERO,
-            highest: 0,
-            sign_of_life: None,
-            halve_at: None,
             least: Check::new(&super::LEAST),
-            unchecked: 0,
             config,
+            ..Self::default()
         }
     }
 

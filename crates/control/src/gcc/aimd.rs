@@ -76,7 +76,7 @@ enum State {
 }
 
 /// Its constants.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settings {
     pub(super) start: Rate,
     pub(super) floor: Rate,

@@ -46,9 +46,10 @@ const LEFT_AS_ASKED: f64 = 0.8;
 const KEPT: usize = 8;
 
 /// What holds the rate down, as far as probes are concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Cause {
     /// Nothing that a probe could not find out.
+    #[default]
     Open,
     /// Loss, but the rate rises.
     LossRising,
@@ -57,7 +58,7 @@ pub(super) enum Cause {
 }
 
 /// What can be set.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settings {
     pub(super) enabled: bool,
     /// In application-limited phases.
@@ -137,7 +138,7 @@ impl Seen {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Probes {
     settings: Settings,
     /// The first is the one that is offered.
@@ -159,19 +160,7 @@ pub(super) struct Probes {
 impl Probes {
     /// The first two are wanted from the start.
     pub(super) fn new(settings: Settings) -> Self {
-        let mut probes = Self {
-            settings,
-            wanted: VecDeque::new(),
-            next_id: 1,
-            sent: VecDeque::new(),
-            further_above: None,
-            asked: None,
-            estimate: settings.start,
-            cause: Cause::Open,
-            drop: None,
-            drop_probe: None,
-            alr_ended: None,
-        };
+        let mut probes = Self { settings, next_id: 1, estimate: settings.start, ..Self::default() };
         probes.request_probes(None, &[settings.start.scale(FIRST_PROBE), settings.start.scale(SECOND_PROBE)], true);
         probes
     }

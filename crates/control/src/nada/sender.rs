@@ -21,7 +21,7 @@ const RTTS: usize = 15;
 ///
 /// It is computed multiplied out, so that no rate makes it divide by zero. A signal at its greatest says no more than
 /// that it is so great: the rate is then at most what arrives, but for the session's floor (own).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Law {
     config: Config,
     rate: f64,
@@ -65,6 +65,7 @@ impl Law {
 }
 
 /// The sending half.
+#[derive(Default)]
 pub(super) struct Sender {
     config: Config,
     law: Law,
@@ -84,15 +85,10 @@ impl Sender {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             law: Law { config: *config, rate: config.r_min, x_prev: 0.0 },
-            silence: Silence::default(),
-            rtts: VecDeque::new(),
-            updated: None,
-            waiting: 0.0,
-            loss: None,
             rule: "least rate until the first report",
             starting: true,
-            by: None,
             config: *config,
+            ..Self::default()
         }
     }
 

@@ -42,6 +42,7 @@ struct RoundTrip {
 }
 
 /// The sending half.
+#[derive(Default)]
 pub(super) struct Sender {
     config: Config,
     packet: Bytes,
@@ -81,29 +82,16 @@ impl Sender {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
         Self {
             confirms: setup.group && !values.span("nak_backoff").is_zero(),
-            heard: None,
             told: true,
             config: Config::new(values),
             packet: setup.packet,
             floor: setup.floor.min(setup.cap),
             cap: setup.cap,
             window: 1.0,
-            out: VecDeque::new(),
-            highest: None,
-            cut_at: None,
-            filled: None,
-            frozen: false,
-            acker: None,
-            rtts: BTreeMap::new(),
-            rtt: None,
-            doublings: 0,
-            timeouts: 0,
-            timer: None,
             smoothed: setup.packet.per(FIRST_RTO),
-            smoothed_at: Time::ZERO,
-            lossy: false,
             within: Check::new(&super::WITHIN),
             rule: "one packet until there is an acker",
+            ..Self::default()
         }
     }
 

@@ -110,7 +110,7 @@ const ALPHA_SRTT: f64 = 0.875;
 const IPD_RANGE: [Span; 2] = [Span::ZERO, Span::secs(600)];
 
 /// Packets one after the other, with a delay between them: T = S / (t(S) + IPD) (eq. 11).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Train {
     packet: Bytes,
     /// t(S).

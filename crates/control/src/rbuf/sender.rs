@@ -27,6 +27,7 @@ struct Trend {
     predictive: bool,
 }
 
+#[derive(Default)]
 pub(super) struct Sender {
     train: Train,
     low: f64,
@@ -77,13 +78,8 @@ impl Sender {
             least,
             most,
             train,
-            change: 0.0,
-            srtt: None,
-            last_echo: None,
-            silence: None,
-            loss: None,
-            limit: Limit::Start,
             rule: "first delay",
+            ..Self::default()
         }
     }
 

@@ -42,6 +42,7 @@ const LOSS_GAIN: f64 = 0.0025;
 const SILENT_ROUNDS: f64 = 4.0;
 
 /// The sending half.
+#[derive(Default)]
 pub(super) struct Sender {
     config: Config,
     floor: f64,
@@ -99,26 +100,11 @@ impl Sender {
             flight: Flight::new(REORDERING),
             delay: Delay::new(&config),
             base: BaseDelay::new(BASE_SLOT, BASE_SLOTS),
-            silence: Silence::default(),
-            peak: Peak::default(),
-            alpha: 0.0,
-            told: (0, 0),
-            alpha_at: None,
-            filtered_at: None,
-            s_rtt: None,
-            loss_rate: 0.0,
-            most: (0.0, 0.0),
-            round_began: None,
-            round_lost: false,
             frame_period: 0.02,
-            last_frame: None,
-            adjust: 0.0,
-            frame_deviation: 0.0,
-            drain_until: None,
             target: floor,
             rule: "least rate until the first feedback",
-            by: None,
             config,
+            ..Self::default()
         }
     }
 

@@ -24,6 +24,7 @@ struct Entry {
 }
 
 /// The sending half that follows one receiver, until another one asks for less.
+#[derive(Default)]
 pub(super) struct Follower {
     config: Config,
     floor: f64,
@@ -52,17 +53,11 @@ impl Follower {
             floor,
             cap,
             rate: config.start.clamp(floor, cap),
-            table: BTreeMap::new(),
-            limiting: None,
-            to_tell: VecDeque::new(),
-            silence: Silence::default(),
-            silences: 0,
             rises: true,
-            set_at: None,
-            frames: false,
             rule: "start: first packets",
             heeded: Check::new(&super::HEEDED),
             config,
+            ..Self::default()
         }
     }
 

@@ -89,8 +89,9 @@ params! {
 }
 
 /// Which of the three descriptions is followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Profile {
+    #[default]
     Rfc4654,
     Sigcomm2001,
     Norm,

@@ -50,6 +50,7 @@ struct Shown {
 }
 
 /// The sending half (RFC 4654, section 3).
+#[derive(Default)]
 pub(super) struct Sender {
     config: Config,
     packet: Bytes,
@@ -81,7 +82,6 @@ pub(super) struct Sender {
     /// Bytes sent, and since when, for a source that doesn't use its rate.
     sent: (Bytes, Time),
     uses: bool,
-    last_heard: Option<Time>,
     halve_at: Option<Time>,
     rule: &'static str,
     echoes: Echoes,
@@ -103,29 +103,15 @@ impl Sender {
                 .clamp(least, setup.cap),
             r_max: config.r_max,
             r_known: config.r_max,
-            r_peak: Span::ZERO,
-            raised: false,
             assumed: config.quick,
             group: setup.group,
-            fb_nr: 0,
-            round_began: None,
-            round_heard: false,
             x_supp: Rate::MAX,
-            clr: None,
-            hold: None,
             slow_start: true,
-            ramp: None,
-            shown: None,
-            raised_at: None,
-            sent: (Bytes::ZERO, Time::ZERO),
             uses: true,
-            last_heard: None,
-            halve_at: None,
             rule: "one packet per R_max",
-            echoes: Echoes::default(),
             rises: Check::new(&super::RISE),
-            risen: None,
             config,
+            ..Self::default()
         }
     }
 
@@ -385,7 +371,6 @@ impl SenderHalf for Sender {
         let (x, r_max, slow) = (self.x.max(known), self.r_max, self.slow_start);
         self.adjust(report.from, &back, rtt, now);
         self.look(x, r_max, slow, now);
-        self.last_heard = Some(now);
         self.halve_at = Some(now + self.r_max * GONE);
         if !is_clr && !back.leave {
             if back.fb_nr == self.fb_nr {

@@ -60,7 +60,7 @@ params! {
             "queueing delay that ends slow start as a loss event would; 0: only a loss ends it (ns2: 0)",
             "own; RFC 9406 has 4 to 16 ms", [START_DELAY, Span::ZERO], [Span::ZERO, Span::secs(10)];
     } {
-        profile: &'static Profile = if profile == "ns2" { &NS2 } else { &RFC },
+        profile: Profile = if profile == "ns2" { NS2 } else { RFC },
         // What stands at the default is the profile's.
         loss: LossSettings = LossSettings {
             discount: if discount_threshold == RFC.discount { profile.discount } else { discount_threshold },
@@ -76,7 +76,7 @@ params! {
 const START_DELAY: Span = Span::millis(20);
 
 /// What a profile sets.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Profile {
     /// The least discount factor of older loss intervals while the open one is long (RFC 5348, 5.5).
     discount: f64,

@@ -14,15 +14,17 @@ const MARKS: usize = 16;
 const UNKNOWN_RTT: Span = Span::millis(500);
 
 /// Which packets a receiver counts losses among.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Among {
     /// All.
+    #[default]
     All,
     /// The marked ones, numbered by themselves ([`Mark`]).
     Marked,
 }
 
 /// The receiving half: one TFRC connection.
+#[derive(Default)]
 pub(crate) struct Receiver {
     packet: Bytes,
     settings: Settings,
@@ -57,20 +59,9 @@ impl Receiver {
             packet: setup.packet,
             settings: *settings,
             among,
-            vseq: None,
             history: LossHistory::new(settings.loss),
             queue: Queue::new(settings.start_delay),
-            least_rtt: None,
-            rtt: None,
-            latest: None,
-            total: Bytes::ZERO,
-            marks: VecDeque::new(),
-            timer: None,
-            reported: None,
-            fresh: false,
-            urgent: None,
-            received: None,
-            best: Rate::ZERO,
+            ..Self::default()
         }
     }
 

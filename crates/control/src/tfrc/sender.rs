@@ -53,6 +53,7 @@ struct RoundTrip {
 }
 
 /// The sending half: one TFRC connection.
+#[derive(Default)]
 pub(crate) struct Sender {
     packet: Bytes,
     floor: Rate,
@@ -98,23 +99,11 @@ impl Sender {
             settings: *settings,
             worth: 1.0,
             allowed: setup.packet.per(Span::secs(1)),
-            rtt: None,
-            rto: TcpRto::default(),
-            loss: None,
             received: vec![(Rate::MAX, Time::ZERO)],
-            doubled: Time::ZERO,
-            changed: Time::ZERO,
-            lossy: false,
-            first_sent: None,
-            nofeedback: None,
-            apart: Span::ZERO,
             idle: true,
-            not_limited: VecDeque::new(),
-            unlimited: false,
-            covered_to: None,
             rule: "one packet per second until the first report",
-            by: None,
             twice: Check::new(&super::TWICE),
+            ..Self::default()
         }
     }
 
