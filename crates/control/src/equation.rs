@@ -115,6 +115,12 @@ pub fn loss_for(rate: Rate, packet: Bytes, rtt: Span) -> LossRate {
     LossRate((low * high).sqrt())
 }
 
+/// TCP's initial window: min(4 s, max(2 s, 4380 bytes)) (RFC 5348, 4.2).
+pub(crate) fn initial_window(packet: Bytes) -> Bytes {
+    let s = packet.get();
+    Bytes::new((4 * s).min((2 * s).max(4_380)))
+}
+
 /// The first loss interval by the square-root law, in packets, at least 1 (RFC 4654, 5.6).
 ///
 /// ```text

@@ -508,34 +508,22 @@ pub trait ReceiverHalf: Send {
 
     /// A packet of another stream has arrived: a repair, parity or padding. Its bytes count as received. What it
     /// repairs stays lost to this half: [`ReceiverHalf::on_arrival`] is never told of it.
-    fn on_extra(&mut self, extra: &ExtraArrival) {
-        let _ = extra;
-    }
+    fn on_extra(&mut self, _extra: &ExtraArrival) {}
 
     /// Another member's report was heard.
-    fn on_overheard(&mut self, heard: &Overheard<'_>) {
-        let _ = heard;
-    }
+    fn on_overheard(&mut self, _heard: &Overheard<'_>) {}
 
     /// The sender half has announced something to the group.
-    fn on_announce(&mut self, announced: &Announcement<'_>) {
-        let _ = announced;
-    }
+    fn on_announce(&mut self, _announced: &Announcement<'_>) {}
 
     /// A sender report about the stream has arrived.
-    fn on_sender_report(&mut self, now: Time) {
-        let _ = now;
-    }
+    fn on_sender_report(&mut self, _now: Time) {}
 
     /// How full the play-out buffer is now, where the session has one: told before each opportunity to report.
-    fn on_buffer(&mut self, now: Time, buffer: BufferLevel) {
-        let _ = (now, buffer);
-    }
+    fn on_buffer(&mut self, _now: Time, _buffer: BufferLevel) {}
 
     /// The time of [`ReceiverHalf::wake`] has come.
-    fn on_timer(&mut self, now: Time) {
-        let _ = now;
-    }
+    fn on_timer(&mut self, _now: Time) {}
 
     /// When this half next wants [`ReceiverHalf::on_timer`].
     fn wake(&self) -> Option<Wake> {
@@ -558,13 +546,10 @@ pub trait ReceiverHalf: Send {
     fn report(&mut self, slot: &Slot) -> Reply;
 
     /// The receiver goes by another identifier from now on: its old one collided with somebody else's (RFC 3550, 8.2).
-    fn on_renamed(&mut self, id: ReceiverId) {
-        let _ = id;
-    }
+    fn on_renamed(&mut self, _id: ReceiverId) {}
 
     /// The receiver is about to leave: what its last report says, if anything.
-    fn leave(&mut self, now: Time) -> Option<Body> {
-        let _ = now;
+    fn leave(&mut self, _now: Time) -> Option<Body> {
         None
     }
 

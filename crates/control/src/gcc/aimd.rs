@@ -69,8 +69,9 @@ impl Capacity {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     Hold,
     Increase,
 }
@@ -87,7 +88,7 @@ pub(super) struct Settings {
     pub(super) eta: f64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Aimd {
     settings: Settings,
     pub(super) rate: Rate,
@@ -100,15 +101,7 @@ pub(super) struct Aimd {
 
 impl Aimd {
     pub(super) fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            rate: settings.start,
-            acknowledged: settings.start,
-            state: State::Hold,
-            capacity: Capacity::default(),
-            changed: None,
-            rtt: FIRST_RTT,
-        }
+        Self { settings, rate: settings.start, acknowledged: settings.start, rtt: FIRST_RTT, ..Self::default() }
     }
 
     pub(super) fn on_rtt(&mut self, rtt: Span) {

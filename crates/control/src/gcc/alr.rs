@@ -11,7 +11,7 @@ const BEGINS: f64 = 0.8;
 const ENDS: f64 = 0.5;
 
 /// A budget that fills with time and is spent by packets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Alr {
     rate: Rate,
     /// Bytes; negative when more was sent.
@@ -23,7 +23,7 @@ pub(super) struct Alr {
 
 impl Alr {
     pub(super) fn new(target: Rate) -> Self {
-        Self { rate: target.scale(SHARE), left: 0.0, last: None, since: None }
+        Self { rate: target.scale(SHARE), ..Self::default() }
     }
 
     fn room(&self) -> f64 {

@@ -20,7 +20,7 @@ pub(super) struct Outcome {
     pub(super) recovered: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct DelayBased {
     settings: trendline::Settings,
     groups: Groups,

@@ -44,6 +44,7 @@ struct News {
 }
 
 /// The sending half: all of the control.
+#[derive(Default)]
 pub(super) struct Sender {
     config: Config,
     flights: BTreeMap<u64, Flight>,
@@ -74,23 +75,14 @@ impl Sender {
         let start = config.loss.start;
         Self {
             config: *config,
-            flights: BTreeMap::new(),
-            sent: 0,
-            arrived: 0,
             delay: DelayBased::new(config.trend, config.aimd),
-            acknowledged: Robust::default(),
             loss_v1: LossV1::new(config.loss),
             loss_v2: config.v2.then(|| LossV2::new(config.floor, config.cap)),
             alr: Alr::new(start),
-            was_alr: false,
             probes: Probes::new(config.probes),
             pushback: config.pushback.then(Pushback::new),
-            unsaid: (0, 0),
-            say_at: Time::ZERO,
-            per_packet: false,
-            next: None,
             starting: true,
-            frames: false,
+            ..Self::default()
         }
     }
 

@@ -33,7 +33,7 @@ struct Logged {
 }
 
 /// The aggregate congestion signal, from packets (RFC 8698, 4.2 and 5.1).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Signal {
     config: Config,
     base: BaseDelay,
@@ -54,14 +54,8 @@ impl Signal {
         Self {
             config: *config,
             base: BaseDelay::new(BASE_SLOT, BASE_SLOTS),
-            log: VecDeque::new(),
-            queues: VecDeque::new(),
-            highest: None,
-            first: None,
-            packets: 0,
             history: LossHistory::new(LossSettings { discount: 1.0, ..LossSettings::default() }),
-            loss: 0.0,
-            marks: 0.0,
+            ..Self::default()
         }
     }
 

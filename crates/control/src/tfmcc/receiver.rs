@@ -66,7 +66,7 @@ impl Receiver {
             group: setup.group,
             chance: setup.chance.clone(),
             last: None,
-            rtt: RoundTrip::new(),
+            rtt: RoundTrip::default(),
             meter: Meter::default(),
             losses: LossHistory::new(LossSettings { discount: DISCOUNT, ..LossSettings::default() }),
             queue: Queue::new(if config.quick { START_DELAY } else { Span::ZERO }),

@@ -16,7 +16,7 @@ const MOST: Span = Span::secs(60);
 ///
 /// Source: RFC 4654, 4.3.2 and 4.3.3, whose D_r + arrival_j − ts_j is the third line once D_r has the sign with which
 /// R' equals R_sample at j = i. Everything is a sum of variations, so that the clocks need not agree.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RoundTrip {
     smoothed: Option<Span>,
     least: Option<Span>,
@@ -28,10 +28,6 @@ pub(super) struct RoundTrip {
 }
 
 impl RoundTrip {
-    pub(super) const fn new() -> Self {
-        Self { smoothed: None, least: None, sample: None, current: None, drifted: 0.0 }
-    }
-
     /// A packet without an echo for us.
     pub(super) fn on_packet(&mut self, way: OneWay, config: &Config) {
         let (Some((sample, reference)), Some(smoothed)) = (self.sample, self.smoothed) else { return };
@@ -111,7 +107,7 @@ mod tests {
     fn the_first_sample_counts_whole_and_later_ones_by_their_weight() {
         let config = config(Profile::Rfc4654);
         for (is_clr, second) in [(true, 90.0 + 5.0), (false, 50.0 + 25.0)] {
-            let mut rtt = RoundTrip::new();
+            let mut rtt = RoundTrip::default();
             assert_eq!(rtt.get(Span::millis(500)), Span::millis(500));
             assert!(rtt.on_echo(Stamp::of(at(0)), way(40), at(100), is_clr, &config));
             assert!(near(rtt.get(Span::millis(500)), 100.0));
@@ -123,7 +119,7 @@ mod tests {
     #[test]
     fn between_samples_the_way_moves_the_last_one_and_leaves_no_trace() {
         let config = config(Profile::Rfc4654);
-        let mut rtt = RoundTrip::new();
+        let mut rtt = RoundTrip::default();
         rtt.on_echo(Stamp::of(at(0)), way(40), at(100), true, &config);
         rtt.on_packet(way(70), &config);
         assert!(near(rtt.get(Span::ZERO), 130.0));
@@ -136,7 +132,7 @@ mod tests {
     #[test]
     fn the_paper_of_2001_moves_it_slowly() {
         let config = config(Profile::Sigcomm2001);
-        let mut rtt = RoundTrip::new();
+        let mut rtt = RoundTrip::default();
         rtt.on_echo(Stamp::of(at(0)), way(40), at(100), true, &config);
         rtt.on_packet(way(140), &config);
         assert!(near(rtt.get(Span::ZERO), 100.5), "{}", rtt.get(Span::ZERO));
@@ -145,7 +141,7 @@ mod tests {
     #[test]
     fn an_echo_from_nowhere_is_no_sample() {
         let config = config(Profile::Rfc4654);
-        let mut rtt = RoundTrip::new();
+        let mut rtt = RoundTrip::default();
         rtt.on_echo(Stamp(Stamp::of(at(0)).0.wrapping_sub(100 << 18)), way(0), at(0), true, &config);
         assert!(!rtt.is_known());
         // Rounded up by half a unit: no time at all, that is a millisecond.

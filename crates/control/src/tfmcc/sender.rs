@@ -3,6 +3,7 @@ use super::message::{Back, Forward};
 use super::rtt::elapsed;
 use super::{Config, GRANULARITY, Profile, R_MAX_DECAY, X_MIN};
 use crate::entry::{Setup, Values};
+use crate::equation::initial_window;
 use crate::{Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -11,12 +12,6 @@ const SILENT: u64 = 4;
 const GONE: u64 = 10;
 /// Steps per largest round trip in which slow start approaches its target.
 const STEPS: u64 = 8;
-/// TCP's initial window: min(4 s, max(2 s, 4380 bytes)) (RFC 5348, 4.2).
-fn first_window(packet: Bytes) -> Bytes {
-    let s = packet.get();
-    Bytes::new((4 * s).min((2 * s).max(4_380)))
-}
-
 /// What the notice can say.
 const MOST_R_MAX: Span = Span::secs(65);
 
@@ -98,7 +93,7 @@ impl Sender {
             packet: setup.packet,
             least,
             cap: setup.cap,
-            x: if config.quick { first_window(setup.packet) } else { setup.packet }
+            x: if config.quick { initial_window(setup.packet) } else { setup.packet }
                 .per(config.r_max)
                 .clamp(least, setup.cap),
             r_max: config.r_max,
@@ -144,7 +139,7 @@ impl Sender {
         self.assumed = false;
         self.r_known = self.r_peak.max(Span::millis(1));
         if self.slow_start {
-            self.set(self.x.max(first_window(self.packet).per(self.r_known)), "initial window");
+            self.set(self.x.max(initial_window(self.packet).per(self.r_known)), "initial window");
         }
         self.stretch();
     }
@@ -220,7 +215,7 @@ impl Sender {
     fn aim(&mut self, target: Rate, now: Time) {
         // What arrived of the first packets is no measure (as in RFC 5348, 4.3: slow start is never below the initial
         // window).
-        let first = first_window(self.packet).per(self.r_known);
+        let first = initial_window(self.packet).per(self.r_known);
         let target = if self.config.quick && !self.assumed { target.max(first) } else { target };
         if target <= self.x {
             self.ramp = None;

@@ -111,12 +111,6 @@ impl Sender {
         self.packet.per(self.settings.t_mbi)
     }
 
-    /// W_init / R, W_init = min(4 s, max(2 s, 4380 bytes)) (RFC 5348, 4.2).
-    fn initial_rate(&self, rtt: Span) -> Rate {
-        let packet = self.packet.get();
-        Bytes::new((4 * packet).min((2 * packet).max(4_380))).per(rtt)
-    }
-
     fn bounded(&self, rate: Rate) -> Rate {
         rate.max(self.floor).min(self.cap)
     }
@@ -215,7 +209,7 @@ impl Sender {
             // The unit, because reports that come every R as the receiver knows it must not miss R by its rounding.
             let twice = self.allowed.scale(2.0);
             self.rule = if twice <= limit { "slow start" } else { "slow start: twice the received rate" };
-            self.allowed = twice.min(limit).max(self.initial_rate(rtt));
+            self.allowed = twice.min(limit).max(equation::initial_window(self.packet).per(rtt));
             (self.doubled, self.changed) = (now, now);
         }
     }
@@ -228,7 +222,7 @@ impl Sender {
     }
 
     fn first_report(&mut self, now: Time, rtt: Span) {
-        self.allowed = self.initial_rate(rtt);
+        self.allowed = equation::initial_window(self.packet).per(rtt);
         self.rule = "initial window";
         (self.doubled, self.changed) = (now, now);
         // "No limit" holds for two round trips from here.
@@ -251,7 +245,7 @@ impl Sender {
             }
             return !self.idle;
         };
-        let recover = self.initial_rate(rtt);
+        let recover = equation::initial_window(self.packet).per(rtt);
         let received = self.most_received();
         match self.loss {
             Some(_) if self.idle && received < recover => false,

@@ -4,6 +4,7 @@ use crate::{Arrival, Due, ReceiverHalf, Reply, Slot, View, Wake, tfrc};
 use steadycast_units::{Stamp, Time};
 
 /// Answers each sender report at once, or each packet.
+#[derive(Default)]
 pub(super) struct Receiver {
     per_packet: bool,
     counts: bool,
@@ -17,15 +18,7 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn new(settings: &Settings) -> Self {
-        let view = View::default();
-        Self {
-            per_packet: settings.per_packet,
-            counts: settings.counts,
-            answer: None,
-            asked: false,
-            newest: None,
-            view,
-        }
+        Self { per_packet: settings.per_packet, counts: settings.counts, ..Self::default() }
     }
 }
 
