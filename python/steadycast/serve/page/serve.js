@@ -25,7 +25,8 @@ async function ask(path, how = {}) {
 }
 
 function notice(text) {
-  $('notice').textContent = text;
+  const parts = text.split(/(--\w+)/); // an option is not broken behind its hyphens
+  $('notice').replaceChildren(...parts.map((part) => (part.startsWith('--') ? make('code', { textContent: part }) : part)));
   $('notice').hidden = !text;
 }
 
