@@ -5,8 +5,9 @@
 
 Packets of a video at a fixed rate, whatever the estimators say, cross a simulated link; each estimator is told when
 they left and arrived, and what each then allows is set side by side. webrtc-rs's estimator (`rtc-interceptor`, a port
-of pion's) is built from crates.io by `integrations/webrtc`; aiortc's (the older, receiver-side algorithm with a Kalman
-filter) comes from PyPI into an environment of its own, build/reference. Neither is any part of the program.
+of pion's) is built from crates.io by `integrations/webrtc`, pion's own (`interceptor`) from Go's proxy by `pion`, with
+Go 1.25 or newer; aiortc's (the older, receiver-side algorithm with a Kalman filter) comes from PyPI into an environment
+of its own, build/reference. None is any part of the program.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ NAMES = {
     "gcc_v2_bps": '`gcc`, `loss = "v2"`',
     "gcc_v1_bps": '`gcc`, `loss = "v1"`',
     "webrtc_rs_bps": "webrtc-rs 0.21.1",
+    "pion_bps": "pion 0.1.51",
     "aiortc_bps": "aiortc 1.16.0",
 }
 SETTLED, CHANGE, END_S = 5.0, 20.0, 40.0
@@ -72,12 +74,12 @@ def trace(case: Case) -> str:
 def told(words: list[str], packets: str) -> dict[str, Series]:
     """Run an estimator's program on packets, and return each of its columns."""
     done = subprocess.run(words, input=packets, capture_output=True, text=True, check=True)
-    head, *lines = (line.split(",") for line in done.stdout.splitlines())
+    head, *lines = (line.split(",") for line in done.stdout.splitlines() if "," in line)
     rows = [[float(cell) for cell in line] for line in lines]
     return {name: [(line[0], line[n]) for line in rows] for n, name in enumerate(head) if n}
 
 
-def programs() -> tuple[list[str], list[str]]:
+def programs() -> tuple[list[str], ...]:
     """Build what is to be compared; return the command lines."""
     target = BUILD / "target"
     subprocess.run(
@@ -86,14 +88,14 @@ def programs() -> tuple[list[str], list[str]]:
         env={**os.environ, "CARGO_TARGET_DIR": str(target)},
         check=True,
     )
+    pion = BUILD / "pion.test"
+    subprocess.run(["go", "test", "-c", "-o", pion, "."], cwd=ROOT / "validation" / "pion", check=True)
     python = BUILD / "venv" / "bin" / "python"
     if not python.exists():
         venv.create(BUILD / "venv", with_pip=True)
     subprocess.run([python, "-m", "pip", "install", "--quiet", AIORTC], check=True)
-    return [str(target / "release" / "examples" / "replay")], [
-        str(python),
-        str(ROOT / "validation" / "aiortc_rate.py"),
-    ]
+    aiortc = [str(python), str(ROOT / "validation" / "aiortc_rate.py")]
+    return [str(target / "release" / "examples" / "replay")], [str(pion)], aiortc
 
 
 def measured(case: Case, series: Series) -> list[str]:
@@ -115,12 +117,12 @@ def measured(case: Case, series: Series) -> list[str]:
 
 def table() -> page.Table:
     """Run all cases, and return the table."""
-    replay, aiortc = programs()
+    words = programs()
     head = ["packets", "estimator", "Mb/s, 5 … 20 s", "Mb/s, 25 … 40 s", "lowered after"]
     rows = []
     for case in CASES:
         packets = trace(case)
-        found = {**told(replay, packets), **told(aiortc, packets)}
+        found = {key: series for each in words for key, series in told(each, packets).items()}
         for key, name in NAMES.items():
             rows.append([case.title, name, *measured(case, found[key])])
     return page.table(head, rows)
