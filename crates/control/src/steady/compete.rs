@@ -5,15 +5,15 @@ use super::Config;
 use super::constants::*;
 use super::delay::{Step, Turn};
 use super::signals::Signals;
-use super::verdict::{Backoff, Chance, Follows};
+use super::verdict::{Chance, Follows};
 use crate::equation::{LossRate, time_per_packet};
 
 /// Why competing was left: what arrives does not follow what is sent.
 pub(super) const OWN_QUEUE: &str = "delay: a queue of its own";
 
 /// CUBIC's window, in segments (RFC 9438).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cubic {
+#[derive(Clone, Copy, Debug, Default)]
+struct Cubic {
     w: f64,
     w_max: f64,
     w_est: f64,
@@ -78,11 +78,6 @@ impl Cubic {
         self.w = self.w.max(least);
         self.w_est = self.w_est.max(self.w.min(self.w_max));
     }
-
-    /// What it would be now, had it gone on; no more than at its last loss.
-    fn would_be(&self, now: f64) -> f64 {
-        self.curve(now - self.epoch).clamp(0.0, self.w_max)
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,14 +88,12 @@ struct Drain {
     received: f64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Compete {
-    pub(super) cubic: Option<Cubic>,
-    /// The window of a competition that a queue of its own has ended, and what arrived then, in bit/s. Two flows that
-    /// give way at once look the same, so it may be wanted again.
-    ended: Option<(Cubic, f64)>,
-    /// When the window was cut last.
-    cut_at: f64,
+    cubic: Cubic,
+    /// When it began, and whether it has ended before.
+    begun: f64,
+    pub(super) left: bool,
     congested_at: f64,
     loss_gap: f64,
     drain: Option<Drain>,
@@ -115,18 +108,6 @@ pub(super) struct Compete {
     pub(super) restore: f64,
 }
 
-/// What comes of a report while competing.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum After {
-    Stay(Turn),
-    /// Leave with this rate; whether it is proven that nobody else was there.
-    Leave {
-        rate: f64,
-        rule: &'static str,
-        proven: bool,
-    },
-}
-
 /// The rate up to which a window grows of which a source of frames leaves most unused (RFC 7661, 4.3), in bit/s: no
 /// loss would tell of it.
 fn most_used(signals: &Signals, config: &Config) -> f64 {
@@ -136,20 +117,7 @@ fn most_used(signals: &Signals, config: &Config) -> f64 {
 
 impl Compete {
     pub(super) fn new() -> Self {
-        Self {
-            cubic: None,
-            ended: None,
-            cut_at: f64::MIN,
-            congested_at: f64::MIN,
-            loss_gap: 1.0,
-            drain: None,
-            empty_since: None,
-            high: 0.5 * DRAIN_ABOVE,
-            told: 0.0,
-            lost: 0.0,
-            follows: Follows::default(),
-            restore: 0.0,
-        }
+        Self { loss_gap: 1.0, high: 0.5 * DRAIN_ABOVE, ..Self::default() }
     }
 
     /// Keeps the highest queueing delay of the last while.
@@ -157,68 +125,27 @@ impl Compete {
         self.high = (self.high * libm::exp2(-dt / LATELY)).max(q);
     }
 
-    /// What the window would carry now, had this flow gone on competing, in bit/s.
-    pub(super) fn would_carry(&self, now: f64, rtt: f64) -> Option<f64> {
-        self.cubic.map(|cubic| cubic.would_be(now) * SEGMENT / rtt)
-    }
-
-    /// `first`: the session never left it.
-    pub(super) fn begin(&mut self, now: f64, rate: f64, rtt: f64, (again, first): (bool, bool)) {
+    pub(super) fn begin(&mut self, now: f64, rate: f64, rtt: f64) {
         let w = (rate * rtt / SEGMENT).max(WINDOW_LEAST);
-        // What shows that the verdict was wrong cuts the window that was kept. It carries no more than it did: the
-        // round trip may be shorter now.
-        let ended = self.ended.take().map(|(mut cubic, carried)| {
-            cubic.w = cubic.would_be(now);
-            cubic.cut(now, BETA, WINDOW_LEAST);
-            let most = carried * rtt / SEGMENT;
-            cubic.limit(most);
-            cubic.w_max = cubic.w_max.min(most / BETA);
-            cubic.set_k();
-            cubic
-        });
-        let kept = self.cubic.or(ended).filter(|_| again);
-        self.cubic = Some(match kept {
-            Some(mut cubic) => {
-                cubic.w = w.max(cubic.would_be(now));
-                cubic.w_est = cubic.w_est.max(cubic.w.min(cubic.w_max));
-                cubic
-            }
-            None => Cubic { slow: first, ..Cubic::new(now, w) },
-        });
-        (self.cut_at, self.congested_at, self.loss_gap) = (f64::MIN, now, self.loss_gap);
-        (self.drain, self.empty_since) = (None, None);
+        self.cubic = Cubic { slow: !self.left, ..Cubic::new(now, w) };
+        (self.begun, self.congested_at, self.drain, self.empty_since) = (now, now, None, None);
         self.follows = Follows::default();
         self.restore = rate;
     }
 
-    /// Ends a competition in a queue of its own, while `rate` arrives, in bit/s.
-    pub(super) fn end_own(&mut self, rate: f64) {
-        self.ended = self.cubic.take().map(|cubic| (cubic, rate));
-    }
-
-    pub(super) fn step(
-        &mut self,
-        step: &Step<'_>,
-        chance: &mut Chance,
-        backoff: &Backoff,
-        target: f64,
-        config: &Config,
-    ) -> After {
+    pub(super) fn step(&mut self, step: &Step<'_>, chance: &mut Chance, target: f64, config: &Config) -> Turn {
         let Step { now, dt, rtt, signals, .. } = *step;
         let q = signals.q;
-        // The share of the round trip that is queue.
-        let queued = |q: f64| q / (q + signals.base_rtt);
         let received = signals.carries(rtt.max(RECEIVED_SPAN), step.rate);
         for (sent, came) in &step.news.rows {
             self.follows.see(now, *sent, *came);
         }
         let shared = step.is_shared();
         let follows_not = !step.news.rows.is_empty() && self.follows.is_near(0.0, FOLLOWS) && !shared;
-        if follows_not || signals.trains.show_own() {
-            self.end_own(received.unwrap_or(step.rate));
-            return After::Leave { rate: NEARLY * received.unwrap_or(step.rate), rule: OWN_QUEUE, proven: true };
+        if follows_not || signals.trains.show_own(2) {
+            return Turn::Go(received.unwrap_or(step.rate), OWN_QUEUE);
         }
-        let mut cubic = self.cubic.unwrap_or_else(|| Cubic::new(now, WINDOW_LEAST));
+        let mut cubic = self.cubic;
         let mut rule = "compete: up";
         if step.loss.is_some() || step.mark {
             let congested = match &step.loss {
@@ -229,7 +156,6 @@ impl Compete {
                 (self.loss_gap, self.congested_at) = (now - self.congested_at, now);
             }
             cubic.cut(now, if step.loss.is_some() { BETA } else { NEARLY }, WINDOW_LEAST);
-            self.cut_at = now;
             // Where trains show that the queue is shared, a drain shows nothing: BBR, too, lets its queue go.
             // A source of frames sends less than it may, and unevenly. What receivers decide is sent a round trip
             // later. Beside a TCP both drains too often show nobody.
@@ -258,8 +184,7 @@ impl Compete {
                 let most = (AHEAD * received + 2.0 * config.bits / rtt) * rtt / SEGMENT;
                 cubic.limit(most.max(before));
                 let used = received * rtt / SEGMENT;
-                let calm = now - self.cut_at > rtt.max(RECEIVED_SPAN) + rtt;
-                if calm && self.drain.is_none_or(|drain| now > drain.until + rtt) && cubic.w > NOT_ALL * used {
+                if self.drain.is_none_or(|drain| now > drain.until + rtt) && cubic.w > NOT_ALL * used {
                     cubic.raise(used);
                 }
             }
@@ -267,7 +192,7 @@ impl Compete {
         if let Some(most) = self.equation(step, cubic.friendly(now, rtt), config) {
             cubic.limit(most);
         }
-        self.cubic = Some(cubic);
+        self.cubic = cubic;
         let carries = cubic.w * SEGMENT / rtt;
         let mut rate = carries;
         if config.frames && step.place.limits {
@@ -282,18 +207,15 @@ impl Compete {
         if let Some(drain) = self.drain.filter(|drain| now < drain.until) {
             rate = rate.min(config.yield_to * drain.received);
             rule = "compete: drain";
-            let proven = queued(drain.q) > TELL;
             let emptied = signals.low(0.5 * LOW_SPAN) < target.min(LITTLE * drain.q).max(WAITS);
-            if emptied && proven {
-                self.cubic = None;
-                return After::Leave { rate: NEARLY * drain.received, rule: "delay: drained, so nobody's", proven };
-            }
-            if emptied && !shared && backoff.may_leave(now) {
-                return After::Leave { rate: carries, rule: "delay: drained", proven };
+            if emptied && !shared && self.may_leave(now) {
+                return Turn::Go(received.unwrap_or(carries), "delay: drained");
             }
         }
-        let leaves = self.leave(step, rate, target, backoff, config).filter(|_| !chance.is_policed(now));
-        leaves.unwrap_or(After::Stay(Turn::Rate(rate, rule)))
+        if self.is_over(step, target, config) && !chance.is_policed(now) {
+            return Turn::Go(received.unwrap_or(rate), "delay: queue is empty");
+        }
+        Turn::Rate(rate, rule)
     }
 
     /// The window in segments that TCP's equation gives at the share of lost packets, time-outs included (RFC 5348,
@@ -308,8 +230,13 @@ impl Compete {
         Some(config.equation * rtt / time_per_packet(loss, rtt, timeout, 1.0))
     }
 
-    /// Leaves when the queue is empty though nobody lost anything lately.
-    fn leave(&mut self, step: &Step<'_>, rate: f64, target: f64, backoff: &Backoff, config: &Config) -> Option<After> {
+    /// Whether it has lasted long enough to be left.
+    fn may_leave(&self, now: f64) -> bool {
+        now - self.begun > 0.5 * A_WHILE
+    }
+
+    /// Whether the queue is empty though nobody lost anything lately.
+    fn is_over(&mut self, step: &Step<'_>, target: f64, config: &Config) -> bool {
         let Step { now, rtt, signals, .. } = *step;
         let near = if self.high > DRAIN_ABOVE { (LITTLE * self.high).max(WAITS) } else { 0.5 * target };
         if signals.low(2.0 * config.report_every) < near {
@@ -319,10 +246,6 @@ impl Compete {
         }
         let calm = now - self.congested_at > (MORE * self.loss_gap).max(rtt / GAIN_ROUND).max(0.5 * A_WHILE);
         let empty = self.empty_since.is_some_and(|since| now - since > config.report_most) && !step.is_shared();
-        (empty && calm && self.follows.shared(now) != Some(true) && backoff.may_leave(now)).then_some(After::Leave {
-            rate,
-            rule: "delay: queue is empty",
-            proven: false,
-        })
+        empty && calm && self.follows.shared(now) != Some(true) && self.may_leave(now)
     }
 }

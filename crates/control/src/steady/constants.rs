@@ -133,8 +133,6 @@ pub(super) const BY_CHANCE: f64 = 0.03;
 pub(super) const SURE: f64 = 6.907_755;
 /// A trial whether losses end has seen enough packets where chance would have taken so many of them.
 pub(super) const TRIAL_LOST: f64 = 20.0;
-/// Above this share of lost packets no TCP fills a queue: it has two segments under way (RFC 5348, 3.1).
-pub(super) const UNBEARABLE: f64 = 0.3;
 /// What arrives follows what is sent by at most this power in a queue of the flow's own.
 pub(super) const FOLLOWS: f64 = 0.3;
 
@@ -144,8 +142,6 @@ pub(super) const RENO_UP: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// The window's segments, in bits, and the least window.
 pub(super) const SEGMENT: f64 = 8.0 * 1_500.0;
 pub(super) const WINDOW_LEAST: f64 = 2.0;
-/// Where a drain empties a queue that was a greater share of the round trip no TCP was there (RFC 9438, 4.6).
-pub(super) const TELL: f64 = 0.55;
 /// A train takes as long at the rate: feedback tells arrivals to a millisecond. No packet that left so much earlier
 /// comes with another from a queue.
 pub(super) const TRAIN_TIME: f64 = 0.005;

@@ -4,7 +4,7 @@ use super::Config;
 use super::constants::*;
 use super::law::Place;
 use super::signals::{Loss, News, Signals};
-use super::verdict::{Backoff, Chance, Follows, Memory, OwnQueue};
+use super::verdict::{Chance, Follows, Memory, OwnQueue};
 
 /// Why competing begins: others keep the queue.
 const STANDS: &str = "compete: yielded, and still a queue";
@@ -37,7 +37,7 @@ impl Episode {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Turn {
     Rate(f64, &'static str),
-    /// On to the other law, with this rate.
+    /// On to the other law, with this rate, or while so much arrives.
     Go(f64, &'static str),
 }
 
@@ -66,7 +66,7 @@ impl Step<'_> {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Delay {
     /// The target's scale: less where an AQM drops at the target.
     scale: f64,
@@ -76,7 +76,6 @@ pub(super) struct Delay {
     episode: Option<Episode>,
     /// When the start was over.
     pub(super) started: f64,
-    loss_at: f64,
     /// When a loss met a queue last, and when one met none.
     queue_lost_at: f64,
     chance_at: f64,
@@ -84,15 +83,10 @@ pub(super) struct Delay {
     filled_at: f64,
     pub(super) memory: Memory,
     own: OwnQueue,
-    /// When this law began to rule, and how much of the time lately its queue was over the target.
+    /// When this law began to rule.
     begun: f64,
-    over: f64,
     /// When a loss met a standing queue last.
     stood_at: f64,
-    /// The rate a while ago, when that was, and how many whiles in a row it has fallen.
-    sampled: f64,
-    sampled_at: f64,
-    falling: u32,
     /// The rate may go up to what the path carried at once when the queue is gone.
     pub(super) refill: bool,
     /// How much more than the least of a few packets their delay is in the mean, in seconds: what jitter makes, since
@@ -109,27 +103,14 @@ impl Delay {
     pub(super) fn new() -> Self {
         Self {
             scale: 1.0,
-            carried: None,
             cut_at: f64::MIN,
-            episode: None,
             started: f64::MIN,
-            loss_at: f64::MIN,
             queue_lost_at: f64::MIN,
             chance_at: f64::MIN,
             filled_at: f64::MIN,
-            memory: Memory::default(),
-            own: OwnQueue::default(),
-            begun: 0.0,
-            over: 0.0,
             stood_at: f64::MIN,
-            sampled: 0.0,
-            sampled_at: 0.0,
-            falling: 0,
-            refill: false,
-            jitter: 0.0,
             span: LOW_SPAN,
-            wonders: false,
-            follows: Follows::default(),
+            ..Self::default()
         }
     }
 
@@ -194,6 +175,7 @@ impl Delay {
     /// The queue is told to be its own, while `rate` is sent.
     pub(super) fn owns(&mut self, now: f64, rate: f64) {
         self.own = OwnQueue::new(now, rate);
+        self.scale = 1.0;
     }
 
     /// Comes from another law.
@@ -201,18 +183,10 @@ impl Delay {
         self.carried = Some(carried);
         self.cut_at = now;
         self.episode = None;
-        (self.begun, self.over) = (now, 0.0);
-        (self.sampled, self.sampled_at, self.falling) = (0.0, now, 0);
+        self.begun = now;
     }
 
-    pub(super) fn step(
-        &mut self,
-        step: &Step<'_>,
-        chance: &mut Chance,
-        backoff: &Backoff,
-        window: Option<f64>,
-        config: &Config,
-    ) -> Turn {
+    pub(super) fn step(&mut self, step: &Step<'_>, chance: &mut Chance, first: bool, config: &Config) -> Turn {
         let Step { now, dt, rate, rtt, signals, .. } = *step;
         let target = self.target_now(now, rate, config);
         let low = signals.low(self.span);
@@ -220,17 +194,13 @@ impl Delay {
         if low > EMPTY * target {
             self.filled_at = now;
         }
-        let once = self.target(self.memory.0, config);
-        self.over += (dt / A_WHILE).min(1.0) * (f64::from(u8::from(low > once)) - self.over);
         let mut received = signals.carries(rtt.max(RECEIVED_SPAN), rate).unwrap_or(rate);
         if signals.is_idle(now, NOT_ALL) {
             // What arrives of a source that sends less than it might says nothing of the path.
             received = received.max(ALMOST * rate);
         }
-        let turn = self
-            .losses(step, low, received, chance, backoff, config)
-            .or_else(|| self.starves(step, low))
-            .or_else(|| self.follows(step, received, config));
+        let turn =
+            self.losses(step, low, received, chance, first, config).or_else(|| self.follows(step, received, config));
         if let Some(turn) = turn {
             return turn;
         }
@@ -259,7 +229,7 @@ impl Delay {
         {
             return Turn::Rate(ALMOST * carried, "delay: drained");
         }
-        self.grow(step, low, received, target, backoff, window, config)
+        self.grow(step, low, received, target, config)
     }
 
     /// Losses and marks: what they say of the queue, and whether they tell of somebody else.
@@ -269,14 +239,13 @@ impl Delay {
         low: f64,
         received: f64,
         chance: &mut Chance,
-        backoff: &Backoff,
+        first: bool,
         config: &Config,
     ) -> Option<Turn> {
         let Step { now, rate, rtt, .. } = *step;
         if step.loss.is_none() && !step.mark {
             return None;
         }
-        self.loss_at = now;
         let own = self.own.holds(now, rate);
         let packet = config.bits / self.carried.unwrap_or(rate).max(LEAST / LITTLE);
         let mut congested = step.mark;
@@ -307,35 +276,27 @@ impl Delay {
         let stood = step.loss.is_some_and(|loss| loss.q > STANDING && low > 0.5 * loss.q);
         if !own && stood && self.scale < AHEAD * A_QUARTER {
             // Not a burst, and no AQM that drops at the target: a queue that stood, and that is full.
-            let again = now - self.stood_at < KEPT || backoff.left.is_none();
+            let again = now - self.stood_at < KEPT || first;
             self.stood_at = now;
             if again && !chance.is_radio() {
                 let rate = rate.max(received).max(0.5 * memory);
                 return Some(Turn::Go(rate, "compete: lost again, in a standing queue"));
             }
         }
-        if congested || stood {
-            // An AQM drops or marks at our target.
-            self.scale = (0.5 * self.scale).max(A_QUARTER);
-            if step.mark {
-                self.cut_at = now;
-                return Some(Turn::Rate(SIMILAR * rate.min(received), "delay: marked"));
-            }
+        if !congested && !stood {
+            return None;
         }
-        None
-    }
-
-    /// Pushed far below what it had by something that never loses packets, and the queue is still there.
-    fn starves(&mut self, step: &Step<'_>, low: f64) -> Option<Turn> {
-        let Step { now, rate, rtt, .. } = *step;
-        let memory = self.memory.0;
-        if now - self.sampled_at > A_WHILE + FEW * rtt {
-            self.falling = if rate < (1.0 - A_QUARTER) * self.sampled { self.falling.saturating_add(1) } else { 0 };
-            (self.sampled, self.sampled_at) = (rate, now);
+        if own && config.frames && !step.mark {
+            // Nobody else fills that queue: what is dropped there was too much.
+            (self.carried, self.cut_at) = (Some(received), now);
+            return Some(Turn::Rate(rate.min(received), "delay: lost in its own queue"));
         }
-        let long = self.falling >= 2 || rate < AHEAD * LEAST;
-        let starves = !self.own.holds(now, rate) && rate < 0.5 * memory && long && self.over > 0.5 && low > 0.0;
-        starves.then_some(Turn::Go(0.5 * memory, "compete: pushed down, and still a queue"))
+        // An AQM drops or marks at our target.
+        self.scale = (0.5 * self.scale).max(A_QUARTER);
+        step.mark.then(|| {
+            self.cut_at = now;
+            Turn::Rate(SIMILAR * rate.min(received), "delay: marked")
+        })
     }
 
     /// A queue stands that has next to nothing of a source of frames: what arrives follows what that sends.
@@ -379,8 +340,7 @@ impl Delay {
             // The path itself carries less.
             over.rate = received / ALMOST;
         }
-        let (age, enough) = (now - over.since, over.enough(signals));
-        if age > enough && (low > target.max(BETA * over.peak) || age > f64::from(ENOUGH) * enough) {
+        if now - over.since > over.enough(signals) && low > target.max(BETA * over.peak) {
             return Turn::Go(over.received.max(over.rate), STANDS);
         }
         if now - self.cut_at > rtt.min(CUT_SCALE) + 2.0 * config.report_every {
@@ -399,17 +359,7 @@ impl Delay {
         Turn::Rate(rate, "delay: over target")
     }
 
-    #[allow(clippy::too_many_arguments, reason = "all of it is known where it is called")]
-    fn grow(
-        &self,
-        step: &Step<'_>,
-        low: f64,
-        received: f64,
-        target: f64,
-        backoff: &Backoff,
-        window: Option<f64>,
-        config: &Config,
-    ) -> Turn {
+    fn grow(&self, step: &Step<'_>, low: f64, received: f64, target: f64, config: &Config) -> Turn {
         let Step { now, dt, rate, signals, .. } = *step;
         let room = 1.0 - low / target;
         let of_carried = self.carried.map_or(f64::MAX, |carried| rate / carried);
@@ -430,12 +380,7 @@ impl Delay {
             // Who pushed it down is not there now.
             gain = gain.max(fast);
         }
-        let mut faster = rate * (1.0 + gain * room * dt);
-        if let Some(window) = window
-            && backoff.left.is_some_and(|left| now - left < 2.0 * SEEN)
-        {
-            faster = faster.max(window.min(rate * (1.0 + dt)));
-        }
+        let faster = rate * (1.0 + gain * room * dt);
         let most = (1.0 + EMPTY) * received.max(signals.received(SILENCE).unwrap_or(0.0)) + 2.0 * config.bits;
         // Caps only stop growth, and what a source with little to send is allowed stays. Only the rate of frames comes
         // near what is used of it: frames leave at a multiple of the rate, and so make a queue for others. In a queue

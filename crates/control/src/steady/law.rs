@@ -2,13 +2,13 @@
 //! itself.
 
 use super::Config;
-use super::compete::{After, Compete, OWN_QUEUE};
+use super::compete::{Compete, OWN_QUEUE};
 use super::constants::*;
 use super::delay::{Delay, Step, Turn};
 use super::scalable::Scalable;
 use super::signals::{Burst, News, Round, Signals};
 use super::trains::Timetable;
-use super::verdict::{Backoff, Chance};
+use super::verdict::Chance;
 use crate::entry::Setup;
 use crate::{Check, Limit, PacketReport};
 use steadycast_units::{Span, Time};
@@ -53,15 +53,12 @@ pub(super) struct Law {
     pub(super) signals: Signals,
     pub(super) mode: Mode,
     pub(super) rate: f64,
-    /// How many times the rate a source of frames is granted, so that it sends the rate in the mean.
-    fill: f64,
     pub(super) delay: Delay,
     compete: Compete,
     scalable: Scalable,
     /// The scalable rule made the last decision: the promises are those of the other laws.
     marks_rule: bool,
     pub(super) chance: Chance,
-    backoff: Backoff,
     /// When the last report came.
     pub(super) heard: Option<f64>,
     /// When a loss and a mark were answered last: what left before belongs to them.
@@ -89,13 +86,11 @@ impl Law {
             signals: Signals::new(),
             mode: Mode::Start,
             rate: config.start.clamp(floor, cap),
-            fill: 1.0,
             delay: Delay::new(),
             compete: Compete::new(),
             scalable: Scalable::default(),
             marks_rule: false,
             chance: Chance::new(),
-            backoff: Backoff::default(),
             heard: None,
             loss_at: None,
             mark_at: None,
@@ -118,18 +113,15 @@ impl Law {
     /// A packet has left, of a source whose frames leave at `pacing` times the rate, while that was `rate`.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, pacing: Option<f64>, rate: f64) {
         let most = 0.5 * SILENCE;
-        let burst = pacing.map(|pacing| Burst { rate: rate.max(1.0), pacing, most });
+        // In a queue of its own what a burst makes is a queue, too.
+        let owned = self.mode == Mode::Delay && self.delay.owned(at.as_secs_f64(), self.rate);
+        let burst = pacing.filter(|_| !owned).map(|pacing| Burst { rate: rate.max(1.0), pacing, most });
         self.signals.on_sent(at, number, size, burst);
     }
 
     /// At how many times the rate a frame's packets leave: hardly faster than that where the queue is kept empty.
     pub(super) fn pacing(&self) -> f64 {
         if self.mode == Mode::Delay { A_BIT_MORE } else { self.config.pacing }
-    }
-
-    /// The rate that the source is granted, in bit/s.
-    pub(super) fn granted(&self) -> f64 {
-        (self.fill * self.rate).min(self.cap)
     }
 
     /// Whether trains are sent: by a sender that decides, whose source has packets for them.
@@ -153,7 +145,6 @@ impl Law {
         for train in &news.trains {
             signals.trains.note(now, train);
         }
-        let own = signals.trains.own();
         match self.mode {
             Mode::Start => {}
             Mode::Delay => {
@@ -162,7 +153,7 @@ impl Law {
             }
             Mode::Compete => {
                 let room = signals.q < BETA * self.compete.high;
-                self.timetable.compete(now, room, own);
+                self.timetable.compete(now, room, signals.trains.show_own(1));
             }
         }
     }
@@ -171,7 +162,7 @@ impl Law {
     /// they show is not counted.
     fn see_own(&mut self, now: f64) {
         let doubts = self.mode == Mode::Delay && self.delay.doubts(now, self.rate);
-        if doubts && self.signals.trains.show_own() {
+        if doubts && self.signals.trains.show_own(2) {
             self.delay.owns(now, self.rate);
         } else if !doubts && self.mode != Mode::Compete {
             self.signals.trains.forget_own();
@@ -182,17 +173,6 @@ impl Law {
     #[cfg(test)]
     pub(super) fn take_as_own(&mut self, now: f64) {
         self.delay.owns(now, self.rate);
-    }
-
-    /// Learns what a source of frames leaves unused. In a queue that others may share, what is not used is theirs.
-    fn see_use(&mut self, now: f64, dt: f64) {
-        if !self.config.frames || self.mode != Mode::Delay || !self.delay.owned(now, self.rate) {
-            self.fill = 1.0;
-            return;
-        }
-        let spare = self.signals.spare(now, A_WHILE).min(2.0);
-        let grown = self.fill * (1.0 + (dt / A_WHILE) * (spare - 1.0));
-        self.fill = grown.clamp(1.0, AHEAD);
     }
 
     fn start(&mut self, step: &Step<'_>) {
@@ -228,27 +208,17 @@ impl Law {
     }
 
     fn enter_compete(&mut self, step: &Step<'_>, rate: f64, rule: &'static str) {
-        let again = self.backoff.again(step.now, step.rtt);
-        let first = self.backoff.left.is_none();
-        self.backoff.entered = step.now;
         self.timetable.begin(step.now);
-        self.compete.begin(step.now, rate, step.rtt, (again, first));
+        self.compete.begin(step.now, rate, step.rtt);
         (self.mode, self.rule) = (Mode::Compete, rule);
     }
 
-    fn leave_compete(&mut self, step: &Step<'_>, rate: f64, rule: &'static str, proven: bool) {
-        let received = step.signals.carries(step.rtt.max(RECEIVED_SPAN), step.rate).unwrap_or(rate);
-        self.backoff.left = Some(step.now);
-        let waits = step.signals.q > self.delay.target(self.rate, &self.config);
-        if proven {
-            self.rate = rate;
-            self.delay.begin(step.now, rate / NEARLY);
-            if rule == OWN_QUEUE {
-                self.delay.owns(step.now, rate);
-            }
-        } else {
-            self.rate = if waits { NEARLY * received } else { rate.min(received) };
-            self.delay.begin(step.now, received);
+    fn leave_compete(&mut self, now: f64, received: f64, rule: &'static str) {
+        self.compete.left = true;
+        self.rate = NEARLY * received;
+        self.delay.begin(now, received);
+        if rule == OWN_QUEUE {
+            self.delay.owns(now, self.rate);
         }
         (self.mode, self.rule) = (Mode::Delay, rule);
     }
@@ -261,33 +231,19 @@ impl Law {
         let (told, share, runs) = signals.lossy(now, self.policed_at.map_or(f64::MAX, |at| now - at - rtt));
         let Some(received) = signals.received(rtt.max(SILENCE)) else { return false };
         self.trial = self.trial.take().filter(|_| self.mode == Mode::Delay).and_then(|trial| self.tries(step, trial));
-        // Where more is lost than a TCP bears, a packet or two of their own are no queue.
-        let own = if share > UNBEARABLE { 2.0 * self.config.bits / received } else { 0.0 };
-        if step.loss.is_none_or(|loss| loss.q > DRAIN_ABOVE.max(own)) {
+        if step.loss.is_none_or(|loss| loss.q > DRAIN_ABOVE) {
             return false;
         }
         self.chance.refutes(received);
         let policed = self.chance.is_policed(now);
         let competes = self.mode == Mode::Compete;
         let tries = Chance::is_more(told, runs, self.by_chance);
-        let more = if policed && share < LITTLE && received * rtt > MANY * SEGMENT {
-            // Whoever else is there answers as TCP does; so does this, where TCP's window is no saw of few segments.
-            if !competes {
-                self.enter_compete(step, BETA * received, "compete: losses end where less is sent");
-            }
-            return !competes;
-        } else if competes && !policed {
-            Chance::is_more(told, share, LITTLE)
-        } else {
-            policed || tries
-        };
-        // No chance loses more than a fifth, and where most is lost there are few rows of it: nothing is to be tried.
-        let many = Chance::is_more(told, share, 2.0 * LITTLE);
-        if !many && (self.trial.is_some() || !more) {
+        let more = if competes && !policed { Chance::is_more(told, share, LITTLE) } else { policed || tries };
+        if self.trial.is_some() || !more {
             return false;
         }
         let trial = Trial { at: now, share: runs, received, told: 0, lost: 0 };
-        self.trial = (tries && !policed && !many).then_some(trial);
+        self.trial = (tries && !policed).then_some(trial);
         self.policed_at = Some(now);
         (self.rate, self.rule) = (self.rate.min(NEARLY * received), "delay: policed");
         if self.mode != Mode::Delay {
@@ -331,18 +287,15 @@ impl Law {
         }
         match self.mode {
             Mode::Start => self.start(step),
-            Mode::Delay => {
-                let window = self.compete.would_carry(step.now, step.rtt);
-                match self.delay.step(step, &mut self.chance, &self.backoff, window, &self.config) {
-                    Turn::Rate(rate, rule) => (self.rate, self.rule) = (rate, rule),
-                    Turn::Go(rate, rule) => self.enter_compete(step, rate, rule),
-                }
-            }
+            Mode::Delay => match self.delay.step(step, &mut self.chance, !self.compete.left, &self.config) {
+                Turn::Rate(rate, rule) => (self.rate, self.rule) = (rate, rule),
+                Turn::Go(rate, rule) => self.enter_compete(step, rate, rule),
+            },
             Mode::Compete => {
                 let target = self.delay.target(self.rate, &self.config);
-                match self.compete.step(step, &mut self.chance, &self.backoff, target, &self.config) {
-                    After::Stay(Turn::Rate(rate, rule) | Turn::Go(rate, rule)) => (self.rate, self.rule) = (rate, rule),
-                    After::Leave { rate, rule, proven } => self.leave_compete(step, rate, rule, proven),
+                match self.compete.step(step, &mut self.chance, target, &self.config) {
+                    Turn::Rate(rate, rule) => (self.rate, self.rule) = (rate, rule),
+                    Turn::Go(received, rule) => self.leave_compete(step.now, received, rule),
                 }
             }
         }
@@ -416,7 +369,6 @@ impl Law {
         self.signals = signals;
         self.see_own(now);
         self.clamp();
-        self.see_use(now, dt);
         self.look(now, before, place);
         true
     }

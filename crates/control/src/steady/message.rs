@@ -127,14 +127,12 @@ pub(super) const RULES: &[&str] = &[
     "delay: down",
     "delay: over target",
     "delay: up",
-    "delay: drained, so nobody's",
     "delay: queue is empty",
     "delay: a queue of its own",
     "compete: loss in the start",
     "compete: pushed down, with losses",
     "compete: lost, with a queue",
     "compete: lost again, in a standing queue",
-    "compete: pushed down, and still a queue",
     "compete: yielded, and still a queue",
     "compete: up",
     "compete: loss",
@@ -142,8 +140,8 @@ pub(super) const RULES: &[&str] = &[
     "l4s: up",
     "l4s: loss",
     "l4s: marks",
-    "compete: losses end where less is sent",
     "compete: little of a queue that stands",
+    "delay: lost in its own queue",
 ];
 
 #[cfg(test)]

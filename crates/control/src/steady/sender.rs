@@ -21,7 +21,7 @@ impl Sender {
 
     fn sent(&mut self, at: Time, number: u64, size: u64) {
         let pacing = self.law.config.frames.then(|| self.law.pacing());
-        self.law.on_sent(at, number, size, pacing, self.law.granted());
+        self.law.on_sent(at, number, size, pacing, self.law.rate);
         // Nobody knows the round trip before the first report (RFC 5348, 4.2).
         let rounds = self.law.rtt().map_or(A_WHILE, |rtt| f64::from(SEVERAL) * rtt.as_secs_f64());
         let patience = SILENCE.max(rounds);
@@ -60,7 +60,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        let rate = self.law.granted();
+        let rate = self.law.rate;
         let pacing = if self.law.config.frames { self.law.pacing() * rate } else { rate };
         Decision {
             target: Rate::from_bps_f64(rate),

@@ -14,6 +14,13 @@ const MOST_ARRIVALS: usize = 1 << 15;
 /// Round-trip time before the first measurement, in seconds.
 pub(super) const FIRST_RTT: f64 = 0.5 * CUT_SCALE;
 
+/// Takes what is old from the front.
+pub(super) fn forget<T>(queue: &mut VecDeque<T>, old: impl Fn(&T) -> bool) {
+    while queue.front().is_some_and(&old) {
+        queue.pop_front();
+    }
+}
+
 /// The least value of the last while, by seconds.
 #[derive(Clone, Debug, Default)]
 struct Least(VecDeque<(u64, f64)>);
@@ -197,12 +204,10 @@ impl Signals {
             let most = burst.most / burst.pacing;
             (at, (early + 8.0 * size as f64 / (burst.pacing * burst.rate)).min(most))
         });
-        while self.flight.len() > MOST_IN_FLIGHT {
+        if self.flight.len() > MOST_IN_FLIGHT {
             self.flight.pop_front();
         }
-        while self.sent.front().is_some_and(|(was, _)| *was < at - 2.0 * SEEN) {
-            self.sent.pop_front();
-        }
+        forget(&mut self.sent, |(was, _)| *was < at - 2.0 * SEEN);
     }
 
     /// The sender's clock is another one: what was known of single packets is worthless.
@@ -272,15 +277,9 @@ impl Signals {
         self.count_losses(&mut news);
         self.told.push_back(Told { at: now, arrived: news.arrived, lost: news.lost, runs: news.runs });
         self.rates.push_back((now, rate));
-        while self.told.front().is_some_and(|told| told.at < now - SEEN) {
-            self.told.pop_front();
-        }
-        while self.rates.front().is_some_and(|(at, _)| *at < now - SEEN) {
-            self.rates.pop_front();
-        }
-        while self.gone.front().is_some_and(|out| out.sent < now - SEEN) {
-            self.gone.pop_front();
-        }
+        forget(&mut self.told, |told| told.at < now - SEEN);
+        forget(&mut self.rates, |(at, _)| *at < now - SEEN);
+        forget(&mut self.gone, |out| out.sent < now - SEEN);
         news
     }
 
@@ -337,9 +336,10 @@ impl Signals {
         let left = out.sent + out.early;
         self.mixed += LITTLE * LITTLE * (f64::from(u8::from(self.mixes(out.sent, came))) - self.mixed);
         self.arrivals.push_back(Arrived { left, at, delay, sent: out.sent, came, whole, bytes: self.arrived_bytes });
-        while self.arrivals.len() > MOST_ARRIVALS || self.arrivals.front().is_some_and(|a| a.at < at - SEEN) {
+        if self.arrivals.len() > MOST_ARRIVALS {
             self.arrivals.pop_front();
         }
+        forget(&mut self.arrivals, |a| a.at < at - SEEN);
         whole
     }
 
@@ -420,23 +420,11 @@ impl Signals {
 
     /// The share of remembered packets with a smaller delay; equal ones count half.
     fn rank(&self, delay: f64) -> f64 {
-        if self.arrivals.is_empty() {
-            return 0.5;
+        let count = |below: fn(&f64, &f64) -> bool| self.arrivals.iter().filter(|a| below(&a.whole, &delay)).count();
+        match self.arrivals.len() {
+            0 => 0.5,
+            all => (count(f64::lt) + count(f64::le)) as f64 / (2 * all) as f64,
         }
-        let below: f64 = self
-            .arrivals
-            .iter()
-            .map(|a| {
-                if a.whole < delay {
-                    1.0
-                } else if a.whole == delay {
-                    0.5
-                } else {
-                    0.0
-                }
-            })
-            .sum();
-        below / self.arrivals.len() as f64
     }
 
     /// The least queueing delay of the packets that arrived in the last `span` seconds before the newest one.
@@ -459,26 +447,30 @@ impl Signals {
         (self.mixed / LITTLE).min(1.0) * (sum / count - self.base - self.low(span)).max(0.0)
     }
 
+    /// The first and the last packet that arrived in the last `span` seconds.
+    fn ends(&self, span: f64) -> Option<(&Arrived, &Arrived)> {
+        let newest = self.arrivals.back()?;
+        let place = self.arrivals.partition_point(|a| a.at < newest.at - span.min(SEEN));
+        Some((self.arrivals.get(place)?, newest))
+    }
+
     /// The rate of what arrived in the last `span` seconds, three at most, in bit/s; `None` where packets cover less
     /// than a third of them.
     pub(super) fn received(&self, span: f64) -> Option<f64> {
-        let (newest, span) = (self.arrivals.back()?, span.min(SEEN));
-        let place = self.arrivals.partition_point(|a| a.at < newest.at - span);
-        let first = self.arrivals.get(place)?;
+        let (first, newest) = self.ends(span)?;
         let covered = newest.at - first.at;
-        (covered >= EMPTY * span && covered > 0.0).then(|| 8.0 * (newest.bytes - first.bytes) as f64 / covered)
+        (covered >= EMPTY * span.min(SEEN) && covered > 0.0)
+            .then(|| 8.0 * (newest.bytes - first.bytes) as f64 / covered)
     }
 
     /// What the path carries, in bit/s: what arrived in the last `span` seconds or, of a source that makes bursts and
     /// pauses, the part of `rate` that is left when its packets arrive over a longer time than they left in.
     pub(super) fn carries(&self, span: f64, rate: f64) -> Option<f64> {
         let received = self.received(span);
-        let newest = self.arrivals.back()?;
+        let (first, newest) = self.ends(span)?;
         if self.burst_at.is_none_or(|at| at < newest.sent - SEEN) {
             return received;
         }
-        let place = self.arrivals.partition_point(|a| a.at < newest.at - span);
-        let first = self.arrivals.get(place)?;
         let (came, left) = (newest.at - first.at, newest.left - first.left);
         let share = if came > EMPTY * span { (left / came).clamp(0.0, 1.0) } else { return received };
         Some(received.map_or(rate * share, |received| received.max(rate * share)))
@@ -488,10 +480,7 @@ impl Signals {
     fn sent_rate(&self, from: f64, to: f64) -> f64 {
         let up_to = |time: f64| {
             let place = self.sent.partition_point(|(at, _)| *at < time);
-            place
-                .checked_sub(1)
-                .and_then(|place| self.sent.get(place))
-                .map_or_else(|| self.sent.front().map_or(0, |(_, bytes)| *bytes), |(_, bytes)| *bytes)
+            self.sent.get(place.saturating_sub(1)).map_or(0, |(_, bytes)| *bytes)
         };
         8.0 * up_to(to).saturating_sub(up_to(from)) as f64 / (to - from).max(1e-3)
     }

@@ -1,12 +1,12 @@
 //! What this law must not take for something else.
-use super::compete::{After, Compete};
-use super::constants::{A_WHILE, FOLLOWS, LITTLE};
+use super::compete::Compete;
+use super::constants::{A_BIT_MORE, A_WHILE, FOLLOWS, LITTLE};
 use super::delay::{Delay, Step, Turn};
 use super::law::{Law, Mode as Rules, Place};
 use super::scalable::Scalable;
 use super::signals::{Burst, Loss, News, Round, Signals};
 use super::trains::{Timetable, Train, Trains};
-use super::verdict::{Backoff, Chance, Follows, Memory, OwnQueue};
+use super::verdict::{Chance, Follows, Memory, OwnQueue};
 use super::{Config, PARAMS};
 use crate::entry::{Mode, Setup, Values};
 use crate::equation::{LossRate, throughput_full};
@@ -253,12 +253,13 @@ fn a_window_over_a_round_trip_that_a_drain_made_short_gives_no_more_than_what_ar
     let mut told = Told::new(Rate::mbps(50));
     told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
     let (signals, news, config) = (&told.law.signals, News::default(), config());
-    let (mut compete, mut chance, backoff) = (Compete::new(), Chance::new(), Backoff::default());
+    let (mut compete, mut chance) = (Compete::new(), Chance::new());
     // 4 Mb/s over 200 ms are a window that would give 20 Mb/s over 40 ms.
-    compete.begin(2.9, 4e6, 0.2, (false, false));
+    compete.left = true;
+    compete.begin(2.9, 4e6, 0.2);
     compete.restore = 0.0;
-    let after = compete.step(&step(signals, &news, 3.0, 1e6), &mut chance, &backoff, 0.003, &config);
-    let After::Stay(Turn::Rate(rate, _)) = after else { panic!("{after:?}") };
+    let after = compete.step(&step(signals, &news, 3.0, 1e6), &mut chance, 0.003, &config);
+    let Turn::Rate(rate, _) = after else { panic!("{after:?}") };
     let most = 1.2e6 + 2.0 * 8_000.0 / signals.rtt();
     assert!((1.2e6..=most + 1e4).contains(&rate), "{rate}");
 }
@@ -270,12 +271,13 @@ fn a_window_of_which_a_source_of_frames_uses_little_stops_at_six_times_what_is_u
     let (signals, news) = (&told.law.signals, News::default());
     let after_a_minute = |frames| {
         let config = Config { frames, cap: 1e12, ..config() };
-        let (mut compete, mut chance, backoff) = (Compete::new(), Chance::new(), Backoff::default());
-        compete.begin(12.0, 3e5, signals.rtt(), (false, false));
+        let (mut compete, mut chance) = (Compete::new(), Chance::new());
+        compete.left = true;
+        compete.begin(12.0, 3e5, signals.rtt());
         let mut rate = 0.0;
         for n in 1..600_u32 {
             let step = step(signals, &news, 12.0 + 0.1 * f64::from(n), 3e5);
-            if let After::Stay(Turn::Rate(now, _)) = compete.step(&step, &mut chance, &backoff, 0.003, &config) {
+            if let Turn::Rate(now, _) = compete.step(&step, &mut chance, 0.003, &config) {
                 rate = now;
             }
         }
@@ -294,13 +296,14 @@ fn at_the_sessions_cap_the_window_does_not_grow_so_that_the_next_loss_lowers_the
     let (signals, news, config) =
         (&told.law.signals, News::default(), Config { receivers: true, cap: 1e6, ..config() });
     for first in [true, false] {
-        let (mut compete, mut chance, backoff) = (Compete::new(), Chance::new(), Backoff::default());
-        compete.begin(3.0, 1e6, signals.rtt(), (false, first));
+        let (mut compete, mut chance) = (Compete::new(), Chance::new());
+        compete.left = !first;
+        compete.begin(3.0, 1e6, signals.rtt());
         compete.watch(signals.q, 0.1);
         let mut step = |now, loss| {
             let step = Step { loss, ..step(signals, &news, now, 1e6) };
-            match compete.step(&step, &mut chance, &backoff, 0.003, &config) {
-                After::Stay(Turn::Rate(rate, _)) => rate,
+            match compete.step(&step, &mut chance, 0.003, &config) {
+                Turn::Rate(rate, _) => rate,
                 other => panic!("{other:?}"),
             }
         };
@@ -366,16 +369,16 @@ fn the_scale_that_a_mark_halved_comes_back_over_minutes() {
     let mut told = Told::new(Rate::mbps(4));
     told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
     let (signals, news, config) = (&told.law.signals, News::default(), config());
-    let (mut delay, mut chance, backoff) = (Delay::new(), Chance::new(), Backoff::default());
+    let (mut delay, mut chance) = (Delay::new(), Chance::new());
     delay.begin(2.0, 4e6);
     let at_1_mbps = |delay: &Delay| delay.target(1e6, &config);
     let whole = at_1_mbps(&delay);
     let marked = Step { mark: true, ..step(signals, &news, 3.0, 4e6) };
-    delay.step(&marked, &mut chance, &backoff, None, &config);
+    delay.step(&marked, &mut chance, true, &config);
     let half = at_1_mbps(&delay);
     let mut after = |seconds: u32| {
         for n in 0..10 * seconds {
-            delay.step(&step(signals, &news, 3.0 + 0.1 * f64::from(n), 4e6), &mut chance, &backoff, None, &config);
+            delay.step(&step(signals, &news, 3.0 + 0.1 * f64::from(n), 4e6), &mut chance, true, &config);
         }
         at_1_mbps(&delay)
     };
@@ -395,14 +398,15 @@ fn the_competing_window_has_segments_of_1500_bytes_whatever_the_packets_are() {
         let setup =
             Setup { packet: Bytes::new(packet), ..Setup::unicast(Rate::kbps(1), Rate::mbps(50), Seed(1).part("")) };
         let config = Config::new(&setup, &Values::resolve(PARAMS, Mode::Repaired, &[]).unwrap());
-        let (mut compete, mut chance, backoff) = (Compete::new(), Chance::new(), Backoff::default());
-        compete.begin(3.0, 1e6, signals.rtt(), (false, false));
+        let (mut compete, mut chance) = (Compete::new(), Chance::new());
+        compete.left = true;
+        compete.begin(3.0, 1e6, signals.rtt());
         let grown = (0..20).map(|n| {
             let step = step(signals, &news, 3.0 + 0.1 * f64::from(n), 1e6);
-            compete.step(&step, &mut chance, &backoff, 0.003, &config)
+            compete.step(&step, &mut chance, 0.003, &config)
         });
         match grown.last() {
-            Some(After::Stay(Turn::Rate(rate, _))) => rate,
+            Some(Turn::Rate(rate, _)) => rate,
             other => panic!("{other:?}"),
         }
     });
@@ -491,17 +495,17 @@ fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_
     let mut told = Told::new(Rate::mbps(50));
     told.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.12 }));
     let (signals, config) = (&told.law.signals, config());
-    let (mut compete, mut chance, backoff) = (Compete::new(), Chance::new(), Backoff::default());
-    compete.begin(3.0, 4e6, signals.rtt(), (false, false));
+    let (mut compete, mut chance) = (Compete::new(), Chance::new());
+    compete.left = true;
+    compete.begin(3.0, 4e6, signals.rtt());
     let mut rates = Vec::new();
     for n in 0..1_200u32 {
         let news = News { arrived: 9, lost: 1, ..News::default() };
         let now = 3.0 + 0.1 * f64::from(n);
         let loss = n.is_multiple_of(10).then_some(Loss { sent: now, q: 0.01, rank: 0.9 });
-        match compete.step(&Step { loss, ..step(signals, &news, now, 1e6) }, &mut chance, &backoff, 0.003, &config) {
-            After::Stay(Turn::Rate(rate, _)) | After::Leave { rate, .. } => rates.push(rate),
-            other => panic!("{other:?}"),
-        }
+        let step = Step { loss, ..step(signals, &news, now, 1e6) };
+        let (Turn::Rate(rate, _) | Turn::Go(rate, _)) = compete.step(&step, &mut chance, 0.003, &config);
+        rates.push(rate);
     }
     let late = rates[600..].iter().fold(0.0, |most: f64, rate| most.max(*rate));
     let rtt = Span::from_secs_f64(signals.rtt());
@@ -657,11 +661,10 @@ fn the_target_is_a_packet_of_its_own_less_what_codel_leaves_alone_and_where_it_w
     let marked = |mut delay: Delay| {
         let mut told = Told::new(Rate::mbps(4));
         told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
-        let (signals, news, mut chance, backoff) =
-            (&told.law.signals, News::default(), Chance::new(), Backoff::default());
+        let (signals, news, mut chance) = (&told.law.signals, News::default(), Chance::new());
         for n in 0..6 {
             let step = Step { mark: true, ..step(signals, &news, 11.0 + f64::from(n), 400e3) };
-            delay.step(&step, &mut chance, &backoff, None, &config);
+            delay.step(&step, &mut chance, true, &config);
         }
         delay
     };
@@ -702,44 +705,54 @@ fn a_queue_that_has_gone_and_that_nobody_lost_in_is_left_and_one_that_stands_is_
 }
 
 #[test]
-fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds_and_not_later() {
-    let carries = |again: bool, rtt: f64| {
-        let mut compete = Compete::new();
-        // 4 Mb/s over 100 ms, ended; then 400 kb/s.
-        compete.begin(3.0, 4e6, 0.1, (false, false));
-        compete.end_own(4e6);
-        assert_eq!(compete.would_carry(4.0, 0.1), None, "in a queue of its own no window counts");
-        compete.begin(5.0, 4e5, rtt, (again, false));
-        compete.would_carry(5.0, rtt).unwrap()
+fn in_its_own_queue_a_loss_of_frames_leaves_what_arrives_and_their_bursts_are_a_queue() {
+    let after = |frames: bool, own: bool| {
+        let mut told = Told::new(Rate::mbps(50));
+        told.run(3.0, Some(8e5), |at, _, _| Some(if at < 2.9 { 0.02 } else { 0.03 }));
+        let (signals, news, config) = (&told.law.signals, News::default(), Config { frames, ..config() });
+        let (mut delay, mut chance) = (Delay::new(), Chance::new());
+        delay.begin(1.0, 1e6);
+        if own {
+            delay.owns(1.0, 1e6);
+        }
+        (0..8).for_each(|n| {
+            let _ = chance.see(1.0 + 0.1 * f64::from(n), &Loss { sent: 0.9, q: 0.01, rank: 1.0 }, 0.0);
+        });
+        let before = delay.target(1e6, &config);
+        let loss = Some(Loss { sent: 2.95, q: 0.01, rank: 1.0 });
+        let turn = delay.step(&Step { loss, ..step(signals, &news, 3.0, 1e6) }, &mut chance, true, &config);
+        (turn, delay.target(1e6, &config) < before)
     };
-    // The curve has come to its plateau, 4/0.85 Mb/s, of which a cut leaves 0.7.
-    assert!((3.2e6..=3.4e6).contains(&carries(true, 0.1)), "{}: cut by what showed the mistake", carries(true, 0.1));
-    assert!((2.5e6..=4e6).contains(&carries(true, 0.02)), "{}: no more than it carried", carries(true, 0.02));
-    assert!(carries(false, 0.1) < 1e6, "{}", carries(false, 0.1));
-}
-
-/// A law of a source of frames that uses `used` of what it is granted, on an empty path of 20 ms, in this mode; in a
-/// queue of its own or not.
-fn grants(mode: Rules, used: f64, own: bool) -> Law {
-    let mut told = Told::new(Rate::mbps(50));
-    told.law.has_frames();
-    while told.now < 12.0 {
+    let (Turn::Rate(rate, "delay: lost in its own queue"), false) = after(true, true) else {
+        panic!("{:?}", after(true, true))
+    };
+    assert!((7e5..9e5).contains(&rate), "{rate}");
+    for (frames, own) in [(true, false), (false, true)] {
+        let (turn, lower) = after(frames, own);
+        assert!(lower && !matches!(turn, Turn::Rate(_, "delay: lost in its own queue")), "{turn:?}");
+    }
+    let queue = |own: bool| {
+        let mut told = Told::new(Rate::mbps(50));
+        told.law.has_frames();
+        told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+        (told.law.mode, told.law.rate) = (Rules::Delay, 1e6);
         if own {
             told.law.take_as_own(told.now);
         }
-        (told.law.mode, told.law.rate) = (mode, 1e6);
-        told.run(told.now + 0.001, Some(used * told.law.granted()), |_, _, _| Some(0.02));
-    }
-    told.law
-}
-
-#[test]
-fn what_frames_leave_unused_in_a_queue_of_their_own_is_made_up_for_by_a_fifth_at_most_and_nowhere_else_in_delay() {
-    let granted = |used, own| grants(Rules::Delay, used, own).granted() / 1e6;
-    assert!((1.1..1.15).contains(&granted(0.9, true)), "{}", granted(0.9, true));
-    assert!((1.2..1.25).contains(&granted(0.6, true)), "{}", granted(0.6, true));
-    assert!(granted(1.0, true) < 1.05, "{}", granted(1.0, true));
-    assert!(granted(0.6, false) < 1.05, "{}: what is not used is the others'", granted(0.6, false));
+        // Ten packets at once, each of which waits for those before it.
+        for n in 0..10u32 {
+            let at = Time::ZERO + Span::from_secs_f64(told.now);
+            let came = at + Span::from_secs_f64(0.02 + 0.008 * f64::from(n));
+            told.law.on_sent(at, told.number, 1_000, Some(A_BIT_MORE), 1e6);
+            let arrived = PacketArrival { at: Some(PeerTime::from_nanos(came.as_nanos() as i64)), ecn: None };
+            let (number, size) = (told.number, Bytes::new(1_000));
+            let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
+            told.law.signals.hear(came, Round::Measured(None), &[report], (1e6, 20));
+            told.number += 1;
+        }
+        told.law.signals.q
+    };
+    assert!(queue(false) < 0.02 && queue(true) > 0.06, "{} {}", queue(false), queue(true));
 }
 
 /// What trains of four packets tell that leave at once, one in ten seconds of packets at 1 Mb/s: the
@@ -794,17 +807,18 @@ fn trains_that_show_a_queue_of_its_own_count_in_a_row_and_one_that_does_not_ends
     let train = |before, waited| Train { bits: 24_000.0, took: 0.024, before, waited };
     for (n, before) in [1e6, 0.95e6, 0.5e6, 1e6].into_iter().enumerate() {
         trains.note(1.0 + n as f64, &train(Some(before), true));
-        assert_eq!(trains.own(), [1, 2, 0, 1][n], "after train {n}");
+        let own = [1, 2].map(|count| trains.show_own(count));
+        assert_eq!(own, [[true, false], [true, true], [false, false], [true, false]][n], "after train {n}");
     }
     let share = trains.share(6.0).unwrap();
     assert!((0.8..0.9).contains(&share), "{share}");
     trains.note(6.0, &train(None, false));
-    assert_eq!((trains.own(), trains.show_own()), (1, false), "one with too little before it says nothing");
+    assert!(trains.show_own(1) && !trains.show_own(2), "one with too little before it says nothing");
     trains.note(6.0, &train(Some(0.9e6), false));
-    assert!(trains.show_own(), "a flow that gets what a train shows has it to itself, with a queue or without");
+    assert!(trains.show_own(2), "a flow that gets what a train shows has it to itself, with a queue or without");
     trains.note(6.0, &train(Some(0.5e6), false));
     assert_eq!(trains.share(6.0), Some(share), "less, without a queue, may be all that was sent");
-    assert_eq!(trains.own(), 0);
+    assert!(!trains.show_own(1));
     assert_eq!(trains.share(30.0), None, "it is too long ago");
 }
 
@@ -823,12 +837,12 @@ fn several_trains_leave_while_it_is_in_doubt_whether_the_queue_is_its_own() {
 fn a_loss_at_a_queue_raises_a_doubt_that_ends_by_time_or_once_the_queue_is_its_own() {
     let (signals, news, config) = (Signals::new(), News::default(), config());
     let after = |losses: u32, q: f64| {
-        let (mut delay, mut chance, backoff) = (Delay::new(), Chance::new(), Backoff::default());
+        let (mut delay, mut chance) = (Delay::new(), Chance::new());
         (1..losses).for_each(|n| {
             let _ = chance.see(9.0 + 0.1 * f64::from(n), &Loss { sent: 9.0, q, rank: 0.5 }, 0.0);
         });
         let loss = Some(Loss { sent: 9.9, q, rank: 0.5 });
-        delay.step(&Step { loss, ..step(&signals, &news, 10.0, 1e6) }, &mut chance, &backoff, None, &config);
+        delay.step(&Step { loss, ..step(&signals, &news, 10.0, 1e6) }, &mut chance, true, &config);
         delay
     };
     let mut delay = after(1, 0.02);
@@ -846,13 +860,13 @@ fn beside_a_queue_that_has_little_of_a_flow_a_train_tells_whose_it_is_and_one_of
         let mut told = Told::new(Rate::mbps(50));
         told.run(3.0, Some(rate), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.08 }));
         let (signals, news, config) = (&told.law.signals, News::default(), config());
-        let (mut delay, mut chance, backoff) = (Delay::new(), Chance::new(), Backoff::default());
+        let (mut delay, mut chance) = (Delay::new(), Chance::new());
         delay.begin(1.0, rate);
         if own {
             delay.owns(1.0, rate);
         }
         let step = Step { share, ..step(signals, &news, 3.0, rate) };
-        let turn = delay.step(&step, &mut chance, &backoff, None, &config);
+        let turn = delay.step(&step, &mut chance, true, &config);
         (delay.wonders(), matches!(turn, Turn::Go(_, "compete: little of a queue that stands")))
     };
     assert_eq!(goes(80e3, None, false), (true, false), "half of a packet in 60 ms");
@@ -865,12 +879,13 @@ fn beside_a_queue_that_has_little_of_a_flow_a_train_tells_whose_it_is_and_one_of
 /// A step while competing whose trains tell this share.
 fn competes_with(share: Option<f64>) -> f64 {
     let (signals, news, config) = (Signals::new(), News::default(), config());
-    let (mut compete, mut chance, backoff) = (Compete::new(), Chance::new(), Backoff::default());
-    compete.begin(0.0, 1e6, 0.1, (false, false));
+    let (mut compete, mut chance) = (Compete::new(), Chance::new());
+    compete.left = true;
+    compete.begin(0.0, 1e6, 0.1);
     let mut rate = 0.0;
     for n in 1..100_u32 {
         let step = Step { share, ..step(&signals, &news, 0.1 * f64::from(n), 1e6) };
-        if let After::Stay(Turn::Rate(now, _)) = compete.step(&step, &mut chance, &backoff, 0.003, &config) {
+        if let Turn::Rate(now, _) = compete.step(&step, &mut chance, 0.003, &config) {
             rate = now;
         }
     }

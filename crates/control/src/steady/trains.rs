@@ -66,14 +66,9 @@ impl Trains {
         (now - self.share_at < LATELY && self.weight > 0.0).then(|| self.share / self.weight)
     }
 
-    /// Trains in a row that showed a queue of its own.
-    pub(super) fn own(&self) -> u32 {
-        self.own
-    }
-
-    /// Whether these are enough.
-    pub(super) fn show_own(&self) -> bool {
-        self.own >= 2
+    /// Whether so many trains in a row showed a queue of its own.
+    pub(super) fn show_own(&self, count: u32) -> bool {
+        self.own >= count
     }
 
     /// Another law rules: a queue of its own is to be shown anew.
@@ -100,9 +95,8 @@ impl Timetable {
 
     /// While competing: in a queue that has room for it, for a train that is lost tells nothing and is a loss that TCP
     /// has not got. Sooner where the last one showed a queue of its own.
-    pub(super) fn compete(&mut self, now: f64, room: bool, own: u32) {
-        let again = own > 0 && now >= self.at + A_MOMENT;
-        if room && (now >= self.next || again) {
+    pub(super) fn compete(&mut self, now: f64, room: bool, own: bool) {
+        if room && (now >= self.next || own && now >= self.at + A_MOMENT) {
             self.leave(now, SEEN);
         }
     }

@@ -1,7 +1,7 @@
 //! What tells a queue that somebody elastic fills from one of our own, and losses of a queue from losses by chance.
 
 use super::constants::*;
-use super::signals::Loss;
+use super::signals::{Loss, forget};
 use std::collections::VecDeque;
 
 /// Whether losses come with a queue or by chance.
@@ -49,9 +49,7 @@ impl Chance {
     /// A mark: certainly one of congestion.
     pub(super) fn note(&mut self, now: f64) {
         self.events.push_back(now);
-        while self.events.front().is_some_and(|at| *at < now - KEPT) {
-            self.events.pop_front();
-        }
+        forget(&mut self.events, |at| *at < now - KEPT);
     }
 
     /// Whether `count` loss events, the last one included, came in the `within` seconds up to `now`.
@@ -170,24 +168,5 @@ impl Follows {
     pub(super) fn shared(&self, now: f64) -> Option<bool> {
         let (power, error) = self.power().filter(|_| now - self.at < 2.0 * A_WHILE)?;
         Some(power.abs() - error > FOLLOWS)
-    }
-}
-
-/// When competing began and ended last.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Backoff {
-    pub(super) entered: f64,
-    pub(super) left: Option<f64>,
-}
-
-impl Backoff {
-    /// Whether competing was left a short while ago.
-    pub(super) fn again(&self, now: f64, rtt: f64) -> bool {
-        self.left.is_some_and(|left| now - left < LATELY + rtt / GAIN_ROUND)
-    }
-
-    /// Whether it has lasted long enough to be left.
-    pub(super) fn may_leave(&self, now: f64) -> bool {
-        now - self.entered > 0.5 * A_WHILE
     }
 }
