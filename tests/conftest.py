@@ -144,7 +144,10 @@ def signals_are_heard() -> Iterator[None]:
 
     A command leaves an ignored signal as it is, so its tests would wait for what never comes.
     """
-    defaults = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    defaults: dict[signal.Signals, Any] = {
+        signal.SIGHUP: signal.SIG_DFL,
+        signal.SIGINT: signal.default_int_handler,
+    }
     before = {each: signal.getsignal(each) for each in defaults}
     for each, default in defaults.items():
         if before[each] is signal.SIG_IGN:

@@ -303,7 +303,7 @@ def _measured() -> ModuleType:
 
 
 def _commit(root: Path) -> str:
-    git = ["git", "-C", root, "-c", "user.name=t", "-c", "user.email=t@t"]
+    git = ["git", "-C", str(root), "-c", "user.name=t", "-c", "user.email=t@t"]
     subprocess.run([*git, "add", "."], check=True)
     subprocess.run([*git, "commit", "-qm", "one"], check=True)
     done = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)

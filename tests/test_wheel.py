@@ -18,7 +18,15 @@ ROOT = Path(__file__).resolve().parent.parent
 def test_the_wheel_is_small_and_whole_and_a_new_user_s_first_steps_work(tmp_path: Path) -> None:
     # What the module was compiled from for the tests is used again.
     profile = Path(sys.prefix, "stamp-module").read_text().partition(" ")[0]
-    words = [sys.executable, "scripts/wheel.py", "--here", "--profile", profile, "--out", tmp_path / "dist"]
+    words = [
+        sys.executable,
+        "scripts/wheel.py",
+        "--here",
+        "--profile",
+        profile,
+        "--out",
+        str(tmp_path / "dist"),
+    ]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert len(list((tmp_path / "dist").glob("*.whl"))) == 1

@@ -205,7 +205,8 @@ def choice(found: Found, controllers: Sequence[str]) -> page.Table:
     rows = []
     for group in (*GROUPS, LTE_GROUP):
         for network in group.networks:
-            good, shares = {}, {}
+            good: dict[str, list[Seen]] = {}
+            shares: dict[str, list[Seen]] = {}
             for name in controllers:
                 seen = found.get((group.name, network, name), [])
                 if seen and name not in deaf and all(_shares(each, network) for each in seen):

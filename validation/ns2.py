@@ -209,7 +209,7 @@ class Scenario:
 
     script: str
     about: str
-    grid: tuple[dict[str, float | int | str], ...]
+    grid: tuple[Params, ...]
     columns: tuple[str, ...]
 
     def seeds_for(self, cell: Params) -> int:
@@ -217,7 +217,7 @@ class Scenario:
         return 20 if cell.get("queue") == "droptail" and cell.get("congestion") != "reno" else 5
 
 
-def _grid(**axes: Iterable[float | int | str]) -> tuple[dict[str, float | int | str], ...]:
+def _grid(**axes: Iterable[float | int | str]) -> tuple[Params, ...]:
     return tuple(dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
 
 

@@ -87,8 +87,8 @@ def window_times_marks(summary: Summary) -> float:
     tcp = flows(summary, "scalable")[0]
     return (
         float(tcp["cwnd_packets"]["mean"])
-        * link(summary)["marked_packets"]
-        / link(summary)["offered_packets"]
+        * float(link(summary)["marked_packets"])
+        / float(link(summary)["offered_packets"])
     )
 
 

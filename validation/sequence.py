@@ -38,7 +38,7 @@ def even_frames(sizes: Sizes) -> Sizes:
 def even_groups(sizes: Sizes) -> Sizes:
     """Give all groups of a quantizer the same size; their frames keep their shares."""
     groups = sizes.sum(axis=2, keepdims=True)
-    return sizes * groups.mean(axis=1, keepdims=True) / groups
+    return np.asarray(sizes * groups.mean(axis=1, keepdims=True) / groups)
 
 
 def finer(sizes: Sizes) -> Sizes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from steadycast.media.clip import Clip
+from steadycast.media.clip import Clip, Source
 from steadycast.media.ladder import as_options, encode_ladder
 from steadycast.media.quality import evaluate
 from steadycast.media.splice import Fates
@@ -70,7 +70,10 @@ class Point:
 
 def points(clips: Sequence[Path]) -> Iterator[Point]:
     """Measure each clip with each codec at each quantizer."""
-    sources = [("synthetic", Synthetic()), *((path.stem, Clip.of([path])) for path in clips)]
+    sources: list[tuple[str, Source]] = [
+        ("synthetic", Synthetic()),
+        *((path.stem, Clip.of([path])) for path in clips),
+    ]
     for name, source in sources:
         for codec, quantizers in CODECS.items():
             with as_options():

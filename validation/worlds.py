@@ -185,7 +185,8 @@ def damaged(viewer: Mapping[str, Any]) -> float | None:
 
 def psnr(viewer: Mapping[str, Any]) -> float | None:
     """Luma PSNR against the clip."""
-    return (viewer.get("psnr_db") or {}).get("raw", {}).get("y")
+    measured: float | None = (viewer.get("psnr_db") or {}).get("raw", {}).get("y")
+    return measured
 
 
 def trusted(done: Run) -> bool:

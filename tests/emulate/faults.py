@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -220,7 +220,7 @@ a=sendonly
 """
 """Of the scenario's own group, for a receiver that is a process."""
 
-Steps = list[list[object]]
+Steps = list[Sequence[object]]
 
 
 def _crew(host: str, folder: Path, steps: Steps) -> tuple[str, list[str]]:

@@ -205,7 +205,8 @@ def test_a_scenario_over_a_network_is_the_two_laid_on_each_other_by_hand(
         "\n".join(f"{key} = {inline(value)}" for key, value in each.items()) for each in (by_hand, by_name)
     ]
     hand, named = (outcome("both.toml", text) for text in texts)
-    objects = sc.Scenario(name="both", duration="100s", network=name, topology=own, events=events, flows=flow)
+    parts: dict[str, Any] = {"topology": own, "events": events, "flows": flow}
+    objects = sc.Scenario(name="both", duration="100s", network=name, **parts)
     assert hand == named == outcome(objects)
 
 

@@ -83,7 +83,7 @@ def test_a_hundred_damaged_clips_are_refused_or_marked(tmp_path: Path) -> None:
 if CLIPS := os.environ.get("STEADYCAST_CLIPS"):
 
     def test_damaged_copies_of_real_clips_are_refused_or_marked(tmp_path: Path) -> None:
-        folder = Path(CLIPS)
+        folder = Path(str(CLIPS))
         clips = sorted(path for path in folder.iterdir() if path.suffix in (".mkv", ".mp4"))[:20]
         assert clips, f"no clip in {folder}"
         chance = random.Random(300)

@@ -344,7 +344,7 @@ def test_a_bound_may_name_each_figure_that_is_a_number_and_nothing_else(tmp_path
         if shows:
             shown(folder)
             browses(folder)
-        more = {"scenario": event, "tcp_bps": CAPACITY / 4, "rtp": rtp}
+        more: dict[str, Any] = {"scenario": event, "tcp_bps": CAPACITY / 4, "rtp": rtp}
         more |= {} if shows else {"pictures": {"from": "none"}}
         found, _ = score.score(cell(folder, [*video()], **more))
         known |= {key for key, value in found.items() if not isinstance(value, (str, dict, list))}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from steadycast.folder import Json
 from steadycast.lab.watch import KEPT, Watched
-from steadycast.lab.work import Json
 
 from tests.conftest import until
 from tests.lab.conftest import Lab, start, stop

@@ -128,7 +128,7 @@ def description(clip: Path, codec: str, to: str, folder: Path) -> Path:
 def caps(sdp: Path) -> str:
     """What GStreamer has to be told of a description."""
     text = sdp.read_text()
-    payload, name = re.search(r"a=rtpmap:(\d+) ([\w-]+)/90000", text).groups()  # type: ignore[union-attr]
+    payload, name = re.search(r"a=rtpmap:(\d+) ([\w-]+)/90000", text).groups()
     found = f"application/x-rtp,media=video,clock-rate=90000,encoding-name={name},payload={payload}"
     config = re.search(r"config=(\w+)", text)
     sets = re.search(r"sprop-parameter-sets=([\w+/=,]+)", text)

@@ -451,7 +451,7 @@ def test_a_container_can_be_read_while_it_is_written(
     if ending == ".avi":  # it holds no times, and FFmpeg's reader makes up its own
         return
     assert [n for n, packet in enumerate(packets) if packet.is_keyframe] == [0, 12, 20, 32]
-    spans = {round(float((b.pts - a.pts) * b.time_base), 3) for a, b in itertools.pairwise(packets)}  # type: ignore[operator]
+    spans = {round(float((b.pts - a.pts) * b.time_base), 3) for a, b in itertools.pairwise(packets)}
     assert spans == {0.08}
 
 

@@ -434,9 +434,9 @@ def test_systemd_takes_the_units_and_finds_them_shut_in(end: str, tmp_path: Path
     unit = tmp_path / f"steadycast-{end}@.service"
     text = (PACKAGING / "systemd" / unit.name).read_text()
     unit.write_text(text.replace("/opt/steadycast/bin/steadycast", sys.executable))
-    words = ["systemd-analyze", "--man=no", "verify", unit]
+    words = ["systemd-analyze", "--man=no", "verify", str(unit)]
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    words = ["systemd-analyze", "security", "--offline=true", "--threshold=30", unit]
+    words = ["systemd-analyze", "security", "--offline=true", "--threshold=30", str(unit)]
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

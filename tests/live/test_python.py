@@ -414,7 +414,7 @@ def test_each_layout_goes_in_and_comes_out_the_same(pixels: Pixels) -> None:
             "codec theora: there is no such codec; take one of mpeg4",
         ),
         (
-            lambda to: sc.Sender(to, size=SIZE, pixels="rgba"),
+            lambda to: sc.Sender(to, size=SIZE, pixels="rgba"),  # type: ignore[arg-type]
             "give one of rgb24, bgr24, gray, yuv420p",
         ),
         (lambda to: sc.Sender(to, size=SIZE, queue=0), "queue 0: no picture has room; take 1 or more"),

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def film(folder: Path, rate: str) -> Path:
     return path
 
 
-def sends(options: dict[str, str]) -> None:
+def sends(options: dict[str, Any]) -> None:
     made = plan(**options, gop=12, loop=False, ladder=False)
     # Whoever is accepted gets as far as a frame.
     made.work._encoder.unit(made.work._pictures.picture(0)[1], first=True, quantizer=25)
@@ -114,7 +115,7 @@ def test_arguments_are_named_as_a_program_has_them() -> None:
 
 @pytest.mark.parametrize("codec", list(CODECS))
 def test_every_size_and_rate_that_is_accepted_can_be_opened(codec: str) -> None:
-    from steadycast.media.clip import Fraction, parse_fps
+    from steadycast.media.clip import parse_fps
 
     kind = CODECS[codec]
     least = -(-max(16, kind.least) // kind.multiple) * kind.multiple

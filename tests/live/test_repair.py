@@ -95,7 +95,7 @@ def receiver(done: Emulated) -> dict[str, Any]:
 @needs_networks
 @pytest.mark.parametrize("key", [False, True])
 def test_what_is_lost_is_sent_again_and_every_frame_is_whole(tmp_path: Path, key: bool) -> None:
-    words = ()
+    words: tuple[str, ...] = ()
     if key:
         secret = tmp_path / "key"
         secret.write_text("A" * 40)

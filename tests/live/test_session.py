@@ -34,7 +34,7 @@ def described(sdp: Path) -> None:
 
 def pair(
     port: int, folder: Path, *more: str, receive: tuple[str, ...] = (), code: int = 0
-) -> tuple[dict, dict]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Four seconds of the test pattern at a receiver, however long it takes to start: the summaries of both ends."""
     sdp = folder / "session.sdp"
     sent = [
@@ -80,7 +80,7 @@ def test_both_ends_leave_a_run_folder_that_reports_and_compare_read(port: int, t
 def test_every_controller_is_served_by_reports_of_single_packets(tmp_path: Path) -> None:
     cases = [("tfrc", "twcc"), ("asmp", "rfc8888"), ("scream", "twcc"), ("scream", "own")]
 
-    def session(case: tuple[str, str], port: int) -> tuple[dict, dict, str]:
+    def session(case: tuple[str, str], port: int) -> tuple[dict[str, Any], dict[str, Any], str]:
         folder = tmp_path / "-".join(case)
         folder.mkdir()
         words = (
@@ -139,7 +139,7 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
         stream = target.add_stream("mpeg4", rate=25)
         stream.width, stream.height, stream.pix_fmt = 352, 288, "yuv420p"
         pictures = [*itertools.islice(source.decode(video=0), 20), None]
-        packets = [packet for picture in pictures for packet in stream.encode(picture)]  # type: ignore[arg-type]
+        packets = [packet for picture in pictures for packet in stream.encode(picture)]
         sizes = [packet.size for packet in packets]
         target.mux(packets)
     # A frame of 25 in a second, and one that was left out.
@@ -224,7 +224,7 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
         session.read_key(key)
 
 
-STATUS = {
+STATUS: dict[str, Any] = {
     "at_s": 12.0,
     "rate_bps": 1.2e6,
     "decision": {

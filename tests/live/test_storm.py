@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,10 @@ def session(folder: Path, port: int, repair: str, forged: Callable[[int], Iterat
     return Session(json.loads(said)["flows"][0], took, grown)
 
 
+def _first(forge: Forge, most: int, media: int) -> Iterator[bytes]:
+    return islice(forge(media), most)
+
+
 @needs_networks
 def test_a_hundred_thousand_forged_requests_get_what_the_purse_holds(tmp_path: Path) -> None:
     cases: list[tuple[str, Forge, int]] = [
@@ -140,9 +145,7 @@ def test_a_hundred_thousand_forged_requests_get_what_the_purse_holds(tmp_path: P
     ]
     with ThreadPoolExecutor(len(cases)) as pool:
         work = [
-            pool.submit(
-                session, tmp_path, port, repair, lambda media, of=of, most=most: islice(of(media), most)
-            )
+            pool.submit(session, tmp_path, port, repair, partial(_first, of, most))
             for port, (repair, of, most) in zip(ports(len(cases)), cases, strict=True)
         ]
         sessions = [each.result() for each in work]

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -16,7 +17,7 @@ def write_clip(
 
     pictures = Synthetic(frames).pictures(size, 25)
     with av.open(str(path), "w") as container:
-        stream = container.add_stream(codec, rate=rate)
+        stream: Any = container.add_stream(codec, rate=rate)
         stream.width, stream.height, stream.pix_fmt = pictures.width, pictures.height, "yuv420p"
         stream.bit_rate = 400_000
         for index, samples in enumerate(pictures.frames):

@@ -52,8 +52,8 @@ def painted(number: int, matrix: str, *, full: bool) -> av.VideoFrame:
     width, height = SIDES
     planes = [np.zeros((height, width)), *(np.zeros((height // 2, width // 2)) for _ in range(2))]
     for index, (right, down) in enumerate(PLACES):
-        colour = COLOURS[index] if index < 3 else tuple(value - 5 * number for value in COLOURS[3])
-        for plane, value in zip(planes, coded(colour, matrix, full=full), strict=True):
+        red, green, blue = (value - (5 * number if index == 3 else 0) for value in COLOURS[index])
+        for plane, value in zip(planes, coded((red, green, blue), matrix, full=full), strict=True):
             rows, columns = plane.shape[0] // 2, plane.shape[1] // 2
             plane[
                 rows * (down > 0) : rows * (1 + (down > 0)),

@@ -27,7 +27,7 @@ def raw(path: Path, pixels: str = "yuv420p", size: str = "176x144", frames: int 
                 wide = plane.width * (
                     2 if "10" in pixels or (pixels == "nv12" and plane is not stored.planes[0]) else 1
                 )
-                rows = np.frombuffer(plane, dtype=np.uint8).reshape(plane.height, plane.line_size)
+                rows = np.frombuffer(memoryview(plane), dtype=np.uint8).reshape(plane.height, plane.line_size)
                 file.write(rows[:, :wide].tobytes())
             expected.append(scaled(stored, pictures.width, pictures.height))
     return expected

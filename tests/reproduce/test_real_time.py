@@ -125,8 +125,8 @@ def test_worlds_are_kept_apart_and_parameters_of_other_controllers_are_not() -> 
     assert key_of(here) != key_of(Job(here.scenario, here.sets, here.seed, here.pixels, emulated=False))
     other = {"flow.video.params.tfrcp-eai": "{ k = 8 }"}
     own = {"flow.video.params.fixed": '{ rate = "1Mbps" }'}
-    assert key_of(job(**other)) == key_of(here)
-    assert key_of(job(**own)) != key_of(here)
+    assert key_of(job(1, **other)) == key_of(here)
+    assert key_of(job(1, **own)) != key_of(here)
 
 
 # ---------------------------------------------------------------- when it is run, and what is believed
@@ -165,7 +165,7 @@ def test_what_comes_too_late_twice_is_told_and_measured_again_the_next_time(
 
 def test_the_longest_run_goes_first(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = world(monkeypatch, True, True, True)
-    short, long, middle = (job(**{"duration": f"{s}s"}) for s in (10, 30, 20))
+    short, long, middle = (job(1, duration=f"{s}s") for s in (10, 30, 20))
     run_all([short, long, middle], Silent())
     assert made.began == [long, middle, short]
 

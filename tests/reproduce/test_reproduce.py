@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -199,7 +200,7 @@ def test_packets_are_recorded_only_where_a_number_takes_their_jitter(id: str) ->
 def test_a_change_that_not_all_variants_are_run_with_is_held_against_none_of_theirs() -> None:
     (experiment,) = (e for e in EXPERIMENTS if e.id == "B-I")
     plan = suite._Plan(experiment, media_of(experiment, ())[0], (1,))
-    by_change: dict[str, tuple[dict[str, Observed], ...]] = {c.name: () for c in experiment.changes}
+    by_change: dict[str, tuple[Mapping[str, Observed], ...]] = {c.name: () for c in experiment.changes}
     by_id = {s.id: s for s in experiment.statements}
     assert "PGMCC not paced" in plan._for(by_id["pgmcc-tcp"], by_change)
     assert "PGMCC not paced" not in plan._for(by_id["asmp-tcp"], by_change)
@@ -374,7 +375,7 @@ def test_what_asks_too_little_of_the_network_is_not_judged() -> None:
     assert row.words == "can't be judged (the encoder limits the rate)"
     kept = {"a larger film": [8.0, 8.1]}
     other = Another("twice", '"twice" (1)', Take("ratio", ((term("x.jain"), 2.0),)))
-    little = {"little": "the encoder limits the rate", "others": (other,)}
+    little: dict[str, Any] = {"little": "the encoder limits the rate", "others": (other,)}
     row = judged([12, 12.2], Bound(most=10), kept, **little)
     assert row.words == "comes out with the reading “twice”"
     row = judged([12, 12.2], Bound(most=10), kept, poor=frozenset({"twice"}), **little)

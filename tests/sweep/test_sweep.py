@@ -6,9 +6,10 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -173,7 +174,7 @@ def test_a_row_that_is_there_counts_as_kept_though_the_interrupt_came_while_the_
             raise interrupts.pop()
 
     monkeypatch.setattr(store, "_SYNC_S", -1.0)
-    monkeypatch.setattr(store.os, "fsync", sync)
+    monkeypatch.setattr("os.fsync", sync)
     with pytest.raises(KeyboardInterrupt) as stop:
         sc.sweep(small, seeds=range(1, 4), out=tmp_path / "early")
     assert len(finished([tmp_path / "early"])) == 1
@@ -226,7 +227,7 @@ def test_shards_of_two_versions_are_not_joined(small: Path, tmp_path: Path) -> N
 def test_a_folder_of_another_version_file_or_axis_is_refused(
     small: Path, whole: sc.Sweep, tmp_path: Path
 ) -> None:
-    def refused(match: str, path: Path = small, over: object = OVER, **more: object) -> None:
+    def refused(match: str, path: Path = small, over: Mapping[str, object] = OVER, **more: Any) -> None:
         with pytest.raises(sc.UserError, match=match) as caught:
             sc.sweep(path, over, seeds=[1], out=whole.folder, **more)
         assert "--force" in caught.value.remedy
@@ -254,7 +255,7 @@ def test_force_keeps_the_older_sweep_until_a_run_of_the_new_one_is_done(
         if what == "runs":
             raise KeyboardInterrupt
 
-    def begun_anew(error: type[BaseException], match: str, **more: object) -> None:
+    def begun_anew(error: type[BaseException], match: str, **more: Any) -> None:
         with pytest.raises(error, match=match):
             sc.sweep(small, OVER, seeds=[1], out=whole.folder, force=True, **more)
         assert pl.read_parquet(whole.folder / "results.parquet").equals(whole.results)

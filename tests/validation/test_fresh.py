@@ -57,7 +57,7 @@ SEEN = {
 )
 def test_a_figure_beyond_its_bound_misses_that_bound_alone(
     rival: str, figure: str, value: float, missed: str
-):
+) -> None:
     one = next(
         one for one in CELLS if one.rival == rival and one.own == 1 and not one.loss and not one.frames
     )
