@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import resource
 import shutil
@@ -9,14 +10,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, AnyStr
 
 import pytest
 from steadycast import cli
+
+ROOT = Path(__file__).resolve().parent.parent
 
 SMALL = """
 format = 1
@@ -59,9 +63,33 @@ class Said:
     err: str
 
 
+Say = Callable[..., Said]
+
+
 def command(*words: object) -> list[str]:
     """Returns the command line of a `steadycast` by this Python."""
     return [sys.executable, "-c", "from steadycast.cli import main; main()", *map(str, words)]
+
+
+def ran(
+    words: Sequence[object], timeout: float | None = 300, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end; what it printed is text."""
+    more = {"capture_output": True, "text": True, "check": False, "timeout": timeout, **more}
+    return subprocess.run(list(map(str, words)), **more)
+
+
+def started(words: Sequence[object], **more: Any) -> subprocess.Popen[str]:
+    """Starts a program whose output is read as text."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(list(map(str, words)), stdout=pipe, stderr=pipe, text=True, **more)
+
+
+def script(name: str) -> ModuleType:
+    """Imports a module of scripts/, which is no package."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "scripts")
+        return importlib.import_module(name)
 
 
 def until(holds: Callable[[], object], what: str = "it did not come in time", seconds: float = 60) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import ran
+
 FOLDER = Path(__file__).resolve().parent.parent / ".github" / "actions" / "judge"
 STEADYCAST = """#!/bin/sh
 printf '%s\\n' "$@" >>"$RUNNER_TEMP/asked"
@@ -52,7 +54,7 @@ def done(action: dict[str, Any], name: str, folder: Path, **given: str) -> subpr
     words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step(action, name)["run"]]
     inputs = {key.replace("_", "-"): value for key, value in given.items()}
     env = environment(action, name, folder, inputs)
-    return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    return ran(words, cwd=folder, env=env)
 
 
 def test_each_input_is_used_each_output_is_made_and_no_input_is_read_as_shell(action: dict[str, Any]) -> None:

@@ -7,14 +7,14 @@ import functools
 import json
 import re
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.conftest import ROOT, ran
+
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 PREFIX = "steadycast-"
 CRATES = sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml"))
@@ -34,7 +34,7 @@ def told() -> dict[str, set[str]]:
 def packages() -> dict[str, dict[str, Any]]:
     """The workspace's packages as cargo reads them, by their folders' names."""
     command = ["cargo", "metadata", "--no-deps", "--offline", "--locked", "--format-version=1"]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    said = ran(command, cwd=ROOT, check=True).stdout
     return {Path(package["manifest_path"]).parent.name: package for package in json.loads(said)["packages"]}
 
 
@@ -105,7 +105,7 @@ def test_a_library_is_built_for_tests_and_examples_where_it_has_some(crate: str)
 def test_the_module_has_the_features_of_the_tests_so_that_make_test_compiles_each_package_once() -> None:
     def packages_of(*words: str) -> set[str]:
         command = ["cargo", "tree", "--offline", "--locked", "--prefix=none", "--format={p} {f}", *words]
-        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        said = ran(command, cwd=ROOT, check=True).stdout
         return set(said.replace(" (*)", "").splitlines())
 
     module = packages_of("--package=steadycast-python", "--edges=normal")

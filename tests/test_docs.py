@@ -11,7 +11,6 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import typer.main
@@ -19,7 +18,8 @@ from steadycast import cli, record, reference
 from steadycast.controllers import registry
 from steadycast.errors import UserError
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.conftest import ROOT, ran, script
+
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "papers" / "README.md"])
 MOST_WORDS = 2_500
 """Of a page that is committed; the reference is made with the site."""
@@ -39,7 +39,7 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
 
 
 def test_pages_that_are_made_with_the_site_have_a_stub_that_says_how_to_read_them() -> None:
-    docs = _docs()
+    docs = script("docs")
     for name in docs.pages():
         stub = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
         assert "`make docs`" in stub, name
@@ -60,29 +60,20 @@ def test_no_page_is_longer_than_a_reader_reads_and_all_are_fewer_words_than_a_bo
 
 
 def test_the_reference_names_all_figures_and_tables() -> None:
-    made = _docs().record()
+    made = script("docs").record()
     assert all(f"`{figure.key}" in made for figure in record.FIGURES)
     assert made.count("\n### ") == len({column.table for column in record.COLUMNS})
 
 
-def _docs() -> ModuleType:
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        import docs
-    finally:
-        sys.path.pop(0)
-    return docs
-
-
 def test_the_reference_of_python_says_what_each_argument_and_attribute_is() -> None:
-    made = _docs().pages()["reference/python"]
+    made = script("docs").pages()["reference/python"]
     entries = re.findall(r"^\| `(\w+)` \|(?: `[^`]+` \|)? (.*) \|$", made, re.MULTILINE)
     assert len(entries) > 100
     assert [name for name, about in entries if not about.strip()] == []
 
 
 def test_the_manual_page_is_what_the_program_says() -> None:
-    docs = _docs()
+    docs = script("docs")
     made = docs.reference_pages.man_page()
     assert docs.MANUAL.read_text(encoding="utf-8") == made
     assert made.count("\n.SS ") == made.count("\n.SS steadycast ") > 10
@@ -197,13 +188,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Com
     """The site of docs/, and what its making said."""
     pytest.importorskip("material", reason="mkdocs is not installed (the extra docs)")
     folder = tmp_path_factory.mktemp("site")
-    said = subprocess.run(
+    said = ran(
         [sys.executable, "-m", "mkdocs", "build", "-q", "-d", str(folder)],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
+        timeout=None,
     )
     return folder, said
 
@@ -240,12 +229,8 @@ def _looked_up() -> Iterator[tuple[str, str]]:
 
 def _found(site: Path, words: list[str]) -> dict[str, list[list[str]]]:
     """Ask the search of the site for words; return for each the pages, the best first, each with its places."""
-    asked = subprocess.run(
-        ["node", str(ROOT / "tests" / "site_search.js"), str(site)],
-        input=json.dumps(words),
-        check=True,
-        capture_output=True,
-        text=True,
+    asked = ran(
+        ["node", str(ROOT / "tests" / "site_search.js"), str(site)], input=json.dumps(words), check=True
     )
     return json.loads(asked.stdout)
 
@@ -293,25 +278,16 @@ def test_each_key_figure_and_option_is_found_by_the_search_of_the_site_in_one_tr
     assert 0.8 < first <= 1, "share whose page comes first"
 
 
-def _measured() -> ModuleType:
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        import measured
-    finally:
-        sys.path.pop(0)
-    return measured
-
-
 def _commit(root: Path) -> str:
     git = ["git", "-C", str(root), "-c", "user.name=t", "-c", "user.email=t@t"]
     subprocess.run([*git, "add", "."], check=True)
     subprocess.run([*git, "commit", "-qm", "one"], check=True)
-    done = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    done = ran([*git, "rev-parse", "HEAD"], check=True)
     return done.stdout.strip()
 
 
 def test_a_table_is_older_than_its_sources_once_their_code_or_a_record_has_changed(tmp_path: Path) -> None:
-    tool = _measured()
+    tool = script("measured")
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     source, records, binary = tmp_path / "a.rs", tmp_path / tool.RECORDS, tmp_path / "sizes.gz"
     records.parent.mkdir(parents=True)
@@ -343,18 +319,18 @@ def test_a_table_is_older_than_its_sources_once_their_code_or_a_record_has_chang
 def test_each_page_of_measurements_names_its_commit_and_what_it_was_measured_from() -> None:
     listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("- Measurements:")[2]
     names = [*re.findall(r"([a-z/-]+\.md)", listed), "which-controller.md"]
-    unmeasured = []
+    tool, unmeasured = script("measured"), []
     for name in names:
         text = (ROOT / "docs" / name).read_text(encoding="utf-8")
-        sources = _measured().SOURCES.search(text)
+        sources = tool.SOURCES.search(text)
         assert sources is not None, name
-        what = _measured().measured(text)
+        what = tool.measured(text)
         if what is None:
             unmeasured.append(name)
             continue
         paths = [source for source in what.sources if not source.startswith("records:")]
         assert [path for path in paths if not (ROOT / path).exists()] == [], name
-        records = (ROOT / _measured().RECORDS).read_text(encoding="utf-8")
+        records = (ROOT / tool.RECORDS).read_text(encoding="utf-8")
         pins = [s.removeprefix("records:") for s in what.sources if s not in paths]
-        assert [pin for pin in pins if not _measured().pinned(records, pin)] == [], name
+        assert [pin for pin in pins if not tool.pinned(records, pin)] == [], name
     assert unmeasured == []

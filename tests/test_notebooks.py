@@ -5,31 +5,21 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.conftest import ROOT, script
+
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 NEEDS = {"5-tuning": "optuna", "6-duckdb": "duckdb"}
-
-
-def _script() -> ModuleType:
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        import notebooks
-    finally:
-        sys.path.pop(0)
-    return notebooks
 
 
 def test_the_page_shows_the_cells_of_all_six_notebooks_and_what_they_print() -> None:
     cells = [cell for file in NOTEBOOKS for cell in json.loads(file.read_text())["cells"]]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
-    page, pictures = _script().page()
+    page, pictures = script("notebooks").page()
     assert len(NOTEBOOKS) == 6
     assert re.findall(r"^```python\n(.*?)\n```$", page, re.MULTILINE | re.DOTALL) == [
         "".join(cell["source"]) for cell in code
@@ -45,7 +35,7 @@ def test_the_page_shows_the_cells_of_all_six_notebooks_and_what_they_print() -> 
 def test_what_is_stored_was_printed_by_the_code_that_stands_there(file: Path) -> None:
     book = json.loads(file.read_text(encoding="utf-8"))
     remedy = f"python scripts/notebooks.py {file.stem}"
-    assert book["metadata"]["steadycast"]["code"] == _script().digest(book), remedy
+    assert book["metadata"]["steadycast"]["code"] == script("notebooks").digest(book), remedy
     code = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1)), remedy
     outputs = [output for cell in code for output in cell["outputs"]]

@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.conftest import ROOT, ran
+
 BLOCK = re.compile(r"^<!-- run(?:: (\S+))? -->\n```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHORT = (
     (re.compile(r'^duration = "[^"]*"', re.MULTILINE), 'duration = "6s"'),
@@ -85,8 +85,8 @@ def done(words: list[str], folder: Path) -> None:
     """Run a command; it must succeed."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path}
-    ran = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, f"{words[-1]}\n{ran.stdout}\n{ran.stderr}"
+    done = ran(words, cwd=folder, env=environment, timeout=None)
+    assert done.returncode == 0, f"{words[-1]}\n{done.stdout}\n{done.stderr}"
 
 
 @pytest.mark.parametrize("name", PAGES)

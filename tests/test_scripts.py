@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -13,7 +12,8 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.conftest import ROOT, ran
+
 SCRIPTS = ROOT / "scripts"
 
 
@@ -132,6 +132,6 @@ def test_the_tests_of_faults_are_found_by_the_name_that_they_have(command: Modul
 def test_a_command_of_the_makefile_keeps_bytecode_whatever_the_environment_says() -> None:
     words = ["make", "-s", "--eval=kept: ; @env", "kept"]
     told = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    said = subprocess.run(words, cwd=ROOT, env=told, capture_output=True, text=True, check=True).stdout
+    said = ran(words, cwd=ROOT, env=told, check=True).stdout
     assert "\nPATH=" in f"\n{said}"
     assert "PYTHONDONTWRITEBYTECODE=" not in said

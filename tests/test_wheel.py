@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.conftest import ROOT, ran
 
 
 @pytest.mark.skipif(
@@ -27,7 +26,7 @@ def test_the_wheel_is_small_and_whole_and_a_new_user_s_first_steps_work(tmp_path
         "--out",
         str(tmp_path / "dist"),
     ]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = ran(words, cwd=ROOT, timeout=None)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert len(list((tmp_path / "dist").glob("*.whl"))) == 1
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import steadycast as sc
 
+from tests.conftest import ran
+
 pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 KEYS = ("-d", "udp.port==5004,rtp", "-d", "udp.port==5005,rtcp")
 
 
 def tshark(file: Path, *words: str) -> list[str]:
-    done = subprocess.run(
-        ["tshark", "-r", str(file), *KEYS, *words], capture_output=True, text=True, check=True
-    )
+    done = ran(["tshark", "-r", str(file), *KEYS, *words], check=True)
     return done.stdout.splitlines()
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 import steadycast as sc
 
 from tests.api.conftest import LINK, ROOT, TCP, VIDEO
-from tests.conftest import command
+from tests.conftest import command, ran
 
 
 class Steady:
@@ -42,7 +41,7 @@ def test_the_documented_controller_is_the_example_and_runs_beside_the_others(tmp
     rules = set(own.decisions.to_polars()["rule"])
     assert {"loss: halved", "no loss: a packet more"} <= rules
     words = command("compare", "own", "tfrc")
-    said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    said = ran(words, cwd=tmp_path, check=True).stdout
     assert "aimd.py:Aimd" in said
 
 
@@ -255,7 +254,7 @@ def test_the_command_says_it_in_one_line_with_exit_code_2(tmp_path: Path) -> Non
     (tmp_path / "c.py").write_text(HEAD.replace("300_000", "-1"))
     (tmp_path / "wrong.toml").write_text(LINK.format(seconds=6) + VIDEO.format(controller="c.py:C"))
     words = command("run", "wrong.toml")
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = ran(words, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "c.py:5: C.rate_bps at its flow's start returned -1; return the rate" in done.stderr

@@ -12,7 +12,7 @@ import pytest
 import steadycast as sc
 
 from tests.api.conftest import LINK, ROOT, TCP, VIDEO
-from tests.conftest import command, until
+from tests.conftest import command, ran, until
 from validation.guest import BUILT, SCENARIOS, Aimd, built, sha256
 
 EXAMPLES = ROOT / "examples" / "any-language"
@@ -116,7 +116,7 @@ def test_a_wrong_program_stops_the_run_with_one_line_and_no_folder(kind: str, tm
         name = name or named
     written(tmp_path, name)
     words = command("run", "small.toml", "-o", "out")
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = ran(words, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
     assert problem in done.stderr
@@ -204,6 +204,6 @@ def test_coarse_feedback_comes_at_most_once_a_second_to_every_kind_of_controller
 def test_send_refuses_what_comes_from_outside_with_a_remedy() -> None:
     for name in ("exec:./mine --fast", "mine.py:Mine"):
         words = command("send", "greedy", "--to", "127.0.0.1:5004", "--for", "1s", "--controller", name)
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = ran(words)
         assert done.returncode == 2
         assert "steers simulated and emulated flows alone; there are: fixed, " in done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 import sys
 import time
 from base64 import b64decode
@@ -21,7 +20,7 @@ from steadycast.folder import Folder
 from steadycast.quality import measure
 
 from tests.api.conftest import ROOT
-from tests.conftest import bounded
+from tests.conftest import bounded, ran, started
 
 
 def test_import_loads_nothing_that_is_not_needed() -> None:
@@ -31,7 +30,7 @@ def test_import_loads_nothing_that_is_not_needed() -> None:
         "print([m for m in heavy if m in sys.modules])\n"
         "print(callable(steadycast.run), callable(steadycast.controllers), steadycast.controllers()[0].name)"
     )
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    said = ran([sys.executable, "-c", program], check=True).stdout
     assert said.splitlines() == ["[]", "True True fixed"]
 
 
@@ -233,9 +232,7 @@ def test_ctrl_c_stops_a_run_and_leaves_a_part_that_says_so(tmp_path: Path) -> No
         "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
     )
     words = [sys.executable, "-c", program, str(scenario), str(tmp_path / "run")]
-    with bounded(
-        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    ) as process:
+    with bounded(started(words)) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "on its way\n"
         time.sleep(0.2)

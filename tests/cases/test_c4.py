@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from pathlib import Path
 
@@ -13,9 +12,9 @@ from steadycast.cases.suite import takes_part
 from steadycast.errors import UserError
 from steadycast.loading import load
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+from tests.conftest import script
 
-from c4 import converted
+converted = script("c4").converted
 
 TRANSFER = """main_cc_algo: bbr
 main_start_time: 500000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 import steadycast as sc
 
-ROOT = Path(__file__).parents[2]
+from tests.conftest import ROOT, ran
 
 SCENARIO = """
 name = "pair"
@@ -93,9 +92,7 @@ def test_another_process_has_the_same_record(scenario: Path) -> None:
         f"import steadycast as sc; print(sc.run({str(scenario)!r}, quality=False).summary['record_sha256'])"
     )
     # Another hash seed, so that no set or dict order can play a part.
-    there = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "77"}
-    )
+    there = ran([sys.executable, "-c", code], check=True, env={"PYTHONHASHSEED": "77"})
     assert there.stdout.strip() == here
 
 

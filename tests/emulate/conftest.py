@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from steadycast.errors import MissingError
 
-from tests.conftest import command
+from tests.conftest import command, ran
 
 COMMAND = command()
 
@@ -64,15 +64,7 @@ def dumbbell(tmp_path: Path) -> Path:
 def steadycast(arguments: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run the command line."""
     environment = {**os.environ, "COLUMNS": "200"}
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return ran([*COMMAND, *arguments], cwd=cwd, env=environment)
 
 
 def marked_processes(owner: str = "") -> list[int]:

@@ -17,11 +17,9 @@ from typing import Any
 import pytest
 from steadycast.folder import Folder
 
-from tests.conftest import until
+from tests.conftest import ROOT, ran, until
 
 from .conftest import COMMAND, DUMBBELL, claimed, marked_processes, steadycast
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_a_run_folder_is_whole_and_is_read_as_a_simulations_is(dumbbell: Path, tmp_path: Path) -> None:
@@ -255,7 +253,7 @@ def test_the_kernels_limits_are_said_with_their_line(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
 @pytest.mark.parametrize("mistake", ["flow.tcp.tick=10ms", "flow.video.media=clip", "nonsense=1"])
 def test_missing_rights_are_said_before_anything_else(dumbbell: Path, tmp_path: Path, mistake: str) -> None:
-    done = subprocess.run(
+    done = ran(
         [
             "setpriv",
             "--bounding-set=-all",
@@ -268,10 +266,6 @@ def test_missing_rights_are_said_before_anything_else(dumbbell: Path, tmp_path: 
         ],
         cwd=tmp_path,
         env={**os.environ, "STEADYCAST_ROOTLESS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
     )
     assert done.returncode == 3
     assert done.stderr.startswith("steadycast: emulate: ")

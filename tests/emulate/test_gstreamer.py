@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,8 @@ from statistics import mean
 from typing import Any
 
 import pytest
+
+from tests.conftest import ran
 
 CALL = Path(__file__).parents[2] / "integrations/gstreamer/target/release/examples/call"
 HERE = Path(__file__).parent
@@ -139,13 +140,7 @@ def test_a_pipeline_that_has_ended_leaves_no_object_behind() -> None:
     )
     told = {"GST_PLUGIN_PATH": str(CALL.parents[1]), "GST_TRACERS": "leaks", "GST_DEBUG": "GST_TRACER:7"}
     words = ["gst-launch-1.0", "-q", *pipeline.split()]
-    done = subprocess.run(
-        words,
-        env={**os.environ, **told, "GST_DEBUG_NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = ran(words, env={**os.environ, **told, "GST_DEBUG_NO_COLOR": "1"}, check=True)
     # The tracer says first what its lines will look like.
     lines = [line for line in done.stderr.splitlines() if "object-alive" in line]
     assert any("object-alive.class" in line for line in lines)

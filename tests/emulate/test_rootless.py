@@ -15,6 +15,8 @@ import steadycast
 from steadycast import rootless
 from steadycast.errors import MissingError
 
+from tests.conftest import ran
+
 from .conftest import COMMAND, DUMBBELL
 
 USER = 65534
@@ -58,13 +60,9 @@ def as_user(script: str, device: str = TUN_OPEN) -> subprocess.CompletedProcess[
         if part
     )
     environment = {**os.environ, "HOME": "/mnt/home", "STEADYCAST_CACHE": "/mnt/home/cache", "COLUMNS": "200"}
-    return subprocess.run(
+    return ran(
         ["unshare", "--mount", "--propagation", "private", "sh", "-c", prepared],
         env={**environment, "PYTHONPATH": str(Path(steadycast.__file__).parents[1]), "TMPDIR": "/mnt/home"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
     )
 
 
@@ -120,13 +118,8 @@ def test_a_device_that_is_closed_or_not_there_is_said_with_its_remedy(
 def test_a_limit_on_user_namespaces_is_said_with_its_remedy(tmp_path: Path) -> None:
     bare = f"setpriv --bounding-set=-all --inh-caps=-all {words('emulate', 'nothing.toml')}"
     limit = "/proc/sys/user/max_user_namespaces"
-    done = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "sh", "-c", f"echo 0 > {limit}; exec {bare}"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    done = ran(
+        ["unshare", "--user", "--map-root-user", "sh", "-c", f"echo 0 > {limit}; exec {bare}"], cwd=tmp_path
     )
     assert done.returncode == 3
     assert done.stderr == (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +19,8 @@ from steadycast.media.prepare import media_of
 from steadycast.media.raw import raw_video
 from steadycast.media.synthetic import Synthetic
 
-from tests.conftest import Said
+from tests.conftest import ROOT, Say
 
-Say = Callable[..., Said]
-ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("--set", "duration=6s", "--set", "flow.video.media=greedy", "--json")
 
 

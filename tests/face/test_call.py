@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,8 @@ from steadycast.report import say
 from steadycast.run import run
 from steadycast.toml import document
 
-from tests.conftest import Said
+from tests.conftest import ROOT, Say
 
-Say = Callable[..., Said]
-ROOT = Path(__file__).resolve().parent.parent.parent
 SENDER = ROOT / "crates" / "imported" / "tests" / "logs" / "sender.log"
 SCENARIO = """\
 format = 1

@@ -7,9 +7,7 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +18,8 @@ from steadycast.loading import load
 from steadycast.result import Run
 from steadycast.steps import Ready, record_of
 
-from tests.conftest import SMALL, Said
+from tests.conftest import SMALL, Say, ran, started
 
-Say = Callable[..., Said]
 HOME = SMALL.replace('"small"', '"home"').replace('"3s"', '"6s"').replace("media", "receivers = 2\nmedia")
 HOME += """
 [[expect]]
@@ -76,7 +73,7 @@ def test_help_imports_none_of_the_heavy_libraries() -> None:
         "import sys; from steadycast.cli import app; "
         "print([m for m in ('matplotlib', 'polars', 'numpy', 'av') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = ran([sys.executable, "-c", code], check=True)
     assert done.stdout.strip() == "[]"
 
 
@@ -387,12 +384,7 @@ sys.modules["steadycast.run"] = module
 sys.argv = ["steadycast", "run", sys.argv[1], "-o", sys.argv[2]]
 cli.main()
 """
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, str(scenario), str(tmp_path / "home")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = started([sys.executable, "-c", program, str(scenario), str(tmp_path / "home")])
     assert process.stdout is not None
     assert process.stdout.readline() == "half way\n"
     process.send_signal(signal.SIGINT)

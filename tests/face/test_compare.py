@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,8 @@ from steadycast.errors import UserError
 from steadycast.report.markup import plain
 from steadycast.report.several import Run, measures
 
-from tests.conftest import Said
+from tests.conftest import Say
 from tests.face.made_up import make
-
-Say = Callable[..., Said]
 
 
 def fails(condition: str, was: float | None, now: float | None) -> bool:

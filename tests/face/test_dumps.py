@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ import pytest
 from steadycast import call
 from steadycast.errors import UserError
 
-from tests.conftest import Said
+from tests.conftest import ROOT, Say
 
-Say = Callable[..., Said]
-ROOT = Path(__file__).resolve().parent.parent.parent
 BEGIN_MS = 1_764_000_000_000
 
 

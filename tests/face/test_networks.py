@@ -6,7 +6,6 @@ import copy
 import json
 import re
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,8 @@ from steadycast.lab.text import Base, checked, edited, knobs
 from steadycast.loading import load
 from steadycast.toml import inline
 
-from tests.conftest import Said
+from tests.conftest import ROOT, Say
 
-Say = Callable[..., Said]
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "networks.md"
 CALL = 'duration = "{}s"\n[[flow]]\nname = "call"\nkind = "cbr"\nrate = "100kbps"\npacket = "200B"\n'
 SOURCES = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import av
@@ -13,9 +12,8 @@ import pytest
 from steadycast.folder import Draft, Folder
 from steadycast.quality import measure
 
-from tests.conftest import Said
+from tests.conftest import Say
 
-Say = Callable[..., Said]
 FRAMES, GOP = 24, 12
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import ast
 import json
 import pickle
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -28,10 +27,12 @@ from steadycast.scenario import (
     Uniform,
 )
 
+from tests.conftest import ran
+
 
 def test_the_stub_has_the_keys_types_and_descriptions_of_the_schema() -> None:
     script = Path(__file__).parents[2] / "scripts" / "python_schema.py"
-    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
+    done = ran([sys.executable, str(script), "--check"])
     assert done.returncode == 0, f"make python-schema makes them again\n{done.stderr}"
 
 

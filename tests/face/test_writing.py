@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,7 @@ from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import whole
 from steadycast.folder import Claim, Draft, Folder
 
-from tests.conftest import Said, bounded, command, no_room, until
-
-Say = Callable[..., Said]
+from tests.conftest import Say, bounded, command, no_room, ran, started, until
 
 SCENARIO = """
 duration = "{lasts}"
@@ -74,22 +71,13 @@ def test_a_second_run_into_a_folder_is_refused_before_it_simulates_and_harms_not
     ) as first:
         until((tmp_path / "mix.part" / "summary.json").exists)
         # It would go on for hours if it began.
-        second = subprocess.run(
-            command("run", endless, "-o", "mix"),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        second = ran(command("run", endless, "-o", "mix"), cwd=tmp_path)
         assert second.returncode == 2
         assert second.stderr == (
             f"steadycast: mix: another run (process {first.pid}) is writing there; "
             "wait until it has ended, or give another -o DIR\n"
         )
-        told = subprocess.run(
-            command("report", "mix"), cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-        )
+        told = ran(command("report", "mix"), cwd=tmp_path)
         assert told.returncode == 2
         assert f"mix: another run (process {first.pid}) is writing there" in told.stderr
         assert (tmp_path / "mix.part" / "summary.json").exists()
@@ -187,15 +175,7 @@ def test_a_mistake_leaves_no_folder_and_no_lock(tmp_path: Path, scenario: Path, 
 
 def small(most: int, *words: object, folder: Path) -> subprocess.CompletedProcess[str]:
     """Runs a command whose files can't grow beyond ``most`` bytes."""
-    return subprocess.run(
-        command(*words),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        **no_room(most),
-    )
+    return ran(command(*words), cwd=folder, **no_room(most))
 
 
 def left(folder: Path) -> list[str]:
@@ -289,7 +269,7 @@ def test_streams_that_are_closed_stop_nothing_but_what_is_written_there(
     words: list[str], closed: str
 ) -> None:
     shell = ["sh", "-c", f'"$@" {closed}', "sh", *command(*words)]
-    done = subprocess.run(shell, capture_output=True, text=True, timeout=60, check=False)
+    done = ran(shell)
     cure = "standard output: can't be written (Bad file descriptor); make room, or send it elsewhere"
     assert done.returncode == (4 if " >&-" in f" {closed}" else 0)
     assert done.stderr == (f"steadycast: {cure}\n" if closed == ">&-" else "")
@@ -350,13 +330,7 @@ def test_a_signal_ends_a_run_as_ctrl_c_does(tmp_path: Path, endless: Path, blow:
 def test_an_interrupt_while_a_controller_is_loaded_claims_no_part(tmp_path: Path, scenario: Path) -> None:
     (tmp_path / "slow.py").write_text(CONTROLLER)
     scenario.write_text(SCENARIO.format(lasts="6s").replace('"asmp"', '"slow.py:Mine"'))
-    run = subprocess.Popen(
-        command("run", scenario, "-o", "mix"),
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    run = started(command("run", scenario, "-o", "mix"), cwd=tmp_path)
     assert run.stdout is not None
     assert run.stdout.readline() == "loading\n"
     run.send_signal(signal.SIGINT)
@@ -390,7 +364,7 @@ with signals.obeyed():
     numpy.lib.NumpyVersion.__init__ = interrupted
     print(polars.Series(numpy.zeros(3)).sum())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = ran([sys.executable, "-c", program])
     assert (done.returncode, done.stdout) == (0, "0.0\n"), done.stderr
 
 
@@ -432,9 +406,7 @@ with signals.obeyed():
     except KeyboardInterrupt:
         print("interrupted")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ran([sys.executable, "-c", program], cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "loaded\ninterrupted\n"), done.stderr
 
 

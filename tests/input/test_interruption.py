@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import bounded, command
+from tests.conftest import bounded, command, started
 
 SCENARIO = """
 name = "long"
@@ -40,7 +40,7 @@ RUN = command("run", "long.toml", "-o", "out")
 def start(folder: Path, scenario: str = SCENARIO) -> subprocess.Popen[str]:
     folder.mkdir()
     (folder / "long.toml").write_text(scenario, encoding="utf-8")
-    return subprocess.Popen(RUN, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return started(RUN, cwd=folder)
 
 
 def look(folder: Path) -> list[dict[str, object]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ran
 from tests.live.conftest import steadycast
 
 SCENARIO = """
@@ -35,14 +36,7 @@ def done(*words: str | Path, path: Path | None = None) -> subprocess.CompletedPr
     import os
 
     found = os.pathsep.join(filter(None, [str(path) if path else "", os.environ.get("PYTHONPATH", "")]))
-    return subprocess.run(
-        steadycast(*words),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": found},
-    )
+    return ran(steadycast(*words), env={**os.environ, "PYTHONPATH": found})
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,8 @@ from pathlib import Path
 import pytest
 from steadycast import cli
 
-ROOT = Path(__file__).parents[2]
+from tests.conftest import ROOT, ran
+
 FILES = ["ci", "demo", "dumbbell", "home"]
 
 # One bad value in a file that stays TOML: a line's key, and what stands there instead.
@@ -191,7 +191,7 @@ def test_the_command_itself_says_the_same(tmp_path: Path, number: int) -> None:
     path.write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "steadycast", "check", str(path)]
     for words in (command, [*command[:-2], "run", str(path)]):
-        done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+        done = ran(words, cwd=tmp_path)
         assert done.returncode == 2, done.stderr
         assert done.stdout == ""
         assert "Traceback" not in done.stderr

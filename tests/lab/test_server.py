@@ -10,7 +10,6 @@ import random
 import re
 import signal
 import socket
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,7 +25,7 @@ from steadycast.lab.text import Base
 from steadycast.lab.work import Board, Setup, Task, begin
 from steadycast.steps import conduct
 
-from tests.conftest import bounded
+from tests.conftest import bounded, ran
 from tests.lab.conftest import ROOT, SCENARIO, Lab, start, stop
 
 UPLOT = {
@@ -295,9 +294,7 @@ def test_without_its_extra_the_command_says_what_to_install(tmp_path: Path) -> N
         "import sys; sys.modules['starlette.applications'] = None; sys.argv = ['steadycast', 'lab', 'small.toml']\n"
         "from steadycast.cli import main; main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = ran([sys.executable, "-c", program], cwd=tmp_path)
     assert done.returncode == 3
     assert done.stderr.startswith("steadycast: lab: starlette")
     assert "pip install 'steadycast[lab]'" in done.stderr

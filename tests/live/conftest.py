@@ -17,13 +17,14 @@ import av
 import pytest
 
 from tests.conftest import command as steadycast
+from tests.conftest import ran
 
 FRAMES = 250
 
 
 def run(*words: str | Path, timeout: float = 60, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Runs it to its end, which has to be this one."""
-    done = subprocess.run(steadycast(*words), capture_output=True, text=True, timeout=timeout, check=False)
+    done = ran(steadycast(*words), timeout=timeout)
     assert done.returncode == code, done.stderr
     return done
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from tests.conftest import ran
 from tests.live.conftest import steadycast
 
 LINK = """
@@ -113,14 +113,10 @@ def emulate(
     own = folder / "steadycast"
     own.write_text(f"#!/bin/sh\nexec {shell[0]} -c '{shell[2]}' \"$@\"\n")
     own.chmod(0o755)
-    done = subprocess.run(
+    done = ran(
         [*steadycast(*words), "--", "sh", "-c", script],
         cwd=folder,
         env={**os.environ, "STEADYCAST": str(own)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     return Emulated(folder, done.stdout + done.stderr)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import ran
 from tests.live.conftest import needs, needs_networks, steadycast
 
 TO = {
@@ -62,14 +62,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         SESSION.format(to=to, n=n, after=AFTER.get(kind, ":")) for n, (kind, to) in enumerate(TO.items())
     )
     watch = "( for n in $(seq 600); do far cat /proc/net/mcfilter /proc/net/mcfilter6 >> joined; sleep 0.2; done ) &"
-    done = subprocess.run(
+    done = ran(
         ["unshare", "-n", "bash", "-c", f"{script}\n{watch} watch=$!\nwait $all\nkill $watch"],
         cwd=place,
         env={**os.environ, "STEADYCAST": str(own)},
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     return place

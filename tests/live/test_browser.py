@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from steadycast.core import core
 
-from tests.conftest import needs_chromium
+from tests.conftest import needs_chromium, started
 from tests.live.conftest import ports, steadycast
 
 pytestmark = needs_chromium
@@ -55,7 +55,7 @@ def serving(host: str, folder: Path, *more: str) -> Iterator[Served]:
     listen, media = ports(2)
     words = steadycast("serve", "testsrc", "--size", "320x180", "--viewers", "2", "-o", folder, *more)
     words += ["--listen", f"{host}:{listen}", "--media-ports", f"{media}-{media + 9}"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started(words) as process:
         assert process.stdout is not None
         yield Served(process, process.stdout.readline().strip(), folder)
         with suppress(ProcessLookupError):

@@ -34,7 +34,7 @@ from steadycast.media import stream
 from steadycast.media.clip import scaled
 from steadycast.media.ladder import CODECS
 
-from tests.conftest import bounded, no_room, until
+from tests.conftest import bounded, no_room, ran, until
 from tests.live.conftest import listening, needs, needs_networks, steadycast
 
 TICKS = [3600 * n for n in range(20)]
@@ -117,7 +117,7 @@ with signals.obeyed():
     while timer.is_alive():
         table.write_parquet({str(tmp_path / "table.parquet")!r}, compression="zstd", compression_level=9)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = ran([sys.executable, "-c", program])
     assert (done.returncode, done.stderr) == (0, "steadycast: ending; once more to abort\n")
 
 
@@ -716,14 +716,7 @@ until grep -q receiving receiver.txt; do sleep 0.1; done
 "$0" send greedy --to '[fe80::77%one]:5004' --max-rate 300kbps --for 3s --json > sent.json
 wait $receiver
 """
-    done = subprocess.run(
-        ["unshare", "-n", "bash", "-c", session_of, script],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = ran(["unshare", "-n", "bash", "-c", session_of, script], cwd=tmp_path)
     assert done.returncode == 0, done.stderr + (tmp_path / "receiver.txt").read_text()
     sent, received = (
         json.loads((tmp_path / f"{name}.json").read_text())["flows"][0] for name in ("sent", "received")

@@ -23,11 +23,10 @@ from steadycast.errors import MissingError, UserError
 from steadycast.live import outlets
 from steadycast.live.outlets import PEERS, RECEIVER, SENDER, Options, Outlets
 
-from tests.conftest import until
+from tests.conftest import ROOT, ran, until
 from tests.live.conftest import needs, ports, run
 from tests.live.test_endings import start
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"
 
 
@@ -368,9 +367,7 @@ def test_promtool_takes_the_alerts_and_the_metrics() -> None:
     with Outlets(Options(str(port)), "send", "a") as seen:
         seen.look(status([peer(1)]))
         text = get(port, "/metrics")
-    done = subprocess.run(
-        ["promtool", "check", "metrics"], input=text, check=False, capture_output=True, text=True
-    )
+    done = ran(["promtool", "check", "metrics"], input=text)
     # Rates are told in bits, as everywhere else; that alone is against Prometheus's customs.
     found = [line for line in done.stderr.splitlines() if 'base unit "bytes" instead of "bits"' not in line]
     assert [line for line in found if line.strip()] == [], done.stderr
@@ -435,8 +432,8 @@ def test_systemd_takes_the_units_and_finds_them_shut_in(end: str, tmp_path: Path
     text = (PACKAGING / "systemd" / unit.name).read_text()
     unit.write_text(text.replace("/opt/steadycast/bin/steadycast", sys.executable))
     words = ["systemd-analyze", "--man=no", "verify", str(unit)]
-    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    done = ran(words)
     assert (done.returncode, done.stderr) == (0, "")
     words = ["systemd-analyze", "security", "--offline=true", "--threshold=30", str(unit)]
-    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    done = ran(words)
     assert done.returncode == 0, done.stdout

@@ -22,7 +22,7 @@ import av
 import pytest
 from steadycast.folder import Folder
 
-from tests.conftest import bounded
+from tests.conftest import bounded, started
 from tests.live.conftest import FRAMES, caps, description, listening, needs, ports, run, steadycast
 from tests.live.network import TRANSPORT_WIDE
 
@@ -312,9 +312,7 @@ def received_from(sender: Sequence[str], sdp: Path, port: int) -> Any:
     does not end by itself either, though the film of ten seconds is out.
     """
     words = steadycast("receive", sdp, "--out", sdp.with_suffix(".mkv"), "--json")
-    with bounded(
-        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    ) as receiver:
+    with bounded(started(words)) as receiver:
         listening(port)
         player = play(sender)
         with suppress(subprocess.TimeoutExpired):
@@ -419,9 +417,7 @@ def test_what_is_sent_in_the_newer_codecs_is_received_whole_and_looks_like_it(
         folder.mkdir()
         sdp = description(clip, codec, f"127.0.0.1:{port}", folder)
         words = steadycast("receive", sdp, "--out", folder / "film.mkv", "--reference", clip, "--json")
-        with bounded(
-            subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        ) as receiver:
+        with bounded(started(words)) as receiver:
             listening(port)
             flow = send(clip, codec, f"127.0.0.1:{port}")
             said, errors = receiver.communicate(timeout=60)

@@ -23,7 +23,7 @@ from steadycast.exits import Exit
 from steadycast.folder import Folder
 from steadycast.live import receive, send, session, source, view
 
-from tests.conftest import until
+from tests.conftest import ran, started, until
 from tests.live.conftest import needs, ports, run, steadycast
 
 
@@ -41,7 +41,7 @@ def pair(
         *steadycast("send", "testsrc", "--to", f"127.0.0.1:{port}", "--for", "90s", "--sdp", sdp),
         "--json",
     ]
-    sender = subprocess.Popen([*sent, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    sender = started([*sent, *more])
     described(sdp)
     received = run("receive", sdp, "--for", "4s", "--json", *receive, code=code)
     # Ctrl-C is how an operator ends a session.
@@ -178,7 +178,7 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
     ],
 )
 def test_a_mistake_is_one_line_with_a_remedy(words: tuple[str, ...], what: str) -> None:
-    done = subprocess.run(steadycast(*words), capture_output=True, text=True, timeout=30, check=False)
+    done = ran(steadycast(*words))
     assert done.returncode == 2
     assert what in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr

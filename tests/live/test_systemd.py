@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import until
+from tests.conftest import ROOT, ran, until
 from tests.live.conftest import needs
 
-ROOT = Path(__file__).resolve().parents[2]
 SYSTEMD = Path("/lib/systemd/systemd")
 TARGETS = ("basic", "default", "multi-user", "network", "network-online", "paths", "shutdown", "slices", "sockets",
            "sysinit", "timers")  # fmt: skip
@@ -81,7 +80,7 @@ class Systemd:
     def ctl(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Calls systemctl."""
         inside = ["nsenter", f"--target={self.pid}", "--mount", "--pid", "--cgroup", *words]
-        return subprocess.run(inside, capture_output=True, text=True, timeout=60, check=False)
+        return ran(inside)
 
     def show(self, unit: str, key: str) -> str:
         """Returns what systemd knows of a unit."""

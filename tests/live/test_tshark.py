@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from statistics import mean
 import pytest
 from steadycast.controllers import controllers
 
+from tests.conftest import ran
 from tests.live.conftest import needs, needs_networks, run
 from tests.live.network import READY, Emulated, emulate
 
@@ -59,14 +59,14 @@ def fields(capture: Path, only: str, *names: str) -> list[list[str]]:
     words = [*TEXT, *ROUND_TRIPS, "-r", capture, "-Y", f"({only}) && !icmp", "-T", "fields"]
     for name in names:
         words += ["-e", name]
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=120, check=True)
+    done = ran(words, check=True)
     return [line.split("\t") for line in done.stdout.splitlines()]
 
 
 def streams_jitter(capture: Path) -> float:
     """The highest jitter in ms that tshark computes by itself, over packets without a marker."""
     words = [*TEXT, "-r", str(capture), "-q", "-z", "rtp,streams"]
-    said = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True).stdout
+    said = ran(words, check=True).stdout
     (row,) = [line.split() for line in said.splitlines() if "Video" in line]
     return float(row[-1])
 

@@ -1,7 +1,6 @@
 """Two files beside each other, and the files of a ladder."""
 
 import json
-import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +19,8 @@ from steadycast.media.metrics import Picture
 from steadycast.media.quality import BY
 from steadycast.media.table import FrameTable, Kind, coding_order
 from steadycast.media.trace import TraceError, read_trace, written
+
+from tests.conftest import ran
 
 ROUNDING_DB = 0.006
 """FFmpeg's filter tells two decimals."""
@@ -107,9 +108,7 @@ def test_psnr_ends_as_the_page_of_exit_codes_says(
     words: list[str], code: int, said: str, pair: tuple[Path, Path]
 ) -> None:
     words = [word.format(original=pair[0]) for word in words]
-    done = subprocess.run(
-        [sys.executable, "-m", "steadycast", "psnr", *words], capture_output=True, text=True, check=False
-    )
+    done = ran([sys.executable, "-m", "steadycast", "psnr", *words])
     assert (done.returncode, said in done.stderr) == (code, True), done.stderr
     assert code == 0 or "Traceback" not in done.stderr
     if not code:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from math import prod
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from papers.engine.matrix import crossed
+from tests.conftest import ROOT, script
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 NAMES = st.text("abc123", min_size=1, max_size=3)
 AXES = st.lists(st.lists(NAMES, min_size=1, max_size=4, unique=True), min_size=1, max_size=3)
 
@@ -67,9 +66,7 @@ def test_a_name_that_stands_for_nothing_is_an_error(change: dict[str, object], s
 
 
 def test_each_cell_of_the_answers_is_a_statement_of_its_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    import answers
-
+    answers = script("answers")
     for table in answers.TABLES:
         question = "-".join(table.name.split("-")[:2])
         told = tomllib.loads((ROOT / "papers" / "q" / f"{question}.toml").read_text(encoding="utf-8"))

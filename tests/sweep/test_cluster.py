@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,13 @@ from steadycast.scenario import Flow, Pipe, Topology
 from steadycast.sweep import cluster
 from steadycast.sweep import plan as planning
 
-from tests.conftest import SMALL, Said
+from tests.conftest import SMALL, Say
 from tests.sweep.conftest import SLOW
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 
 CONTROLLER = "flow.video.controller"
 RATE = "topology.bottleneck.rate"
-Say = Callable[..., Said]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import importlib
 import json
 import pickle
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from steadycast.folder import TABLES
 from steadycast.loading import load
 from steadycast.workers import cores
 
-from tests.conftest import SMALL, until
+from tests.conftest import SMALL, ran, until
 from tests.sweep.conftest import SLOW, alive, children
 from tests.sweep.test_sweep import Begin, Say, slow
 
@@ -46,7 +45,7 @@ def test_a_script_without_a_guard_may_run_seeds(small: Path, say: Say, tmp_path:
     script.write_text(
         f"import steadycast as sc\nprint(len(sc.run_seeds({str(small)!r}, seeds=[1, 2])['flows']))\n"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    done = ran([sys.executable, script])
     assert (done.stdout, done.returncode) == ("2\n", 0), done.stderr
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.conftest import Said, command, until
+from tests.conftest import Said, command, ran, until
 
 TOOLS = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
 PARTS = 4
@@ -72,7 +72,7 @@ def free(count: int) -> list[int]:
 
 
 def processors() -> int:
-    said = subprocess.run(["slurmd", "-C"], capture_output=True, text=True, check=True).stdout
+    said = ran(["slurmd", "-C"], check=True).stdout
     return int(said.split("CPUs=")[1].split()[0])
 
 
@@ -134,9 +134,7 @@ def test_a_job_array_s_parts_are_the_sweep_of_one_machine(
     # As the page says it, with this Python for the command.
     job = shlex.join(words).replace("SHARD", f"$SLURM_ARRAY_TASK_ID/{PARTS}")
     batch = ["sbatch", "--wait", f"--array=0-{PARTS - 1}", f"--output={tmp_path}/job-%a.txt", "--wrap", job]
-    done = subprocess.run(
-        batch, env=cluster, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = ran(batch, env=cluster, cwd=tmp_path)
     told = {path.name: path.read_text() for path in tmp_path.glob("job-*.txt")}
     assert (done.returncode, len(told)) == (0, PARTS), (done.stderr, told)
     parts = sorted(path.name for path in (tmp_path / "shared").glob("shard-*"))

@@ -20,10 +20,9 @@ from steadycast.sweep.plan import Plan
 from steadycast.sweep.store import finished, rows
 from steadycast.sweep.work import figures
 
-from tests.conftest import SMALL, Said, command, no_room, until
+from tests.conftest import SMALL, Say, command, no_room, ran, until
 from tests.sweep.conftest import SLOW, alive, children
 
-Say = Callable[..., Said]
 Begin = Callable[..., "subprocess.Popen[str]"]
 CONTROLLER = "flow.video.controller"
 RATE = "topology.bottleneck.rate"
@@ -351,9 +350,7 @@ def test_a_full_disk_is_exit_code_4_and_keeps_what_is_finished(
 ) -> None:
     # A limit on the size of files stands for a full disk: of many runs while they are kept, of two in their table.
     words = ("sweep", small, "--seeds", f"1-{seeds}", "--jobs", "1", "-o", "full")
-    done = subprocess.run(
-        command(*words), cwd=tmp_path, capture_output=True, text=True, check=False, **no_room(room)
-    )
+    done = ran(command(*words), cwd=tmp_path, **no_room(room))
     assert (done.returncode, "the same command goes on" in done.stderr) == (4, True), done.stderr
     kept = len(finished([tmp_path / "full"]))
     assert kept == 2 if seeds == 2 else 1 <= kept < seeds
