@@ -286,8 +286,8 @@ def sentences(call: Json) -> list[str]:
         )
     if frames := seen["frames"]:
         said.append(
-            f"Pictures: {say.count(frames['whole'])} of {say.count(frames['all'])} came whole at first; for more than "
-            f"{say.seconds(frames['pause_s'])} no whole one came {say.count(frames['pauses'])} times, "
+            f"Pictures: {say.count(frames['whole'])} of {say.count(frames['all'])} came whole at first; pauses of "
+            f"more than {say.seconds(frames['pause_s'])} between these: {say.count(frames['pauses'])}, "
             f"{say.seconds(frames['paused_s'])} in all. What a repair brought later is not known."
         )
     return said + _path_said(path) + [f"Note: {note}." for note in seen["notes"]]

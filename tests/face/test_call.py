@@ -132,6 +132,27 @@ def test_others_that_a_user_names_stand_in_the_path_as_the_user_s_word() -> None
     assert any("--beside" in note for note in alone["seen"]["notes"])
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_beside_named_others_scores_have_to_differ_by_more_and_no_trial_bounds_the_media(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    chance = random.Random(seed)
+    read, apart = shown(chance), chance.uniform(replay.ALIKE, replay.ALIKE_BESIDE)
+    figures = {"rate_bps": 9e6, "delay_p95_ms": 20.0, "frozen_frac": 0.0}
+    scores = {"steady": 3 + apart, "gcc": 3.0}
+    monkeypatch.setattr(replay, "_ran", lambda call, path, name, place: figures | {"score": scores[name]})
+    ceilings = []
+    for beside, better in ((None, 2), ("cubic:1", 1)):
+        read["path"]["beside"] = beside
+        found = replay.replay(read, ["steady"], paths=2)
+        assert found["pairs"] == [{"one": "steady", "other": "gcc", "better": better}]
+        ceilings.append(found["media_bps"][1])
+    assert ceilings[0] < read["path"]["capacity_bps"]["max"], (
+        "more went through in every trial than was recorded"
+    )
+    assert ceilings[1] == pytest.approx(3 * read["path"]["capacity_bps"]["max"])
+
+
 @pytest.mark.claim
 @pytest.mark.parametrize("seed", range(2, 7))
 def test_a_managed_queue_is_refused(tmp_path: Path, seed: int) -> None:
