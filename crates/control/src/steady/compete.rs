@@ -94,6 +94,9 @@ pub(super) struct Compete {
     /// When it began, and whether it has ended before.
     begun: f64,
     pub(super) left: bool,
+    /// When a queue of its own has ended it, its window then, and what arrived, in bit/s. Two flows that give way at
+    /// once look the same, so it may be wanted again.
+    ended: Option<(f64, Cubic, f64)>,
     congested_at: f64,
     loss_gap: f64,
     drain: Option<Drain>,
@@ -128,9 +131,28 @@ impl Compete {
     pub(super) fn begin(&mut self, now: f64, rate: f64, rtt: f64) {
         let w = (rate * rtt / SEGMENT).max(WINDOW_LEAST);
         self.cubic = Cubic { slow: !self.left, ..Cubic::new(now, w) };
+        if let Some((at, mut kept, carried)) = self.ended.take()
+            && now - at < LATELY + rtt / GAIN_ROUND
+        {
+            // What shows that the verdict was wrong cuts the window that was kept. It carries no more than it did: the
+            // round trip may be shorter now.
+            let most = carried * rtt / SEGMENT;
+            kept.w = kept.curve(now - kept.epoch).clamp(0.0, kept.w_max);
+            kept.cut(now, BETA, WINDOW_LEAST);
+            kept.limit(most);
+            kept.w_max = kept.w_max.min(most / BETA);
+            kept.set_k();
+            kept.raise(w);
+            self.cubic = kept;
+        }
         (self.begun, self.congested_at, self.drain, self.empty_since) = (now, now, None, None);
         self.follows = Follows::default();
         self.restore = rate;
+    }
+
+    /// Ends a competition in a queue of its own, while so much arrives, in bit/s.
+    pub(super) fn end_own(&mut self, now: f64, carried: f64) {
+        self.ended = Some((now, self.cubic, carried));
     }
 
     pub(super) fn step(&mut self, step: &Step<'_>, chance: &mut Chance, target: f64, config: &Config) -> Turn {
@@ -143,7 +165,9 @@ impl Compete {
         let shared = step.is_shared();
         let follows_not = !step.news.rows.is_empty() && self.follows.is_near(0.0, FOLLOWS) && !shared;
         if follows_not || signals.trains.show_own(2) {
-            return Turn::Go(received.unwrap_or(step.rate), OWN_QUEUE);
+            let carried = received.unwrap_or(step.rate);
+            self.end_own(now, carried);
+            return Turn::Go(carried, OWN_QUEUE);
         }
         let mut cubic = self.cubic;
         let mut rule = "compete: up";

@@ -232,7 +232,8 @@ impl Delay {
         self.grow(step, low, received, target, config)
     }
 
-    /// Losses and marks: what they say of the queue, and whether they tell of somebody else.
+    /// Losses and marks: what they say of the queue, and whether they tell of somebody else. `first`: the session has
+    /// not left a competition yet.
     fn losses(
         &mut self,
         step: &Step<'_>,
@@ -340,7 +341,8 @@ impl Delay {
             // The path itself carries less.
             over.rate = received / ALMOST;
         }
-        if now - over.since > over.enough(signals) && low > target.max(BETA * over.peak) {
+        let (age, enough) = (now - over.since, over.enough(signals));
+        if age > enough && (low > target.max(BETA * over.peak) || age > f64::from(ENOUGH) * enough) {
             return Turn::Go(over.received.max(over.rate), STANDS);
         }
         if now - self.cut_at > rtt.min(CUT_SCALE) + 2.0 * config.report_every {

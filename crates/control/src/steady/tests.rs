@@ -705,6 +705,27 @@ fn a_queue_that_has_gone_and_that_nobody_lost_in_is_left_and_one_that_stands_is_
 }
 
 #[test]
+fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds_and_not_later() {
+    let carries = |later: f64, rtt: f64| {
+        let (mut compete, mut signals, news) = (Compete::new(), Signals::new(), News::default());
+        (compete.left, signals.base_rtt) = (true, rtt);
+        // 4 Mb/s over 100 ms, ended; then 400 kb/s.
+        compete.begin(3.0, 4e6, 0.1);
+        compete.end_own(4.0, 4e6);
+        compete.begin(4.0 + later, 4e5, rtt);
+        let step = Step { dt: 0.0, ..step(&signals, &news, 4.0 + later, 4e5) };
+        match compete.step(&step, &mut Chance::new(), 0.003, &config()) {
+            Turn::Rate(rate, _) => rate,
+            other => panic!("{other:?}"),
+        }
+    };
+    // The curve has come near its plateau, 4/0.85 Mb/s, of which a cut leaves 0.7.
+    assert!((3.1e6..=3.4e6).contains(&carries(1.0, 0.1)), "{}: cut by what showed the mistake", carries(1.0, 0.1));
+    assert!((2.5e6..=4e6).contains(&carries(1.0, 0.02)), "{}: no more than it carried", carries(1.0, 0.02));
+    assert!(carries(12.0, 0.1) < 1e6, "{}", carries(12.0, 0.1));
+}
+
+#[test]
 fn in_its_own_queue_a_loss_of_frames_leaves_what_arrives_and_their_bursts_are_a_queue() {
     let after = |frames: bool, own: bool| {
         let mut told = Told::new(Rate::mbps(50));
