@@ -90,7 +90,8 @@ params! {
     /// What the parameters say, looked up once: numbers as they are, times in seconds.
     Config(values, setup) {
         let choice at:
-            "where the law runs: at the sender, on reports of single packets, or at the receiver; in groups always there",
+            "where the law runs: at the sender, on reports of single packets, or at the receiver; in groups always \
+             there",
             "own", ["sender"; 2], &["sender", "receiver"];
         secs report_every: "the receiver reports this often, where that is at most 5 % of what arrives",
             "own; RFC 3550, 6.2", [Span::millis(25); 2], [Span::millis(5), Span::secs(1)];
