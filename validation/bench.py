@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import math
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
@@ -61,15 +60,6 @@ WORKLOADS = (
 LARGE = (100, 1000, 10_000)
 
 
-class OursMissingError(RuntimeError):
-    """The `steadycast` command is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "steadycast is missing: no command beside this Python nor on the PATH (maturin develop --release)"
-        )
-
-
 class OursFailedError(RuntimeError):
     """Our program ended without a cost."""
 
@@ -84,21 +74,11 @@ class Cost:
     packet_hops: int
 
 
-def find_ours() -> list[str] | None:
-    """Find the command beside this Python, else on the PATH."""
-    beside = Path(sys.executable).with_name("steadycast")
-    found = str(beside) if beside.exists() else shutil.which("steadycast")
-    return [found] if found else None
-
-
 def run_ours(scenario: str, overrides: Sequence[str] = ()) -> Cost:
     """One run as a user starts it; the cost is what it writes beside its summary."""
-    command = find_ours()
-    if command is None:
-        raise OursMissingError
     with tempfile.TemporaryDirectory(prefix="ours-") as folder:
         out = Path(folder, "run")
-        words = [*command, "run", str(SCENARIOS / scenario), "-o", str(out), "--force"]
+        words = [sys.executable, "-m", "steadycast", "run", str(SCENARIOS / scenario), "-o", str(out)]
         for override in overrides:
             words += ["--set", override]
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
@@ -137,16 +117,8 @@ def _million(rate: float) -> str:
     return "–" if math.isnan(rate) else f"{rate / 1e6:.1f} M"
 
 
-def _alternate(
-    script: str,
-    params: ns2.Params,
-    scenario: str,
-    overrides: Sequence[str],
-    *,
-    rounds: int,
-    ns: bool,
-    ours: bool,
-) -> tuple[Theirs | None, list[Cost]]:
+def _alternate(load: Workload, *, rounds: int, ns: bool) -> tuple[Theirs | None, list[Cost]]:
+    script, params = load.script, load.params
     best: dict[str, float | int | str] = dict(params)
     hops = 0
     if ns:
@@ -164,8 +136,7 @@ def _alternate(
         if ns:
             whole.append(ns2.run(script, best).user_s)
             setup.append(ns2.run(script, {**best, "duration_s": 0.01}).user_s)
-        if ours:
-            costs.append(run_ours(scenario, overrides))
+        costs.append(run_ours(load.scenario))
     theirs = (
         Theirs(hops, str(best["scheduler"]), statistics.median(whole), statistics.median(setup))
         if ns
@@ -179,39 +150,30 @@ def _agreement(theirs: Theirs, costs: Sequence[Cost]) -> str:
     return f"{'within' if abs(off) <= HOPS_WITHIN else 'OUTSIDE'} ({100 * off:+.2f} %)"
 
 
-def workloads(names: Sequence[str], *, rounds: int, ns: bool, ours: bool) -> page.Table:
+def workloads(names: Sequence[str], *, rounds: int, ns: bool) -> page.Table:
     """Run the three workloads; lay out their table."""
     rows = []
     for load in WORKLOADS:
         if not any(load.name.startswith(name) for name in names):
             continue
-        theirs, costs = _alternate(
-            load.script, load.params, load.scenario, (), rounds=rounds, ns=ns, ours=ours
-        )
+        theirs, costs = _alternate(load, rounds=rounds, ns=ns)
         row = [load.name]
         if theirs:
             row += [f"{theirs.hops:,}", theirs.scheduler, f"{theirs.cpu_s:.2f} ({theirs.setup_s:.2f})"]
             row += [_million(theirs.rate), _million(theirs.rate_moving)]
         else:
             row += ["–"] * 5
-        if costs:
-            cpu = statistics.median(cost.cpu_s for cost in costs)
-            process = statistics.median(cost.process_s for cost in costs)
-            hops = costs[0].packet_hops
-            row += [f"{hops:,}", f"{cpu:.3f}, {process:.2f}", _million(hops / cpu), _million(hops / process)]
-            if theirs:
-                runs = hops / cpu / theirs.rate_moving
-                met = "met" if runs >= load.aim else "NOT MET"
-                row += [
-                    f"{runs:.1f}",
-                    f"{hops / cpu / theirs.rate:.1f}",
-                    f"{hops / process / theirs.rate:.2f}",
-                ]
-                row += [f"{load.aim:g}: {met}", _agreement(theirs, costs)]
-            else:
-                row += ["–", "–", "–", f"{load.aim:g}", "–"]
+        cpu = statistics.median(cost.cpu_s for cost in costs)
+        process = statistics.median(cost.process_s for cost in costs)
+        hops = costs[0].packet_hops
+        row += [f"{hops:,}", f"{cpu:.3f}, {process:.2f}", _million(hops / cpu), _million(hops / process)]
+        if theirs:
+            runs = hops / cpu / theirs.rate_moving
+            met = "met" if runs >= load.aim else "NOT MET"
+            row += [f"{runs:.1f}", f"{hops / cpu / theirs.rate:.1f}", f"{hops / process / theirs.rate:.2f}"]
+            row += [f"{load.aim:g}: {met}", _agreement(theirs, costs)]
         else:
-            row += ["–"] * 7 + [f"{load.aim:g}", "–"]
+            row += ["–", "–", "–", f"{load.aim:g}", "–"]
         rows.append(row)
         print(f"  {load.name}", file=sys.stderr, flush=True)
     head = ["workload", "ns-2 hops", "scheduler", "CPU s (set-up)", "hops/s: process", "run"]
@@ -240,10 +202,9 @@ def recording(*, rounds: int) -> page.Table:
     return page.table([*head, "tables and Parquet, CPU s"], rows)
 
 
-def many_receivers(*, ns: bool, ours: bool, large: bool) -> page.Table:
+def many_receivers(*, ns: bool, large: bool) -> page.Table:
     """Run 100, 1,000 and 10,000 receivers for 20 s: cost per hop, and peak memory."""
     rows = []
-    per_hop: list[float] = []
     for n in LARGE:
         params: ns2.Params = {"tree": "static", "receivers": n, "duration_s": 20}
         row = [f"{n:,}"]
@@ -257,14 +218,10 @@ def many_receivers(*, ns: bool, ours: bool, large: bool) -> page.Table:
             row.append(f"{a.peak_memory_bytes / 1e6:.0f}")
         else:
             row += ["–"] * 4
-        if ours:
-            cost = run_ours("bench-multicast-large.toml", [f"flow.video.receivers={n}"])
-            per_hop.append(1e9 * cost.cpu_s / cost.packet_hops)
-            row += [f"{cost.packet_hops:,}", f"{cost.cpu_s:.2f}", _million(cost.packet_hops / cost.cpu_s)]
-            row += [f"{per_hop[-1]:.1f}", f"{cost.peak_memory_bytes / 1e6:.0f}"]
-            row.append(f"{100 * (cost.packet_hops / hops - 1):+.2f} %" if hops else "–")
-        else:
-            row += ["–"] * 6
+        cost = run_ours("bench-multicast-large.toml", [f"flow.video.receivers={n}"])
+        row += [f"{cost.packet_hops:,}", f"{cost.cpu_s:.2f}", _million(cost.packet_hops / cost.cpu_s)]
+        row += [f"{1e9 * cost.cpu_s / cost.packet_hops:.1f}", f"{cost.peak_memory_bytes / 1e6:.0f}"]
+        row.append(f"{100 * (cost.packet_hops / hops - 1):+.2f} %" if hops else "–")
         rows.append(row)
         print(f"  {n:,} receivers", file=sys.stderr, flush=True)
     head = ["receivers", "ns-2 hops", "CPU s (set-up)", "hops/s without set-up", "MB"]
@@ -287,21 +244,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.rounds < 1:
         print("--rounds must be at least 1", file=sys.stderr)
         return 2
-    ns, ours = ns2.find_ns() is not None, find_ours() is not None
-    for there, why in ((ns, ns2.NsMissingError()), (ours, OursMissingError())):
-        if not there:
-            print(f"{why}; its columns stay empty", file=sys.stderr)
-    if not ns and not ours:
-        return 3
+    ns = ns2.find_ns() is not None
+    if not ns:
+        print(f"{ns2.NsMissingError()}; its columns stay empty", file=sys.stderr)
     names = args.workload or list(choices)
     try:
         made = {}
         loads = [name for name in names if name not in ("receivers", "recording")]
         if loads:
-            made["bench"] = workloads(loads, rounds=args.rounds, ns=ns, ours=ours)
+            made["bench"] = workloads(loads, rounds=args.rounds, ns=ns)
         if "receivers" in names:
-            made["bench-receivers"] = many_receivers(ns=ns, ours=ours, large=args.large)
-        if "recording" in names and ours:
+            made["bench-receivers"] = many_receivers(ns=ns, large=args.large)
+        if "recording" in names:
             made["bench-recording"] = recording(rounds=args.rounds)
         command, note = page.command("validation.bench", argv), f"the median of {args.rounds} rounds"
         for name, table in made.items():

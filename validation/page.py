@@ -77,12 +77,12 @@ def options(
 
 
 def end(main: Callable[[], int]) -> NoReturn:
-    """Run a command to its exit code; a user's error is printed, and has code 2."""
+    """Run a command to its exit code; a user's error is printed, and has a code of its own."""
     try:
         sys.exit(main())
     except UserError as error:
         print(error, file=sys.stderr)
-        sys.exit(2)
+        sys.exit(error.code)
 
 
 def row(cells: Iterable[str]) -> str:

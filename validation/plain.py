@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BPS = 3_800_000
 LENGTH_S = 60
+MISSING = MissingError("ffmpeg", "it is not installed", "install it, or leave it out")
 _PORT = 5010
 _PAYLOAD = 1200 - 28
 _LONGEST_S = 300
@@ -69,16 +70,24 @@ def _version() -> str:
     try:
         done = subprocess.run(["ffmpeg", "-version"], capture_output=True, text=True, check=True)
     except OSError:
-        raise MissingError("ffmpeg", "it is not installed", "install it, or leave it out") from None
+        raise MISSING from None
     return done.stdout.splitlines()[0]
+
+
+def ffmpeg(words: Sequence[str], out: Path) -> None:
+    """Have FFmpeg make a file of clips."""
+    command = ["ffmpeg", "-v", "error", *words, "-y", str(out)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError:
+        raise MISSING from None
+    if done.returncode != 0:
+        raise UserError("ffmpeg", done.stderr.strip() or "it made nothing", "give other clips")
 
 
 def _make(words: Sequence[str], out: Path) -> None:
     part = out.with_suffix(".part.mkv")
-    command = ["ffmpeg", "-v", "error", *words, "-y", str(part)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise UserError("ffmpeg", done.stderr.strip(), "give other clips")
+    ffmpeg(words, part)
     part.replace(out)
 
 

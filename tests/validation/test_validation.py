@@ -129,8 +129,7 @@ def test_without_ns_the_commands_name_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    monkeypatch.setattr(bench, "find_ours", lambda: None)
-    for main in (ns2.main, validate.main, bench.main):
+    for main in (ns2.main, validate.main):
         assert main([]) == 3
         assert "apt install ns2" in capsys.readouterr().err
 
