@@ -55,9 +55,9 @@ class Situation:
     """What the names of the TCP flows begin with that last from start to end; empty without any."""
 
 
-def beside_tcp(name: str, queue: str, congestion: str = "cubic", **more: Any) -> Situation:
-    """Beside one TCP on 4 Mb/s and 40 ms."""
-    sets = {"topology.bottleneck.queue": queue, "flow.tcp.congestion": congestion}
+def beside_tcp(name: str, queue: str, **more: Any) -> Situation:
+    """Beside one CUBIC on 4 Mb/s and 40 ms."""
+    sets = {"topology.bottleneck.queue": queue, "flow.tcp.congestion": "cubic"}
     return Situation(name, FAIR, {**sets, **more.pop("sets", {})}, 2e6, **more)
 
 

@@ -525,14 +525,14 @@ def _alone(done: Run, cell: Cell) -> Seen:
     return {**seen, "used": seen["bps"] / cell.facts["rate"]}
 
 
-def _bins(done: Run, flow: str, column: str = "throughput_bps") -> list[float]:
+def _bins(done: Run, column: str = "throughput_bps") -> list[float]:
     rates = done.rates.to_polars()
-    rates = rates.filter((rates["flow"] == flow) & rates["node"].str.contains(r"\.dst"))
+    rates = rates.filter((rates["flow"] == "video") & rates["node"].str.contains(r"\.dst"))
     return [value or 0.0 for value in rates[column].to_list()]
 
 
 def _start(done: Run, cell: Cell) -> Seen:
-    bins = _bins(done, "video")
+    bins = _bins(done)
     rate = cell.facts["rate"]
     fast = next((n for n, bps in enumerate(bins) if bps >= 0.8 * rate), len(bins))
     return {**_alone(done, cell), "held": min(bins[3:11]) / rate, "fast_s": fast + 1.0}
@@ -555,7 +555,7 @@ def _kin_seen(done: Run, _: Cell) -> Seen:
 def _steps(done: Run, cell: Cell) -> Seen:
     """From three seconds after each change on the rate is that of the link: at least 0.75, and its queue short."""
     del cell
-    bins, delays = _bins(done, "video"), _bins(done, "video", "delay_ms")
+    bins, delays = _bins(done), _bins(done, "delay_ms")
     low = min(bins[33:59]) >= 0.75e6 and max(delays[33:59]) <= 20 + 50
     high = min(bins[63:89]) >= 3e6
     return {
