@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from steadycast.errors import UserError
+from steadycast.files import readable
 
 from papers.engine.calculate import ALL
 from papers.engine.experiment import (
@@ -100,12 +101,9 @@ def _short(path: Path) -> str:
 
 def _toml(path: Path) -> Table:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(
-            _short(path), f"can't be read ({error.strerror})", "take it from the repository again"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        with readable(_short(path), "take it from the repository again"):
+            return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
         raise UserError(_short(path), f"is not TOML ({error})", "mend it") from None
 
 

@@ -6,9 +6,8 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +87,14 @@ def examine() -> Examined:
 
 
 def _findings() -> Iterator[Finding]:
-    yield _simulator()
+    yield _attempt("simulator", _simulator)
     yield _codecs()
     yield _cache()
     yield _room("disk", Path.cwd())
     yield Finding("processors", "ok", f"{cores()}: sweep and run --seeds use them all")
-    yield _networks()
+    yield _attempt("networks", _networks)
     yield priority()
-    yield _attempt("sockets", "send and receive can work", "core:need_linux", "Sender", "send and receive")
+    yield _attempt("sockets", _sockets)
     for extra, modules, use in (
         ("judge", ("playwright",), "a pair of browsers under judge"),
         ("lab", ("starlette", "tomlkit", "uvicorn"), "steadycast lab"),
@@ -113,12 +112,25 @@ def _findings() -> Iterator[Finding]:
         yield _program(program, use, package)
 
 
-def _simulator() -> Finding:
+def _attempt(name: str, works: Callable[[], str]) -> Finding:
+    """Call what says that a part works, or raises what is missing."""
     try:
-        from steadycast.core import core
+        return Finding(name, "ok", works())
     except MissingError as error:
-        return Finding("simulator", "missing", error.problem, "install steadycast again", Exit.MISSING)
-    return Finding("simulator", "ok", f"compiled module {core.__version__}")
+        return Finding(name, "missing", f"{error.place}: {error.problem}", error.remedy, Exit.MISSING)
+
+
+def _simulator() -> str:
+    from steadycast.core import core
+
+    return f"compiled module {core.__version__}"
+
+
+def _sockets() -> str:
+    from steadycast.core import need_linux
+
+    need_linux("Sender", "send and receive")
+    return "send and receive can work"
 
 
 def _codecs() -> Finding:
@@ -164,15 +176,11 @@ def _bytes(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
-def _networks() -> Finding:
+def _networks() -> str:
     from steadycast import rootless
 
-    try:
-        how = "without root, in a user namespace" if rootless.way() else "directly"
-    except MissingError as error:
-        found = f"{error.place}: {error.problem}"
-        return Finding("networks", "missing", found, error.remedy, Exit.MISSING)
-    return Finding("networks", "ok", f"emulate and agree can make network namespaces and TUN devices {how}")
+    how = "without root, in a user namespace" if rootless.way() else "directly"
+    return f"emulate and agree can make network namespaces and TUN devices {how}"
 
 
 def priority() -> Finding:
@@ -186,18 +194,6 @@ def priority() -> Finding:
         found = "no real-time priority: emulations may not be trustworthy beside other work"
         return Finding("priority", "low", found, f"{line}, and log in again")
     return Finding("priority", "ok", "emulations go before other work")
-
-
-def _attempt(name: str, works: str, attempt: str, *arguments: str) -> Finding:
-    """Call a function of this package, MODULE:NAME, that raises what is missing."""
-    module, _, function = attempt.partition(":")
-    try:
-        getattr(import_module(f"steadycast.{module}"), function)(*arguments)
-    except MissingError as error:
-        return Finding(name, "missing", f"{error.place}: {error.problem}", error.remedy, Exit.MISSING)
-    except OSError as error:
-        return Finding(name, "missing", reason(error), "see docs/emulation.md", Exit.MISSING)
-    return Finding(name, "ok", works)
 
 
 def _extra(name: str, modules: Sequence[str], use: str) -> Finding:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from steadycast.errors import UnwrittenError
+from steadycast.errors import UnwrittenError, UserError, reason
 
 
 @contextmanager
@@ -17,6 +17,16 @@ def written(path: Path, remedy: str = "make room, or name another place") -> Ite
         yield
     except OSError as error:
         raise UnwrittenError.of(path, error, remedy) from error
+
+
+@contextmanager
+def readable(place: object, remedy: str) -> Iterator[None]:
+    """Say of what the system refuses in the block, or of what is no text, that this can't be read."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        why = reason(error) if isinstance(error, OSError) else "it is not text"
+        raise UserError(str(place), f"can't be read ({why})", remedy) from error
 
 
 @contextmanager

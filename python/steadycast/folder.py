@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Self
 
 from steadycast import files
 from steadycast.errors import UnwrittenError, UserError, meant, reason
-from steadycast.files import whole
+from steadycast.files import readable, whole
 from steadycast.files import write_text as write_text
 from steadycast.lazy import pl
 
@@ -135,10 +135,8 @@ class Folder:
         path = self.path / "film.webm"
         if not path.exists():
             return None
-        try:
+        with readable(path, "look at its rights"):
             data = path.read_bytes()
-        except OSError as error:
-            raise UserError(str(path), f"can't be read ({error.strerror})", "look at its rights") from error
         remedy = f"remove {path}, then write steadycast report --film {self.path}"
         return read_json(self.path / "film.json", remedy), data
 
@@ -185,17 +183,13 @@ def is_seeds(path: Path | str) -> bool:
 def read_json(path: Path, remedy: str) -> Json:
     """JSON object from a file."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(
-            str(path), "no such file: this is not a run folder", 'make one with "steadycast run FILE -o DIR"'
-        ) from None
-    except OSError as error:
-        raise UserError(str(path), f"can't be read ({error.strerror})", "look at its rights") from error
+        with readable(path, f"look at its rights, or {remedy}"):
+            if not path.exists():
+                made = 'make one with "steadycast run FILE -o DIR"'
+                raise UserError(str(path), "no such file: this is not a run folder", made)
+            value = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}", f"damaged: {error.msg}", remedy) from error
-    except UnicodeDecodeError as error:
-        raise UserError(str(path), "damaged: not text", remedy) from error
     if not isinstance(value, dict):
         raise UserError(str(path), "damaged: not an object", remedy)
     return value

@@ -150,10 +150,10 @@ def put(thing: Json, of: str, values: Mapping[str, Any]) -> None:
         below[last] = value
 
 
-def put_unknown(thing: Json, of: str, paths: Iterable[str]) -> None:
-    """Write null for figures that are not known: the first key of each path."""
+def put_unknown(receiver: Json, paths: Iterable[str]) -> None:
+    """Write null for figures of a receiver that are not known: the first key of each path."""
     for path in paths:
-        thing[figure(of, path).key.partition(".")[0]] = None
+        receiver[figure("receiver", path).key.partition(".")[0]] = None
 
 
 def reach(value: Any, *path: str) -> Any:

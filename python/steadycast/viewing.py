@@ -239,7 +239,7 @@ class Record:
             for n, receiver in enumerate(receivers):
                 told = _within(progress, f"decoding {name}", n, len(receivers))
                 told(0, 1)
-                record.put_unknown(receiver, "receiver", MEASURED)
+                record.put_unknown(receiver, MEASURED)
                 viewer = self.viewer(name, receiver["name"])
                 seen = viewer.quality(by=by, vmaf=vmaf, slots_done=told) if viewer is not None else None
                 if viewer is None or seen is None:

@@ -119,7 +119,7 @@ def test_a_figure_that_is_not_in_the_list_cannot_be_written() -> None:
     with pytest.raises(KeyError, match=r"figures\.rs"):
         record.put(thing, "receiver", {"mos.median": 4.0})
     with pytest.raises(KeyError, match="psnr"):
-        record.put_unknown(thing, "receiver", ["psnr"])
+        record.put_unknown(thing, ["psnr"])
     record.put(thing, "receiver", {"psnr_db.raw.y": 40.0, "mos.share.5": 1.0})
     assert thing == {"psnr_db": {"raw": {"y": 40.0}}, "mos": {"share": {"5": 1.0}}}
 

@@ -121,7 +121,7 @@ def test_ten_bits_are_read_as_eight() -> None:
 @pytest.mark.parametrize("text", ["yuv420p", "yuv420p 640", "abc 640x360", ""])
 def test_a_shape_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(Exception, match="yuv420p 640x360"):
-        raw_shape(text, "pictures.format")
+        raw_shape(text)
 
 
 @settings(deadline=None)

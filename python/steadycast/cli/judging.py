@@ -12,6 +12,7 @@ from steadycast.cli import base
 from steadycast.cli.base import argument, option
 from steadycast.errors import UserError
 from steadycast.exits import Exit
+from steadycast.files import readable
 
 
 @base.command(
@@ -125,7 +126,5 @@ def judge(
 def _text_of(path: Path | None) -> str | None:
     if path is None:
         return None
-    try:
+    with readable(path, "name an earlier judge.txt"):
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(str(path), "can't be read", "name an earlier judge.txt") from error

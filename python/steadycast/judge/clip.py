@@ -174,12 +174,12 @@ def shape_of(width: int, height: int, colours: str, deep: int) -> Shape:
     return Shape(width, height, (width * height + chroma[colours]) * (1 if deep == 8 else 2), deep)
 
 
-def raw_shape(text: str, place: str) -> Shape:
-    """Read how raw pictures lie: "yuv420p 640x360"."""
+def raw_shape(text: str) -> Shape:
+    """Read how raw pictures lie, of a pair's file: "yuv420p 640x360"."""
     found = re.fullmatch(r"(\w+) +(\d+)x(\d+)", text.strip())
     if found is None or found[1] not in _RAW:
         remedy = f'write for example "yuv420p 640x360"; formats are {", ".join(_RAW)}'
-        raise UserError(place, f"{text!r} is not how pictures lie", remedy)
+        raise UserError("pictures.format", f"{text!r} is not how pictures lie", remedy)
     return shape_of(int(found[2]), int(found[3]), *_RAW[found[1]])
 
 
@@ -347,7 +347,7 @@ def main() -> int:
     with Path(told["log"]).open("w", buffering=1, encoding="utf-8") as log:
         if told["what"] == "feed":
             feed(clip, fifo, log)
-        shape = raw_shape(told["format"], "pictures.format") if told.get("format") else None
+        shape = raw_shape(told["format"]) if told.get("format") else None
         # Opened for both, so that it waits for no writer, and sees no end between two of them.
         with (
             open(os.open(fifo, os.O_RDWR), "rb", buffering=1 << 20) as stream,

@@ -14,6 +14,7 @@ from typing import Any
 
 from steadycast import units
 from steadycast.errors import MissingError, UserError, meant
+from steadycast.files import readable
 from steadycast.judge.clip import Crop, Marked, raw_shape
 from steadycast.media.vmaf import need as need_vmaf
 
@@ -138,12 +139,10 @@ def filled(text: str, values: Mapping[str, str], *, quoted: bool = False) -> str
 def read(path: Path) -> Pair:
     """Read a pair's file."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        with readable(path, "name a pair's file, or give --send and --receive"):
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise UserError(str(path), f"this is no TOML: {error}", "mend that line") from error
-    except (OSError, UnicodeDecodeError) as error:
-        what = f"can't be read ({getattr(error, 'strerror', 'no text')})"
-        raise UserError(str(path), what, "name a pair's file, or give --send and --receive") from error
     return replace(of(table, str(path), path.stem), folder=path.absolute().parent)
 
 
@@ -320,7 +319,7 @@ def _pictures(table: _Table, used: set[str]) -> Pictures:
         remedy = "write {pictures} in the receiver, or leave it out"
         raise table.wrong("vmaf", "it takes pictures from a pipe", remedy)
     if form is not None:
-        raw_shape(form, "pictures.format")
+        raw_shape(form)
     found = re.fullmatch(r"(\d+)x(\d+)\+(\d+)\+(\d+)", crop or "0x0+0+0")
     if found is None:
         raise table.wrong("crop", f"{crop!r} is no part of a picture", 'write for example "640x360+0+60"')

@@ -423,14 +423,8 @@ def settings_of(options: Options, *, tell: bool = True) -> Json:
     if "\n" in options.what or options.what.startswith("v="):
         text, at = options.what, "the description"
     elif path.suffix == ".sdp" or _is_file(path):
-        try:
+        with files.readable(path, "name the file that the sender wrote with --sdp"):
             text = path.read_text(encoding="utf-8", errors="replace")
-        except OSError as error:
-            raise UserError(
-                str(path),
-                f"can't be read ({error.strerror})",
-                "name the file that the sender wrote with --sdp",
-            ) from error
     else:
         at, interface = session.resolved(options.what, interface, tell=tell)
     return {
@@ -533,7 +527,7 @@ def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | N
                 ticks, units = [ticks for ticks, _ in sink.kept], [data for _, data in sink.kept]
                 seen = measure(options.reference, sink.codec, receiver.config, ticks, units, receiver.size)
                 row = summary["flows"][0]["receivers"][0]
-                record_of.put_unknown(row, "receiver", ("psnr_db.raw.y", "ssim", "mos.mean"))
+                record_of.put_unknown(row, ("psnr_db.raw.y", "ssim", "mos.mean"))
                 record_of.put(row, "receiver", seen)
             except UserError as error:
                 failed.append(error)

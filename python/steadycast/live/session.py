@@ -17,6 +17,7 @@ from typing import Any
 from steadycast import units
 from steadycast.core import core, need_linux, program
 from steadycast.errors import UserError
+from steadycast.files import readable
 from steadycast.folder import TABLES, Draft, Json
 from steadycast.result import Run
 from steadycast.table import Table, unscored
@@ -72,14 +73,10 @@ def read_key(path: Path | None) -> str | None:
     """Read a master key's text."""
     if path is None:
         return None
-    try:
+    with readable(path, "make one with: openssl rand -base64 30 > key"):
         if path.stat().st_mode & 0o077 and not _is_credential(path):
             raise UserError(str(path), "others may read this key", f"take that away: chmod 600 {path}")
         return path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            str(path), f"can't be read ({error})", "make one with: openssl rand -base64 30 > key"
-        ) from error
 
 
 def _is_credential(path: Path) -> bool:

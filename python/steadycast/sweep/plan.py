@@ -18,6 +18,7 @@ from steadycast.builtin import FOLDER, scenario_at
 from steadycast.controller import words
 from steadycast.core import core
 from steadycast.errors import UserError
+from steadycast.files import readable
 from steadycast.folder import read_json, write_json
 from steadycast.loading import all_texts, load
 from steadycast.networks import expanded
@@ -71,12 +72,8 @@ class Base:
         if not isinstance(scenario, str | Path):
             return cls(scenario, scenario.to_json(), tuple(sets))
         path = scenario_at(Path(scenario))
-        try:
+        with readable(path, "give a scenario file, with the right to read it"):
             return cls(str(path), path.read_text(encoding="utf-8"), tuple(sets))
-        except OSError as error:
-            raise UserError(str(path), f"can't be read ({error.strerror})", "look at its rights") from error
-        except UnicodeDecodeError as error:
-            raise UserError(str(path), "this is not text", "give a scenario file") from error
 
     @property
     def name(self) -> str:
@@ -291,11 +288,12 @@ def table(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
     """Read a CSV whose heads are paths and whose rows are points."""
     remedy = "write a line of paths, and a line of values for each point"
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with (
+            readable(f"--with {path}", "name a CSV file"),
+            path.open(encoding="utf-8-sig", newline="") as file,
+        ):
             lines = [[cell.strip() for cell in row] for row in csv.reader(file) if any(row)]
-    except OSError as error:
-        raise UserError(f"--with {path}", f"can't be read ({error.strerror})", "name a CSV file") from error
-    except (UnicodeDecodeError, csv.Error) as error:
+    except csv.Error as error:
         raise UserError(f"--with {path}", f"is not CSV ({error})", remedy) from error
     if len(lines) < 2 or "" in lines[0]:
         raise UserError(f"--with {path}", "it has no points" if len(lines) < 2 else "a head is empty", remedy)
