@@ -72,11 +72,13 @@ def command(*words: object) -> list[str]:
 
 
 def ran(
-    words: Sequence[object], timeout: float | None = 300, **more: Any
+    words: Sequence[object], timeout: float | None = 300, code: int | None = None, **more: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end; what it printed is text."""
+    """Runs a program to its end, with this code where one is given; what it printed is text."""
     more = {"capture_output": True, "text": True, "check": False, "timeout": timeout, **more}
-    return subprocess.run(list(map(str, words)), **more)
+    done = subprocess.run(list(map(str, words)), **more)
+    assert code in (None, done.returncode), (done.returncode, done.stdout, done.stderr)
+    return done
 
 
 def started(words: Sequence[object], **more: Any) -> subprocess.Popen[str]:

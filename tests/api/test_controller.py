@@ -254,8 +254,7 @@ def test_the_command_says_it_in_one_line_with_exit_code_2(tmp_path: Path) -> Non
     (tmp_path / "c.py").write_text(HEAD.replace("300_000", "-1"))
     (tmp_path / "wrong.toml").write_text(LINK.format(seconds=6) + VIDEO.format(controller="c.py:C"))
     words = command("run", "wrong.toml")
-    done = ran(words, cwd=tmp_path)
-    assert done.returncode == 2
+    done = ran(words, cwd=tmp_path, code=2)
     assert done.stderr.count("\n") == 1
     assert "c.py:5: C.rate_bps at its flow's start returned -1; return the rate" in done.stderr
 

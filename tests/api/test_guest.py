@@ -116,8 +116,7 @@ def test_a_wrong_program_stops_the_run_with_one_line_and_no_folder(kind: str, tm
         name = name or named
     written(tmp_path, name)
     words = command("run", "small.toml", "-o", "out")
-    done = ran(words, cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
+    done = ran(words, cwd=tmp_path, code=2)
     assert done.stderr.count("\n") == 1
     assert problem in done.stderr
     assert remedy in done.stderr
@@ -204,6 +203,5 @@ def test_coarse_feedback_comes_at_most_once_a_second_to_every_kind_of_controller
 def test_send_refuses_what_comes_from_outside_with_a_remedy() -> None:
     for name in ("exec:./mine --fast", "mine.py:Mine"):
         words = command("send", "greedy", "--to", "127.0.0.1:5004", "--for", "1s", "--controller", name)
-        done = ran(words)
-        assert done.returncode == 2
+        done = ran(words, code=2)
         assert "steers simulated and emulated flows alone; there are: fixed, " in done.stderr

@@ -61,10 +61,11 @@ def dumbbell(tmp_path: Path) -> Path:
     return path
 
 
-def steadycast(arguments: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command line."""
-    environment = {**os.environ, "COLUMNS": "200"}
-    return ran([*COMMAND, *arguments], cwd=cwd, env=environment)
+def steadycast(
+    arguments: Sequence[str], cwd: Path, code: int | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line, to this exit code where one is given."""
+    return ran([*COMMAND, *arguments], cwd=cwd, env={**os.environ, "COLUMNS": "200"}, code=code)
 
 
 def marked_processes(owner: str = "") -> list[int]:

@@ -16,8 +16,7 @@ from .conftest import claimed, steadycast
 def test_both_worlds_stand_side_by_side_with_what_is_near_and_what_is_not(
     dumbbell: Path, tmp_path: Path
 ) -> None:
-    done = steadycast(["agree", str(dumbbell), "-o", "both"], tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = steadycast(["agree", str(dumbbell), "-o", "both"], tmp_path, code=0)
     assert "simulated" in done.stdout
     found = json.loads((tmp_path / "both" / "agree.json").read_text())
     rows = {(row["of"], row["path"]): row for row in found["rows"]}

@@ -23,8 +23,7 @@ from .conftest import COMMAND, DUMBBELL, claimed, marked_processes, steadycast
 
 
 def test_a_run_folder_is_whole_and_is_read_as_a_simulations_is(dumbbell: Path, tmp_path: Path) -> None:
-    done = steadycast(["emulate", str(dumbbell), "-o", "out", "--pcap", "bottleneck"], tmp_path)
-    assert done.returncode == 0, done.stderr
+    steadycast(["emulate", str(dumbbell), "-o", "out", "--pcap", "bottleneck"], tmp_path, code=0)
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["world"] == "emulated"
     assert summary["complete"] is True
@@ -33,8 +32,7 @@ def test_a_run_folder_is_whole_and_is_read_as_a_simulations_is(dumbbell: Path, t
     capture = tmp_path / "out" / "pcap" / "bottleneck.pcapng"
     offered = sum(link["offered_packets"] for link in summary["links"] if link["name"] == "bottleneck")
     assert capture.stat().st_size > offered * 60
-    again = steadycast(["compare", "out", "--json"], tmp_path)
-    assert again.returncode == 0, again.stderr
+    steadycast(["compare", "out", "--json"], tmp_path, code=0)
     assert video["receivers"][0]["delay_ms"]["p50"] > 20
     with claimed(trusted=summary["emulation"]["trustworthy"]):
         assert 0.9e6 < video["throughput_bps"] < 1.01e6
@@ -70,10 +68,8 @@ def test_a_controller_in_python_is_compared_with_a_built_in_one(dumbbell: Path, 
     shutil.copy(ROOT / "examples" / "aimd.py", tmp_path)
     for name, controller in (("own", "aimd.py:Aimd"), ("built-in", "tfrc")):
         change = f"flow.video.controller={controller}"
-        done = steadycast(["emulate", str(dumbbell), "--set", change, "-o", name], tmp_path)
-        assert done.returncode == 0, done.stderr
-    compared = steadycast(["compare", "own", "built-in", "--json"], tmp_path)
-    assert compared.returncode == 0, compared.stderr
+        steadycast(["emulate", str(dumbbell), "--set", change, "-o", name], tmp_path, code=0)
+    compared = steadycast(["compare", "own", "built-in", "--json"], tmp_path, code=0)
     own, built_in = json.loads(compared.stdout)["runs"]
     # Both begin slowly beside a TCP on 4 Mb/s.
     for run in (own, built_in):
@@ -97,9 +93,10 @@ def test_a_program_reaches_other_hosts_by_name_and_its_end_is_the_runs(
     )
     began = time.monotonic()
     done = steadycast(
-        ["emulate", str(dumbbell), "--only", "--in", "video.dst1", "--", "python3", "-c", program], tmp_path
+        ["emulate", str(dumbbell), "--only", "--in", "video.dst1", "--", "python3", "-c", program],
+        tmp_path,
+        code=7,
     )
-    assert done.returncode == 7, done.stderr
     took, names = done.stdout.splitlines()
     assert 0.040 <= float(took.split()[-1]) < 1.0
     assert names == "10.0.0.5 video.dst1"
@@ -163,8 +160,7 @@ def test_a_network_without_flows_is_there_for_programs(tmp_path: Path) -> None:
         "-c",
         program,
     ]
-    done = steadycast(words, tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = steadycast(words, tmp_path, code=0)
     assert (tmp_path / "net" / "pcap" / "air.pcapng").stat().st_size > 100
     for words, remedy in (
         (["emulate", str(path)], "--in HOST -- COMMAND"),
@@ -210,8 +206,7 @@ def test_a_group_that_reports_to_its_source_is_served_and_members_do_not_hear_ea
     for reports in ("source", "group"):
         path = tmp_path / f"{reports}.toml"
         path.write_text(GROUP % reports)
-        done = steadycast(["emulate", str(path), "--json", "--pcap", "r1", "-o", reports], tmp_path)
-        assert done.returncode == 0, done.stderr
+        done = steadycast(["emulate", str(path), "--json", "--pcap", "r1", "-o", reports], tmp_path, code=0)
         flow = json.loads(done.stdout)["flows"][0]
         assert 0.4e6 < flow["throughput_bps"] < 1e6
         sent = [receiver["feedback_packets"] for receiver in flow["receivers"]]
@@ -228,8 +223,7 @@ def test_a_group_that_reports_to_its_source_is_served_and_members_do_not_hear_ea
 def test_a_member_whose_own_reports_come_back_keeps_its_ssrc(tmp_path: Path) -> None:
     path = tmp_path / "group.toml"
     path.write_text(GROUP % "group")
-    done = steadycast(["emulate", str(path), "--pcap", "r1", "-o", "out"], tmp_path)
-    assert done.returncode == 0, done.stderr
+    steadycast(["emulate", str(path), "--pcap", "r1", "-o", "out"], tmp_path, code=0)
     packets = (tmp_path / "out" / "pcap" / "r1.pcapng").read_bytes()
     # Chunks of SDES: an SSRC, the item CNAME, the name's length and the name.
     named = {(name, ssrc) for ssrc, name in re.findall(rb"(?s)(.{4})\x01.(video[.a-z0-9]+)", packets)}
@@ -240,12 +234,12 @@ def test_a_member_whose_own_reports_come_back_keeps_its_ssrc(tmp_path: Path) -> 
 def test_the_kernels_limits_are_said_with_their_line(tmp_path: Path) -> None:
     path = tmp_path / "ns2.toml"
     path.write_text(DUMBBELL + 'preset = "ns2"\n')
-    done = steadycast(["emulate", str(path)], tmp_path)
-    assert done.returncode == 2
+    done = steadycast(["emulate", str(path)], tmp_path, code=2)
     line = len(DUMBBELL.splitlines()) + 1
     assert f"ns2.toml:{line}: flow.tcp.preset: the kernel's TCP has no clock of 10ms" in done.stderr
-    done = steadycast(["emulate", str(path), "--set", "duration=1s", "--json", "--approximate"], tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = steadycast(
+        ["emulate", str(path), "--set", "duration=1s", "--json", "--approximate"], tmp_path, code=0
+    )
     warnings = json.loads(done.stdout)["warnings"]
     assert any("left aside" in w and "clock" in w for w in warnings)
 
@@ -266,8 +260,8 @@ def test_missing_rights_are_said_before_anything_else(dumbbell: Path, tmp_path: 
         ],
         cwd=tmp_path,
         env={**os.environ, "STEADYCAST_ROOTLESS": "1"},
+        code=3,
     )
-    assert done.returncode == 3
     assert done.stderr.startswith("steadycast: emulate: ")
     assert "network namespaces" in done.stderr
 
@@ -287,8 +281,7 @@ def test_nothing_is_left_of_an_emulation_that_was_killed_and_the_next_one_sweeps
     run.wait(10)
     # The program goes with its parent; what it had started stays until the next start.
     until(lambda: len(marked_processes(own)) <= 2)
-    done = steadycast(["emulate", str(dumbbell), "--only", "--in", "tcp.dst1", "--", "true"], tmp_path)
-    assert done.returncode == 0, done.stderr
+    steadycast(["emulate", str(dumbbell), "--only", "--in", "tcp.dst1", "--", "true"], tmp_path, code=0)
     until(lambda: not marked_processes(own))
 
 
@@ -395,8 +388,7 @@ def test_what_receivers_ask_for_and_report_does_here_what_it_does_simulated(
     path.write_text(scenario)
     seen = {}
     for world in ("run", "emulate"):
-        done = steadycast([world, str(path), "--json"], tmp_path)
-        assert done.returncode == 0, done.stderr
+        done = steadycast([world, str(path), "--json"], tmp_path, code=0)
         seen[world] = json.loads(done.stdout)
     with claimed(trusted=seen["emulate"]["emulation"]["trustworthy"]):
         agree(seen, marked=scenario is MARKED)

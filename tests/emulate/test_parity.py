@@ -37,8 +37,7 @@ repair = "%s"
 @pytest.mark.parametrize("repair", ["parity", "auto"])
 def test_each_receiver_of_a_group_computes_what_it_has_lost(tmp_path: Path, repair: str) -> None:
     (tmp_path / "group.toml").write_text(GROUP % repair)
-    done = steadycast(["emulate", "group.toml", "--json"], tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = steadycast(["emulate", "group.toml", "--json"], tmp_path, code=0)
     summary = json.loads(done.stdout)
     (flow,) = summary["flows"]
     # A parity or two for each twenty packets, and a few more on request.

@@ -119,9 +119,10 @@ def test_a_limit_on_user_namespaces_is_said_with_its_remedy(tmp_path: Path) -> N
     bare = f"setpriv --bounding-set=-all --inh-caps=-all {words('emulate', 'nothing.toml')}"
     limit = "/proc/sys/user/max_user_namespaces"
     done = ran(
-        ["unshare", "--user", "--map-root-user", "sh", "-c", f"echo 0 > {limit}; exec {bare}"], cwd=tmp_path
+        ["unshare", "--user", "--map-root-user", "sh", "-c", f"echo 0 > {limit}; exec {bare}"],
+        cwd=tmp_path,
+        code=3,
     )
-    assert done.returncode == 3
     assert done.stderr == (
         "steadycast: emulate: there can be no more user namespaces (user.max_user_namespaces); "
         "sudo sysctl -w user.max_user_namespaces=15000\n"

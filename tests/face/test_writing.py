@@ -71,14 +71,12 @@ def test_a_second_run_into_a_folder_is_refused_before_it_simulates_and_harms_not
     ) as first:
         until((tmp_path / "mix.part" / "summary.json").exists)
         # It would go on for hours if it began.
-        second = ran(command("run", endless, "-o", "mix"), cwd=tmp_path)
-        assert second.returncode == 2
+        second = ran(command("run", endless, "-o", "mix"), cwd=tmp_path, code=2)
         assert second.stderr == (
             f"steadycast: mix: another run (process {first.pid}) is writing there; "
             "wait until it has ended, or give another -o DIR\n"
         )
-        told = ran(command("report", "mix"), cwd=tmp_path)
-        assert told.returncode == 2
+        told = ran(command("report", "mix"), cwd=tmp_path, code=2)
         assert f"mix: another run (process {first.pid}) is writing there" in told.stderr
         assert (tmp_path / "mix.part" / "summary.json").exists()
         first.send_signal(signal.SIGINT)

@@ -191,8 +191,7 @@ def test_the_command_itself_says_the_same(tmp_path: Path, number: int) -> None:
     path.write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "steadycast", "check", str(path)]
     for words in (command, [*command[:-2], "run", str(path)]):
-        done = ran(words, cwd=tmp_path)
-        assert done.returncode == 2, done.stderr
+        done = ran(words, cwd=tmp_path, code=2)
         assert done.stdout == ""
         assert "Traceback" not in done.stderr
         assert re.search(r"mutated\.toml:\d+: .+; .+", done.stderr), done.stderr

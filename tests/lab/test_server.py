@@ -294,8 +294,7 @@ def test_without_its_extra_the_command_says_what_to_install(tmp_path: Path) -> N
         "import sys; sys.modules['starlette.applications'] = None; sys.argv = ['steadycast', 'lab', 'small.toml']\n"
         "from steadycast.cli import main; main()"
     )
-    done = ran([sys.executable, "-c", program], cwd=tmp_path)
-    assert done.returncode == 3
+    done = ran([sys.executable, "-c", program], cwd=tmp_path, code=3)
     assert done.stderr.startswith("steadycast: lab: starlette")
     assert "pip install 'steadycast[lab]'" in done.stderr
 

@@ -117,6 +117,6 @@ def emulate(
         [*steadycast(*words), "--", "sh", "-c", script],
         cwd=folder,
         env={**os.environ, "STEADYCAST": str(own)},
+        code=0,
     )
-    assert done.returncode == 0, done.stderr
     return Emulated(folder, done.stdout + done.stderr)

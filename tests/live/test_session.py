@@ -178,8 +178,7 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
     ],
 )
 def test_a_mistake_is_one_line_with_a_remedy(words: tuple[str, ...], what: str) -> None:
-    done = ran(steadycast(*words))
-    assert done.returncode == 2
+    done = ran(steadycast(*words), code=2)
     assert what in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
