@@ -136,18 +136,22 @@ def small(tmp_path: Path) -> Path:
 def say(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Callable[..., Said]:
-    """Runs the command line in this process and an empty folder: to begin a process costs more than most commands."""
+    """Runs the command line in this process and an empty folder: to begin a process costs more than most commands.
+
+    It has to end with the code that is given, if one is.
+    """
     monkeypatch.chdir(tmp_path)
 
-    def run(*words: object) -> Said:
+    def run(*words: object, code: int | None = None) -> Said:
         monkeypatch.setattr(sys, "argv", ["steadycast", *map(str, words)])
-        code = 0
+        ended = 0
         try:
             cli.main()
         except SystemExit as stop:
-            code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
-        captured = capsys.readouterr()
-        return Said(code, captured.out, captured.err)
+            ended = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+        said = Said(ended, *capsys.readouterr())
+        assert code in (None, ended), said
+        return said
 
     return run
 

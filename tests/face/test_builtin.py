@@ -43,11 +43,9 @@ def test_a_file_of_that_name_in_the_folder_goes_before(say: Say, tmp_path: Path)
 
 
 def test_a_name_that_is_none_is_told_with_those_that_are(say: Say) -> None:
-    said = say("run", "hoem")
-    assert said.code == 2
+    said = say("run", "hoem", code=2)
     assert 'did you mean "home"?' in said.err
-    said = say("emulate", "nothing-like-it")
-    assert said.code == 2
+    said = say("emulate", "nothing-like-it", code=2)
     assert f"there are: {', '.join(builtin.names())}" in said.err
     assert say("run", "elsewhere/home").code == 2
 
@@ -60,13 +58,11 @@ def test_every_built_in_scenario_is_listed_with_its_sentence_and_runs_as_a_copy(
         assert 20 < len(builtin.about(name)) <= 120
         assert builtin.about(name).endswith((".", "?"))
         assert f"\n{name} " in say("scenarios").out
-    said = say("scenarios", "--all", "-o", "mine")
-    assert said.code == 0
+    say("scenarios", "--all", "-o", "mine", code=0)
     assert (tmp_path / "mine" / "traces" / "lte-synthetic.mahi").is_file()
     for name in builtin.names():
         assert say("check", f"mine/{name}.toml").code == 0
-    again = say("scenarios", "--copy", "home", "-o", "mine")
-    assert again.code == 2
+    again = say("scenarios", "--copy", "home", "-o", "mine", code=2)
     assert "mine/home.toml: this file exists" in again.err
     assert say("scenarios", "--copy", "nope").code == 2
 
@@ -118,8 +114,7 @@ def test_sizes_of_another_encoder_are_not_taken(tmp_path: Path, monkeypatch: pyt
 def test_doctor_says_what_works_and_ends_by_what_is_lacking(
     say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = say("doctor")
-    assert said.code == 0
+    said = say("doctor", code=0)
     for name in (
         "simulator",
         "codecs",

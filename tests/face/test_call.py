@@ -171,8 +171,7 @@ def test_a_browser_s_log_is_told_in_words_and_its_exit_code_says_whether_the_pat
     assert "The call does not show its path" in text
     assert said.out.splitlines()[-1] == f"report: {tmp_path / 'out' / 'report.html'}"
     assert say("call", SENDER, "-o", tmp_path / "out").code == 2, "results are there"
-    told = say("call", SENDER, "--json", "--require-path")
-    assert told.code == 1
+    told = say("call", SENDER, "--json", "--require-path", code=1)
     assert json.loads(told.out)["seen"]["packets"] == 580
 
 

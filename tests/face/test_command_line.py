@@ -55,8 +55,7 @@ def test_help_names_all_commands_and_none_that_is_not_there(say: Say) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_commands_help_has_an_example(say: Say, command: str) -> None:
-    said = say(command, "--help")
-    assert said.code == 0
+    said = say(command, "--help", code=0)
     assert f"  steadycast {command}" in said.out
 
 
@@ -106,8 +105,7 @@ def test_without_a_folder_results_go_to_runs_and_replace_nothing(
 
 def test_a_failed_expectation_is_exit_code_1_with_its_table(say: Say, scenario: Path, tmp_path: Path) -> None:
     scenario.write_text(HOME.replace("min = 0.01", "min = 9"))
-    said = say("run", scenario, "-o", tmp_path / "home")
-    assert said.code == 1
+    said = say("run", scenario, "-o", tmp_path / "home", code=1)
     assert "fails" in said.out
 
 
@@ -136,8 +134,7 @@ def test_a_promise_that_a_run_breaks_is_said_in_terminal_page_and_summary(
         return run
 
     monkeypatch.setattr("steadycast.steps.record_of", broken)
-    done = say("run", scenario, "-o", tmp_path / "home")
-    assert done.code == 0
+    done = say("run", scenario, "-o", tmp_path / "home", code=0)
     assert said in " ".join(done.err.split())
     assert said in json.loads((tmp_path / "home" / "summary.json").read_text())["warnings"]
     page = html.unescape((tmp_path / "home" / "report.html").read_text())
@@ -146,8 +143,7 @@ def test_a_promise_that_a_run_breaks_is_said_in_terminal_page_and_summary(
 
 
 def test_several_seeds_make_a_folder_with_a_report_for_each(say: Say, scenario: Path, tmp_path: Path) -> None:
-    said = say("run", scenario, "--seeds", "1-2", "-o", tmp_path / "many")
-    assert said.code == 0
+    said = say("run", scenario, "--seeds", "1-2", "-o", tmp_path / "many", code=0)
     assert "…" not in said.out, "each number is there"
     parts = [part.splitlines() for part in said.out.split("\n\n")[:2]]
     for lines in parts:
@@ -177,8 +173,7 @@ def test_an_interrupt_is_130_and_names_what_is_left(
 
     # By its full name: the package exports a function that is called like its module.
     monkeypatch.setattr(importlib.import_module("steadycast.run"), "run", stops)
-    said = say("run", scenario, "-o", tmp_path / "home")
-    assert said.code == 130
+    said = say("run", scenario, "-o", tmp_path / "home", code=130)
     assert said.err == f"steadycast: interrupted; what there is stands in {tmp_path / 'home'}.part\n"
 
 
@@ -200,8 +195,7 @@ def test_an_interrupt_while_the_report_is_drawn_says_that_the_results_are_whole(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("steadycast.cli.base.write_report", stops)
-    said = say("run", scenario, "-o", "home")
-    assert said.code == 130
+    said = say("run", scenario, "-o", "home", code=130)
     assert said.err == (
         "steadycast: interrupted; the results are whole, without their report: steadycast report home\n"
     )
@@ -246,8 +240,7 @@ def test_an_interrupt_while_the_report_is_drawn_says_that_the_results_are_whole(
 def test_mistakes_are_exit_code_2_in_one_line_without_a_traceback(
     say: Say, scenario: Path, words: list[str], says: str
 ) -> None:
-    said = say(*words)
-    assert said.code == 2
+    said = say(*words, code=2)
     assert says in said.err
     assert "Traceback" not in said.err
     assert said.out == ""
@@ -261,8 +254,7 @@ def test_a_file_that_may_not_be_looked_at_is_exit_code_2_in_one_line(
         raise OSError(number, os.strerror(number), str(path))
 
     monkeypatch.setattr("steadycast.cli.first.scenario_at", refused)
-    said = say("run", scenario)
-    assert said.code == 2
+    said = say("run", scenario, code=2)
     assert said.err.startswith(f"steadycast: {scenario}: {os.strerror(number)}; ")
     assert said.err.count("\n") == 1
 
@@ -272,8 +264,7 @@ def test_outside_of_a_checkout_reproduce_says_so_in_one_line(
 ) -> None:
     monkeypatch.setattr("steadycast.cli.laboratories._CHECKOUT", tmp_path / "lib")
     monkeypatch.chdir(tmp_path)
-    said = say("reproduce", "K-A")
-    assert said.code == 3
+    said = say("reproduce", "K-A", code=3)
     assert said.err == (
         "steadycast: reproduce: the papers' experiments are not part of the installed package; "
         "run this in a checkout of the repository, where papers/ is\n"
@@ -283,8 +274,7 @@ def test_outside_of_a_checkout_reproduce_says_so_in_one_line(
 
 def test_an_existing_folder_is_refused_before_the_run(say: Say, scenario: Path, tmp_path: Path) -> None:
     assert say("run", scenario, "-o", tmp_path / "home").code == 0
-    said = say("run", scenario, "-o", tmp_path / "home")
-    assert said.code == 2
+    said = say("run", scenario, "-o", tmp_path / "home", code=2)
     assert "--force" in said.err
     assert say("run", scenario, "-o", tmp_path / "home", "--force").code == 0
 
@@ -292,8 +282,7 @@ def test_an_existing_folder_is_refused_before_the_run(say: Say, scenario: Path, 
 def test_a_missing_compiled_module_is_exit_code_3(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "steadycast._core", None)
     monkeypatch.delitem(sys.modules, "steadycast.core", raising=False)
-    said = say("schema")
-    assert said.code == 3
+    said = say("schema", code=3)
     assert "can't be loaded" in said.err
 
 
@@ -302,8 +291,7 @@ def test_received_videos_of_a_run_without_pictures_are_refused_before_it(
 ) -> None:
     out = tmp_path / "run"
     words = ["run", scenario, "--set", "flow.video.media=greedy", "-o", out]
-    said = say(*words, "--save-video", tmp_path / "seen.mkv")
-    assert said.code == 2
+    said = say(*words, "--save-video", tmp_path / "seen.mkv", code=2)
     assert 'flow.video.media: "greedy" has no pixels; only "clip" and "synthetic" have pictures' in said.err
     assert not out.exists()
 
@@ -342,25 +330,21 @@ def test_controllers_are_listed_and_one_has_its_page(say: Say) -> None:
     assert "Take it for a group in which somebody sends standard reports" in one
     assert "It needs" not in one
     assert "\nIt needs packet reports: " in say("controllers", "scream").out
-    wrong = say("controllers", "asmpp")
-    assert wrong.code == 2
+    wrong = say("controllers", "asmpp", code=2)
     assert 'did you mean "asmp"?' in wrong.err
 
 
 def test_check_tells_file_line_key_problem_and_remedy(say: Say, scenario: Path) -> None:
     assert say("check", scenario).code == 0
     scenario.write_text(HOME.replace("receivers = 2", "recievers = 2"))
-    said = say("check", scenario)
-    assert said.code == 2
+    said = say("check", scenario, code=2)
     assert said.err == f'{scenario}:14: flow.video.recievers: no such key; did you mean "receivers"?\n'
 
 
 def test_report_saves_one_figure(say: Say, run_folder: Path, tmp_path: Path) -> None:
-    said = say("report", run_folder, "--figure", "delay", "-o", "delay.svg")
-    assert said.code == 0
+    say("report", run_folder, "--figure", "delay", "-o", "delay.svg", code=0)
     assert (tmp_path / "delay.svg").read_text().startswith("<?xml")
-    wrong = say("report", run_folder, "--figure", "delays")
-    assert wrong.code == 2
+    wrong = say("report", run_folder, "--figure", "delays", code=2)
     assert "there are: rates" in wrong.err
 
 
@@ -396,15 +380,13 @@ cli.main()
 
 
 def test_a_key_is_explained_by_its_path_by_its_name_and_a_mistyped_one_with_the_nearest(say: Say) -> None:
-    whole = say("check", "--explain", "flow.playout")
-    assert whole.code == 0
+    whole = say("check", "--explain", "flow.playout", code=0)
     assert whole.out.startswith("flow.playout: ")
     assert say("check", "--explain", "flow.video.playout").out == whole.out, "as --set names it"
     every = say("check", "--explain", "delay")
     assert "event.set.delay" in every.out
     assert "link.delay" in every.out
-    wrong = say("check", "--explain", "playuot")
-    assert wrong.code == 2
+    wrong = say("check", "--explain", "playuot", code=2)
     assert "playout" in wrong.err
 
 
@@ -418,8 +400,7 @@ def test_a_parameter_is_explained_with_the_controllers_that_have_it_its_range_an
     assert "number, 0 to 1" in every
     assert "in paper mode 0)" in every
     assert "flow.params.multfrc.t_mbi, flow.params.tfrc.t_mbi" in say("check", "--explain", "t_mbi").out
-    gone = say("check", "--explain", "gama_down")
-    assert gone.code == 2
+    gone = say("check", "--explain", "gama_down", code=2)
     assert "gamma_down" in gone.err
 
 
@@ -439,6 +420,5 @@ def test_the_schema_is_laid_out_in_lines(say: Say) -> None:
 def test_check_says_what_run_would_warn_of(say: Say, tmp_path: Path) -> None:
     late = tmp_path / "late.toml"
     late.write_text(HOME.replace('kind = "tcp"\n', 'kind = "tcp"\nstart = "20s"\n'))
-    said = say("check", str(late))
-    assert said.code == 0
+    said = say("check", str(late), code=0)
     assert f"warning: {late}:20: flow.tcp.start: starts after the end at 6s; it will never run" in said.err

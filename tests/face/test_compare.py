@@ -50,11 +50,11 @@ def test_what_is_no_condition_is_told_with_an_example(text: str) -> None:
 def test_a_worse_run_fails_the_baseline_with_a_table(say: Say, tmp_path: Path) -> None:
     make(tmp_path / "main", receivers=2, seconds=64)
     make(tmp_path / "greedy", receivers=2, seconds=64, greed=1.4)
-    worse = say("compare", "greedy", "--baseline", "main", "--fail-if", "flows.tcp.share_of_fair<-10%")
-    assert worse.code == 1
+    worse = say(
+        "compare", "greedy", "--baseline", "main", "--fail-if", "flows.tcp.share_of_fair<-10%", code=1
+    )
     assert "fails" in worse.out
-    same = say("compare", "main", "--baseline", "main", "--fail-if", "flows.tcp.share_of_fair<-10%")
-    assert same.code == 0
+    say("compare", "main", "--baseline", "main", "--fail-if", "flows.tcp.share_of_fair<-10%", code=0)
     assert all(len(line) <= 80 for line in worse.out.splitlines())
 
 
@@ -81,8 +81,7 @@ def test_a_baseline_of_the_same_name_is_called_by_its_path(say: Say, tmp_path: P
 def test_the_page_shows_all_runs_to_one_scale(say: Say, tmp_path: Path, seeds_folder: Path) -> None:
     make(tmp_path / "asmp", receivers=2, seconds=64)
     make(tmp_path / "tfmcc", receivers=2, seconds=64, controller="tfmcc")
-    said = say("compare", "asmp", "tfmcc", seeds_folder)
-    assert said.code == 0
+    say("compare", "asmp", "tfmcc", seeds_folder, code=0)
     text = (tmp_path / "compare.html").read_text()
     assert text.count('<svg role="img"') == 5
     for name in ("asmp", "tfmcc", "seeds"):
@@ -102,8 +101,7 @@ def test_json_has_each_runs_quantities_and_the_verdicts(say: Say, tmp_path: Path
 def test_many_runs_are_split_into_tables_that_fit(say: Say, tmp_path: Path) -> None:
     for n in range(7):
         make(tmp_path / f"a-rather-long-name-{n}", receivers=1, seconds=62, seed=n)
-    said = say("compare", *[f"a-rather-long-name-{n}" for n in range(7)])
-    assert said.code == 0
+    said = say("compare", *[f"a-rather-long-name-{n}" for n in range(7)], code=0)
     lines = said.out.splitlines()
     assert max(len(line) for line in lines) <= 80
     assert all(any(f"a-rather-long-name-{n}" in line for line in lines) for n in range(7))
@@ -138,12 +136,10 @@ def test_the_gate_judges_no_interrupted_run_and_no_other_scenario_unless_asked(
     summary = json.loads(place.read_text())
     place.write_text(json.dumps({**summary, **change}))
     gate = ("compare", "new", "--baseline", "old", "--fail-if", "links.bottleneck.forward.drop_frac>+900%")
-    refused = say(*gate)
-    assert refused.code == 2
+    refused = say(*gate, code=2)
     assert said in refused.err
     assert "--anyway" in refused.err
-    judged = say(*gate, "--anyway")
-    assert judged.code == 0
+    judged = say(*gate, "--anyway", code=0)
     assert f"warning: {said.partition(' instead')[0]}" in judged.err or said in judged.err
 
 

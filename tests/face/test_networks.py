@@ -240,8 +240,8 @@ def test_the_command_lists_shows_and_copies_networks_and_runs_over_them(say: Say
             "--set",
             "flow.video.media=greedy",
             "--json",
+            code=0,
         )
-        assert said.code == 0, said.err
         assert json.loads(said.out)["links"][0]
     assert "there are: cubic, newreno, bbr, web" in say("run", "home", "--network", "lte+x").err
     assert "leave it out" in say("run", "lte", "--network", "steps").err

@@ -92,8 +92,7 @@ def watched(tmp_path: Path, clip: Path) -> Path:
 
 
 def test_quality_measures_each_receiver_worst_first(say: Say, watched: Path) -> None:
-    said = say("quality", watched, "--json")
-    assert said.code == 0
+    said = say("quality", watched, "--json", code=0)
     worst, best = json.loads(said.out)
     assert (worst["name"], best["name"]) == ("video.dst2", "video.dst1")
     assert 25 < worst["psnr_db"]["raw"]["y"] < best["psnr_db"]["raw"]["y"] - 0.5 < 60
@@ -115,8 +114,7 @@ def test_progress_goes_on_within_one_receiver(watched: Path) -> None:
 
 
 def test_pictures_show_the_original_the_sent_and_each_seen_frame(say: Say, watched: Path) -> None:
-    said = say("report", watched, "--pictures", 6)
-    assert said.code == 0
+    say("report", watched, "--pictures", 6, code=0)
     text = (watched / "report.html").read_text()
     text = text[text.index("Frame 6 of video") :]
     pictures = [part.split('"')[0] for part in text.split("data:image/png;base64,")[1:]]
@@ -129,8 +127,7 @@ def test_pictures_show_the_original_the_sent_and_each_seen_frame(say: Say, watch
 
 
 def test_a_frame_that_was_not_sent_is_told(say: Say, watched: Path) -> None:
-    said = say("report", watched, "--pictures", FRAMES)
-    assert said.code == 2
+    said = say("report", watched, "--pictures", FRAMES, code=2)
     assert f"name one below {FRAMES}" in said.err
 
 
@@ -138,14 +135,12 @@ def test_pictures_of_sizes_without_pixels_are_refused(say: Say, watched: Path) -
     text = (watched / "scenario.toml").read_text()
     text = text[: text.index('media = "clip"')] + 'media = "table2"\n'
     (watched / "scenario.toml").write_text(text)
-    said = say("report", watched, "--pictures", 1)
-    assert said.code == 2
+    said = say("report", watched, "--pictures", 1, code=2)
     assert '"table2" has no pixels' in said.err
 
 
 def test_encode_prints_and_draws_quantizer_rate_and_quality(say: Say, clip: Path, tmp_path: Path) -> None:
-    said = say("encode", clip, "-o", "ladder.svg")
-    assert said.code == 0, said.err
+    said = say("encode", clip, "-o", "ladder.svg", code=0)
     rows = {row[0]: row for line in said.out.splitlines() if (row := line.split()) and row[0].isdecimal()}
     assert list(rows) == [str(q) for q in range(2, 32)]
     assert float(rows["2"][3]) > float(rows["31"][3]) + 3  # dB
@@ -155,7 +150,6 @@ def test_encode_prints_and_draws_quantizer_rate_and_quality(say: Say, clip: Path
 def test_encode_of_what_is_no_video_is_exit_code_2(say: Say, tmp_path: Path) -> None:
     (tmp_path / "text.mkv").write_text("no video")
     for name in ("text.mkv", "none.mkv"):
-        said = say("encode", name)
-        assert said.code == 2
+        said = say("encode", name, code=2)
         assert name in said.err
         assert "Traceback" not in said.err

@@ -134,8 +134,7 @@ def test_a_lock_ends_with_the_process_that_had_it(
         first.kill()
         first.wait()
     assert (tmp_path / "mix.lock").exists()
-    said = say("run", scenario, "-o", "mix")
-    assert said.code == 0
+    said = say("run", scenario, "-o", "mix", code=0)
     assert "mix.part: what an interrupted run left there is replaced\n" in said.err
     assert sorted(each.name for each in tmp_path.iterdir()) == ["home.toml", "long.toml", "mix"]
 
@@ -292,8 +291,7 @@ def test_a_file_takes_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_may_not_be_written_is_exit_code_4(say: Say, scenario: Path) -> None:
-    said = say("run", scenario, "-o", "/proc/self/mix")
-    assert said.code == 4
+    said = say("run", scenario, "-o", "/proc/self/mix", code=4)
     assert said.err.startswith("steadycast: /proc/self/mix: can't be written (")
 
 
@@ -447,8 +445,7 @@ def test_a_report_says_which_table_is_missing(tmp_path: Path, scenario: Path, sa
     assert say("run", scenario, "-o", "mix").code == 0
     assert say("report", "mix").err == ""
     (tmp_path / "mix" / "frames.parquet").unlink()
-    said = say("report", "mix")
-    assert said.code == 0
+    said = say("report", "mix", code=0)
     assert said.err == (
         "warning: mix/frames.parquet: missing: the report does without; run the scenario again\n"
     )

@@ -128,8 +128,7 @@ def cluster() -> Iterator[dict[str, str]]:
 def test_a_job_array_s_parts_are_the_sweep_of_one_machine(
     cluster: dict[str, str], small: Path, tmp_path: Path, say: Callable[..., Said]
 ) -> None:
-    whole = say("sweep", small, *OVER, "--jobs", 1, "-o", "whole")
-    assert whole.code == 0, whole.err
+    say("sweep", small, *OVER, "--jobs", 1, "-o", "whole", code=0)
     words = command("sweep", small, *OVER, "--jobs", 1, "--shard", "SHARD", "-o", tmp_path / "shared")
     # As the page says it, with this Python for the command.
     job = shlex.join(words).replace("SHARD", f"$SLURM_ARRAY_TASK_ID/{PARTS}")
@@ -139,8 +138,7 @@ def test_a_job_array_s_parts_are_the_sweep_of_one_machine(
     assert (done.returncode, len(told)) == (0, PARTS), (done.stderr, told)
     parts = sorted(path.name for path in (tmp_path / "shared").glob("shard-*"))
     assert parts == [f"shard-{part}-of-{PARTS}" for part in range(PARTS)]
-    collected = say("sweep", "--collect", "-o", "shared")
-    assert collected.code == 0, collected.err
+    say("sweep", "--collect", "-o", "shared", code=0)
 
     def rows(folder: str) -> pl.DataFrame:
         return pl.read_parquet(tmp_path / folder / "results.parquet").drop("cpu_s")

@@ -156,8 +156,7 @@ def test_a_parent_that_ends_early_leaves_its_finished_runs_and_no_process(
     if number != signal.SIGKILL:
         assert process.returncode == 130
         assert f"{len(kept)} of 20 runs are done and kept; the same command goes on" in err
-    said = say(*words)
-    assert said.code == 0
+    said = say(*words, code=0)
     assert said.err.startswith(f"{20 - len(kept)} runs in "), said.err
     assert set(pl.read_parquet(tmp_path / "early" / "results.parquet")["key"]) > kept
     assert not (tmp_path / "early" / "parts").exists()
@@ -199,8 +198,7 @@ def test_shards_joined_are_the_whole(small: Path, whole: sc.Sweep, tmp_path: Pat
     for part in range(3):
         said = say("sweep", small, *words, "--seeds", "1-3", "--shard", f"{part}/3", "-o", place)
         assert (said.code, said.err.startswith("4 runs in ")) == (0, True), said.err
-    said = say("sweep", "--collect", "-o", place)
-    assert said.code == 0, said.err
+    said = say("sweep", "--collect", "-o", place, code=0)
     assert told(pl.read_parquet(place / "results.parquet")).equals(told(whole.results))
     assert (place / "sweep.html").exists()
 
@@ -365,9 +363,18 @@ def test_a_run_that_fails_is_a_row_with_its_error_and_the_others_go_on(
 ) -> None:
     # With a warm-up of 5 s a run of 3 s measures nothing: a combination, and no value, is wrong.
     said = say(
-        "sweep", small, "--over", "duration=3s,6s", "--over", "warmup=1s,5s", "--seeds", "1-2", "-o", "some"
+        "sweep",
+        small,
+        "--over",
+        "duration=3s,6s",
+        "--over",
+        "warmup=1s,5s",
+        "--seeds",
+        "1-2",
+        "-o",
+        "some",
+        code=1,
     )
-    assert said.code == 1
     assert "8 in all, 2 failed" in said.err
     found = pl.read_parquet(tmp_path / "some" / "results.parquet")
     wrong = found.filter(~pl.col("complete"))
