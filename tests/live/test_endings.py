@@ -34,7 +34,7 @@ from steadycast.media import stream
 from steadycast.media.clip import scaled
 from steadycast.media.ladder import CODECS
 
-from tests.conftest import bounded, no_room, ran, until
+from tests.conftest import bounded, no_room, ran, started, until
 from tests.live.conftest import listening, needs, needs_networks, steadycast
 
 TICKS = [3600 * n for n in range(20)]
@@ -42,8 +42,7 @@ TICKS = [3600 * n for n in range(20)]
 
 def start(*words: str | Path, most: int = resource.RLIM_INFINITY) -> subprocess.Popen[str]:
     """Begins a command whose files can't grow beyond ``most`` bytes."""
-    pipe = subprocess.PIPE
-    return subprocess.Popen(steadycast(*words), stdout=pipe, stderr=pipe, text=True, **no_room(most))
+    return started(steadycast(*words), **no_room(most))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import command
+from tests.conftest import command, started
 
 # It waits before each run, so that a test has time to look at the processes.
 SLOW = """
@@ -31,8 +31,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     begun: list[subprocess.Popen[str]] = []
 
     def start(*words: object) -> subprocess.Popen[str]:
-        pipe = subprocess.PIPE
-        begun.append(subprocess.Popen(command(*words), cwd=tmp_path, stdout=pipe, stderr=pipe, text=True))
+        begun.append(started(command(*words), cwd=tmp_path))
         return begun[-1]
 
     yield start
