@@ -1,6 +1,7 @@
 //! The rate by delay: rises to find the capacity, steps below what came through when the queue grows
 //! (libwebrtc, `aimd_rate_control.cc`, `link_capacity_estimator.cc`).
 
+use super::Config;
 use super::trendline::Usage;
 use steadycast_units::{Rate, Span, Time};
 
@@ -76,21 +77,9 @@ enum State {
     Increase,
 }
 
-/// Its constants.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Settings {
-    pub(super) start: Rate,
-    pub(super) floor: Rate,
-    pub(super) cap: Rate,
-    /// β, the share of what came through to which a decrease goes.
-    pub(super) beta: f64,
-    /// η, the factor of a second's multiplicative increase.
-    pub(super) eta: f64,
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Aimd {
-    settings: Settings,
+    config: Config,
     pub(super) rate: Rate,
     acknowledged: Rate,
     state: State,
@@ -100,8 +89,8 @@ pub(super) struct Aimd {
 }
 
 impl Aimd {
-    pub(super) fn new(settings: Settings) -> Self {
-        Self { settings, rate: settings.start, acknowledged: settings.start, rtt: FIRST_RTT, ..Self::default() }
+    pub(super) fn new(config: &Config) -> Self {
+        Self { config: *config, rate: config.start, acknowledged: config.start, rtt: FIRST_RTT, ..Self::default() }
     }
 
     pub(super) fn on_rtt(&mut self, rtt: Span) {
@@ -110,7 +99,7 @@ impl Aimd {
 
     /// A rate that was found by other means.
     pub(super) fn set(&mut self, rate: Rate, now: Time) {
-        self.rate = rate.clamp(self.settings.floor, self.settings.cap);
+        self.rate = rate.clamp(self.config.floor, self.config.cap);
         self.changed = Some(now);
     }
 
@@ -140,7 +129,7 @@ impl Aimd {
                 self.increase(now);
             }
         }
-        self.rate = self.rate.clamp(self.settings.floor, self.settings.cap);
+        self.rate = self.rate.clamp(self.config.floor, self.config.cap);
     }
 
     fn increase(&mut self, now: Time) {
@@ -156,7 +145,7 @@ impl Aimd {
         let more = if self.capacity.estimate.is_some() {
             self.slope() * since.unwrap_or(0.0)
         } else {
-            let factor = libm::pow(self.settings.eta, since.unwrap_or(1.0).min(1.0));
+            let factor = libm::pow(self.config.eta, since.unwrap_or(1.0).min(1.0));
             (rate * (factor - 1.0)).max(LEAST_STEP)
         };
         self.rate = Rate::from_bps_f64(rate + more).min(limit);
@@ -175,12 +164,12 @@ impl Aimd {
     }
 
     fn decrease(&mut self, now: Time) {
-        let mut to = self.acknowledged.scale(self.settings.beta);
+        let mut to = self.acknowledged.scale(self.config.beta);
         if to > BELOW {
             to = to.saturating_sub(BELOW);
         }
         if to > self.rate {
-            to = self.capacity.known().map_or(to, |capacity| capacity.scale(self.settings.beta));
+            to = self.capacity.known().map_or(to, |capacity| capacity.scale(self.config.beta));
         }
         self.rate = self.rate.min(to);
         if self.capacity.is_undercut_by(self.acknowledged) {
@@ -193,10 +182,8 @@ impl Aimd {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::config;
     use super::*;
-
-    const STOCK: Settings =
-        Settings { start: Rate::kbps(300), floor: Rate::kbps(5), cap: Rate::mbps(30), beta: 0.85, eta: 1.08 };
 
     fn at(ms: u64) -> Time {
         Time::ZERO + Span::millis(ms)
@@ -221,7 +208,7 @@ mod tests {
     #[test]
     fn the_additive_increase_is_half_a_packet_per_response_time() {
         let slope = |kbps, ms| {
-            let mut aimd = Aimd::new(STOCK);
+            let mut aimd = Aimd::new(&config());
             (aimd.rate, aimd.rtt) = (Rate::kbps(kbps), Span::millis(ms));
             aimd.slope().round()
         };
@@ -237,7 +224,7 @@ mod tests {
     fn a_cycle_uses_0_925_of_a_fast_link_and_takes_the_longer_the_faster_that_is() {
         for (mbps, slope) in [(20, 26_667.0), (100, 26_667.0)] {
             let link = Rate::mbps(mbps);
-            let mut aimd = Aimd::new(Settings { start: link, cap: Rate::mbps(1_000), ..STOCK });
+            let mut aimd = Aimd::new(&Config { start: link, cap: Rate::mbps(1_000), ..config() });
             aimd.on_rtt(Span::millis(80));
             let (mut ms, mut falls, mut used) = (0, Vec::new(), Vec::new());
             while falls.len() < 3 {
@@ -256,7 +243,7 @@ mod tests {
 
     #[test]
     fn without_a_capacity_the_rate_rises_by_eight_percent_a_second_and_no_further_than_half_above_what_came_through() {
-        let mut aimd = Aimd::new(STOCK);
+        let mut aimd = Aimd::new(&config());
         for ms in (0..=1_000).step_by(50) {
             aimd.update(Usage::Normal, Some(Rate::kbps(280)), at(ms));
         }
@@ -267,7 +254,7 @@ mod tests {
         }
         assert_eq!(aimd.rate, Rate::kbps(430));
         // From 300 kb/s to 2.5 Mb/s at 8 % a second: ln(8.33)/ln(1.08) = 27.6 s, where what comes through keeps up.
-        let mut alone = Aimd::new(STOCK);
+        let mut alone = Aimd::new(&config());
         let mut ms = 0;
         while alone.rate < Rate::kbps(2_500) {
             alone.update(Usage::Normal, Some(alone.rate), at(ms));
@@ -278,7 +265,7 @@ mod tests {
 
     #[test]
     fn overuse_goes_to_below_what_came_through_and_the_next_rise_is_additive() {
-        let mut aimd = Aimd::new(Settings { start: Rate::kbps(1_200), ..STOCK });
+        let mut aimd = Aimd::new(&Config { start: Rate::kbps(1_200), ..config() });
         aimd.on_rtt(Span::millis(50));
         aimd.update(Usage::Over, Some(Rate::kbps(1_000)), at(1_000));
         assert_eq!(aimd.rate, Rate::kbps(845));

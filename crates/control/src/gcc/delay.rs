@@ -1,9 +1,9 @@
 //! The estimate by delay: groups, their trend, and the rate that follows it (libwebrtc, `delay_based_bwe.cc`).
 
-use super::Received;
-use super::aimd::{self, Aimd};
+use super::aimd::Aimd;
 use super::arrivals::Groups;
-use super::trendline::{self, Trendline, Usage};
+use super::trendline::{Trendline, Usage};
+use super::{Config, Received};
 use steadycast_units::{Rate, Span, Time};
 
 /// Without feedback for this long what is known of the delay is forgotten.
@@ -22,7 +22,7 @@ pub(super) struct Outcome {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct DelayBased {
-    settings: trendline::Settings,
+    config: Config,
     groups: Groups,
     trendline: Trendline,
     aimd: Aimd,
@@ -30,9 +30,8 @@ pub(super) struct DelayBased {
 }
 
 impl DelayBased {
-    pub(super) fn new(trend: trendline::Settings, rate: aimd::Settings) -> Self {
-        let (groups, trendline) = (Groups::default(), Trendline::new(trend));
-        Self { settings: trend, groups, trendline, aimd: Aimd::new(rate), heard: None }
+    pub(super) fn new(config: &Config) -> Self {
+        Self { config: *config, trendline: Trendline::new(config), aimd: Aimd::new(config), ..Self::default() }
     }
 
     pub(super) fn rate(&self) -> Rate {
@@ -59,7 +58,7 @@ impl DelayBased {
             return Outcome::default();
         }
         if self.heard.replace(now).is_some_and(|at| now.since(at) > FORGOTTEN) {
-            (self.groups, self.trendline) = (Groups::default(), Trendline::new(self.settings));
+            (self.groups, self.trendline) = (Groups::default(), Trendline::new(&self.config));
         }
         let mut recovered = false;
         for packet in packets {
@@ -94,7 +93,6 @@ impl DelayBased {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{aimd, trendline};
     use super::*;
     use steadycast_units::{Bytes, PeerTime};
 
@@ -112,9 +110,7 @@ mod tests {
     }
 
     fn half() -> DelayBased {
-        let (start, floor, cap) = (Rate::kbps(300), Rate::kbps(5), Rate::mbps(30));
-        let trend = trendline::Settings { k_up: 0.0087, k_down: 0.039 };
-        DelayBased::new(trend, aimd::Settings { start, floor, cap, beta: 0.85, eta: 1.08 })
+        DelayBased::new(&super::super::tests::config())
     }
 
     #[test]

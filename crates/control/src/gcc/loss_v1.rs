@@ -1,6 +1,7 @@
 //! The rate by the fraction of lost packets, and the limits of all rates (libwebrtc,
 //! `send_side_bandwidth_estimation.cc`).
 
+use super::Config;
 use super::constants::{HIGH_LOSS, LOW_LOSS, SILENCE};
 use std::collections::VecDeque;
 use steadycast_units::{Rate, Span, Time};
@@ -22,17 +23,9 @@ const START: Span = Span::secs(2);
 const BACK_OFF_INTERVAL: Span = Span::secs(1);
 const BACK_OFF: f64 = 0.8;
 
-/// Where its rate begins, and its bounds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Settings {
-    pub(super) start: Rate,
-    pub(super) floor: Rate,
-    pub(super) cap: Rate,
-}
-
 #[derive(Clone, Debug, Default)]
 pub(super) struct LossV1 {
-    settings: Settings,
+    config: Config,
     pub(super) target: Rate,
     /// The estimate by delay; `None`: there is none yet.
     pub(super) delay_based: Option<Rate>,
@@ -55,8 +48,8 @@ pub(super) struct LossV1 {
 }
 
 impl LossV1 {
-    pub(super) fn new(settings: Settings) -> Self {
-        Self { settings, target: settings.start, rule: "start rate", ..Self::default() }
+    pub(super) fn new(config: &Config) -> Self {
+        Self { config: *config, target: config.start, rule: "start rate", ..Self::default() }
     }
 
     pub(super) fn in_start(&self, now: Time) -> bool {
@@ -118,7 +111,7 @@ impl LossV1 {
     pub(super) fn update(&mut self, now: Time, v2: Option<(Rate, &'static str)>) {
         if self.is_silent() {
             let due = self.cut_at.is_none_or(|at| now.since(at) >= BACK_OFF_INTERVAL);
-            if due && self.target > self.settings.floor {
+            if due && self.target > self.config.floor {
                 self.cut_at = Some(now);
                 self.take(self.target.scale(BACK_OFF), "no feedback: reduced");
             } else {
@@ -174,7 +167,7 @@ impl LossV1 {
     fn take(&mut self, rate: Rate, rule: &'static str) {
         let bounded = self.delay_based.filter(|by_delay| *by_delay < rate);
         self.rule = if bounded.is_some() { "delay" } else { rule };
-        self.target = bounded.unwrap_or(rate).clamp(self.settings.floor, self.settings.cap);
+        self.target = bounded.unwrap_or(rate).clamp(self.config.floor, self.config.cap);
     }
 }
 
@@ -183,7 +176,7 @@ mod tests {
     use super::*;
 
     fn estimator() -> LossV1 {
-        LossV1::new(Settings { start: Rate::kbps(300), floor: Rate::kbps(5), cap: Rate::mbps(30) })
+        LossV1::new(&super::super::tests::config())
     }
 
     fn at(ms: u64) -> Time {

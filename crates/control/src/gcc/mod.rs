@@ -64,29 +64,29 @@ struct Received {
 }
 
 params! {
-    /// What the sender is built from: the parameters, sorted by who takes them.
+    /// What the parameters say, looked up once.
     Config(values, setup) {
         let rate start: "the rate before any feedback", "libwebrtc, bitrate_settings.h",
             [Rate::kbps(300); 2], [Rate::kbps(5), Rate::mbps(1_000)];
         let choice loss: "v2: a model of loss, with v1 until it is ready; v1: by the fraction of lost packets",
             "libwebrtc, loss_based_bwe_v2.cc; send_side_bandwidth_estimation.cc", ["v2"; 2], &["v2", "v1"];
-        let number k_up:
+        number k_up:
             "how fast the threshold follows a steeper slope, \
              per millisecond (the draft's 0.01 belongs to its own filter)",
             "libwebrtc, trendline_estimator.cc", [0.0087; 2], [0.0, 1.0];
-        let number k_down: "how fast it follows a flatter one, per millisecond (the draft: 0.00018)",
+        number k_down: "how fast it follows a flatter one, per millisecond (the draft: 0.00018)",
             "libwebrtc, trendline_estimator.cc", [0.039; 2], [0.0, 1.0];
-        let number beta: "the share of what came through to which overuse lowers the rate",
+        number beta: "the share of what came through to which overuse lowers the rate",
             "libwebrtc, aimd_rate_control.cc", [0.85; 2], [0.5, 0.99];
-        let number eta: "factor of the rise in a second while the capacity is not known",
+        number eta: "factor of the rise in a second while the capacity is not known",
             "libwebrtc, aimd_rate_control.cc", [1.08; 2], [1.0, 2.0];
-        let switch probes:
+        switch probes:
             "short bursts at a rate of their own: at the start, \
              while the application limits the rate, after a large drop",
             "libwebrtc, probe_controller.cc", [true; 2];
         let rate most_probe: "no probe is faster than this, nor than the session's cap",
             "libwebrtc, probe_controller.cc", [Rate::mbps(5); 2], [Rate::kbps(10), Rate::mbps(1_000)];
-        let switch alr_probes: "while the application limits the rate, a probe at twice the estimate each 5 s",
+        switch alr_probes: "while the application limits the rate, a probe at twice the estimate each 5 s",
             "libwebrtc, probe_controller.cc", [true; 2];
         number pacing: "packets leave at this multiple of the target",
             "libwebrtc, goog_cc_network_control.cc", [2.5; 2], [1.0, 20.0];
@@ -97,17 +97,25 @@ params! {
         cap: Rate = setup.cap,
         floor: Rate = setup.floor.max(LEAST).min(cap),
         v2: bool = loss == "v2",
-        trend: trendline::Settings = trendline::Settings { k_up, k_down },
-        loss: loss_v1::Settings = loss_v1::Settings { start: start.unwrap_or(floor).clamp(floor, cap), floor, cap },
-        aimd: aimd::Settings = aimd::Settings { start: loss.start, floor, cap, beta, eta },
-        probes: probes::Settings = probes::Settings {
-            enabled: probes,
-            alr: alr_probes,
-            most: most_probe.unwrap_or(cap).min(cap),
-            start: loss.start,
-        },
+        start: Rate = start.unwrap_or(floor).clamp(floor, cap),
+        most_probe: Rate = most_probe.unwrap_or(cap).min(cap),
     }
 }
 
 /// No rate is below this (libwebrtc, `bwe_defines.h`).
 const LEAST: Rate = Rate::kbps(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Mode;
+    use crate::registry::Chosen;
+    use steadycast_units::Seed;
+
+    /// The configuration of a session from 5 kb/s to 30 Mb/s.
+    pub(super) fn config() -> Config {
+        let chosen = Chosen::new("gcc", Mode::Repaired, &[]).unwrap();
+        let setup = Setup::unicast(Rate::kbps(5), Rate::mbps(30), Seed(1).part("config"));
+        Config::new(&setup, &chosen.values)
+    }
+}

@@ -4,8 +4,8 @@
 //! A probe's packets are all that leave, media or padding, from when it is offered until it has its number of packets
 //! and bytes. The session sends them at its rate; nothing else tells the two what belongs to it.
 
-use super::Received;
 use super::constants::{FIRST_PROBE, SECOND_PROBE};
+use super::{Config, Received};
 use crate::Probe;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
@@ -55,16 +55,6 @@ pub(super) enum Cause {
     LossRising,
     /// Loss, or no feedback, or a queue that is not level.
     Closed,
-}
-
-/// What can be set.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Settings {
-    pub(super) enabled: bool,
-    /// In application-limited phases.
-    pub(super) alr: bool,
-    pub(super) most: Rate,
-    pub(super) start: Rate,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +130,7 @@ impl Seen {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Probes {
-    settings: Settings,
+    config: Config,
     /// The first is the one that is offered.
     wanted: VecDeque<Probe>,
     next_id: u32,
@@ -159,9 +149,9 @@ pub(super) struct Probes {
 
 impl Probes {
     /// The first two are wanted from the start.
-    pub(super) fn new(settings: Settings) -> Self {
-        let mut probes = Self { settings, next_id: 1, estimate: settings.start, ..Self::default() };
-        probes.request_probes(None, &[settings.start.scale(FIRST_PROBE), settings.start.scale(SECOND_PROBE)], true);
+    pub(super) fn new(config: &Config) -> Self {
+        let mut probes = Self { config: *config, next_id: 1, estimate: config.start, ..Self::default() };
+        probes.request_probes(None, &[config.start.scale(FIRST_PROBE), config.start.scale(SECOND_PROBE)], true);
         probes
     }
 
@@ -241,7 +231,7 @@ impl Probes {
         if self.asked.is_some_and(|at| now.since(at) > WAIT) {
             self.further_above = None;
         }
-        let Some(since) = alr.filter(|_| self.settings.alr && self.further_above.is_none()) else { return };
+        let Some(since) = alr.filter(|_| self.config.alr_probes && self.further_above.is_none()) else { return };
         let due = self.asked.map_or(since, |at| at.max(since)) + ALR_INTERVAL;
         if now >= due {
             self.request_probes(Some(now), &[self.estimate.scale(ALR_SCALE)], true);
@@ -250,11 +240,11 @@ impl Probes {
 
     fn request_probes(&mut self, now: Option<Time>, rates: &[Rate], further: bool) {
         let most = match self.cause {
-            Cause::Open => self.settings.most,
-            Cause::LossRising => self.settings.most.min(self.estimate.scale(LOSS_LIMITED)),
+            Cause::Open => self.config.most_probe,
+            Cause::LossRising => self.config.most_probe.min(self.estimate.scale(LOSS_LIMITED)),
             Cause::Closed => return,
         };
-        if !self.settings.enabled {
+        if !self.config.probes {
             return;
         }
         self.further_above = None;
@@ -279,7 +269,7 @@ mod tests {
     const S: Bytes = Bytes::new(1_000);
 
     fn probes() -> Probes {
-        Probes::new(Settings { enabled: true, alr: true, most: Rate::mbps(5), start: Rate::kbps(300) })
+        Probes::new(&super::super::tests::config())
     }
 
     fn at(ms: u64) -> Time {

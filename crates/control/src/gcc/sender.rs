@@ -72,14 +72,13 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(config: &Config) -> Self {
-        let start = config.loss.start;
         Self {
             config: *config,
-            delay: DelayBased::new(config.trend, config.aimd),
-            loss_v1: LossV1::new(config.loss),
+            delay: DelayBased::new(config),
+            loss_v1: LossV1::new(config),
             loss_v2: config.v2.then(|| LossV2::new(config.floor, config.cap)),
-            alr: Alr::new(start),
-            probes: Probes::new(config.probes),
+            alr: Alr::new(config.start),
+            probes: Probes::new(config),
             pushback: config.pushback.then(Pushback::new),
             starting: true,
             ..Self::default()

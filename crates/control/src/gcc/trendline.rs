@@ -1,6 +1,7 @@
 //! Whether the queue grows: the slope of the smoothed delay over the last groups, against a threshold that adapts
 //! (libwebrtc, `trendline_estimator.cc`).
 
+use super::Config;
 use super::arrivals::Delta;
 use super::constants::{GAIN, OVERUSE, POINTS, SMOOTHING, THRESHOLD};
 use std::collections::VecDeque;
@@ -27,17 +28,9 @@ pub(super) enum Usage {
     Under,
 }
 
-/// What can be set.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Settings {
-    /// How fast the threshold follows a larger slope, and a smaller one, per millisecond.
-    pub(super) k_up: f64,
-    pub(super) k_down: f64,
-}
-
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trendline {
-    settings: Settings,
+    config: Config,
     deltas: u32,
     first: Option<PeerTime>,
     accumulated: f64,
@@ -53,8 +46,8 @@ pub(super) struct Trendline {
 }
 
 impl Trendline {
-    pub(super) fn new(settings: Settings) -> Self {
-        Self { settings, threshold: THRESHOLD, ..Self::default() }
+    pub(super) fn new(config: &Config) -> Self {
+        Self { config: *config, threshold: THRESHOLD, ..Self::default() }
     }
 
     /// The difference between two groups; `arrived`: the packet that told it.
@@ -102,7 +95,7 @@ impl Trendline {
         if beyond > OUTLIER {
             return;
         }
-        let k = if beyond < 0.0 { self.settings.k_down } else { self.settings.k_up };
+        let k = if beyond < 0.0 { self.config.k_down } else { self.config.k_up };
         self.threshold = (self.threshold + k * beyond * since.clamp(0.0, LONGEST_STEP)).clamp(LEAST, MOST);
     }
 }
@@ -120,10 +113,9 @@ fn slope(points: &VecDeque<(f64, f64)>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::config;
     use super::*;
     use steadycast_units::{Offset, Span};
-
-    const STOCK: Settings = Settings { k_up: 0.0087, k_down: 0.039 };
 
     fn ms(ms: i64) -> PeerTime {
         PeerTime::from_nanos(ms * 1_000_000)
@@ -131,7 +123,7 @@ mod tests {
 
     #[test]
     fn the_threshold_follows_slowly_upwards_quickly_downwards_and_outliers_not_at_all() {
-        let mut line = Trendline::new(STOCK);
+        let mut line = Trendline::new(&config());
         line.adapt(20.0, ms(0));
         let mut at = 0;
         let mut step = |modified, dt| {
@@ -148,9 +140,8 @@ mod tests {
 
     #[test]
     fn with_the_drafts_constants_the_threshold_would_hardly_come_back() {
-        let mut settings = STOCK;
-        (settings.k_up, settings.k_down) = (0.01, 0.000_18);
-        let (mut draft, mut stock) = (Trendline::new(settings), Trendline::new(STOCK));
+        let draft = Config { k_up: 0.01, k_down: 0.000_18, ..config() };
+        let (mut draft, mut stock) = (Trendline::new(&draft), Trendline::new(&config()));
         for line in [&mut draft, &mut stock] {
             line.threshold = 100.0;
             (0..20).for_each(|i| line.adapt(2.0, ms(100 * i)));
@@ -161,7 +152,7 @@ mod tests {
     /// After how many groups, 20 ms apart, each this much later, overuse shows; the slope is below the growth by what
     /// smoothing has not yet let through.
     fn groups_until_over(growth: f64) -> Option<u32> {
-        let mut line = Trendline::new(STOCK);
+        let mut line = Trendline::new(&config());
         let step = Span::millis(20);
         let mut at = PeerTime::from_nanos(0);
         (1..400).find(|_| {
@@ -195,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_draining_queue_is_underuse_and_a_level_one_is_neither() {
-        let mut line = Trendline::new(STOCK);
+        let mut line = Trendline::new(&config());
         let mut at = 0;
         let mut feed = |line: &mut Trendline, n: usize, gap: i64| {
             for _ in 0..n {
