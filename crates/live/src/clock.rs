@@ -20,6 +20,13 @@ impl Clock {
         Self { start: Instant::now(), wall }
     }
 
+    /// A clock that has stood at zero an hour ago.
+    #[cfg(test)]
+    pub(crate) fn old() -> Self {
+        let clock = Self::start();
+        Self { start: clock.start.checked_sub(Duration::from_secs(3_600)).unwrap_or(clock.start), ..clock }
+    }
+
     /// The time now.
     pub fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))

@@ -285,6 +285,10 @@ pub struct LiveFeed {
     index: u32,
     /// Pictures since the last I frame.
     since_intra: u32,
+    /// Pictures of the present group that were left out since the encoder was too slow; and how many times as long the
+    /// group before took for such.
+    late: u32,
+    slow: f64,
     /// The present group is to end before its time, and is no measure.
     cut: bool,
     told: (f64, u32),
@@ -320,6 +324,8 @@ impl LiveFeed {
             start: None,
             index: 0,
             since_intra: 0,
+            late: 0,
+            slow: 1.0,
             cut: false,
             told: (0.0, 0),
             rate: Rate::ZERO,
@@ -340,6 +346,11 @@ impl LiveFeed {
     fn time(&self, picture: u32) -> Span {
         let (per, of) = self.steering.fps;
         Span::nanos((u128::from(picture) * 1_000_000_000 * u128::from(of) / u128::from(per.max(1))) as u64)
+    }
+
+    /// How many times as long the present group takes as an encoder would take that leaves nothing out.
+    fn longer(&self) -> f64 {
+        1.0 + f64::from(self.late) / f64::from(self.since_intra.max(1))
     }
 
     /// The quantizer to begin with: nothing has been coded yet, so it goes by what pictures of this size usually need
@@ -385,7 +396,11 @@ impl LiveFeed {
     fn steer(&mut self, picture: u32, backlog: Bytes) {
         let mean = if self.told.1 == 0 { self.rate.as_bps_f64() } else { self.told.0 / f64::from(self.told.1) };
         self.told = (0.0, 0);
-        let whole = Rate::from_bps_f64(mean).over(self.time(self.steering.gop));
+        // A stall is in one group alone.
+        let longer = self.longer();
+        let lasts = self.time(self.steering.gop).scale(longer.min(self.slow));
+        let whole = Rate::from_bps_f64(mean).over(lasts);
+        (self.late, self.slow) = (0, longer);
         let budget = room(whole, backlog);
         let (low, high) = self.limits();
         let cut = std::mem::take(&mut self.cut);
@@ -458,7 +473,8 @@ impl LiveFeed {
             return None;
         }
         let times = |bytes: Bytes, pictures: u32| Bytes::new(bytes.get().saturating_mul(u64::from(pictures)));
-        let left = (waits + times(last, ahead)).saturating_sub(self.rate.over(self.time(ahead)));
+        let lasts = |pictures: u32| self.time(pictures).scale(self.longer());
+        let left = (waits + times(last, ahead)).saturating_sub(self.rate.over(lasts(ahead)));
         if left.at(self.rate) <= CROWDED {
             return None;
         }
@@ -466,7 +482,7 @@ impl LiveFeed {
         let pictures = gop.min(self.soon());
         let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
         let open = intra + times(last, pictures - 1).as_f64();
-        let budget = room(self.rate.over(self.time(pictures)), waits);
+        let budget = room(self.rate.over(lasts(pictures)), waits);
         let needed = self.needed(open, budget, times(headers, pictures).as_f64());
         let high = self.limits().1;
         let smaller = self.size + 1 < self.steering.sizes.len() && needed > self.scaled(high, SMALLER);
@@ -537,6 +553,7 @@ impl Feed for LiveFeed {
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
         let left_out = if self.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
+        self.late = self.late.saturating_add(left_out);
         // A frame rate that the rate has room for, even at the coarsest quantizer: nothing that is coded has to be
         // skipped.
         let waits = backlog + size + headers;
@@ -574,7 +591,7 @@ impl Feed for LiveFeed {
         // What a part of a group took says little of what a whole one takes.
         self.cut = true;
         if self.desk.begin_group() {
-            self.since_intra = 0;
+            (self.since_intra, self.late) = (0, 0);
             (self.sent, self.headers) = (Bytes::ZERO, Bytes::ZERO);
             self.cut = false;
         } else {
@@ -700,17 +717,30 @@ mod tests {
     /// at the most; and its desk. At the coarsest quantizer a group begins with 3000 bytes, and the others have 800,
     /// which is what CIF takes then; bytes fall with the quantizer to the power `by`.
     fn coded(steering: Steering, until: u32, by: f64, rate: impl Fn(u32) -> Rate) -> (Vec<Job>, Span, EncoderDesk) {
+        let (jobs, longest, desk, _) = coded_late(steering, until, by, rate, |_| 0);
+        (jobs, longest, desk)
+    }
+
+    /// The same of an encoder that takes so many pictures' time longer than each has; and the bytes of the frames.
+    fn coded_late(
+        steering: Steering,
+        until: u32,
+        by: f64,
+        rate: impl Fn(u32) -> Rate,
+        late: impl Fn(u32) -> u32,
+    ) -> (Vec<Job>, Span, EncoderDesk, Bytes) {
         let desk = EncoderDesk::default();
         let sizes = steering.sizes.clone();
-        let mut feed = LiveFeed::new(desk.clone(), Store::new(PayloadFormat::Mpeg4, 900), steering, Clock::start());
+        let mut feed = LiveFeed::new(desk.clone(), Store::new(PayloadFormat::Mpeg4, 900), steering, Clock::old());
         let (mut jobs, mut waits, mut longest) = (Vec::<Job>::new(), Bytes::ZERO, Span::ZERO);
+        let mut sum = Bytes::ZERO;
         feed.on_rate(rate(0));
         loop {
             let Next::Job(job) = desk.next_job(Duration::ZERO) else { panic!("there is work") };
             let next = jobs.last().map_or(0, |last| last.picture + 1);
             desk.passed(job.picture.min(until) - next);
             if job.picture >= until {
-                return (jobs, longest, desk);
+                return (jobs, longest, desk, sum);
             }
             let rate = rate(job.picture);
             let since = job.picture - jobs.last().map_or(0, |last| last.picture);
@@ -724,8 +754,11 @@ mod tests {
             desk.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes });
             jobs.push(job);
             feed.on_rate(rate);
+            feed.start =
+                Some(feed.clock.now().before(feed.time(job.picture + 1 + late(job.picture)) + Span::millis(10)));
             assert!(feed.next(rate, waits).is_some());
-            waits += Bytes::new(size + 52 * feed.parts().len() as u64);
+            let size = Bytes::new(size + 52 * feed.parts().len() as u64);
+            (waits, sum) = (waits + size, sum + size);
             longest = longest.max(waits.at(rate));
         }
     }
@@ -806,6 +839,30 @@ mod tests {
             assert!(found.len() <= 5, "{kbps}: {found:?}");
             // Of what 66x54 takes at the coarsest quantizer 30 kb/s are no more than the most.
             assert!(desk.no_room() <= 15, "{kbps}: {}", desk.no_room());
+        }
+    }
+
+    #[test]
+    fn an_encoder_that_is_too_slow_for_the_frame_rate_still_uses_what_it_is_granted() {
+        for (late, kbps) in (0..=4).flat_map(|late| [120, 250, 400].map(|kbps| (late, kbps))) {
+            let (jobs, longest, desk, sum) = coded_late(smaller(), 1_500, 0.9, |_| Rate::kbps(kbps), |_| late);
+            assert!(desk.left_out() >= u64::from(late) * (jobs.len() as u64 - 1), "{late}: {}", desk.left_out());
+            let used = sum.at(Rate::kbps(kbps)).ratio(Span::secs(60));
+            assert!((0.8..=1.05).contains(&used), "{late} of {kbps} kb/s: {used}");
+            assert!(longest < Span::secs(1), "{late} of {kbps} kb/s: {longest:?}");
+        }
+    }
+
+    #[test]
+    fn an_encoder_that_stalls_once_makes_no_group_finer() {
+        for (stall, kbps) in [10, 50, 250].into_iter().flat_map(|stall| [120, 250, 400].map(|kbps| (stall, kbps))) {
+            let late = |picture: u32| if picture == 300 { stall } else { 0 };
+            let (jobs, ..) = coded_late(smaller(), 600, 0.9, |_| Rate::kbps(kbps), late);
+            let finest = |from: u32, to: u32| {
+                jobs.iter().filter(|job| (from..to).contains(&job.picture)).map(|job| job.quantizer).min().unwrap()
+            };
+            let (before, after) = (finest(200, 301), finest(301, 600));
+            assert!(f64::from(after) >= 0.8 * f64::from(before), "{stall} at {kbps} kb/s: {before}, then {after}");
         }
     }
 
