@@ -41,21 +41,8 @@ pub(super) const REPORT_AFTER: Span = Span::millis(40);
 pub(super) const SILENCE: Span = Span::millis(500);
 /// `MIN_REF_WND`: the least window.
 pub(super) const MIN_REF_WND: Bytes = Bytes::new(3_000);
-/// `QDELAY_TARGET_LO`, and `QDELAY_TARGET_HI`: how far competing flows can raise it.
-pub(super) const QDELAY_TARGET: Span = Span::millis(60);
+/// `QDELAY_TARGET_HI`: how far competing flows can raise the target.
 pub(super) const QDELAY_TARGET_MOST: Span = Span::millis(400);
-/// `BYTES_IN_FLIGHT_HEAD_ROOM`: how many times the most bytes in flight the window can have.
-pub(super) const HEAD_ROOM: f64 = 1.5;
-/// `POST_CONGESTION_DELAY_RTTS`: round trips after congestion until the window grows by its whole share again.
-pub(super) const POST_CONGESTION: f64 = 100.0;
-/// The target is this much below what the window carries.
-pub(super) const RATE_DIVISOR: f64 = 1.2;
-/// `RATE_ADJUST_GAIN`: the gain by which a waiting frame lowers the target.
-pub(super) const RATE_ADJUST_GAIN: f64 = 1.0 / 16.0;
-/// How long a frame may wait, in frame periods, without lowering the target.
-pub(super) const QUEUE_GOAL: f64 = 0.25;
-/// `FRAME_SIZE_DEV_ALPHA`: the gain of the mean by which frames exceed their nominal size.
-pub(super) const FRAME_SIZE_GAIN: f64 = 1.0 / 64.0;
 /// The base delay is the least of so many slots of this length (RFC 6817, 3.4.2).
 pub(super) const BASE_SLOT: Span = Span::secs(60);
 pub(super) const BASE_SLOTS: usize = 10;

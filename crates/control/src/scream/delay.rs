@@ -10,6 +10,8 @@ const MEAN_OVER: usize = 50;
 /// Share of round trips with a loss from which competing flows are assumed, and its gain.
 const COMPETING_LOSS: f64 = 0.002;
 const LOSS_EVENT_GAIN: f64 = 0.02;
+/// Gain of the bias while it rises (EricssonResearch/scream).
+const BIAS_GAIN: f64 = 0.125;
 /// The queueing delay, filtered. Seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delay {
@@ -26,33 +28,50 @@ pub(super) struct Delay {
     /// The least sample of this round trip, and the slow mean of those.
     round_least: Option<f64>,
     standing: f64,
+    /// From what the delay is counted, and the least sample and the round trips since that was updated.
+    bias: f64,
+    bias_least: f64,
+    bias_rounds: u32,
     history: VecDeque<f64>,
     loss_events: f64,
 }
 
 impl Delay {
     pub(super) fn new(config: &Config) -> Self {
-        Self { target: config.qdelay_target, scale: 1.0, highest: config.qdelay_target, ..Self::default() }
+        Self {
+            target: config.qdelay_target,
+            scale: 1.0,
+            highest: config.qdelay_target,
+            bias_least: f64::INFINITY,
+            ..Self::default()
+        }
     }
 
     pub(super) fn sample(&mut self, qdelay: f64) {
         self.latest = qdelay;
+        self.extreme(qdelay);
+        self.round_least = Some(self.round_least.map_or(qdelay, |least| least.min(qdelay)));
+    }
+
+    /// A delay that counts for the variation alone.
+    pub(super) fn extreme(&mut self, qdelay: f64) {
         self.highest = self.target.min(self.highest.max(qdelay));
         self.lowest = self.lowest.min(qdelay);
-        self.round_least = Some(self.round_least.map_or(qdelay, |least| least.min(qdelay)));
     }
 
     /// Attacks slowly and decays at once. Due each min(virtual_rtt, s_rtt).
     pub(super) fn filter(&mut self, config: &Config) {
-        if self.latest < self.mean {
-            self.mean = self.latest;
+        let qdelay = self.latest - self.bias;
+        if qdelay < self.mean {
+            self.mean = qdelay;
         } else {
-            self.mean += QDELAY_GAIN * (self.latest - self.mean);
+            self.mean += QDELAY_GAIN * (qdelay - self.mean);
         }
         if config.reduce_jitter {
             self.highest *= 1.0 - JITTER_EXTREMES_GAIN;
             self.lowest += JITTER_EXTREMES_GAIN * (self.highest - self.lowest);
-            self.deviation += JITTER_GAIN * (self.highest - self.lowest - self.deviation);
+            let variation = (self.highest - self.lowest).min(config.profile.jitter_most);
+            self.deviation += JITTER_GAIN * (variation - self.deviation);
             self.scale = (1.0 - self.deviation / JITTER_THRESHOLD.as_secs_f64()).clamp(0.0, 1.0);
         }
         if config.compete {
@@ -61,13 +80,19 @@ impl Delay {
     }
 
     /// A round trip has ended, with or without a loss; true when a queue stands and is to be drained.
-    pub(super) fn round(&mut self, lost: bool) -> bool {
+    pub(super) fn round(&mut self, lost: bool, config: &Config) -> bool {
         self.loss_events += LOSS_EVENT_GAIN * (f64::from(u8::from(lost)) - self.loss_events);
         let Some(least) = self.round_least.take() else { return false };
+        self.bias_least = self.bias_least.min(least);
+        self.bias_rounds += 1;
+        if self.bias_rounds >= config.profile.bias_rounds {
+            self.bias = self.bias_least.min(self.bias + BIAS_GAIN * (self.bias_least - self.bias));
+            (self.bias_rounds, self.bias_least) = (0, f64::INFINITY);
+        }
         self.standing += DRIFT_GAIN * (least - self.standing);
         let stands = self.standing > self.target / 4.0;
         if stands {
-            (self.standing, self.mean) = (0.0, 0.0);
+            (self.standing, self.mean, self.bias) = (0.0, 0.0, 0.0);
         }
         stands
     }
@@ -101,7 +126,7 @@ impl Delay {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::config;
+    use super::super::tests::{config, config_of};
     use super::*;
 
     #[test]
@@ -134,19 +159,33 @@ mod tests {
     }
 
     #[test]
+    fn the_code_counts_from_a_mean_of_the_minima_of_a_hundred_round_trips() {
+        let config = config_of("code");
+        let mut delay = Delay::new(&config);
+        let mut after = |rounds: usize, qdelay: f64| {
+            for _ in 0..rounds {
+                delay.sample(qdelay);
+                delay.round(false, &config);
+            }
+            delay.bias
+        };
+        assert_eq!([after(99, 0.008), after(1, 0.016), after(100, 0.0005)], [0.0, 0.001, 0.0005]);
+    }
+
+    #[test]
     fn a_queue_that_stands_for_hundreds_of_round_trips_is_to_be_drained() {
         let config = config();
         let mut delay = Delay::new(&config);
         let rounds = (1..2_000).find(|_| {
             delay.sample(0.03);
-            delay.round(false)
+            delay.round(false, &config)
         });
         // 30 ms (1 − (255/256)ⁿ) > 15 ms.
         assert_eq!(rounds, Some(178));
         let mut low = Delay::new(&config);
         assert!((0..2_000).all(|_| {
             low.sample(0.014);
-            !low.round(false)
+            !low.round(false, &config)
         }));
     }
 
@@ -157,19 +196,19 @@ mod tests {
         let mut delay = Delay::new(&config);
         for _ in 0..300 {
             delay.sample(0.2);
-            delay.round(false);
+            delay.round(false, &config);
             delay.filter(&config);
         }
         assert!((0.19..=0.21).contains(&delay.target), "{}", delay.target);
         for _ in 0..300 {
             delay.sample(0.5);
-            delay.round(true);
+            delay.round(true, &config);
             delay.filter(&config);
         }
         assert_eq!(delay.target, 0.4);
         for _ in 0..900 {
             delay.sample(0.0);
-            delay.round(false);
+            delay.round(false, &config);
             delay.filter(&config);
         }
         assert_eq!(delay.target, 0.06);

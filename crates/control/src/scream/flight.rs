@@ -39,6 +39,8 @@ pub(super) struct News {
     pub(super) latest_lost: Option<Time>,
     /// When the newest packet left, and its one-way delay where the report tells it.
     pub(super) newest: Option<(Time, Option<OneWay>)>,
+    /// The least and the greatest one-way delay of what was delivered.
+    pub(super) extremes: Option<(OneWay, OneWay)>,
 }
 
 /// What is in flight: everything sent after the highest acknowledged packet.
@@ -74,17 +76,20 @@ impl Flight {
             let Some(arrived) = packet.arrived else { continue };
             let marked = arrived.ecn.is_some_and(|ecn| ecn.is_ce());
             let Some(sent) = self.acknowledge(now, packet.number, marked, &mut news) else { continue };
+            let delay = arrived.at.map(|at| OneWay::to_peer(sent, at));
+            if let Some((newest, told @ None)) = &mut news.newest
+                && *newest == sent
+            {
+                *told = delay;
+            }
+            if let Some(delay) = delay {
+                let (least, most) = news.extremes.unwrap_or((delay, delay));
+                news.extremes = Some((least.min(delay), most.max(delay)));
+            }
             news.delivered += 1;
             if marked {
                 news.marked += 1;
                 news.latest_marked = news.latest_marked.max(Some(sent));
-            }
-        }
-        for packet in packets.iter().rev() {
-            let (Some(arrived), Some((sent, None))) = (packet.arrived, news.newest) else { continue };
-            if packet.sent == sent {
-                news.newest = Some((sent, arrived.at.map(|at| OneWay::to_peer(sent, at))));
-                break;
             }
         }
         self.reordering = self.reordering.min(most.max(self.first_reordering));

@@ -8,13 +8,15 @@
 mod constants;
 mod delay;
 mod flight;
+mod profile;
 mod sender;
 mod window;
 
 use crate::asks::{Asks, Fresh};
 use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
 use crate::{Need, Wake};
-use constants::{QDELAY_TARGET, REPORT_AFTER, REPORT_PACKETS};
+use constants::{REPORT_AFTER, REPORT_PACKETS};
+use profile::{CODE, DRAFT, Profile};
 use steadycast_units::{Ecn, Span};
 
 /// The registry's entry.
@@ -39,29 +41,46 @@ pub(crate) const CONTROLLER: Controller = Controller {
 params! {
     /// What the parameters say, looked up once. Times in seconds, sizes in bytes.
     Config(values, setup) {
-        secs qdelay_target:
-            "the queueing delay at whose half the window begins to fall, by the most at the whole",
-            "draft, QDELAY_TARGET_LO", [QDELAY_TARGET; 2], [Span::millis(5), Span::secs(1)];
+        let choice profile:
+            "code: as the authors' code, with its values for what stands at the draft's below",
+            "draft; EricssonResearch/scream, ScreamV2Tx.cpp", ["draft"; 2], &["draft", "code"];
+        let span qdelay_target:
+            "the queueing delay at whose half the window begins to fall, by the most at the whole (code: 100 ms)",
+            "draft, QDELAY_TARGET_LO", [DRAFT.qdelay_target; 2], [Span::millis(5), Span::secs(1)];
         switch compete: "raise the target delay beside flows that fill the queue", "RFC 8298, 4.1.2.3", [false; 2];
         secs virtual_rtt:
-            "the round-trip time down to which flows share equally, and the least time between two cuts",
+            "the round-trip time down to which flows share equally, and the least time between two cuts (code: for \
+                the latter 30 ms at least)",
             "draft, VIRTUAL_RTT", [Span::millis(25); 2], [Span::millis(1), Span::secs(1)];
         number beta_loss: "what a loss leaves of the window", "draft, BETA_LOSS", [0.7; 2], [0.1, 1.0];
-        number beta_ecn: "what a mark leaves of it without L4S", "draft, BETA_ECN", [0.8; 2], [0.1, 1.0];
-        number mul_increase: "share of itself by which the window grows per round trip",
-            "draft, MUL_INCREASE_FACTOR", [0.02; 2], [0.0, 1.0];
+        let number beta_ecn:
+            "what a mark leaves of it without L4S (code: 0.9)", "draft, BETA_ECN", [DRAFT.beta_ecn; 2], [0.1, 1.0];
+        let number mul_increase: "share of itself by which the window grows per round trip (code: 0.05)",
+            "draft, MUL_INCREASE_FACTOR", [DRAFT.mul_increase; 2], [0.0, 1.0];
         number alpha_up: "gain of L4S alpha while it rises", "draft, L4S_AVG_G_UP", [0.125; 2], [0.0, 1.0];
         number alpha_down:
             "gain of L4S alpha while it falls", "draft, L4S_AVG_G_DOWN", [1.0 / 128.0; 2], [0.0, 1.0];
-        switch reduce_jitter:
-            "slower growth and less room where the delay varies", "draft, REDUCE_JITTER", [false; 2];
+        let switch reduce_jitter:
+            "slower growth and less room where the delay varies (code: on)", "draft, REDUCE_JITTER", [false; 2];
     } {
+        profile: Profile = if profile == "code" { CODE } else { DRAFT },
+        qdelay_target: f64 = of_profile(qdelay_target, DRAFT.qdelay_target, profile.qdelay_target).as_secs_f64(),
+        beta_ecn: f64 = of_profile(beta_ecn, DRAFT.beta_ecn, profile.beta_ecn),
+        mul_increase: f64 = of_profile(mul_increase, DRAFT.mul_increase, profile.mul_increase),
+        reduce_jitter: bool = reduce_jitter || profile.reduce_jitter,
+        /// Least time between two cuts, where the round trip is not shorter.
+        cut_interval: f64 = virtual_rtt.max(profile.cut_interval),
         l4s: bool = setup.ecn == Ecn::Ect1,
         /// Losses and classic marks of packets that left before the last cut belong to it (RFC 9002, 7.3.2); as printed
         /// there is a cut each min(virtual_rtt, s_rtt).
         once_per_rtt: bool = values.mode() == Mode::Repaired,
         mss: f64 = setup.packet.as_f64().max(1.0),
     }
+}
+
+/// What stands at the draft's value is the profile's.
+fn of_profile<T: PartialEq>(given: T, draft: T, profile: T) -> T {
+    if given == draft { profile } else { given }
 }
 
 /// When a report is due, as SCReAM has it.
@@ -79,12 +98,17 @@ fn report_at(fresh: &Fresh) -> Wake {
 mod tests {
     use super::*;
     use crate::Setup;
-    use crate::registry::Chosen;
+    use crate::registry::{Chosen, Given};
     use steadycast_units::{Rate, Seed};
 
     /// The configuration of a session with 1000-byte packets without ECN.
     pub(super) fn config() -> Config {
-        let chosen = Chosen::new("scream", Mode::Repaired, &[]).unwrap();
+        config_of("draft")
+    }
+
+    pub(super) fn config_of(profile: &str) -> Config {
+        let given = [("profile".to_owned(), Given::Text(profile.into()))];
+        let chosen = Chosen::new("scream", Mode::Repaired, &given).unwrap();
         let setup = Setup::unicast(Rate::kbps(10), Rate::mbps(50), Seed(1).part("config"));
         Config::new(&setup, &chosen.values)
     }

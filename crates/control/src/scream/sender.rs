@@ -1,18 +1,20 @@
 use super::Config;
 use super::constants::{
-    BASE_SLOT, BASE_SLOTS, FRAME_SIZE_GAIN, OVERHEAD_MAX, OVERHEAD_MIN, PACE_MIN, PACING_HEADROOM, PACKET_OVERHEAD,
-    QUEUE_GOAL, RATE_ADJUST_GAIN, RATE_DIVISOR, RELAXED_PACING, RELAXED_PACING_MOST, REORDERING, RTT_IDLE_GAIN,
-    SILENCE,
+    BASE_SLOT, BASE_SLOTS, OVERHEAD_MAX, OVERHEAD_MIN, PACE_MIN, PACING_HEADROOM, PACKET_OVERHEAD, RELAXED_PACING,
+    RELAXED_PACING_MOST, REORDERING, RTT_IDLE_GAIN, SILENCE,
 };
 use super::delay::Delay;
 use super::flight::{Flight, News};
 use super::window::{Input, Peak, Window, alpha};
 use crate::base::BaseDelay;
 use crate::entry::Setup;
+use crate::meter::Meter;
 use crate::silence::Silence;
 use crate::{Decision, ExtraSent, Limit, MediaQueue, ReceiverId, Report, SenderHalf, Sent, Wake, Why, Window as Free};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
+/// What arrives is counted over this (EricssonResearch/scream).
+const ARRIVED_OVER: Span = Span::millis(100);
 /// Alpha is updated at most this often, in seconds.
 const ALPHA_INTERVAL: f64 = 0.01;
 /// Gain of the round-trip time (RFC 6298, 2.3).
@@ -53,12 +55,16 @@ pub(super) struct Sender {
     base: BaseDelay,
     silence: Silence,
     peak: Peak,
+    acked: Meter,
     alpha: f64,
     /// Packets told of since alpha was updated, the marked ones among them, and when that was.
     told: (u32, u32),
     alpha_at: Option<Time>,
     filtered_at: Option<Time>,
     s_rtt: Option<f64>,
+    /// Where the round-trip time is a mean of its mean: the latter, and when the former was updated.
+    first_rtt: f64,
+    second_at: Time,
     loss_rate: f64,
     /// Most bytes in flight in this round trip and in the last one, when this one began, and whether it had a loss.
     most: (f64, f64),
@@ -85,8 +91,8 @@ fn carried(ref_wnd: f64, s_rtt: f64, adjust: f64, frame_deviation: f64, config: 
     let ratio = (config.mss / ref_wnd).min(1.0);
     let small = 1.0 - (ratio - SMALL_WINDOW).clamp(0.0, MOST_SMALL_WINDOW);
     let payload = config.mss / (config.mss + PACKET_OVERHEAD.as_f64());
-    let divisor = RATE_DIVISOR + adjust + frame_deviation;
-    8.0 * ref_wnd / s_rtt.max(1e-4) * small * payload / divisor
+    let divisor = config.profile.rate_divisor + adjust + frame_deviation;
+    8.0 * ref_wnd / (s_rtt + config.profile.rtt_more).max(1e-4) * small * payload / divisor
 }
 
 impl Sender {
@@ -121,11 +127,18 @@ impl Sender {
     }
 
     /// RFC 6298's mean; much slower while it falls and the source sends less than it may: the rate would follow.
-    fn measure(&mut self, rtt: f64) {
+    fn measure(&mut self, now: Time, mut rtt: f64) {
         let Some(s_rtt) = self.s_rtt else {
-            self.s_rtt = Some(rtt);
+            (self.s_rtt, self.first_rtt, self.second_at) = (Some(rtt), rtt, now);
             return;
         };
+        if self.config.profile.rtt_twice {
+            self.first_rtt += RTT_GAIN * (rtt - self.first_rtt);
+            if now.since(self.second_at).as_secs_f64() < self.first_rtt {
+                return;
+            }
+            (rtt, self.second_at) = (self.first_rtt, now);
+        }
         let limited = self.window.room(self.most.0.max(self.most.1), &self.config) < self.window.bytes;
         let gain = if rtt < s_rtt && limited { RTT_IDLE_GAIN } else { RTT_GAIN };
         self.s_rtt = Some(s_rtt + gain * (rtt - s_rtt));
@@ -136,7 +149,14 @@ impl Sender {
         let Some((sent, delay)) = news.newest else { return };
         let rtt = now.since(sent).as_secs_f64();
         if rtt < ABSURD_RTT {
-            self.measure(rtt);
+            self.measure(now, rtt);
+        }
+        if self.config.profile.every_packet
+            && let Some((least, most)) = news.extremes
+        {
+            for delay in [least, most] {
+                self.delay.extreme(self.base.queueing(now, delay).as_secs_f64());
+            }
         }
         if let Some(delay) = delay {
             self.delay.sample(self.base.queueing(now, delay).as_secs_f64());
@@ -148,7 +168,7 @@ impl Sender {
         if self.round_began.is_some_and(|began| now.since(began).as_secs_f64() < s_rtt) {
             return;
         }
-        if self.delay.round(self.round_lost) {
+        if self.delay.round(self.round_lost, &self.config) {
             self.base.reset();
             self.drain_until = Some(now + Span::from_secs_f64(s_rtt * DRAIN_ROUNDS).max(DRAIN_LEAST));
         }
@@ -227,11 +247,11 @@ impl SenderHalf for Sender {
             self.frame_period += (gap.as_secs_f64() - self.frame_period) / 16.0;
         }
         let period = self.frame_period.max(1e-3);
-        let error = (queue.age.as_secs_f64() - period * QUEUE_GOAL) / period;
-        self.adjust = (self.adjust + RATE_ADJUST_GAIN * error).clamp(0.0, MOST_ADJUST);
+        let error = (queue.age.as_secs_f64() - period * self.config.profile.queue_goal) / period;
+        self.adjust = (self.adjust + self.config.profile.rate_adjust_gain * error).clamp(0.0, MOST_ADJUST);
         let nominal = (self.target * period / 8.0).max(1.0);
         let over = (frame.as_f64() / nominal - 1.0).max(0.0);
-        self.frame_deviation += FRAME_SIZE_GAIN * (over - self.frame_deviation);
+        self.frame_deviation += self.config.profile.frame_size_gain * (over - self.frame_deviation);
         self.frame_deviation = self.frame_deviation.min(MOST_FRAME_DEVIATION);
     }
 
@@ -253,11 +273,13 @@ impl SenderHalf for Sender {
         self.turn(now, s_rtt);
         self.count_losses(&news);
         self.count_marks(now, &news, s_rtt);
-        let every = self.config.virtual_rtt.min(s_rtt);
+        let every = self.config.cut_interval.min(s_rtt);
         if self.filtered_at.is_none_or(|at| now.since(at).as_secs_f64() >= every) {
             self.filtered_at = Some(now);
             self.delay.filter(&self.config);
         }
+        self.acked.add(Bytes::new(news.acked), now, ARRIVED_OVER);
+        let arrives = self.acked.rate(now, ARRIVED_OVER).map_or(0.0, Rate::as_bps_f64);
         let before = self.window.bytes;
         let cut = self.window.update(
             &Input {
@@ -266,10 +288,12 @@ impl SenderHalf for Sender {
                 lost: news.latest_lost,
                 marked: news.latest_marked,
                 alpha: self.alpha,
+                loss_rate: self.loss_rate,
                 qdelay: self.delay.latest,
                 qdelay_mean: self.delay.mean,
                 qdelay_target: self.delay.target,
                 delay_scale: self.delay.scale,
+                low: self.target < self.config.profile.spare_below * arrives,
                 acked: news.acked as f64,
                 acked_marked: news.acked_marked as f64,
                 flight: self.most.0.max(self.most.1),
@@ -320,7 +344,7 @@ impl SenderHalf for Sender {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::config;
+    use super::super::tests::{config, config_of};
     use super::*;
 
     fn near(got: f64, want: f64) {
@@ -334,5 +358,6 @@ mod tests {
         // Of a small window up to a fifth less.
         near(carried(5_000.0, 0.05, 0.0, 0.0, &config), 588_235.0);
         near(carried(20_000.0, 0.05, 0.5, 0.2, &config), 2_614_379.0 * 1.2 / 1.9);
+        near(carried(20_000.0, 0.05, 0.0, 0.0, &config_of("code")), 160_000.0 / 0.051 / 1.02 / 1.1);
     }
 }

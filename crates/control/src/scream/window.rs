@@ -1,12 +1,12 @@
 use super::Config;
-use super::constants::{HEAD_ROOM, MIN_REF_WND, POST_CONGESTION};
+use super::constants::MIN_REF_WND;
 use steadycast_units::{Span, Time};
 use steadycast_words::words;
 
 /// Bounds of the scale near the inflection point, and its factor.
 const LEAST_SCALE: f64 = 0.1;
 const INFLECTION: f64 = 8.0;
-/// A cut is scaled down to this near the inflection point or where the delay varies.
+/// A cut is scaled down to this near the inflection point, where the delay varies, or while the target is low.
 const LEAST_CUT: f64 = 0.25;
 /// Round trips without a reaction after which the first L4S mark finds the window at what was in flight.
 const LONG_QUIET: f64 = 100.0;
@@ -32,10 +32,13 @@ pub(super) struct Input {
     pub(super) lost: Option<Time>,
     pub(super) marked: Option<Time>,
     pub(super) alpha: f64,
+    pub(super) loss_rate: f64,
     pub(super) qdelay: f64,
     pub(super) qdelay_mean: f64,
     pub(super) qdelay_target: f64,
     pub(super) delay_scale: f64,
+    /// The target is well below what arrives.
+    pub(super) low: bool,
     pub(super) acked: f64,
     pub(super) acked_marked: f64,
     /// Most bytes in flight in this and the last round trip, and in the last one alone.
@@ -102,13 +105,14 @@ impl Window {
         let fresh = |sent: Option<Time>| {
             sent.is_some_and(|sent| !config.once_per_rtt || self.episode.is_none_or(|at| sent > at))
         };
-        self.lost |= fresh(input.lost);
+        let queued = input.qdelay_mean > input.qdelay_target / 4.0;
+        self.lost |= fresh(input.lost) && (queued || input.loss_rate >= config.profile.loss_ignored);
         self.marked |= if config.l4s { input.marked.is_some() } else { fresh(input.marked) };
         if input.lost.is_some() || input.marked.is_some() {
             self.congested = Some(input.now);
         }
         let since = self.reacted.map_or(f64::INFINITY, |at| input.now.since(at).as_secs_f64());
-        if since < config.virtual_rtt.min(input.s_rtt) {
+        if since < config.cut_interval.min(input.s_rtt) {
             return None;
         }
         let half = input.qdelay_target / 2.0;
@@ -122,12 +126,13 @@ impl Window {
             return None;
         };
         let before = self.bytes;
-        let long_way = (input.s_rtt / config.virtual_rtt).max(1.0);
+        let spared = if input.low { LEAST_CUT } else { 1.0 };
+        let long_way = (input.s_rtt / config.cut_interval).max(1.0);
         match cut {
             Cut::Loss => self.bytes *= config.beta_loss,
             Cut::ClassicMark => self.bytes *= config.beta_ecn,
             Cut::L4sMark => {
-                let mut by = input.alpha / 2.0 / long_way;
+                let mut by = input.alpha / 2.0 * spared / long_way;
                 if input.qdelay < input.qdelay_target / 4.0 {
                     by *= scale.max(LEAST_CUT) * input.delay_scale.max(LEAST_CUT);
                 }
@@ -139,7 +144,11 @@ impl Window {
             }
             Cut::Delay => {
                 let virtual_alpha = ((input.qdelay_mean - half) / half).clamp(0.0, 1.0);
-                self.bytes *= 1.0 - virtual_alpha / 2.0 / long_way;
+                let twice = if config.profile.divided_twice { long_way } else { 1.0 };
+                self.bytes *= 1.0 - virtual_alpha / 2.0 * spared / long_way / twice;
+                if config.profile.delay_congests {
+                    self.congested = Some(input.now);
+                }
             }
         }
         if std::mem::take(&mut self.may_move) {
@@ -165,9 +174,9 @@ impl Window {
     fn grow(&mut self, scale: f64, input: &Input, config: &Config) {
         let ratio = (config.mss / self.bytes).min(1.0);
         let rtts = input.s_rtt.max(config.virtual_rtt);
-        let post = self
-            .congested
-            .map_or(1.0, |at| (input.now.since(at).as_secs_f64() / (POST_CONGESTION * rtts)).clamp(0.0, 1.0));
+        let post = self.congested.map_or(1.0, |at| {
+            (input.now.since(at).as_secs_f64() / (config.profile.post_congestion * rtts)).clamp(0.0, 1.0)
+        });
         let by = (input.acked - input.acked_marked).max(0.0)
             * ratio
             * (input.s_rtt / config.virtual_rtt).min(1.0)
@@ -182,7 +191,7 @@ impl Window {
 
     /// The most that the window may grow to, so that it tells of what the source sends.
     pub(super) fn room(&self, flight: f64, config: &Config) -> f64 {
-        config.mss + HEAD_ROOM * flight
+        config.mss + config.profile.head_room * flight
     }
 
     /// Not above `most`.
@@ -229,7 +238,7 @@ impl Peak {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::config;
+    use super::super::tests::{config, config_of};
     use super::*;
 
     fn near(got: f64, want: f64) {
@@ -248,10 +257,12 @@ mod tests {
             lost: None,
             marked: None,
             alpha: 0.0,
+            loss_rate: 0.0,
             qdelay: 0.0,
             qdelay_mean: 0.0,
             qdelay_target: 0.06,
             delay_scale: 1.0,
+            low: false,
             acked: 0.0,
             acked_marked: 0.0,
             flight: 1e9,
@@ -326,6 +337,7 @@ mod tests {
     fn each_event_takes_its_share() {
         let classic = config();
         let l4s = Config { l4s: true, ..classic };
+        let code = config_of("code");
         let marked = Some(at(990));
         let cases = [
             (&classic, Input { lost: marked, ..quiet(1_000) }, Cut::Loss, 0.7),
@@ -334,6 +346,10 @@ mod tests {
             (&l4s, Input { marked, alpha: 0.4, qdelay: 0.02, ..quiet(1_000) }, Cut::L4sMark, 0.9),
             (&classic, Input { qdelay_mean: 0.045, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.125),
             (&classic, Input { qdelay_mean: 0.2, ..quiet(1_000) }, Cut::Delay, 0.75),
+            (&code, Input { marked, ..quiet(1_000) }, Cut::ClassicMark, 0.9),
+            // Twice by s_rtt/30 ms; and a quarter while the target is low.
+            (&code, Input { qdelay_mean: 0.2, s_rtt: 0.06, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.125),
+            (&code, Input { qdelay_mean: 0.2, s_rtt: 0.06, low: true, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.03125),
             // A loss goes before a mark, and a mark before delay.
             (&classic, Input { lost: marked, marked, qdelay_mean: 0.2, ..quiet(1_000) }, Cut::Loss, 0.7),
             (&classic, Input { marked, qdelay_mean: 0.2, ..quiet(1_000) }, Cut::ClassicMark, 0.8),
@@ -390,6 +406,23 @@ mod tests {
             let mut window = Window { congested: Some(at(1_000)), ..window(20_000.0, 1.0) };
             window.update(&Input { acked: 20_000.0, ..quiet(1_000 + ms) }, &config);
             near(window.bytes, 20_000.0 + want);
+        }
+    }
+
+    #[test]
+    fn a_cut_by_delay_holds_growth_back_in_the_code_alone_and_rare_losses_without_a_queue_do_not_cut_there() {
+        for (profile, congests, leaves) in [("draft", false, 14_000.0), ("code", true, 20_000.0)] {
+            let config = config_of(profile);
+            let mut delayed = window(20_000.0, 1.0);
+            delayed.update(&Input { qdelay_mean: 0.2, ..quiet(1_000) }, &config);
+            assert_eq!(delayed.congested.is_some(), congests);
+            for (loss_rate, qdelay_mean, leaves) in
+                [(0.005, 0.0, leaves), (0.02, 0.0, 14_000.0), (0.005, 0.028, 14_000.0)]
+            {
+                let mut window = window(20_000.0, 1.0);
+                window.update(&Input { lost: Some(at(990)), loss_rate, qdelay_mean, ..quiet(1_000) }, &config);
+                near(window.bytes, leaves);
+            }
         }
     }
 

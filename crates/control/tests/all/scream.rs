@@ -9,6 +9,7 @@ use harness::proof::{
 };
 use harness::{Path, Plan, assert_between, assert_snapshot, s};
 use proptest::prelude::*;
+use std::fmt::Write as _;
 use steadycast_control::registry::{Chosen, Given};
 use steadycast_control::{Limit, Mode, ReceiverId, Reply};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
@@ -60,6 +61,67 @@ fn alone_on_a_link_it_uses_most_of_it_with_a_short_queue() {
         },
     );
     assert_snapshot("scream.txt", &table);
+    let page = include_str!("../../../../docs/controllers/scream.md");
+    assert!(page.contains(&table), "the page shows another table:\n{table}");
+}
+
+/// Of 4 Mb/s, or 1 (from 30 s on, where it is a step): the round trip in ms, the flows, from when to when in s; and the
+/// rate in kb/s and the queue's median and 95th percentile in ms that EricssonResearch/scream c8f84c3 has there with its
+/// defaults, between the same cameras and links: means of three round trips, a millisecond apart.
+type Peer = (&'static str, u64, usize, [f64; 2], [f64; 3]);
+const PEER: [Peer; 7] = [
+    ("4", 50, 1, [20.0, 80.0], [3_891.0, 21.5, 54.5]),
+    ("4", 100, 1, [20.0, 80.0], [3_960.0, 17.0, 49.7]),
+    ("1", 50, 1, [20.0, 80.0], [963.0, 18.7, 56.8]),
+    ("1", 100, 1, [20.0, 80.0], [978.0, 16.1, 56.5]),
+    ("4", 50, 2, [20.0, 80.0], [3_919.0, 25.7, 55.9]),
+    ("4→1", 50, 1, [30.0, 32.0], [988.0, 142.9, 424.5]),
+    ("4→1", 50, 1, [32.0, 50.0], [924.0, 14.6, 67.3]),
+];
+
+fn as_its_peer((rates, ms, flows, [from, to], _): Peer) -> [f64; 3] {
+    let mut sum = [0.0; 3];
+    for ms in [ms - 1, ms, ms + 1] {
+        let plan = || {
+            let params = vec![("profile".into(), Given::Text("code".into()))];
+            Plan { params, cap: Rate::mbps(20), ..plan(Ecn::NotEct) }
+        };
+        let rate = if rates == "1" { Rate::mbps(1) } else { Rate::mbps(4) };
+        let link = Link::new(rate, Span::millis(ms)).limit(Bytes::new(150_000));
+        let mut bench = Bench::new(link, &[plan()]);
+        (1..flows).for_each(|_| bench.join(&plan()));
+        if rates == "4→1" {
+            bench.run_until(s(30.0));
+            bench.set_rate(Rate::mbps(1));
+        }
+        let (from, to) = (s(from), s(to));
+        bench.run_until(to);
+        let rate: f64 = (0..flows).map(|i| bench.received_rate(i, from, to).as_bps_f64() / 1e3).sum();
+        let queue = |q| bench.queue_delay(0, q, from, to).as_millis_f64();
+        [rate, queue(0.5), queue(0.95)].iter().zip(&mut sum).for_each(|(one, sum)| *sum += one / 3.0);
+    }
+    sum
+}
+
+#[test]
+fn the_profile_code_has_the_rates_of_its_authors_code() {
+    let mut table = String::from(
+        "Mb/s  RTT/ms  flows  time/s    kb/s    code          p50    code          p95    code\n\
+         ----  ------  -----  ------  ------  ------  -----  ------  ------  -----  ------  ------  -----\n",
+    );
+    for peer in PEER {
+        let (rates, ms, flows, [from, to], theirs) = peer;
+        write!(table, "{rates:<4}  {ms:>6}  {flows:>5}  {from:>3}-{to}").unwrap();
+        for (i, (ours, theirs)) in as_its_peer(peer).into_iter().zip(theirs).enumerate() {
+            let (ratio, digits) = (ours / theirs, usize::from(i > 0));
+            let near = (0.95..=1.05).contains(&ratio);
+            assert!(near || i > 0 || to == 32.0, "{rates} {ms} {flows}: {ours}");
+            write!(table, "  {ours:>6.digits$}  {theirs:>6.digits$}  {ratio:>4.2}{}", if near { " " } else { "*" })
+                .unwrap();
+        }
+        table = table.trim_end().to_owned() + "\n";
+    }
+    assert_snapshot("scream-code.txt", &table);
     let page = include_str!("../../../../docs/controllers/scream.md");
     assert!(page.contains(&table), "the page shows another table:\n{table}");
 }
