@@ -229,6 +229,7 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
         "pause_s": least,
         "pauses": len(pauses),
         "paused_s": sum(pauses),
+        "unsent_s": sum(gap for gap in (b - a for a, b in pairwise(sorted(left))) if gap > least),
     }
 
 

@@ -29,7 +29,7 @@ def sentence(call: Json) -> str:
     if "limited" in seen:
         return _averaged(seen, where, lost, delay)
     if lost < LOSSY and delay < SLOW_MS:
-        added = f"{say.ms(delay)} of delay and {say.frac(lost)} of loss were added"
+        added = f"{say.ms(delay)} of delay and {say.frac(lost)} of loss were added{_unsent(seen)}"
         return f"Cause: none in the network, where at worst ({where}) {added}{_less(call, first, last)}."
     why = _why(call, first, last, lost, delay)
     return f"Cause: {why}. Worst from {where}: {say.ms(delay)} of delay, {say.frac(lost)} lost."
@@ -65,6 +65,16 @@ def _less(call: Json, first: int, last: int) -> str:
     if asked is None or sent is None or sent >= FELL * asked:
         return ""
     return f"; the encoder gave {say.rate(sent)} of {say.rate(asked)} that it was asked for"
+
+
+def _unsent(seen: Json) -> str:
+    """Say that no picture came since none was sent, where that is most of the time without one."""
+    frames = seen.get("frames") or {}
+    paused, unsent = (frames.get(key, 0.0) for key in ("paused_s", "unsent_s"))
+    if 2 * unsent <= paused:
+        return ""
+    sent = f"the sender sent none for {say.seconds(min(unsent, paused))}"
+    return f"; pictures paused for {say.seconds(paused)} in all, of which {sent}"
 
 
 def _averaged(seen: Json, where: str, lost: float, delay: float) -> str:

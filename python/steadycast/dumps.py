@@ -22,12 +22,11 @@ _MOST_BYTES = 1 << 28
 _MOST_S = 86_400.0
 """The longest call that is read, in seconds."""
 _AVERAGES = (
-    "one value a second does not show the path: packets that wait for each other within milliseconds do (an event "
-    "log has them: chrome://webrtc-internals, Enable diagnostic packet and event recording)"
+    "one value a second does not say which packets waited for each other (an event log does: "
+    "chrome://webrtc-internals, Enable diagnostic packet and event recording)"
 )
 _TABLES = (
-    "a run's tables have one value a second, which does not show the path; with record = { pcap = [LINK] } its packets "
-    "are kept, and read from there"
+    "a run's tables have one value a second; with record = { pcap = [LINK] } its packets are kept and read"
 )
 _REMEDY = (
     "give an event log, a capture (.pcap, .pcapng), a dump of chrome://webrtc-internals (Create a WebRTC-Internals "

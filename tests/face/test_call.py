@@ -352,6 +352,24 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
     ] == [kind]
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_pauses_that_the_sender_made_are_said_to_be_no_network_s(seed: int) -> None:
+    chance, is_sender_s = random.Random(seed), bool(seed % 2)
+    at = [k / 30 + 2.0 * (k >= 300) for k in range(600)]
+    left = at if is_sender_s else [k / 30 for k in range(600)]
+    frames: list[list[float | None]] = [
+        [sent, came + 0.05 + 0.01 * chance.random(), 2e3, 3000 * k]
+        for k, (sent, came) in enumerate(zip(left, at, strict=True))
+    ]
+    found = call._frames(frames, call.Asked([], 1e6))
+    assert found is not None
+    assert found["paused_s"] == pytest.approx(2, abs=0.1)
+    seen = {"length_s": 20.0, "worst": None, "estimates": [], "frames": found}
+    bins = [part(1e6) | {"packets": 50, "lost": 0, "delay_ms": 5.0} for _ in range(40)]
+    said = cause.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": {"shared": None}})
+    assert ("the sender sent none for" in said) == is_sender_s
+
+
 def test_our_gcc_decides_on_a_browser_s_reports_what_the_browser_did() -> None:
     # 21 s of Chromium 156 across a link of 1.8, then 0.8 Mb/s; the bound is a specification's.
     read = call.read(SENDER.with_name("bottleneck.log"), controllers=[])
