@@ -261,6 +261,8 @@ impl Delay {
                 self.queue_lost_at = now;
             }
         }
+        // The queue that it met.
+        let met = step.loss.map(|loss| loss.q).or(step.mark.then_some(step.signals.q));
         let memory = self.memory.0;
         if !own && rate < BETA * memory && chance.many(now, 2, (now - self.begun).min(KEPT)) && !chance.is_radio() {
             return Some(Turn::Go(NOT_ALL * memory, "compete: pushed down, with losses"));
@@ -269,12 +271,12 @@ impl Delay {
             return None;
         }
         if !own
-            && step.loss.is_some()
+            && met.is_some()
             && low > (f64::from(ENOUGH) * self.target(rate, config) + 0.5 * DRAIN_ABOVE).max(DRAIN_ABOVE)
         {
             return Some(Turn::Go(NEARLY * rate.max(received), "compete: lost, with a queue"));
         }
-        let stood = step.loss.is_some_and(|loss| loss.q > STANDING && low > 0.5 * loss.q);
+        let stood = met.is_some_and(|q| q > STANDING && low > 0.5 * q);
         if !own && stood && self.scale < AHEAD * A_QUARTER {
             // Not a burst, and no AQM that drops at the target: a queue that stood, and that is full.
             let again = now - self.stood_at < KEPT || first;

@@ -726,6 +726,25 @@ fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds
 }
 
 #[test]
+fn marks_in_a_queue_that_stands_tell_of_others_as_losses_do_and_marks_at_the_target_do_not() {
+    let goes = |queue: f64| {
+        let mut told = Told::new(Rate::mbps(50));
+        told.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + queue }));
+        let (signals, news, config) = (&told.law.signals, News::default(), config());
+        let (mut delay, mut chance) = (Delay::new(), Chance::new());
+        delay.begin(1.0, 4e6);
+        (0..6).any(|n| {
+            let step = Step { mark: true, ..step(signals, &news, 3.0 + 0.1 * f64::from(n), 4e6) };
+            matches!(
+                delay.step(&step, &mut chance, true, &config),
+                Turn::Go(_, "compete: lost again, in a standing queue")
+            )
+        })
+    };
+    assert!(goes(0.012) && !goes(0.004));
+}
+
+#[test]
 fn in_its_own_queue_a_loss_of_frames_leaves_what_arrives_and_their_bursts_are_a_queue() {
     let after = |frames: bool, own: bool| {
         let mut told = Told::new(Rate::mbps(50));
