@@ -33,6 +33,10 @@ PART = re.compile(
 )
 TAG = re.compile(r"<[^>]*>")
 WORKER = Path(__file__).with_suffix(".js")
+NODE = re.compile(r"\b(\w+)=\1\+(\w+)\+(\w+)\.id\}return \1")
+"""How the engine (lunr 2.3.9) names a node of its words' tree: letters and numbers of the nodes below, one after the
+other. Words that end in digits then share names, and it finds words that nobody wrote; commas keep them apart.
+"""
 _entries: list[dict[str, str | int]] = []
 
 
@@ -90,9 +94,10 @@ def on_post_build(config: MkDocsConfig) -> None:
     index["docs"] += _entries
     place.write_text(json.dumps(index, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
     for worker in (site / "assets" / "javascripts" / "workers").glob("search.*.js"):
-        worker.write_text(
-            WORKER.read_text(encoding="utf-8") + worker.read_text(encoding="utf-8"), encoding="utf-8"
-        )
+        engine, changed = NODE.subn(r'\1=\1+\2+","+\3.id+";"}return \1', worker.read_text(encoding="utf-8"))
+        if changed != 1:
+            raise ValueError(f"{worker.name}: the search engine names its nodes in another way; see NODE")
+        worker.write_text(WORKER.read_text(encoding="utf-8") + engine, encoding="utf-8")
 
 
 def text(part: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -276,6 +277,18 @@ def test_each_key_figure_and_option_is_found_by_the_search_of_the_site_in_one_tr
     assert [word for word, rank in ranks.items() if rank is None or rank > 4] == []
     first = sum(rank == 0 for rank in ranks.values()) / len(ranks)
     assert 0.8 < first <= 1, "share whose page comes first"
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_the_search_of_the_site_finds_each_word_by_its_first_three_letters(
+    site: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    index = json.loads((site[0] / "search" / "search_index.json").read_text())
+    text = " ".join(re.sub(r"<[^>]*>", " ", f"{doc['title']} {doc['text']}") for doc in index["docs"])
+    words = re.split(index["config"]["separator"], html.unescape(text).lower())
+    begin = {word[:3] for word in words if re.fullmatch("[a-z]{3,}[0-9]*", word)}
+    assert len(begin) > 1_000
+    assert [word for word, pages in _found(site[0], sorted(begin)).items() if not pages] == []
 
 
 def _commit(root: Path) -> str:

@@ -66,8 +66,8 @@ fn alone_on_a_link_it_uses_most_of_it_with_a_short_queue() {
 }
 
 /// Of 4 Mb/s, or 1 (from 30 s on, where it is a step): the round trip in ms, the flows, from when to when in s; and the
-/// rate in kb/s and the queue's median and 95th percentile in ms that EricssonResearch/scream c8f84c3 has there with its
-/// defaults, between the same cameras and links: means of three round trips, a millisecond apart.
+/// rate in kb/s and the queue's median and 95th percentile in ms that EricssonResearch/scream c8f84c3 has there with
+/// its defaults, between the same cameras and links: means of three round trips, a millisecond apart.
 type Peer = (&'static str, u64, usize, [f64; 2], [f64; 3]);
 const PEER: [Peer; 7] = [
     ("4", 50, 1, [20.0, 80.0], [3_891.0, 21.5, 54.5]),
