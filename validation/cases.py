@@ -3,6 +3,7 @@
     python -m validation.cases            # prints the tables
     python -m validation.cases --write    # writes them into docs/data
     python -m validation.cases --c4 --seeds 10 --write    # C4's scenarios alone: test-cases-c4.csv
+    python -m validation.cases --c4 --own --seeds 100 --write    # those that are a TCP's own, beside the others' rows
 
 With --keep DIR what each controller's runs came to stays there, and a second call runs only those that are missing.
 
@@ -120,20 +121,23 @@ def whole(seeds: Sequence[int], keep: Path) -> Suite:
     return replace(first, controllers=tuple(entry.name for entry in registry()), runs=runs)
 
 
-def c4(seeds: Sequence[int]) -> page.Table:
+def c4(seeds: Sequence[int], *, own: bool) -> page.Table:
     """Run C4's cases, and return a row for each bound and controller; a value that is missing is the largest."""
     from steadycast.cases import run_cases
+    from steadycast.cases.case import chosen
 
     who = ("cubic", "bbr", "bbr1", "steady", "gcc", "scream", "nada", "tfrc")
-    suite = run_cases(who, suite="c4", seeds=seeds)
+    files = [case.id for case in chosen((), "c4") if own and not {"video", "tcp"} & set(case.takes)]
+    suite = run_cases(who, suite="c4", seeds=seeds, case=files)
     rows = []
     for case, name in product(suite.cases, suite.controllers):
         for each in suite.judged(case, name):
             values = [math.inf if value is None else value for value in each.values.values()]
             cells = (f"{x:.3g}" if x < math.inf else "–" for x in (statistics.median(values), max(values)))
             verdict = "holds" if each.holds else f"[{each.kept} of {len(values)}]"
-            rows.append([case.id, each.bound.measure, f"{each.bound.max:g}", f"`{name}`", *cells, verdict])
-    return page.table(["file", "measure", "its target", "by", "median", "worst", "verdict"], rows)
+            key = [case.id, each.bound.measure, f"{each.bound.max:g}", f"`{name}`"]
+            rows.append([*key, str(len(values)), *cells, verdict])
+    return page.table(["file", "measure", "its target", "by", "seeds", "median", "worst", "verdict"], rows)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -141,11 +145,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = page.options("validation.cases", __doc__, HELD, CASES, BOUNDS, C4, seeds=5)
     parser.add_argument("--keep", type=Path, help="where what the runs came to stays, by controller")
     parser.add_argument("--c4", action="store_true", help="C4's scenarios alone")
+    parser.add_argument("--own", action="store_true", help="of these the files of CUBIC and BBR alone")
     args = parser.parse_args(argv)
     if args.c4:
-        args.command = f"python -m validation.cases --c4 --seeds {args.seeds} --write"
-        note = f"seeds 1-{args.seeds}; empty: not within twice the target, or frames are missing"
-        page.show(args, C4, "C4's scenarios, and their own targets", c4(range(1, args.seeds + 1)), note)
+        args.command = page.command("validation.cases", argv)
+        note = "seeds from 1; empty: not within twice the target, or frames are missing"
+        made = page.merged(C4, c4(range(1, args.seeds + 1), own=args.own), 4)
+        page.show(args, C4, "C4's scenarios, and their own targets", made, note)
         return 0
     with TemporaryDirectory(prefix="steadycast-") as scratch:
         suite = whole(range(1, args.seeds + 1), args.keep or Path(scratch))
