@@ -111,9 +111,9 @@ pub(super) struct Compete {
     pub(super) restore: f64,
 }
 
-/// The rate up to which a window grows of which a source of frames leaves most unused (RFC 7661, 4.3), in bit/s: no
-/// loss would tell of it.
-fn most_used(signals: &Signals, config: &Config) -> f64 {
+/// The rate up to which a law grows of which a source of frames leaves most unused (RFC 7661, 4.3), in bit/s: no loss
+/// would tell of it.
+pub(super) fn most_used(signals: &Signals, config: &Config) -> f64 {
     let used = signals.received(A_WHILE).filter(|_| config.frames);
     used.map_or(f64::INFINITY, |used| f64::from(SEVERAL) * MORE * used)
 }
@@ -223,7 +223,8 @@ impl Compete {
             // Encoders use less than they are granted. A TCP fills its window.
             rate *= signals.spare(now, A_WHILE).clamp(1.0, AHEAD);
         }
-        if let Some(received) = received.filter(|_| !signals.is_idle(now, NOT_ALL)) {
+        let lately = if config.frames { signals.carries_lately(step.rate) } else { received };
+        if let Some(received) = lately.filter(|_| !signals.is_idle(now, NOT_ALL)) {
             // What acknowledgements do for TCP: without it the rate jumps after a drain, when rtt is small and w is
             // not. Up to what a drain or an experiment gave away it may jump.
             rate = rate.min((AHEAD * received + 2.0 * config.bits / rtt).max(self.restore));

@@ -67,11 +67,10 @@ pub(super) const NEAR: f64 = 0.92;
 pub(super) const SIMILAR: f64 = 0.95;
 /// A bit more than all: a frame's packets leave at so many times the rate in DELAY, towards one receiver.
 pub(super) const A_BIT_MORE: f64 = 1.1;
-/// No more than so many times what arrives is sent while competing, nor by a source of frames than its rate in a queue
-/// of its own.
+/// No more than so many times what arrives is sent while competing, nor is a source of frames granted more of its rate.
 pub(super) const AHEAD: f64 = 1.2;
-/// Half as much again: a source of frames that sends less than it may keeps so many times what it sends
-/// (draft-ietf-rmcat-gcc-02, 5.5); a window grows by no more in a round trip (RFC 9438, 4.2).
+/// Half as much again: a source of frames may send [`SEVERAL`] times so much of what it sends (RFC 7661, 4.3); a window
+/// grows by no more in a round trip (RFC 9438, 4.2).
 pub(super) const MORE: f64 = 1.5;
 
 /// The least queueing delay of this while is the queue, since a burst passes sooner.

@@ -1,6 +1,7 @@
 //! The law of a sender that is alone, or among its kind: a rate that keeps a packet or two in the queue.
 
 use super::Config;
+use super::compete::most_used;
 use super::constants::*;
 use super::law::Place;
 use super::signals::{Loss, News, Signals};
@@ -386,15 +387,15 @@ impl Delay {
         }
         let faster = rate * (1.0 + gain * room * dt);
         let most = (1.0 + EMPTY) * received.max(signals.received(SILENCE).unwrap_or(0.0)) + 2.0 * config.bits;
-        // Caps only stop growth, and what a source with little to send is allowed stays. Only the rate of frames comes
-        // near what is used of it: frames leave at a multiple of the rate, and so make a queue for others. In a queue
-        // of its own there are no others.
-        let limits = config.frames && !self.own.holds(step.now, rate);
-        let kept = signals.received(A_WHILE).filter(|_| limits).map(|used| MORE * used);
-        let next = match kept {
-            Some(kept) if rate > kept => (rate * libm::exp(-dt / (2.0 * A_WHILE))).max(kept),
-            _ if rate < most => faster.min(most),
-            _ => rate,
+        // Caps only stop growth, and what a source with little to send is allowed stays, but for frames that leave most
+        // of it unused: they leave at a multiple of the rate, and so make a queue for others.
+        let kept = most_used(signals, config);
+        let next = if rate > kept {
+            (rate * libm::exp(-dt / (2.0 * A_WHILE))).max(kept)
+        } else if rate < most {
+            faster.min(most)
+        } else {
+            rate
         };
         // What arrives without a queue, whoever asked for it, is what the path carries.
         Turn::Rate(if step.place.limits { next } else { next.max(received) }, UP)

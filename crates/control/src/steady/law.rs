@@ -312,11 +312,7 @@ impl Law {
             }
             Mode::Compete if !self.signals.is_idle(now, NOT_ALL) => {
                 let rtt = self.signals.rtt();
-                // Nothing arrives for a while of a path that has just become longer: what came since is what arrives
-                // then. Of a source that pauses the law goes by what the path carries of a burst, and so does this.
-                let spans = [rtt.max(RECEIVED_SPAN), (2.0 * rtt).max(SILENCE)];
-                let carried = spans.into_iter().filter_map(|span| self.signals.carries(span, rate)).reduce(f64::max);
-                let Some(carried) = carried else { return };
+                let Some(carried) = self.signals.carries_lately(rate) else { return };
                 let most = (2.0 * carried).max(self.compete.restore) + f64::from(SEVERAL) * self.config.bits / rtt;
                 self.checks[1].see(self.rate <= most.max(self.floor).max(LEAST));
             }

@@ -476,6 +476,14 @@ impl Signals {
         Some(received.map_or(rate * share, |received| received.max(rate * share)))
     }
 
+    /// The same, of a path that may just have become longer, so that nothing arrived for a while, and of a source whose
+    /// small frames are all that came in a round trip: the most of that and of what passes of a source's pauses.
+    pub(super) fn carries_lately(&self, rate: f64) -> Option<f64> {
+        let rtt = self.rtt();
+        let spans = [rtt.max(RECEIVED_SPAN), (2.0 * rtt).max(SILENCE)];
+        spans.into_iter().filter_map(|span| self.carries(span, rate)).reduce(f64::max)
+    }
+
     /// The rate of what was sent between two times, in bit/s.
     fn sent_rate(&self, from: f64, to: f64) -> f64 {
         let up_to = |time: f64| {

@@ -726,6 +726,44 @@ fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds
 }
 
 #[test]
+fn frames_that_use_half_of_what_they_may_keep_it_and_those_that_use_a_tenth_come_to_six_times_what_they_use() {
+    let mut told = Told::new(Rate::mbps(1));
+    told.law.has_frames();
+    told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+    (told.law.mode, told.law.rate) = (Rules::Delay, 1e6);
+    for n in 0..270 {
+        let used = 0.5 * told.law.rate;
+        told.run(3.0 + 0.1 * f64::from(n), Some(used), |_, _, _| Some(0.02));
+    }
+    assert!((0.95e6..=1e6).contains(&told.law.rate), "{}", told.law.rate);
+    let mut told = Told::new(Rate::mbps(50));
+    told.law.has_frames();
+    told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+    (told.law.mode, told.law.rate) = (Rules::Delay, 1e6);
+    told.run(30.0, Some(1e5), |_, _, _| Some(0.02));
+    assert!((5.5e5..=6.5e5).contains(&told.law.rate), "{}", told.law.rate);
+}
+
+#[test]
+fn while_competing_small_frames_after_a_large_one_take_the_rate_no_lower_than_what_is_sent_in_the_mean() {
+    let mut told = Told::new(Rate::mbps(50));
+    told.law.has_frames();
+    told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+    (told.law.mode, told.law.rate) = (Rules::Compete, 1e6);
+    for n in 0..10 {
+        let begin = 3.0 + 0.4 * f64::from(n);
+        // A key frame, and then pictures of a tenth of its rate.
+        let after = [(0.1, 2.5e6), (0.4, 2.5e5)].map(|(end, rate)| {
+            told.run(begin + end, Some(rate), |_, _, _| Some(0.08));
+            told.law.rate
+        });
+        // 0.81 Mb/s are sent in the mean.
+        assert!(n < 2 || after[1] > 0.8e6, "{after:?}");
+    }
+    assert_eq!(told.law.mode, Rules::Compete);
+}
+
+#[test]
 fn marks_in_a_queue_that_stands_tell_of_others_as_losses_do_and_marks_at_the_target_do_not() {
     let goes = |queue: f64| {
         let mut told = Told::new(Rate::mbps(50));
