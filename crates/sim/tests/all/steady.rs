@@ -240,8 +240,8 @@ fn jitter_is_no_queue_whether_packets_overtake_each_other_or_not() {
             num(&run.flow("video")["throughput_bps"]) / 4e6
         })
         .collect();
-    // Each was to be above 0.85, with one seed: exponential jitter of 20 ms with another order has 0.39 to 0.92 in twelve
-    // seeds, 0.75 in their mean, and had 0.68 with the law of 60 constants.
+    // Each was to be above 0.85, with one seed: exponential jitter of 20 ms with another order has 0.39 to 0.92 in
+    // twelve seeds, 0.75 in their mean, and had 0.68 with the law of 60 constants.
     let mean = used.iter().sum::<f64>() / 7.0;
     assert!((0.85..=1.0).contains(&mean) && used.iter().all(|used| *used > 0.38), "{used:?}");
 }
