@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--own", action="store_true", help="of these the files of CUBIC and BBR alone")
     args = parser.parse_args(argv)
     if args.c4:
-        args.command = page.command("validation.cases", argv)
+        args.command = "python -m validation.cases --c4 --seeds 10 --write, then with --own --seeds 100"
         note = "seeds from 1; empty: not within twice the target, or frames are missing"
         made = page.merged(C4, c4(range(1, args.seeds + 1), own=args.own), 4)
         page.show(args, C4, "C4's scenarios, and their own targets", made, note)

@@ -71,7 +71,7 @@ def _unsent(seen: Json) -> str:
     """Say that no picture came since none was sent, where that is most of the time without one."""
     frames = seen.get("frames") or {}
     paused, unsent = (frames.get(key, 0.0) for key in ("paused_s", "unsent_s"))
-    if 2 * unsent <= paused:
+    if not paused or 2 * unsent <= paused:
         return ""
     sent = f"the sender sent none for {say.seconds(min(unsent, paused))}"
     return f"; pictures paused for {say.seconds(paused)} in all, of which {sent}"
