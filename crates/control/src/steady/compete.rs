@@ -111,10 +111,10 @@ pub(super) struct Compete {
     pub(super) restore: f64,
 }
 
-/// The rate up to which a law grows of which a source of frames leaves most unused (RFC 7661, 4.3), in bit/s: no loss
-/// would tell of it.
-pub(super) fn most_used(signals: &Signals, config: &Config) -> f64 {
-    let used = signals.received(A_WHILE).filter(|_| config.frames);
+/// The rate up to which a law grows of which a source leaves most unused (RFC 7661, 4.3), in bit/s: no loss would tell
+/// of it.
+pub(super) fn most_used(signals: &Signals) -> f64 {
+    let used = signals.received(A_WHILE);
     used.map_or(f64::INFINITY, |used| f64::from(SEVERAL) * MORE * used)
 }
 
@@ -201,7 +201,7 @@ impl Compete {
             }
             // What the session's cap leaves unused does not grow (RFC 9438, 5.8).
             cubic.limit((config.cap * rtt / SEGMENT).max(before));
-            cubic.limit((most_used(signals, config) * rtt / SEGMENT).max(before));
+            cubic.limit((most_used(signals) * rtt / SEGMENT).max(before));
             if let Some(received) = received.filter(|_| !step.place.limits) {
                 // A window that is not used does not grow (RFC 9438, 5.8), and one that is a little less than what
                 // arrives without a loss, whoever asked for it, is so by chance.

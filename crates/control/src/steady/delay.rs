@@ -389,7 +389,7 @@ impl Delay {
         let most = (1.0 + EMPTY) * received.max(signals.received(SILENCE).unwrap_or(0.0)) + 2.0 * config.bits;
         // Caps only stop growth, and what a source with little to send is allowed stays, but for frames that leave most
         // of it unused: they leave at a multiple of the rate, and so make a queue for others.
-        let kept = most_used(signals, config);
+        let kept = if config.frames { most_used(signals) } else { f64::INFINITY };
         let next = if rate > kept {
             (rate * libm::exp(-dt / (2.0 * A_WHILE))).max(kept)
         } else if rate < most {
