@@ -12,6 +12,7 @@ const COMPETING_LOSS: f64 = 0.002;
 const LOSS_EVENT_GAIN: f64 = 0.02;
 /// Gain of the bias while it rises (EricssonResearch/scream).
 const BIAS_GAIN: f64 = 0.125;
+
 /// The queueing delay, filtered. Seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delay {
@@ -59,7 +60,7 @@ impl Delay {
         self.lowest = self.lowest.min(qdelay);
     }
 
-    /// Attacks slowly and decays at once. Due each min(virtual_rtt, s_rtt).
+    /// Attacks slowly and decays at once. Due each min(cut_interval, s_rtt).
     pub(super) fn filter(&mut self, config: &Config) {
         let qdelay = self.latest - self.bias;
         if qdelay < self.mean {

@@ -72,7 +72,7 @@ params! {
         cut_interval: f64 = virtual_rtt.max(profile.cut_interval),
         l4s: bool = setup.ecn == Ecn::Ect1,
         /// Losses and classic marks of packets that left before the last cut belong to it (RFC 9002, 7.3.2); as printed
-        /// there is a cut each min(virtual_rtt, s_rtt).
+        /// there is a cut each min(cut_interval, s_rtt).
         once_per_rtt: bool = values.mode() == Mode::Repaired,
         mss: f64 = setup.packet.as_f64().max(1.0),
     }

@@ -217,8 +217,7 @@ impl Sender {
     }
 
     fn overhead(&self) -> f64 {
-        let (least, most) = (OVERHEAD_MIN, OVERHEAD_MAX);
-        least + (most - least).max(0.0) * self.delay.scale
+        OVERHEAD_MIN + (OVERHEAD_MAX - OVERHEAD_MIN) * self.delay.scale
     }
 
     fn pace(&self) -> f64 {
@@ -226,7 +225,7 @@ impl Sender {
         if self.s_rtt.is_none() {
             return pace.max(FIRST_PACE);
         }
-        let above = (self.target / self.cap - RELAXED_PACING) / (1.0 - RELAXED_PACING).max(1e-9);
+        let above = (self.target / self.cap - RELAXED_PACING) / (1.0 - RELAXED_PACING);
         pace / (1.0 - above.clamp(0.0, 1.0)).clamp(1.0 / RELAXED_PACING_MOST, 1.0)
     }
 }

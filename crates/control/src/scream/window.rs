@@ -10,6 +10,7 @@ const INFLECTION: f64 = 8.0;
 const LEAST_CUT: f64 = 0.25;
 /// Round trips without a reaction after which the first L4S mark finds the window at what was in flight.
 const LONG_QUIET: f64 = 100.0;
+
 /// The share of marked packets, as L4S counts it: up by an eighth of the way, down by 1/128.
 ///
 /// ```text

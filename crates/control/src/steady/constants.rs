@@ -4,9 +4,9 @@
 use steadycast_units::Rate;
 
 /// A while: from so long after a cut on growth doubles, and a loss without a queue, as a policer's, puts that off; a
-/// loss in a queue leaves a doubt of whose it is for so long; and by it a source's use and a rate that falls are seen.
-/// The round trip before the first report (RFC 5348, 4.2). Half of it is a second: a burst, and what many packets show
-/// of a queue, last no longer, and a competition no shorter.
+/// loss in a queue leaves a doubt of whose it is for so long; and by it a source's use is seen. The round trip before
+/// the first report (RFC 5348, 4.2). In two of them the power fades, and a rate of which little is used falls. Half of
+/// it is a second: a burst, and what many packets show of a queue, last no longer, and a competition no shorter.
 pub(super) const A_WHILE: f64 = 2.0;
 /// A moment: the longest drain beside a round trip, the time between trains, how long a queue is empty before it tells
 /// of more, and the highest queue of which an experiment knows. Somebody's start may make that two of them longer.
@@ -37,10 +37,9 @@ pub(super) const SEVERAL: u32 = 4;
 /// again. So many times the target, and the time of an experiment, leave no doubt; so many round trips is a start over.
 pub(super) const ENOUGH: u32 = 3;
 /// A few packets show jitter, and how what arrives follows what is sent; of more losses their mean rank is known.
-/// A rate is looked at each so many round trips.
 pub(super) const FEW: f64 = 5.0;
-/// Many: rows of packets that tell the power; segments of a window that is no saw of few; packets that leave so many
-/// times as fast as the rate are a train, which has twice as many at most.
+/// Many: rows of packets that tell the power; packets that leave so many times as fast as the rate are a train, which
+/// has twice as many at most; packets that come so many times as close as they left come from no queue.
 pub(super) const MANY: f64 = 8.0;
 
 /// A tenth. Below this share of a queue in which a flow has less than a packet nobody of its kind pushes it down: that
@@ -96,9 +95,8 @@ pub(super) const SCALE_UP: f64 = 0.005;
 /// the time between two cuts, no report of a group for growth; what a source sends is that of as long. TCP's least
 /// time-out (Linux).
 pub(super) const CUT_SCALE: f64 = 0.2;
-/// A quarter: the greatest cut, by which, as a share of the link's rate, a lone flow's queue falls in an experiment. A
-/// rate that falls by as much in a while falls. The least scale of the target. The next late packet is waited for so
-/// much longer than the last one was late.
+/// A quarter: the greatest cut, by which, as a share of the link's rate, a lone flow's queue falls in an experiment.
+/// The least scale of the target. The next late packet is waited for so much longer than the last one was late.
 pub(super) const A_QUARTER: f64 = 0.25;
 /// The rate grows by this per second near what the path carries, and by that below it.
 pub(super) const GAIN: f64 = 0.06;
@@ -107,8 +105,8 @@ pub(super) const GAIN_BELOW: f64 = 0.4;
 /// Losses of a lower mean rank are those of a radio.
 pub(super) const GONE: f64 = 0.6;
 /// Growth doubles more quickly where the rate is not near what the path carried, from when the queue has been empty,
-/// below this share of the target: in each half of [`SILENCE`]. What
-/// covers less of a time says nothing of it; growth passes what arrives by no more than so much.
+/// below this share of the target: in each half of [`SILENCE`]. What covers less of a time says nothing of it; growth
+/// passes what arrives by no more than so much.
 pub(super) const EMPTY: f64 = 0.3;
 /// The rate grows by so much per second, and per round trip, at most. As long as it takes to double so, growth takes.
 /// It grows so at once where who pushed it down is gone.

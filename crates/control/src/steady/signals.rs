@@ -217,7 +217,7 @@ impl Signals {
 
     /// A packet that has not come yet comes, late: when it left and what it measures are known now.
     pub(super) fn on_late(&mut self, at: Time, number: u64, size: u64) {
-        if let Ok(place) = self.flight.binary_search_by_key(&number, |out| out.number) {
+        if let Ok(place) = self.place(number) {
             (self.flight[place].sent, self.flight[place].size) = (at.as_secs_f64(), size);
         }
     }
@@ -510,9 +510,9 @@ impl Signals {
     /// Packets told of in the last `span` seconds, three at most, and the shares of them that are lost, and lost with
     /// several in a row counted once.
     pub(super) fn lossy(&self, now: f64, span: f64) -> (u32, f64, f64) {
-        let late = self.told.iter().filter(|told| told.at > now - span);
+        let lately = self.told.iter().filter(|told| told.at > now - span);
         let sum = |(n, lost, runs), told: &Told| (n + told.arrived + told.lost, lost + told.lost, runs + told.runs);
-        let (told, lost, runs) = late.fold((0, 0, 0), sum);
+        let (told, lost, runs) = lately.fold((0, 0, 0), sum);
         let share = |of: u32| f64::from(of) / f64::from(told.max(1));
         (told, share(lost), share(runs))
     }

@@ -71,7 +71,7 @@ impl Trains {
         self.own >= count
     }
 
-    /// Another law rules: a queue of its own is to be shown anew.
+    /// A queue of its own is to be shown anew.
     pub(super) fn forget_own(&mut self) {
         self.own = 0;
     }
@@ -97,20 +97,20 @@ impl Timetable {
     /// has not got. Sooner where the last one showed a queue of its own.
     pub(super) fn compete(&mut self, now: f64, room: bool, own: bool) {
         if room && (now >= self.next || own && now >= self.at + A_MOMENT) {
-            self.leave(now, SEEN);
+            self.leave(now);
         }
     }
 
     /// In DELAY: several in a row while it is in doubt whether the queue is the flow's own.
     pub(super) fn delay(&mut self, now: f64, doubts: bool) {
         if doubts && now >= self.at + A_MOMENT {
-            self.leave(now, SEEN);
+            self.leave(now);
         }
     }
 
-    fn leave(&mut self, now: f64, every: f64) {
+    fn leave(&mut self, now: f64) {
         self.count += 1;
-        (self.at, self.next) = (now, now + every);
+        (self.at, self.next) = (now, now + SEEN);
     }
 
     /// How many were wanted so far; each once.
