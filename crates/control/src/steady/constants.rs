@@ -31,7 +31,7 @@ pub(super) const PATH_KEPT: u64 = 600;
 pub(super) const MEMORY: f64 = 60.0;
 
 /// Several: round trips of silence, and for which an experiment waits; packets beside a train; halvings after which a
-/// receiver that limits the rate is gone. So many times what a growing source may use is the highest window.
+/// receiver that limits the rate is gone. So many times [`MORE`] of what is used is the highest window.
 pub(super) const SEVERAL: u32 = 4;
 /// Enough: packets after one that is lost (RFC 9002, 6.1.1), and of a train; halvings after which the start begins
 /// again. So many times the target, and the time of an experiment, leave no doubt; so many round trips is a start over.
@@ -68,8 +68,8 @@ pub(super) const SIMILAR: f64 = 0.95;
 pub(super) const A_BIT_MORE: f64 = 1.1;
 /// No more than so many times what arrives is sent while competing, nor is a source of frames granted more of its rate.
 pub(super) const AHEAD: f64 = 1.2;
-/// Half as much again: a source of frames may send [`SEVERAL`] times so much of what it sends (RFC 7661, 4.3); a window
-/// grows by no more in a round trip (RFC 9438, 4.2).
+/// Half as much again: a window, and a rate of frames, is at most [`SEVERAL`] times so much of what is sent (RFC 7661,
+/// 4.3); a window grows by no more in a round trip (RFC 9438, 4.2).
 pub(super) const MORE: f64 = 1.5;
 
 /// The least queueing delay of this while is the queue, since a burst passes sooner.

@@ -1,7 +1,7 @@
 //! `steady`: fair beside TCP, and an empty queue where nobody else fills it.
 //!
 //! ```text
-//!            queue                      experiment failed, or losses that tell of somebody
+//!            queue                      experiments, losses or marks tell of somebody
 //!  START ───────────▶ DELAY ────────────────────────────────────────────────────▶ COMPETE
 //!    │                  ▲                                                            │
 //!    │ loss             └──── the queue empties, or is its own ──────────────────────┘
@@ -107,7 +107,7 @@ params! {
             "own; RFC 5348, 3.1", [1.25; 2], [0.5, 100.0];
         number train_packets: "packets of a train, which leave at once; 1: none is sent",
             "own", [4.0; 2], [1.0, 64.0];
-        number pacing: "a frame's packets leave at this many times the rate while competing",
+        number pacing: "a frame's packets leave at this many times the rate, but in DELAY towards one receiver",
             "own", [1.25; 2], [1.0, 10.0];
     } {
         /// Bits of the session's packets.
