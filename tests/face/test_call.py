@@ -364,7 +364,7 @@ def test_pauses_that_the_sender_made_are_said_to_be_no_network_s(seed: int) -> N
     found = call._frames(frames, call.Asked([], 1e6))
     assert found is not None
     assert found["paused_s"] == pytest.approx(2, abs=0.1)
-    seen = {"length_s": 20.0, "worst": None, "estimates": [], "frames": found}
+    seen: dict[str, Any] = {"length_s": 20.0, "worst": None, "estimates": [], "frames": found}
     bins = [part(1e6) | {"packets": 50, "lost": 0, "delay_ms": 5.0} for _ in range(40)]
     told = {"seen": seen, "bins": bins, "bin_s": 0.5, "path": {"shared": None}}
     assert ("the sender sent none for" in cause.sentence(told)) == is_sender_s
