@@ -156,6 +156,15 @@ impl Told {
         Self { law: Law::new(&setup, config), now: 0.0, number: 0, rules: Vec::new() }
     }
 
+    /// A source of frames, in this mode and with 1 Mb/s after three seconds at that rate on an empty path of 20 ms.
+    fn of_frames(cap: Rate, mode: Rules) -> Self {
+        let mut told = Self::new(cap);
+        told.law.has_frames();
+        told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+        (told.law.mode, told.law.rate) = (mode, 1e6);
+        told
+    }
+
     /// Sends until `end`, at the law's rate or at this one. `delay`: one-way, in seconds, of a packet by its time and
     /// number and the law; none where it is lost.
     fn run(&mut self, end: f64, rate: Option<f64>, mut delay: impl FnMut(f64, u64, &Law) -> Option<f64>) {
@@ -727,29 +736,20 @@ fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds
 
 #[test]
 fn frames_that_use_half_of_what_they_may_keep_it_and_those_that_use_a_tenth_come_to_six_times_what_they_use() {
-    let mut told = Told::new(Rate::mbps(1));
-    told.law.has_frames();
-    told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
-    (told.law.mode, told.law.rate) = (Rules::Delay, 1e6);
+    let mut told = Told::of_frames(Rate::mbps(1), Rules::Delay);
     for n in 0..270 {
         let used = 0.5 * told.law.rate;
         told.run(3.0 + 0.1 * f64::from(n), Some(used), |_, _, _| Some(0.02));
     }
     assert!((0.95e6..=1e6).contains(&told.law.rate), "{}", told.law.rate);
-    let mut told = Told::new(Rate::mbps(50));
-    told.law.has_frames();
-    told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
-    (told.law.mode, told.law.rate) = (Rules::Delay, 1e6);
+    let mut told = Told::of_frames(Rate::mbps(50), Rules::Delay);
     told.run(30.0, Some(1e5), |_, _, _| Some(0.02));
     assert!((5.5e5..=6.5e5).contains(&told.law.rate), "{}", told.law.rate);
 }
 
 #[test]
 fn while_competing_small_frames_after_a_large_one_take_the_rate_no_lower_than_what_is_sent_in_the_mean() {
-    let mut told = Told::new(Rate::mbps(50));
-    told.law.has_frames();
-    told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
-    (told.law.mode, told.law.rate) = (Rules::Compete, 1e6);
+    let mut told = Told::of_frames(Rate::mbps(50), Rules::Compete);
     for n in 0..10 {
         let begin = 3.0 + 0.4 * f64::from(n);
         // A key frame, and then pictures of a tenth of its rate.
@@ -810,10 +810,7 @@ fn in_its_own_queue_a_loss_of_frames_leaves_what_arrives_and_their_bursts_are_a_
         assert!(lower && !matches!(turn, Turn::Rate(_, "delay: lost in its own queue")), "{turn:?}");
     }
     let queue = |own: bool| {
-        let mut told = Told::new(Rate::mbps(50));
-        told.law.has_frames();
-        told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
-        (told.law.mode, told.law.rate) = (Rules::Delay, 1e6);
+        let mut told = Told::of_frames(Rate::mbps(50), Rules::Delay);
         if own {
             told.law.take_as_own(told.now);
         }
