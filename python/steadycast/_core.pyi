@@ -13,6 +13,12 @@ __build__: str  # the compiler's version, and how far it optimized
 def schema() -> str:
     """JSON Schema of the scenario format."""
 
+def experiment_schema() -> str:
+    """JSON Schema of the experiment format."""
+
+def experiment(text: str, file: str) -> str:
+    """Return the checked content of an experiment file as JSON; `file` is its name in messages. Raises Problems."""
+
 def network(name: str, folder: Path, networks: Path) -> str:
     """Return a network as a table on one line of TOML: what its file says, and the flows that it adds."""
 

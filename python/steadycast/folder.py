@@ -47,6 +47,7 @@ OTHERS = {
     "agree.json": ("agree", "agree.png"),
     "reproduction.json": ("reproduce", "reproduction.html"),
     "results.parquet": ("sweep", "sweep.html"),
+    "experiment.json": ("experiment", "report.html"),
 }
 """What stands in each folder of another command: that command, and what of it is looked at."""
 Json = dict[str, Any]
@@ -499,7 +500,7 @@ def _ours_or_free(path: Path, remedy: str) -> None:
     if not path.is_dir():
         raise UserError(str(path), "this is a file", "name a folder")
     # Anybody's folder may hold tables.
-    marks = (*MARKS, "scenario.toml", *(mark for mark in OTHERS if mark.endswith(".json")))
+    marks = (*MARKS, "scenario.toml", "experiment.toml", *(mark for mark in OTHERS if mark.endswith(".json")))
     if any(path.iterdir()) and not any((path / mark).exists() for mark in marks):
         raise UserError(str(path), "this folder holds no results of this program", remedy)
 

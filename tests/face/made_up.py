@@ -144,14 +144,15 @@ def make(
                         "playout_ms": None,
                     }
                 )
-        for link, use, wait in (("bottleneck", total / capacity, queue), ("left.access", total / 10e6, 0.4)):
+        for link, could, wait in (("bottleneck", capacity, queue), ("left.access", 10e6, 0.4)):
             links.append(
                 {
                     "t_s": float(t),
                     "link": link,
                     "direction": "forward",
                     "throughput_bps": total,
-                    "utilisation_frac": use,
+                    "capacity_bps": could,
+                    "utilisation_frac": total / could,
                     "queue_ms": wait,
                     "queue_packets": wait / 2.04,
                     "dropped_packets": drops if link == "bottleneck" else 0,

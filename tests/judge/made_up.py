@@ -111,6 +111,7 @@ def cell(
             "link": "bottleneck",
             "direction": "forward",
             "throughput_bps": [capacity(t) / 2 for t in seconds],
+            "capacity_bps": [capacity(t) for t in seconds],
             "utilisation_frac": [0.5 if capacity(t) else None for t in seconds],
         }
     ).write_parquet(folder / "links.parquet")

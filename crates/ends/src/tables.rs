@@ -179,14 +179,14 @@ impl Record<'_> {
             for (i, (at, steps, span)) in self.intervals(hop.series).enumerate() {
                 let from = Time::ZERO + self.interval() * i as u64;
                 let bps = rate_of(steps.iter().map(|p| p.bytes).sum(), span);
-                let could = hop.link.capacity(from, from + span).filter(|could| *could > Bytes::ZERO);
-                let capacity = could.map(|could| could.per(span).as_bps_f64());
+                let capacity = hop.link.capacity(from, from + span).map(|could| could.per(span).as_bps_f64());
                 let last = steps.last().copied().unwrap_or_default();
                 into.real(&links::T, at);
                 into.text(&links::LINK, &self.scenario.links[n / 2].name);
                 into.text(&links::DIRECTION, if n % 2 == 0 { "forward" } else { "back" });
                 into.real(&links::THROUGHPUT, bps);
-                into.real(&links::UTILISATION, capacity.map(|c| bps / c));
+                into.real(&links::CAPACITY, capacity);
+                into.real(&links::UTILISATION, capacity.filter(|c| *c > 0.0).map(|c| bps / c));
                 into.millis(&links::WAIT, last.wait);
                 into.whole(&links::QUEUED, i64::from(last.queued));
                 into.whole(&links::DROPPED, steps.iter().map(|p| p.dropped).sum::<u64>() as i64);

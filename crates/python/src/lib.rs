@@ -41,7 +41,7 @@ mod _core {
     #[pymodule_export]
     use crate::registry::{controllers, promises};
     #[pymodule_export]
-    use crate::scenario::{PyScenario, network, schema};
+    use crate::scenario::{PyScenario, experiment, experiment_schema, network, schema};
     #[pymodule_export]
     use crate::simulation::PySimulation;
     #[pymodule_export]

@@ -10,6 +10,19 @@ pub(crate) fn schema() -> String {
     steadycast_scenario::schema().to_string()
 }
 
+/// JSON Schema of the experiment format.
+#[pyfunction]
+pub(crate) fn experiment_schema() -> String {
+    steadycast_scenario::experiment_schema().to_string()
+}
+
+/// Reads an experiment's text; `file` is its name in messages. Returns its content as JSON. Raises Problems.
+#[pyfunction]
+pub(crate) fn experiment(py: Python<'_>, text: &str, file: &str) -> PyResult<String> {
+    let read = steadycast_scenario::experiment(text, file);
+    read.map(|content| content.to_string()).map_err(|problems| error::problems(py, &problems.0))
+}
+
 /// The network of this name, as a table on one line of TOML: what its file says, with absolute paths, and `flow`, the
 /// TCP flows that it adds. Paths begin at `folder`, names are looked for in `networks`. Raises Problems.
 #[pyfunction]

@@ -119,8 +119,9 @@ columns! {
         LINK: Text = "link", Text, "The link's name.";
         DIRECTION: Text = "direction", Text, "forward or back.";
         THROUGHPUT: Real = "throughput_bps", Rate, "What the transmitter sent, in bits of IP packets per second.";
-        UTILISATION: Real = "utilisation_frac", Share, "The same as a share of what it could have sent; null without \
-            a rate.";
+        CAPACITY: Real = "capacity_bps", Rate, "What the transmitter could have sent; null without a rate.";
+        UTILISATION: Real = "utilisation_frac", Share, "Throughput as a share of the capacity; null without a rate, \
+            or while the capacity is 0.";
         WAIT: Real = "queue_ms", Millis, "How long the packet offered last has to wait.";
         QUEUED: Whole = "queue_packets", Count, "Packets that wait at the interval's end.";
         DROPPED: Whole = "dropped_packets", Count, "Packets dropped in the interval.";

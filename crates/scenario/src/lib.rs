@@ -15,6 +15,7 @@
 mod clock;
 mod encode;
 mod expect;
+mod experiment;
 mod file;
 mod flow;
 mod loaded;
@@ -29,6 +30,7 @@ mod text;
 mod tree;
 
 pub use encode::{Codec, Encode, Fps, Quantizers, Size};
+pub use experiment::{experiment, experiment_schema};
 pub use file::schema;
 pub use loaded::{Document, Loaded};
 pub use model::{

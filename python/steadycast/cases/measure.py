@@ -108,7 +108,7 @@ class Facts:
         for name in links:
             mine = table.filter((pl.col("link") == name) & (pl.col("direction") == "forward"))
             carried[name] = _steps(mine, "throughput_bps", step, steps, 0.0)
-            capacity[name] = _capacity(carried[name], _steps(mine, "utilisation_frac", step, steps, 0.0))
+            capacity[name] = _steps(mine, "capacity_bps", step, steps, np.nan)
         changes = tuple(
             _read(event["at"], units.SPAN)
             for event in told.get("event", [])
@@ -239,16 +239,6 @@ def _steps(table: pl.DataFrame, column: str, step: float, steps: int, missing: f
     fits = (places >= 0) & (places < steps) & np.isfinite(found)
     values[places[fits]] = found[fits]
     return values
-
-
-def _capacity(carried: Series, used: Series) -> Series:
-    """Return what a link could have sent; where it sent nothing, what it could have before."""
-    known = used > 0.01
-    if not known.any():
-        return np.full(len(carried), np.nan)
-    places = np.maximum.accumulate(np.where(known, np.arange(len(used)), -1))
-    places[places < 0] = np.flatnonzero(known)[0]
-    return np.asarray(carried[places] / used[places], dtype=np.float64)
 
 
 # ---------------------------------------------------------------- measures

@@ -89,11 +89,18 @@ def check(
     print(f"{file}: no mistakes found")
 
 
-@base.command("Print the scenario format as a JSON Schema.", "steadycast schema > scenario.schema.json")
-def schema() -> None:
+@base.command(
+    "Print the format of scenarios, or of experiments, as a JSON Schema.",
+    "steadycast schema > scenario.schema.json",
+    "steadycast schema --experiment > experiment.schema.json",
+)
+def schema(
+    experiment: Annotated[bool, option("--experiment", "The format of experiment files.")] = False,
+) -> None:
     """Print the scenario format as a JSON Schema, for editors."""
     import json
 
     from steadycast.core import core
 
-    print(json.dumps(json.loads(core.schema()), indent=2, ensure_ascii=False))
+    text = core.experiment_schema() if experiment else core.schema()
+    print(json.dumps(json.loads(text), indent=2, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""Many runs: sweeps, and the IETF's test cases."""
+"""Many runs: sweeps, experiments, and the IETF's test cases."""
 
 from __future__ import annotations
 
@@ -151,6 +151,71 @@ def _errors(done: Any) -> None:
         base.tell(error)
     if len(errors) > 3:
         base.tell(f"{len(errors) - 3} more errors: column error of {done.folder / 'results.parquet'}")
+
+
+@base.command(
+    "Run an experiment: a question, its runs, its measures and its bounds, all in one file.",
+    "steadycast experiment",
+    "steadycast experiment rtt-unfairness",
+    "steadycast experiment mine.toml --seeds 1-10 -o mine",
+    "steadycast experiment mine.toml --why",
+)
+def experiment(
+    file: Annotated[
+        Path | None,
+        argument(
+            "[FILE|NAME]",
+            "An experiment file, or a built-in experiment. Without: a list.",
+            show_default=False,
+        ),
+    ] = None,
+    seeds: Annotated[str | None, base.SEEDS] = None,
+    why: Annotated[
+        bool, option("--why", "Run nothing: print each bound with its reason and its source.")
+    ] = False,
+    jobs: base.Jobs = None,
+    out: base.Out = None,
+    as_json: base.AsJson = False,
+) -> None:
+    """Run an experiment file: its table of means, its bounds, its figures and a page.
+
+    Without -o the results go to runs/NAME. The same command makes only the runs that are missing. The exit code is 1
+    when a bound does not hold, when its placebo keeps it as well, or when a run fails.
+    """
+    experiments = base.module("steadycast.experiment")
+    specs = base.module("steadycast.experiment.spec")
+    if file is None:
+        rows = [[name, specs.Spec.read(path).question] for name, path in specs.built_in().items()]
+        base.listed(rows, "experiment", "question")
+        return
+    if why:
+        _explain(specs.Spec.read(file))
+        return
+    with base.interruptible():
+        given = None if seeds is None else base.seed_range(seeds)
+        done = experiments.run_experiment(file, seeds=given, jobs=jobs, out=out)
+    if as_json:
+        base.print_json(done.json())
+    else:
+        for each in base.module("steadycast.experiment.show").tables(done):
+            base.show(each, "")
+        # Not through the console: a path must not be wrapped.
+        print(f"report: {done.folder}/report.html")
+    for error in list(dict.fromkeys(done.runs.errors.values()))[:3]:
+        base.tell(error)
+    if done.failed:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _explain(spec: Any) -> None:
+    base.show(spec.question, "")
+    rows = [
+        [each.measure, ", ".join(each.variants) or "all", each.said(), each.why, each.source or "ours"]
+        for each in spec.bounds
+    ]
+    base.listed(rows, "measure", "variant", "bound", "why", "source")
+    if spec.placebo is not None:
+        base.show(f"\nPlacebo: {spec.placebo[1]}")
 
 
 @base.command(

@@ -120,11 +120,7 @@ class Cell:
         links = pl.read_parquet(self.folder / "links.parquet").filter(
             pl.col("link") == "bottleneck", pl.col("direction") == ("back" if self.up else "forward")
         )
-        known = pl.when(pl.col("utilisation_frac") > 0).then(
-            pl.col("throughput_bps") / pl.col("utilisation_frac")
-        )
-        filled = links.with_columns(known.forward_fill().backward_fill().fill_null(0.0).alias("capacity"))
-        return filled["t_s"].to_numpy(), filled["capacity"].to_numpy()
+        return links["t_s"].to_numpy(), links["capacity_bps"].fill_null(0.0).to_numpy()
 
     @cached_property
     def tcp(self) -> tuple[int, F64, F64]:

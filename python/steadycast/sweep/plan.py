@@ -134,7 +134,7 @@ class Plan:
                 key = _hash(whole, made_by, *axes, *values, str(error))
             else:
                 scenarios.append(loaded)
-                key = _hash(made_by, str(pixels), *_contents(loaded, base.folder))
+                key = point_key(loaded, base.folder, pixels=pixels)
             keys.append(key)
         if wrong:
             _blame(axes, rows, wrong)
@@ -204,7 +204,7 @@ class Plan:
             for point in self.points:
                 if seed in point.seeds:
                     sets = (*_sets(self.axes, point.values), f"seed={seed}")
-                    yield point, seed, Task(_hash(point.key, str(seed)), sets, seed)
+                    yield point, seed, Task(run_key(point.key, seed), sets, seed)
 
     def axis_of(self, baseline: str) -> tuple[int, str]:
         """Return the place of a baseline's axis, and its value."""
@@ -347,6 +347,16 @@ def program() -> str:
     """Return the version, and a digest of the sources that the core was made of."""
     made_of = hashlib.sha256(repr(core.sources()).encode()).hexdigest()
     return f"steadycast {core.__version__} (sources {made_of[:16]})"
+
+
+def point_key(loaded: core.Scenario, folder: Path, *, pixels: bool) -> str:
+    """Return a hash of all that the runs of a scenario depend on, apart from the seed."""
+    return _hash(program(), str(pixels), *_contents(loaded, folder))
+
+
+def run_key(point: str, seed: int) -> str:
+    """Return a hash of all that a run depends on."""
+    return _hash(point, str(seed))
 
 
 def _hash(*parts: str) -> str:

@@ -1,0 +1,715 @@
+//! Experiment files: a question, the runs that answer it, the measures of each run, and the bounds that the measures
+//! are held to.
+//!
+//! This module reads and checks a file and resolves its draws. Running it, evaluating its measures and judging its
+//! bounds belong to the caller, which receives the checked content as JSON ([`experiment`]).
+
+use crate::file::FORMAT;
+use crate::tree::give_paths;
+use serde_json::{Value as Json, json};
+use steadycast_units::{Bytes, Chance, Rate, Seed, Span};
+use steadycast_words::tree::{Item, Place, Value, from_toml, quoted};
+use steadycast_words::{Declared, Findings, FromToml, OneOrMany, Problems, Spanned, described, tables, words};
+
+/// The largest number of seeds, and of draws, in one experiment.
+const MOST: u64 = 100_000;
+
+tables! {
+    /// An experiment: a question, the runs that answer it, and the bounds that the answer is held to.
+    ExperimentFile {
+        /// The format's number, now 1; a newer one is refused.
+        format: u64,
+        /// The question in one sentence.
+        question: String,
+        /// The seeds of the runs: a range such as "1-10", or a list of numbers; default "1-5".
+        seeds: Seeds,
+        /// The scenarios in which the question is asked.
+        scenario: Vec<Spanned<ScenarioTable>>,
+        /// Scenarios drawn at random: each scenario is run once per draw.
+        draw: DrawTable,
+        /// Axes: every combination of their values is a point.
+        axis: Vec<Spanned<AxisTable>>,
+        /// What is compared at each point, for example one controller each.
+        variant: Vec<Spanned<VariantTable>>,
+        /// The same runs without the event under test. A bound that the placebo keeps as well tests nothing.
+        placebo: PlaceboTable,
+        /// The numbers that are taken from each run.
+        measure: Vec<Spanned<MeasureTable>>,
+        /// What the measures have to keep to, written before the run.
+        bound: Vec<Spanned<BoundTable>>,
+        /// Figures with their captions.
+        figure: Vec<Spanned<FigureTable>>,
+        /// A CSV file for the table of all means, relative to this file.
+        write: String,
+    }
+    /// A scenario of an experiment.
+    ScenarioTable {
+        /// Its name in tables.
+        name: String,
+        /// A scenario file, relative to this one, or the name of a built-in scenario.
+        file: String,
+        /// The scenario itself, in place of a file.
+        text: String,
+        /// Changes, each "PATH" = VALUE as `--set` takes them.
+        set: Changes,
+    }
+    /// A set of changes that is compared with others.
+    VariantTable {
+        /// Its name in tables.
+        name: String,
+        /// Changes, each "PATH" = VALUE as `--set` takes them.
+        set: Changes,
+    }
+    /// A key of the scenario with several values.
+    AxisTable {
+        /// Its name in tables; by default the end of its path.
+        name: String,
+        /// The key, as `--set` takes it.
+        path: String,
+        /// Its values.
+        values: Vec<Literal>,
+    }
+    /// Distributions from which scenarios are drawn.
+    DrawTable {
+        /// How many draws.
+        count: u64,
+        /// The seed of the draws; it has nothing to do with the seeds of the runs.
+        seed: u64,
+        /// The drawn keys, each "PATH" = { from, to, scale } or { among }.
+        values: Distributions,
+    }
+    /// The distribution of one key.
+    DistributionTable {
+        /// The lower end of a range.
+        from: Literal,
+        /// The upper end of a range.
+        to: Literal,
+        /// linear (default): uniform over the range. log: uniform over its logarithm.
+        scale: Scale,
+        /// Values of which one is drawn, in place of a range.
+        among: Vec<Literal>,
+    }
+    /// The same runs without their event.
+    PlaceboTable {
+        /// Changes that take the event away.
+        set: Changes,
+        /// What the placebo leaves out, in one sentence.
+        why: String,
+    }
+    /// A number of a run.
+    MeasureTable {
+        /// Its name in tables.
+        name: String,
+        /// A figure of summary.json by its path, or an expression of several: + - * / ( ), mean, min, max, sum and
+        /// jain. In a path * stands for any name.
+        value: String,
+        /// The unit that tables show; by default the figure's.
+        unit: String,
+        /// Digits behind the decimal point; default 2.
+        digits: u64,
+    }
+    /// What a measure has to keep to.
+    BoundTable {
+        /// The measure's name.
+        measure: String,
+        /// The smallest value that is allowed.
+        min: f64,
+        /// The largest value that is allowed.
+        max: f64,
+        /// mean (default): of the mean over the seeds. each: of every seed. interval: of the whole 95 % interval of the
+        /// mean.
+        over: Over,
+        /// The variants that are judged; default all.
+        variant: OneOrMany<String>,
+        /// The scenarios in which it is judged; default all.
+        scenario: OneOrMany<String>,
+        /// The points at which it is judged, by the names of axes: each NAME = VALUE or a list of values; default all.
+        at: Changes,
+        /// The share of these points, draws included, at which it has to hold; default 1.
+        fraction: f64,
+        /// What the bound stands for, in one sentence.
+        why: String,
+        /// Where its value comes from: an RFC, a paper or an earlier measurement. Without it the value is ours.
+        source: String,
+    }
+    /// A figure.
+    FigureTable {
+        /// The measure that is drawn.
+        measure: String,
+        /// The axis on the abscissa, by its name; without it a bar per variant.
+        over: String,
+        /// The caption.
+        caption: String,
+    }
+}
+
+words! {
+    /// How a range is drawn from.
+    pub(crate) enum Scale {
+        Linear = "linear",
+        Log = "log",
+    }
+    /// What of the seeds' values a bound is of.
+    pub(crate) enum Over {
+        Mean = "mean",
+        Each = "each",
+        Interval = "interval",
+    }
+}
+
+/// The seeds of an experiment's runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Seeds(Vec<u64>);
+
+impl Declared for Seeds {
+    fn schema() -> Json {
+        json!({ "anyOf": [
+            { "type": "string", "pattern": r"^\d+(-\d+)?$", "examples": ["1-10"] },
+            { "type": "array", "items": { "type": "integer", "minimum": 0 } },
+        ] })
+    }
+}
+
+impl FromToml for Seeds {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        let remedy = format!("write for example \"1-10\", or a list of up to {MOST} numbers");
+        let seeds: Vec<u64> = match &item.value {
+            Value::List(_) => Vec::read(item, out)?,
+            Value::Text(text) => {
+                let (first, last) = text.split_once('-').unwrap_or((text, text));
+                match (first.trim().parse::<u64>(), last.trim().parse::<u64>()) {
+                    (Ok(first), Ok(last)) if first <= last && last - first < MOST => (first..=last).collect(),
+                    _ => return out.refuse(&item.at, format!("{} is no range of seeds", quoted(text)), remedy),
+                }
+            }
+            _ => return out.refuse(&item.at, format!("{} is no range of seeds", item.shown()), remedy),
+        };
+        let mut unique = seeds.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        if seeds.is_empty() || unique.len() < seeds.len() || seeds.len() as u64 > MOST {
+            return out.refuse(&item.at, "the seeds are none, too many, or one of them stands twice", remedy);
+        }
+        Some(Self(seeds))
+    }
+}
+
+/// Changes of a scenario in the form in which `--set` takes them: a path, and a value as TOML or a plain text.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes(Vec<(String, Item)>);
+
+impl Declared for Changes {
+    fn schema() -> Json {
+        json!({ "type": "object" })
+    }
+}
+
+impl FromToml for Changes {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        match item.table() {
+            Some(table) => Some(Self(table.to_vec())),
+            None => {
+                let what = format!("{} is not a table", item.shown());
+                out.refuse(&item.at, what, "write { \"flow.video.controller\" = \"tfrc\" }")
+            }
+        }
+    }
+}
+
+impl Changes {
+    fn json(&self) -> Json {
+        self.0.iter().map(|(path, item)| Json::from(format!("{path}={}", literal(&item.value)))).collect()
+    }
+}
+
+/// A value as `--set` takes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Literal(Value);
+
+impl Declared for Literal {
+    fn schema() -> Json {
+        json!({})
+    }
+}
+
+impl FromToml for Literal {
+    fn read(item: &Item, _: &mut Findings) -> Option<Self> {
+        Some(Self(item.value.clone()))
+    }
+}
+
+/// A value as `--set` takes it: a text as it stands, everything else as TOML.
+fn literal(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        other => other.to_toml(),
+    }
+}
+
+/// The distributions of drawn keys, by their paths.
+#[derive(Clone, Debug)]
+pub(crate) struct Distributions(Vec<(String, Distribution)>);
+
+impl Declared for Distributions {
+    fn schema() -> Json {
+        json!({ "type": "object", "additionalProperties": DistributionTable::schema() })
+    }
+}
+
+impl FromToml for Distributions {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        let Some(table) = item.table() else {
+            let what = format!("{} is not a table", item.shown());
+            return out.refuse(&item.at, what, "write { \"PATH\" = { from = \"1Mbps\", to = \"20Mbps\" } }");
+        };
+        let mut all = Vec::new();
+        for (path, item) in table {
+            all.push((path.clone(), Distribution::of(DistributionTable::read(item, out)?, out)?));
+        }
+        Some(Self(all))
+    }
+}
+
+/// The unit of a range's ends: its values are drawn as numbers and written back as they were.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Quantity {
+    Rate,
+    Time,
+    Size,
+    Whole,
+    Number,
+}
+
+impl Quantity {
+    /// The quantity of a value, and its number in bit/s, seconds or bytes.
+    fn of(value: &Value) -> Option<(Self, f64)> {
+        match value {
+            Value::Whole(n) => Some((Self::Whole, *n as f64)),
+            Value::Real(x) if x.is_finite() => Some((Self::Number, *x)),
+            Value::Text(text) => {
+                let rate = text.parse::<Rate>().ok().map(|rate| (Self::Rate, rate.as_bps() as f64));
+                let time = || text.parse::<Span>().ok().map(|span| (Self::Time, span.as_secs_f64()));
+                let size = || text.parse::<Bytes>().ok().map(|size| (Self::Size, size.get() as f64));
+                rate.or_else(time).or_else(size)
+            }
+            _ => None,
+        }
+    }
+
+    fn text(self, number: f64) -> String {
+        match self {
+            Self::Rate => format!("{}bps", number.round()),
+            Self::Time => format!("{}us", (number * 1e6).round()),
+            Self::Size => format!("{}B", number.round()),
+            Self::Whole => format!("{}", number.round()),
+            Self::Number => format!("{number:?}"),
+        }
+    }
+}
+
+/// The distribution of one drawn key.
+#[derive(Clone, Debug)]
+enum Distribution {
+    /// Uniform between two numbers, or uniform between their logarithms.
+    Range { quantity: Quantity, from: f64, to: f64, scale: Scale },
+    /// One of these values, each with the same probability.
+    Among(Vec<String>),
+}
+
+impl Distribution {
+    fn of(table: DistributionTable, out: &mut Findings) -> Option<Self> {
+        let DistributionTable { here, from, to, scale, among } = table;
+        let remedy = "write { from = \"1Mbps\", to = \"20Mbps\", scale = \"log\" }, or { among = [ … ] }";
+        let (from, to) = match (from, to, among) {
+            (None, None, Some(among)) if scale.is_none() && !among.value.is_empty() => {
+                return Some(Self::Among(among.value.iter().map(|value| literal(&value.0)).collect()));
+            }
+            (Some(from), Some(to), None) => (from, to),
+            _ => return out.refuse(&here, "neither a range nor a list of values", remedy),
+        };
+        let scale = scale.map_or(Scale::Linear, |scale| scale.value);
+        match (Quantity::of(&from.value.0), Quantity::of(&to.value.0)) {
+            (Some((quantity, low)), Some((other, high))) if quantity == other && low <= high => {
+                if scale == Scale::Log && low <= 0.0 {
+                    return out.refuse(&from.at, "a logarithmic range begins above 0", "write a larger value");
+                }
+                Some(Self::Range { quantity, from: low, to: high, scale })
+            }
+            _ => out.refuse(&to.at, "the two ends are no range of one quantity", remedy),
+        }
+    }
+
+    fn draw(&self, chance: &mut Chance) -> String {
+        match self {
+            Self::Among(values) => {
+                let at = (chance.unit() * values.len() as f64) as usize;
+                values.get(at).or(values.last()).cloned().unwrap_or_default()
+            }
+            // Whole numbers are as likely at the ends as between them.
+            Self::Range { quantity: Quantity::Whole, from, to, scale: Scale::Linear } => {
+                Quantity::Whole.text(chance.between(*from, to + 1.0).floor().min(*to))
+            }
+            Self::Range { quantity, from, to, scale: Scale::Linear } => quantity.text(chance.between(*from, *to)),
+            Self::Range { quantity, from, to, scale: Scale::Log } => {
+                quantity.text(libm::exp(chance.between(libm::log(*from), libm::log(*to))))
+            }
+        }
+    }
+}
+
+/// The JSON Schema of an experiment file.
+pub fn experiment_schema() -> Json {
+    let mut schema = ExperimentFile::schema();
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!("Steadycast experiment");
+    schema["required"] = json!(["question", "scenario", "measure"]);
+    described(schema, &["A question, the runs that answer it, and the bounds that the answer is held to."])
+}
+
+/// Reads and checks an experiment file; `file` is its name in messages. Returns its content as JSON: every default
+/// filled in, changes as texts of the form PATH=VALUE, and draws resolved.
+///
+/// # Errors
+/// The text is not TOML, or a key is unknown, missing or wrong.
+pub fn experiment(text: &str, file: &str) -> Result<Json, Problems> {
+    let mut out = Findings::new(file);
+    let mut root = from_toml(text, &mut out);
+    let read = if out.problems.is_empty() {
+        give_paths(&mut root, "");
+        ExperimentFile::read(&root, &mut out)
+    } else {
+        None
+    };
+    let content = read.map(|read| Checked { file: read }.json(&mut out));
+    match content {
+        Some(content) if out.problems.is_empty() => Ok(content),
+        _ => Err(Problems(out.problems)),
+    }
+}
+
+/// An experiment file whose keys have been read one by one.
+struct Checked {
+    file: ExperimentFile,
+}
+
+impl Checked {
+    fn json(&self, out: &mut Findings) -> Json {
+        let file = &self.file;
+        if let Some(format) = file.format.as_ref().filter(|format| format.value != FORMAT) {
+            out.problem(&format.at, format!("format {} is not known", format.value), format!("write {FORMAT}"));
+        }
+        let question = text(&file.question, "question", &file.here, "write the question in one sentence", out);
+        let scenarios = named(&file.scenario, "scenario", &file.here, |table| &table.name, out);
+        let measures = named(&file.measure, "measure", &file.here, |table| &table.name, out);
+        let variants = match &file.variant {
+            Some(_) => named(&file.variant, "variant", &file.here, |table| &table.name, out),
+            None => Vec::new(),
+        };
+        let axes: Vec<_> = list(&file.axis).iter().filter_map(|table| axis(table, out)).collect();
+        json!({
+            "question": question,
+            "seeds": file.seeds.as_ref().map_or_else(|| (1..=5).collect(), |seeds| seeds.value.0.clone()),
+            "scenarios": list(&file.scenario).iter().map(|table| scenario(table, out)).collect::<Vec<_>>(),
+            "draws": file.draw.as_ref().map_or_else(Vec::new, |draw| draws(draw, out)),
+            "axes": axes,
+            "variants": list(&file.variant).iter().map(|table| json!({
+                "name": optional(&table.name), "sets": changes(&table.set),
+            })).collect::<Vec<_>>(),
+            "placebo": file.placebo.as_ref().map(|placebo| {
+                if placebo.set.is_none() {
+                    out.missing(&placebo.at, "set", "write the changes that take the event away");
+                }
+                let why = text(&placebo.why, "why", &placebo.at, "say what the placebo leaves out", out);
+                json!({ "sets": changes(&placebo.set), "why": why })
+            }),
+            "measures": list(&file.measure).iter().map(|table| json!({
+                "name": optional(&table.name),
+                "value": text(&table.value.value, "value", &table.at, "name a figure, for example \"fairness.jain\"", out),
+                "unit": optional(&table.unit),
+                "digits": table.digits.as_ref().map_or(2, |digits| digits.value.min(9)),
+                "line": table.at.line,
+            })).collect::<Vec<_>>(),
+            "bounds": list(&file.bound).iter().map(|table| {
+                bound(table, &measures, &variants, &scenarios, &axes, out)
+            }).collect::<Vec<_>>(),
+            "figures": list(&file.figure).iter().map(|table| figure(table, &measures, &axes, out)).collect::<Vec<_>>(),
+            "write": optional(&file.write),
+        })
+    }
+}
+
+fn list<T>(all: &Option<Spanned<Vec<T>>>) -> &[T] {
+    all.as_ref().map_or(&[], |all| &all.value)
+}
+
+fn optional(said: &Option<Spanned<String>>) -> &str {
+    said.as_ref().map_or("", |said| &said.value)
+}
+
+fn changes(set: &Option<Spanned<Changes>>) -> Json {
+    set.as_ref().map_or_else(|| json!([]), |set| set.value.json())
+}
+
+/// A text that has to be there.
+fn text(said: &Option<Spanned<String>>, key: &str, at: &Place, remedy: &str, out: &mut Findings) -> String {
+    match said.as_ref().filter(|said| !said.value.trim().is_empty()) {
+        Some(said) => said.value.trim().to_owned(),
+        None => {
+            out.missing(at, key, remedy);
+            String::new()
+        }
+    }
+}
+
+/// The names of a list of tables. There has to be at least one table, and no name may stand twice.
+fn named<T>(
+    all: &Option<Spanned<Vec<Spanned<T>>>>,
+    what: &str,
+    at: &Place,
+    name: impl Fn(&T) -> &Option<Spanned<String>>,
+    out: &mut Findings,
+) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for table in list(all) {
+        let found = text(name(&table.value), "name", &table.at, "give it a name", out);
+        if names.contains(&found) && !found.is_empty() {
+            out.problem(&table.at, format!("the name {} stands twice", quoted(&found)), "give each its own name");
+        }
+        names.push(found);
+    }
+    if names.is_empty() {
+        out.missing(at, what, &format!("write at least one [[{what}]]"));
+    }
+    names
+}
+
+fn scenario(table: &Spanned<ScenarioTable>, out: &mut Findings) -> Json {
+    if table.file.is_some() == table.text.is_some() {
+        out.problem(&table.at, "it needs a file or a text, and not both", "write file = \"home\"");
+    }
+    json!({
+        "name": optional(&table.name),
+        "file": table.file.as_ref().map(|file| file.value.clone()),
+        "text": table.text.as_ref().map(|text| text.value.clone()),
+        "sets": changes(&table.set),
+    })
+}
+
+fn axis(table: &Spanned<AxisTable>, out: &mut Findings) -> Option<Json> {
+    let path = text(&table.path, "path", &table.at, "write the key that is varied, as --set takes it", out);
+    let values: Vec<String> = table.values.as_ref()?.value.iter().map(|value| literal(&value.0)).collect();
+    if values.is_empty() {
+        return out.refuse(&table.at, "it has no values", "write values = [ … ]");
+    }
+    let end = path.rsplit('.').next().unwrap_or_default().replace('_', " ");
+    let name = table.name.as_ref().map_or(end, |name| name.value.clone());
+    Some(json!({ "name": name, "path": path, "values": values }))
+}
+
+/// The draws, each as changes of the scenario. Every key draws from its own generator, so that adding a key or a draw
+/// changes no other value.
+fn draws(table: &Spanned<DrawTable>, out: &mut Findings) -> Vec<Json> {
+    let (Some(count), Some(values)) = (&table.count, &table.values) else {
+        out.problem(&table.at, "it needs a count and values", "write count = 30 and [draw.values]");
+        return Vec::new();
+    };
+    if count.value == 0 || count.value > MOST {
+        out.problem(&count.at, format!("{} is out of range", count.value), format!("from 1 to {MOST}"));
+        return Vec::new();
+    }
+    let seed = Seed(table.seed.as_ref().map_or(1, |seed| seed.value));
+    let mut keys: Vec<_> =
+        values.value.0.iter().map(|(path, of)| (path, of, seed.part(&format!("draw.{path}")))).collect();
+    let one = |keys: &mut Vec<(&String, &Distribution, Chance)>| -> Json {
+        keys.iter_mut().map(|(path, of, chance)| Json::from(format!("{path}={}", of.draw(chance)))).collect()
+    };
+    (0..count.value).map(|_| one(&mut keys)).collect()
+}
+
+fn bound(
+    table: &Spanned<BoundTable>,
+    measures: &[String],
+    variants: &[String],
+    scenarios: &[String],
+    axes: &[Json],
+    out: &mut Findings,
+) -> Json {
+    let measure = known(&table.measure, "measure", measures, &table.at, out);
+    if table.min.is_none() && table.max.is_none() {
+        out.problem(&table.at, "it bounds nothing", "write min, max or both");
+    }
+    if let Some(fraction) = table.fraction.as_ref().filter(|fraction| !(0.0..=1.0).contains(&fraction.value)) {
+        out.problem(&fraction.at, format!("{} is out of range", fraction.value), "from 0 to 1");
+    }
+    let among = |said: &Option<Spanned<OneOrMany<String>>>, what: &str, all: &[String], out: &mut Findings| -> Json {
+        let Some(said) = said else { return json!(all) };
+        let names: Vec<&str> = all.iter().map(String::as_str).collect();
+        for name in said.value.all.iter().filter(|name| !all.contains(&name.value)) {
+            out.unknown_name(&name.at, what, &name.value, &names);
+        }
+        said.value.all.iter().map(|name| name.value.clone()).collect()
+    };
+    let mut at = serde_json::Map::new();
+    for (name, item) in table.at_points() {
+        let axis_names: Vec<&str> = axes.iter().filter_map(|axis| axis["name"].as_str()).collect();
+        let Some(axis) = axes.iter().find(|axis| axis["name"] == name.as_str()) else {
+            out.unknown_name(&item.at, "axis", name, &axis_names);
+            continue;
+        };
+        let wanted: Vec<String> = match &item.value {
+            Value::List(all) => all.iter().map(|one| literal(&one.value)).collect(),
+            one => vec![literal(one)],
+        };
+        let values: Vec<&str> = axis["values"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
+        for value in wanted.iter().filter(|value| !values.contains(&value.as_str())) {
+            out.unknown_name(&item.at, &format!("value of {name}"), value, &values);
+        }
+        at.insert(name.clone(), json!(wanted));
+    }
+    json!({
+        "measure": measure,
+        "min": table.min.as_ref().map(|min| min.value),
+        "max": table.max.as_ref().map(|max| max.value),
+        "over": table.over.as_ref().map_or(Over::Mean, |over| over.value).word(),
+        "variants": among(&table.variant, "variant", variants, out),
+        "scenarios": among(&table.scenario, "scenario", scenarios, out),
+        "at": at,
+        "fraction": table.fraction.as_ref().map_or(1.0, |fraction| fraction.value),
+        "why": text(&table.why, "why", &table.at, "say what the bound stands for", out),
+        "source": optional(&table.source),
+    })
+}
+
+impl BoundTable {
+    /// The points at which the bound is judged: names of axes with their values.
+    fn at_points(&self) -> &[(String, Item)] {
+        self.at.as_ref().map_or(&[], |at| &at.value.0)
+    }
+}
+
+fn figure(table: &Spanned<FigureTable>, measures: &[String], axes: &[Json], out: &mut Findings) -> Json {
+    let names: Vec<String> = axes.iter().filter_map(|axis| axis["name"].as_str().map(str::to_owned)).collect();
+    let over = table.over.as_ref().map(|_| known(&table.over, "over", &names, &table.at, out));
+    json!({
+        "measure": known(&table.measure, "measure", measures, &table.at, out),
+        "over": over,
+        "caption": text(&table.caption, "caption", &table.at, "write a caption", out),
+    })
+}
+
+/// A name that has to be one of those there are.
+fn known(said: &Option<Spanned<String>>, key: &str, all: &[String], at: &Place, out: &mut Findings) -> String {
+    let names: Vec<&str> = all.iter().map(String::as_str).collect();
+    let name = text(said, key, at, "name one of the file's", out);
+    if let Some(said) = said.as_ref().filter(|said| !all.contains(&said.value)) {
+        out.unknown_name(&said.at, if key == "over" { "axis" } else { key }, &said.value, &names);
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+        question = "Does a longer path cost a share?"
+        seeds = "1-3"
+        [[scenario]]
+        name = "home"
+        file = "home"
+        [[axis]]
+        name = "RTT"
+        path = "topology.bottleneck.delay"
+        values = ["10ms", "100ms"]
+        [[variant]]
+        name = "steady"
+        set = { "flow.video.controller" = "steady" }
+        [[measure]]
+        name = "share"
+        value = "flows.video.share_of_fair"
+        [[bound]]
+        measure = "share"
+        min = 0.5
+        at = { RTT = "100ms" }
+        why = "half of the share"
+    "#;
+
+    fn problems(text: &str) -> Vec<String> {
+        experiment(text, "e.toml").err().map_or_else(Vec::new, |all| all.0.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_small_file_is_read_with_its_defaults() {
+        let read = experiment(SMALL, "e.toml").unwrap();
+        assert_eq!(read["seeds"], json!([1, 2, 3]));
+        assert_eq!(read["variants"][0]["sets"], json!(["flow.video.controller=steady"]));
+        assert_eq!(read["bounds"][0]["over"], "mean");
+        assert_eq!(read["bounds"][0]["variants"], json!(["steady"]));
+        assert_eq!(read["bounds"][0]["at"], json!({ "RTT": ["100ms"] }));
+    }
+
+    #[test]
+    fn a_wrong_name_has_its_line_and_the_nearest_one() {
+        for (old, new, line, near) in [
+            ("measure = \"share\"", "measure = \"shape\"", 18, "share"),
+            ("at = { RTT = \"100ms\" }", "at = { RT = \"100ms\" }", 20, "RTT"),
+            ("at = { RTT = \"100ms\" }", "at = { RTT = \"100s\" }", 20, "100ms"),
+            ("why =", "reason =", 21, "why"),
+        ] {
+            let found = problems(&SMALL.replace(old, new));
+            assert!(
+                found.iter().any(|one| one.contains(&format!("e.toml:{line}")) && one.contains(near)),
+                "{new}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_bound_needs_a_limit_and_a_reason() {
+        assert!(problems(&SMALL.replace("min = 0.5", ""))[0].contains("it bounds nothing"));
+        assert!(problems(&SMALL.replace("why = \"half of the share\"", ""))[0].contains("why"));
+    }
+
+    #[test]
+    fn a_draw_is_the_same_whatever_else_is_drawn() {
+        let drawn = |values: &str| {
+            let text = format!("{SMALL}\n[draw]\ncount = 200\nseed = 7\n[draw.values]\n{values}");
+            experiment(&text, "e.toml").unwrap()["draws"].clone()
+        };
+        let rate = "\"topology.bottleneck.rate\" = { from = \"1Mbps\", to = \"100Mbps\", scale = \"log\" }";
+        let alone = drawn(rate);
+        let both = drawn(&format!("\"seed_of\" = {{ from = 1, to = 3 }}\n{rate}"));
+        assert_eq!(alone.as_array().unwrap().len(), 200);
+        for (one, other) in alone.as_array().unwrap().iter().zip(both.as_array().unwrap()) {
+            assert_eq!(one[0], other[1]);
+        }
+        // A logarithmic range has half of its draws below its geometric mean, a whole range has all of its values.
+        let rates: Vec<f64> = alone.as_array().unwrap().iter().map(|one| number(&one[0])).collect();
+        let low = rates.iter().filter(|rate| **rate < 1e7).count();
+        assert!((70..=130).contains(&low), "{low} of 200 below 10 Mb/s");
+        assert!(rates.iter().all(|rate| (1e6..=1e8).contains(rate)));
+        for value in ["1", "2", "3"] {
+            assert!(both.as_array().unwrap().iter().any(|one| one[0] == format!("seed_of={value}")), "{value}");
+        }
+    }
+
+    fn number(change: &Json) -> f64 {
+        let text = change.as_str().unwrap();
+        text.split_once('=').unwrap().1.trim_end_matches("bps").parse().unwrap()
+    }
+
+    #[test]
+    fn ranges_that_are_none_are_refused() {
+        for wrong in [
+            "{ from = \"1Mbps\", to = \"10ms\" }",
+            "{ from = 3, to = 1 }",
+            "{ from = 0, to = 1, scale = \"log\" }",
+            "{ from = 1 }",
+            "{ among = [] }",
+            "{}",
+        ] {
+            let text = format!("{SMALL}\n[draw]\ncount = 2\n[draw.values]\n\"x\" = {wrong}");
+            assert!(!problems(&text).is_empty(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+"""Experiments: a file says what is asked, what is run, what is measured and what the answer is held to."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from steadycast.errors import UserError
+from steadycast.experiment.runs import run_all
+from steadycast.experiment.spec import Spec
+from steadycast.experiment.verdict import Experiment
+from steadycast.files import folder, write_text
+from steadycast.folder import Claim, write_json
+from steadycast.loading import seeds_of
+from steadycast.progress import Progress, shown
+
+NAME = "experiment.json"
+"""The file of an experiment's numbers and verdicts."""
+
+
+def run_experiment(
+    source: Path | str,
+    *,
+    seeds: tuple[int, ...] | range | None = None,
+    jobs: int | None = None,
+    out: Path | str | None = None,
+    progress: Progress | None = None,
+) -> Experiment:
+    """Run an experiment, or what is missing of it.
+
+    Args:
+        source: an experiment file, or the name of a built-in experiment.
+        seeds: in place of the file's.
+        jobs: processes; by default one per processor.
+        out: the folder of its runs, tables and page; by default runs/NAME. Runs that it holds are not made again.
+        progress: called with how far it is; by default a bar, where standard error is a terminal.
+
+    Raises:
+        UserError: something in the file is wrong; it says where, and what to do.
+        UnwrittenError: a full disk; finished runs are kept.
+        KeyboardInterrupt: the same call goes on where this one ended.
+
+    """
+    from steadycast.experiment.show import write_report, write_tables
+
+    spec = Spec.read(source)
+    if seeds is not None:
+        spec = replace(spec, seeds=tuple(seeds_of(seeds)))
+    place = Path(out) if out is not None else Path("runs") / spec.name
+    if place.exists() and any(place.iterdir()) and not (place / "experiment.toml").exists():
+        raise UserError(str(place), "this folder holds other results", "give another -o DIR")
+    with ExitStack() as stack:
+        stack.enter_context(Claim(place, grows=True))
+        folder(place)
+        write_text(place / "experiment.toml", spec.text)
+        done = Experiment(spec, run_all(spec, place, jobs, progress or stack.enter_context(shown())), place)
+        write_json(place / NAME, done.json())
+        write_tables(done)
+        write_report(done)
+    return done
+
+
+__all__ = ["Experiment", "Spec", "run_experiment"]

@@ -1,0 +1,128 @@
+"""The runs of an experiment: each is kept under a key of all that it depends on, so that an experiment goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from steadycast.core import core
+from steadycast.errors import UserError
+from steadycast.experiment.spec import Point, Spec
+from steadycast.progress import Progress
+from steadycast.sweep import store
+from steadycast.sweep.plan import Base, Task, point_key, run_key
+from steadycast.sweep.work import Setup, failed
+from steadycast.sweep.work import begin as begin_sweep
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a scenario of the experiment with a point's changes and a seed."""
+
+    scenario: str
+    task: Task
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The figures of all runs."""
+
+    figures: Mapping[tuple[Point, int], Mapping[str, float | None]]
+    """By point and seed; runs that failed are not among them."""
+    errors: Mapping[tuple[Point, int], str]
+    ran: int
+    """How many runs were made now, and not before."""
+
+
+def begin(bases: Mapping[str, Base]) -> Callable[[Job], bytes]:
+    """Return what runs a job, as a line of JSON; a worker process calls it once."""
+    works: dict[str, Callable[[Task], bytes]] = {}
+
+    def one(job: Job) -> bytes:
+        if job.scenario not in works:
+            works[job.scenario] = begin_sweep(Setup(bases[job.scenario], pixels=False))
+        return works[job.scenario](job.task)
+
+    return one
+
+
+def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Runs:
+    """Make the runs of an experiment that ``place`` does not hold, and return the figures of all.
+
+    Raises:
+        UserError: a scenario or a change is wrong, or a measure names a figure that no run has.
+        UnwrittenError: a full disk; finished runs are kept.
+        KeyboardInterrupt: the same call goes on where this one ended.
+
+    """
+    from steadycast.media.prepare import prepare
+
+    planned, scenarios = _planned(spec)
+    prepare(scenarios, progress)
+    known = {row["key"]: row for row in store.rows(place) if row["complete"]}
+    todo = [job for job in dict.fromkeys(planned.values()) if job.task.key not in known]
+    ran = _work(spec, place, todo, jobs, progress) if todo else 0
+    rows: dict[str, store.Row] = {}
+    for row in store.rows(place):
+        if not rows.get(row["key"], {}).get("complete"):
+            rows[row["key"]] = row
+    figures: dict[tuple[Point, int], Mapping[str, float | None]] = {}
+    errors: dict[tuple[Point, int], str] = {}
+    for of, job in planned.items():
+        row = rows[job.task.key]
+        if row["complete"]:
+            figures[of] = row["figures"]
+        else:
+            errors[of] = str(row["error"])
+    _check(spec, figures)
+    return Runs(figures, errors, ran)
+
+
+def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenario]]:
+    """Return the job of each point and seed, and the scenarios, whose clips have to be encoded first."""
+    planned: dict[tuple[Point, int], Job] = {}
+    scenarios: list[core.Scenario] = []
+    for point in spec.points():
+        base, _ = spec.scenarios[point.scenario]
+        try:
+            loaded = base.load(*point.sets)
+        except UserError as error:
+            told = ", ".join(filter(None, point.labels))
+            raise UserError(f"{spec.path}: {told}: {error.place}", error.problem, error.remedy) from None
+        scenarios.append(loaded)
+        key = point_key(loaded, base.folder, pixels=False)
+        for seed in spec.seeds:
+            task = Task(run_key(key, seed), (*point.sets, f"seed={seed}"), seed)
+            planned[point, seed] = Job(point.scenario, task)
+    return planned, scenarios
+
+
+def _work(spec: Spec, place: Path, todo: Sequence[Job], jobs: int | None, progress: Progress) -> int:
+    from steadycast.workers import Workers, cores
+
+    bases = {name: base for name, (base, _) in spec.scenarios.items()}
+    processes = min(jobs or cores(), len(todo))
+    part = store.Part(place)
+    progress("runs", 0, len(todo))
+    crew = Workers("steadycast.experiment.runs:begin", bases, processes)
+    try:
+        with part, crew as workers, closing(workers.do(todo)) as outcomes:
+            for done, (index, outcome) in enumerate(outcomes, 1):
+                lost = isinstance(outcome, Exception)
+                part.append(failed(todo[index].task, outcome) if lost else outcome)
+                progress("runs", done, len(todo))
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"{part.count()} of {len(todo)} runs are done and kept; the same command goes on")
+        raise
+    return len(todo)
+
+
+def _check(spec: Spec, figures: Mapping[tuple[Point, int], Mapping[str, float | None]]) -> None:
+    """Check that each measure's figures exist. Each scenario has its own flows: one that has them is enough."""
+    if not figures:
+        return
+    names = list(dict.fromkeys(name for found in figures.values() for name in found))
+    for measure in spec.measures:
+        measure.formula.check(names, measure.place)

@@ -1,0 +1,249 @@
+"""How an experiment is shown: tables for the terminal, CSV files, and a page with figures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from steadycast import style
+from steadycast.experiment.spec import FigureSpec, Measure, Point
+from steadycast.experiment.verdict import FAILS, HOLDS, UNKNOWN, UNTESTED, Experiment, Judgement
+from steadycast.files import write_text
+from steadycast.folder import Json
+from steadycast.report import canvas, page, say, terminal
+from steadycast.report.canvas import Label
+from steadycast.report.cells import verdict
+from steadycast.report.markup import Html, element, joined
+from steadycast.sweep.show import number_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+_MOST_ROWS = 60
+"""The number of rows of a table in the terminal."""
+_SAID = {
+    FAILS: "fails",
+    UNTESTED: "untested: the placebo keeps it",
+    UNKNOWN: "unknown: a run has no value",
+}
+
+
+# ---------------------------------------------------------------- tables
+
+
+def measured(done: Experiment, *, placebo: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Return the table of all means: heads, and a row per point."""
+    spec = done.spec
+    shown = _heads_shown(done)
+    heads = [head for head, wanted in zip(spec.heads(), shown, strict=True) if wanted]
+    rows = [
+        [
+            *(label for label, wanted in zip(point.labels, shown, strict=True) if wanted),
+            *(_cell(measure, done.spread(measure, point)) for measure in spec.measures),
+        ]
+        for point in done.points
+        if point.placebo == placebo
+    ]
+    return [*heads, *map(_heading, spec.measures)], rows
+
+
+def bounds(done: Experiment) -> tuple[list[str], list[list[str]]]:
+    """Return the table of all bounds: heads, and a row per bound and variant."""
+    rows = []
+    for each in done.judgements:
+        source = f" ({each.bound.source})" if each.bound.source else ""
+        held = f"{each.held} of {len(each.points)}"
+        rows.append(
+            [
+                each.bound.measure,
+                each.variant,
+                each.bound.said(),
+                held,
+                _outcome(each),
+                each.bound.why + source,
+            ]
+        )
+    return ["measure", "variant", "bound", "points", "", "why"], rows
+
+
+def tables(done: Experiment) -> list[Table]:
+    """Return the tables for a terminal."""
+    heads, rows = measured(done)
+    first = terminal.filled(heads, rows[:_MOST_ROWS])
+    first.caption = (
+        f"{len(rows) - _MOST_ROWS} more: {done.folder / 'results.csv'}" if len(rows) > _MOST_ROWS else None
+    )
+    found = [first]
+    if done.judgements:
+        heads, rows = bounds(done)
+        found.append(terminal.filled(heads[:-1], [row[:-1] for row in rows]))
+    return found
+
+
+def _heads_shown(done: Experiment) -> list[bool]:
+    """Whether each label is shown: a single scenario and a single variant need no column."""
+    spec = done.spec
+    several = [len(spec.scenarios) > 1, *(True for _ in spec.axes), *([True] if spec.draws else [])]
+    return [*several, len(spec.variants) > 1]
+
+
+def _heading(measure: Measure) -> str:
+    return f"{measure.name}, {measure.unit}" if measure.unit else measure.name
+
+
+def _cell(measure: Measure, one: Json | None) -> str:
+    if one is None:
+        return say.NOTHING
+    mean = f"{one['mean']:.{measure.digits}f}"
+    return mean if one["ci95"] is None else f"{mean} ± {one['ci95']:.{measure.digits}f}"
+
+
+def _outcome(each: Judgement) -> Html:
+    return verdict(holds=each.outcome == HOLDS, fails=_SAID.get(each.outcome, ""))
+
+
+def write_tables(done: Experiment) -> None:
+    """Write results.csv (means), seeds.csv (each run) and bounds.csv, and the file that the experiment names."""
+    spec = done.spec
+    heads = [*spec.heads(), "placebo"]
+    means: list[list[object]] = [[*heads, *(f"{m.name}{end}" for m in spec.measures for end in ("", " ±"))]]
+    seeds: list[list[object]] = [[*heads, "seed", *(measure.name for measure in spec.measures), "error"]]
+    for point in done.points:
+        labels = [*point.labels, "yes" if point.placebo else "no"]
+        found = [done.spread(measure, point) for measure in spec.measures]
+        means.append([*labels, *(_plain(one, key) for one in found for key in ("mean", "ci95"))])
+        values = [done.values(measure, point) for measure in spec.measures]
+        for seed in spec.seeds:
+            numbers = ["" if each[seed] is None else f"{each[seed]:.9g}" for each in values]
+            seeds.append([*labels, seed, *numbers, done.runs.errors.get((point, seed), "")])
+    bound_heads, bound_rows = bounds(done)
+    judged = [[*row[:4], each.outcome, row[5]] for row, each in zip(bound_rows, done.judgements, strict=True)]
+    bound_heads[4] = "outcome"
+    for name, rows in (("results", means), ("seeds", seeds), ("bounds", [bound_heads, *judged])):
+        write_text(done.folder / f"{name}.csv", _csv(rows))
+    if spec.write is not None:
+        write_text(spec.write, _csv(means))
+
+
+def _plain(one: Json | None, key: str) -> str:
+    value = None if one is None else one[key]
+    return "" if value is None else f"{value:.6g}"
+
+
+def _csv(rows: Sequence[Sequence[object]]) -> str:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    return file.getvalue()
+
+
+# ---------------------------------------------------------------- page
+
+
+def write_report(done: Experiment) -> None:
+    """Write report.html into the experiment's folder."""
+    spec = done.spec
+    count = sum(each.outcome == HOLDS for each in done.judgements)
+    answer = f"{count} of {len(done.judgements)} bounds hold." if done.judgements else "It has no bounds."
+    seeds = f"{len(spec.seeds)} seeds" if len(spec.seeds) > 1 else f"seed {spec.seeds[0]}"
+    command = shlex.join(["steadycast", "experiment", spec.path])
+    parts = [
+        element("h1", spec.question),
+        element("p", answer, class_="answer"),
+        element(
+            "p", f"{seeds}; means with half of their 95 % interval (Student's t). ", element("code", command)
+        ),
+        *(element("p", error, class_="nothing") for error in dict.fromkeys(done.runs.errors.values())),
+    ]
+    if done.judgements:
+        heads, rows = bounds(done)
+        parts.append(page.section("Bounds", page.table(heads, rows, prose=[2, 5])))
+    for number, figure in enumerate(spec.figures):
+        drawn = canvas.in_style(lambda figure=figure: draw(done, figure), f"f{number}")  # type: ignore[misc]
+        if drawn is not None:
+            parts.append(page.figure(drawn, figure.caption, command, f"figure-{number + 1}"))
+    heads, rows = measured(done)
+    parts.append(page.section("Measures", page.table(heads, rows)))
+    if spec.placebo is not None:
+        heads, rows = measured(done, placebo=True)
+        told = element("p", f"Placebo: {spec.placebo[1]}")
+        parts.append(page.section("The same without the event", told + page.table(heads, rows)))
+    parts.append(page.section("The experiment", element("pre", element("code", spec.text))))
+    write_text(done.folder / "report.html", page.wrap(f"{spec.question} · Steadycast", joined(parts, "\n")))
+
+
+def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
+    """Draw a measure with its intervals and bounds: a line per variant over an axis, or a bar per variant.
+
+    Points that differ in what the figure does not show are averaged, and have no interval then.
+    """
+    measure = next(each for each in done.spec.measures if each.name == figure.measure)
+    drawing, (axes,) = canvas.canvas()
+    axes.set_ylabel(_heading(measure))
+    names = list(done.spec.variants)
+    ends = [
+        end for bound in done.spec.bounds if bound.measure == measure.name for end in (bound.min, bound.max)
+    ]
+    for end in dict.fromkeys(end for end in ends if end is not None):
+        axes.axhline(end, color=style.MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
+    if figure.over is None:
+        return drawing if _bars(done, measure, axes, names) else None
+    path = next(values for name, _, values in done.spec.axes if name == figure.over)
+    numbers = [number_of(value) for value in path]
+    numeric = None not in numbers
+    places = [float(x or 0) for x in numbers] if numeric else [float(n) for n in range(len(path))]
+    labels, top = [], 0.0
+    for name in names:
+        line = [_mean_of(done, measure, name, figure.over, value) for value in path]
+        known = [(x, one) for x, one in zip(places, line, strict=True) if one is not None]
+        if not known:
+            continue
+        look = style.look({"kind": "video", "controller": name})
+        xs, means, halves = ([each[0] for each in known], [o[0] for _, o in known], [o[1] for _, o in known])
+        axes.errorbar(xs, means, yerr=halves, capsize=3, **look.line)
+        labels.append(Label(means[-1], name, look.colour))
+        top = max(top, *(mean + half for mean, half in zip(means, halves, strict=True)))
+    if not labels:
+        return None
+    axes.set_xticks(places, path)
+    axes.set_xlabel(figure.over, loc="right")
+    if numeric and min(places) > 0 and max(places) / min(places) >= 20:
+        axes.set_xscale("log")
+        axes.set_xticks(places, path)
+        axes.minorticks_off()
+    canvas.from_zero(axes, top * 1.08 or 1.0)
+    canvas.label_ends(axes, labels)
+    return drawing
+
+
+def _bars(done: Experiment, measure: Measure, axes: Axes, names: Sequence[str]) -> bool:
+    found = [(name, _mean_of(done, measure, name, None, "")) for name in names]
+    known = [(name, one) for name, one in found if one is not None]
+    for place, (name, (mean, half)) in enumerate(known):
+        colour = style.look({"kind": "video", "controller": name}).colour
+        axes.bar(place, mean, yerr=half or None, width=0.6, color=colour, capsize=3)
+    axes.set_xticks(range(len(known)), [name for name, _ in known])
+    return bool(known)
+
+
+def _mean_of(
+    done: Experiment, measure: Measure, variant: str, axis: str | None, value: str
+) -> tuple[float, float] | None:
+    """Return the mean of a measure over all points of a variant and a value, and its interval where it is one point."""
+
+    def fits(point: Point) -> bool:
+        return (
+            not point.placebo
+            and point.variant == variant
+            and (axis is None or dict(point.values)[axis] == value)
+        )
+
+    found = [one for point in done.points if fits(point) and (one := done.spread(measure, point)) is not None]
+    if not found:
+        return None
+    half = found[0]["ci95"] or 0.0 if len(found) == 1 else 0.0
+    return sum(one["mean"] for one in found) / len(found), half

@@ -1,0 +1,217 @@
+"""Experiment files: what is run, what is measured, what is judged, and what a mistake is answered with."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from steadycast.errors import UserError
+from steadycast.experiment import run_experiment
+from steadycast.experiment.formula import Formula
+from steadycast.experiment.spec import Spec, built_in
+from steadycast.experiment.verdict import FAILS, HOLDS, UNKNOWN, UNTESTED
+from steadycast.progress import Silent
+
+from tests.conftest import SMALL, Say
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def written(folder: Path, rest: str, *, seeds: str = "1-2") -> Path:
+    """Write an experiment over the small scenario, with two rates and two controllers."""
+    (folder / "small.toml").write_text(SMALL)
+    path = folder / "mine.toml"
+    path.write_text(
+        f"""
+question = "Does the rate matter?"
+seeds = "{seeds}"
+[[scenario]]
+name = "small"
+file = "small.toml"
+[[axis]]
+name = "rate"
+path = "topology.bottleneck.rate"
+values = ["1Mbps", "4Mbps"]
+[[variant]]
+name = "tfrc"
+set = {{ "flow.video.controller" = "tfrc" }}
+[[variant]]
+name = "asmp"
+set = {{ "flow.video.controller" = "asmp" }}
+[[measure]]
+name = "Mb/s"
+value = "flows.video.throughput_bps / 1e6"
+{rest}
+"""
+    )
+    return path
+
+
+BOUND = """
+[[bound]]
+measure = "Mb/s"
+{}
+why = "a test"
+"""
+
+
+def test_an_experiment_runs_all_points_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    path = written(tmp_path, BOUND.format("max = 3.9"))
+    first = run_experiment(path, out=tmp_path / "out", progress=Silent())
+    assert first.runs.ran == 2 * 2 * 2
+    again = run_experiment(path, out=tmp_path / "out", progress=Silent())
+    assert again.runs.ran == 0
+    assert again.json()["points"] == first.json()["points"]
+    more = run_experiment(path, seeds=(1, 2, 3), out=tmp_path / "out", progress=Silent())
+    assert more.runs.ran == 2 * 2
+    # A faster link carries more, with either controller.
+    means = {
+        (dict(point.values)["rate"], point.variant): more.spread(more.spec.measures[0], point) or {}
+        for point in more.points
+    }
+    for variant in ("tfrc", "asmp"):
+        assert means["1Mbps", variant]["mean"] < means["4Mbps", variant]["mean"]
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {
+        *("report.html", "results.csv", "seeds.csv", "bounds.csv", "experiment.json", "experiment.toml")
+    }
+    assert len((tmp_path / "out" / "seeds.csv").read_text().splitlines()) == 1 + 12
+
+
+@pytest.mark.parametrize(
+    ("bound", "outcome"),
+    [
+        ("max = 4", HOLDS),
+        ("min = 4", FAILS),
+        ('max = 4\nover = "each"', HOLDS),
+        ('max = 1\nat = { rate = "1Mbps" }', HOLDS),
+        ('min = 0.01\nmax = 1\nfraction = 0.5\nvariant = "tfrc"', HOLDS),
+        ('max = 4\nover = "interval"', HOLDS),
+    ],
+)
+def test_a_bound_is_judged_as_it_says(tmp_path: Path, bound: str, outcome: str) -> None:
+    done = run_experiment(written(tmp_path, BOUND.format(bound)), out=tmp_path / "out", progress=Silent())
+    assert {each.outcome for each in done.judgements} == {outcome}
+    assert done.failed == (outcome != HOLDS)
+
+
+def test_an_interval_of_one_seed_is_unknown(tmp_path: Path) -> None:
+    path = written(tmp_path, BOUND.format('max = 4\nover = "interval"'), seeds="1")
+    done = run_experiment(path, out=tmp_path / "out", progress=Silent())
+    assert {each.outcome for each in done.judgements} == {UNKNOWN}
+
+
+def test_a_bound_that_the_placebo_keeps_is_untested(tmp_path: Path) -> None:
+    placebo = '[placebo]\nwhy = "a link that carries half"\nset = { "topology.bottleneck.rate" = "500kbps" }'
+    total = '[[measure]]\nname = "total"\nvalue = "sum(flows.*.throughput_bps) / 1e6"\n'
+    # No more than 0.5 Mb/s can pass the placebo's link.
+    above = '[[bound]]\nmeasure = "total"\nmin = 0.55\nwhy = "a test"\n'
+    path = written(tmp_path, total + BOUND.format("max = 4") + above + placebo)
+    done = run_experiment(path, out=tmp_path / "out", progress=Silent())
+    both = {each.bound.min: each.outcome for each in done.judgements}
+    assert both == {None: UNTESTED, 0.55: HOLDS}
+    assert "untested" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_figure_that_no_run_has_is_named_with_the_nearest(tmp_path: Path) -> None:
+    path = written(tmp_path, "")
+    path.write_text(path.read_text().replace("throughput_bps", "thruput_bps"))
+    with pytest.raises(UserError, match=r"mine\.toml:\d+: measure Mb/s.*flows\.video\.thruput_bps") as caught:
+        run_experiment(path, out=tmp_path / "out", progress=Silent())
+    assert "throughput_bps" in caught.value.remedy
+
+
+def test_a_wrong_change_is_named_with_its_point(tmp_path: Path) -> None:
+    path = written(tmp_path, "")
+    path.write_text(path.read_text().replace('"4Mbps"', '"4 apples"'))
+    with pytest.raises(UserError, match="4 apples"):
+        run_experiment(path, out=tmp_path / "out", progress=Silent())
+
+
+def test_a_folder_with_other_results_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("precious")
+    with pytest.raises(UserError, match="holds"):
+        run_experiment(written(tmp_path, ""), out=tmp_path / "out", progress=Silent())
+    assert (tmp_path / "out" / "mine").read_text() == "precious"
+
+
+FIGURES = {"a.b": 4.0, "a.c-d": 2.0, "x.1.y": 1.0, "x.2.y": 3.0, "gone": None}
+FIGURES |= {"flows.a.rate": 1.0, "flows.b.c.rate": 2.0, "flows.a.receivers.a.dst1.rate": 10.0}
+FIGURES |= {"flows.b.c.receivers.b.c.dst1.rate": 20.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a.b", 4),
+        ("a.b - a.c-d", 2),
+        ("2 * (a.b + 1) / 4 - 0.5", 2),
+        ("-a.b + 5", 1),
+        ("mean(x.*.y)", 2),
+        ("sum(flows.*.rate)", 3),
+        ("sum(flows.*.receivers.*.rate)", 30),
+        ("max(x.*.y, 7)", 7),
+        ("jain(x.*.y)", 0.8),
+        ("sum(x.*.y) * 1e3", 4000),
+        ("a.b / (a.c-d - 2)", None),
+        ("gone + 1", None),
+    ],
+)
+def test_a_formula_has_the_value_that_arithmetic_gives(text: str, value: float | None) -> None:
+    assert Formula.read(text, "here").value(FIGURES) == (None if value is None else pytest.approx(value))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a +", "(a", "a b", "f(a)", "a ^ 2", "mean()", "1 2", "__import__('os')"]
+)
+def test_what_is_no_formula_is_refused_with_its_place(text: str) -> None:
+    with pytest.raises(UserError, match="here"):
+        Formula.read(text, "here")
+
+
+def test_several_values_need_a_function() -> None:
+    with pytest.raises(UserError, match="several values"):
+        Formula.read("x.*.y", "here").value(FIGURES)
+
+
+@given(st.text(alphabet="ab.*+-/() 1,", max_size=30))
+def test_no_text_ends_a_formula_in_another_error(text: str) -> None:
+    with suppress(UserError):
+        Formula.read(text, "here").value(FIGURES)
+
+
+def test_the_page_s_own_file_is_an_experiment(tmp_path: Path) -> None:
+    page = (DOCS / "experiment.md").read_text()
+    [text] = re.findall(r"<!-- experiment -->\n```toml\n(.+?)```", page, re.S)
+    assert len([line for line in text.splitlines() if line.strip()]) <= 45
+    path = tmp_path / "mine.toml"
+    path.write_text(re.sub(r"set = \{ ", 'set = { duration = "12s", ', text).replace("1-10", "1-2"))
+    done = run_experiment(path, out=tmp_path / "out", progress=Silent())
+    assert not done.runs.errors
+    assert len(done.points) == 2 * 3
+    assert all(done.spread(measure, point) for measure in done.spec.measures for point in done.points)
+
+
+@pytest.mark.parametrize("name", built_in())
+def test_each_built_in_experiment_asks_and_bounds(name: str) -> None:
+    spec = Spec.read(name)
+    assert spec.question.endswith("?")
+    assert spec.bounds
+    assert list(spec.points())
+
+
+def test_the_command_lists_explains_and_ends_with_1_where_a_bound_fails(tmp_path: Path, say: Say) -> None:
+    assert "rtt-unfairness" in say("experiment", code=0).out
+    path = written(tmp_path, BOUND.format("min = 4"))
+    assert "a test" in say("experiment", str(path), "--why", code=0).out
+    said = say("experiment", str(path), "-o", str(tmp_path / "out"), code=1)
+    assert "fails" in said.out
+    told = say("experiment", str(path), "-o", str(tmp_path / "out"), "--json", code=1)
+    assert json.loads(told.out)["bounds"][0]["outcome"] == "fails"
+    said = say("experiment", "rtt-unfarness", code=2)
+    assert "rtt-unfairness" in said.err
