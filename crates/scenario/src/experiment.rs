@@ -424,7 +424,7 @@ impl Checked {
             }),
             "measures": list(&file.measure).iter().map(|table| json!({
                 "name": optional(&table.name),
-                "value": text(&table.value.value, "value", &table.at, "name a figure, for example \"fairness.jain\"", out),
+                "value": text(&table.value.value, "value", &table.at, "name a figure, as \"fairness.jain\"", out),
                 "unit": optional(&table.unit),
                 "digits": table.digits.as_ref().map_or(2, |digits| digits.value.min(9)),
                 "line": table.at.line,
