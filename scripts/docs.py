@@ -39,7 +39,7 @@ README = ROOT / "README.md"
 WIDE = 5.8
 """Width of a page's figures in inches: at half of it, a phone's, their texts are still read."""
 STILLS = [PICTURES / f"demo-film-{number}.jpg" for number in (1, 2)]
-ABOUT = "A video under steady; a download comes at 12 s and goes at 27 s"
+ABOUT = "A video under steady; a download comes at 12 s"
 HEAD = """# Glossary
 
 The words of reports and tables. Made with the site from the lists that the reports themselves use: headings of

@@ -2,8 +2,9 @@
 
     .venv/bin/python scripts/known_sizes.py
 
-They are those of a scenario that says nothing of its encoder, such as scenarios/home.toml, and on 20 Mb/s. With them
-such a scenario runs before anything is encoded, and then encodes only the quantizers that its viewers saw.
+They are those of a scenario that says nothing of its encoder, and of the built-in scenarios, such as
+scenarios/home.toml; each on 3 and on 20 Mb/s. With them such a scenario runs before anything is encoded, and then
+encodes only the quantizers that its viewers saw.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["STEADYCAST_CACHE"] = folder
         known, ladder.KNOWN = ladder.KNOWN, ()
-        for place, rate in zip(known, ("3Mbps", "20Mbps"), strict=True):
-            scenario = load(ROOT / "scenarios" / "home.toml", [f"topology.bottleneck.rate={rate}"])
+        encoders = ("{}", '{ codec = "h264", bframes = 0 }')
+        settings = [(encode, rate) for encode in encoders for rate in ("3Mbps", "20Mbps")]
+        for place, (encode, rate) in zip(known, settings, strict=True):
+            sets = [f"flow.video.encode={encode}", f"topology.bottleneck.rate={rate}"]
+            scenario = load(ROOT / "scenarios" / "home.toml", sets)
             media_of(scenario.videos()[0], scenario.seed)
             (made,) = Path(folder).glob("*.ladder")
             shutil.move(made, place)

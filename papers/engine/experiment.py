@@ -9,6 +9,7 @@ is judged as printed and by each reading, and both verdicts stay.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -424,7 +425,7 @@ def media_of(experiment: Experiment, clips: tuple[Path, ...]) -> list[Medium]:
         media.append(Medium("table2", experiment.ladder, experiment.sizes, pixels=False))
     # An experiment whose sizes stand in its scenario sends what the paper's controllers were fed with.
     if clips and experiment.sizes != {}:
-        media.append(_clip(clips, {}))
+        media.append(_clip(clips, {}, experiment.scenario))
     elif any(s.pixels for s in experiment.statements):
         media.append(Medium("synthetic", "synthetic clip", {"flow.video.media": "synthetic"}, pixels=True))
     return media
@@ -439,12 +440,19 @@ def in_real_time(experiment: Experiment, clips: tuple[Path, ...]) -> list[tuple[
     forms = [(plain, replace(m, sets={**m.sets, **form.sets}), form.seeds) for m in media_of(plain, ())]
     if clips and form.pictures is not None:
         seen = replace(plain, statements=form.statements)
-        medium = replace(_clip(clips, {**form.sets, **form.pictures}), name="pictures")
+        medium = replace(_clip(clips, {**form.sets, **form.pictures}, experiment.scenario), name="pictures")
         forms.append((seen, medium, 1))
     return forms
 
 
-def _clip(clips: tuple[Path, ...], sets: Sets) -> Medium:
+_ENCODED: Sets = {"size": "cif", "fps": 25}
+"""What the papers' clips are encoded in where a scenario does not say it: their own size and rate are others."""
+
+
+def _clip(clips: tuple[Path, ...], sets: Sets, scenario: Path) -> Medium:
+    flows = tomllib.loads(scenario.read_text(encoding="utf-8"))["flow"]
+    said = next((flow.get("encode", {}) for flow in flows if flow["name"] == "video"), {})
+    assumed = {f"flow.video.encode.{key}": value for key, value in _ENCODED.items() if key not in said}
     names = ", ".join(clip.name for clip in clips)
     if len(clips) > 3:
         names = f"{clips[0].name} to {clips[-1].name}, {len(clips)} files"
@@ -452,4 +460,4 @@ def _clip(clips: tuple[Path, ...], sets: Sets) -> Medium:
         "flow.video.media": "clip",
         "flow.video.clip": [str(clip.resolve()) for clip in clips],
     }
-    return Medium("clip", f"clip ({names})", {**sets, **sent}, pixels=True)
+    return Medium("clip", f"clip ({names})", {**assumed, **sets, **sent}, pixels=True)

@@ -125,6 +125,9 @@ class Simulation:
     @property
     def hops(self) -> int: ...
 
+def check_sender(options: Mapping[str, Any], medium: Mapping[str, Any]) -> None:
+    """Check what a `Sender` of these would check, and open nothing; on Linux alone."""
+
 def is_key_frame(codec: str, frame: bytes) -> bool:
     """Tell whether a decoder can begin with a frame; on Linux alone."""
 

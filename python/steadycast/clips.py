@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from steadycast.core import core
 from steadycast.errors import MissingError, UserError
 
 FOLDER = "STEADYCAST_CLIPS"
@@ -125,20 +124,21 @@ def find(name: str | Path) -> Path:
     return clip.path
 
 
-def changes(loaded: core.Scenario, name: str | Path) -> list[str]:
-    """Return the changes by which all videos of a scenario play a clip, as `--set` takes them.
+def resolved(change: str) -> str:
+    """Return a change of a scenario; ``clip=NAME``, by which all videos play a clip, with the clip's file.
 
     Raises:
-        UserError: there is no such clip, or no video.
+        UserError: there is no such clip.
         MissingError: it is in a package that is not installed.
 
     """
-    from steadycast.loading import literal
+    key, _, name = change.partition("=")
+    # A list is of files, as in a scenario.
+    if key.strip() != "clip" or name.lstrip().startswith("["):
+        return change
+    from steadycast.toml import inline
 
-    path = find(name).resolve()
-    if not (videos := [video["flow"] for video in loaded.videos()]):
-        raise UserError(f"--clip {name}", "this scenario has no video", "leave it out")
-    return [f"flow.{video}.clip={literal([str(path)])}" for video in videos]
+    return f"clip={inline([str(find(name.strip()).resolve())])}"
 
 
 def notices(paths: Sequence[str | Path]) -> list[str]:

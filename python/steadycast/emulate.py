@@ -13,11 +13,17 @@ from steadycast.arguments import typed
 from steadycast.controller import Guest
 from steadycast.core import core
 from steadycast.errors import Problems, UserError
+from steadycast.hints import named
 from steadycast.loading import Sets, Source, changes, folder_of, load, place_of
 from steadycast.progress import Progress, Silent, shown
 from steadycast.result import Run
 from steadycast.rootless import bare, need_rights
 from steadycast.steps import Keep, Ladders, Made, Plan, Ready, stage
+
+
+def _program() -> str:
+    """Name what gives a program to run."""
+    return named("--in HOST -- COMMAND", "program=Program(host, command)")
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ def emulate(
     """
     program = _one(program)
     if only and program is None:
-        raise UserError("--only", "there is no program to run", "add --in HOST -- COMMAND")
+        raise UserError(named("--only", "only"), "there is no program to run", f"add {_program()}")
     need_rights()
     classes = dict(controllers or {})
     sets = changes(set, seed=seed, classes=classes)
@@ -95,7 +101,7 @@ def emulate(
         sets.append(f"record.pcap={json.dumps(list(links))}")
     plan = Plan.of(load(scenario, sets), place_of(scenario), folder_of(scenario), classes)
     if program is None:
-        plan.need_flows("write at least one [[flow]], or add --in HOST -- COMMAND")
+        plan.need_flows(f"write at least one [[flow]], or add {_program()}")
     alone = only or not plan.loaded.flows
     if not alone:
         plan = replace(plan, warnings=_left_aside(plan.loaded, approximate=approximate))

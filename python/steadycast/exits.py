@@ -20,7 +20,8 @@ class Exit(IntEnum):
     DONE = 0, "Done; also a live session that Ctrl-C, SIGTERM or SIGHUP ended."
     FAILED = (
         1,
-        "Done, and an expectation, a condition on a baseline, a run of a sweep or a live source failed.",
+        "Done, and an expectation, a condition on a baseline, a run of a sweep or a live source failed, "
+        "or no cell of judge can be trusted.",
     )
     MISUSED = 2, "Bad input or usage; stderr says where, what and the remedy."
     MISSING = 3, "A right or a tool is missing on this machine."

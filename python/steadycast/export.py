@@ -8,6 +8,7 @@ from steadycast.errors import UserError
 from steadycast.files import folder as folder_of
 from steadycast.files import whole
 from steadycast.folder import TABLES, Folder
+from steadycast.hints import named
 from steadycast.lazy import pl
 
 _ANOTHER = "make room, or give another -o DIR"
@@ -82,10 +83,11 @@ def classic(folder: Folder, out: Path) -> list[Path]:
         f for f in folder.summary["flows"] if f.get("kind") == "video" and (table["flow"] == f["name"]).any()
     ]
     if not videos:
+        again = named("--set record.packets=all", 'set={"record.packets": "all"}')
         raise UserError(
             str(folder.path / "packets.parquet"),
             "no packets of a video were recorded",
-            "run again with --set record.packets=all",
+            f"run again with {again}",
         )
     types = {"H": 0, "I": 1, "P": 2, "B": 3}
     written = []

@@ -12,6 +12,7 @@ import av
 import numpy as np
 
 from steadycast.errors import MissingError
+from steadycast.hints import named
 
 if TYPE_CHECKING:
     from steadycast.folder import Json
@@ -247,7 +248,8 @@ def _encoding(kind: str) -> Iterator[None]:
         raise  # what was to be decoded, not the encoder
     except av.error.FFmpegError as error:
         problem = f"FFmpeg's {FORMATS[kind][0]} can't encode it ({error.strerror})"
-        raise MissingError("the film", problem, "make room in memory, or leave it out: --no-film") from error
+        without = named("--no-film", "film=False")
+        raise MissingError("the film", problem, f"make room in memory, or leave it out: {without}") from error
 
 
 def _facts(record: Record, viewer: Viewer, flow: str, receiver: str, slots: range) -> Json:

@@ -26,6 +26,7 @@ from steadycast import files
 from steadycast.errors import UnwrittenError, UserError, meant, reason
 from steadycast.files import readable, whole
 from steadycast.files import write_text as write_text
+from steadycast.hints import named
 from steadycast.lazy import pl
 
 try:
@@ -483,8 +484,17 @@ def free_or_force(path: Path, *, force: bool) -> None:
         return
     need_elsewhere(path)
     if path.is_dir() and any(path.iterdir()) and not force:
-        raise UserError(str(path), "this folder exists", "give --force to replace it, or another -o DIR")
-    _ours_or_free(path, "--force only replaces those; give another -o DIR")
+        remedy = f"give {_force()} to replace it, or another {_out()}"
+        raise UserError(str(path), "this folder exists", remedy)
+    _ours_or_free(path, f"{_force()} only replaces those; give another {_out()}")
+
+
+def _force() -> str:
+    return named("--force", "force=True")
+
+
+def _out() -> str:
+    return named("-o DIR", "out=DIR")
 
 
 def need_elsewhere(path: Path) -> None:

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from steadycast import clips
 from steadycast.builtin import NETWORKS, scenario_at
 from steadycast.controller import named
 from steadycast.core import core
@@ -24,17 +25,19 @@ def load(
 ) -> core.Scenario:
     """Read and check a scenario: the core's `Scenario`; ``text`` is what its file holds, if that is known.
 
-    Files that an object names are looked for from ``origin`` on.
+    The change ``clip=NAME|FILE`` makes all videos play that clip. Files that an object names are looked for from
+    ``origin`` on.
     """
     if isinstance(scenario, str) and "\n" in scenario:
         raise UserError(
             "scenario", "it is a scenario's text, not the name of a file", "save it, and give the file's name"
         )
+    sets = [clips.resolved(change) for change in sets]
     if isinstance(scenario, Scenario):
-        return core.Scenario(str(origin / "scenario"), list(sets), scenario.to_json(), True, NETWORKS)
+        return core.Scenario(str(origin / "scenario"), sets, scenario.to_json(), True, NETWORKS)
     place = scenario_at(Path(scenario)) if text is None else scenario
     try:
-        return core.Scenario(str(place), list(sets), text, False, NETWORKS)
+        return core.Scenario(str(place), sets, text, False, NETWORKS)
     except Problems:
         if _is_network(Path(place), text):
             remedy = f"write home --set network={place} in its place"

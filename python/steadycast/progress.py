@@ -70,11 +70,19 @@ class Notebook:
 
 
 class Terminal:
-    """Bars on stderr, one for each thing that is being done, drawn after two seconds."""
+    """Bars on stderr, one for each thing that is being done, drawn after two seconds.
 
-    def __init__(self, *, rated: bool = False) -> None:
+    Args:
+        rated: also how fast it goes.
+        lines: where stderr is no terminal, a line for each part that is done.
+
+    """
+
+    def __init__(self, *, rated: bool = False, lines: bool = False) -> None:
         self._began = time.monotonic()
         self._rated = rated
+        self._lines = lines
+        self._last: tuple[str, int] | None = None
         self._bars: Bars | None = None
         self._tasks: dict[str, TaskID] = {}
         self._shows = sys.stderr.isatty()
@@ -87,7 +95,12 @@ class Terminal:
 
     def __call__(self, what: str, done: int, of: int) -> None:
         """Draw, if it is time to."""
-        if not self._shows or time.monotonic() - self._began < _PATIENCE_S:
+        if not self._shows:
+            if self._lines and (what, done) != self._last:
+                self._last = (what, done)
+                print(f"{what}: {done} of {of}", file=sys.stderr, flush=True)
+            return
+        if time.monotonic() - self._began < _PATIENCE_S:
             return
         if self._bars is None:
             self._bars = self._start()

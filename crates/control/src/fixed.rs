@@ -20,7 +20,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     answers_marks: false,
     extension: 0,
     app: *b"NONE",
-    colour: "#7f7f7f",
+    colour: "#ff7f0e",
     dashes: &[],
     params: PARAMS,
     promises: &[],

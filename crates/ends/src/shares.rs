@@ -1,10 +1,10 @@
 //! Fair shares of a run's flows: max–min, of what its links carried at each time, among who was there, and by what
-//! each wanted.
+//! each wanted. What a flow got is compared with its share over the time in which it competes.
 
 use crate::activity::within;
 use crate::{AgentIx, FlowEnds, Record, Viewer};
 use steadycast_link::Link;
-use steadycast_record::{Claims, Demand};
+use steadycast_record::{Claims, Demand, Shares};
 use steadycast_scenario::{self as sc, FlowIx, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -19,6 +19,30 @@ pub(crate) struct Stream {
     /// Its share is measured from here on.
     from: Time,
     wants: Wants,
+}
+
+/// A flow's fair share, and what decides which part of it the flow got.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FlowShare {
+    /// The mean max–min share over the time in which the flow competes. For a flow that never competes: over the time
+    /// in which it is there. None where nothing limits it.
+    pub(crate) fair: Option<Rate>,
+    /// How long it competes; none where there are no links whose capacity is known.
+    pub(crate) competing: Option<Span>,
+    /// What it got while it competes.
+    pub(crate) rate: CompetingRate,
+}
+
+/// The rate of a flow while it competes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum CompetingRate {
+    /// It never competes.
+    #[default]
+    None,
+    /// It competes whenever it is there: the rate is that of its whole time.
+    OfAllTime,
+    /// The rate in bit/s; none without a receiver that says it.
+    Bps(Option<f64>),
 }
 
 /// What a stream wants while it is there.
@@ -47,20 +71,61 @@ impl Stream {
 }
 
 impl Record<'_> {
-    /// For each flow its mean max–min share over the time in which it is there and counts; none where nothing limits
-    /// it.
-    pub(crate) fn fair_shares(&self) -> Vec<Option<Rate>> {
-        if self.links.is_empty() {
-            return vec![None; self.flows.len()];
+    /// Returns the fair share of each flow.
+    pub(crate) fn fair_shares(&self) -> Vec<FlowShare> {
+        let mut each: Vec<Vec<Shares>> = vec![Vec::new(); self.flows.len()];
+        if !self.links.is_empty() {
+            let streams = self.streams();
+            for (stream, shares) in streams.iter().zip(self.shares_of(&streams)) {
+                each[stream.flow].push(shares);
+            }
         }
-        let streams = self.streams();
-        let mut means: Vec<Vec<Option<Rate>>> = vec![Vec::new(); self.flows.len()];
-        for (stream, share) in streams.iter().zip(self.shares_of(&streams)) {
-            means[stream.flow].push(share);
-        }
+        each.into_iter().enumerate().map(|(n, shares)| self.flow_share(n, &shares)).collect()
+    }
+
+    fn flow_share(&self, n: usize, streams: &[Shares]) -> FlowShare {
         // The groups of a simulcast have no shares of their own: for the others they are one flow.
-        let alone = |n: usize| self.scenario.group_of(FlowIx(n as u32)).is_none();
-        means.into_iter().enumerate().map(|(n, shares)| mean(&shares).filter(|_| alone(n))).collect()
+        if streams.is_empty() || self.scenario.group_of(FlowIx(n as u32)).is_some() {
+            return FlowShare::default();
+        }
+        let time: Span = streams.iter().map(|stream| stream.time_competing).sum();
+        let throughout = streams.iter().all(|stream| stream.time_competing == stream.time_there);
+        if time.is_zero() {
+            let fair = mean(streams.iter().map(|stream| stream.there));
+            return FlowShare { fair, competing: Some(Span::ZERO), rate: CompetingRate::None };
+        }
+        let fair =
+            mean(streams.iter().filter(|stream| !stream.time_competing.is_zero()).map(|stream| stream.competing));
+        let rate = if throughout { CompetingRate::OfAllTime } else { CompetingRate::Bps(self.rate_at(n, streams)) };
+        FlowShare { fair, competing: Some(time / streams.len() as u64), rate }
+    }
+
+    /// Returns the mean rate of a flow's receivers while their streams compete, in bit/s.
+    fn rate_at(&self, n: usize, streams: &[Shares]) -> Option<f64> {
+        let ends = &self.flows[n];
+        let rate = |(place, sink): (usize, &AgentIx)| {
+            let stream = streams.get(if streams.len() > 1 { place } else { 0 })?;
+            let joined = self.tell(*sink).joined();
+            let samples = self.tell(*sink).intake()?.samples.all();
+            let times = stream.times.iter().map(|(begin, end)| ((*begin).max(joined), *end));
+            let times: Vec<_> = times.filter(|(begin, end)| begin < end).collect();
+            let span: Span = times.iter().map(|(begin, end)| end.since(*begin)).sum();
+            let step = self.step.as_nanos();
+            let mut bytes = 0.0;
+            for (begin, end) in times {
+                let steps = begin.as_nanos() / step..=end.as_nanos() / step;
+                for place in steps {
+                    let (from, until) =
+                        ((place * step).max(begin.as_nanos()), ((place + 1) * step).min(end.as_nanos()));
+                    // A step in which the flow begins or ends to compete counts by its part.
+                    let part = until.saturating_sub(from) as f64 / step as f64;
+                    bytes += samples.get(place as usize).map_or(0.0, |point| point.bytes as f64 * part);
+                }
+            }
+            (!span.is_zero()).then(|| bytes * 8.0 / span.as_secs_f64())
+        };
+        let rates: Vec<f64> = ends.sinks.iter().enumerate().filter_map(rate).collect();
+        (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
     }
 
     /// The mean max–min share that a receiver would have, were it the simulcast's only one; `streams` are those of the
@@ -72,7 +137,7 @@ impl Record<'_> {
         let lowest = self.scenario.simulcasts[n].flows.first()?.0 as usize;
         let place = streams.iter().position(|stream| stream.flow == lowest)?;
         let others = std::mem::replace(&mut streams[place].links, viewer.way.clone());
-        let share = self.shares_of(streams)[place];
+        let share = self.shares_of(streams).swap_remove(place).there;
         streams[place].links = others;
         share
     }
@@ -102,8 +167,8 @@ impl Record<'_> {
         streams
     }
 
-    /// The mean share of each stream.
-    fn shares_of(&self, streams: &[Stream]) -> Vec<Option<Rate>> {
+    /// The mean shares of each stream.
+    fn shares_of(&self, streams: &[Stream]) -> Vec<Shares> {
         let ways: Vec<Vec<u32>> = streams.iter().map(|stream| stream.links.clone()).collect();
         let claims = Claims::new(&ways);
         let link = |l: u32| self.links.get(l as usize).map(|record| record.link);
@@ -203,8 +268,8 @@ fn edges(streams: &[Stream], links: &[&Link], now: Time) -> Vec<Time> {
 }
 
 /// The mean; none if one of them is unlimited.
-fn mean(shares: &[Option<Rate>]) -> Option<Rate> {
-    let known: Option<Vec<u64>> = shares.iter().map(|share| share.map(Rate::as_bps)).collect();
+fn mean(shares: impl Iterator<Item = Option<Rate>>) -> Option<Rate> {
+    let known: Option<Vec<u64>> = shares.map(|share| share.map(Rate::as_bps)).collect();
     let known = known.filter(|known| !known.is_empty())?;
     Some(Rate::bps(known.iter().sum::<u64>() / known.len() as u64))
 }

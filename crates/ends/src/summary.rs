@@ -3,6 +3,7 @@
 use crate::activity::{throughout, within};
 use crate::agent::{About, Tell};
 use crate::promises::Kept;
+use crate::shares::{CompetingRate, FlowShare};
 use crate::{Activity, AgentIx, FlowEnds, LinkRecord, Record};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -47,17 +48,23 @@ impl Record<'_> {
         tree
     }
 
-    fn flow(&self, n: usize, share: Option<Rate>) -> Tree<'_> {
+    fn flow(&self, n: usize, share: FlowShare) -> Tree<'_> {
         let (spec, ends) = (&self.scenario.flows[n], &self.flows[n]);
         let throughput = self.throughput(ends);
         let bins = self.bins(ends);
-        let share_bps = share.map(Rate::as_bps_f64);
+        let share_bps = share.fair.map(Rate::as_bps_f64);
         let mut into = Figures::new(Of::Flow);
         into.put(&flow::NAME, spec.name.as_str());
         into.put(&flow::THROUGHPUT, throughput);
         into.put(&flow::FAIR_SHARE, share_bps);
         let rate = if spec.kind.pauses() { self.pauses(ends, &mut into) } else { self.rate_while_sending(n) };
-        into.put(&flow::SHARE_OF_FAIR, rate.zip(share_bps).filter(|(_, share)| *share > 0.0).map(|(t, s)| t / s));
+        let competing = match share.rate {
+            CompetingRate::None => None,
+            CompetingRate::OfAllTime => rate,
+            CompetingRate::Bps(rate) => rate,
+        };
+        into.put(&flow::COMPETING, share.competing.map(Span::as_secs_f64));
+        into.put(&flow::SHARE_OF_FAIR, competing.zip(share_bps).filter(|(_, share)| *share > 0.0).map(|(t, s)| t / s));
         into.put(&flow::RATE_COV, variation(&self.seconds_from(ends, &bins)));
         into.put(&flow::RAMP_1MBPS, self.ramp(ends, &bins, 1e6));
         into.put(&flow::RAMP_SHARE, share_bps.and_then(|s| self.ramp(ends, &bins, 0.8 * s)));

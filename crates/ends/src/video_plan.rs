@@ -115,7 +115,7 @@ impl Supply {
                 // A sequence has a frame rate of its own.
                 let t0 = match &ladder {
                     Some(ladder) => ladder.time(1),
-                    None => Span::from_secs_f64(1.0 / video.encode.fps.0.unwrap_or(30.0)),
+                    None => Span::from_secs_f64(1.0 / video.encode.fps.number().unwrap_or(30.0)),
                 };
                 Ok(Self::Codec(CodecSettings { t0, ..codec.clone() }, ladder))
             }

@@ -1,16 +1,17 @@
 //! What a reader has to know of a run's feedback and windows before using its numbers: `warnings` of `summary.json`.
 
+use crate::shares::FlowShare;
 use crate::{FlowEnds, Record};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_tcp::{LINUX_WINDOW, MAX_WINDOW};
-use steadycast_units::{Bytes, Rate, Span, Time, counted};
+use steadycast_units::{Bytes, Span, Time, counted};
 
 /// Reports that take more than this share of a link back are in the way of others, and of themselves.
 const MOST_OF_THE_WAY_BACK: f64 = 0.5;
 
 impl Record<'_> {
     /// TCPs whose window holds less than what their fair share has on the way: the window limits them there.
-    pub(crate) fn window_warnings(&self, shares: &[Option<Rate>]) -> Vec<String> {
+    pub(crate) fn window_warnings(&self, shares: &[FlowShare]) -> Vec<String> {
         let flows = self.scenario.flows.iter().zip(shares).zip(&self.ways);
         let most = if self.world == "simulated" { MAX_WINDOW } else { LINUX_WINDOW };
         let each = flows.filter_map(|((flow, share), ways)| {
@@ -22,7 +23,7 @@ impl Record<'_> {
             let round: Span = ways.iter().flatten().map(|way| delay(*way) + delay(way ^ 1)).sum();
             let config = &tcp.config;
             let (name, packet) = (&flow.name, config.packet.get());
-            let (needs, holds) = ((*share)?.over(round).get(), u64::from(config.window.min(most)) * packet);
+            let (needs, holds) = (share.fair?.over(round).get(), u64::from(config.window.min(most)) * packet);
             (holds < needs).then(|| {
                 let remedy = match needs.div_ceil(packet) {
                     packets if packets > most.into() => "no larger one is opened here; shorten the round trip".into(),

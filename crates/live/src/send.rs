@@ -21,7 +21,7 @@ use steadycast_control::{FeedbackFormat, Limit, Mode};
 use steadycast_ends::{Agent, Apart, Kept, Place, RETRANSMISSIONS, Supply, VideoPlan, VideoSource};
 use steadycast_media::{Feed, Ladder, SentFrames};
 use steadycast_record::{flow as flow_figures, receiver};
-use steadycast_scenario::Video;
+use steadycast_scenario::{Loaded, Video};
 use steadycast_session::HeaderIds;
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_web::State;
@@ -168,33 +168,10 @@ impl Sending {
         let keys = taken.as_ref().map_or_else(|| Ok(options.flow.clone()), |taken| taken.keys(options.flow.clone()))?;
         let options = SendOptions { flow: keys.of_sender(to, !matches!(medium, Medium::Greedy)), ..options };
         let loaded = options.flow.scenario(&[], to.is_multicast(), Span::ZERO)?;
-        let video = flow::video(&loaded)?;
-        let apart = Apart {
-            cname: options.cname.clone(),
-            peer: (!to.is_multicast()).then(|| crate::wired::host(to)),
-            tag: options.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
-            epoch: clock.epoch(),
-            payload_type: medium.format().and_then(PayloadFormat::static_type).unwrap_or(96),
-            again: RETRANSMISSIONS,
-            ids: HeaderIds::default(),
-            authenticated: false,
-            floor: LEAST,
-            // A receiver of ours waits so long without a word of its operator.
-            playout: LATENCY,
-            useful: None,
-            operator: shared.orders.clone(),
-        };
+        let apart = options.apart(&medium, clock, &shared);
         let apart = if let Some(taken) = &taken { taken.apart(apart) } else { apart };
         let place = Place { seed, credit: CREDIT, mtu: flow::MTU, apart: Some(apart) };
-        let plan = VideoPlan::supplied(&loaded.scenario.flows[0], video, medium.supply(), place)?;
-        if video.feedback.is_coarse() {
-            let what = "it is for simulated and emulated flows";
-            return Err(LiveError::new("--feedback", what, "take own, rfc8888 or twcc"));
-        }
-        if video.ecn.is_capable() && plan.feedback() != FeedbackFormat::Rfc8888 {
-            let what = "marks are known, and the path is checked, by reports of single packets that tell of them";
-            return Err(LiveError::new("--ecn", what, "take --feedback rfc8888"));
-        }
+        let (video, plan) = planned(&loaded, &medium, place)?;
         let session = clock.epoch().0 >> 32;
         let (pair, sdp, way) = match (&options.to, taken) {
             (To::Browser { media, ports, .. }, Some(taken)) => {
@@ -233,6 +210,18 @@ impl Sending {
         Ok(Self { shared, handle, desk, sdp })
     }
 
+    /// Checks the keys of a flow towards an address as [`Sending::start`] does, and opens nothing.
+    ///
+    /// # Errors
+    /// A key of the flow can't be used.
+    pub fn check(options: SendOptions, medium: &Medium) -> Result<(), LiveError> {
+        let (to, clock, shared) = (options.to.ip(), Clock::start(), Arc::new(Shared::default()));
+        let keys = options.flow.clone().of_sender(to, !matches!(medium, Medium::Greedy));
+        let loaded = keys.scenario(&[], to.is_multicast(), Span::ZERO)?;
+        let apart = Some(options.apart(medium, clock, &shared));
+        planned(&loaded, medium, Place { seed: entropy::seed()?, credit: CREDIT, mtu: flow::MTU, apart }).map(|_| ())
+    }
+
     /// The receiver of this name is not heard any more, now or whenever it comes.
     pub fn exclude(&self, name: &str) {
         self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
@@ -253,6 +242,43 @@ impl Sending {
     pub fn floor(&self) -> Option<Rate> {
         self.shared.orders.floor()
     }
+}
+
+impl SendOptions {
+    /// Returns what a session that is alone at its end knows of itself.
+    fn apart(&self, medium: &Medium, clock: Clock, shared: &Shared) -> Apart {
+        let to = self.to.ip();
+        Apart {
+            cname: self.cname.clone(),
+            peer: (!to.is_multicast()).then(|| crate::wired::host(to)),
+            tag: self.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
+            epoch: clock.epoch(),
+            payload_type: medium.format().and_then(PayloadFormat::static_type).unwrap_or(96),
+            again: RETRANSMISSIONS,
+            ids: HeaderIds::default(),
+            authenticated: false,
+            floor: LEAST,
+            // A receiver of ours waits as long without a word of its operator.
+            playout: LATENCY,
+            useful: None,
+            operator: shared.orders.clone(),
+        }
+    }
+}
+
+/// Plans the flow of a checked scenario for a live session.
+fn planned<'l>(loaded: &'l Loaded, medium: &Medium, place: Place) -> Result<(&'l Video, VideoPlan), LiveError> {
+    let video = flow::video(loaded)?;
+    let plan = VideoPlan::supplied(&loaded.scenario.flows[0], video, medium.supply(), place)?;
+    if video.feedback.is_coarse() {
+        let what = "it is for simulated and emulated flows";
+        return Err(LiveError::new("--feedback", what, "take own, rfc8888 or twcc"));
+    }
+    if video.ecn.is_capable() && plan.feedback() != FeedbackFormat::Rfc8888 {
+        let what = "marks are known, and the path is checked, by reports of single packets that tell of them";
+        return Err(LiveError::new("--ecn", what, "take --feedback rfc8888"));
+    }
+    Ok((video, plan))
 }
 
 impl Drop for Sending {

@@ -181,6 +181,25 @@ impl PySession {
     }
 }
 
+fn send_options(options: &Bound<'_, PyDict>) -> PyResult<SendOptions> {
+    let flow = serde_json::from_str(&want::<String>(options, "flow")?).map_err(unreadable)?;
+    Ok(SendOptions {
+        flow: FlowKeys::new(flow),
+        to: to(options)?,
+        pair: pair(options)?,
+        cname: want(options, "cname")?,
+        buffer: want::<Option<u64>>(options, "buffer_bytes")?.map(Bytes::new),
+        consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
+        key: master(want::<Option<String>>(options, "key")?.as_deref())?,
+    })
+}
+
+/// Checks what a `Sender` of these dicts would check, and opens nothing. Raises UserError.
+#[pyfunction]
+pub(crate) fn check_sender(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDict>) -> PyResult<()> {
+    Sending::check(send_options(options)?, &medium(medium_)?).map_err(refused)
+}
+
 /// A live sender. `options` and `medium` are dicts; see `steadycast.live.send`.
 #[pyclass(frozen, extends = PySession, name = "Sender", module = "steadycast._core")]
 pub(crate) struct PySender {
@@ -193,16 +212,7 @@ impl PySender {
     /// Begins to send. Raises UserError.
     #[new]
     fn new(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDict>) -> PyResult<PyClassInitializer<Self>> {
-        let flow = serde_json::from_str(&want::<String>(options, "flow")?).map_err(unreadable)?;
-        let options = SendOptions {
-            flow: FlowKeys::new(flow),
-            to: to(options)?,
-            pair: pair(options)?,
-            cname: want(options, "cname")?,
-            buffer: want::<Option<u64>>(options, "buffer_bytes")?.map(Bytes::new),
-            consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
-            key: master(want::<Option<String>>(options, "key")?.as_deref())?,
-        };
+        let options = send_options(options)?;
         let sending = Sending::start(options, medium(medium_)?).map_err(refused)?;
         let session = PySession { kind: "Sender", handle: sending.handle.clone() };
         Ok(PyClassInitializer::from(session).add_subclass(Self { desk: sending.desk.clone(), sending }))

@@ -2,7 +2,7 @@ use crate::error;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::path::{Path, PathBuf};
-use steadycast_scenario::{Document, FlowKind, Loaded, Media, Problem, Problems, Scenario};
+use steadycast_scenario::{Document, FlowKind, Fps, Loaded, Media, Problem, Problems, Scenario};
 
 /// JSON Schema of the scenario format.
 #[pyfunction]
@@ -209,7 +209,11 @@ impl PyScenario {
             let encode = &video.encode;
             entry.set_item("codec", encode.codec.word())?;
             entry.set_item("size", encode.size.to_string())?;
-            entry.set_item("fps", encode.fps.0)?;
+            match encode.fps {
+                Fps::Auto => entry.set_item("fps", "auto")?,
+                Fps::Clip | Fps::PerSecond(_) => entry.set_item("fps", encode.fps.number())?,
+            }
+            entry.set_item("lasts_s", self.scenario().duration.as_secs_f64())?;
             entry.set_item("gop", encode.gop)?;
             entry.set_item("bframes", encode.bframes)?;
             entry.set_item("q_min", encode.q.0)?;

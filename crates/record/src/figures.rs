@@ -90,6 +90,14 @@ figures! {
         CONTROLLER = figure("controller", Text, "The controller that steers the video.").when(When::Video);
         MODE = figure("mode", Text, "The mode of the controller: paper or repaired.").when(When::Video);
         CONGESTION = figure("congestion", Text, "TCP's congestion control.").when(When::Tcp);
+        ENCODED_CODEC = figure("encoded.codec", Text, "The codec of the video's pictures.").when(When::Pictures);
+        ENCODED_WIDTH = figure("encoded.width", Count, "The width of the encoded pictures, in samples: of a clip its \
+            own, upright and with square samples, unless encode.size asks for another or it is bounded \
+            (\"auto\").").when(When::Pictures);
+        ENCODED_HEIGHT = figure("encoded.height", Count, "The height of the encoded pictures, in \
+            samples.").when(When::Pictures);
+        ENCODED_FPS = figure("encoded.fps", Number, "Encoded pictures per second: of a clip its own, unless \
+            encode.fps asks for another.").when(When::Pictures);
         THROUGHPUT = figure("throughput_bps", Rate, "What arrived, in bits of IP packets per second, each packet \
             counted once, from the \
             flow's start to its stop; the mean over its receivers. 1 Mb/s is 1 000 000 bits per second.")
@@ -97,8 +105,9 @@ figures! {
         FAIR_SHARE = figure("fair_share_bps", Rate, "The max–min share: what the flow would get if, at each time, \
             every link \
             divided what it can carry evenly among those who are there and want more; the mean over the time in which \
-            the flow itself is \
-            there. What a link can carry follows events, traces, policers and outages. A flow is there between start \
+            the flow competes (competing_s). Of a flow that never competes it is the mean over the time in which the \
+            flow is there. \
+            What a link can carry follows events, traces, policers and outages. A flow is there between start \
             and stop, and while \
             it has something to send. Nobody wants more than it sends at by its settings, nor a video more than its \
             encoder's best \
@@ -106,10 +115,15 @@ figures! {
             one does not want \
             is the others'. A simulcast's groups have none.")
             .shown("fair share", &[(Flows, "")]);
-        SHARE_OF_FAIR = figure("share_of_fair", Share, "Throughput divided by the fair share; of a source that \
-            pauses, throughput while it \
-            was active. 100 % is fair, also for a video that has all that its encoder can use; above takes from \
-            others, below gives way.")
+        COMPETING = figure("competing_s", Seconds, "How long the flow competes: a link of its way is also on the way \
+            of another flow that is there, and what the two want fills it. Counts from the end of the warm-up on, as \
+            the fair share does; the mean over the sessions of a flow that serves its receivers one by one. Null \
+            where the links are not known.");
+        SHARE_OF_FAIR = figure("share_of_fair", Share, "Throughput divided by the fair share, both over the time in \
+            which the flow competes with another one. 100 % is fair, also for a video that has all that its encoder \
+            can use; above takes from \
+            others, below gives way. Null for a flow that never competes (competing_s is 0), since it can take from \
+            nobody, and where nothing limits it.")
             .shown("share of fair", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, "")]);
         RATE_COV = figure("rate_cov", Number, "Coefficient of variation of the throughput in whole seconds: standard \
             deviation (over \

@@ -31,5 +31,5 @@ pub use figures::{FIGURES, cost, expectation, find, flow, invariant, link, recei
 pub use flat::flat;
 pub use number::{median, variation};
 pub use rows::{Fields, Kept, Row, Rows, Store};
-pub use share::{Claims, Demand, jain};
+pub use share::{Claims, Demand, Shares, jain};
 pub use tree::Tree;

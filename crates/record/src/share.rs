@@ -102,34 +102,81 @@ impl Claims {
         shares
     }
 
-    /// The mean share of each claim over the time in which it is there. `edges` are the times, in order, between which
-    /// nothing changes;
-    /// `demand` and `capacity` tell what a claim wants, and what a link with this number carries, from one edge to the
-    /// next. A claim counts
-    /// from its time in `from` on. One that nothing limits at some time has no share, nor has one that is never there.
+    /// Whether each claim competes: a link that it needs is needed by another claim as well, and `shares` fill it.
+    fn compete(&self, demands: &[Demand], capacity: &[Option<Rate>], shares: &[Option<Rate>]) -> Vec<bool> {
+        let mut compete = vec![false; self.ways.len()];
+        for (users, capacity) in self.users.iter().zip(capacity) {
+            let present = || users.iter().map(|n| *n as usize).filter(|n| demands[*n] != Demand::Absent);
+            let load: u64 = present().filter_map(|n| shares[n]).map(Rate::as_bps).sum();
+            // Each division of a link leaves less than 1 b/s per claim.
+            let is_full = capacity.is_some_and(|capacity| load + present().count() as u64 >= capacity.as_bps());
+            if is_full && present().count() > 1 {
+                present().for_each(|n| compete[n] = true);
+            }
+        }
+        compete
+    }
+
+    /// The shares of each claim over time. `edges` are the times, in order, between which nothing changes; `demand` and
+    /// `capacity` give what a claim wants, and what a link with this number carries, from one edge to the next. A claim
+    /// counts from its time in `from` on.
     pub fn over_time(
         &self,
         edges: &[Time],
         from: &[Time],
         mut demand: impl FnMut(usize, Time, Time) -> Demand,
         mut capacity: impl FnMut(u32, Time, Time) -> Option<Rate>,
-    ) -> Vec<Option<Rate>> {
-        let mut means: Vec<Mean> = self.ways.iter().map(|_| Mean::default()).collect();
+    ) -> Vec<Shares> {
+        let mut means: Vec<(Mean, Mean)> = self.ways.iter().map(|_| Default::default()).collect();
+        let mut contested: Vec<Vec<(Time, Time)>> = vec![Vec::new(); self.ways.len()];
         let mut last = (Vec::new(), Vec::new());
-        let mut shares = Vec::new();
+        let (mut shares, mut compete) = (Vec::new(), Vec::new());
         for (begin, end) in edges.iter().zip(edges.iter().skip(1)).map(|(begin, end)| (*begin, *end)) {
             let demands: Vec<Demand> = (0..self.ways.len()).map(|n| demand(n, begin, end)).collect();
             let rates: Vec<Option<Rate>> = self.links.iter().map(|link| capacity(*link, begin, end)).collect();
             let now = (demands, rates);
             if now != last || shares.is_empty() {
                 shares = self.fair(&now.0, &now.1);
+                compete = self.compete(&now.0, &now.1, &shares);
                 last = now;
             }
             let there = |n: &usize| last.0[*n] != Demand::Absent && begin >= from[*n];
-            (0..self.ways.len()).filter(there).for_each(|n| means[n].add(shares[n], end.since(begin)));
+            for n in (0..self.ways.len()).filter(there) {
+                means[n].0.add(shares[n], end.since(begin));
+                if !compete[n] {
+                    continue;
+                }
+                means[n].1.add(shares[n], end.since(begin));
+                match contested[n].last_mut() {
+                    Some((_, until)) if *until == begin => *until = end,
+                    _ => contested[n].push((begin, end)),
+                }
+            }
         }
-        means.iter().map(Mean::rate).collect()
+        let share = |((there, competing), times): ((Mean, Mean), Vec<(Time, Time)>)| Shares {
+            there: there.rate(),
+            time_there: there.span,
+            competing: competing.rate(),
+            time_competing: competing.span,
+            times,
+        };
+        means.into_iter().zip(contested).map(share).collect()
     }
+}
+
+/// The mean max–min shares of a claim.
+#[derive(Clone, Debug, Default)]
+pub struct Shares {
+    /// Over the time in which it is there; none where nothing limits it at some time, or it is never there.
+    pub there: Option<Rate>,
+    /// How long it is there.
+    pub time_there: Span,
+    /// Over the time in which it competes; none where nothing limits it at some of it, or it never competes.
+    pub competing: Option<Rate>,
+    /// How long it competes: a link that it needs is needed by another claim as well, and both could fill it.
+    pub time_competing: Span,
+    /// When it competes, in order.
+    pub times: Vec<(Time, Time)>,
 }
 
 /// A mean over time.
@@ -299,15 +346,35 @@ mod tests {
                 |n, at, _| world.seconds[second(at)].0[n],
                 |link, at, _| Some(world.seconds[second(at)].1[link as usize]),
             );
-            let each: Vec<Vec<Option<Rate>>> = world.seconds.iter().map(|(demands, rates)| {
+            let fair = |(demands, rates): &(Vec<Demand>, Vec<Rate>)| {
                 let capacity: Vec<_> = claims.links().iter().map(|link| Some(rates[*link as usize])).collect();
                 claims.fair(demands, &capacity)
-            }).collect();
-            for (n, mean) in means.iter().enumerate() {
+            };
+            let each: Vec<Vec<Option<Rate>>> = world.seconds.iter().map(fair).collect();
+            let apart = |mean: Option<Rate>, seconds: &[u64]| {
+                let sum = seconds.iter().sum::<u64>() as f64 / seconds.len().max(1) as f64;
+                (mean.map_or(0.0, Rate::as_bps_f64) - sum).abs()
+            };
+            for (n, share) in means.iter().enumerate() {
                 let there: Vec<u64> = each.iter().filter_map(|shares| shares[n]).map(Rate::as_bps).collect();
-                prop_assert_eq!(mean.is_none(), there.is_empty());
-                let sum = there.iter().sum::<u64>() as f64 / there.len().max(1) as f64;
-                prop_assert!((mean.map_or(0.0, Rate::as_bps_f64) - sum).abs() <= 1.0, "{mean:?} {sum}");
+                prop_assert_eq!(share.there.is_none(), there.is_empty());
+                prop_assert!(apart(share.there, &there) <= 1.0, "{:?}", share);
+                // The definition: somebody else is there on a link of its way that their shares fill.
+                let competes = |(shares, (demands, rates)): &(&Vec<Option<Rate>>, &(Vec<Demand>, Vec<Rate>))| {
+                    demands[n] != Demand::Absent && world.ways[n].iter().any(|link| {
+                        let users: Vec<_> = (0..demands.len())
+                            .filter(|m| world.ways[*m].contains(link) && demands[*m] != Demand::Absent)
+                            .collect();
+                        let load: u64 = users.iter().filter_map(|m| shares[*m]).map(Rate::as_bps).sum();
+                        users.len() > 1 && load + users.len() as u64 >= rates[*link as usize].as_bps()
+                    })
+                };
+                let contested: Vec<u64> = each.iter().zip(&world.seconds).filter(competes)
+                    .filter_map(|(shares, _)| shares[n]).map(Rate::as_bps).collect();
+                prop_assert_eq!(share.time_competing, Span::secs(contested.len() as u64));
+                prop_assert!(apart(share.competing, &contested) <= 1.0, "{:?}", share);
+                let told: Span = share.times.iter().map(|(begin, end)| end.since(*begin)).sum();
+                prop_assert_eq!(told, share.time_competing);
             }
         }
 

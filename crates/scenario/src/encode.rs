@@ -50,11 +50,13 @@ settings! {
     Encode {
         /// mpeg2, mpeg4, h263, h264, h265, vp8, vp9 or av1.
         codec: Codec = STANDARD.codec,
-        /// sqcif, qcif, cif, 4cif, qvga, vga, 720p, 1080p, "640x480", or the clip's own: "clip". Where nothing
-        /// names it, the drawn film is 1280x720 if its flow's share of the network is more than it can use in CIF
-        /// (2 Mb/s).
+        /// sqcif, qcif, cif, 4cif, qvga, vga, 720p, 1080p, "640x480", "clip" or "auto". "clip" is the clip's own size.
+        /// "auto", the default of clips, is the same, scaled down to the number of samples of 1280x720 where the clip
+        /// has more. Where nothing names it, the drawn film is 1280x720 if its flow's share of the network is more than
+        /// it can use in CIF (2 Mb/s in mpeg4, 1.45 Mb/s in h264)
         size: Size = STANDARD.size,
-        /// Pictures per second, or the clip's own: "clip".
+        /// Pictures per second, "clip" or "auto". "clip" is the clip's own rate. "auto", the default of clips, is the
+        /// same, or 25 where the clip names none.
         fps: Fps = STANDARD.fps,
         /// Frames per group of pictures.
         gop: u32 where (GOP) = STANDARD.gop,
@@ -68,7 +70,7 @@ settings! {
 const STANDARD: Encode = Encode {
     codec: Codec::Mpeg4,
     size: Size::Pixels { width: 352, height: 288 },
-    fps: Fps(Some(25.0)),
+    fps: Fps::PerSecond(25.0),
     gop: 12,
     bframes: 2,
     q: Codec::Mpeg4.quantizers().0,
@@ -84,7 +86,7 @@ impl Encode {
         };
         let has_clip = matches!(sequence, Some(Media::Clip { .. })) || media.is_none();
         for own in ["size", "fps"].iter().filter_map(|key| item.get(key)) {
-            if own.text() == Some("clip") && !has_clip {
+            if matches!(own.text(), Some("clip" | "auto")) && !has_clip {
                 out.problem(&own.at, "there is no clip", "write what it is to be, or media = \"clip\"");
             }
         }
@@ -92,8 +94,13 @@ impl Encode {
         let gop = field(item, "gop", &[&GOP], out).ok().flatten().unwrap_or(STANDARD.gop);
         let ((q, known), can_b) = (codec.quantizers(), codec.has_b_frames());
         let bframes = if can_b && !modelled { STANDARD.bframes.min(gop - 1) } else { 0 };
-        let fps = if modelled { Fps(Some(30.0)) } else { STANDARD.fps };
-        let encode = Self::fill(item, Some(&Self { codec, fps, gop, bframes, q, ..STANDARD }), out);
+        // A clip keeps its size and its rate; other media have none of their own.
+        let (size, fps) = match (has_clip, modelled) {
+            (true, _) => (Size::Auto, Fps::Auto),
+            (false, true) => (STANDARD.size, Fps::PerSecond(30.0)),
+            (false, false) => (STANDARD.size, STANDARD.fps),
+        };
+        let encode = Self::fill(item, Some(&Self { codec, size, fps, gop, bframes, q }), out);
         if let (Some(said), Ok(Some(number))) = (item.get("bframes"), field::<u32>(item, "bframes", &[], out)) {
             if !can_b && number > 0 {
                 out.problem(&said.at, "this codec has no B frames here", "write bframes = 0, or another codec");
@@ -117,6 +124,8 @@ impl Encode {
 /// A picture's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
+    /// The clip's own, scaled down where it has more samples than 1280x720.
+    Auto,
     /// The clip's own.
     Clip,
     /// In pixels; both even.
@@ -147,15 +156,17 @@ const SIZES: &[(&str, u32, u32)] = &[
 
 impl Declared for Size {
     fn schema() -> Json {
-        json!({ "type": "string", "pattern": "^(clip|sqcif|qcif|cif|4cif|qvga|vga|720p|1080p|[0-9]+x[0-9]+)$" })
+        json!({ "type": "string", "pattern": "^(auto|clip|sqcif|qcif|cif|4cif|qvga|vga|720p|1080p|[0-9]+x[0-9]+)$" })
     }
 }
 
 impl FromToml for Size {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         let text = item.text().unwrap_or_default();
-        if text == "clip" {
-            return Some(Self::Clip);
+        match text {
+            "auto" => return Some(Self::Auto),
+            "clip" => return Some(Self::Clip),
+            _ => {}
         }
         if let Some((_, width, height)) = SIZES.iter().find(|(name, ..)| *name == text) {
             return Some(Self::Pixels { width: *width, height: *height });
@@ -166,7 +177,7 @@ impl FromToml for Size {
         }
         let names: Vec<_> = SIZES.iter().map(|(name, ..)| *name).collect();
         let what = format!("{} is not a picture size", item.shown());
-        let remedy = format!("\"clip\", {}, or \"640x480\": even numbers from 16 to 8192", names.join(", "));
+        let remedy = format!("\"auto\", \"clip\", {}, or \"640x480\": even numbers from 16 to 8192", names.join(", "));
         out.refuse(&item.at, what, remedy)
     }
 }
@@ -180,38 +191,63 @@ impl ToToml for Size {
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Auto => f.write_str("auto"),
             Self::Clip => f.write_str("clip"),
             Self::Pixels { width, height } => write!(f, "{width}x{height}"),
         }
     }
 }
 
-/// Pictures per second; `None`: the clip's own.
+/// Pictures per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fps(pub Option<f64>);
+pub enum Fps {
+    /// The clip's own, or 25 where it names none.
+    Auto,
+    /// The clip's own.
+    Clip,
+    /// A number.
+    PerSecond(f64),
+}
+
+impl Fps {
+    /// Returns the number of pictures per second; `None` where the clip decides.
+    pub const fn number(self) -> Option<f64> {
+        match self {
+            Self::Auto | Self::Clip => None,
+            Self::PerSecond(fps) => Some(fps),
+        }
+    }
+}
 
 impl Declared for Fps {
     fn schema() -> Json {
-        json!({ "anyOf": [{ "const": "clip" }, { "type": "number", "minimum": 1, "maximum": 240 }] })
+        json!({ "anyOf": [{ "enum": ["auto", "clip"] }, { "type": "number", "minimum": 1, "maximum": 240 }] })
     }
 }
 
 impl FromToml for Fps {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
-        if item.text() == Some("clip") {
-            return Some(Self(None));
+        match item.text() {
+            Some("auto") => return Some(Self::Auto),
+            Some("clip") => return Some(Self::Clip),
+            _ => {}
         }
         let fps = f64::read(item, out)?;
         if (1.0..=240.0).contains(&fps) {
-            return Some(Self(Some(fps)));
+            return Some(Self::PerSecond(fps));
         }
-        out.refuse(&item.at, format!("{fps} is out of range"), "from 1 to 240 pictures per second, or \"clip\"")
+        let remedy = "from 1 to 240 pictures per second, \"auto\" or \"clip\"";
+        out.refuse(&item.at, format!("{fps} is out of range"), remedy)
     }
 }
 
 impl ToToml for Fps {
     fn value(&self) -> Option<Value> {
-        Some(self.0.map_or_else(|| Value::Text("clip".to_owned()), Value::Real))
+        Some(match self {
+            Self::Auto => Value::Text("auto".to_owned()),
+            Self::Clip => Value::Text("clip".to_owned()),
+            Self::PerSecond(fps) => Value::Real(*fps),
+        })
     }
 }
 

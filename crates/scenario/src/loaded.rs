@@ -115,7 +115,7 @@ impl Document {
     }
 
     /// Sets a key: `flow.NAME.KEY=VALUE`, `link.NAME.KEY=VALUE`, `topology.KEY=VALUE` or a key of the top. VALUE is
-    /// TOML, or else a text as it stands. A NAME with `*` in it means all that it fits; that of a range may leave its
+    /// TOML, or else a text as it stands. The key `clip` makes all videos play that clip. A NAME with `*` in it means all that it fits; that of a range may leave its
     /// numbers out.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! From a file's tables to a scenario.
 
-use crate::encode::Size;
+use crate::encode::{Codec, Size};
 use crate::expect::{self, Scene};
 use crate::file::{EventTable, ExpectTable, FORMAT, File, Shape, SimulcastTable};
 use crate::flow::{Group, SMALLEST, flows, groups, hosts};
@@ -290,16 +290,23 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     }
 }
 
-/// What the drawn film asks for in CIF at its best quality.
-const CIF_MOST: Rate = Rate::mbps(2);
+/// The rate of the drawn film in CIF at its best quality, with IP, UDP and RTP headers; `None` for a codec with which the
+/// program does not know the film's sizes: to encode 720 lines of it takes minutes.
+const fn most_in_cif(codec: Codec) -> Option<Rate> {
+    match codec {
+        Codec::Mpeg4 => Some(Rate::mbps(2)),
+        Codec::H264 => Some(Rate::kbps(1_450)),
+        _ => None,
+    }
+}
 
 /// The drawn film has 720 lines where nobody names its size and the flow's share of its narrowest link is more than the
 /// film can use in CIF: that link's mean rate over the flows that always have data.
 fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [Flow], network: &Network) {
     let open = |group: &Group<'_>, flow: &Flow| {
-        let said = |key| group.table.encode.as_ref().is_some_and(|encode| encode.item.get(key).is_some());
-        let drawn = matches!(&flow.kind, FlowKind::Video(video) if matches!(video.media, Media::Synthetic));
-        drawn && !said("size") && !said("codec")
+        let FlowKind::Video(video) = &flow.kind else { return false };
+        let said = group.table.encode.as_ref().is_some_and(|encode| encode.item.get("size").is_some());
+        matches!(video.media, Media::Synthetic) && !said && most_in_cif(video.encode.codec).is_some()
     };
     let film = |group, range: &std::ops::Range<usize>| all[range.clone()].first().is_some_and(|flow| open(group, flow));
     let films: Vec<_> = groups.iter().zip(ranges).filter(|(group, range)| film(*group, range)).collect();
@@ -321,7 +328,9 @@ fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [
             Some(direction.rate.mean()?.scale(1.0 / users.get(&std::ptr::from_ref(direction))?))
         };
         let least = ways(&all[flow], &network.links, &links).filter_map(share).min();
-        if let (Some(_), FlowKind::Video(video)) = (least.filter(|least| *least > CIF_MOST), &mut all[flow].kind) {
+        if let (Some(share), FlowKind::Video(video)) = (least, &mut all[flow].kind)
+            && most_in_cif(video.encode.codec).is_some_and(|most| share > most)
+        {
             video.encode.size = Size::HD;
         }
     }

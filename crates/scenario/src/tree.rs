@@ -79,9 +79,9 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
         remedy,
     };
     let form = || {
-        "write PATH=VALUE, PATH being flow.NAME.KEY, link.NAME.KEY, simulcast.NAME.KEY, topology.KEY or a key of the \
-            top"
-        .to_owned()
+        "write PATH=VALUE, PATH being flow.NAME.KEY, link.NAME.KEY, simulcast.NAME.KEY, topology.KEY, clip or a key of \
+            the top"
+            .to_owned()
     };
     let Some((path, text)) = assignment.split_once('=') else {
         return Err(fail("there is no \"=\"".into(), form()));
@@ -105,6 +105,9 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     {
         // A file that names no network has a whole one of its own, in whose place comes another.
         table.retain_mut(|(key, topology)| key != "topology" || keep_set(topology));
+    }
+    if path == "clip" {
+        return play(root, &value, &at).map_err(|(what, remedy)| fail(what, remedy));
     }
     if !matches!(head, "flow" | "link" | "simulcast") || rest.is_empty() {
         return put(root, &path.split('.').collect::<Vec<_>>(), value, &at).map_err(|what| fail(what, form()));
@@ -214,6 +217,31 @@ fn list_mut<'a>(root: &'a mut Item, key: &str, at: &Place) -> Option<&'a mut Vec
         Some(Value::List(list)) => Some(list),
         _ => None,
     }
+}
+
+/// Makes all videos play a clip. In the place of another medium, it goes without the size and the rate that the file
+/// gives that medium: what is encoded is the clip as it is, unless a change names a size or a rate.
+fn play(root: &mut Item, clip: &Value, at: &Place) -> Result<(), (String, String)> {
+    let flows = list_mut(root, "flow", at).map(|list| list.as_mut_slice()).unwrap_or_default();
+    let mut videos = 0;
+    for flow in flows.iter_mut().filter(|flow| flow.get("kind").and_then(Item::text) == Some("video")) {
+        videos += 1;
+        let plays_another_medium = flow.get("clip").is_none();
+        if let (true, Some(Value::Table(encode))) = (plays_another_medium, value_mut(flow, "encode")) {
+            encode.retain(|(key, said)| said.at.set || !matches!(key.as_str(), "size" | "fps"));
+        }
+        let place = Place { key: Arc::from(format!("flow.{}.clip", name_of(flow).unwrap_or_default())), ..at.clone() };
+        put(flow, &["clip"], clip.clone(), &place).map_err(|what| (what, "leave it out".to_owned()))?;
+    }
+    if videos == 0 {
+        return Err(("this scenario has no video".into(), "leave it out".into()));
+    }
+    Ok(())
+}
+
+fn value_mut<'a>(item: &'a mut Item, key: &str) -> Option<&'a mut Value> {
+    let Value::Table(table) = &mut item.value else { return None };
+    table.iter_mut().find(|(k, _)| k == key).map(|(_, item)| &mut item.value)
 }
 
 /// What a flow or link is called: its name, or a link's default name from its ends.

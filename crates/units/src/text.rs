@@ -63,7 +63,8 @@ const SPAN: Kind = Kind {
 };
 const RATE: Kind = Kind {
     what: "rate",
-    units: &[("bps", 1.0), ("kbps", 1e3), ("Mbps", 1e6), ("Gbps", 1e9)],
+    // FFmpeg and iperf3 write rates by the prefix alone; theirs are powers of ten, too.
+    units: &[("bps", 1.0), ("kbps", 1e3), ("Mbps", 1e6), ("Gbps", 1e9), ("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9)],
     list: "bps, kbps, Mbps or Gbps (powers of ten)",
     example: "4Mbps",
     limit: "1000 Gbps",
@@ -156,6 +157,9 @@ mod tests {
     #[test]
     fn prefixes_are_powers_of_ten_and_kib_of_two() {
         assert_eq!("4Mbps".parse(), Ok(Rate::bps(4_000_000)));
+        for (prefix, factor) in [("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)] {
+            assert_eq!(format!("2.5{prefix}").parse(), Ok(Rate::bps(factor * 5 / 2)));
+        }
         assert_eq!("0.5ms".parse(), Ok(Span::micros(500)));
         assert_eq!("64KiB".parse(), Ok(Bytes::new(65_536)));
         assert_eq!("64 kB".parse(), Ok(Bytes::new(64_000)));

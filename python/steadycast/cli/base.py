@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from steadycast import exits, signals
+from steadycast import exits, hints, signals
 from steadycast.errors import MissingError, UnwrittenError, UserError, full, reason
 from steadycast.exits import Exit
 from steadycast.live.flow import FPS
@@ -125,7 +125,44 @@ Pixels = Annotated[
 ]
 
 
-class Scenario(TyperCommand):
+class Numbers(TyperCommand):
+    """A command that says in plain words what is wrong with a number."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except _UsageError as error:
+            parameter = getattr(error, "param", None)
+            if parameter is not None and "Input should be" in error.message:
+                several = any(each.name == "seeds" for each in self.params)
+                error.message = _number_problem(
+                    error.message, _value_of(given, parameter.opts), several=several
+                )
+            raise
+
+
+def _value_of(args: list[str], names: Sequence[str]) -> str:
+    """Return what was given for an option, as it was typed."""
+    for word, following in zip(args, [*args[1:], ""], strict=True):
+        name, is_joined, value = word.partition("=")
+        if name in names:
+            return value if is_joined else following
+    return ""
+
+
+def _number_problem(found: str, value: str, *, several: bool) -> str:
+    """Say what is wrong with a number; ``several`` is whether the command takes --seeds."""
+    if bound := re.search(r"(greater|less) than or equal to (\S+)", found):
+        size, way = ("small", "more") if bound[1] == "greater" else ("large", "less")
+        return f"{value} is too {size}; take {bound[2]} or {way}"
+    if re.fullmatch(r"\d+-\d+", value) and several:
+        return f"{value} are several seeds; write --seeds {value}"
+    return f"{value} is no whole number; write for example 3"
+
+
+class Scenario(Numbers):
     """A command that takes --set. A scenario's key that is written as an option is an error that says how to set it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -224,7 +261,8 @@ def _run() -> int:
                 repr(word), f"these bytes are no {code}", "rename it; in ASCII set LC_ALL=C.UTF-8"
             )
     try:
-        _of(sys.argv[1:2])(prog_name="steadycast")
+        with hints.on_command_line():
+            _of(sys.argv[1:2])(prog_name="steadycast")
     except KeyboardInterrupt:  # while the command line itself is being built
         tell("interrupted")
         return Exit.INTERRUPTED
@@ -312,7 +350,7 @@ def command(about: str, *examples: str, **more: Any) -> Callable[[Command], Comm
     """Declare a command: what the list of commands says of it, and the examples at the end of its help."""
     # A backspace character keeps the lines as they are.
     listed = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples)
-    return app.command(short_help=about, epilog=listed, **more)
+    return app.command(short_help=about, epilog=listed, **{"cls": Numbers, **more})
 
 
 @app.callback(invoke_without_command=True)
@@ -326,10 +364,8 @@ def _top(
         raise typer.Exit(Exit.DONE)
 
 
-def changes(
-    sets: list[str] | None, file: Path | None = None, clip: str | None = None, network: str | None = None
-) -> list[str]:
-    """Return the changes of a scenario, each a path and a value, with those by which its videos play a clip."""
+def changes(sets: list[str] | None, clip: str | None = None, network: str | None = None) -> list[str]:
+    """Return the changes of a scenario, each a path and a value, in an order that no option depends on."""
     for change in sets or []:
         if "=" not in change.strip("="):
             raise UserError(
@@ -337,13 +373,8 @@ def changes(
                 "this is not PATH=VALUE",
                 "write for example --set flow.video.controller=tfrc",
             )
-    sets = [*([f"network={network}"] if network is not None else []), *(sets or [])]
-    if file is None or clip is None:
-        return sets
-    return [
-        *sets,
-        *module("steadycast.clips").changes(module("steadycast.loading").load(file, sets), clip),
-    ]
+    named = {"network": network, "clip": clip}
+    return [*(f"{key}={value}" for key, value in named.items() if value is not None), *(sets or [])]
 
 
 @contextmanager
@@ -419,6 +450,8 @@ def finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> No
 
         show(*uncompared(summary), style="bold red")
         show(terminal.flows(summary))
+        if (said := terminal.unshared(summary)) is not None:
+            show(said)
         warn(summary.get("warnings") or ())
         for table in (terminal.pauses(summary), terminal.expectations(summary)):
             if table is not None:

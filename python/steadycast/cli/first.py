@@ -57,7 +57,7 @@ def run(
         base.module("steadycast.received").checked(video)
     many = base.seed_range(seeds) if seeds is not None else None
     file = scenario_at(file)
-    sets = base.changes(sets, file, clip, network)
+    sets = base.changes(sets, clip, network)
     if video is not None:
         loaded = base.module("steadycast.loading").load(file, sets)
         base.module("steadycast.viewing").with_pixels(loaded.videos(), file)

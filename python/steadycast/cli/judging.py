@@ -107,7 +107,7 @@ def judge(
     with (
         base.place_of(out, otherwise, force=force) as place,
         base.interruptible(),
-        Terminal() as progress,
+        Terminal(lines=True) as progress,
     ):
         assert place is not None
         done = suite.judge(asked, place, force=force, progress=progress)
@@ -119,7 +119,9 @@ def judge(
         print(f"\nreport: {place}/judge.html")
     for line in [*done.fails, *done.untrusted]:
         base.tell(line)
-    if done.fails:
+    if done.nothing_trusted:
+        base.tell("no cell can be trusted, so nothing is judged: end other programs, or give --jobs 1")
+    if done.fails or done.nothing_trusted:
         raise typer.Exit(Exit.FAILED)
 
 

@@ -90,7 +90,7 @@ def sweep(
         raise UserError(
             "--collect", "it runs nothing", "give only -o, --metric, --baseline and --figures with it"
         )
-    sets = base.changes(sets, file, clip)
+    sets = base.changes(sets, clip)
     sweeping = base.module("steadycast.sweep")
     planning = base.module("steadycast.sweep.plan")
     axes = [planning.axis(each) for each in over or []]

@@ -84,7 +84,7 @@ def emulate(
         done = world.emulate(
             file,
             seed=seed,
-            set=base.changes(sets, file, clip, network),
+            set=base.changes(sets, clip, network),
             out=place,
             force=force,
             vmaf=vmaf,

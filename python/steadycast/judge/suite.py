@@ -9,7 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from steadycast.core import program
@@ -62,6 +62,8 @@ class Done:
     fails: list[str]
     untrusted: list[str]
     """And of which networks the machine was too busy."""
+    nothing_trusted: bool = False
+    """The machine was too busy in each of them."""
 
 
 def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | None = None) -> Done:
@@ -100,6 +102,7 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
         held = text.conditions(judged, asked.fail_if, asked.baseline), text.expectations(judged)
         whole = text.as_json(judged, *held)
         done = Done(text.text(judged, asked.keep), whole, text.fails(judged, *held), text.doubted(judged))
+        done = replace(done, nothing_trusted=not (asked.anyway or any(map(judged.trusted, judged.networks))))
         draft.text("judge.txt", done.text)
         draft.text("judge.html", page(judged, *held))
         draft.finish(whole)
@@ -140,7 +143,8 @@ def conducted(setup: Setup, tasks: Sequence[Task], jobs: int | None, told: Progr
     """Run all cells, and those again, alone, of which the machine was too busy."""
     found: dict[Task, Outcome] = {}
 
-    def run(some: Sequence[Task], at_once: int) -> None:
+    def run(some: Sequence[Task], at_once: int, what: str = "judging") -> None:
+        fresh = 0
         with Workers("steadycast.judge.cell:begin", setup, min(at_once, len(some)), gently=True) as workers:
             for place, came in workers.do(some):
                 if isinstance(came, LostError):
@@ -149,7 +153,9 @@ def conducted(setup: Setup, tasks: Sequence[Task], jobs: int | None, told: Progr
                 if isinstance(came, BaseException):
                     raise came
                 found[some[place]] = came
-                told("judging", len(found), len(tasks))
+                fresh += 1
+                again = what != "judging"
+                told(what, fresh if again else len(found), len(some) if again else len(tasks))
 
     told("judging", 0, len(tasks))
     rest = list(tasks)
@@ -161,7 +167,9 @@ def conducted(setup: Setup, tasks: Sequence[Task], jobs: int | None, told: Progr
     if rest:
         run(rest, jobs)
     if again := [task for task in tasks if found[task].doubts]:
-        run(again, 1)
+        what = "judging again, alone, what the machine was too busy for"
+        told(what, 0, len(again))
+        run(again, 1, what)
     return [found[task] for task in tasks]
 
 

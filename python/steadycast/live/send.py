@@ -92,8 +92,22 @@ def settings_of(options: Options) -> Json:
 def begun(settings: Json, flow: Flow, planned: Any) -> Any:
     """Return a core `Sender` of this flow that has begun."""
     with named(flow):
-        said = json.dumps(keys(flow, planned.clip), default=str)
-        return session.live_core().Sender({**settings, "flow": said}, planned.medium)
+        return session.live_core().Sender(_with_flow(settings, flow, planned), planned.medium)
+
+
+def checked(settings: Json, flow: Flow, planned: Any) -> None:
+    """Check all that `begun` checks of this flow before it opens a socket.
+
+    Raises:
+        UserError: an option can't be used.
+
+    """
+    with named(flow):
+        session.live_core().check_sender(_with_flow(settings, flow, planned), planned.medium)
+
+
+def _with_flow(settings: Json, flow: Flow, planned: Any) -> Json:
+    return {**settings, "flow": json.dumps(keys(flow, planned.clip), default=str)}
 
 
 def _begin(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -52,7 +53,8 @@ def why(decision: Json | None) -> str:
         parts.append(f"set by {decision['by']}")
     limits = {
         "network": "the network limits",
-        "encoder": "the pictures need no more",
+        # Its pictures need no more, or it is too slow: what was left out tells which, in the hints.
+        "encoder": "the encoder gives no more",
         "start": "start phase",
         "cap": "the cap limits",
         "floor": "the floor holds it up",
@@ -337,6 +339,14 @@ def receive_view(status: Json, address: str) -> Group:
     return Group(*parts)
 
 
+def _kind(hint: str) -> str:
+    """Return what makes a hint another one: neither how many of something there are, nor how long it has been so."""
+    before = hint.partition(" for ")[0].partition("; followed")[0]
+    # A count stands before a word; addresses and ports do not.
+    before = re.sub(r"(?<![\w.:])\d[\d,]*(?= [a-z])", "", before)
+    return before.replace("pictures were", "picture was").replace("frames were", "frame was")
+
+
 class Keys:
     """Single keys from a terminal, while it is open for them."""
 
@@ -430,8 +440,7 @@ class Watch:
             self._next += self.EVERY_S
             print(self._line(status), file=sys.stderr)
         for hint in self._missing(status):
-            # Neither how long nor how many makes it another hint.
-            key = hint.partition(" for ")[0].partition("; followed")[0].lstrip("0123456789")
+            key = _kind(hint)
             if key not in self._told:
                 self._told.add(key)
                 print(f"         {hint}", file=sys.stderr)

@@ -1,9 +1,11 @@
 """Pictures from video files: any that PyAV reads, scaled and resampled, one file after the other."""
 
 import hashlib
+import itertools
+import math
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from io import BufferedReader
 from pathlib import Path
@@ -20,6 +22,11 @@ from steadycast.media.table import U8
 from steadycast.media.yuv import SIZES, Layout, is_raw, open_raw
 
 CIF = SIZES["cif"]
+
+_MOST_SAMPLES = 1280 * 720
+"""Samples of a picture at the most where the size is ``auto``: encoding takes time in proportion to them."""
+_RATE_OF_NONE = Fraction(25)
+"""Pictures per second where the rate is ``auto`` and the clip names none."""
 
 _READING = b"2"
 """Which pictures are made of a file: another number where they are others."""
@@ -58,11 +65,16 @@ class Source(Protocol):
 
 
 def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> tuple[int, int]:
-    """Width and height of a name in `SIZES`, ``clip`` (the clip's own) or ``640x480``; odd ones are cut to even."""
+    """Return width and height, which are even, of a name in `SIZES`, of ``clip``, of ``auto`` or of ``640x480``.
+
+    ``clip`` is the clip's own size; ``auto`` is the same, scaled down to `_MOST_SAMPLES` where the clip has more.
+    """
     if size in SIZES:
         return SIZES[size]
     if size == "clip":
         return own[0] // 2 * 2, own[1] // 2 * 2
+    if size == "auto":
+        return _bounded(own)
     width, cross, height = size.partition("x")
     if cross and width.isdecimal() and height.isdecimal():
         wide, high = int(width), int(height)
@@ -72,9 +84,20 @@ def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> t
     raise UserError(place, f"{size!r} is not a picture size", 'write "cif", "clip" or "640x480"')
 
 
+def _bounded(own: tuple[int, int]) -> tuple[int, int]:
+    """Scale a size down to `_MOST_SAMPLES` where it has more. Both sides are even, and the aspect ratio is kept."""
+    long, short = max(own), min(own)
+    if long * short <= _MOST_SAMPLES:
+        return parse_size("clip", own)
+    longer = math.isqrt(_MOST_SAMPLES * long // short) // 2 * 2
+    while longer * (shorter := round(Fraction(longer * short, 2 * long)) * 2) > _MOST_SAMPLES:
+        longer -= 2
+    return (longer, shorter) if own[0] >= own[1] else (shorter, longer)
+
+
 def parse_fps(fps: str | int | float | Fraction, own: Fraction, place: str = "encode.fps") -> Fraction:
-    """Frames per second; ``clip`` is the clip's own. Rates like 29.97 become the fraction they stand for."""
-    if fps == "clip":
+    """Return frames per second; ``clip`` and ``auto`` are the clip's own. 29.97 becomes the fraction it stands for."""
+    if fps in ("clip", "auto"):
         return own
     try:
         rate = Fraction(fps)
@@ -89,8 +112,10 @@ def parse_fps(fps: str | int | float | Fraction, own: Fraction, place: str = "en
 
 
 def own_rate(reader: Reader, fps: str | int | float | Fraction) -> Fraction:
-    """Frames per second that are asked for; ``clip`` is the source's own."""
+    """Return the frames per second that are asked for; ``clip`` and ``auto`` are the source's own."""
     rate = reader.facts.rate
+    if fps == "auto" and rate is None:
+        return _RATE_OF_NONE
     if fps != "clip" or rate is not None:
         return parse_fps(fps, Fraction(0) if rate is None else _tidy(rate))
     told = reader.facts.told_rate
@@ -113,6 +138,8 @@ class Clip:
     paths: tuple[Path, ...]
     pixels: str | None = None
     """How samples lie in raw files, by FFmpeg's name; `None`: as their names say, or in 4:2:0."""
+    seconds: int | None = None
+    """The length of its beginning that is read; `None`: all of it."""
 
     @staticmethod
     def of(paths: str | Path | Sequence[str | Path], pixels: str | None = None) -> "Clip":
@@ -121,6 +148,16 @@ class Clip:
         if not several:
             raise ClipError("clip", "the list of clips is empty", "name at least one video file")
         return Clip(tuple(Path(path) for path in several), pixels)
+
+    def beginning(self, seconds: int) -> "Clip":
+        """Return its first seconds; the clip itself where it says that it is no longer than that."""
+        length = Fraction(0)
+        for path in self.paths:
+            if is_raw(path):
+                return self
+            with opened(path, Layout()) as reader:
+                length += reader.length or 0
+        return replace(self, seconds=seconds) if length > seconds else self
 
     @property
     def label(self) -> str:
@@ -131,6 +168,8 @@ class Clip:
     def identity(self) -> str:
         """Hash of the files' bytes, and of how raw ones are read."""
         digest = hashlib.sha256(_READING)
+        if self.seconds is not None:
+            digest.update(f"{self.seconds} s".encode())
         for path in self.paths:
             if is_raw(path):
                 digest.update(f"{Layout.named(path)} {self.pixels}".encode())
@@ -139,20 +178,27 @@ class Clip:
         return digest.hexdigest()
 
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
-        """Pictures of all files; where ``clip`` stands for size or rate, the first file's count for all.
+        """Return pictures of all files; where ``clip`` or ``auto`` stand for size or rate, the first file's count.
 
         Size and rate are those of a raw file, too, unless its name says others.
         """
         told = Layout(
-            None if size == "clip" else parse_size(size, CIF),
-            None if fps == "clip" else parse_fps(fps, Fraction(25)),
+            None if size in ("clip", "auto") else parse_size(size, CIF),
+            None if fps in ("clip", "auto") else parse_fps(fps, Fraction(25)),
             self.pixels,
         )
         with opened(self.paths[0], told) as reader:
-            width, height = parse_size(size, (reader.facts.width, reader.facts.height))
+            own = reader.facts.width, reader.facts.height
+            width, height = parse_size(size, own)
             rate = own_rate(reader, fps)
-        result = Pictures(width, height, rate, iter(()))
+            changed = list(_changed(reader, (width, height), size, fps))
+        result = Pictures(width, height, rate, iter(()), changed)
         result.frames = self._frames(result, told)
+        if self.seconds is not None:
+            result.warnings.append(
+                f"{self.label}: the first {self.seconds} s are encoded, since no more is sent"
+            )
+            result.frames = itertools.islice(result.frames, math.ceil(self.seconds * rate))
         return result
 
     def _frames(self, result: Pictures, told: Layout) -> Iterator[U8]:
@@ -162,6 +208,26 @@ class Clip:
                 yield from resampled(timed, result.fps, reader.length)
                 result.warnings += [said for said in reader.warnings if said not in result.warnings]
                 result.failure = reader.failure
+
+
+def _changed(
+    reader: Reader, shown: tuple[int, int], size: str, fps: str | int | float | Fraction
+) -> Iterator[str]:
+    """Say in what the encoded pictures differ from a clip, except where that was asked for."""
+    own, name = (reader.facts.width, reader.facts.height), reader.name.rpartition("/")[2]
+    how = f"{name} is {own[0]}x{own[1]} and is encoded in {shown[0]}x{shown[1]}"
+    if size == "auto" and shown != own:
+        bounded = own[0] * own[1] > _MOST_SAMPLES
+        yield (
+            f'{how}; encode.size "clip" keeps its size, and takes longer'
+            if bounded
+            else f"{how}: sides are even"
+        )
+    # A side that is rounded to an even number changes the ratio by less than this.
+    elif abs(own[0] * shown[1] - own[1] * shown[0]) > 2 * (max(own) + max(shown)):
+        yield f'{how}, which changes its aspect ratio; encode.size "auto" keeps it'
+    if fps == "auto" and reader.facts.rate is None:
+        yield f"{name} names no frame rate and is shown at {_RATE_OF_NONE} frames per second; encode.fps names another"
 
 
 def resampled(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
@@ -57,7 +58,11 @@ def media_of(
     from steadycast.media.synthetic import Synthetic
 
     size = str(video["size"])
-    source: Source = Synthetic.of(size) if kind == "synthetic" else Clip.of([Path(p) for p in video["paths"]])
+    source: Source
+    if kind == "synthetic":
+        source = Synthetic.of(size)
+    else:
+        source = Clip.of([Path(p) for p in video["paths"]]).beginning(_needed_s(video))
     codec = str(video["codec"])
     return encode_ladder(
         source,
@@ -71,6 +76,11 @@ def media_of(
     )
 
 
+def _needed_s(video: Mapping[str, Any]) -> int:
+    """Return the seconds of a clip that a run needs: whole minutes, so that runs of similar lengths share a ladder."""
+    return max(1, math.ceil(float(video["lasts_s"]) / 60)) * 60
+
+
 def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) -> FrameTable | None:
     """Frame sizes that RFC 8593's codec takes from a sequence; it mixes quantizers, so that there are no pixels."""
     if video["sequence"] is None:
@@ -81,7 +91,11 @@ def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) ->
 
 def facts(video: Mapping[str, Any], seed: int) -> str:
     """Say what a flow's media depend on: frame sizes by Table II are drawn by the run's seed."""
-    own = {k: v for k, v in video.items() if k not in ("flow", "controller", "playout_s", "receivers")}
+    own = {
+        k: v for k, v in video.items() if k not in ("flow", "controller", "playout_s", "receivers", "lasts_s")
+    }
+    if "paths" in video:
+        own["needed_s"] = _needed_s(video)
     return f"{own} {seed if video['media'] == 'table2' else ''}"
 
 

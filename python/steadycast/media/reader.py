@@ -62,6 +62,15 @@ def said(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
+def _picture(form: str) -> str | None:
+    """Return the kind of a picture that FFmpeg reads by a demuxer of this name; `None` for films.
+
+    FFmpeg calls the demuxers of single pictures png_pipe, jpeg_pipe and the like.
+    """
+    kind, pipe, _ = form.partition("_pipe")
+    return kind if pipe else "image" if form == "image2" else None
+
+
 def scaled(frame: av.VideoFrame, width: int, height: int) -> U8:
     """Scale a frame; samples in 4:2:0 at this size, plane after plane."""
     return _samples(frame.reformat(width=width, height=height, format="yuv420p", interpolation="BICUBIC"))
@@ -161,6 +170,10 @@ class Reader:
 
     def __init__(self, container: Any, name: str, patience: int | None = None) -> None:
         self._container, self.name, self._patience = container, name, patience
+        if (kind := _picture(container.format.name)) is not None:
+            raise ClipError(
+                name, f"the file is a picture ({kind}), not a film", "name a film, such as an .mp4 or a .y4m"
+            )
         films = [each for each in container.streams.video if not int(each.disposition) & _ATTACHED]
         if not films:
             what = "a cover, but no film" if container.streams.video else "no video"

@@ -107,11 +107,18 @@ def got(flow: Json) -> str:
     text = f"{title(flow)} got {say.rate(flow.get('throughput_bps'))}"
     if number(share) is not None:
         text += f", {say.frac(share)} of its fair share"
+    elif never_competes(flow):
+        text += " and competed with no other flow"
     if number(flow.get("active_frac")) is None:
         return text
     text += " while it was active"
     count, mean = number(flow.get("transfers_count")), flow.get("transfer_mean_ms")
     return f"{text} ({say.count(count)} transfers, {say.ms(mean)} each)" if number(mean) is not None else text
+
+
+def never_competes(flow: Mapping[str, Any]) -> bool:
+    """Whether no other flow competed with this one, so that its share of a fair share is unknown."""
+    return flow.get("share_of_fair") is None and number(flow.get("competing_s")) == 0
 
 
 def _seen(flow: Json) -> str | None:

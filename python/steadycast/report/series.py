@@ -152,11 +152,11 @@ def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
 
 
 def fair_shares(summary: Json) -> list[tuple[float, str]]:
-    """Fair shares, and whose they are in a few words."""
+    """Return the fair shares of flows that compete, and whose they are in a few words."""
     shares: dict[float, list[str]] = {}
     for flow in summary["flows"]:
         share = number(flow.get("fair_share_bps"))
-        if share and flow.get("kind") in ("video", "tcp"):
+        if share and flow.get("kind") in ("video", "tcp") and number(flow.get("competing_s")) != 0:
             shares.setdefault(round(share, -2), []).append(str(flow["name"]))
     if len(shares) == 1:
         return [(share, "fair share") for share in shares]

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steadycast import record
-from steadycast.report import cells, markup, say
+from steadycast.report import answer, cells, markup, say
 from steadycast.report.answer import counted, title
 from steadycast.report.rank import ranked_receivers
 
@@ -92,6 +92,14 @@ def flows(summary: Mapping[str, Any]) -> Fitted:
             )
             rows.append([Text(f"  worst: {worst['name']}", style="dim"), *seen])
     return Fitted(["flow", *map(heading, columns)], rows, wraps=True)
+
+
+def unshared(summary: Mapping[str, Any]) -> Text | None:
+    """Say why flows have no share of a fair share; nothing where all have one."""
+    names = [str(flow["name"]) for flow in summary["flows"] if answer.never_competes(flow)]
+    if not names:
+        return None
+    return Text(f"of fair is unknown for {say.listed(names)}: no other flow competed with it", style="dim")
 
 
 def pauses(summary: Mapping[str, Any]) -> Fitted | None:

@@ -141,11 +141,12 @@ class Viewers:
         self.default = str(flow.get("controller") or send.default_controller("127.0.0.1:1", flow.get("mode")))
         self.controllers = [each.name for each in registry() if each.cast != "multicast"]
         self._coded = self._planned(progress) if options.ladder else None
-        if self._coded is None:
-            self._try()
+        self._check()
 
-    def _planned(self, progress: Progress | None = None, profile: str = "") -> Plan:
-        options = self.options
+    def _planned(
+        self, progress: Progress | None = None, profile: str = "", of: Options | None = None
+    ) -> Plan:
+        options = of or self.options
         return plan(
             options.source,
             **encoding(options.flow),
@@ -156,10 +157,17 @@ class Viewers:
             progress=progress,
         )
 
-    def _try(self) -> None:
-        """See now, not at the first viewer, whether the source can be read."""
-        if not self.options.source.startswith("/dev/video"):
-            self._planned()
+    def _check(self) -> None:
+        """Check the source and the options now, not at the first viewer, by the code that begins a session."""
+        # A camera is opened by its viewer alone; the test pattern stands for it.
+        camera = self.options.source.startswith("/dev/video")
+        tried = replace(self.options, source="testsrc") if camera else self.options
+        planned = self._coded or self._planned(of=tried)
+        flow = {**self.options.flow, "controller": self.default}
+        send.checked(
+            send.settings_of(send.Options(source=tried.source, to="127.0.0.1:1", mux=True)), flow, planned
+        )
+        self._named(self.default)
 
     def __iter__(self) -> Iterator[Viewer]:
         with self._lock:
@@ -179,6 +187,9 @@ class Viewers:
 
         """
         flow = {**self.options.flow, "controller": self._named(controller)}
+        if flow["controller"] != self.default:
+            # Parameters are those of the controller that the server was started with.
+            flow.pop("param", None)
         with self._lock:
             present = [each for each in self._all.values() if not each.core.done]
             unfinished = sum(each.unfinished for each in present)
@@ -260,6 +271,16 @@ class Viewers:
                 self._left.append(viewer)
             say(f"{viewer.name} has left: {viewer.failed or viewer.browser['why'] or 'it said so'}")
 
+    def _say_how_many(self) -> None:
+        """Say what a further viewer costs the others."""
+        with self._lock:
+            count = sum(each.browser["state"] == "connected" for each in self._all.values())
+        if count > 1:
+            say(
+                f"{count} viewers watch, each by a stream of its own: where they share a link, each has about "
+                f"1/{count} of what one alone had (--viewers limits their number)"
+            )
+
     def _look(self, viewer: Viewer, told: outlets.Outlets) -> None:
         state = ""
         while True:
@@ -270,6 +291,7 @@ class Viewers:
                 state = viewer.browser["state"]
                 if state == "connected":
                     say(f"{viewer.name} watches from {viewer.browser['address']}, by {viewer.controller}")
+                    self._say_how_many()
             if over:
                 return
             viewer.core.wait(_LOOK_S)

@@ -302,7 +302,7 @@ fn a_video_s_settings_read_back_with_their_defaults_filled_in() {
     let encode =
         of("encode = { codec = \"h264\", fps = \"clip\", size = \"clip\", gop = 2, q = 30 }\nclip = \"Cargo.toml\"")
             .encode;
-    assert_eq!((encode.fps, encode.size, encode.bframes, encode.q), (Fps(None), Size::Clip, 1, Quantizers(30, 30)));
+    assert_eq!((encode.fps, encode.size, encode.bframes, encode.q), (Fps::Clip, Size::Clip, 1, Quantizers(30, 30)));
     assert_eq!(of("").vbr, Vbr::Bucket(Bucket { bucket: 1.5 }));
     assert_eq!(of("bucket = 3").vbr, Vbr::Bucket(Bucket { bucket: 3.0 }));
     assert_eq!(of("vbr = \"ladder\"").vbr, Vbr::Ladder);
@@ -614,8 +614,49 @@ fn the_drawn_film_has_720_lines_where_a_share_is_more_than_it_can_use_in_cif() {
     let named = |said: &str| sizes("9Mbps", &format!("{video}encode = {{ {said} }}\n"));
     assert_eq!(named("size = \"cif\""), [cif]);
     assert_eq!(named("codec = \"h263\""), [cif]);
+    assert_eq!(named("codec = \"h264\""), [hd]);
     assert_eq!(named("gop = 24"), [hd]);
     assert_eq!(sizes("9Mbps", &format!("{video}media = \"greedy\"\n")), [cif]);
+}
+
+#[test]
+fn a_clip_is_shown_as_it_is_wherever_it_is_named_unless_a_change_says_otherwise() {
+    let clip = "clip=Cargo.toml";
+    let shown = |keys: &str, sets: &[&str]| {
+        let text = format!(
+            "{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"fixed\"\n{keys}\n[[flow]]\n\
+                     name = \"t\"\nkind = \"tcp\"\n"
+        );
+        let mut document = Document::parse(&text, &root().join("t.toml")).unwrap();
+        sets.iter().for_each(|set| document.set(set).unwrap());
+        let FlowKind::Video(video) = document.check().unwrap().scenario.flows[0].kind.clone() else { panic!() };
+        assert!(matches!(video.media, Media::Clip { .. }), "{keys} {sets:?}");
+        (video.encode.size, video.encode.fps)
+    };
+    let cif = Size::Pixels { width: 352, height: 288 };
+    let of_synthetic = "media = \"synthetic\"\nencode = { codec = \"h264\", size = \"cif\", fps = 25 }";
+    let of_clip = "clip = \"README.md\"\nencode = { size = \"cif\", fps = 25 }";
+    for (keys, size, fps) in [
+        ("", Size::Auto, Fps::Auto),
+        ("clip = \"README.md\"", Size::Auto, Fps::Auto),
+        // What a file says of another medium is not meant for the clip, what it says of a clip is.
+        (of_synthetic, Size::Auto, Fps::Auto),
+        (of_clip, cif, Fps::PerSecond(25.0)),
+    ] {
+        assert_eq!(shown(keys, &[clip]), (size, fps), "{keys}");
+        for (change, size, fps) in [
+            ("flow.v.encode.size=clip", Size::Clip, fps),
+            ("flow.v.encode.size=cif", cif, fps),
+            ("flow.v.encode.fps=clip", size, Fps::Clip),
+            ("flow.v.encode.fps=10", size, Fps::PerSecond(10.0)),
+        ] {
+            assert_eq!(shown(keys, &[clip, change]), (size, fps), "{keys} {change}");
+            assert_eq!(shown(keys, &[change, clip]), (size, fps), "{keys} {change}, before the clip");
+        }
+    }
+    let no_video = load(&format!("{NET}[[flow]]\nname = \"t\"\nkind = \"tcp\"\n"));
+    let mut document = Document::parse(&no_video.resolved_toml(), &root().join("t.toml")).unwrap();
+    assert!(document.set(clip).unwrap_err().to_string().contains("this scenario has no video"));
 }
 
 #[test]

@@ -24,7 +24,8 @@ fn pages_are_counted_and_timed_and_the_share_is_of_the_time_in_which_they_load()
     // What arrived came while it was active.
     let busy = num(&flow["active_throughput_bps"]);
     between(busy * active / num(&flow["throughput_bps"]), 0.999, 1.001);
-    between(num(&flow["share_of_fair"]), busy / 2e6 - 0.001, busy / 2e6 + 0.001);
+    assert_eq!(num(&flow["fair_share_bps"]), 2e6);
+    assert!(flow["share_of_fair"].is_null(), "it competes with nobody");
     between(busy, 1.2e6, 2e6);
     assert!(alone.summary["fairness"]["jain"].is_null());
 }
@@ -36,12 +37,18 @@ fn an_on_off_source_has_a_share_of_what_it_sends_while_on() {
             "{LINK}[[flow]]\nname = \"x\"\nkind = \"{kind}\"\nrate = \"400kbps\"\n\
              on = {{ dist = \"constant\", mean = \"1s\" }}\noff = {{ dist = \"constant\", mean = \"3s\" }}\n"
         );
+        let beside = run(&format!("{text}[[flow]]\nname = \"y\"\nkind = \"tcp\"\n"));
+        let (x, y) = (beside.flow("x"), beside.flow("y"));
+        between(num(&x["competing_s"]), 12.0, 15.0);
+        assert_eq!([num(&x["fair_share_bps"]), num(&y["fair_share_bps"])], [400e3, 1.6e6], "{kind}");
+        between(num(&x["share_of_fair"]), if kind == "onoff" { 0.8 } else { 0.3 }, 1.05);
+        between(num(&y["share_of_fair"]), 0.8, 1.25);
         let run = run(&text);
         let flow = run.flow("x");
         between(num(&flow["active_frac"]), 0.24, 0.28);
         between(num(&flow["active_throughput_bps"]), 380e3, 420e3);
         assert_eq!(num(&flow["fair_share_bps"]), 400e3, "{kind}");
-        between(num(&flow["share_of_fair"]), 0.95, 1.05);
+        assert!(flow["share_of_fair"].is_null(), "{kind} competes with nobody");
         assert!(flow.get("transfer_ms").is_none(), "{kind} has no transfers");
         if kind == "onoff" {
             // Nothing waits: 20 ms, and 1000 B take 4 ms at 2 Mb/s and 0.08 ms at each access link.

@@ -1,4 +1,5 @@
-//! Shares are of what is there: of what the links carried, among who was there, by what each wanted.
+//! Shares are of what is there: of what the links carried, among who was there, by what each wanted. A flow's share of
+//! its fair share is of the time in which it competes.
 
 use crate::lab;
 
@@ -28,6 +29,13 @@ fn of_fair(run: &Run, name: &str) -> f64 {
     num(&run.flow(name)["share_of_fair"])
 }
 
+/// The throughput of a flow that never competes, divided by what its links could carry to it.
+fn of_links(run: &Run, name: &str) -> f64 {
+    let flow = run.flow(name);
+    assert!(flow["share_of_fair"].is_null() && num(&flow["competing_s"]) == 0.0, "{flow}");
+    num(&flow["throughput_bps"]) / share(run, name)
+}
+
 const QUEUE: &str = "queue = { kind = \"droptail\", limit = \"60ms\" }";
 
 #[test]
@@ -38,7 +46,7 @@ fn a_flow_alone_has_all_that_its_link_carried_whatever_events_made_of_it() {
     for (at, fair) in [(0, 2e6), (5, 4e6), (10, 6e6)] {
         let run = beside(&rate, &format!("{}{}", tcp("a", ""), set(at, "rate = \"2Mbps\"")));
         assert_eq!(share(&run, "a"), fair, "{at}");
-        between(of_fair(&run, "a"), 0.85, 1.005);
+        between(of_links(&run, "a"), 0.85, 1.005);
     }
     let lost = "loss = { kind = \"bernoulli\", p = 1.0 }";
     let outage = beside(&rate, &format!("{}{}{}", tcp("a", ""), set(8, lost), set(13, "loss = { kind = \"none\" }")));
@@ -51,16 +59,43 @@ fn a_policer_bounds_the_share() {
     let run = beside(bottleneck, &tcp("a", ""));
     assert_eq!(share(&run, "a"), 10e6);
     // The bucket adds 300 kB to the 25 MB of 20 s: 1.2 %.
-    between(of_fair(&run, "a"), 0.5, 1.012);
+    between(of_links(&run, "a"), 0.5, 1.012);
 }
 
 #[test]
-fn a_share_is_among_those_who_are_there() {
+fn a_share_is_of_the_time_in_which_others_are_there() {
+    // Two and three downloads that come and go when they like: wherever they meet they have one fair share, and what
+    // they got of it adds up to what the link carried in that time. Times are drawn by a fixed rule, in seconds.
     let rate = format!("rate = \"2Mbps\", {QUEUE}");
-    let run = beside(&rate, &format!("{}{}", tcp("a", ""), tcp("b", "start = \"15s\"")));
-    assert_eq!((share(&run, "a"), share(&run, "b")), (1.75e6, 1e6));
-    let gone = beside(&rate, &format!("{}{}", tcp("a", ""), tcp("b", "stop = \"5s\"")));
-    assert_eq!((share(&gone, "a"), share(&gone, "b")), (1.75e6, 1e6));
+    for case in 0..12_u64 {
+        let (start, stop) = (1 + case * 7 % 9, 12 + case * 5 % 8);
+        let run = beside(
+            &rate,
+            &format!("{}{}", tcp("a", ""), tcp("b", &format!("start = \"{start}s\"\nstop = \"{stop}s\""))),
+        );
+        let together = (stop - start) as f64;
+        for name in ["a", "b"] {
+            assert_eq!((num(&run.flow(name)["competing_s"]), share(&run, name)), (together, 1e6), "{case} {name}");
+        }
+        // Packets that wait when one of them goes arrive after it, and the start of the second one costs some.
+        between(of_fair(&run, "a") + of_fair(&run, "b"), 1.75, 2.08);
+    }
+    let third = tcp("c", "start = \"5s\"\nstop = \"15s\"");
+    let run = beside(&rate, &format!("{}{}{third}", tcp("a", ""), tcp("b", "")));
+    assert_eq!(num(&run.flow("a")["competing_s"]), 20.0);
+    between(share(&run, "a"), 0.83e6, 0.84e6);
+    between(share(&run, "c"), 0.66e6, 0.67e6);
+    between(of_fair(&run, "a") + of_fair(&run, "b"), 1.6, 2.3);
+}
+
+#[test]
+fn flows_that_leave_room_on_a_link_do_not_compete() {
+    let cbr = |name: &str, rate: &str| format!("[[flow]]\nname = \"{name}\"\nkind = \"cbr\"\nrate = \"{rate}\"\n");
+    let run = beside(&format!("rate = \"2Mbps\", {QUEUE}"), &format!("{}{}", cbr("x", "400kbps"), cbr("y", "1Mbps")));
+    between(of_links(&run, "x"), 0.99, 1.01);
+    between(of_links(&run, "y"), 0.99, 1.01);
+    let run = beside(&format!("rate = \"2Mbps\", {QUEUE}"), &format!("{}{}", cbr("x", "400kbps"), tcp("y", "")));
+    assert_eq!((num(&run.flow("x")["competing_s"]), share(&run, "x"), share(&run, "y")), (20.0, 4e5, 1.6e6));
 }
 
 #[test]
@@ -91,5 +126,6 @@ fn a_video_that_has_sent_all_that_it_had_is_no_longer_there() {
     let run = beside(&format!("rate = \"2Mbps\", {QUEUE}"), &format!("{}{video}", tcp("a", "")));
     // It takes 4 s for 500 kB at 1 Mb/s.
     between(of_fair(&run, "video"), 0.9, 1.05);
-    between(share(&run, "a"), 1.75e6, 1.85e6);
+    between(num(&run.flow("a")["competing_s"]), 3.9, 4.5);
+    assert_eq!((share(&run, "a"), share(&run, "video")), (1e6, 1e6));
 }

@@ -1,0 +1,24 @@
+"""Hints name what their reader can write: options on the command line, arguments in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_on_command_line = False
+
+
+@contextmanager
+def on_command_line() -> Iterator[None]:
+    """Name options in the hints that are made within the block."""
+    global _on_command_line
+    before, _on_command_line = _on_command_line, True
+    try:
+        yield
+    finally:
+        _on_command_line = before
+
+
+def named(option: str, argument: str) -> str:
+    """Return an option of the command line, or the argument that it is in Python."""
+    return option if _on_command_line else argument

@@ -1,0 +1,74 @@
+"""Messages name what their reader can write: the options of this command, or the arguments of Python."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import steadycast as sc
+from steadycast.errors import UserError
+from steadycast.progress import Terminal
+from steadycast.report import terminal
+from steadycast.report.answer import answer
+
+from tests.conftest import SMALL, Say
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "home", "--seed", "1-3"), "1-3 are several seeds; write --seeds 1-3"),
+        (("run", "home", "--seed=1-3"), "1-3 are several seeds; write --seeds 1-3"),
+        (("emulate", "home", "--seed", "1-3"), "1-3 is no whole number; write for example 3"),
+        (("run", "home", "--seed", "one"), "one is no whole number; write for example 3"),
+        (("sweep", "home", "--jobs", "0"), "0 is too small; take 1 or more"),
+        (("sweep", "home", "--jobs", "2.5"), "2.5 is no whole number; write for example 3"),
+        (("serve", "testsrc", "--viewers", "500"), "500 is too large; take 100 or less"),
+    ],
+)
+def test_a_number_that_is_none_is_answered_in_plain_words(
+    say: Say, words: tuple[str, ...], said: str
+) -> None:
+    told = say(*words, code=2)
+    assert said in told.err
+    assert "Input should be" not in told.err
+
+
+def test_a_folder_that_is_there_is_answered_by_an_option_or_by_an_argument(say: Say, tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes").touch()
+    with pytest.raises(UserError) as told:
+        sc.run(tmp_path / "small.toml", out=tmp_path / "out")
+    assert "force=True" in str(told.value)
+    assert not re.search(r"(^|\s)--?[a-z]", str(told.value))
+    said = say("run", tmp_path / "small.toml", "-o", tmp_path / "out", code=2)
+    assert "--force" in said.err
+    assert "=True" not in said.err
+
+
+def test_a_flow_that_never_competes_says_so_and_has_no_share(tmp_path: Path) -> None:
+    (tmp_path / "alone.toml").write_text(SMALL[: SMALL.rindex("[[flow]]")])
+    summary = sc.run(tmp_path / "alone.toml").summary
+    (flow,) = summary["flows"]
+    assert (flow["share_of_fair"], flow["competing_s"], flow["fair_share_bps"]) == (None, 0, 1e6)
+    said = terminal.unshared(summary)
+    assert said is not None
+    assert str(said) == "of fair is unknown for video: no other flow competed with it"
+    assert any("competed with no other flow" in line for line in answer(summary))
+    (tmp_path / "small.toml").write_text(SMALL)
+    both = sc.run(tmp_path / "small.toml").summary
+    assert terminal.unshared(both) is None
+    # What each got of its share is what they got of the link, once for each of the two.
+    assert sum(flow["share_of_fair"] for flow in both["flows"]) == pytest.approx(
+        sum(flow["throughput_bps"] for flow in both["flows"]) / 0.5e6, rel=0.01
+    )
+
+
+def test_progress_without_a_terminal_is_a_line_for_each_part(capsys: pytest.CaptureFixture[str]) -> None:
+    for lines, said in ((True, ["judging: 0 of 2", "judging: 1 of 2", "judging: 2 of 2"]), (False, [])):
+        with Terminal(lines=lines) as told:
+            for done in (0, 0, 1, 1, 2):
+                told("judging", done, 2)
+        assert capsys.readouterr().err.splitlines() == said

@@ -1,0 +1,40 @@
+"""What a live session says of itself, and when it says it again."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from steadycast.live import view
+
+HINTS = (
+    "the encoder is too slow: {n} left out; take a smaller --size or --fps",
+    "the rate had no room for {n}; take a higher --floor (the key +) or a smaller --size",
+    "no RTCP from 10.0.0.2 for {d} s: is port 5005 of this machine reachable from there?",
+    "{n} skipped: the rate fell faster than the encoder could",
+    "{d} packets were refused: does anybody listen at 10.0.0.9:5004?",
+)
+
+
+def test_a_hint_is_said_once_whatever_its_numbers_are_and_each_kind_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told: list[str] = []
+    watch = view.Watch(lambda status: "line", lambda status: None, lambda status: told)  # type: ignore[arg-type,return-value]
+    watch.in_terminal = False
+    watch._next = float("inf")
+    for round_, hint in itertools.product(range(1, 60), HINTS):
+        counted = "1 picture was" if round_ == 1 else f"{round_ * 7:,} pictures were"
+        told[:] = [hint.format(n=counted, d=round_)]
+        watch.show({"at_s": round_})
+    said = capsys.readouterr().err.splitlines()
+    # One picture and several pictures are the same.
+    assert len(said) == len(HINTS)
+    told[:] = [f"no RTCP from 10.0.0.{host} for 9 s: is it still there?" for host in range(3, 9)]
+    watch.show({"at_s": 60})
+    assert len(capsys.readouterr().err.splitlines()) == 6
+
+
+def test_a_rate_that_the_encoder_held_says_no_more_than_that() -> None:
+    decision = {"rule": "r", "loss": None, "rtt_ms": None, "by": None, "limit": "encoder"}
+    assert view.why(decision) == "the encoder gives no more: r"
