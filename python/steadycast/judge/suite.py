@@ -9,9 +9,11 @@ import os
 import platform
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from steadycast import confine
 from steadycast.core import program
 from steadycast.doctor import priority
 from steadycast.errors import UserError
@@ -62,6 +64,8 @@ class Done:
     fails: list[str]
     untrusted: list[str]
     """And of which networks the machine was too busy."""
+    warnings: list[str]
+    """What else is to be said of the programs."""
 
 
 def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | None = None) -> Done:
@@ -84,12 +88,15 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
     need_tools(pair)
     need_rights()
     began = time.time()
-    with Draft(out, force=force, mark="judge.json") as draft:
+    with Draft(out, force=force, mark="judge.json") as draft, ExitStack() as stack:
         draft.begin()
         if pair.clip is not None:
             told("preparing the clip", 0, 1)
             _prepare(pair)
-        setup = Setup(pair, networks, draft.part, asked.seed, asked.up, asked.level)
+        part = draft.part.absolute()
+        user, warning = confine.user_for(pair.reads())
+        rooms = stack.enter_context(confine.reachable(part, user))
+        setup = Setup(pair, networks, part, asked.seed, asked.up, asked.level, rooms, user)
         tasks = [Task(name, run) for name in names for run in range(1, asked.runs + 1)]
         outcomes = conducted(setup, tasks, asked.jobs, told)
         hashes = {
@@ -99,7 +106,8 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
         judged = Judgement(pair, hashes, outcomes, _volatile(began, outcomes), asked.anyway)
         held = text.conditions(judged, asked.fail_if, asked.baseline), text.expectations(judged)
         whole = text.as_json(judged, *held)
-        done = Done(text.text(judged, asked.keep), whole, text.fails(judged, *held), text.doubted(judged))
+        fails, doubted = text.fails(judged, *held), text.doubted(judged)
+        done = Done(text.text(judged, asked.keep), whole, fails, doubted, [warning] if warning else [])
         draft.text("judge.txt", done.text)
         draft.text("judge.html", page(judged, *held))
         draft.finish(whole)
