@@ -7,6 +7,7 @@ the emulation, or when a program fails. What is left is then asked to end, in th
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,8 +25,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from steadycast.confine import Confinement, descendants
 from steadycast.rootless import bare
 
+LOG_BYTES = 4 << 20
+"""What is kept of a program's output; its log then says how much was left out."""
 READY_S = 10.0
 """How long a program may take until it is ready."""
 _LISTENS = "0A"
@@ -46,6 +51,8 @@ class Member:
     """May end by itself, with code 0, before the time is over."""
     log: str | None = None
     """Where its output goes; it is then in a process group of its own. `None`: where the crew's goes."""
+    own: bool = False
+    """It is a program of ours, which the plan's confinement is not for."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +72,15 @@ class Plan:
     """Between two hosts' programs, so that what is under way still arrives."""
     report: str | None = None
     """The file that is told what happens, a line of JSON each."""
+    confined: Confinement | None = None
+    """How the members run that are not our own, and that all their processes end with the crew."""
 
     @classmethod
     def read(cls, text: str) -> Plan:
         """Read what `words` has written."""
         told = json.loads(text)
-        return cls(**{**told, "members": [Member(**each) for each in told["members"]]})
+        confined = told["confined"] and Confinement(**told["confined"])
+        return cls(**{**told, "members": [Member(**each) for each in told["members"]], "confined": confined})
 
     @property
     def words(self) -> list[str]:
@@ -106,6 +116,9 @@ class Crew:
         self.began = time.monotonic() - age_s()
         self._report = open(plan.report, "a", buffering=1) if plan.report else None  # noqa: SIM115
         self.loads: dict[str, Load] = {}
+        self.logs: dict[str, Log] = {}
+        if plan.confined is not None:
+            _adopt_orphans()
         self.told("begins", monotonic_s=self.began)
 
     def told(self, what: str, **more: Any) -> None:
@@ -116,7 +129,7 @@ class Crew:
 
     def start(self, member: Member) -> None:
         """Start a program in the namespace of its host."""
-        words, env = bare(member.run), {**os.environ, **member.env}
+        words, env = self._command(member)
         if member.on is not None:
             space = space_of(member.on)
             if space is None:
@@ -128,8 +141,8 @@ class Crew:
             words, env = ["nsenter", f"--net={space}", "--", *words], {**env, "STEADYCAST_HOST": member.on}
         to: dict[str, Any] = {}
         if member.log is not None:
-            out = os.open(member.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            to = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out, "process_group": 0}
+            self.logs[member.name] = log = Log(Path(member.log))
+            to = {"stdin": subprocess.DEVNULL, "stdout": log.end, "stderr": log.end, "process_group": 0}
         self.told("start", program=member.name, words=shlex.join(member.run))
         try:
             self.running[member.name] = member, subprocess.Popen(words, env=env, **to)
@@ -141,6 +154,16 @@ class Crew:
                 os.close(to["stdout"])
         self._wait_ready(member)
         self.loads[member.name] = Load()
+
+    def _command(self, member: Member) -> tuple[list[str], dict[str, str]]:
+        """Return a program's words and its environment."""
+        confined = self.plan.confined
+        if confined is None:
+            return bare(member.run), {**os.environ, **member.env}
+        if member.own:
+            # It keeps our capabilities, so that a program of the same user without them can't trace it (ptrace(2)).
+            return list(member.run), {**os.environ, **member.env}
+        return confined.words(member.run), confined.environment(os.environ, member.env)
 
     def _wait_ready(self, member: Member) -> None:
         kind, _, what = member.ready.partition(":")
@@ -209,6 +232,10 @@ class Crew:
                 time.sleep(self.plan.pause_s)
             host = member.on or host
             self._end(member, process)
+        if self.plan.confined is not None:
+            _end_descendants()
+        for log in self.logs.values():
+            log.close()
 
     def _end(self, member: Member, process: subprocess.Popen[bytes]) -> None:
         if (code := process.poll()) is not None:
@@ -225,6 +252,51 @@ class Crew:
                 process.wait(patience)
                 break
         self.told("ended", program=member.name, code=process.returncode, asked=True)
+
+
+class Log:
+    """A program's output, of which a file keeps the beginning."""
+
+    def __init__(self, path: Path) -> None:
+        output, self.end = os.pipe()
+        self._thread = threading.Thread(target=_keep_output, args=(output, path), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Wait until the output is in the file; not for a process that left the crew and holds the pipe."""
+        self._thread.join(1.0)
+
+
+def _keep_output(output: int, path: Path) -> None:
+    kept = left_out = 0
+    with open(output, "rb", buffering=0) as source, path.open("ab", buffering=0) as file:
+        while part := source.read(1 << 16):
+            begin = part[: LOG_BYTES - kept]
+            with suppress(OSError):  # a full disk: the program still needs a reader
+                _ = file.write(begin)
+            kept += len(begin)
+            left_out += len(part) - len(begin)
+        if left_out:
+            with suppress(OSError):
+                _ = file.write(f"\n{left_out} bytes more were left out\n".encode())
+
+
+def _adopt_orphans() -> None:
+    """Have processes whose parents end become children of this one (PR_SET_CHILD_SUBREAPER, prctl(2))."""
+    ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
+
+
+def _end_descendants() -> None:
+    """End all processes that programs have started, and that are left."""
+    until = time.monotonic() + READY_S
+    while (left := [*descendants(os.getpid())]) and time.monotonic() < until:
+        for process in left:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.01)
 
 
 def _ended(code: int) -> str:

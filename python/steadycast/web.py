@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -26,6 +29,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from steadycast.errors import reason
 
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -44,6 +49,16 @@ _KINDS = {
 _STYLED = ("lab.css", "serve.css")
 _HEAD_S = 10.0
 """How long a client may take for a request's head."""
+_BODY_S = 30.0
+"""How long a client may take for a request's body."""
+_MOST_HEAD = 16 << 10
+"""Bytes of a request's head."""
+_BACKLOG = 64
+"""Connections that the kernel holds for us, which are accepted in one step of the loop."""
+_OF_ONE = 64
+"""Connections of one address: a browser has six, and several may stand behind one NAT."""
+_LINES, _MINUTE_S, _KINDS_OF_LINES = 5, 60.0, 64
+"""How many lines of a kind are logged in how many seconds, and how many kinds are told apart."""
 
 
 def application(routes: list[BaseRoute]) -> Starlette:
@@ -88,13 +103,16 @@ def is_token(given: str, token: str) -> bool:
 
 
 async def body(request: Request, most: int) -> bytes | None:
-    """Read a request's body; `None` when it has more bytes than that."""
+    """Read a request's body; `None` when it has more bytes than that, or takes too long."""
     found = b""
-    async for part in request.stream():
-        found += part
-        if len(found) > most:
-            return None
-    return found
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_BODY_S):
+            async for part in request.stream():
+                found += part
+                if len(found) > most:
+                    return None
+            return found
+    return None
 
 
 def wrong(code: int, what: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -130,14 +148,70 @@ def styles(package: str, name: str) -> bytes:
     return b"\n".join([colours.encode(), page("steadycast.lab", "shared.css"), page(package, name)])
 
 
+class Places:
+    """The connections of a server, which are fewer than the process has descriptors for.
+
+    A connection beyond a limit takes the place of the oldest one that is idle: one that has no request in progress, or
+    whose client does not read its answer. Who sends a whole request soon after connecting gets an answer, whatever
+    others hold open.
+    """
+
+    def __init__(self, total: int | None = None, of_one: int = _OF_ONE) -> None:
+        self.total = _descriptors() // 4 if total is None else total
+        self.of_one = of_one
+        self._all: dict[_Timed, str] = {}
+        self.closed = 0
+        """Connections that were closed to keep to the limits."""
+
+    def take(self, one: _Timed, address: str) -> None:
+        """Add a connection, and close what it displaces."""
+        self._all[one] = address
+        own = [each for each, its in self._all.items() if its == address]
+        if len(own) > self.of_one:
+            self._close(own)
+        elif len(self._all) > self.total:
+            self._close([*self._all])
+
+    def leave(self, one: _Timed) -> None:
+        """Remove a connection that has ended."""
+        self._all.pop(one, None)
+
+    def _close(self, among: Sequence[_Timed]) -> None:
+        """Close the oldest idle connection of these, else the newest."""
+        one = next((each for each in among if each.is_idle), among[-1])
+        self.leave(one)
+        self.closed += 1
+        what = f"more than {self.total} connections, or {self.of_one} of one address: the oldest idle one is closed"
+        _sparing.tell("connections", what)
+        one.transport.abort()
+
+
+def _descriptors() -> int:
+    """Return how many files this process may have open at a time."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 1024
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(soft, 1024) if soft > 0 else 1024
+
+
 class _Timed(H11Protocol):
     """HTTP whose connections are closed when no whole head of a request comes in time."""
 
     _limit: asyncio.TimerHandle | None = None
+    places: Places
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is in progress, or its answer waits for a client that does not read."""
+        in_progress = self.cycle is not None and not self.cycle.response_complete
+        return not in_progress or self.transport.get_write_buffer_size() > 0
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._limit = self.loop.call_later(_HEAD_S, transport.abort)
+        self.places.take(self, self.client[0] if self.client else "")
 
     def data_received(self, data: bytes) -> None:
         before = self.cycle
@@ -150,8 +224,67 @@ class _Timed(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self.places.leave(self)
         if self._limit is not None:
             self._limit.cancel()
+
+
+class Sparing(logging.Filter):
+    """Lets a few lines of each kind pass in a minute, and then says how many more there were.
+
+    What strangers can cause must not fill a log.
+    """
+
+    def __init__(self, most: int = _LINES, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._most, self._clock = most, clock
+        self._seen: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def passes(self, kind: str) -> str | None:
+        """Return what is to be added to a line of this kind; `None` where it is left out."""
+        now = self._clock()
+        since, count = self._seen.pop(kind, (now, 0))
+        left_out = max(0, count - self._most)
+        if now - since >= _MINUTE_S:
+            since, count = now, 0
+        else:
+            left_out = 0
+        self._seen[kind] = since, count + 1
+        if len(self._seen) > _KINDS_OF_LINES:
+            self._seen.popitem(last=False)
+        if count >= self._most:
+            return None
+        if count + 1 == self._most:
+            return " (more of these are counted for a minute)"
+        return f" ({left_out} more before)" if left_out else ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Decide on a line of a logger."""
+        # The text before its arguments are put in: these are a stranger's.
+        if (more := self.passes(str(record.msg))) is None:
+            return False
+        record.msg = f"{record.getMessage()}{more}"
+        record.args, record.exc_info, record.exc_text = (), None, None
+        return True
+
+    def tell(self, kind: str, what: str) -> None:
+        """Print a line on stderr, if it passes."""
+        if (more := self.passes(kind)) is not None:
+            with suppress(OSError):
+                print(f"steadycast: {what}{more}", file=sys.stderr, flush=True)
+
+
+_sparing = Sparing()
+
+
+def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say in one line what asyncio would print as a traceback for each connection."""
+    error = context.get("exception")
+    what = f"{context['message']}: {reason(error)}" if isinstance(error, OSError) else ""
+    if what:
+        _sparing.tell(context["message"], what)
+    elif _sparing.passes(f"{context['message']} {type(error).__name__}") is not None:
+        loop.default_exception_handler(context)
 
 
 class _Server(uvicorn.Server):
@@ -176,12 +309,19 @@ def listener(host: str, port: int) -> socket.socket:
     except OSError:
         found.close()
         raise
-    found.listen(64)
+    found.listen(_BACKLOG)
     return found
 
 
-async def serve(app: Starlette, at: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until a signal ends it; ``ready`` is called before the first request is taken."""
+async def serve(
+    app: Starlette,
+    at: socket.socket,
+    ready: Callable[[], None],
+    *,
+    signals: bool = True,
+    places: Places | None = None,
+) -> None:
+    """Serve until a signal ends it, if ``signals``; ``ready`` is called before the first request is taken."""
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -190,10 +330,16 @@ async def serve(app: Starlette, at: socket.socket, ready: Callable[[], None]) ->
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=2,
-        http=_Timed,
+        h11_max_incomplete_event_size=_MOST_HEAD,
+        backlog=_BACKLOG,
+        http=type("_Timed", (_Timed,), {"places": places or Places()}),
     )
+    logger = logging.getLogger("uvicorn.error")
+    if not any(isinstance(each, Sparing) for each in logger.filters):
+        logger.addFilter(_sparing)
     server = _Server(config)
-    if sys.platform != "win32":
+    asyncio.get_running_loop().set_exception_handler(_on_exception)
+    if signals and sys.platform != "win32":
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(each) is not signal.SIG_IGN:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shutil
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import until
+from tests.judge.test_confine import EVIDENCE
 
 from .conftest import COMMAND, marked_processes, steadycast
 
@@ -158,6 +160,73 @@ def test_each_reason_of_a_failure_is_named(tmp_path: Path) -> None:
         assert each.returncode == 1, (name, each.stderr)
         assert f"failed: {name}" in each.stdout, each.stdout
     assert cell(tmp_path / "ended-early")["failed"]["log"] == ["no such camera"]
+
+
+HOSTILE = """
+import os, pathlib, socket, subprocess, sys
+cell, results = map(pathlib.Path, sys.argv[1:])
+names = EVIDENCE
+for n, name in enumerate(names):
+    path = cell / name
+    if n % 4 == 0: path.write_text("forged")
+    elif n % 4 == 1: path.symlink_to("/etc/passwd")
+    elif n % 4 == 2: os.mkfifo(path)
+    else: path.mkdir()
+wrote = []
+for folder in [results, *[p for p in results.rglob("*") if p.is_dir() and not p.is_relative_to(cell)]]:
+    for name in names:
+        try:
+            (folder / name).write_text("forged")
+            wrote.append(str(folder / name))
+        except OSError:
+            pass
+status = open("/proc/self/status").read().splitlines()
+(cell / "said").write_text(repr((wrote, dict(os.environ), [l for l in status if l.startswith(("Cap", "NoNew"))])))
+# A child that leaves its group and its session, and would write when all is over.
+late = "import time\\nwhile True:\\n time.sleep(0.2); open(%r, 'w').write('late')" % str(cell / "late")
+subprocess.Popen([sys.executable, "-c", late], start_new_session=True, stdin=subprocess.DEVNULL,
+                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={})
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("", 5004))
+print("ready", flush=True)
+for _ in range(1200): os.write(1, b"x" * 9999 + b"\\n")
+while True: s.recv(2000)
+"""
+
+
+def test_a_program_can_neither_forge_what_it_is_judged_by_nor_see_secrets_nor_outlive_its_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "forged"
+    send = f"{sys.executable} {folder}/send.py {{receiver}}"
+    receive = f"{sys.executable} {folder}/hostile.py {{cell}} {folder}/out.part"
+    files(folder, {**pair(send, receive, ready="log:ready"), "lead": "8s"})
+    (folder / "hostile.py").write_text(HOSTILE.replace("EVIDENCE", repr(EVIDENCE)))
+    monkeypatch.setenv("GITHUB_TOKEN", "a secret")
+    done = judged(folder)
+    assert done.returncode == 0, done.stderr
+    # 500 datagrams of 1222 + 28 bytes a second are 5 Mb/s, whatever was forged.
+    assert 4.9e6 < cell(folder)["worst"]["rate_bps"] < 5.1e6
+    place = folder / "out" / "cells" / "net.toml" / "1"
+    wrote, environment, status = ast.literal_eval((place / "programs" / "said").read_text())
+    assert wrote == []
+    assert "GITHUB_TOKEN" not in environment
+    assert environment["HOME"].endswith("/cell")
+    assert {line.split()[-1] for line in status} == {"0000000000000000", "1"}
+    assert not any(path.is_symlink() or path.is_fifo() for path in place.rglob("*"))
+    assert (place / "programs" / "wire.parquet").read_text() == "forged"
+    log = (place / "receive.log").read_bytes()
+    assert len(log) < (4 << 20) + 100
+    assert re.search(rb"\n\d+ bytes more were left out\n$", log)
+    late = [p for p in Path("/proc").glob("[0-9]*/cmdline") if str(folder).encode() in _read(p)]
+    assert late == []
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

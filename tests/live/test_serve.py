@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 from steadycast.errors import UserError
-from steadycast.live import send
+from steadycast.live import outlets, send
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 from starlette.requests import Request
 from steadycast import web
 from steadycast.serve import server, viewers
+
+from tests.conftest import until
 
 HOST = ("192.0.2.1", 8080)
 TOKEN = "the-token"
@@ -280,3 +282,59 @@ def test_what_cannot_be_served_is_told_before_anybody_comes(wrong: dict[str, Any
         with pytest.raises(UserError) as sent:
             send.send(send.Options(source="testsrc", to="127.0.0.1:9", duration="100ms", flow=wrong["flow"]))
         assert str(sent.value) == str(told.value)
+
+
+def connected(silent_s: float, *, silent: bool) -> str:
+    told = {
+        "state": "connected",
+        "why": None,
+        "address": "192.0.2.7:9",
+        "silent_s": silent_s,
+        "is_silent": silent,
+    }
+    return json.dumps({"browser": told})
+
+
+def looked(served: Served) -> None:
+    """Wait until the list has what the sessions say."""
+    until(lambda: all(each.status is not None for each in served.all))
+
+
+def test_the_list_tells_no_id_that_ends_a_session(served: Served) -> None:
+    places = [served.offer().headers["location"] for _ in range(2)]
+    shown = json.loads(served.ask("GET", "/api/viewers").body)["viewers"]
+    told = {text for each in shown for text in map(str, each.values())}
+    assert all(
+        served.ask("DELETE", f"{server.STREAM}/{text}").code == 404 for text in told if "/" not in text
+    )
+    assert not any(viewer.core.done for viewer in served.all)
+    # Each browser knows its own by the beginning.
+    ids = [place.rpartition("/")[2] for place in places]
+    assert all(sum(each.startswith(viewer["id"]) for each in ids) == 1 for viewer in shown)
+    assert all(len(each) - len(viewer["id"]) >= 18 for each in ids for viewer in shown)
+    assert [served.ask("DELETE", place).code for place in places] == [200, 200]
+
+
+def test_a_new_viewer_has_the_place_of_the_one_that_is_silent_for_longest_and_of_no_live_one(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlets.Outlets, "look", lambda *_: None)
+    first, second = served.offer(), served.offer()
+    assert (first.code, second.code) == (201, 201)
+    one, other = sorted(served.all, key=lambda each: each.number)
+    for viewer in (one, other):
+        monkeypatch.setattr(viewer.core, "status", lambda: connected(3.0, silent=False))
+    looked(served)
+    assert served.offer().code == 503
+    monkeypatch.setattr(one.core, "status", lambda: connected(4.2, silent=True))
+    monkeypatch.setattr(other.core, "status", lambda: connected(9.0, silent=True))
+    until(lambda: one.is_silent and other.is_silent)
+    states = {
+        each["name"]: each["state"] for each in json.loads(served.ask("GET", "/api/viewers").body)["viewers"]
+    }
+    assert states == {"viewer-1": "silent", "viewer-2": "silent"}
+    assert served.offer().code == 201
+    assert (one.core.done, other.core.done) == (False, True)
+    assert other.why == "it was silent for 9 s, and its place was wanted"
+    # Without a newcomer a silent viewer stays until its consent has expired.
+    assert one.is_silent

@@ -160,10 +160,14 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// How far it has come, for a status.
-    pub(crate) fn status(&self) -> Value {
-        let address = self.tunnel.peer().map(|at| at.to_string());
-        json!({ "state": self.tunnel.state().name(), "why": self.tunnel.why(), "address": address })
+    /// Returns how far it has come, for a status.
+    pub(crate) fn status(&self, now: Time) -> Value {
+        let tunnel = &self.tunnel;
+        let address = tunnel.peer().map(|at| at.to_string());
+        json!({
+            "state": tunnel.state().name(), "why": tunnel.why(), "address": address,
+            "silent_s": tunnel.silent_for(now).as_secs_f64(), "is_silent": tunnel.is_silent(now),
+        })
     }
 
     /// A datagram has come: where it comes from, as the session knows it, if it is the session's.

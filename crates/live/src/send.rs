@@ -512,7 +512,7 @@ impl Session {
             "feedback_refused": source.feedback().refused,
             "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers.as_ref().map_or(0, Peers::unreadable), "peers": peers,
-            "browser": end.way.as_ref().map(Way::status),
+            "browser": end.way.as_ref().map(|way| way.status(now)),
         })
     }
 

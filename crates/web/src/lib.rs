@@ -14,7 +14,7 @@ use num_traits as _;
 pub use answer::{Agreed, Feedback, Own, Refusal, Stream, agree};
 pub use certificate::{Certificate, Fingerprint};
 pub use dimpl::SrtpProfile;
-pub use tunnel::{Ends, Keys, Output, PATIENCE, Protocol, SILENCE, State, Tunnel};
+pub use tunnel::{Ends, Keys, Output, PATIENCE, Protocol, QUIET, SILENCE, State, Tunnel};
 
 /// User name and password of one end in ICE (RFC 8445, section 5.3).
 #[derive(Clone, PartialEq, Eq)]

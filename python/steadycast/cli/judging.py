@@ -117,6 +117,7 @@ def judge(
         print(done.text, end="")
         # Not through the console: a path must not be wrapped.
         print(f"\nreport: {place}/judge.html")
+    base.warn(done.warnings)
     for line in [*done.fails, *done.untrusted]:
         base.tell(line)
     if done.nothing_trusted:

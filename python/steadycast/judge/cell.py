@@ -12,11 +12,12 @@ from typing import Any
 
 import polars as pl
 
-from steadycast import hosts
+from steadycast import confine, hosts
 from steadycast.emulate import emulate
 from steadycast.judge import clip as clips
 from steadycast.judge.pair import HOSTS, PLACES, Pair, filled, seconds
 from steadycast.judge.score import Cell, FailedError, Figures, score, series
+from steadycast.media import cache
 from steadycast.networks import Network
 from steadycast.progress import Silent
 from steadycast.toml import document
@@ -35,6 +36,10 @@ _KEPT = "shown.y"
 """Pictures that VMAF is measured of."""
 _LINES = 5
 """Of a failed program's log."""
+LEFT = "programs"
+"""The folder of a cell with what the programs have left: no figure of the wire is read from there."""
+_SAID = {"session.sdp": 1 << 16, "stats.jsonl": 64 << 20, "look.tsv": 64 << 20}
+"""What is read of that folder where the pair's file says so, and how many bytes it may have."""
 _ACCESS = {"rate": "1Gbps", "queue": {"kind": "droptail", "limit": "1000p"}}
 
 
@@ -76,6 +81,10 @@ class Setup:
     seed: int
     up: bool
     level: str | None
+    rooms: Path
+    """Where cells have their folders while they run."""
+    user: tuple[int, int] | None = None
+    """User and group that the programs run as; `None`: those of the judge."""
 
 
 def begin(setup: Setup) -> Callable[[Task], Outcome]:
@@ -118,33 +127,42 @@ def scenario(setup: Setup, network: str, seed: int) -> dict[str, Any]:
 def run(setup: Setup, task: Task) -> Outcome:
     """Run a cell, score it, and leave its folder."""
     place = setup.folder / "cells" / task.network.replace("/", "_") / str(task.run)
-    work = place.with_name(f"{task.run}.work")
-    for old in (place, work):
+    place.parent.mkdir(parents=True, exist_ok=True)
+    rooms = Rooms(setup.rooms / place.relative_to(setup.folder).with_name(f"{task.run}.work"))
+    for old in (place, rooms.work):
         shutil.rmtree(old, ignore_errors=True)
-    work.mkdir(parents=True)
+    rooms.make(setup)
     table = scenario(setup, task.network, setup.seed + task.run - 1)
-    (work / "cell.toml").write_text(document(table), encoding="utf-8")
+    (rooms.judge / "cell.toml").write_text(document(table), encoding="utf-8")
+    folder = place.parent.stat()
     done = emulate(
-        work / "cell.toml",
+        rooms.judge / "cell.toml",
         out=place,
         force=True,
         progress=Silent(),
         quality=False,
-        program=_plan(setup, work, table["seed"]),
+        program=_plan(setup, rooms, table["seed"]),
         only=not table["flow"],
         tap=[node for node in HOSTS if node in table["nodes"]],
     ).run
-    for path in work.iterdir():
-        if not path.is_fifo():
-            shutil.move(path, place / path.name)
-    shutil.rmtree(work, ignore_errors=True)
+    if not os.path.samestat(folder, place.parent.stat()):
+        # A program of the judge's own user can rename folders above it.
+        detail = f"{place.parent} is not the folder that was there when the programs began"
+        return _failed(task, place, {"reason": "evidence-moved", "program": "", "detail": detail})
+    for path in rooms.judge.iterdir():
+        shutil.move(path, place / path.name)
+    notes = confine.copy_left(rooms.cell, place / LEFT)
+    if notes:
+        (place / f"{LEFT}.txt").write_text("".join(f"{note}\n" for note in notes), encoding="utf-8")
+    shutil.rmtree(rooms.work, ignore_errors=True)
+    take_said(setup.pair, place)
     cell = Cell(place, setup.pair, setup.up)
     told, emulation = cell.crew, done.summary["emulation"]
     if failed := next((each for each in told if each["what"] == "failed"), None):
         return _failed(task, place, failed)
     if setup.pair.pictures.source == "file" and setup.pair.clip is not None:
         with (place / "look.tsv").open("w") as log:
-            clips.look_at_file(setup.pair.clip, place / "out", setup.pair.pictures.crop, log)
+            clips.look_at_file(setup.pair.clip, place / LEFT / "out", setup.pair.pictures.crop, log)
     try:
         figures, by = score(cell, setup.level)
     except FailedError as error:
@@ -156,6 +174,49 @@ def run(setup: Setup, task: Task) -> Outcome:
     used = ran / (setup.pair.lead_s + setup.pair.seconds)
     why = tuple(doubts(cell, emulation, loads.values()))
     return Outcome(task.network, task.run, figures, by, None, why, used, series(cell), emulation)
+
+
+@dataclass(frozen=True)
+class Rooms:
+    """The folders of a cell while it runs."""
+
+    work: Path
+
+    @property
+    def judge(self) -> Path:
+        """What the judge writes: programs can't."""
+        return self.work / "judge"
+
+    @property
+    def pipes(self) -> Path:
+        """The pipes, and the clip's files, which programs can open and not replace."""
+        return self.work / "pipes"
+
+    @property
+    def cell(self) -> Path:
+        """The folder that is the programs' own."""
+        return self.work / "cell"
+
+    def make(self, setup: Setup) -> None:
+        """Make the folders, and open the way to them for the user that programs run as."""
+        for path in (self.judge, self.pipes, self.cell):
+            path.mkdir(parents=True)
+        if setup.user is None:
+            return
+        for path in (setup.rooms, *(each for each in self.pipes.parents if setup.rooms in each.parents)):
+            path.chmod(path.stat().st_mode | 0o011)
+        self.judge.chmod(0o700)
+        self.pipes.chmod(0o755)
+        os.chown(self.cell, *setup.user)
+
+
+def take_said(pair: Pair, place: Path) -> None:
+    """Put beside the evidence what the pair's file has programs say: a description, and a browser's own counts."""
+    wanted = ["session.sdp", *(["stats.jsonl", "look.tsv"] if pair.pictures.source == "browser" else [])]
+    for name in wanted:
+        said = place / LEFT / name
+        if said.is_file() and said.stat().st_size <= _SAID[name]:
+            os.link(said, place / name)
 
 
 def _vmaf(cell: Cell) -> float | None:
@@ -200,7 +261,7 @@ def doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[str
             yield f"{missed} pictures were handed over late, or not taken in time"
 
 
-def _plan(setup: Setup, work: Path, seed: int) -> hosts.Plan:
+def _plan(setup: Setup, rooms: Rooms, seed: int) -> hosts.Plan:
     """Return what the crew of a cell does."""
     pair, clip = setup.pair, setup.pair.clip
     long = pair.lead_s + pair.seconds + AFTER_S
@@ -208,31 +269,36 @@ def _plan(setup: Setup, work: Path, seed: int) -> hosts.Plan:
     values: dict[str, str] = {
         **dict.fromkeys(PLACES, ""),
         **HOSTS,
-        "cell": str(work),
+        "cell": str(rooms.cell),
         "here": str(pair.folder),
-        "sdp": str(work / "session.sdp"),
-        "out": str(work / "out"),
-        "pictures": str(work / "pictures"),
-        "clip.pipe": str(work / "clip"),
+        "sdp": str(rooms.cell / "session.sdp"),
+        "out": str(rooms.cell / "out"),
+        "pictures": str(rooms.pipes / "pictures"),
+        "clip.pipe": str(rooms.pipes / "clip"),
         "seconds": f"{pair.seconds:g}",
         "seed": str(seed),
     }
     own: list[hosts.Member] = []
+    shown: list[tuple[str, str]] = []
     if clip is not None:
         for place, kind in (("clip", "mkv"), ("clip.y4m", "y4m")):
             if place in used:
-                values[place] = str(clip.file(kind, long))
+                seen = rooms.pipes / f"clip.{kind}"
+                seen.touch()
+                shown.append((str(clip.file(kind, long)), str(seen)))
+                values[place] = str(seen)
         serves: list[tuple[str, str, dict[str, Any]]] = []
         if "pictures" in used:
-            kept = str(work / _KEPT) if pair.pictures.vmaf else None
+            kept = str(rooms.judge / _KEPT) if pair.pictures.vmaf else None
             more = {"format": pair.pictures.format, "crop": pair.pictures.crop, "kept": kept}
             serves.append(("look", "pictures", more))
         if "clip.pipe" in used:
             serves.append(("feed", "clip.pipe", {}))
         for what, place, more in serves:
             os.mkfifo(values[place])
-            words = clips.words_of(what, clip, Path(values[place]), work / f"{what}.tsv", **more)
-            own.append(hosts.Member(what, None, words, log=str(work / f"{what}.log")))
+            os.chmod(values[place], 0o666 if setup.user else 0o600)
+            words = clips.words_of(what, clip, Path(values[place]), rooms.judge / f"{what}.tsv", **more)
+            own.append(hosts.Member(what, None, words, log=str(rooms.judge / f"{what}.log"), own=True))
     members = [
         hosts.Member(
             program.name,
@@ -241,7 +307,7 @@ def _plan(setup: Setup, work: Path, seed: int) -> hosts.Plan:
             filled(program.ready, values),
             {name: filled(value, values) for name, value in program.env.items()},
             program.ends,
-            str(work / f"{program.name}.log"),
+            str(rooms.judge / f"{program.name}.log"),
         )
         for program in pair.programs
     ]
@@ -253,5 +319,15 @@ def _plan(setup: Setup, work: Path, seed: int) -> hosts.Plan:
         asked=asked,
         signals=SIGNALS,
         pause_s=PAUSE_S,
-        report=str(work / "crew.jsonl"),
+        report=str(rooms.judge / "crew.jsonl"),
+        confined=confine.Confinement(
+            str(rooms.cell),
+            [
+                str(path)
+                for path in dict.fromkeys((setup.rooms, setup.folder, cache.folder().absolute()))
+                if path.is_dir()
+            ],
+            shown,
+            setup.user,
+        ),
     )

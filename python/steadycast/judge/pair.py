@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from steadycast import units
+from steadycast import confine, units
 from steadycast.errors import MissingError, UserError, meant
 from steadycast.files import readable
 from steadycast.judge.clip import Crop, Marked, raw_shape
@@ -35,6 +35,7 @@ FIGURES = (
 """Figures that are numbers: bounds name them."""
 _COMMANDS = {"python": [sys.executable], "steadycast": [sys.executable, "-m", "steadycast"]}
 _READY = ("udp", "tcp", "log", "file", "delay")
+_OURS = ("feed", "look")
 _WORD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 
 
@@ -122,6 +123,16 @@ class Pair:
     def used(self) -> set[str]:
         """Return what stands in braces in any program."""
         return set[str]().union(*(program.used() for program in self.programs))
+
+    def reads(self) -> list[Path]:
+        """Return what the programs' commands name that is there: the programs, their files, and the pair's folder."""
+        values = {**dict.fromkeys(PLACES, ""), "here": str(self.folder.absolute())}
+        words: dict[str, None] = {}
+        for program in self.programs:
+            split = shlex.split(filled(program.run, values)) if program.shell else program.words(values)
+            words |= dict.fromkeys(split)
+        found = [shutil.which(word) or word for word in words if word]
+        return [path for path in map(Path, found) if path.exists()]
 
 
 def filled(text: str, values: Mapping[str, str], *, quoted: bool = False) -> str:
@@ -270,6 +281,10 @@ def _program(table: _Table) -> Program:
     table.end()
     if re.fullmatch(r"[\w.-]+", program.name) is None:
         raise table.wrong("name", f"{program.name!r} can't name a file", "take letters and digits alone")
+    if program.name in _OURS:
+        raise table.wrong(
+            "name", f"a program of the judge's own is called {program.name!r}", "take another name"
+        )
     for used in program.used():
         if used not in PLACES and used not in _COMMANDS:
             remedy = f"{meant(used, (*PLACES, *_COMMANDS))} (two braces are one: {{{{)"
@@ -343,7 +358,6 @@ def need_tools(pair: Pair) -> None:
         if not program.shell and shutil.which(words[0]) is None:
             where = f"{program.name}: {words[0]}"
             raise MissingError(where, "there is no such program", "install it, or give its path")
-    if shutil.which("nsenter") is None:
-        raise MissingError("nsenter", "it is not installed", "apt-get install util-linux")
+    confine.need_tools()
     if pair.pictures.vmaf:
         need_vmaf()

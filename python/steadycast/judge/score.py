@@ -19,11 +19,14 @@ from typing import Any
 import numpy as np
 
 from steadycast.core import core
+from steadycast.folder import number
 from steadycast.judge import mark
 from steadycast.judge.pair import Pair, seconds
 from steadycast.lazy import pl
 from steadycast.media.table import F64
 
+_LARGEST = 1e15
+"""A number of a program's that is larger is none that it has measured; NaN is none either."""
 LEVELS = ("wire", "rtp", "picture", "browser")
 BY = {"picture": "p", "browser": "b", "rtp": "r", "wire": "w"}
 LEAST_DATAGRAMS = 50
@@ -146,15 +149,25 @@ class Cell:
         return float(self.crew[0]["monotonic_s"])
 
     def rows(self, name: str, columns: Sequence[str]) -> pl.DataFrame:
-        """Read what one of the judge's own programs has left; lines that are not whole are left out."""
+        """Read a table of numbers that the judge's own programs write, or a browser's; bad lines are left out."""
         path = self.folder / name
-        lines = path.read_text().splitlines() if path.exists() else []
-        cells = [line.split("\t") for line in lines]
-        kept = [row for row in cells if len(row) == len(columns)]
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        kept = [row for line in lines if (row := _numbers(line, len(columns))) is not None]
         return pl.DataFrame(
-            {c: [float(row[n]) if row[n] else None for row in kept] for n, c in enumerate(columns)},
+            {c: [row[n] for row in kept] for n, c in enumerate(columns)},
             schema=dict.fromkeys(columns, pl.Float64),
         )
+
+
+def _numbers(line: str, count: int) -> list[float | None] | None:
+    """Read a line of this many numbers, some of which may be absent; `None` for any other."""
+    cells = line.split("\t")
+    try:
+        values = [float(cell) if cell else None for cell in cells]
+    except ValueError:
+        return None
+    fits = len(values) == count and values[0] is not None
+    return values if fits and all(value is None or abs(value) < _LARGEST for value in values) else None
 
 
 def score(cell: Cell, level: str | None = None) -> tuple[Figures, str]:
@@ -597,25 +610,21 @@ def _quality(shown: pl.DataFrame, unread: int) -> Figures:
 def browser(cell: Cell) -> Figures | None:
     """Score what a browser says of itself: `stats.jsonl`, a line a second of getStats' reports with their time."""
     low, high = cell.window
-    lines = [
-        json.loads(line) for line in (cell.folder / "stats.jsonl").read_text().splitlines() if line.strip()
-    ]
+    text = (cell.folder / "stats.jsonl").read_text(errors="replace")
     seen = []
-    for each in lines:
-        at = each["t"] - cell.began
-        reports = [r for r in each["stats"] if r.get("type") == "inbound-rtp" and r.get("kind") == "video"]
-        if low <= at < high and reports:
-            seen.append((at, reports[0]))
-    if len(seen) < 2:
+    for at, reports in filter(None, map(_stats, text.splitlines())):
+        if low <= at - cell.began < high and reports:
+            seen.append((at - cell.began, reports[0]))
+    if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
         return None
     (begin, first), (end, last) = seen[0], seen[-1]
     span = end - begin
 
     def grown(key: str) -> float:
-        return float(last.get(key) or 0) - float(first.get(key) or 0)
+        return last.get(key, 0.0) - first.get(key, 0.0)
 
     delays = [
-        1e3 * s["jitterBufferDelay"] / s["jitterBufferEmittedCount"]
+        1e3 * s.get("jitterBufferDelay", 0.0) / s["jitterBufferEmittedCount"]
         for _, s in seen
         if s.get("jitterBufferEmittedCount")
     ]
@@ -630,6 +639,23 @@ def browser(cell: Cell) -> Figures | None:
         "pli_count": grown("pliCount"),
         **({"jitter_buffer_ms": delays[-1]} if delays else {}),
     }
+
+
+def _stats(line: str) -> tuple[float, list[dict[str, float]]] | None:
+    """Read a line of a browser's reports: its time, and the numbers of each video that comes in."""
+    try:
+        told = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict) or (at := number(told.get("t"))) is None:
+        return None
+    reports = told.get("stats")
+    found = []
+    for report in reports if isinstance(reports, list) else ():
+        if isinstance(report, dict) and (report.get("type"), report.get("kind")) == ("inbound-rtp", "video"):
+            values = {key: number(value) for key, value in report.items()}
+            found.append({k: v for k, v in values.items() if v is not None and abs(v) < _LARGEST})
+    return at, found
 
 
 # ---------------------------------------------------------------- over time

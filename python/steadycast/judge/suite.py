@@ -9,9 +9,11 @@ import os
 import platform
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from steadycast import confine
 from steadycast.core import program
 from steadycast.doctor import priority
 from steadycast.errors import UserError
@@ -62,6 +64,8 @@ class Done:
     fails: list[str]
     untrusted: list[str]
     """And of which networks the machine was too busy."""
+    warnings: list[str]
+    """What else is to be said of the programs."""
     nothing_trusted: bool = False
     """The machine was too busy in each of them."""
 
@@ -86,12 +90,15 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
     need_tools(pair)
     need_rights()
     began = time.time()
-    with Draft(out, force=force, mark="judge.json") as draft:
+    with Draft(out, force=force, mark="judge.json") as draft, ExitStack() as stack:
         draft.begin()
         if pair.clip is not None:
             told("preparing the clip", 0, 1)
             _prepare(pair)
-        setup = Setup(pair, networks, draft.part, asked.seed, asked.up, asked.level)
+        part = draft.part.absolute()
+        user, warning = confine.user_for(pair.reads())
+        rooms = stack.enter_context(confine.reachable(part, user))
+        setup = Setup(pair, networks, part, asked.seed, asked.up, asked.level, rooms, user)
         tasks = [Task(name, run) for name in names for run in range(1, asked.runs + 1)]
         outcomes = conducted(setup, tasks, asked.jobs, told)
         hashes = {
@@ -101,8 +108,10 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
         judged = Judgement(pair, hashes, outcomes, _volatile(began, outcomes), asked.anyway)
         held = text.conditions(judged, asked.fail_if, asked.baseline), text.expectations(judged)
         whole = text.as_json(judged, *held)
-        done = Done(text.text(judged, asked.keep), whole, text.fails(judged, *held), text.doubted(judged))
-        done = replace(done, nothing_trusted=not (asked.anyway or any(map(judged.trusted, judged.networks))))
+        fails, doubted = text.fails(judged, *held), text.doubted(judged)
+        nothing_trusted = not (asked.anyway or any(map(judged.trusted, judged.networks)))
+        warnings = [warning] if warning else []
+        done = Done(text.text(judged, asked.keep), whole, fails, doubted, warnings, nothing_trusted)
         draft.text("judge.txt", done.text)
         draft.text("judge.html", page(judged, *held))
         draft.finish(whole)

@@ -34,6 +34,8 @@ _END_S = 5.0
 """As long a session may take to end."""
 _NAMED = 40
 """Characters of a controller's name that are told."""
+_HANDLE = 4
+"""Characters of a viewer's ID that others are told: 18 of 22 stay secret, 108 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +66,15 @@ class Viewer:
 
     def __init__(self, number: int, core: Any, planned: Plan, controller: str) -> None:
         self.id = secrets.token_urlsafe(16)
+        """Who knows it can end the session: its browser alone."""
         self.number, self.controller = number, controller
         self.core, self.planned = core, planned
         self.began = time.monotonic()
         self.status: Json | None = None
         self.failed: BaseException | None = None
         self.thread: threading.Thread | None = None
+        self.why: str | None = None
+        """Why this end ended it."""
         self.told: outlets.Outlets | None = None
 
     @property
@@ -80,8 +85,13 @@ class Viewer:
     @property
     def browser(self) -> Json:
         """How far the connection is: its state, why it ended, and the browser's address."""
-        told: Json = (self.status or {}).get("browser") or {"state": "checking", "why": None, "address": None}
-        return told
+        none = {"state": "checking", "why": None, "address": None, "silent_s": None, "is_silent": False}
+        return {**none, **((self.status or {}).get("browser") or {})}
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether a connected browser has sent nothing for longer than a live one would."""
+        return not self.core.done and bool(self.browser["is_silent"])
 
     @property
     def unfinished(self) -> bool:
@@ -96,11 +106,11 @@ class Viewer:
         first = peers[0] if peers else {}
         ended = self.core.done
         return {
-            "id": self.id,
+            "id": self.id[:_HANDLE],
             "name": self.name,
             "controller": self.controller,
-            "state": "ended" if ended else browser["state"],
-            "ended_by": str(self.failed or browser["why"] or "") if ended else browser["why"],
+            "state": "ended" if ended else "silent" if self.is_silent else browser["state"],
+            "ended_by": str(self.failed or self.why or browser["why"] or "") if ended else browser["why"],
             "address": browser["address"],
             "at_s": status.get("at_s"),
             "rate_bps": status.get("rate_bps"),
@@ -190,6 +200,7 @@ class Viewers:
         if flow["controller"] != self.default:
             # Parameters are those of the controller that the server was started with.
             flow.pop("param", None)
+        self._make_room()
         with self._lock:
             present = [each for each in self._all.values() if not each.core.done]
             unfinished = sum(each.unfinished for each in present)
@@ -204,6 +215,19 @@ class Viewers:
         viewer.thread = threading.Thread(target=self._follow, args=(viewer,), daemon=True, name=viewer.name)
         viewer.thread.start()
         return viewer
+
+    def _make_room(self) -> None:
+        """End the viewer that is silent for longest where all places are taken, and wait until its source is free."""
+        with self._lock:
+            present = [each for each in self._all.values() if not each.core.done]
+            silent = [each for each in present if each.is_silent]
+        if len(present) < self.options.viewers or not silent:
+            return
+        viewer = max(silent, key=lambda each: each.browser["silent_s"] or 0.0)
+        viewer.why = f"it was silent for {viewer.browser['silent_s']:.0f} s, and its place was wanted"
+        viewer.core.stop()
+        if viewer.thread is not None:
+            viewer.thread.join(_END_S)
 
     def _begun(self, settings: Json, flow: Flow) -> tuple[Plan, Any]:
         """Begin a session. H.264 is coded in the baseline for a browser that plays no other profile."""
@@ -269,7 +293,9 @@ class Viewers:
             with self._lock:
                 self._all.pop(viewer.id, None)
                 self._left.append(viewer)
-            say(f"{viewer.name} has left: {viewer.failed or viewer.browser['why'] or 'it said so'}")
+            say(
+                f"{viewer.name} has left: {viewer.failed or viewer.why or viewer.browser['why'] or 'it said so'}"
+            )
 
     def _say_how_many(self) -> None:
         """Say what a further viewer costs the others."""

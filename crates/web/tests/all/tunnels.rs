@@ -1,8 +1,12 @@
 use crate::client::{Client, EPOCH, Version, address, certificate, credentials};
 use crate::world::{CLIENT, SERVER, World, ends, rough};
+use is::stun::{StunMessage, TransId};
+use is::{DefaultSha1HmacProvider, Sha1HmacProvider};
 use proptest::prelude::*;
-use steadycast_link::Config;
-use steadycast_units::{Seed, Span, Time};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use steadycast_link::{Config, Ecn, Fate, Link};
+use steadycast_units::{Bytes, Seed, Span, Time};
 use steadycast_web::{Output, PATIENCE, Protocol, SILENCE, State, Tunnel};
 
 fn at(ms: u64) -> Time {
@@ -145,4 +149,118 @@ proptest! {
         }
         prop_assert_eq!((tunnel.refused(), tunnel.state()), (count, State::Checking));
     }
+}
+
+/// A connected tunnel and a browser that is about to move, and the time at which both are.
+fn connected(seed: u64) -> World {
+    let mut world = World::honest(Version::V13, &rough(0.0), Seed(seed));
+    world.run(at(3_000), World::connected);
+    assert!(world.connected());
+    world
+}
+
+/// A right check of the browser, as a holder of its offer and of the answer can make any number of.
+fn forged() -> Vec<u8> {
+    let (own, peer) = (credentials(1), credentials(2));
+    let name = format!("{}:{}", own.ufrag, peer.ufrag);
+    let message = StunMessage::binding_request(&name, TransId::new(), true, 1, 1, true);
+    let (mut bytes, hmac) = ([0; 256], |key: &[u8], parts: &[&[u8]]| DefaultSha1HmacProvider.sha1_hmac(key, parts));
+    let len = message.to_bytes(Some(own.password.as_bytes()), &mut bytes, hmac).unwrap();
+    bytes[..len].to_vec()
+}
+
+/// The answer that a holder of all passwords makes to a check of this end that it has not seen.
+fn guessed() -> Vec<u8> {
+    let hmac = |key: &[u8], parts: &[&[u8]]| DefaultSha1HmacProvider.sha1_hmac(key, parts);
+    let (message, mut bytes) = (StunMessage::binding_reply(TransId::new(), address(SERVER)), [0; 128]);
+    let len = message.to_bytes(Some(credentials(2).password.as_bytes()), &mut bytes, hmac).unwrap();
+    bytes[..len].to_vec()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Right checks with forged sources, guessed answers and reports under the right key, in any order and at any pace,
+    /// while the browser itself is silent.
+    #[test]
+    fn an_address_that_does_not_answer_gets_no_media_and_at_most_three_times_its_bytes(
+        steps in prop::collection::vec((0u8..3, 0u16..6, 1u64..900), 1..120),
+        seed in 0u64..8,
+    ) {
+        let mut world = connected(seed);
+        let (mut now, mut received) = (world.now, BTreeMap::<SocketAddr, usize>::new());
+        world.said.clear();
+        world.answered.clear();
+        for (kind, victim, later) in steps {
+            now += Span::millis(later);
+            let from = SocketAddr::new("203.0.113.9".parse().unwrap(), 9_000 + victim);
+            if world.tunnel.wake() <= now {
+                world.tunnel.on_wake(now);
+            }
+            match kind {
+                0 | 1 => {
+                    let bytes = if kind == 0 { forged() } else { guessed() };
+                    world.tunnel.on_datagram(now, from, &bytes);
+                    *received.entry(from).or_default() += bytes.len();
+                }
+                _ => world.tunnel.on_heard(now, from),
+            }
+            world.settle();
+            for victim in received.keys() {
+                let sent: usize = world.answered.iter().filter(|(to, _)| to == victim).map(|(_, len)| len).sum();
+                prop_assert!(sent <= 3 * received[victim], "{sent} bytes for {}", received[victim]);
+            }
+        }
+        prop_assert_eq!(&world.said, &[]);
+        prop_assert_eq!(world.tunnel.peer(), Some(address(CLIENT)));
+    }
+
+    /// The client of these tests checks every 2.5 s, and nominates when one of its checks was answered: at a loss of a
+    /// tenth five datagrams in a row arrive in six of ten tries, of which there are some nine in 25 s.
+    #[test]
+    fn a_browser_that_moves_is_followed_once_it_has_answered(seed in 0u64..1_000, loss in 0u8..10) {
+        let mut world = connected(seed);
+        let moved = address("198.51.100.8:50001");
+        world.set_loss(f64::from(loss) / 100.0, Seed(seed));
+        world.client.moved(moved);
+        let from = world.now;
+        world.run(from + Span::secs(25), |world| world.tunnel.peer() == Some(moved));
+        prop_assert_eq!(world.tunnel.peer(), Some(moved));
+        let answers = world.sent.iter().filter(|(at, bytes)| *at == moved && bytes[..2] == [1, 1]).count();
+        prop_assert!(answers > 0);
+    }
+
+    /// Chromium and Firefox report at least each second; the datagrams of a browser are lost independently here.
+    #[test]
+    fn a_browser_behind_loss_is_not_silent_and_one_that_died_is_after_five_seconds(
+        seed in 0u64..1_000, loss in 0u8..50, feedback_ms in 50u64..250,
+    ) {
+        let mut world = connected(seed);
+        let mut lost = Link::new(&rough(f64::from(loss) / 100.0), "reports", Seed(seed));
+        let (start, mut now) = (world.now, world.now);
+        while now.since(start) < Span::secs(60) {
+            now += Span::millis(feedback_ms);
+            prop_assert!(!world.tunnel.is_silent(now), "silent for {}", world.tunnel.silent_for(now));
+            if matches!(lost.offer(now, Bytes::new(80), Ecn::NotEct), Fate::Arrives { .. }) {
+                world.tunnel.on_heard(now, address(CLIENT));
+            }
+        }
+        let gap = world.tunnel.silent_for(now);
+        prop_assert!(world.tunnel.is_silent(now + Span::secs(5)) || gap > Span::secs(2));
+        prop_assert!(world.tunnel.is_silent(now + SILENCE));
+    }
+}
+
+#[test]
+fn a_player_that_reports_every_five_seconds_is_not_silent() {
+    let mut world = connected(1);
+    let mut now = world.now;
+    // The first gap is not known before it ends.
+    for n in 0..20 {
+        now += Span::secs(5);
+        assert!(n == 0 || !world.tunnel.is_silent(now));
+        world.tunnel.on_heard(now, address(CLIENT));
+    }
+    // The first gap began with the last check of the connection.
+    assert!(world.tunnel.is_silent(now + Span::secs(11)));
 }

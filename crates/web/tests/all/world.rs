@@ -60,6 +60,11 @@ impl World {
         Self::new(ends(2), client, link, seed)
     }
 
+    /// Loses this share from now on, in both directions.
+    pub(crate) fn set_loss(&mut self, loss: f64, seed: Seed) {
+        self.links = ["forth", "back"].map(|name| Link::new(&rough(loss), name, seed));
+    }
+
     fn carry(&mut self, to_server: bool, from: SocketAddr, bytes: &[u8]) {
         let link = &mut self.links[usize::from(!to_server)];
         if let Fate::Arrives { at, .. } = link.offer(self.now, Bytes::new(bytes.len() as u64 + 28), Ecn::NotEct) {

@@ -81,7 +81,9 @@ const start = (known) => play(known).catch((error) => {
   notice(error.message);
 });
 
-const own = () => (state.place && state.about && state.about.viewers.find((viewer) => state.place.endsWith(`/${viewer.id}`))) || {};
+// Of an ID, which can end its session, the list tells the beginning.
+const isOwn = (viewer) => state.place.split('/').pop().startsWith(viewer.id);
+const own = () => (state.place && state.about && state.about.viewers.find(isOwn)) || {};
 
 function told() {
   const viewer = own(), here = state.pc ? state.pc.connectionState : 'closed';
@@ -190,7 +192,7 @@ function drawViewers() {
   $('viewers').replaceChildren(
     make('thead', {}, make('tr', {}, ...heads.map((text) => make('th', { textContent: text })))),
     make('tbody', {}, ...viewers.map((each) => {
-      const here = state.place.endsWith(`/${each.id}`);
+      const here = isOwn(each);
       const cells = [
         here ? `${each.name} (here)` : each.name, each.state, each.address || '–', each.controller, rate(each.rate_bps),
         rate(each.target_bps), said(each.rtt_ms, 'ms'), said(percent(each.loss_frac), '%'), each.ended_by || (each.state === 'ended' ? 'has left' : each.why),
