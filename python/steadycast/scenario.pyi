@@ -93,9 +93,7 @@ class Policer(Part):
 
 @dataclass(kw_only=True)
 class Shaper(Part):
-    """A token bucket behind the queue: packets wait for their tokens (DOCSIS 3.1 MULPI, C.2.2.7: maximum
-    sustained traffic rate, and maximum traffic burst; the link's rate is the peak traffic rate).
-    """
+    """A token bucket behind the queue, by whose tokens packets leave (DOCSIS 3.1 MULPI, annex C.2.2.7)."""
 
     rate: str
     """The sustained rate, at which the bucket fills."""

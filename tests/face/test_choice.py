@@ -189,7 +189,7 @@ def _runs(
 def test_of_made_up_pairs_that_differ_by_the_seed_alone_one_in_twenty_is_recommended_at_most(
     count: int,
 ) -> None:
-    """The bound of 5 % is written first, and is that of the rule's promise; half of the pairs have no seed in common."""
+    """The bound is the rule's promise. Half of the pairs have no seed in common."""
     wrong = 0
     for n in range(200):
         chance = random.Random(f"placebo {n}")
