@@ -80,6 +80,7 @@ CLASSES = [
     Class("Loss", f"{LINK}.loss", ("kind",)),
     Class("Reorder", f"{LINK}.reorder", ("p",)),
     Class("Policer", f"{LINK}.policer.anyOf.1", ("rate", "burst")),
+    Class("Shaper", f"{LINK}.shaper.anyOf.1", ("rate", "burst")),
     Class("Queue", f"{LINK}.queue"),
     Class("Pipe", LINK, about="A link's behaviour, in both directions unless `back` says otherwise."),
     Class("Link", LINK, ("between",), "Pipe", ("between", "name")),

@@ -163,7 +163,7 @@ def judged(found: dict[str, Any], file: Path) -> tuple[int, ...]:
     for name in replay.CONTROLLERS:
         sets = [f"flow.video.controller={name}", "record.pcap=[]"]
         scores[name] = (
-            run(file, set=sets, quality=False).summary["flows"][0]["receivers"][0]["viewing_score"] or 1.0
+            run(file, set=sets, quality=False).summary["flows"][0]["receivers"][0]["rate_score"] or 1.0
         )
     right = wrong = unsure = far = far_right = 0
     for pair in found["pairs"]:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 PARTS = (
     "Arq Buffer Change Clock Encode Event Expect Flow Jitter Leg Level Link Loss Map001 Numbers Period Pipe Playout "
-    "Policer Queue Record Reorder Rfc8593 Rtcp Simulcast Table2 Topology Uniform"
+    "Policer Queue Record Reorder Rfc8593 Rtcp Shaper Simulcast Table2 Topology Uniform"
 )
 """The tables of a scenario."""
 _HOMES = {

@@ -217,6 +217,7 @@ def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) 
             for i, run in enumerate(every)
         ],
         "answer": answer(every),
+        "verdict": chosen(every).as_json() if len(every) > 1 else None,
         "baseline": base.name if base is not None else None,
         "conditions": [
             {
@@ -250,7 +251,7 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
             element("h1", " · ".join(run.name for run in every)),
             *(element("p", note, class_="nothing") for note in (*doubted, *notes)),
             element("p", answer(every), class_="answer") if len(every) > 1 else Html(),
-            element("p", choice.RULE, class_="small") if len(every) > 1 else Html(),
+            element("p", rule, class_="small") if (rule := said_rule(every)) else Html(),
             _line_table(every),
             page.table(*_judged(verdicts)) if verdicts else Html(),
             page.table(*_quantities(every, base)),
@@ -323,7 +324,12 @@ class Comparison:
     @property
     def answer(self) -> str:
         """Which run to take, why, what it costs, and what the others are better at."""
-        return answer(self.runs)
+        return answer(self.runs, "python")
+
+    @property
+    def verdict(self) -> Json:
+        """The answer for a program: whom to take, by which differences, and the rule."""
+        return chosen(self.runs, "python").as_json()
 
     def plot(self, name: str = "videos") -> canvas.Drawing:
         """Draw the videos of all runs on one axis: "videos" (throughput) or "delays".
@@ -423,12 +429,26 @@ def _cells(row: several.Row, base: Run | None) -> list[str]:
     return cells
 
 
-def answer(runs: Sequence[Run]) -> str:
+def answer(runs: Sequence[Run], where: choice.Where = "compare") -> str:
     """Say which run to take, why, what it costs and what the others are better at; nothing of a single run."""
+    return " ".join(chosen(runs, where).said)
+
+
+def said_rule(runs: Sequence[Run]) -> str:
+    """State the rule of the answer; nothing where there is none."""
+    return choice.RULE if len(runs) > 1 else ""
+
+
+def chosen(runs: Sequence[Run], where: choice.Where = "compare") -> choice.Verdict:
+    """Apply the rule to runs, seed by seed."""
     tested = choice.in_question([run.summary for run in runs])
-    return " ".join(
-        choice.sentences([choice.of_summary(run.name, run.summary, tested, len(run.folders)) for run in runs])
-    )
+    return choice.verdict([choice.candidate(run.name, _by_seed(run), tested) for run in runs], where)
+
+
+def _by_seed(run: Run) -> dict[int, Json]:
+    """Return the summaries of a run's seeds; of one whose folders are gone the means, as one seed."""
+    summaries = [folder.summary for folder in run.folders] or [run.summary]
+    return {choice.seed_of(summary, n): summary for n, summary in enumerate(summaries)}
 
 
 def _line_table(runs: Sequence[Run]) -> Html:

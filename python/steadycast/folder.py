@@ -102,7 +102,7 @@ class Folder:
             if summary.get("complete") is False:
                 raise UserError(str(path), "this run was interrupted before it had results", "run it again")
             raise UserError(str(path / "summary.json"), "there are no flows in it", "run the scenario again")
-        return cls(path, summary)
+        return cls(path, with_scores(summary))
 
     @property
     def name(self) -> str:
@@ -566,23 +566,48 @@ def spread(values: Sequence[float]) -> Json:
     return {"mean": statistics.fmean(values), "ci95": ci, "min": min(values), "max": max(values), "n": n}
 
 
+def with_scores(summary: Json) -> Json:
+    """Return a summary whose receivers have their score under its name of today, where an older program wrote it.
+
+    Until 0.1 both scores were called `viewing_score`, and `viewing_score_by` said which of them it was.
+    """
+    for flow in summary["flows"]:
+        for receiver in flow.get("receivers") or [] if isinstance(flow, dict) else []:
+            if isinstance(receiver, dict) and "viewing_score" in receiver and "rate_score" not in receiver:
+                by = "picture_score" if receiver.get("viewing_score_by") == "pictures" else "rate_score"
+                receiver[by] = receiver["viewing_score"]
+    return summary
+
+
 def is_spread(value: object) -> bool:
     """Whether a value is what `spread` makes of a number."""
     return isinstance(value, dict) and value.keys() == {"mean", "ci95", "min", "max", "n"}
 
 
+# fmt: off
+_T95 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
+        2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860)
+_T99 = (63.6567, 9.9248, 5.8409, 4.6041, 4.0321, 3.7074, 3.4995, 3.3554, 3.2498, 3.1693,
+        3.1058, 3.0545, 3.0123, 2.9768, 2.9467, 2.9208, 2.8982, 2.8784, 2.8609, 2.8453)
+# fmt: on
+
+
 def student_t95(freedom: int) -> float:
     """97.5 % quantile of Student's t: a two-sided 95 % interval."""
-    # fmt: off
-    table = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
-             2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860)
-    # fmt: on
+    return _student_t(freedom, _T95, 1.959964)
+
+
+def student_t99(freedom: int) -> float:
+    """99.5 % quantile of Student's t: a two-sided 99 % interval."""
+    return _student_t(freedom, _T99, 2.575829)
+
+
+def _student_t(freedom: int, table: Sequence[float], z: float) -> float:
     if freedom < 1:
         return math.inf
     if freedom <= len(table):
         return table[freedom - 1]
-    # Cornish and Fisher's expansion around the normal quantile; above 20 degrees its error is below 1e-5.
-    z = 1.959964
+    # Cornish and Fisher's expansion around the normal quantile; above 20 degrees its error is below 1e-4.
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384

@@ -51,7 +51,7 @@ FIGURES: dict[str, tuple[str, Callable[[object], str], str]] = {
     "rate_bps": ("rate", say.rate, "What arrived, as a mean."),
     "delay_p95_ms": ("delay p95", say.ms, "The delay above an empty queue's that 95 % of the packets kept."),
     "frozen_frac": ("frozen", say.frac, "For how long no picture came whole at first."),
-    "score": ("score", say.score, "How a viewer would score it."),
+    "score": ("rate score", say.score, "How a viewer would score it, by its rate."),
 }
 """What is told of each controller: its heading, how it is said, and what it is of the recorded call."""
 LOOPS = (
@@ -427,7 +427,7 @@ def _ran(call: Json, path: Drawn, controller: str, place: Path) -> dict[str, flo
         "rate_bps": receiver["throughput_bps"],
         "delay_p95_ms": _NEVER_MS if delay is None else max(delay - empty_ms(call), 0.0),
         "frozen_frac": 1.0 if receiver["frozen_frac"] is None else receiver["frozen_frac"],
-        "score": receiver["viewing_score"] or 1.0,
+        "score": receiver["rate_score"] or 1.0,
     }
 
 

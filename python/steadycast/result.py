@@ -32,10 +32,15 @@ class Figures(dict[str, Any]):
 
     @property
     def score(self) -> float | None:
-        """The viewing score of a receiver, or of a flow's median receiver (docs/viewing-score.md)."""
+        """The picture score, or without pictures the rate score, of a receiver or a flow's median receiver.
+
+        docs/viewing-score.md says what they are.
+        """
         from steadycast import record
 
-        return record.of_flow(self if "receivers" in self else {"receivers": [self]}, "viewing_score")
+        thing = self if "receivers" in self else {"receivers": [self]}
+        seen = record.of_flow(thing, "picture_score")
+        return record.of_flow(thing, "rate_score") if seen is None else seen
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self]

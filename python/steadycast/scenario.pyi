@@ -92,6 +92,15 @@ class Policer(Part):
     """What the bucket holds; it is full at the start."""
 
 @dataclass(kw_only=True)
+class Shaper(Part):
+    """A token bucket behind the queue, by whose tokens packets leave (DOCSIS 3.1 MULPI, annex C.2.2.7)."""
+
+    rate: str
+    """The sustained rate, at which the bucket fills."""
+    burst: str
+    """What the bucket holds; it is full at the start."""
+
+@dataclass(kw_only=True)
 class Queue(Part):
     """What waits; default drop-tail with 50 packets."""
 
@@ -215,6 +224,10 @@ class Pipe(Part):
     """
     reorder: Reorder | None = None
     """Which packets come so late that others overtake them."""
+    shaper: str | Shaper | None = None
+    """A token bucket behind the queue, as a cable modem has one: a burst leaves at the link's rate, then
+    packets wait and leave at the shaper's; default "none".
+    """
     trace: str | Path | None = None
     """Instead of a rate, a file relative to this one. Whole milliseconds alone: a Mahimahi trace, in which
     1500 bytes may leave at each. Two columns: seconds and Mb/s, or by a header of t_s or t_ms and mbps,

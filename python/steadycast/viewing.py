@@ -269,14 +269,15 @@ def _within(progress: Progress | None, what: str, n: int, of: int) -> Callable[[
 
 
 def _scored(receiver: Json, coding: float | None) -> Json:
-    """Return the viewing score by the pictures' own quality of coding; what the showing leaves of it is known.
+    """Return the score by the pictures' own quality of coding; what the showing leaves of it is known.
 
     That of a run from before that was recorded stays as it is.
     """
     smooth = receiver.get("smooth_frac")
     if coding is None or smooth is None:
         return {}
-    return {"viewing_score": 1.0 + (coding - 1.0) * smooth, "viewing_score_by": "pictures"}
+    score = 1.0 + (coding - 1.0) * smooth
+    return {"picture_score": score, "viewing_score": score, "viewing_score_by": "pictures"}
 
 
 def _put(scores: Scores, seen: Quality, mine: npt.NDArray[np.bool_], display: npt.NDArray[Any]) -> None:
@@ -363,7 +364,7 @@ def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
 def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None, owed: Bools | None = None) -> Json:
     """Quality as figures of a receiver, by their paths, from display slot ``first`` on; VMAF is taken as it is.
 
-    ``coding`` is none of them: it is what the viewing score is built on.
+    ``coding`` is none of them: it is what the picture score is built on.
 
     Slots that are not ``owed`` count for nothing: no time passes in them.
     """

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from steadycast.compare import Condition, Verdict, answer, doubts, read
 from steadycast.errors import UserError
+from steadycast.report.choice import RULE
 from steadycast.report.markup import plain
 from steadycast.report.several import Run, measures
 
@@ -170,19 +171,28 @@ def test_the_comparison_begins_with_which_run_to_take_and_says_nothing_of_a_sing
     for name, score in (("kind", 3.5), ("greedy", 4.5)):
         place = tmp_path / name / "summary.json"
         summary = json.loads(place.read_text())
-        summary["flows"][0]["receivers"][0].update(viewing_score=score, frozen_frac=0.0)
+        summary["flows"][0]["receivers"][0].update(rate_score=score, picture_score=None, frozen_frac=0.0)
+        tcp = next(flow for flow in summary["flows"] if flow["kind"] == "tcp")
+        tcp["share_of_fair"] = 0.9 if name == "kind" else 0.2
         place.write_text(json.dumps(summary))
     said = " ".join(say("compare", "greedy", "kind").out.split())
-    assert said.startswith("Take kind: it alone keeps the rule; score 3.50.")
-    assert "greedy is better at score (4.50), but it leaves tcp" in said
+    assert said.startswith(
+        "Take kind: greedy leaves tcp 20 % of its fair share, kind 90 %. It costs: tcp has 90 %"
+    )
     assert "--seeds 1-5" in said
+    assert " ".join(RULE.split()) in said
+    found = json.loads(say("compare", "greedy", "kind", "--json").out)["verdict"]
+    assert (found["take"], found["recommended"], found["reason"]) == (["kind"], "kind", "decided")
+    assert found["rule"] == RULE
+    assert found["decided_by"][0]["figure"] == "others_share"
+    assert found["decided_by"][0]["n"] == 1
     text = (tmp_path / "compare.html").read_text()
-    assert text.index("Take kind") < text.index("The rule: nobody else") < text.index("<table")
+    assert text.index("Take kind") < text.index("The rule, in this order") < text.index("<table")
     assert answer(read([tmp_path / "kind"])) == ""
 
 
 def _run(name: str, score: object, tcp: object) -> Run:
-    receivers = [{"name": "dst", "viewing_score": score}]
+    receivers = [{"name": "dst", "rate_score": score}]
     flows = [
         {"name": "video", "kind": "video", "share_of_fair": 0.9, "receivers": receivers},
         {"name": "tcp", "kind": "tcp", "share_of_fair": tcp, "receivers": [{"name": "dst"}]},
@@ -196,7 +206,9 @@ def test_only_intervals_over_seeds_mark_best_and_worst() -> None:
         return {"mean": mean, "ci95": ci95, "min": mean, "max": mean, "n": 3}
 
     def marks(*scores: object) -> tuple[str, ...]:
-        [found] = [m for m in measures([_run("a", each, 1) for each in scores]) if plain(m.head) == "score"]
+        [found] = [
+            m for m in measures([_run("a", each, 1) for each in scores]) if plain(m.head) == "rate score"
+        ]
         return found.marks()
 
     assert marks(4.0, 2.0) == ("", ""), "one seed each"

@@ -343,8 +343,8 @@ def test_the_first_sentences_say_what_was_missed_and_which_play_out_would_have_d
         "frames": frames,
         "frozen_frac": 0.055,
         "playout_needed_ms": 634.0,
-        "viewing_score": 3.85,
-        "viewing_score_by": "pictures",
+        "picture_score": 3.85,
+        "rate_score": 3.1,
         "mos": {"mean": 3.85, "share": {}},
         "psnr_db": {"raw": {"y": 33.8}},
     }

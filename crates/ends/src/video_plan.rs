@@ -337,6 +337,7 @@ impl VideoPlan {
             ids: apart.map(|apart| apart.ids).unwrap_or_default(),
             emit: video.emit,
             credit: self.place.credit,
+            cap: video.cap,
             greedy: self.supply.is_endless(),
             gated: video.defences,
             feedback: self.feedback,

@@ -9,8 +9,8 @@
 //! keeps it, and asks [`Link::take`] for fates: right after each offer, and when [`Link::due`] says.
 //!
 //! ```text
-//! offer ─▶ mtu ─▶ policer ─▶ queue (drop-tail | RED | PIE | CoDel | FQ-CoDel | DualPI2) ─▶ transmitter (rate | steps
-//! | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter, late or twice ─▶ arrival
+//! offer ─▶ mtu ─▶ policer ─▶ queue (drop-tail | RED | PIE | CoDel | FQ-CoDel | DualPI2) ─▶ shaper ─▶ transmitter
+//! (rate | steps | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter, late or twice ─▶ arrival
 //! ```
 
 mod codel;
@@ -20,11 +20,13 @@ mod dualpi2;
 mod limit;
 mod loss;
 mod managed;
+mod overtaken;
 mod pie;
 mod policer;
 mod queue;
 mod red;
 mod service;
+mod shaper;
 mod steps;
 
 pub use codel::{CoDel, FqCoDel};
@@ -39,17 +41,18 @@ pub use policer::Policer;
 pub use queue::{DropTail, Line, Queue};
 pub use red::{Red, RedPreset};
 pub use service::{Opportunities, Service};
+pub use shaper::Shaper;
 pub use steps::Steps;
 
 use delay::Propagation;
 use disorder::Disorder;
 use loss::LossState;
 use managed::{Managed, Offered};
-use policer::Bucket;
+use overtaken::Overtaken;
 use queue::QueueState;
 use service::Transmitter;
 pub use steadycast_units::Ecn;
-use steadycast_units::{Bytes, Rate, Seed, Span, Spread, Time};
+use steadycast_units::{Bytes, Rate, Seed, Span, Spread, Time, TokenBucket};
 use steadycast_words::{Within, settings};
 
 settings! {
@@ -85,6 +88,8 @@ pub struct Config {
     pub duplicate: Steps<f64>,
     /// What drops packets beyond a rate, before the queue.
     pub policer: Option<Policer>,
+    /// What lets packets leave the queue by its tokens. Its burst is at least [`Config::mtu`].
+    pub shaper: Option<Shaper>,
     /// Whether it clears the ECN field of each packet at its entry, as some routers and tunnels do.
     pub bleach: bool,
     /// Where packets wait.
@@ -104,10 +109,18 @@ impl Default for Config {
             reorder: Steps::constant(Reorder::default()),
             duplicate: Steps::constant(0.0),
             policer: None,
+            shaper: None,
             bleach: false,
             queue: Queue::drop_tail(Limit::Packets(50)),
             mtu: Bytes::new(1500),
         }
+    }
+}
+
+impl Config {
+    /// The rate that the link keeps up: the transmitter's first or mean rate, at most its shaper's; `None`: unlimited.
+    fn sustained(&self) -> Option<Rate> {
+        self.service.nominal().into_iter().chain(self.shaper.map(|shaper| shaper.rate)).min()
     }
 }
 
@@ -165,7 +178,7 @@ pub struct Counts {
     pub lost: u64,
     /// Refused as larger than the MTU.
     pub too_large: u64,
-    /// Delivered later than their turn, so that others could overtake them.
+    /// Delivered after a packet that left later, for whatever reason; a copy is not counted.
     pub reordered: u64,
     /// Delivered a second time.
     pub duplicated: u64,
@@ -215,7 +228,7 @@ enum Plain {
 #[derive(Debug)]
 struct Rest {
     mtu: Bytes,
-    policer: Option<Box<Bucket>>,
+    policer: Option<Box<TokenBucket>>,
     bleach: bool,
     arq: Option<Arq>,
     queue: QueueState,
@@ -231,6 +244,7 @@ struct Rest {
     loss: Option<Box<LossState>>,
     propagation: Propagation,
     disorder: Option<Box<Disorder>>,
+    overtaken: Overtaken,
     /// The other arrival of the packet that was delivered last.
     copy: Option<Time>,
     counts: Counts,
@@ -244,7 +258,7 @@ impl Link {
     /// A link that draws from parts `<name>.queue`, `<name>.loss`, `<name>.jitter` and `<name>.disorder` of the seed.
     pub fn new(config: &Config, name: &str, seed: Seed) -> Self {
         let part = |what: &str| seed.part(&format!("link.{name}.{what}"));
-        let rate = config.service.nominal();
+        let rate = config.sustained();
         let queue = QueueState::new(&config.queue, rate, config.mtu, part("queue"));
         let managed = queue::managed(&config.queue, rate, config.mtu, part("queue")).map(Box::new);
         let roomy = queue.is_plain() && managed.is_none() && queue.limit.takes(0, 0, config.mtu);
@@ -257,7 +271,7 @@ impl Link {
         let lossless = config.loss.as_constant() == Some(&Loss::None) && config.arq.is_none();
         let harmless =
             lossless && config.jitter.as_constant() == Some(&None) && disorder.is_none() && config.policer.is_none();
-        let harmless = harmless && !config.bleach;
+        let harmless = harmless && !config.bleach && config.shaper.is_none();
         let plain = match config.delay.as_constant() {
             Some(delay) if roomy && steady && harmless => Plain::Yes { delay: *delay },
             _ => Plain::No,
@@ -265,17 +279,18 @@ impl Link {
         let idle = Idle { free: Time::ZERO, size: NO_SIZE, span: Span::ZERO, latency: Span::ZERO, passed: 0, plain };
         let rest = Rest {
             mtu: config.mtu,
-            policer: config.policer.map(Bucket::new).map(Box::new),
+            policer: config.policer.map(|policer| Box::new(TokenBucket::new(policer.rate, policer.burst))),
             bleach: config.bleach,
             arq: config.arq,
             queue,
             odd: if plain == Plain::No { Time::NEVER } else { Time::ZERO },
             before: (NO_SIZE, Span::ZERO),
             managed,
-            transmitter: Transmitter::new(&config.service),
+            transmitter: Transmitter::new(&config.service, config.shaper, config.mtu),
             loss: LossState::new(&config.loss, part("loss")).map(Box::new),
             propagation: Propagation::new(&config.delay, &config.jitter, part("jitter")),
             disorder: disorder.map(Box::new),
+            overtaken: Overtaken::default(),
             copy: None,
             counts: Counts::default(),
             waited: Span::ZERO,
@@ -512,8 +527,7 @@ impl Link {
     }
 
     /// The rate at which packets get through it for good between two times between which its rate does not change: at
-    /// most its policer's,
-    /// none while every packet is lost, and a trace's mean. `None` when nothing limits it.
+    /// most its policer's or its shaper's, none while every packet is lost, and a trace's mean. `None` when nothing limits it.
     pub fn passes(&self, from: Time, until: Time) -> Option<Rate> {
         if self.rest.loss.as_ref().is_some_and(|loss| loss.loses_all(from)) {
             return Some(Rate::ZERO);
@@ -522,7 +536,8 @@ impl Link {
         let traced = || self.capacity(from, until).filter(|_| !span.is_zero()).map(|bytes| bytes.per(span));
         let rate = self.rate(from).filter(|rate| *rate < Service::UNLIMITED && !self.is_traced());
         let own = rate.or_else(traced);
-        own.into_iter().chain(self.rest.policer.as_ref().map(|bucket| bucket.rate())).min()
+        let policer = self.rest.policer.as_ref().map(|bucket| bucket.rate());
+        [own, policer, self.rest.transmitter.sustained()].into_iter().flatten().min()
     }
 
     /// When [`Link::passes`] next changes after `now`. A file's changes all the time, which counts as no change.
@@ -597,9 +612,12 @@ impl Rest {
             self.counts.too_large += 1;
             return Some(Drop::TooLarge);
         }
-        if self.policer.as_mut().is_some_and(|bucket| !bucket.conforms(now, size)) {
-            self.counts.policed += 1;
-            return Some(Drop::Policed);
+        if let Some(bucket) = &mut self.policer {
+            if !bucket.holds(now, size) {
+                self.counts.policed += 1;
+                return Some(Drop::Policed);
+            }
+            bucket.take(now, size);
         }
         None
     }
@@ -667,6 +685,7 @@ impl Rest {
     /// When a packet arrives that has left at `done`; a copy of it is told by itself.
     fn deliver(&mut self, done: Time) -> Time {
         let at = self.arrival(done);
+        self.counts.reordered += self.overtaken.pass(done, at);
         let twice = self.disorder.as_mut().is_some_and(|disorder| disorder.twice(done));
         self.counts.duplicated += u64::from(twice);
         self.copy = twice.then(|| self.arrival(done));
@@ -675,10 +694,7 @@ impl Rest {
 
     fn arrival(&mut self, done: Time) -> Time {
         match self.disorder.as_mut().and_then(|disorder| disorder.late(done)) {
-            Some(by) => {
-                self.counts.reordered += 1;
-                self.propagation.apart(done) + by
-            }
+            Some(by) => self.propagation.apart(done) + by,
             None => self.propagation.arrival(done),
         }
     }

@@ -1,6 +1,6 @@
-use crate::Steps;
+use crate::{Shaper, Steps};
 use std::sync::Arc;
-use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_units::{Bytes, Rate, Span, Time, TokenBucket};
 
 /// Delivery opportunities of a recorded link, as Mahimahi's trace files have them: at each of these times up to 1500
 /// bytes leave.
@@ -83,10 +83,22 @@ pub(crate) struct Transmitter {
     // Trace: the opportunity in use and the bytes left of it.
     opportunity: u64,
     left: u64,
+    shaping: Option<Box<Shaping>>,
+}
+
+/// A shaper's bucket. A packet leaves when the bucket holds one of the largest size: a queue that decides when packets
+/// leave decides then which one it is.
+#[derive(Debug)]
+struct Shaping {
+    bucket: TokenBucket,
+    burst: Bytes,
+    largest: Bytes,
 }
 
 impl Transmitter {
-    pub(crate) fn new(service: &Service) -> Self {
+    pub(crate) fn new(service: &Service, shaper: Option<Shaper>, largest: Bytes) -> Self {
+        let shaping =
+            shaper.map(|Shaper { rate, burst }| Shaping { bucket: TokenBucket::new(rate, burst), burst, largest });
         Self {
             service: service.clone(),
             free: Time::ZERO,
@@ -95,16 +107,26 @@ impl Transmitter {
             last: (Bytes::ZERO, Span::ZERO),
             opportunity: 0,
             left: Opportunities::BYTES,
+            shaping: shaping.map(Box::new),
         }
     }
 
-    /// When it has sent all it has taken.
-    pub(crate) const fn free_at(&self) -> Time {
-        self.free
+    /// When it has sent all it has taken, and its shaper lets the next packet leave.
+    pub(crate) fn free_at(&self) -> Time {
+        let holds_at = self.shaping.as_ref().map(|shaping| shaping.bucket.holds_at(shaping.largest));
+        holds_at.map_or(self.free, |at| at.max(self.free))
+    }
+
+    /// The shaper's rate.
+    pub(crate) fn sustained(&self) -> Option<Rate> {
+        self.shaping.as_ref().map(|shaping| shaping.bucket.rate())
     }
 
     /// Sends `size` from `start` on, which is not before it is free; returns when the last bit has left.
     pub(crate) fn send(&mut self, start: Time, size: Bytes) -> Time {
+        if let Some(shaping) = &mut self.shaping {
+            shaping.bucket.take(start, size);
+        }
         self.free = match &self.service {
             Service::Unlimited => start,
             Service::Rate(steps) | Service::Table { steps, .. } => {
@@ -140,7 +162,7 @@ impl Transmitter {
 
     /// When it can begin to send, from `now` on.
     pub(crate) fn ready(&self, now: Time) -> Time {
-        let now = now.max(self.free);
+        let now = now.max(self.free_at());
         match &self.service {
             Service::Trace(trace) => {
                 let n = trace.first_from(now, self.opportunity);
@@ -171,7 +193,7 @@ impl Transmitter {
             // A trace sends a packet at once, when its opportunity comes.
             Service::Trace(_) => size,
             _ if done == Time::NEVER => size,
-            Service::Rate(_) | Service::Table { .. } => self.capacity(now, done).unwrap_or(size).min(size),
+            Service::Rate(_) | Service::Table { .. } => self.transmits(now, done).unwrap_or(size).min(size),
         }
     }
 
@@ -196,6 +218,12 @@ impl Transmitter {
     /// What can be sent after `from` and until `until`, both times included where `from` is the beginning; `None` where
     /// there is no limit for a part of that time.
     pub(crate) fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
+        let shaped = self.shaping.as_ref().map(|s| s.burst + s.bucket.rate().over(until.since(from)));
+        [self.transmits(from, until), shaped].into_iter().flatten().min()
+    }
+
+    /// [`Self::capacity`] without the shaper.
+    fn transmits(&self, from: Time, until: Time) -> Option<Bytes> {
         match &self.service {
             Service::Unlimited => None,
             Service::Rate(steps) | Service::Table { steps, .. } => {

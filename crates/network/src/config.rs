@@ -75,6 +75,7 @@ pub(crate) fn link_config(
         reorder,
         duplicate,
         policer: direction.policer,
+        shaper: direction.shaper,
         bleach: direction.bleach,
         queue: direction.queue.clone(),
         mtu: direction.mtu,

@@ -234,14 +234,19 @@ figures! {
     /// Figures of a flow's receiver.
     receiver = Receiver {
         NAME = figure("name", Text, "The receiver's node.");
-        VIEWING_SCORE = figure("viewing_score", Opinion, "What the viewer saw as one number, 1 (bad) to 5 (excellent): \
-            the quality of coding times what of it the showing leaves, which never rises when a picture is missing. \
-            It is not an ITU MOS (docs/viewing-score.md).")
+        PICTURE_SCORE = figure("picture_score", Opinion, "What the viewer saw as one number, 1 (bad) to 5 (excellent), by \
+            the pictures' PSNR as they were encoded: the quality of coding times what of it the showing leaves, which \
+            never rises when a picture is missing. It is not an ITU MOS (docs/viewing-score.md).")
+            .when(When::Pictures).higher()
+            .shown("picture score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, "")]);
+        RATE_SCORE = figure("rate_score", Opinion, "The same number by the media's rate in place of the pictures' PSNR \
+            (ITU-T G.1070). It needs no pictures, and knows nothing of them: it compares runs of one clip alone.")
             .when(When::Frames).higher()
-            .shown("score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, "")]);
-        SCORED_BY = figure("viewing_score_by", Text, "What the score's quality of coding is built on: pictures (their \
-            PSNR as they were encoded), or rate where none were measured (G.1070).").when(When::Frames)
-            .shown("score by", &[(Receivers, "")]);
+            .shown("rate score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, "")]);
+        VIEWING_SCORE = figure("viewing_score", Opinion, "The name that both scores had: picture_score, or rate_score \
+            where no pictures were measured. Written for one more version.").when(When::Frames).higher();
+        SCORED_BY = figure("viewing_score_by", Text, "Which of the two viewing_score is: pictures or rate. Written for \
+            one more version.").when(When::Frames);
         SMOOTH = figure("smooth_frac", Share, "What of the quality of coding the showing leaves: less with each \
             picture that is not shown, and with the time for which one stood still.").when(When::Frames).higher();
         THROUGHPUT = figure("throughput_bps", Rate, "What arrived at the receiver, in bits of IP packets per second, \
@@ -396,7 +401,8 @@ figures! {
             medium lost, and those that were too large.").lower().shown("drops", &[(Links, "")]);
         POLICED = figure("policed_packets", Count, "Packets that the link's policer threw away.").lower();
         LOST = figure("lost_packets", Count, "Packets that the medium lost.").lower();
-        REORDERED = figure("reordered_packets", Count, "Packets that came later than their turn.");
+        REORDERED = figure("reordered_packets", Count, "Packets that arrived after one that left the link's queue later, \
+            whatever held them up: a reordering path, or a jitter that lets packets overtake.");
         DUPLICATED = figure("duplicated_packets", Count, "Packets that came a second time.");
         MARKED = figure("marked_packets", Count, "Packets that the queue marked instead of dropping them.");
         DROP_FRAC = figure("drop_frac", Share, "The share of the packets offered that was dropped.").lower()

@@ -6,7 +6,7 @@ use crate::model::{Buffer, Cbr, FirstNumbers, Map001, OnOff, Periods, Playout, R
 use serde_json::{Value as Json, json};
 use steadycast_control::registry::{self, Given, Value as Of, Within};
 use steadycast_control::{FeedbackFormat, Mode};
-use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
+use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder, Shaper};
 use steadycast_media::{ADAPTIVE, Bounds, CodecSettings, Emit, Vbr};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_words::tree::{Item, Value, quoted, string};
@@ -154,6 +154,9 @@ tables! {
         duplicate: f64,
         /// What drops packets beyond a rate, before the queue; default "none".
         policer: OrNone<Policer>,
+        /// A token bucket behind the queue, as a cable modem has one: a burst leaves at the link's rate, then packets
+        /// wait and leave at the shaper's; default "none".
+        shaper: OrNone<Shaper>,
         /// Whether the link clears the ECN field of each packet, as some routers and tunnels do; default false.
         bleach: bool,
         /// What waits; default drop-tail with 50 packets.

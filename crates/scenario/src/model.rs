@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Controller, Given, Outside, ParamError};
 use steadycast_control::{FeedbackFormat, Mode};
-use steadycast_link::{Arq, Jitter, Loss, Opportunities, Policer, Queue, Reorder, Steps};
+use steadycast_link::{Arq, Jitter, Loss, Opportunities, Policer, Queue, Reorder, Shaper, Steps};
 use steadycast_media::{Bounds, CodecSettings, Emit, Vbr};
 use steadycast_units::{Bytes, Ecn, Offset, Rate, Seed, Span, Time};
 use steadycast_words::{Kind, Rule, Within, kinds, positive, settings, words};
@@ -121,6 +121,8 @@ pub struct Direction {
     pub duplicate: f64,
     /// What drops packets beyond a rate, before the queue.
     pub policer: Option<Policer>,
+    /// The token bucket by which packets leave the queue.
+    pub shaper: Option<Shaper>,
     /// Whether it clears the ECN field of each packet.
     pub bleach: bool,
     /// What waits, and what is dropped.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use steadycast_control::registry::Registry;
-use steadycast_link::{self as link, Limit, Line, Loss, Opportunities, Policer, Queue};
+use steadycast_link::{self as link, Limit, Line, Loss, Opportunities, Policer, Queue, Shaper};
 use steadycast_units::{Bytes, Rate, Span};
 use steadycast_words::tree::{Item, Place, Value, quoted};
 use steadycast_words::{Deferred, Findings, FromToml, OrNone, Spanned};
@@ -697,7 +697,11 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);
     // A rate that could not be read has had its say.
     let steady = rate.as_ref().map_or(Some(Rate::mbps(1)), RateSpec::mean).filter(|rate| *rate > Rate::ZERO);
-    let line = Line { rate: steady, delay };
+    let policer = spec.policer.as_ref().and_then(|said| said.value.as_option().map(|policer| (said, *policer)));
+    let shaper = spec.shaper.as_ref().and_then(|said| said.value.as_option().map(|shaper| (said, *shaper)));
+    // A queue's limit that is a time is one at the rate at which it drains for good.
+    let drains = steady.into_iter().chain(shaper.map(|(_, shaper)| shaper.rate)).min();
+    let line = Line { rate: drains, delay };
     let queue = match &spec.queue {
         Some(said) => Queue::read(&said.item, &line, out),
         None => Some(Queue::drop_tail(Limit::Packets(50))),
@@ -706,15 +710,11 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     if let Some(said) = spec.mtu.as_ref().filter(|m| !(68..=65_535).contains(&m.get())) {
         out.problem(&said.at, format!("{} is out of range", said.value), "from \"68B\" to \"65535B\"");
     }
-    let policer = spec.policer.as_ref().and_then(|said| match said.value {
-        OrNone::Some(policer) => Some((said, policer)),
-        OrNone::None => None,
-    });
-    if let Some((said, Policer { burst, .. })) = policer
-        && burst < mtu
-    {
+    let policed = policer.map(|(said, Policer { burst, .. })| (&said.at, burst));
+    let shaped = shaper.map(|(said, Shaper { burst, .. })| (&said.at, burst));
+    for (at, burst) in policed.into_iter().chain(shaped).filter(|(_, burst)| *burst < mtu) {
         let what = format!("a packet of {mtu} never conforms to a burst of {burst}");
-        out.problem(&said.at, what, format!("burst = \"{mtu}\" or more; or a smaller mtu"));
+        out.problem(at, what, format!("burst = \"{mtu}\" or more; or a smaller mtu"));
     }
     Some(Direction {
         rate: rate?,
@@ -727,6 +727,7 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
         reorder: spec.reorder.as_ref().map(|reorder| reorder.value).unwrap_or_default(),
         duplicate: spec.duplicate.as_ref().map_or(Some(0.0), |said| probability(said, out))?,
         policer: policer.map(|(_, policer)| policer),
+        shaper: shaper.map(|(_, shaper)| shaper),
         bleach: spec.bleach.as_ref().is_some_and(|said| said.value),
         queue: queue?,
         mtu,

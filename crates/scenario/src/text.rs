@@ -238,6 +238,9 @@ fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<Strin
     if said(|d| d.policer.is_some()) {
         keys.push(entry("policer", &d.policer).unwrap_or_else(|| "policer = \"none\"".into()));
     }
+    if said(|d| d.shaper.is_some()) {
+        keys.push(entry("shaper", &d.shaper).unwrap_or_else(|| "shaper = \"none\"".into()));
+    }
     if said(|d| d.bleach) {
         keys.push(format!("bleach = {}", d.bleach));
     }

@@ -41,7 +41,7 @@ pub use patience::{Patience, Routine};
 pub use probe::Probes;
 pub use receiver::{MediaPacket, Received, Receiver, Waiting};
 pub use repair::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered, RepairSettings, Repairs, Requests};
-pub use sender::{FeedbackCounts, Sender, SenderSettings};
+pub use sender::{CAP_BURST, FeedbackCounts, Sender, SenderSettings};
 pub use simulcast::Siblings;
 pub use standard::StandardReports;
 pub use steadycast_control::FeedbackFormat;

@@ -17,8 +17,8 @@ pub struct Backlog {
 #[derive(Debug)]
 pub(crate) struct Pacer {
     emit: Emit,
-    /// The longest that the backlog may take at the pacing rate.
-    bound: Span,
+    /// The longest that the backlog may take at the pacing rate; `None` where packets never wait for a rate.
+    bound: Option<Span>,
     /// A driver that wakes late may catch up by this much, and no more.
     credit: Span,
     waiting: VecDeque<Pending>,
@@ -46,7 +46,7 @@ impl Pending {
 }
 
 impl Pacer {
-    pub(crate) fn new(emit: Emit, bound: Span, credit: Span) -> Self {
+    pub(crate) fn new(emit: Emit, bound: Option<Span>, credit: Span) -> Self {
         let waiting = VecDeque::new();
         Self { emit, bound, credit, waiting, backlog: Backlog::default(), broken: false, last: None }
     }
@@ -58,7 +58,7 @@ impl Pacer {
     /// Takes a frame, or skips it: false. When the backlog is at its bound, B frames go first, then P frames with all
     /// that depend on them; an I frame is taken and the frames before it that have not begun are skipped.
     pub(crate) fn push(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>, pacing: Rate) -> bool {
-        let full = self.emit == Emit::Paced && self.backlog.bytes.at(pacing) > self.bound;
+        let full = self.bound.is_some_and(|bound| self.backlog.bytes.at(pacing) > bound);
         match frame.kind {
             FrameKind::I => {
                 self.broken = false;

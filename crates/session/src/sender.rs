@@ -21,7 +21,7 @@ use steadycast_control::{
 };
 use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
-use steadycast_units::{Bytes, Chance, Ecn, Rate, Span, Stamp, Time, sums};
+use steadycast_units::{Bytes, Chance, Ecn, Rate, Span, Stamp, Time, TokenBucket, sums};
 use steadycast_wire::ntp::{self, NtpEpoch};
 use steadycast_wire::rtcp::{
     Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse, ReferenceTime, ReportBlock,
@@ -46,6 +46,9 @@ pub struct SenderSettings {
     pub emit: Emit,
     /// The delay that a driver which wakes late may make up for.
     pub credit: Span,
+    /// The most that the session may send, of media, repairs, parity and padding together. A frame may exceed it by what
+    /// [`CAP_BURST`] carries.
+    pub cap: Option<Rate>,
     /// Whether the source always has data: packets as fast as the pacer lets them go, each with a timestamp of its own
     /// and none with a marker, since there are no frames that could end.
     pub greedy: bool,
@@ -99,6 +102,7 @@ impl SenderSettings {
             ids: HeaderIds::default(),
             emit: Emit::Paced,
             credit: Span::ZERO,
+            cap: None,
             greedy: false,
             gated: false,
             peer: None,
@@ -116,10 +120,22 @@ impl SenderSettings {
             siblings: None,
         }
     }
+
+    /// How much more than the cap may leave at a time: of what has no frames one packet beside the next, and what a late
+    /// driver makes up for.
+    fn burst_above(&self, cap: Rate) -> Bytes {
+        let packets = self.packet + self.packet + cap.over(self.credit);
+        if self.greedy { packets } else { packets.max(cap.over(CAP_BURST)) }
+    }
 }
 
 /// The longest that the pacer's backlog may take at the pacing rate.
 const BACKLOG: Span = Span::secs(1);
+
+/// How much more than the cap a sender of frames may send at a time, as a time at the cap: a key frame is several times
+/// as large as the mean frame, and leaves at the pacing rate. Over any time T a session sends at most
+/// `cap · (T + CAP_BURST)`, and a packet.
+pub const CAP_BURST: Span = Span::millis(250);
 
 /// RTP timestamps count 90,000 ticks per second for video.
 pub(crate) const CLOCK_RATE: u32 = 90_000;
@@ -131,6 +147,8 @@ pub struct Sender {
     decision: Decision,
     changed: bool,
     pacer: Pacer,
+    /// The tokens that the cap leaves.
+    cap: Option<TokenBucket>,
     prober: Prober,
     participant: Participant,
     peers: Peers,
@@ -375,7 +393,12 @@ impl Sender {
         Self {
             decision,
             changed: true,
-            pacer: Pacer::new(emit, BACKLOG, settings.credit),
+            pacer: Pacer::new(
+                emit,
+                (emit == Emit::Paced || settings.cap.is_some()).then_some(BACKLOG),
+                settings.credit,
+            ),
+            cap: settings.cap.map(|cap| TokenBucket::new(cap, settings.burst_above(cap))),
             prober: Prober::default(),
             participant,
             peers: Peers::default(),
@@ -552,7 +575,8 @@ impl Sender {
             self.pacer.skip(frame.kind);
             return false;
         }
-        let taken = self.pacer.push(now, frame, parts, self.media_rate());
+        let drains = self.settings.cap.map_or(self.media_rate(), |cap| cap.min(self.media_rate()));
+        let taken = self.pacer.push(now, frame, parts, drains);
         if taken {
             self.tell_queue(now, Some(frame.size));
         }
@@ -1075,7 +1099,8 @@ impl Sender {
         let repairs = self.repair.as_ref().is_some_and(|repair| repair.keeper.has_waiting());
         let parity = self.parity.as_ref().is_some_and(|parity| parity.blocks.waits());
         let waits = self.settings.greedy || self.pacer.head().is_some() || repairs || parity || self.pads_for_probe();
-        (waits && !closed).then(|| self.pacer.due(self.departure_rate()))
+        let capped = || self.cap.map_or(Time::ZERO, |bucket| bucket.holds_at(self.settings.packet));
+        (waits && !closed).then(|| self.pacer.due(self.departure_rate()).max(capped()))
     }
 
     /// Whether padding would leave, did nothing else wait: a probe is under way.
@@ -1087,6 +1112,14 @@ impl Sender {
     /// The rate at which packets leave: a probe's while one is under way.
     fn departure_rate(&self) -> Rate {
         self.prober.rate().unwrap_or_else(|| self.media_rate())
+    }
+
+    /// Counts a packet of any stream at the pacer and at the cap.
+    fn count_departure(&mut self, now: Time, size: Bytes, pacing: Rate) {
+        self.pacer.sent(now, size, pacing);
+        if let Some(bucket) = &mut self.cap {
+            bucket.take(now, size);
+        }
     }
 
     /// The rate at which packets leave without a probe.
@@ -1150,7 +1183,7 @@ impl Sender {
         } else {
             self.pacer.take(len);
         }
-        self.pacer.sent(now, size, self.departure_rate());
+        self.count_departure(now, size, self.departure_rate());
         let early = self.prober.on_sent(self.half.probe(), size);
         self.pacer.owe(early);
         if !self.settings.greedy && self.pacer.head().is_none() && !self.pads_for_probe() {
@@ -1224,7 +1257,7 @@ impl Sender {
         if let Some(history) = &mut self.history {
             history.on_sent(number, now, size, stream, seq as u16);
         }
-        self.pacer.sent(now, size, pacing);
+        self.count_departure(now, size, pacing);
         self.half.on_extra_sent(&ExtraSent { at: now, number, stream, size });
         self.read_decision();
         let transport = numbered.then_some(number as u16);
@@ -1300,7 +1333,7 @@ impl Sender {
             history.on_sent(number, now, size, stream, seq as u16);
         }
         self.number += 1;
-        self.pacer.sent(now, size, pacing);
+        self.count_departure(now, size, pacing);
         self.half.on_extra_sent(&ExtraSent { at: now, number, stream, size });
         self.read_decision();
         let timestamp = self.timestamp(now);

@@ -11,6 +11,7 @@
 mod sums;
 
 mod amount;
+mod bucket;
 mod chance;
 mod clock;
 mod ecn;
@@ -18,6 +19,7 @@ mod spread;
 mod text;
 
 pub use amount::{Bytes, Rate};
+pub use bucket::TokenBucket;
 pub use chance::{Chance, Seed};
 pub use clock::{Offset, OneWay, PeerTime, Span, Stamp, Time};
 pub use ecn::Ecn;

@@ -613,6 +613,16 @@ pub enum OrNone<T> {
     Some(T),
 }
 
+impl<T> OrNone<T> {
+    /// The value, if there is one.
+    pub const fn as_option(&self) -> Option<&T> {
+        match self {
+            Self::None => None,
+            Self::Some(value) => Some(value),
+        }
+    }
+}
+
 impl<T: Declared> Declared for OrNone<T> {
     fn schema() -> Json {
         json!({ "anyOf": [{ "const": "none" }, T::schema()] })

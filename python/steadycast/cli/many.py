@@ -123,6 +123,8 @@ def sweep(
         ran = f"{done.ran} {'run' if done.ran == 1 else 'runs'}{rate}"
         print(f"{ran}; {done.results.height} in all, {done.failed} failed{missing}", file=sys.stderr)
         _errors(done)
+        for note in done.plan.notes():
+            print(note, file=sys.stderr)
         if part is None and done.results["complete"].any():
             _show(done, metric or (), baseline, figures)
     if done.failed or (done.missing and part is None):
@@ -130,6 +132,7 @@ def sweep(
 
 
 def _show(done: Any, metrics: Sequence[str], baseline: str | None, figures: bool) -> None:
+    from steadycast.report.choice import RULE
     from steadycast.sweep.show import MOST_SAID, tables, taken, warning
 
     if (note := warning(done)) is not None:
@@ -139,6 +142,8 @@ def _show(done: Any, metrics: Sequence[str], baseline: str | None, figures: bool
         base.show(f"At {where}: {text}\n")
     if len(choices) > MOST_SAID:
         base.show(f"{len(choices) - MOST_SAID} more points: see the report.\n")
+    if choices:
+        base.show(RULE, "", style="dim")
     for each in tables(done, metrics or done.metrics(), baseline):
         base.show(each, "")
     # Not through the console: a path must not be wrapped.

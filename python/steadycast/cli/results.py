@@ -134,6 +134,7 @@ def compare(
     else:
         if said := comparison.answer(comparison.with_base(runs, against)):
             base.show(said, "")
+            base.show(comparison.said_rule(comparison.with_base(runs, against)), "", style="dim")
         for table in comparison.tables(runs, against, verdicts):
             base.show(table, "")
         print(f"page: {comparison.write_page(runs, against, verdicts, out)}")

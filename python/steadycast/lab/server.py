@@ -251,8 +251,8 @@ class Lab:
         results = [*([given] if given else []), *map(_outcome, outcomes)]
         if "problems" in results[0]:
             return JSONResponse({"text": text, "knobs": shown, **results[0]}, 422)
-        taken = _taken(results)
-        content = _json({"text": text, "knobs": shown, "b": asked.b, "sides": results, "taken": taken})
+        verdict = _verdict(results)
+        content = _json({"text": text, "knobs": shown, "b": asked.b, "sides": results, "verdict": verdict})
         return Response(content, media_type="application/json")
 
     async def film(self, sent: Json) -> Response:
@@ -392,11 +392,11 @@ def _outcome(outcome: Any) -> Json:
     return {"problems": outcome.listed()}
 
 
-def _taken(results: Sequence[Json]) -> str:
+def _verdict(results: Sequence[Json]) -> Json | None:
     """Say which of A and B to take; nothing where one of them failed, or there is one."""
     summaries = [result.pop("judged", None) for result in results]
-    if None in summaries:
-        return ""
+    if None in summaries or len(summaries) < 2:
+        return None
     tested = choice.in_question(summaries)
 
     def named(side: str, summary: Json) -> str:
@@ -405,9 +405,10 @@ def _taken(results: Sequence[Json]) -> str:
 
     names = map(named, "AB", summaries)
     found = [
-        choice.of_summary(name, summary, tested) for name, summary in zip(names, summaries, strict=False)
+        choice.candidate(name, {choice.seed_of(summary, 0): summary}, tested)
+        for name, summary in zip(names, summaries, strict=False)
     ]
-    return " ".join(choice.sentences(found))
+    return choice.verdict(found, "lab").as_json()
 
 
 # ---------------------------------------------------------------- the command

@@ -127,7 +127,8 @@ def _seen(flow: Json) -> str | None:
     if not receivers:
         return None
     n, worst = len(receivers), receivers[0]
-    score = of_flow(flow, "viewing_score")
+    by = "rate_score" if of_flow(flow, "picture_score") is None else "picture_score"
+    score = of_flow(flow, by)
     if score is None:
         ok, sent = number(reach(worst, "frames", "ok")), number(reach(worst, "frames", "sent"))
         if ok is None or not sent:
@@ -139,22 +140,19 @@ def _seen(flow: Json) -> str | None:
     same = alike(receivers)
     who = f"All {n} viewers of {flow['name']}" if same else f"The median of {flow['name']}'s {n} viewers"
     who = who if n > 1 else f"{flow['name']}'s viewer"
-    text = f"{who} saw {a(grade(score))} picture ({say.score(score)} of 5, by {_built_on(flow)})"
-    least = number(worst.get("viewing_score"))
+    text = f"{who} saw {a(grade(score))} picture ({by.replace('_', ' ')} {say.score(score)} of 5{_built_on(flow, by)})"
+    least = number(worst.get(by))
     if not same and least is not None:
         text += f", the worst, {worst['name']}, {a(grade(least))} one ({say.score(least)})"
     return text + _missed(worst, several=n > 1) + _late(flow) + "."
 
 
-def _built_on(flow: Json) -> str:
+def _built_on(flow: Json, by: str) -> str:
     """Say what the score's quality of coding is built on."""
     psnr = of_flow(flow, "psnr_db.raw.y")
-    if (
-        all(receiver.get("viewing_score_by") == "pictures" for receiver in flow["receivers"])
-        and psnr is not None
-    ):
-        return f"its pictures, {say.db(psnr)}"
-    return "its rate alone: its pictures were not measured"
+    if by == "rate_score":
+        return "; its pictures were not measured"
+    return "" if psnr is None else f", {say.db(psnr)}"
 
 
 def _late(flow: Json) -> str:

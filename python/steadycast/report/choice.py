@@ -2,111 +2,571 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
 
 from steadycast import record
-from steadycast.folder import Json, is_spread, number
+from steadycast.folder import Json, is_spread, number, spread, student_t99
 from steadycast.report import say
 
+LEAST_OWN_SHARE = 0.5
+"""Below this share of its fair share a video starves: a flow is reasonably fair within a factor of two of a TCP's rate
+under the same conditions (RFC 5348, section 1)."""
 LEAST_SHARE = 0.8
-"""Of its fair share, which everybody else has to have."""
+"""Of its fair share, which every other flow must have."""
 MOST_FROZEN = 0.01
 """Of the time, in which a picture may stand still."""
 CONVERSATION_MS = 400.0
 """The most that a conversation takes one way (ITU-T G.114)."""
-RULE = (
-    f"The rule: nobody else, a TCP or another video, has less than {say.frac(LEAST_SHARE)} of its fair share, and no "
-    f"picture stands still for more than {say.frac(MOST_FROZEN)} of the time. Of those that keep this, the best score; "
-    "of equal scores, the shortest delay that a viewer has, play-out included."
-)
+PRIOR_FREEDOM = 2
+"""Degrees of freedom with which the placebo's spread counts beside the spread between a comparison's own seeds."""
 _MOST_OTHERS = 3
+Value = float | None
+Where = Literal["compare", "sweep", "python", "lab"]
+
+_MORE_SEEDS: Mapping[Where, str] = {
+    "compare": "run each with `steadycast run … --seeds 1-5`, and compare the folders",
+    "sweep": "add --seeds 1-5",
+    "python": "compare the folders of run_seeds(…, seeds=range(1, 6)), or give sweep(…) these seeds",
+    "lab": "save the scenario, and `steadycast sweep FILE --seeds 1-5`",
+}
+"""What gives more seeds, by the place at which the verdict is shown."""
+
+
+@dataclass(frozen=True)
+class Placebo:
+    """How a figure differs between two runs that differ by nothing but the seed (`python -m validation.placebo`)."""
+
+    spread: float
+    """The root of the mean square of the differences; of delays as a share of their mean."""
+    most: float
+    """The difference that one pair in a thousand exceeds."""
+
+
+PLACEBO: Mapping[str, Placebo] = {
+    "share": Placebo(0.051, 0.28),
+    "others_share": Placebo(0.103, 0.50),
+    "frozen": Placebo(0.038, 0.19),
+    "score": Placebo(0.334, 2.3),
+    "delay": Placebo(0.062, 0.44),
+}
+"""The table docs/data/placebo.csv, which a test compares with this."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What is known of one run."""
+
+    others: Mapping[str, float]
+    """The share of its fair share that each flow has that is not in question."""
+    share: Value
+    """The same of the video in question; of several the smallest."""
+    picture_score: Value
+    rate_score: Value
+    frozen: Value
+    """The share of the time in which the picture of its worst receiver stood still."""
+    delay_ms: Value
+    """From a frame's being ready to its being shown."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is known of one run: numbers, or means with their spread over seeds."""
+    """A run, or the runs of several seeds."""
 
     name: str
-    others: Mapping[str, Any]
-    """The share of its fair share that each flow has that is not in question."""
-    share: Any
-    """The same of the video in question; of several the smallest."""
-    score: Any
-    frozen: Any
-    """The share of the time in which the picture of its worst receiver stood still."""
-    delay_ms: Any
-    """From a frame's being ready to its being shown."""
-    alone: bool
-    """Whether it has one receiver, as a call has."""
-    seeds: int = 1
+    samples: Mapping[int, Sample]
+    """By seed."""
+    alone: bool = True
+    """Whether the video has one receiver, as a call has."""
+
+    def mean(self, of: Callable[[Sample], Value]) -> Any:
+        """Return the mean over the seeds with its spread; of one seed the number, of an unknown figure nothing."""
+        known = [value for sample in self.samples.values() if (value := of(sample)) is not None]
+        if not known:
+            return None
+        return known[0] if len(known) == 1 else spread(known)
+
+    @cached_property
+    def least(self) -> tuple[str, Any] | None:
+        """The other flow with the smallest share of its fair share, and that share."""
+        names = dict.fromkeys(name for sample in self.samples.values() for name in sample.others)
+        shares = [(name, self.mean(lambda sample, name=name: sample.others.get(name))) for name in names]  # type: ignore[misc]
+        return min(shares, key=lambda item: number(item[1]) or 0.0, default=None)
+
+    def others_share(self, sample: Sample) -> Value:
+        """Return the share of that flow in a run."""
+        return None if self.least is None else sample.others.get(self.least[0])
 
     @property
     def faults(self) -> list[str]:
-        """Say where it breaks the rule."""
-        said = []
+        """Say where the candidate breaks the rule."""
+        share, frozen, said = self.mean(_share), self.mean(_frozen), []
+        if number(share) is not None and (number(share) or 0.0) < LEAST_OWN_SHARE:
+            said.append(f"it starves at {say.frac(share)} of its own fair share")
         if self.least is not None and (number(self.least[1]) or 0.0) < LEAST_SHARE:
             said.append(f"it leaves {self.least[0]} {say.frac(self.least[1])} of its fair share")
-        if (number(self.frozen) or 0.0) > MOST_FROZEN:
-            said.append(f"its picture stands still for {say.frac(self.frozen)} of the time")
+        if (number(frozen) or 0.0) > MOST_FROZEN:
+            said.append(f"its picture stands still for {say.frac(frozen)} of the time")
         return said
 
     @property
-    def least(self) -> tuple[str, Any] | None:
-        """Return who else has least of its fair share, and how much."""
-        return min(self.others.items(), key=lambda item: number(item[1]) or 0.0, default=None)
+    def breach(self) -> float:
+        """How far the candidate is from the rule: the shares that are missing, and the time that is frozen."""
+        share, frozen = number(self.mean(_share)), number(self.mean(_frozen))
+        others = LEAST_SHARE if self.least is None else number(self.least[1]) or 0.0
+        own = LEAST_OWN_SHARE if share is None else share
+        missing = max(LEAST_OWN_SHARE - own, 0.0) + max(LEAST_SHARE - others, 0.0)
+        return missing + max((frozen or 0.0) - MOST_FROZEN, 0.0)
+
+
+def _share(sample: Sample) -> Value:
+    return sample.share
+
+
+def _frozen(sample: Sample) -> Value:
+    return sample.frozen
+
+
+def _delay(sample: Sample) -> Value:
+    return sample.delay_ms
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One of the things that the rule compares, in its order."""
+
+    key: str
+    """Its name in JSON."""
+    placebo: str
+    """The entry of `PLACEBO` that says how much of it is chance."""
+    least: float
+    """The smallest difference that matters to a viewer or to another flow; of delays as a share."""
+    value: Callable[[Candidate, Sample], Value]
+    """What a run has; more is better. What is on the good side of a bound counts as the bound."""
+    raw: Callable[[Candidate], Any]
+    """The figure itself, as a mean over the seeds."""
+    how: Callable[[object], str]
+    """Says the figure."""
+    words: Callable[[Candidate], str]
+    """Says it behind the candidate's name, with {} for the figure."""
+    relative: bool = False
+    least_ms: float = 0.0
+
+    def by_seed(self, of: Candidate) -> dict[int, float]:
+        """Return what a candidate's runs have, in the order of their seeds, as far as it is known."""
+        runs = sorted(of.samples.items())
+        return {seed: x for seed, sample in runs if (x := self.value(of, sample)) is not None}
+
+    def beside(self, one: Candidate, other: Candidate) -> str:
+        """Say what two candidates have."""
+        first = f"{one.name} {self.words(one)}".format(self.how(self.raw(one)))
+        return f"{first}, {other.name} {self.how(self.raw(other))}"
+
+
+def _capped(value: Value, most: float) -> Value:
+    return None if value is None else min(value, most)
+
+
+def _negative(value: Value, least: float = 0.0) -> Value:
+    return None if value is None else -max(value, least)
+
+
+def criteria(score: str | None) -> list[Criterion]:
+    """Return what the rule compares, in its order, with this score."""
+
+    def scored(sample: Sample) -> Value:
+        return None if score is None else getattr(sample, score)
+
+    def above_starving(_: Candidate, sample: Sample) -> Value:
+        return _capped(sample.share, LEAST_OWN_SHARE)
+
+    def left_to_others(each: Candidate, sample: Sample) -> Value:
+        return _capped(each.others_share(sample), LEAST_SHARE)
+
+    def moving(_: Candidate, sample: Sample) -> Value:
+        return _negative(sample.frozen, MOST_FROZEN)
+
+    def own_share(_: Candidate, sample: Sample) -> Value:
+        return _capped(sample.share, 1.0)
+
+    def share(each: Candidate) -> Any:
+        return each.mean(_share)
+
+    def own(_: Candidate) -> str:
+        return "has {} of its own fair share"
+
+    def leaves(each: Candidate) -> str:
+        return f"leaves {each.least[0] if each.least else ''} {{}} of its fair share"
+
+    def stands(_: Candidate) -> str:
+        return "stands still for {} of the time"
+
+    def sees(_: Candidate) -> str:
+        return f"has a {say_score(score)} of {{}}"
+
+    def waits(_: Candidate) -> str:
+        return "shows everything {} late"
+
+    def least(each: Candidate) -> Any:
+        return each.least[1] if each.least else None
+
+    def frozen(each: Candidate) -> Any:
+        return each.mean(_frozen)
+
+    def seen(each: Candidate) -> Any:
+        return each.mean(scored)
+
+    def delay(each: Candidate) -> Any:
+        return each.mean(_delay)
+
+    return [
+        Criterion("starvation", "share", 0.05, above_starving, share, say.frac, own),
+        Criterion("others_share", "others_share", 0.05, left_to_others, least, say.frac, leaves),
+        Criterion("frozen_frac", "frozen", 0.01, moving, frozen, say.frac, stands),
+        Criterion(score or "score", "score", 0.1, lambda _, s: scored(s), seen, say.score, sees),
+        Criterion("share_of_fair", "share", 0.05, own_share, share, say.frac, own),
+        Criterion(
+            "delay_ms", "delay", 0.1, lambda _, s: _negative(s.delay_ms), delay, say.ms, waits, True, 20.0
+        ),
+    ]
+
+
+def say_score(score: str | None) -> str:
+    """Say the name of a score."""
+    return (score or "score").replace("_", " ")
+
+
+RULE = (
+    f"The rule, in this order: the video has {say.frac(LEAST_OWN_SHARE)} of its own fair share or more; nobody else, a "
+    f"TCP or another video, has less than {say.frac(LEAST_SHARE)} of its fair share; no picture stands still for more "
+    f"than {say.frac(MOST_FROZEN)} of the time; then the better score; then more of the video's own fair share; then "
+    "less delay, play-out included. A difference counts from 0.1 of a score, 5 points of a share, 1 point of frozen "
+    "time, and 10 % and 20 ms of delay, and beyond what seeds alone explain: the 99 % interval of the differences seed "
+    "by seed; of one seed what a thousandth of the runs that differ by their seed alone exceed "
+    f"({PLACEBO['score'].most:.1f} of a score, {100 * PLACEBO['share'].most:.0f} points of the own share, "
+    f"{100 * PLACEBO['others_share'].most:.0f} of others', {100 * PLACEBO['frozen'].most:.0f} of frozen time, "
+    f"{100 * PLACEBO['delay'].most:.0f} % of delay). Who breaks the rule is not recommended."
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One candidate beside another by one criterion."""
+
+    criterion: Criterion
+    better: Candidate
+    worse: Candidate
+    difference: float
+    """The mean over the seeds, in the criterion's unit."""
+    least: float
+    """The least difference that counts."""
+    spread: Value
+    """The standard deviation between the seeds that `least` is made of: the runs' own, moderated by the placebo's."""
+    seeds: int
+    paired: bool
+    """Whether the runs of each pair have the same seed."""
 
     @property
-    def apart(self) -> float:
-        """By how much it breaks the rule: shares that others lack, and the time that is frozen."""
-        share = LEAST_SHARE if self.least is None else number(self.least[1]) or 0.0
-        return max(LEAST_SHARE - share, 0.0) + max((number(self.frozen) or 0.0) - MOST_FROZEN, 0.0)
+    def counts(self) -> bool:
+        """Whether the difference is more than chance, and matters."""
+        return self.difference >= self.least
+
+    @property
+    def basis(self) -> str:
+        """What the least difference comes from."""
+        if self.seeds == 1:
+            return "placebo"
+        return "paired by seed" if self.paired else "seeds in their order"
+
+    def as_json(self) -> Json:
+        """Return it for a pipeline."""
+        return {
+            "better": self.better.name,
+            "worse": self.worse.name,
+            "figure": self.criterion.key,
+            "difference": self.difference,
+            "least_difference": self.least,
+            "spread": self.spread,
+            "n": self.seeds,
+            "basis": self.basis,
+            "counts": self.counts,
+        }
+
+    def __str__(self) -> str:
+        return self.criterion.beside(self.worse, self.better)
 
 
-def alike(one: Any, other: Any, how: Callable[[object], str]) -> bool:
-    """Whether two values can't be told apart: they are said alike, or their 95 % intervals overlap."""
-    if how(number(one)) == how(number(other)):
-        return True
-    half = sum(v["ci95"] or 0.0 for v in (one, other) if is_spread(v))
-    return abs((number(one) or 0.0) - (number(other) or 0.0)) < half
+def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Difference | None:
+    """Compare two candidates by one criterion; nothing where one of them has no value.
+
+    Runs of the same seed are compared with each other, where at least half of the seeds are the same; else in the
+    order of their seeds, which is a pairing by chance. Of several pairs the least difference is the half-width of the
+    mean's 99 % interval by Student's t. Its variance is moderated as Smyth's t is (2004, equation 3.2): the
+    placebo's variance counts with `PRIOR_FREEDOM` degrees of freedom beside the pairs' own n - 1, so that two or three
+    pairs that happen to agree prove nothing.
+    """
+    a, b = criterion.by_seed(one), criterion.by_seed(other)
+    if not a or not b:
+        return None
+    common = sorted(a.keys() & b.keys())
+    paired = 2 * len(common) >= min(len(a), len(b))
+    pairs = (
+        [(a[seed], b[seed]) for seed in common] if paired else list(zip(a.values(), b.values(), strict=False))
+    )
+    apart = [x - y for x, y in pairs]
+    mean, n = statistics.fmean(apart), len(apart)
+    level = statistics.fmean(abs(x) for pair in pairs for x in pair) if criterion.relative else 1.0
+    placebo = PLACEBO[criterion.placebo]
+    matters = max(criterion.least * level, criterion.least_ms)
+    if n == 1:
+        deviation, chance = placebo.spread * level, placebo.most * level
+    else:
+        freedom = PRIOR_FREEDOM + n - 1
+        squares = PRIOR_FREEDOM * (placebo.spread * level) ** 2 + (n - 1) * statistics.variance(apart)
+        deviation = math.sqrt(squares / freedom)
+        chance = student_t99(freedom) * deviation / math.sqrt(n)
+    better, worse = (one, other) if mean >= 0 else (other, one)
+    return Difference(criterion, better, worse, abs(mean), max(matters, chance), deviation, n, paired)
 
 
-def of_summary(name: str, summary: Json, tested: Sequence[str], seeds: int = 1) -> Candidate:
-    """Return what a summary says of the videos in question."""
+@dataclass(frozen=True)
+class Verdict:
+    """Which candidate to take, and why."""
+
+    candidates: Sequence[Candidate]
+    take: Sequence[str] = ()
+    """Whom the rule recommends: one, several that nothing tells apart among more, or nobody."""
+    nearest: str | None = None
+    """Who comes nearest to the rule, where all break it."""
+    score: str | None = None
+    """The score that is compared."""
+    decided: Sequence[Difference] = ()
+    """What told those that are left out from those that are left."""
+    compared: Sequence[Difference] = ()
+    """All differences that were looked at, in the rule's order."""
+    reason: str = ""
+    """In one word: decided, alike, chance (the leading one breaks the rule), broken (all break it), or unknown."""
+    said: Sequence[str] = field(default=())
+
+    def as_json(self) -> Json:
+        """Return it for a pipeline."""
+        return {
+            "take": list(self.take),
+            "recommended": self.take[0] if len(self.take) == 1 else None,
+            "nearest": self.nearest,
+            "reason": self.reason,
+            "score": self.score,
+            "decided_by": [each.as_json() for each in self.decided],
+            "compared": [each.as_json() for each in self.compared],
+            "faults": {each.name: each.faults for each in self.candidates},
+            "confidence": 0.99,
+            "rule": RULE,
+            "text": " ".join(self.said),
+        }
+
+
+def verdict(candidates: Sequence[Candidate], where: Where = "compare") -> Verdict:
+    """Apply the rule: criterion by criterion those are left out that are behind the leading one by what counts."""
+    if len(candidates) < 2:
+        return Verdict(candidates)
+    score = score_of(candidates)
+    left, decided, compared = list(candidates), [], []
+    for criterion in criteria(score):
+        means = {
+            each.name: statistics.fmean(values)
+            for each in left
+            if (values := criterion.by_seed(each).values())
+        }
+        known = [each for each in left if each.name in means]
+        top = max(known, key=lambda each: means[each.name], default=None)
+        for each in known:
+            if top is None or each is top or (found := difference(criterion, top, each)) is None:
+                continue
+            compared.append(found)
+            if found.counts and found.better is top:
+                decided.append(found)
+                left.remove(each)
+    made = _made(candidates, left, decided, score)
+    said = _said(made, candidates, left, compared, where)
+    return Verdict(candidates, made[0], made[1], score, decided, compared, made[2], said)
+
+
+def score_of(candidates: Sequence[Candidate]) -> str | None:
+    """Return the score that all runs have: by their pictures, or else by their rate."""
+    samples = [sample for each in candidates for sample in each.samples.values()]
+    keys = ("picture_score", "rate_score")
+    return next((key for key in keys if all(getattr(sample, key) is not None for sample in samples)), None)
+
+
+_Made = tuple[list[str], str | None, str]
+
+
+def _made(
+    candidates: Sequence[Candidate],
+    left: Sequence[Candidate],
+    decided: Sequence[Difference],
+    score: str | None,
+) -> _Made:
+    keep = [each for each in candidates if not each.faults]
+    if not any(sample != _UNKNOWN for each in candidates for sample in each.samples.values()):
+        return [], None, "unknown"
+    if not keep:
+        nearest = left[0] if len(left) == 1 else min(left, key=lambda each: each.breach)
+        return [], nearest.name, "broken"
+    good = [each.name for each in left if not each.faults]
+    if len(left) == len(candidates):
+        return [], None, "alike"
+    return (good, None, "decided") if good else ([], None, "chance")
+
+
+_UNKNOWN = Sample({}, None, None, None, None, None)
+
+
+def _said(
+    made: _Made,
+    candidates: Sequence[Candidate],
+    left: Sequence[Candidate],
+    compared: Sequence[Difference],
+    where: Where,
+) -> list[str]:
+    take, nearest, reason = made
+    named = {each.name: each for each in candidates}
+    decided = [found for found in compared if found.counts and found.worse not in left]
+    why = "; ".join(str(found) for found in decided[:_MOST_OTHERS])
+    why += f"; {len(decided) - _MOST_OTHERS} more are behind" if len(decided) > _MOST_OTHERS else ""
+    names = say.listed([each.name for each in left])
+    said: list[str]
+    best = named[take[0]] if len(take) == 1 else None
+    if reason == "unknown":
+        return ["Nothing is known of these runs by which one could be taken."]
+    if reason == "broken":
+        best = named[nearest or ""]
+        said = [f"None keeps the rule. Nearest is {best.name}, but {' and '.join(best.faults)}{_costs(best)}"]
+        said += [f"{why}."] if why else []
+    elif reason == "alike":
+        said = [f"No recommendation: nothing tells {names} apart{_nearly(candidates, compared)}."]
+        faulty = [each for each in candidates if each.faults]
+        said += [f"Of {each.name}: {' and '.join(each.faults)}." for each in faulty[:_MOST_OTHERS]]
+    elif reason == "chance":
+        faults = "; ".join(f"{each.name}: {' and '.join(each.faults)}" for each in left)
+        said = [f"No recommendation: {why}. But {names} {_breaks(left)} the rule ({faults})."]
+    elif best is not None:
+        said = [f"Take {best.name}: {why}{_costs(best)}", *_in_return(best, candidates)]
+    else:
+        said = [f"Take {' or '.join(take)}, which nothing tells apart: {why}."]
+    if best is not None and best.alone:
+        said += conversation(best.mean(_delay))
+    if (fewest := min((found.seeds for found in compared), default=1)) < 2 and compared:
+        which = "One seed is one sample" if fewest == 1 else ""
+        said.append(f"{which}, so that only large differences count; {_MORE_SEEDS[where]}.")
+    return said
+
+
+def _breaks(left: Sequence[Candidate]) -> str:
+    return "breaks" if len(left) == 1 else "break"
+
+
+def _nearly(candidates: Sequence[Candidate], compared: Sequence[Difference]) -> str:
+    """Say by how much two candidates differ in score, and from where on that would count."""
+    found = next((each for each in compared if each.criterion.placebo == "score"), None)
+    if found is None or len(candidates) != 2:
+        return ""
+    what = say_score(found.criterion.key)
+    return f": their {what}s are {found.difference:.2f} apart, which counts from {found.least:.2f}"
+
+
+def conversation(delay: Any) -> list[str]:
+    """Say of a delay that is too long for it that this is no call."""
+    if (number(delay) or 0.0) <= CONVERSATION_MS:
+        return []
+    return [
+        f"{say.ms(delay)} from camera to screen is no call: a conversation takes at most {say.ms(CONVERSATION_MS)} one "
+        "way (ITU-T G.114); shorten playout."
+    ]
+
+
+def _costs(best: Candidate) -> str:
+    parts = []
+    if best.least is not None and LEAST_SHARE <= (number(best.least[1]) or 0.0) < 0.995:
+        parts.append(f"{best.least[0]} has {say.frac(best.least[1])} of its fair share")
+    share, delay = best.mean(_share), best.mean(_delay)
+    if number(share) is not None and LEAST_OWN_SHARE <= (number(share) or 0.0) < 0.995:
+        parts.append(f"the video has {say.frac(share)} of its own")
+    if number(delay) is not None:
+        parts.append(f"its viewer sees everything {say.ms(delay)} late")
+    return f". It costs: {say.listed(parts)}." if parts else "."
+
+
+def _in_return(best: Candidate, candidates: Sequence[Candidate]) -> Iterator[str]:
+    """Say what others are better at by what counts, though the rule puts something else first."""
+    found = []
+    for each in candidates:
+        for criterion in criteria(score_of(candidates)):
+            one = difference(criterion, each, best) if each is not best else None
+            if one is not None and one.counts and one.better is each:
+                found.append(criterion.beside(each, best))
+                break
+    if found:
+        more = (
+            f"; {len(found) - _MOST_OTHERS} more are better at something" if len(found) > _MOST_OTHERS else ""
+        )
+        yield f"In return, {'; '.join(found[:_MOST_OTHERS])}{more}."
+
+
+# ---------------------------------------------------------------- what runs hold
+
+
+def candidate(name: str, summaries: Mapping[int, Json], tested: Sequence[str]) -> Candidate:
+    """Return what summaries, by their seeds, say of the videos in question."""
+    flows = [flow for summary in summaries.values() for flow in summary["flows"] if flow["name"] in tested]
+    alone = all(len(flow.get("receivers") or []) == 1 for flow in flows)
+    return Candidate(name, {seed: sample(summary, tested) for seed, summary in summaries.items()}, alone)
+
+
+def seed_of(summary: Json, otherwise: int) -> int:
+    """Return the seed of a run, or another number where its summary has none."""
+    seed = number(record.reach(summary, "scenario", "seed"))
+    return otherwise if seed is None else int(seed)
+
+
+def sample(summary: Json, tested: Sequence[str]) -> Sample:
+    """Return what a run's summary says of the videos in question."""
     mine = [flow for flow in summary["flows"] if flow["name"] in tested]
     receivers = [receiver for flow in mine for receiver in flow.get("receivers") or []]
-    return Candidate(
-        name=name,
+    return Sample(
         others={
             flow["name"]: share
             for flow in summary["flows"]
             if flow.get("kind") in ("video", "tcp")
             # Of several videos in question each is another one to the others.
             and (flow["name"] not in tested or len(tested) > 1)
-            and number(share := flow.get("share_of_fair")) is not None
+            and (share := number(flow.get("share_of_fair"))) is not None
         },
         share=_worst((flow.get("share_of_fair") for flow in mine), min),
-        score=_worst((_median(flow, "viewing_score") for flow in mine), min),
+        picture_score=_worst((_median(flow, "picture_score") for flow in mine), min),
+        rate_score=_worst((_median(flow, "rate_score") for flow in mine), min),
         frozen=_worst((receiver.get("frozen_frac") for receiver in receivers), max),
         delay_ms=_worst((delay_ms(flow) for flow in mine), max),
-        alone=all(len(flow.get("receivers") or []) == 1 for flow in mine),
-        seeds=seeds,
     )
 
 
 def judged(summary: Json) -> Json:
     """Return the part of a summary by which it is judged here."""
     flow_keys = ("name", "kind", "controller", "share_of_fair")
-    keys = ("viewing_score", "frozen_frac", "playout_ms", "delay_ms")
+    keys = ("picture_score", "rate_score", "frozen_frac", "playout_ms", "delay_ms")
     return {
+        "scenario": summary.get("scenario"),
         "flows": [
             {
                 **{key: flow.get(key) for key in flow_keys},
                 "receivers": [{key: r.get(key) for key in keys} for r in flow.get("receivers") or []],
             }
             for flow in summary["flows"]
-        ]
+        ],
     }
 
 
@@ -126,104 +586,12 @@ def delay_ms(flow: Mapping[str, Any]) -> Any:
     return play_out if number(play_out) is not None else _median(flow, "delay_ms", "p95")
 
 
-def sentences(candidates: Sequence[Candidate]) -> list[str]:
-    """Say which one to take, why, what it costs, and what others are better at; nothing of a single one."""
-    if len(candidates) < 2:
-        return []
-    best, first = _chosen(candidates)
-    if best is None:
-        return [first]
-    said = [first + _costs(best)]
-    said += _better(best, candidates)
-    said += conversation(best.delay_ms) if best.alone else []
-    if few := [each.name for each in candidates if each.seeds < 2]:
-        which = "This is" if len(few) == len(candidates) else f"Of {say.listed(few)} there is"
-        said.append(f"{which} one seed, which is one sample: --seeds 1-5 tells whether others say the same.")
-    return said
-
-
-def conversation(delay: Any) -> list[str]:
-    """Say of a delay that is too long for it that this is no call."""
-    if (number(delay) or 0.0) <= CONVERSATION_MS:
-        return []
-    return [
-        f"{say.ms(delay)} from camera to screen is no call: a conversation takes at most {say.ms(CONVERSATION_MS)} one "
-        "way (ITU-T G.114); shorten playout."
-    ]
-
-
-def _chosen(candidates: Sequence[Candidate]) -> tuple[Candidate | None, str]:
-    keep = [candidate for candidate in candidates if not candidate.faults]
-    pool = keep or sorted(candidates, key=lambda each: each.apart)[:1]
-    what, how, value = _merit(candidates)
-    known = [each for each in pool if number(value(each)) is not None]
-    if not known:
-        return None, "Nothing is known of these runs by which one could be taken."
-    top = max(known, key=lambda each: number(value(each)) or 0.0)
-    equal = [each for each in known if alike(value(each), value(top), how)]
-    least = min(equal, key=lambda each: number(each.delay_ms) or 0.0)
-    best = [each for each in equal if alike(each.delay_ms, least.delay_ms, say.ms)]
-    one = max(best, key=lambda each: number(value(each)) or 0.0)
-    names = " or ".join(each.name for each in best)
-    scored = f"{what} {how(value(one))}"
-    if not keep:
-        return one, f"None keeps the rule. Nearest is {names}: {' and '.join(one.faults)}; {scored}"
-    if len(keep) == 1:
-        return one, f"Take {names}: it alone keeps the rule; {scored}"
-    if len(best) > 1:
-        rest = "" if len(best) == len(candidates) else f" of the {len(keep)} that keep the rule"
-        return one, f"Take {names}: nothing tells them apart, and they are the best{rest}; {scored}"
-    if len(equal) > 1:
-        others = say.listed([each.name for each in equal if each is not one])
-        return one, f"Take {names}: {scored}, as {others}, with less delay"
-    return one, f"Take {names}: {scored}, the best of the {len(keep)} that keep the rule"
-
-
-def _merit(
-    candidates: Sequence[Candidate],
-) -> tuple[str, Callable[[object], str], Callable[[Candidate], Any]]:
-    """Return what is compared first: the score, or without frames what the video got."""
-    if any(number(each.score) is not None for each in candidates):
-        return "score", say.score, lambda each: each.score
-    return "share of fair", say.frac, lambda each: each.share
-
-
-def _costs(best: Candidate) -> str:
-    parts = []
-    if best.least is not None and LEAST_SHARE <= (number(best.least[1]) or 0.0) < 0.995:
-        parts.append(f"{best.least[0]} has {say.frac(best.least[1])} of its fair share")
-    if number(best.delay_ms) is not None:
-        parts.append(f"its viewer sees everything {say.ms(best.delay_ms)} late")
-    return f". It costs: {' and '.join(parts)}." if parts else "."
-
-
-def _better(best: Candidate, candidates: Sequence[Candidate]) -> list[str]:
-    """Say what each of the others is better at, and why it is not taken all the same."""
-    what, how, value = _merit(candidates)
-    found = []
-    for each in candidates:
-        better = []
-        if _above(value(each), value(best), how):
-            better.append(f"{what} ({how(value(each))})")
-        if _above(best.delay_ms, each.delay_ms, say.ms):
-            better.append(f"delay ({say.ms(each.delay_ms)})")
-        if not better and best.least and each.least and _above(each.least[1], best.least[1], say.frac):
-            better.append(f"what it leaves to {each.least[0]} ({say.frac(each.least[1])})")
-        if each is not best and better:
-            but = each.faults or [f"it has a {what} of {how(value(each))}"]
-            found.append(
-                (len(better), f"{each.name} is better at {' and '.join(better)}, but {' and '.join(but)}")
-            )
-    if not found:
-        return []
-    shown = [text for _, text in found[:_MOST_OTHERS]]
-    more = f"; {len(found) - len(shown)} more are better at something" if len(found) > len(shown) else ""
-    return ["; ".join(shown) + more + "."]
-
-
-def _above(one: Any, other: Any, how: Callable[[object], str]) -> bool:
-    a, b = number(one), number(other)
-    return a is not None and b is not None and a > b and not alike(one, other, how)
+def alike(one: Any, other: Any, how: Callable[[object], str]) -> bool:
+    """Whether two values can't be told apart: they are said alike, or their 95 % intervals overlap."""
+    if how(number(one)) == how(number(other)):
+        return True
+    half = sum(v["ci95"] or 0.0 for v in (one, other) if is_spread(v))
+    return abs((number(one) or 0.0) - (number(other) or 0.0)) < half
 
 
 def _worst(values: Any, pick: Callable[..., Any]) -> Any:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from steadycast.folder import Json, number
+
+
+def score_of(receiver: Json) -> Any:
+    """Return a receiver's score by its pictures, or by its rate where they were not measured."""
+    seen = receiver.get("picture_score")
+    return receiver.get("rate_score") if number(seen) is None else seen
 
 
 def ranked_receivers(flow: Json) -> list[Json]:
@@ -12,7 +19,7 @@ def ranked_receivers(flow: Json) -> list[Json]:
 
     def badness(receiver: Json) -> tuple[float, float, float, float]:
         psnr = number(((receiver.get("psnr_db") or {}).get("raw") or {}).get("y"))
-        score = number(receiver.get("viewing_score"))
+        score = number(score_of(receiver))
         score = number((receiver.get("mos") or {}).get("mean")) if score is None else score
         delay = number((receiver.get("delay_ms") or {}).get("p95"))
         return (
@@ -29,6 +36,8 @@ def alike(receivers: Sequence[Json]) -> bool:
     """Whether all receivers saw the same, as behind one bottleneck they do."""
 
     def seen(receiver: Json) -> tuple[object, ...]:
-        return tuple(receiver.get(key) for key in ("psnr_db", "viewing_score", "frames", "loss_frac"))
+        return tuple(
+            receiver.get(key) for key in ("psnr_db", "picture_score", "rate_score", "frames", "loss_frac")
+        )
 
     return all(seen(r) == seen(receivers[0]) for r in receivers)

@@ -55,10 +55,19 @@ class Sweep:
         return sum(1 for _ in self.plan.runs()) - self.results.height
 
     def metrics(self) -> list[str]:
-        """Paths that are shown when none is named: share of fair, and loss, of each flow; PSNR with pixels."""
+        """Paths that are shown when none is named: share of fair, score and loss of each flow; PSNR with pixels."""
         from steadycast.sweep.show import metrics
 
         return metrics(self)
+
+    def verdicts(self) -> list[dict[str, Any]]:
+        """Return which controller to take at each point of the other axes, by which differences, and the rule.
+
+        Empty where controllers are no axis. At a point where nothing is compared `reason` is "idle".
+        """
+        from steadycast.sweep.show import verdicts_json
+
+        return verdicts_json(self, "python")
 
     def points(self, metric: str) -> pl.DataFrame:
         """Return the axes with ``mean``, ``ci95`` (half-width by Student's t, null for one seed) and ``n``.
@@ -198,11 +207,14 @@ def sweep(
         siblings = sorted(place.parent.glob(_SHARDS)) if shard is not None else sorted(place.glob(_SHARDS))
         done = store.finished({place, *siblings})
         part, parts = shard or (0, 1)
-        todo = [
-            task
-            for number, (_, _, task) in enumerate(new.runs())
-            if number % parts == part and task.key not in done
-        ]
+        # Points whose values make the same scenario share its run.
+        todo = list(
+            {
+                task.key: task
+                for number, (_, _, task) in enumerate(new.runs())
+                if number % parts == part and task.key not in done
+            }.values()
+        )
         if todo:
             told = progress or stack.enter_context(shown(rated=True))
             _work(base, place, todo, scenarios, pixels, jobs, scheduler, metrics, told)

@@ -106,6 +106,8 @@ class Plan:
     pixels: bool
     axes: tuple[str, ...]
     points: tuple[Point, ...]
+    equal: tuple[tuple[str, str, str], ...] = ()
+    """Values of an axis that are left out, since another one makes the same scenarios: path, value, and the other."""
 
     @classmethod
     def of(
@@ -138,10 +140,20 @@ class Plan:
             keys.append(key)
         if wrong:
             _blame(axes, rows, wrong)
+        equal = _equal(axes, dict(zip(rows, keys, strict=True)))
+        left_out = {(axes.index(path), value) for path, value, _ in equal}
+        kept = [n for n, values in enumerate(rows) if not left_out & set(enumerate(values))]
+        rows, keys = [rows[n] for n in kept], [keys[n] for n in kept]
         given = tuple(dict.fromkeys(seeds if seeds is not None else (scenarios[0].seed,)))
         points = (Point(values, key, given) for values, key in zip(rows, keys, strict=True))
-        plan = cls(base.name, file, whole, base.sets, made_by, pixels, tuple(axes), tuple(points))
+        plan = cls(base.name, file, whole, base.sets, made_by, pixels, tuple(axes), tuple(points), equal)
         return plan, scenarios
+
+    def notes(self) -> list[str]:
+        """Say which values are left out."""
+        return [
+            f"{path}: {value} is the same as {other}, and is left out." for path, value, other in self.equal
+        ]
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
@@ -315,6 +327,21 @@ def shard(text: str) -> tuple[int, int]:
 
 def _sets(axes: Sequence[str], values: Sequence[str]) -> list[str]:
     return [f"{path}={value}" for path, value in zip(axes, values, strict=True)]
+
+
+def _equal(axes: Sequence[str], keys: Mapping[tuple[str, ...], str]) -> tuple[tuple[str, str, str], ...]:
+    """Find values that make the same scenarios as a value before them, whatever the other axes have."""
+    found = []
+    for place, path in enumerate(axes):
+        values = list(dict.fromkeys(row[place] for row in keys))
+        for n, value in enumerate(values):
+            for other in values[:n]:
+                mine = [row for row in keys if row[place] == value]
+                theirs = [(*row[:place], other, *row[place + 1 :]) for row in mine]
+                if all(keys[row] == keys.get(same) for row, same in zip(mine, theirs, strict=True)):
+                    found.append((path, value, other))
+                    break
+    return tuple(found)
 
 
 def _blame(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from steadycast import record, style, units
 from steadycast.errors import UserError, meant
 from steadycast.files import write_text, written
-from steadycast.folder import Json, spread
+from steadycast.folder import Json, spread, write_json
 from steadycast.lazy import pl
 from steadycast.report import canvas, choice, page, say
 from steadycast.report.answer import MOSTLY
@@ -40,12 +40,14 @@ _DIVERGING = ("#b35806", "#f1a340", "#f7f7f7", "#998ec3", "#542788")
 _SHADES = ("#00224e", "#434e6c", "#7d7c78", "#bcae6c", "#fee838")
 MOST_SAID = 6
 """At how many points the terminal says which controller to take."""
+VERDICTS = "verdicts.json"
+"""Which controller to take at each point, for a program."""
 MARK = "†"
 """What marks a point at which runs compare nothing."""
 _BASES = units.RATE | units.SPAN
 _CONTROLLER = re.compile(r"flow\.(.+)\.controller")
 _JUDGED = re.compile(
-    r"flows\.(.+?)\.receivers\.(.+)\.(viewing_score|frozen_frac|playout_ms\.p95|delay_ms\.p95)"
+    r"flows\.(.+?)\.receivers\.(.+)\.(picture_score|rate_score|frozen_frac|playout_ms\.p95|delay_ms\.p95)"
 )
 Values = tuple[str, ...]
 Spreads = dict[Values, Json | None]
@@ -74,7 +76,12 @@ def metrics(sweep: Sweep) -> list[str]:
         if ".receivers." not in flow:
             share = f"flows.{flow}.share_of_fair"
             wanted.append(share if share in names else f"flows.{flow}.throughput_bps")
-            wanted += [f"flows.{flow}.receivers.*.{end}" for end in ("loss_frac", "psnr_db.raw.y")]
+            score = (
+                "picture_score"
+                if _fitting(names, f"flows.{flow}.receivers.*.picture_score")
+                else "rate_score"
+            )
+            wanted += [f"flows.{flow}.receivers.*.{end}" for end in (score, "loss_frac", "psnr_db.raw.y")]
     # Where there are many, videos come first: only they have losses.
     fits = {metric: bool(_fitting(names, metric)) for metric in wanted}
     wanted.sort(key=lambda metric: not fits.get(f"flows.{metric.split('.')[1]}.receivers.*.loss_frac"))
@@ -122,10 +129,22 @@ def warning(sweep: Sweep) -> str | None:
     )
 
 
-def taken(sweep: Sweep) -> list[tuple[str, str]]:
+def taken(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, str]]:
     """Say of a sweep over controllers, at each point of the other axes, which one to take: (point, sentences)."""
+    texts = [
+        (point, " ".join(found.said) if found else f"Nothing is compared here ({MARK}).")
+        for point, found in verdicts(sweep, where)
+    ]
+    return [(point, text) for point, text in texts if text]
+
+
+def verdicts(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, choice.Verdict | None]]:
+    """Apply the rule to the controllers of a sweep at each point of the other axes; nothing where nothing is compared.
+
+    A sweep over no controller, or over those of several flows, has no verdicts.
+    """
     steered = [
-        (n, found[1]) for n, path in enumerate(sweep.plan.axes) if (found := _CONTROLLER.fullmatch(path))
+        (n, match[1]) for n, path in enumerate(sweep.plan.axes) if (match := _CONTROLLER.fullmatch(path))
     ]
     if len(steered) != 1:
         return []
@@ -135,26 +154,34 @@ def taken(sweep: Sweep) -> list[tuple[str, str]]:
         values = point.values
         groups.setdefault((*values[:place], *values[place + 1 :]), []).append((values[place], values))
     axes = [path for n, path in enumerate(sweep.plan.axes) if n != place]
-    summaries, idles, texts = _summaries(sweep), idle(sweep), []
+    summaries, idles = _summaries(sweep), idle(sweep)
+    each = re.compile(re.escape(tested) + r"\d*")  # a counted flow is several
+    found: list[tuple[str, choice.Verdict | None]] = []
     for group, points in groups.items():
+        named = zip(_heads(axes), group, strict=False)
+        said = ", ".join(f"{head} {value}" for head, value in named) or sweep.plan.name
         compared = [(name, summaries[values]) for name, values in points if values in summaries]
         if any(values in idles for _, values in points):
-            text = f"Nothing is compared here ({MARK})."
-        else:
-            candidates = []
-            for name, (summary, seeds) in compared:
-                each = re.compile(re.escape(tested) + r"\d*")  # a counted flow is several
-                flows = [flow["name"] for flow in summary["flows"] if each.fullmatch(flow["name"])]
-                candidates.append(choice.of_summary(name, summary, flows, seeds))
-            text = " ".join(choice.sentences(candidates))
-        if text:
-            named = zip(_heads(axes), group, strict=False)
-            texts.append((", ".join(f"{head} {value}" for head, value in named) or sweep.plan.name, text))
-    return texts
+            found.append((said, None))
+        elif len(compared) > 1:
+            flows = {flow["name"] for _, seeds in compared for one in seeds.values() for flow in one["flows"]}
+            videos = [flow for flow in flows if each.fullmatch(flow)]
+            candidates = [choice.candidate(name, seeds, videos) for name, seeds in compared]
+            found.append((said, choice.verdict(candidates, where)))
+    return found
 
 
-def _summaries(sweep: Sweep) -> dict[Values, tuple[Json, int]]:
-    """Flows and receivers of each point, with means and spreads, as far as they are judged; and its count of seeds."""
+def verdicts_json(sweep: Sweep, where: choice.Where = "sweep") -> list[Json]:
+    """Return the verdicts for a program, each with its point."""
+    idle_one: Json = {"take": [], "recommended": None, "reason": "idle"}
+    return [
+        {"point": point, **(found.as_json() if found is not None else idle_one)}
+        for point, found in verdicts(sweep, where)
+    ]
+
+
+def _summaries(sweep: Sweep) -> dict[Values, dict[int, Json]]:
+    """Flows and receivers of each run, as far as they are judged: by point and seed."""
     names = _figures(sweep)
     places: list[tuple[str, str, str | None, list[str]]] = []
     for name in names:
@@ -162,26 +189,24 @@ def _summaries(sweep: Sweep) -> dict[Values, tuple[Json, int]]:
             places.append((name, found[1], None, ["share_of_fair"]))
         elif found := _JUDGED.fullmatch(name):
             places.append((name, found[1], found[2], found[3].split(".")))
-    summaries: dict[Values, tuple[Json, int]] = {}
+    summaries: dict[Values, dict[int, Json]] = {}
     for metric, flow, receiver, keys in places:
         video = f"flows.{flow}.limited_by_frac.network" in names
         if not video and any(
             name.startswith(f"flows.{flow}.receivers.") and "loss" in name for name in names
         ):
             continue  # background traffic
-        for point, one in spreads(sweep, metric).items():
-            if one is None:
-                continue
-            summary, seeds = summaries.get(point, ({"flows": {}}, 0))
-            summaries[point] = (summary, max(seeds, int(one["n"])))
-            told = summary["flows"].setdefault(
-                flow, {"name": flow, "kind": "video" if video else "tcp", "receivers": {}}
-            )
-            below = told if receiver is None else told["receivers"].setdefault(receiver, {})
-            for key in keys[:-1]:
-                below = below.setdefault(key, {})
-            below[keys[-1]] = one
-    for summary, _ in summaries.values():
+        for point, seeds in _by_point(sweep, metric).items():
+            for seed, value in seeds.items():
+                summary = summaries.setdefault(point, {}).setdefault(seed, {"flows": {}})
+                kind = "video" if video else "tcp"
+                below = summary["flows"].setdefault(flow, {"name": flow, "kind": kind, "receivers": {}})
+                if receiver is not None:
+                    below = below["receivers"].setdefault(receiver, {})
+                for key in keys[:-1]:
+                    below = below.setdefault(key, {})
+                below[keys[-1]] = value
+    for summary in (summary for seeds in summaries.values() for summary in seeds.values()):
         flows = list(summary["flows"].values())
         summary["flows"] = [{**told, "receivers": list(told["receivers"].values())} for told in flows]
     return summaries
@@ -474,6 +499,7 @@ def write_report(
             _failed(sweep),
         ]
         write_text(path, page.wrap(f"Sweep of {sweep.plan.name}", joined(content, "\n")))
+        write_json(sweep.folder / VERDICTS, {"format": 1, "verdicts": verdicts_json(sweep)})
     if figures or stamp not in known:
         _save_figures(sweep, metrics if figures else ())
     return path
@@ -512,7 +538,9 @@ def _top(sweep: Sweep) -> Html:
         f"{sweep.failed} failed." if sweep.failed else "",
         f"{sweep.missing} are missing." if sweep.missing else "",
     ]
-    bad = [element("p", each, class_="nothing") for each in (*more, warning(sweep)) if each]
+    bad = [
+        element("p", each, class_="nothing") for each in (*more, *sweep.plan.notes(), warning(sweep)) if each
+    ]
     seeds = {len(point.seeds) for point in sweep.plan.points}
     rough = " With fewer than five seeds an interval is rough." if min(seeds, default=0) < 5 else ""
     note = (

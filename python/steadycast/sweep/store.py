@@ -92,41 +92,32 @@ def rows(folder: Path) -> Iterator[Row]:
 
 def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
     """Write results.parquet from what it holds, from the parts, and from other folders; returns the table."""
-    order = {task.key: (number, point) for number, (point, _, task) in enumerate(plan.runs())}
+    runs = [(*point.values, seed, task.key) for point, seed, task in plan.runs()]
+    planned = {key for *_, key in runs}
     found: dict[str, Row] = {}
     old: list[pl.DataFrame] = []
     for each in (folder, *others):
         table = _results(each)
         if table is not None:
-            old.append(table)
+            old.append(table.drop(*plan.axes, "seed", strict=False))
         for row in rows(each):
-            if row["key"] in order and not found.get(row["key"], {}).get("complete"):
+            if row["key"] in planned and not found.get(row["key"], {}).get("complete"):
                 found[row["key"]] = row
-    content = [
-        {
-            **dict(zip(plan.axes, order[key][1].values, strict=True)),
-            **{name: row.get(name) for name in RESERVED},
-            **row.get("figures", {}),
-        }
-        for key, row in found.items()
-    ]
+    measured = [name for name in RESERVED if name != "seed"]
+    content = [{name: row.get(name) for name in measured} | row.get("figures", {}) for row in found.values()]
     # All that is not said here is a number.
-    kinds: dict[str, Any] = dict.fromkeys((*plan.axes, "key", "error", "record_sha256"), pl.String)
-    kinds |= {"seed": pl.Int64, "complete": pl.Boolean, "cpu_s": pl.Float64}
+    kinds: dict[str, Any] = dict.fromkeys(("key", "error", "record_sha256"), pl.String)
+    kinds |= {"complete": pl.Boolean, "cpu_s": pl.Float64}
     kinds = dict.fromkeys((name for row in content for name in row), pl.Float64) | kinds
     new = pl.DataFrame(content, schema=kinds, strict=False)
-    table = pl.concat([new, *old], how="diagonal") if old else new
-    table = (
-        table.filter(pl.col("key").is_in(list(order)))
-        .with_columns(
-            _order=pl.col("key").replace_strict({k: n for k, (n, _) in order.items()}, return_dtype=pl.Int64)
-        )
-        # A complete row counts before one that failed, a newer one before an older.
-        .sort("_order", pl.col("complete").not_(), maintain_order=True)
-        .unique("key", keep="first", maintain_order=True)
-    )
+    by_key = pl.concat([new, *old], how="diagonal") if old else new
+    # A complete row counts before one that failed, a newer one before an older.
+    by_key = by_key.sort(pl.col("complete").not_(), maintain_order=True).unique("key", keep="first")
+    # Points whose values make the same scenario share its run.
+    heads: dict[str, Any] = {**dict.fromkeys(plan.axes, pl.String), "seed": pl.Int64, "key": pl.String}
+    table = pl.DataFrame(runs, schema=heads, orient="row").join(by_key, on="key", maintain_order="left")
     fixed = [*plan.axes, *RESERVED]
-    table = table.select(*fixed, *sorted(set(table.columns) - {*fixed, "_order"}))
+    table = table.select(*fixed, *sorted(set(table.columns) - set(fixed)))
     # By way of memory: the system's own error says why a file can't be written, polars' does not.
     packed = io.BytesIO()
     table.write_parquet(packed)

@@ -111,7 +111,7 @@ function taken(got, edits, typed) {
   $('old').hidden = !(got.problems && state.sides.length);
   if (got.problems) return;
   state.sides = got.sides;
-  state.taken = got.taken;
+  state.verdict = got.verdict;
   drawSides();
   drawAll();
   if (state.film) $('film-note').textContent = 'The film shows earlier values.';
@@ -639,7 +639,8 @@ const brief = (says, several) => (several ? says.slice(0, 2).map((each) => (/ go
 
 function drawSays() {
   const several = there().length > 1;
-  const taken = several && state.taken ? [make('p', { textContent: state.taken })] : [];
+  const verdict = several && state.verdict;
+  const taken = verdict ? [make('p', { textContent: verdict.text }), make('p', { className: 'more', textContent: verdict.rule })] : [];
   $('says').replaceChildren(...taken, ...there().flatMap(({ name, side }) => brief(side.says, several).map((sentence, n) =>
     make('p', { className: n || taken.length ? 'more' : '' }, several && !n ? make('b', { textContent: `${name} ` }) : '', sentence))));
   const warnings = [...new Set(there().flatMap(({ side }) => side.warnings))];

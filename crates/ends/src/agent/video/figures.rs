@@ -187,6 +187,7 @@ impl VideoSink {
         let fps = 1.0 / period.max(Span::nanos(1)).as_secs_f64();
         let by_rate = (total > Span::ZERO).then(|| coding(media.per(total).as_bps_f64() / 1e3, fps));
         let score = by_rate.zip(smooth).map(|(coding, smooth)| viewing_score(coding, smooth));
+        into.put(&receiver::RATE_SCORE, score);
         into.put(&receiver::VIEWING_SCORE, score);
         into.put(&receiver::SCORED_BY, score.map(|_| "rate"));
         into.put(&receiver::SMOOTH, smooth);

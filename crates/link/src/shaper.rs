@@ -1,0 +1,18 @@
+//! A shaper: a token bucket between queue and transmitter, as a cable modem has one for its service class. A burst
+//! leaves at the link's rate, the peak rate, until the bucket is empty; then packets wait in the queue and leave at the
+//! sustained rate. DOCSIS names them peak traffic rate, maximum traffic burst and maximum sustained traffic rate.
+
+use crate::policer::{BURST, RATE};
+use steadycast_units::{Bytes, Rate};
+use steadycast_words::settings;
+
+settings! {
+    /// A token bucket behind the queue, by whose tokens packets leave (DOCSIS 3.1 MULPI, annex C.2.2.7).
+    #[derive(Copy, Eq)]
+    Shaper {
+        /// The sustained rate, at which the bucket fills.
+        rate: Rate where (RATE) => "write for example rate = \"20Mbps\"",
+        /// What the bucket holds; it is full at the start.
+        burst: Bytes where (BURST) => "write for example burst = \"1MB\"",
+    }
+}
