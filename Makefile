@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint claims integrations bench bench-live wheel papers-live reproduction validate figures docs python-schema setup setup-dev setup-test have-python clean
+.PHONY: help demo test lint claims integrations bench bench-live wheel papers-live reproduction validate figures docs python-schema setup setup-release setup-dev setup-test have-python clean
 
 # The first Python that is new enough.
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -47,16 +47,16 @@ bench-live: setup-dev ## what sending costs beside a bare loop and FFmpeg, and w
 	@$(RUN) -m validation.bench_live
 	@$(RUN) -m validation.bench_emulate
 
-papers-live: setup ## the papers' testbeds in real time: half an hour, as root; CLIPS="a.mkv b.mkv" adds pictures and ten minutes
+papers-live: setup-release ## the papers' testbeds in real time: half an hour, as root; CLIPS="a.mkv b.mkv" adds pictures and ten minutes
 	@$(RUN) scripts/reproduction.py --emulated $(CLIPS)
 
-reproduction: setup ## the papers' experiments: build/reproduction, and docs/data/reproduction*.csv
+reproduction: setup-release ## the papers' experiments: build/reproduction, and docs/data/reproduction*.csv
 	@$(RUN) scripts/reproduction.py
 
 validate: setup-dev ## TCP and TFRC beside ns-2 and their equations
 	@$(RUN) -m validation.validate
 
-figures: setup ## make the figures of docs/, the README's table and the manual page again
+figures: setup-release ## make the figures of docs/, the README's table and the manual page again
 	@$(RUN) scripts/docs.py
 	@$(RUN) scripts/grids.py
 	@$(RUN) scripts/networks.py
@@ -70,6 +70,9 @@ python-schema: setup-test ## make the classes of steadycast.scenario from the sc
 
 setup: have-python
 	@$(PYTHON) scripts/setup.py
+
+setup-release: have-python
+	@$(PYTHON) scripts/setup.py --release
 
 setup-dev: have-python
 	@$(PYTHON) scripts/setup.py --dev

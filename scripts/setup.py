@@ -1,11 +1,14 @@
 """Set up what the commands of the Makefile need: `.venv` with its packages, and the compiled module.
 
-    python3 scripts/setup.py         # what `make demo` needs
-    python3 scripts/setup.py --dev   # and the packages of the tests
-    python3 scripts/setup.py --test  # and the module compiled as the tests are, if there is no release build of it
+    python3 scripts/setup.py            # what `make demo` needs: the simulator alone, compiled for a quick start
+    python3 scripts/setup.py --all      # and the part for real time; a command that needs it calls this
+    python3 scripts/setup.py --release  # all of it, as it is in a wheel
+    python3 scripts/setup.py --dev      # and the packages of the tests
+    python3 scripts/setup.py --test     # the packages of the tests, and the module compiled as they are
 
 Only the standard library, no root. A second call does nothing: files in .venv hold a hash of what each step was
-made from. Packages come from the index that pip is configured for.
+made from. A module that can more, or is as fast, is left as it is. Packages come from the index that pip is
+configured for.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -31,8 +34,32 @@ PYTHON = VENV / "bin" / "python"
 CONSTRAINTS = ROOT / "scripts" / "constraints.txt"
 MODULE = ROOT / "python" / "steadycast" / "_core.abi3.so"
 BUILD = ("maturin",)  # of the development tools, the one that building needs
-RELEASE, TESTS = "release", "dev"
-"""Cargo's profile for users, and that of its tests: with it the module and the tests share what is compiled."""
+
+
+class Build(NamedTuple):
+    """One way to compile the module."""
+
+    profile: str
+    """Cargo's profile."""
+    part: str = "all"
+    """all, or the simulator alone."""
+
+    def arguments(self) -> list[str]:
+        """Return maturin's arguments for it."""
+        # Named features replace those of pyproject.toml.
+        alone = ["--no-default-features", "--features", "pyo3/extension-module"]
+        return ["--profile", self.profile, "--locked", *(alone if self.part == "simulator" else ())]
+
+
+RELEASE, TESTS, WHOLE, SIMULATOR = Build("release"), Build("dev"), Build("setup"), Build("setup", "simulator")
+SERVES: dict[str, tuple[Build, ...]] = {
+    "": (SIMULATOR, WHOLE, TESTS, RELEASE),
+    "--all": (WHOLE, TESTS, RELEASE),
+    "--release": (RELEASE,),
+    "--dev": (RELEASE,),
+    "--test": (TESTS, RELEASE),
+}
+"""For each option the build that it makes, and then the others with which it is content."""
 
 
 class SetupError(Exception):
@@ -40,16 +67,20 @@ class SetupError(Exception):
 
 
 def main(words: list[str]) -> int:
-    """Set up; exit code 3 when a tool is missing, 1 when a step failed."""
+    """Set up; the exit code is 3 when a tool is missing, 2 for an unknown option, 1 when a step failed."""
+    option = words[0] if words else ""
+    if option not in SERVES or len(words) > 1:
+        print(f"set-up: {' '.join(words)}: there is no such option; see scripts/setup.py", file=sys.stderr)
+        return 2
+    builds = SERVES[option]
     try:
         environment = with_cargo()
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         make_venv()
         install([each for each in project["optional-dependencies"]["dev"] if each.startswith(BUILD)], "build")
-        profiles = (RELEASE, TESTS) if "--test" in words else (RELEASE,)
-        with compiling(environment, profiles[-1]):
-            install(*needed(project, dev=bool({"--dev", "--test"} & set(words))))
-        build(environment, profiles)
+        with compiling(environment, builds[0]):
+            install(*needed(project, dev=option in ("--dev", "--test")))
+        build(environment, builds)
     except SetupError as error:
         print(f"set-up: {error}", file=sys.stderr)
         return 3
@@ -155,14 +186,14 @@ def install(packages: list[str], name: str, label: str = "") -> None:
 
 
 @contextmanager
-def compiling(environment: dict[str, str], profile: str) -> Iterator[None]:
+def compiling(environment: dict[str, str], how: Build) -> Iterator[None]:
     """Compile the module for the first time while packages are installed. `build` says what goes wrong in it."""
     if MODULE.exists():
         yield
         return
-    print("set-up: compiling the module while packages are installed (some minutes)", flush=True)
+    print("set-up: compiling the module while packages are installed (a minute or more)", flush=True)
     with tempfile.TemporaryDirectory() as wheels:
-        words = [VENV / "bin" / "maturin", "build", "--profile", profile, "--locked", "-o", wheels]
+        words = [VENV / "bin" / "maturin", "build", *how.arguments(), "-o", wheels]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         with subprocess.Popen(words, cwd=ROOT, env=for_maturin(environment), **quiet) as cargo:
             try:
@@ -181,20 +212,20 @@ def for_maturin(environment: dict[str, str]) -> dict[str, str]:
     return own
 
 
-def build(environment: dict[str, str], profiles: Sequence[str]) -> None:
-    """Compile the module by the last of these profiles and install it, unless it is there as one of them makes it."""
+def build(environment: dict[str, str], builds: Sequence[Build]) -> None:
+    """Compile the module by the first of these builds and install it, unless it is there by one of them."""
     sources = [ROOT / name for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml")]
     inside = (path for path in (ROOT / "crates").rglob("*") if path.suffix in (".rs", ".toml"))
     sources += (path for path in inside if "tests" not in path.relative_to(ROOT).parts)
     stamp = VENV / "stamp-module"
     made_from = digest(sources, str(ROOT))
-    fresh = [f"{profile} {made_from}" for profile in profiles]
+    fresh = [" ".join([*each, made_from]) for each in builds]
     if MODULE.exists() and stamp.exists() and stamp.read_text() in fresh:
         return
     print("set-up: building and installing the module", flush=True)
-    words = [VENV / "bin" / "maturin", "develop", "--profile", profiles[-1], "--locked"]
+    words = [VENV / "bin" / "maturin", "develop", *builds[0].arguments()]
     subprocess.run(words, check=True, cwd=ROOT, env=for_maturin(environment))
-    stamp.write_text(fresh[-1])
+    stamp.write_text(fresh[0])
 
 
 def digest(files: Iterable[Path], *texts: str) -> str:

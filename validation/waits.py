@@ -3,8 +3,9 @@
     python -m validation.waits                # prints the table
     python -m validation.waits --write        # and into docs/data/waits.csv
 
-The cache holds what an earlier run has encoded; no result is kept between runs. The least and the median of several
-times are told: on a machine that does other work the least is nearer to what the program itself takes.
+The cache holds what an earlier run has encoded, and how good that is; no result of a network is kept between runs. The
+table has the least and the median of several times: on a machine that does other work the least is nearer to what the
+program itself takes.
 """
 
 from __future__ import annotations

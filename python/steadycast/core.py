@@ -6,7 +6,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from steadycast.errors import MissingError
+from steadycast.errors import MissingError, UncompiledError
 
 try:
     import steadycast._core as core
@@ -17,17 +17,53 @@ except ImportError as error:
         'install it again: "pip install --force-reinstall steadycast"; in a checkout "maturin develop"',
     ) from error
 
-__all__ = ["core", "need_linux", "program"]
+__all__ = ["core", "need_real_time", "program"]
+
+REAL_TIME = {
+    "Emulation": "emulate",
+    "LiveRecord": "send and receive",
+    "Receiver": "receive",
+    "Sender": "send",
+    "Session": "send and receive",
+    "call": "call",
+    "is_key_frame": "send and receive",
+    "refusals": "emulate",
+}
+"""The names of the module's part of real time, each with the command that needs it."""
+SETUP = Path(__file__).resolve().parents[2] / "scripts" / "setup.py"
+"""What compiles the module in a checkout. In a wheel there is no such file."""
 
 
-def need_linux(part: str, command: str) -> None:
-    """Say so where the compiled module was built without the worlds of real time, as it is on other systems."""
-    if not hasattr(core, part):
+def need_real_time(command: str) -> None:
+    """Return if the module has its part of real time: sessions over sockets, emulation, and calls from elsewhere.
+
+    Raises:
+        MissingError: this system is not Linux, so that the module can't have it.
+        UncompiledError: it was compiled without it, as the set-up of a checkout does.
+
+    """
+    if vars(core).keys() >= REAL_TIME.keys():
+        return
+    if sys.platform != "linux":
         raise MissingError(
             command,
             f"this needs Linux, and here is {sys.platform}",
             "run, compare and report work here; for the others take a Linux machine or container",
         )
+    remedy = f"run: {sys.executable} {SETUP} --all" if SETUP.exists() else "install steadycast again"
+    raise UncompiledError(
+        command, "the part of the compiled module for real time is not compiled yet", remedy
+    )
+
+
+def _absent(name: str) -> object:
+    """Say why the module lacks a name: called when its attribute is looked up and is not there (PEP 562)."""
+    if name in REAL_TIME:
+        need_real_time(REAL_TIME[name])
+    raise AttributeError(f"module {core.__name__!r} has no attribute {name!r}")
+
+
+vars(core)["__getattr__"] = _absent
 
 
 def program() -> dict[str, str | None]:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from steadycast.errors import MissingError, UserError, reason
+from steadycast.errors import MissingError, UncompiledError, UserError, reason
 from steadycast.exits import Exit
 from steadycast.workers import cores
 
@@ -73,6 +73,19 @@ class Examined:
         }
 
 
+def need(purpose: str) -> None:
+    """Let the command line compile the module's part of real time for a purpose that can't do without it."""
+    if {"networks", "sockets"} & set(NEEDED.get(purpose, ())):
+        from steadycast.core import need_real_time
+
+        try:
+            need_real_time(f"doctor {purpose}")
+        except UncompiledError:
+            raise
+        except MissingError:  # another system: the findings say so
+            return
+
+
 def examine() -> Examined:
     """Look at everything; nothing is left behind."""
     from importlib.metadata import PackageNotFoundError, version
@@ -127,9 +140,9 @@ def _simulator() -> str:
 
 
 def _sockets() -> str:
-    from steadycast.core import need_linux
+    from steadycast.core import need_real_time
 
-    need_linux("Sender", "send and receive")
+    need_real_time("send and receive")
     return "send and receive can work"
 
 

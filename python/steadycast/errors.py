@@ -72,6 +72,10 @@ class MissingError(UserError):
         return cls(place, f"{name} is not installed", f"pip install '{wanted}'")
 
 
+class UncompiledError(MissingError):
+    """A part of the compiled module that a checkout compiles when it is first used."""
+
+
 class UnwrittenError(UserError):
     """A file that could not be written: the same line, another exit code."""
 

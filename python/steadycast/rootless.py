@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from steadycast.core import core, need_linux
+from steadycast.core import core
 from steadycast.errors import MissingError
 
 MARK = "STEADYCAST_ROOTLESS"
@@ -36,7 +36,6 @@ to = ["b"]
 
 def need_rights() -> None:
     """Say so at once when this system, or a right to make networks, is missing: nothing else would help then."""
-    need_linux("Emulation", "emulate")
     try:
         core.Emulation(core.Scenario("rights", [], _SMALLEST), {}, {})
     except OSError as error:

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from steadycast.media.table import FrameTable
     from steadycast.viewing import Record
 
-World = core.Simulation | core.Emulation
+    World = core.Simulation | core.Emulation  # a module without the part of real time has no `Emulation`
+
 Ladders = Mapping[str, Mapping[str, object]]
 """Frame sizes as the core takes them, by the names of their flows."""
-Build = Callable[[core.Scenario, Ladders, Mapping[str, controller.Guest]], World]
+Build = Callable[[core.Scenario, Ladders, Mapping[str, controller.Guest]], "World"]
 """Makes a world of a scenario, its frame sizes and its classes: `core.Simulation`."""
 Made = Callable[[Mapping[str, Any], int, Progress | None], "Ladder | FrameTable | None"]
 """Makes a flow's media: `media.prepare.media_of`."""

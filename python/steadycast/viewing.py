@@ -72,8 +72,11 @@ class Rows:
             if column.dtype.is_numeric():
                 columns[name] = column.to_numpy()
             elif column.null_count() < len(column):
-                found, columns[name] = np.unique(column.to_list(), return_inverse=True)
-                texts[name] = found.tolist()
+                # Not `np.unique`, which loads NumPy's masked arrays.
+                every = column.to_list()
+                texts[name] = sorted(set(every))
+                place = {text: n for n, text in enumerate(texts[name])}
+                columns[name] = np.array([place[text] for text in every])
         return cls(columns, texts)
 
     def __len__(self) -> int:
@@ -235,7 +238,7 @@ class Record:
                 continue
             receivers = flow["receivers"]
             chosen = self.frames["q"][self.frames.are("flow", name)]
-            self.ladders[name].need(np.unique(chosen).tolist(), progress)
+            self.ladders[name].need(set(chosen.tolist()), progress)
             for n, receiver in enumerate(receivers):
                 told = _within(progress, f"decoding {name}", n, len(receivers))
                 told(0, 1)

@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -161,26 +162,80 @@ def test_an_extra_that_is_not_installed_is_told_and_fails_what_needs_it(
     assert say("doctor", "run").code == 0
 
 
-def test_a_module_without_the_worlds_of_real_time_runs_and_says_why_it_does_not_send(
+REAL_TIME = (
+    ("send", "testsrc", "--to", "127.0.0.1:5004"),
+    ("serve", "testsrc"),
+    ("receive", "127.0.0.1:5004"),
+    ("emulate", "home"),
+    ("agree", "home"),
+    ("call", "scenario.toml"),
+)
+
+
+@pytest.fixture
+def simulator_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiled module as the set-up of a checkout makes it first."""
+    module = importlib.import_module("steadycast.core")
+    for name in module.REAL_TIME:
+        monkeypatch.delattr(module.core, name)
+
+
+@pytest.mark.usefixtures("simulator_alone")
+def test_a_module_of_another_system_runs_and_says_why_it_does_not_send(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    core = importlib.import_module("steadycast._core")
-    for name in ("Emulation", "Sender", "Receiver", "LiveRecord", "refusals"):
-        monkeypatch.delattr(core, name)
-    for words in (
-        ("send", "testsrc", "--to", "127.0.0.1:5004"),
-        ("serve", "testsrc"),
-        ("receive", "127.0.0.1:5004"),
-        ("emulate", "home"),
-        ("agree", "home"),
-    ):
+    monkeypatch.setattr("steadycast.core.sys", SimpleNamespace(platform="darwin"))
+    Path("scenario.toml").write_text("")
+    for words in REAL_TIME:
         said = say(*words)
         assert said.code == Exit.MISSING
-        assert "this needs Linux" in said.err
+        assert "this needs Linux, and here is darwin" in said.err
     assert say("run", "home", *SHORT).code == 0
     works = json.loads(say("doctor", "--json").out)["works"]
     can = dict.fromkeys(("emulate", "judge", "send", "serve", "receive"), False) | {"run": True, "lab": True}
     assert works == can
+    assert say("doctor", "emulate").code == Exit.MISSING
+
+
+@pytest.mark.usefixtures("simulator_alone")
+def test_what_a_checkout_has_not_compiled_is_compiled_when_it_is_first_used_and_once(
+    say: Say, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = tmp_path / "asked"
+    setup = tmp_path / "setup.py"
+    setup.write_text(f"import sys; open({str(asked)!r}, 'a').write(sys.argv[1]); print('set-up: building')")
+    monkeypatch.setattr("steadycast.core.SETUP", setup)
+    Path("scenario.toml").write_text("")
+    restarted: list[list[str]] = []
+
+    def restart(program: str, words: list[str]) -> None:
+        restarted.append([program, *words])
+        raise SystemExit(0)
+
+    monkeypatch.setattr("os.execv", restart)
+    for words in (*REAL_TIME, *(("doctor", each) for each in ("emulate", "judge", "send", "receive"))):
+        monkeypatch.delenv("STEADYCAST_RESTARTED", raising=False)
+        asked.unlink(missing_ok=True)
+        said = say(*words)
+        assert (said.code, said.out) == (0, "")
+        assert "compiling the part of the module for real time, once" in said.err
+        assert asked.read_text() == "--all"
+        # It did not help: the second time the reason is printed, and nothing is compiled.
+        said = say(*words)
+        assert said.code == Exit.MISSING
+        assert f"is not compiled yet; run: {sys.executable} {setup} --all" in said.err
+        assert asked.read_text() == "--all"
+    assert restarted == [[sys.executable, *sys.orig_argv]] * (len(REAL_TIME) + 4)
+    monkeypatch.delenv("STEADYCAST_RESTARTED")
+    setup.write_text("raise SystemExit(1)")
+    assert say("emulate", "home").code == Exit.MISSING
+    assert say("run", "home", *SHORT).code == 0
+    assert "networks" in say("doctor").out
+    # A wheel has all of it: there is nothing to compile.
+    setup.unlink()
+    said = say("receive", "127.0.0.1:5004")
+    assert said.code == Exit.MISSING
+    assert "install steadycast again" in said.err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

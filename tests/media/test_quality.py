@@ -328,7 +328,8 @@ def test_a_delay_of_more_than_a_group_shows_old_pictures():
     assert quality.shown[18:].tolist() == list(range(34))
 
 
-def test_receivers_with_the_same_losses_are_decoded_once(monkeypatch):
+def test_receivers_with_the_same_losses_are_decoded_once(monkeypatch, tmp_path):
+    monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path))  # no scores of other tests
     ladder = small()
     calls = []
     real = quality_module.decode_units
@@ -343,7 +344,8 @@ def test_receivers_with_the_same_losses_are_decoded_once(monkeypatch):
     assert len(calls) == once
 
 
-def test_receivers_that_share_some_losses_share_that_work(monkeypatch):
+def test_receivers_that_share_some_losses_share_that_work(monkeypatch, tmp_path):
+    monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path))
     ladder = small()
     one, other = whole(52), whole(52)
     one[20] = other[20] = other[40] = False

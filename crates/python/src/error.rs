@@ -23,7 +23,7 @@ pub(crate) fn wrong(place: impl Into<String>, problem: impl Into<String>, remedy
 }
 
 /// A right or a tool that this machine lacks.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "real-time"))]
 pub(crate) fn missing(place: &str, problem: String, remedy: &'static str) -> PyErr {
     kinds::MissingError::new_err((place.to_owned(), problem, remedy))
 }

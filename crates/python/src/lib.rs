@@ -1,11 +1,12 @@
 //! The compiled module `steadycast._core`: a thin shell around the crates. The typed face is the Python package.
 
 mod controller;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "real-time"))]
 mod emulation;
 mod error;
+#[cfg(feature = "real-time")]
 mod imported;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "real-time"))]
 mod live;
 mod picture;
 mod record;
@@ -26,12 +27,13 @@ mod _core {
     const __build__: &str = env!("BUILD");
     #[pymodule_export]
     use crate::controller::{PyArrived, PyReport, PySent, PySetup, PySlot};
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "real-time"))]
     #[pymodule_export]
     use crate::emulation::{PyEmulation, refusals};
+    #[cfg(feature = "real-time")]
     #[pymodule_export]
     use crate::imported::call;
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "real-time"))]
     #[pymodule_export]
     use crate::live::{PyReceiver, PyRecord, PySender, PySession, check_sender, is_key_frame};
     #[pymodule_export]

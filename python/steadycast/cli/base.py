@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from steadycast import exits, hints, signals
-from steadycast.errors import MissingError, UnwrittenError, UserError, full, reason
+from steadycast.errors import MissingError, UncompiledError, UnwrittenError, UserError, full, reason
 from steadycast.exits import Exit
 from steadycast.live.flow import FPS
 
@@ -201,9 +201,12 @@ left: list[str] = []
 def main() -> None:
     """Entry point: a user's mistake is one line on stderr, never a traceback."""
     _open_what_is_closed()
+    lacking: UncompiledError | None = None
     with signals.obeyed():
         try:
             code = _run()
+        except UncompiledError as error:
+            lacking, code = error, error.code
         except UserError as error:
             tell(error)
             code = error.code
@@ -214,7 +217,42 @@ def main() -> None:
         except OSError as error:
             code = _refused(error)
         _leave_threads(code)
+    if lacking is not None:
+        compile_and_restart(lacking)
     raise SystemExit(code)
+
+
+_STDERR = 2
+"""The number of standard error: standard output may be a command's JSON."""
+_RESTARTED = "STEADYCAST_RESTARTED"
+"""The variable that marks a process whose module was compiled for it, so that it is not compiled again and again."""
+
+
+def compile_and_restart(lacking: UncompiledError) -> None:
+    """Compile the whole module in a checkout, and start this command again: a loaded module can't be replaced.
+
+    It returns if that can't be done, or was done and did not help; the reason is printed.
+    """
+    import subprocess
+
+    from steadycast.core import SETUP
+
+    # Root would leave files in another user's checkout that this user could not replace.
+    is_foreign = SETUP.exists() and os.geteuid() == 0 != SETUP.stat().st_uid
+    if not SETUP.exists() or _RESTARTED in os.environ or is_foreign:
+        tell(lacking)
+        return
+    tell("compiling the part of the module for real time, once (some minutes)")
+    words = [sys.executable, str(SETUP), "--all"]
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=_STDERR, check=False)
+    except KeyboardInterrupt:
+        tell("interrupted")
+        return
+    if done.returncode == 0:
+        os.environ[_RESTARTED] = "1"
+        os.execv(sys.executable, sys.orig_argv)
+    tell(lacking)
 
 
 def _open_what_is_closed() -> None:

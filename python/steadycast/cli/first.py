@@ -247,7 +247,9 @@ def doctor(
     The exit code is 0 when COMMAND (run, if none is named) can work here, 3 when it lacks a right or a tool, and 4 when
     the cache can't be written.
     """
-    examined = base.module("steadycast.doctor").examine()
+    doctor = base.module("steadycast.doctor")
+    doctor.need(purpose)
+    examined = doctor.examine()
     lacking = examined.code(purpose)
     if as_json:
         base.print_json(examined.json())

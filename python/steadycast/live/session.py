@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from steadycast import units
-from steadycast.core import core, need_linux, program
+from steadycast.core import core, need_real_time, program
 from steadycast.errors import UserError
 from steadycast.files import readable
 from steadycast.folder import TABLES, Draft, Json
@@ -159,7 +159,7 @@ def own_name() -> str:
 
 def live_core() -> Any:
     """Return the compiled module."""
-    need_linux("Sender", "send and receive")
+    need_real_time("send and receive")
     return core
 
 

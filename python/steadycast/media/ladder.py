@@ -592,7 +592,7 @@ def _store(path: Path, table: FrameTable, about: About) -> None:
     cache.write(path, fill)
 
 
-_DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, NotImplementedError, zlib.error)
+DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, NotImplementedError, zlib.error)
 """What reading an archive that is absent or damaged may raise: it is then made again."""
 
 
@@ -601,18 +601,19 @@ _READING = Lock()
 once CPython 3.11 may raise SystemError: "AST constructor recursion depth mismatch"."""
 
 
-def _arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
+def read_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
+    """Return arrays of a file of the cache; a damaged one raises one of `DAMAGE`."""
     with _READING, np.load(path, allow_pickle=False) as archive:
         return [archive[name] for name in names]
 
 
 def _load(path: Path, label: str) -> tuple[FrameTable, About] | None:
     try:
-        written, kinds, display, sizes = _arrays(path, "about", "kinds", "display", "sizes")
+        written, kinds, display, sizes = read_arrays(path, "about", "kinds", "display", "sizes")
         about = json.loads(written.tobytes())
         qs = [int(q) for q in about["qs"]]
         return FrameTable(Fraction(about["rate"]), int(about["gop"]), kinds, qs, sizes, display, label), about
-    except _DAMAGE:
+    except DAMAGE:
         return None
 
 
@@ -640,8 +641,8 @@ def _store_rung(path: Path, rung: Rung) -> None:
 
 def _read_rung(path: Path, q: int, sizes: U32) -> Rung | None:
     try:
-        data, extra = _arrays(_rung_path(path, q), "data", "extradata")
-    except _DAMAGE:
+        data, extra = read_arrays(_rung_path(path, q), "data", "extradata")
+    except DAMAGE:
         return None
     offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.uint64)]).astype(np.uint64)
     return Rung(q, data, offsets, extra.tobytes()) if int(offsets[-1]) == len(data) else None

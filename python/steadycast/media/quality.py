@@ -20,13 +20,13 @@ from steadycast.media import metrics, splice
 from steadycast.media.decode import decode_units
 from steadycast.media.ladder import Ladder
 from steadycast.media.metrics import Picture
+from steadycast.media.scores import EncodedScores, Score
 from steadycast.media.splice import Fates, Quantizers
 from steadycast.media.table import F64, I64, U8, Bools, FrameTable
 from steadycast.media.vmaf import vmaf
 from steadycast.workers import cores
 
 Planes = tuple[float | None, float | None, float | None]
-Score = tuple[float, float, float]
 
 BY = ("time", "index")
 """Which picture a frame of the original is compared with.
@@ -247,6 +247,9 @@ class _View:
         decoded = ladder.scores.setdefault(("decoded",), _Decoded(ladder))
         assert isinstance(decoded, _Decoded)
         self.decoded = decoded
+        encoded = ladder.scores.setdefault(("encoded",), EncodedScores(ladder))
+        assert isinstance(encoded, EncodedScores)
+        self.encoded_scores = encoded
 
     def key(self) -> tuple[object, ...]:
         shown_at = (
@@ -300,6 +303,7 @@ class _View:
         n = len(shown)
         psnr_raw, psnr_encoded = np.zeros((n, 3)), np.zeros((n, 3))
         ssim, coded = np.zeros(n), np.zeros(n)
+        self.encoded_scores.need(sorted({q for q in self.chosen_q if isinstance(q, int)}))
         told: SimpleQueue[int | None] = SimpleQueue()
         stop = Event()
 
@@ -335,6 +339,7 @@ class _View:
                 stop.set()
         for job in jobs:
             job.result()
+        self.encoded_scores.store()
         return Quality(
             fps=self.table.fps,
             shown=shown,
@@ -363,6 +368,13 @@ class _View:
             raw, received = self.raw(slot), self.received(shown)
             return metrics.picture_psnr_db(received, raw), metrics.picture_ssim(received, raw)
 
+        q = self.chosen_q[self._group_of_slot(slot)]
+        if shown == slot and isinstance(q, int) and self._is_whole(slot):
+            place = slot % self.table.frames
+            if (known := self.encoded_scores.of(q, place)) is None:
+                known = measure()
+                self.encoded_scores.put(q, place, *known)
+            return known
         kept: tuple[Score, float] = self._kept(
             ("raw", *self._origin(shown), slot % self.table.frames), measure
         )
@@ -370,18 +382,20 @@ class _View:
 
     def _coded(self, slot: int) -> float:
         """PSNR of luma of a slot's picture as it was encoded."""
-        group = self._group_of_slot(slot)
-        whole = ("whole", (group % self.table.gops, self.chosen_q[group]))
-        name = ("raw", whole, slot - self.table.span(group).start, slot % self.table.frames)
-        if (kept := self.ladder.scores.get(name)) is not None:
-            return float(kept[0][0])  # type: ignore[index]
+        q, place = self.chosen_q[self._group_of_slot(slot)], slot % self.table.frames
+        if isinstance(q, int) and (known := self.encoded_scores.of(q, place)) is not None:
+            return known[0][0]
         return float(
-            self._kept(("coded", *name), lambda: metrics.psnr_db(self.encoded(slot).y, self.raw(slot).y))
+            self._kept(("coded", place, q), lambda: metrics.psnr_db(self.encoded(slot).y, self.raw(slot).y))
         )
+
+    def _is_whole(self, slot: int) -> bool:
+        """Whether every frame of the slot's group of pictures arrived."""
+        return self.keys[self.part_of_group[self._group_of_slot(slot)]][0] == "whole"
 
     def _against_encoded(self, slot: int, shown: int) -> Score:
         group = self._group_of_slot(slot)
-        if shown == slot and self.keys[self.part_of_group[group]][0] == "whole":
+        if shown == slot and self._is_whole(slot):
             return (np.inf, np.inf, np.inf)
         name = ("encoded", *self._origin(shown), slot % self.table.frames, self.chosen_q[group])
         kept: Score = self._kept(

@@ -1,0 +1,78 @@
+"""Scores of a ladder's pictures as they were encoded, kept in the cache beside its rungs.
+
+A viewer who gets a group of pictures whole sees it as it was encoded, whatever the network was. Such pictures are
+decoded and measured in the first run of a clip that shows them; later runs decode the groups with losses alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from steadycast.core import core
+from steadycast.media import cache
+from steadycast.media.ladder import DAMAGE, Ladder, read_arrays
+from steadycast.media.table import F64
+
+Score = tuple[float, float, float]
+"""PSNR of Y, U and V in dB; infinite where the planes are identical."""
+
+_COLUMNS = 4
+"""PSNR of the three planes, and SSIM."""
+
+
+class EncodedScores:
+    """Scores of the pictures of each rung against the source's: one row per display slot, NaN where not measured.
+
+    Threads may put scores of different slots at the same time.
+    """
+
+    def __init__(self, ladder: Ladder) -> None:
+        self._ladder = ladder
+        # Another program may measure otherwise. The encoder and the decoder are part of the ladder's own name.
+        self._program = core.sources()[0].encode()
+        self._rungs: dict[int, F64] = {}
+        self._changed: set[int] = set()
+
+    def need(self, qs: Iterable[int]) -> None:
+        """Read what is known of these rungs."""
+        for q in qs:
+            if q not in self._rungs:
+                kept = self._read(q)
+                empty = np.full((self._ladder.table.frames, _COLUMNS), np.nan)
+                self._rungs[q] = empty if kept is None else kept
+
+    def of(self, q: int, slot: int) -> tuple[Score, float] | None:
+        """Return PSNR and SSIM of the picture in a display slot at quantizer ``q``; `None` if not measured yet."""
+        y, u, v, ssim = self._rungs[q][slot].tolist()
+        return ((y, u, v), ssim) if y == y else None  # NaN differs from itself
+
+    def put(self, q: int, slot: int, score: Score, ssim: float) -> None:
+        """Add what was measured."""
+        self._rungs[q][slot] = (*score, ssim)
+        self._changed.add(q)
+
+    def store(self) -> None:
+        """Write what was added to the cache, with what other processes have written since it was read."""
+        while self._changed:
+            q = self._changed.pop()
+            scores = self._rungs[q]
+            kept = self._read(q)
+            if kept is not None:
+                scores = np.where(np.isnan(scores), kept, scores)
+            program = np.frombuffer(self._program, dtype=np.uint8)
+            cache.write(self._path(q), partial(np.savez, program=program, scores=scores))
+
+    def _read(self, q: int) -> F64 | None:
+        try:
+            program, scores = read_arrays(self._path(q), "program", "scores")
+        except DAMAGE:
+            return None
+        fits = scores.shape == (self._ladder.table.frames, _COLUMNS) and scores.dtype == np.float64
+        return scores if fits and program.tobytes() == self._program else None
+
+    def _path(self, q: int) -> Path:
+        return self._ladder.place.with_name(f"{self._ladder.place.stem}-{q}.scores")

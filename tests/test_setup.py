@@ -1,0 +1,84 @@
+"""The set-up of a checkout: which build of the module each command makes, and with which others it is content."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, script
+
+
+@pytest.fixture
+def setup(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """The set-up, in a folder that has what it reads, and with commands that are written down and not run."""
+    module = script("setup")
+    for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    (tmp_path / "crates").mkdir()
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / "_core.so").touch()
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(module, "MODULE", tmp_path / "_core.so")
+    return module
+
+
+def built(setup: ModuleType, monkeypatch: pytest.MonkeyPatch, option: str) -> list[str] | None:
+    """Return maturin's arguments if it was called."""
+    calls: list[list[str]] = []
+
+    def run(words: list[Any], **_: Any) -> None:
+        calls.append([str(word) for word in words])
+
+    monkeypatch.setattr(setup.subprocess, "run", run)
+    setup.build({"PATH": ""}, setup.SERVES[option])
+    assert len(calls) <= 1
+    return calls[0][2:] if calls else None
+
+
+FIRST = {
+    "": ["--profile", "setup", "--locked", "--no-default-features", "--features", "pyo3/extension-module"],
+    "--all": ["--profile", "setup", "--locked"],
+    "--release": ["--profile", "release", "--locked"],
+    "--dev": ["--profile", "release", "--locked"],
+    "--test": ["--profile", "dev", "--locked"],
+}
+CONTENT = {
+    "": {"", "--all", "--release", "--dev", "--test"},
+    "--all": {"--all", "--release", "--dev", "--test"},
+    "--release": {"--release", "--dev"},
+    "--dev": {"--release", "--dev"},
+    "--test": {"--test", "--release", "--dev"},
+}
+
+
+@pytest.mark.parametrize("after", list(FIRST))
+@pytest.mark.parametrize("before", list(FIRST))
+def test_a_command_builds_the_module_unless_one_is_there_that_can_as_much(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, before: str, after: str
+) -> None:
+    assert built(setup, monkeypatch, before) == FIRST[before]
+    assert built(setup, monkeypatch, before) is None
+    assert built(setup, monkeypatch, after) == (None if before in CONTENT[after] else FIRST[after])
+    # Other sources make every build stale.
+    (setup.ROOT / "Cargo.lock").write_text("changed")
+    assert built(setup, monkeypatch, after) == FIRST[after]
+
+
+def test_the_table_of_the_tests_names_each_option(setup: ModuleType) -> None:
+    assert set(setup.SERVES) == set(FIRST) == set(CONTENT)
+    used = set(re.findall(r"scripts/setup\.py ?(--\w+)?", (ROOT / "Makefile").read_text()))
+    assert used <= set(FIRST)
+    assert all(option in setup.__doc__ for option in FIRST)
+
+
+@pytest.mark.parametrize("words", [["--tests"], ["--dev", "--test"], ["dev"]])
+def test_an_option_that_there_is_not_is_refused_before_anything_is_made(
+    setup: ModuleType, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert setup.main(words) == 2
+    assert "there is no such option" in capsys.readouterr().err
