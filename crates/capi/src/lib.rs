@@ -22,7 +22,8 @@ use steadycast_remote::{
     Remote, Seed, Span, Stream, Time, Window,
 };
 
-/// The version of this interface, which the program gives to `steadycast_new`.
+/// The version of this interface, which the program gives to `steadycast_new`. Functions and flags that are added leave
+/// it as it is: programs made before go on unchanged.
 pub const STEADYCAST_ABI: u32 = 1;
 
 /// The call was carried out.
@@ -60,6 +61,11 @@ pub const STEADYCAST_FRAME_FIRST: u32 = 1;
 pub const STEADYCAST_FRAME_LAST: u32 = 2;
 /// Flag of `steadycast_sent`: nothing waits behind the packet; the encoder, not the controller, limits the rate.
 pub const STEADYCAST_DATA_LIMITED: u32 = 4;
+
+/// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet, as that
+/// of a browser leaves out retransmissions, and QUIC never acknowledges acknowledgements. None is awaited for it, and its
+/// silence is no loss.
+pub const STEADYCAST_UNCOVERED: u32 = 8;
 
 /// A controller in use.
 pub struct SteadycastRemote {
@@ -252,6 +258,9 @@ pub unsafe extern "C" fn steadycast_free(handle: *mut SteadycastRemote) {
 /// A packet of the media leaves, or has left, at `at_ns`. Returns its number, which counts packets of all streams from
 /// 0 on: its low 16 bits are what a transport-wide header extension carries. `STEADYCAST_NO_NUMBER` for a wrong call.
 ///
+/// A program that learns when packets left with their feedback alone tells of them right before `steadycast_feedback`:
+/// `at_ns` is when each left, though that is before the last call.
+///
 /// # Safety
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
@@ -264,8 +273,12 @@ pub unsafe extern "C" fn steadycast_sent(
     let edge = FrameEdge { first: flags & STEADYCAST_FRAME_FIRST != 0, last: flags & STEADYCAST_FRAME_LAST != 0 };
     let data_limited = flags & STEADYCAST_DATA_LIMITED != 0;
     let packet = Packet { size: Bytes::new(size_bytes.into()), edge, data_limited };
+    let tell = |own: &mut SteadycastRemote| match flags & STEADYCAST_UNCOVERED {
+        0 => own.remote.sent(time(at_ns), &packet),
+        _ => own.remote.sent_uncovered(time(at_ns), Stream::Media, packet.size),
+    };
     // SAFETY: as the caller promises.
-    unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, |own| own.remote.sent(time(at_ns), &packet)) }
+    unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
 }
 
 /// A packet of another stream than the media leaves: `stream` is `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or
@@ -280,15 +293,36 @@ pub unsafe extern "C" fn steadycast_sent_extra(
     size_bytes: u32,
     stream: u32,
 ) -> u64 {
-    let stream = match stream {
+    let uncovered = stream & STEADYCAST_UNCOVERED != 0;
+    let stream = match stream & !STEADYCAST_UNCOVERED {
         STEADYCAST_REPAIR => Stream::Repair,
         STEADYCAST_PARITY => Stream::Parity,
         STEADYCAST_PADDING => Stream::Padding,
         _ => return STEADYCAST_NO_NUMBER,
     };
     let size = Bytes::new(size_bytes.into());
+    let tell = |own: &mut SteadycastRemote| match uncovered {
+        false => own.remote.sent_extra(time(at_ns), stream, size),
+        true => own.remote.sent_uncovered(time(at_ns), stream, size),
+    };
     // SAFETY: as the caller promises.
-    unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, |own| own.remote.sent_extra(time(at_ns), stream, size)) }
+    unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
+}
+
+/// No feedback will tell of the packet called `number`: it is no longer in flight, and it is not lost. A fate that is
+/// told all the same counts. Packets need not be forgotten once feedback tells of later ones. Where a library may be older
+/// than this function, look it up when the program starts (`dlsym`).
+///
+/// # Safety
+/// As for `steadycast_decision`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_forget(handle: *mut SteadycastRemote, number: u64) -> c_int {
+    let tell = |own: &mut SteadycastRemote| {
+        own.remote.forget(number);
+        STEADYCAST_OK
+    };
+    // SAFETY: as the caller promises.
+    unsafe { with(handle, |code| code, tell) }
 }
 
 /// Finds the newest packet whose number ends in these 16 bits, for feedback that names packets so;
@@ -331,7 +365,9 @@ pub unsafe extern "C" fn steadycast_queued(
 }
 
 /// Feedback has come at `at_ns` with the fates of `count` packets, in any order. What is told twice, or of packets that
-/// were never sent, is ignored.
+/// were never sent, is ignored. A packet is lost when its fate is `STEADYCAST_MISSING`: that of a packet left out, though
+/// later ones are told of, is unknown. Where all of a feedback's packets arrived at one time, as in acknowledgements,
+/// the newest alone counts as timed.
 ///
 /// # Safety
 /// As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
