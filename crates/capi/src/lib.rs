@@ -15,6 +15,7 @@
 mod text;
 
 use std::ffi::{c_char, c_int};
+use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use steadycast_remote::{
@@ -92,6 +93,9 @@ pub struct SteadycastBounds {
     pub probes: u32,
     /// The seed of the random numbers that a controller draws.
     pub seed: u64,
+    /// 1 if `steadycast_sent` is called with the feedback about a packet, and not when it leaves, else 0: a controller
+    /// with a window is then refused. A program made before there was this field goes on with 0.
+    pub late: u32,
 }
 
 /// What feedback tells of one packet.
@@ -192,7 +196,7 @@ pub unsafe extern "C" fn steadycast_new(
     room: usize,
 ) -> *mut SteadycastRemote {
     // SAFETY: as the caller promises.
-    let (controller, params, bounds) = unsafe { (text::read(controller), text::read(params), bounds.as_ref()) };
+    let (controller, params, bounds) = unsafe { (text::read(controller), text::read(params), read_bounds(bounds)) };
     let made = catch_unwind(AssertUnwindSafe(|| make(abi, controller, params, bounds)))
         .unwrap_or_else(|_| Err("a fault of the library; please report it".into()));
     match made {
@@ -205,11 +209,32 @@ pub unsafe extern "C" fn steadycast_new(
     }
 }
 
+/// Bounds of this version, or of the first one, which ended before `late`.
+///
+/// # Safety
+/// `bounds` is null, or points to as many bytes as its first field says.
+unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBounds, String> {
+    if bounds.is_null() {
+        return Err("bounds: it is null; give STEADYCAST_BOUNDS(floor, cap)".into());
+    }
+    // SAFETY: as the caller promises; the size is the first field.
+    let size = unsafe { bounds.cast::<usize>().read() };
+    let (first, whole) = (offset_of!(SteadycastBounds, late), size_of::<SteadycastBounds>());
+    if size != first && size != whole {
+        return Err(format!("bounds: its size is {size}, not {whole}; begin with STEADYCAST_BOUNDS(floor, cap)"));
+    }
+    let mut read =
+        SteadycastBounds { size, floor_bps: 0, cap_bps: 0, packet_bytes: 0, ecn: 0, probes: 0, seed: 0, late: 0 };
+    // SAFETY: the caller's bounds have `size` bytes, and `read` has as many or more.
+    unsafe { ptr::copy_nonoverlapping(bounds.cast::<u8>(), ptr::from_mut(&mut read).cast::<u8>(), size) };
+    Ok(read)
+}
+
 fn make(
     abi: u32,
     controller: Result<Option<&str>, String>,
     params: Result<Option<&str>, String>,
-    bounds: Option<&SteadycastBounds>,
+    bounds: Result<SteadycastBounds, String>,
 ) -> Result<SteadycastRemote, String> {
     if abi != STEADYCAST_ABI {
         return Err(format!(
@@ -218,14 +243,7 @@ fn make(
         ));
     }
     let controller = controller?.ok_or("controller: it is null; give a name, for example \"steady\"")?;
-    let given = bounds.ok_or("bounds: it is null; give STEADYCAST_BOUNDS(floor, cap)")?;
-    if given.size != size_of::<SteadycastBounds>() {
-        return Err(format!(
-            "bounds: its size is {}, not {}; begin with STEADYCAST_BOUNDS(floor, cap)",
-            given.size,
-            size_of::<SteadycastBounds>()
-        ));
-    }
+    let given = bounds?;
     let mut bounds = Bounds::new(Rate::bps(given.floor_bps), Rate::bps(given.cap_bps));
     bounds.packet = Bytes::new(given.packet_bytes.into());
     bounds.ecn = match given.ecn {
@@ -236,6 +254,7 @@ fn make(
     };
     bounds.offers = if given.probes == 0 { Vec::new() } else { vec![Need::Probes] };
     bounds.seed = Seed(given.seed);
+    bounds.feedback.late = given.late != 0;
     let params = text::params(params?.unwrap_or("{}"))?;
     let remote = Remote::new(controller, &params, &bounds).map_err(|problem| problem.to_string())?;
     Ok(SteadycastRemote { remote, packet: given.packet_bytes.into(), broken: false })
@@ -521,8 +540,9 @@ mod tests {
             ecn: 0,
             probes: 0,
             seed: 0,
+            late: 0,
         };
-        let mut own = make(STEADYCAST_ABI, Ok(Some("tfrc")), Ok(None), Some(&bounds)).unwrap();
+        let mut own = make(STEADYCAST_ABI, Ok(Some("tfrc")), Ok(None), Ok(bounds)).unwrap();
         // SAFETY: the handle is of this frame.
         unsafe {
             assert_eq!(with(&mut own, |code| code, |_| panic!("a fault")), STEADYCAST_BROKEN);

@@ -26,12 +26,31 @@ pub struct Bounds {
     pub offers: Vec<Need>,
     /// The seed of the random numbers that the halves draw.
     pub seed: Seed,
+    /// How the product learns of packets.
+    pub feedback: Feedback,
+}
+
+/// How a product learns of packets, where that keeps a controller from its work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Feedback {
+    /// [`Remote::sent`] is called with the feedback about a packet, and not when it leaves. What is in flight is then not
+    /// known: a controller with a window ([`Decision::window`]) is refused.
+    pub late: bool,
 }
 
 impl Bounds {
     /// Bounds from `floor` to `cap`, with packets of 1,200 bytes and without ECN.
     pub fn new(floor: Rate, cap: Rate) -> Self {
-        Self { floor, cap, packet: Bytes::new(1_200), ecn: Ecn::NotEct, offers: Vec::new(), seed: Seed(0) }
+        Self {
+            floor,
+            cap,
+            packet: Bytes::new(1_200),
+            ecn: Ecn::NotEct,
+            offers: Vec::new(),
+            seed: Seed(0),
+            feedback: Feedback::default(),
+        }
     }
 }
 
@@ -114,8 +133,8 @@ impl Remote {
     /// The controller called `controller` in the registry, with `params` over its defaults.
     ///
     /// # Errors
-    /// An unknown name or parameter, a value out of range, a need that `bounds` does not offer, or a floor above the
-    /// cap.
+    /// An unknown name or parameter, a value out of range, a need that `bounds` does not offer, a floor above the cap, or
+    /// a controller that can't work with such feedback.
     ///
     /// ```
     /// use steadycast_remote::{Bounds, Rate, Remote};
@@ -128,7 +147,19 @@ impl Remote {
         let chosen = Chosen::new(controller, Mode::Repaired, params)?;
         let offered: Vec<_> = [Need::PacketReports].into_iter().chain(bounds.offers.iter().copied()).collect();
         check_needs(controller, chosen.terms().needs, &offered)?;
-        Self::around(Arc::new(chosen), bounds)
+        let remote = Self::around(Arc::new(chosen), bounds)?;
+        if bounds.feedback.late && remote.decision().window.is_some() {
+            return Err(ParamError {
+                name: controller.into(),
+                problem:
+                    "its window needs to know what is in flight, and packets are told of with their feedback alone"
+                        .into(),
+                remedy:
+                    "tell of each packet when it leaves, or choose a controller without a window, for example steady"
+                        .into(),
+            });
+        }
+        Ok(remote)
     }
 
     /// A controller of the product's own.

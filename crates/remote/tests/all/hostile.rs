@@ -196,6 +196,13 @@ fn bounds_that_no_rate_can_keep_are_refused_with_a_remedy() {
     assert!(refused(&crossed, "tfrc").contains("above the cap"));
     let plain = Bounds::new(Rate::kbps(50), Rate::mbps(1));
     assert!(refused(&plain, "gcc").contains("it needs probes"), "{}", refused(&plain, "gcc"));
+    for (name, refuses) in [("scream", true), ("pgmcc", true), ("steady", false), ("tfrc", false), ("nada", false)] {
+        let mut late = Bounds::new(Rate::kbps(50), Rate::mbps(1));
+        late.feedback.late = true;
+        let made = Remote::new(name, &[], &late).map_err(|problem| problem.to_string());
+        assert_eq!(made.is_err(), refuses, "{made:?}");
+        assert!(made.is_ok() || made.unwrap_err().contains("told of with their feedback alone"), "{name}");
+    }
     let mut empty = plain;
     empty.packet = Bytes::ZERO;
     assert!(refused(&empty, "tfrc").contains("packet: it has no size"));

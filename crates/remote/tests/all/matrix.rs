@@ -8,6 +8,7 @@
 //!   1.25, and every 250 ms, which is later than most laws report, 0.6 to 1.25.
 //! - Rate beside a CUBIC: 0.6 to 1.6 times the native pair's, and the CUBIC's at least 0.7 times what that pair leaves
 //!   it. Who wins the first losses of a shared queue is chance: the mean of two seeds counts.
+//! - `pgmcc` and the `tfrcp` controllers wait for feedback, which is known to cost them rate (`native.rs`): at least 0.4.
 //! - Loss: at most 1.5 times the native pair's and 1 % of the packets more.
 //! - Queue, the 95th of a hundred packets: at most 1.5 times the native pair's, 30 ms, and the time by which feedback
 //!   comes later than every 50 ms.
@@ -23,11 +24,16 @@ const PATHS: [(&str, Path); 3] = [
     ("20 Mb/s", link(20, 50, 0.0, 100)),
 ];
 
-/// A link of so many Mb/s, with a round trip and a queue in ms; the cap is a quarter above its rate.
+/// A link of so many Mb/s, with a round trip and a queue in ms; the cap is a quarter above its rate. Of a fast link half
+/// a minute is as many packets as there are of others.
 const fn link(mbps: u64, rtt: u64, loss: f64, queue: u64) -> Path {
     let (rate, cap) = (Rate::mbps(mbps), Rate::kbps(1_250 * mbps));
-    Path { rate, rtt: Span::millis(rtt), loss, queue: Span::millis(queue), cap }
+    let length = Span::secs(if mbps > 10 { 30 } else { 60 });
+    Path { rate, rtt: Span::millis(rtt), loss, queue: Span::millis(queue), cap, length }
 }
+
+/// Controllers with a window, which are refused where packets are told of late.
+const WINDOWED: [&str; 2] = ["pgmcc", "scream"];
 
 const PLAIN: Way = Way::PLAIN;
 
@@ -56,17 +62,22 @@ fn rates(way: &Way) -> (f64, f64) {
     }
 }
 
-/// The mean of some seeds.
+/// The mean of two seeds beside a CUBIC; by itself of one.
 fn mean(law: &str, side: Side, path: &Path, beside: bool) -> Outcome {
-    let seeds = if beside { 2 } else { 1 };
-    let all: Vec<_> = (1..=seeds).map(|seed| shared(law, side, path, seed, beside)).collect();
-    let mean = |of: fn(&Outcome) -> f64| all.iter().map(of).sum::<f64>() / f64::from(seeds as u32);
+    let one = shared(law, side, path, 1, beside);
+    if !beside {
+        return one;
+    }
+    let other = shared(law, side, path, 2, beside);
+    let mean = |of: fn(&Outcome) -> f64| of(&one).midpoint(of(&other));
     Outcome { rate: mean(|o| o.rate), loss: mean(|o| o.loss), queue: mean(|o| o.queue), tcp: mean(|o| o.tcp) }
 }
 
 /// What breaks a bound.
-fn broken(way: &Way, beside: bool, native: &Outcome, remote: &Outcome) -> Vec<&'static str> {
+fn broken(law: &str, way: &Way, beside: bool, native: &Outcome, remote: &Outcome) -> Vec<&'static str> {
     let (least, most) = if beside { (0.6, 1.6) } else { rates(way) };
+    let waits = law == "pgmcc" || law.starts_with("tfrcp");
+    let least = if waits { 0.4 } else { least };
     let later = way.feedback.saturating_sub(PLAIN.feedback).as_secs_f64();
     let ratio = remote.rate / native.rate;
     let checks = [
@@ -82,28 +93,47 @@ fn broken(way: &Way, beside: bool, native: &Outcome, remote: &Outcome) -> Vec<&'
 type Natives = BTreeMap<(&'static str, usize, bool), Outcome>;
 
 /// Runs a case, and says what breaks its bounds.
-fn case(law: &'static str, way: usize, path: usize, beside: bool, natives: &mut Natives) -> (f64, Option<String>) {
+fn case(law: &'static str, way: usize, path: usize, beside: bool, natives: &mut Natives) -> Option<String> {
     let ((said, how), (link, over)) = (&WAYS[way], &PATHS[path]);
     let native = *natives.entry((law, path, beside)).or_insert_with(|| mean(law, Side::Native, over, beside));
     let remote = mean(law, Side::Remote(*how), over, beside);
-    let wrong = broken(how, beside, &native, &remote);
+    let wrong = broken(law, how, beside, &native, &remote);
     let beside = if beside { ", beside a CUBIC" } else { "" };
-    let text = format!("{law}, {said}, {link}{beside}: {wrong:?}\n  native {native:?}\n  remote {remote:?}");
-    (remote.rate / native.rate, (!wrong.is_empty()).then_some(text))
+    let ratio = remote.rate / native.rate;
+    let text = format!("{law}, {said}, {link}{beside}: {ratio:.2} {wrong:?}\n  native {native:?}\n  remote {remote:?}");
+    println!("{text}");
+    (!wrong.is_empty()).then_some(text)
 }
 
-#[test]
-#[ignore = "claim: 1,452 runs"]
-fn every_controller_keeps_to_its_native_pair_in_every_way() {
-    let mut natives = Natives::new();
-    let mut wrong = Vec::new();
-    for law in ALL {
-        for way in 0..WAYS.len() {
+/// The cases of which `is_meant` holds that break a bound, by the places of controller, way and link, and whether a
+/// CUBIC is beside. What a constructor refuses is left out.
+fn failures(is_meant: impl Fn(usize, usize, usize, bool) -> bool) -> String {
+    let (mut natives, mut wrong) = (Natives::new(), Vec::new());
+    for (n, law) in ALL.iter().enumerate() {
+        for way in (0..WAYS.len()).filter(|way| !(WAYS[*way].1.late && WINDOWED.contains(&law.name))) {
             for (path, beside) in (0..PATHS.len()).flat_map(|path| [(path, false), (path, true)]) {
-                let (_, problem) = case(law.name, way, path, beside, &mut natives);
-                wrong.extend(problem);
+                if is_meant(n, way, path, beside) {
+                    wrong.extend(case(law.name, way, path, beside, &mut natives));
+                }
             }
         }
     }
-    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+    wrong.join("\n")
+}
+
+#[test]
+fn every_controller_keeps_to_its_native_pair_in_every_way_on_a_link() {
+    // Each link has its turn with each controller and each way, by itself and beside a CUBIC.
+    let meant = |law: usize, way: usize, path: usize, beside: bool| {
+        (law + way) % PATHS.len() == path && (law + way / PATHS.len()).is_multiple_of(2) == beside
+    };
+    let failures = failures(meant);
+    assert!(failures.is_empty(), "{failures}");
+}
+
+#[test]
+#[ignore = "claim: 2,100 runs"]
+fn every_controller_keeps_to_its_native_pair_in_every_way_on_every_link() {
+    let failures = failures(|_, _, _, _| true);
+    assert!(failures.is_empty(), "{failures}");
 }

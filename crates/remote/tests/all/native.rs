@@ -6,8 +6,14 @@ use steadycast_control::registry::ALL;
 use steadycast_remote::{Rate, Span};
 
 /// A bottleneck whose queue overflows.
-const NARROW: Path =
-    Path { rate: Rate::mbps(2), rtt: Span::millis(40), loss: 0.0, queue: Span::millis(100), cap: Rate::mbps(4) };
+const NARROW: Path = Path {
+    rate: Rate::mbps(2),
+    rtt: Span::millis(40),
+    loss: 0.0,
+    queue: Span::millis(100),
+    cap: Rate::mbps(4),
+    length: Span::secs(60),
+};
 /// A link that loses one packet in a hundred and is never full.
 const LOSSY: Path = Path { rate: Rate::mbps(20), rtt: Span::millis(60), loss: 0.01, ..NARROW };
 

@@ -171,8 +171,11 @@ fn a_forgotten_packet_leaves_the_window() {
     assert_eq!(free(&remote), before);
 }
 
-/// A half that notes when it was called, and when packets left.
-struct Noting(Arc<Mutex<Vec<(Time, Option<Time>)>>>);
+/// When a half was called, and when the packet left that the call was about.
+type Calls = Arc<Mutex<Vec<(Time, Option<Time>)>>>;
+
+/// A half that notes its calls.
+struct Noting(Calls);
 
 impl Factory for Noting {
     fn sender(&self, _: &Setup) -> Box<dyn SenderHalf> {
@@ -220,7 +223,7 @@ impl SenderHalf for Noting {
 
 #[test]
 fn time_never_runs_back_for_a_half_and_a_packet_left_when_the_product_says() {
-    let noted = Arc::new(Mutex::new(Vec::new()));
+    let noted = Calls::default();
     let bounds = Bounds::new(Rate::kbps(50), Rate::mbps(20));
     let mut remote = Remote::around(Arc::new(Noting(Arc::clone(&noted))), &bounds).unwrap();
     let ms = |n: u64| Time::ZERO + Span::millis(n);

@@ -51,6 +51,8 @@ pub(crate) struct Path {
     pub(crate) queue: Span,
     /// The controller's cap.
     pub(crate) cap: Rate,
+    /// How long a run is.
+    pub(crate) length: Span,
 }
 
 /// What came of it, without the first quarter.
@@ -67,7 +69,6 @@ pub(crate) struct Outcome {
 }
 
 const SIZE: Bytes = Bytes::new(1_000);
-const LENGTH: Span = Span::secs(60);
 /// RTCP's interval.
 const RTCP: Span = Span::secs(1);
 /// The receiver's clock is so far ahead.
@@ -218,7 +219,7 @@ pub(crate) fn shared(controller: &str, side: Side, path: &Path, seed: u64, besid
         told: BTreeSet::new(),
     };
     let mut next = start;
-    let (from, end) = (start + LENGTH / 4, start + LENGTH);
+    let (from, end) = (start + path.length / 4, start + path.length);
     loop {
         let event = world.events.keys().next().map_or(Time::NEVER, |(at, _)| *at);
         let timer = world.timer().max(world.now);
