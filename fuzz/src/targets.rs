@@ -347,7 +347,14 @@ pub fn steady(mut rest: &[u8]) {
             2 | 3 => {
                 let edge = FrameEdge::default();
                 let notice = sender.notice(&Departing { at: now, seq, size: Bytes::new(1_000), edge });
-                sender.on_sent(&Sent { at: now, seq, size: Bytes::new(1_000), data_limited: false, number: seq });
+                sender.on_sent(&Sent {
+                    at: now,
+                    left: now,
+                    seq,
+                    size: Bytes::new(1_000),
+                    data_limited: false,
+                    number: seq,
+                });
                 if *what % 5 == 2 {
                     let way = Span::millis(u64::from(*what));
                     came(&mut *receiver, now + way, seq, PeerTime::from_nanos(now.as_nanos() as i64), notice.bytes());

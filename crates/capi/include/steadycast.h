@@ -9,11 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bounds from a floor to a cap, in bit/s: packets of 1,200 bytes, no ECN, no probes, seed 0. */
-#define STEADYCAST_BOUNDS(floor, cap) { sizeof(SteadycastBounds), (floor), (cap), 1200, 0, 0, 0 }
+/* Bounds from a floor to a cap, in bit/s: packets of 1,200 bytes, no ECN, no probes, seed 0, told on time. */
+#define STEADYCAST_BOUNDS(floor, cap) { sizeof(SteadycastBounds), (floor), (cap), 1200, 0, 0, 0, 0 }
 
 
-// The version of this interface, which the program gives to `steadycast_new`.
+// The version of this interface, which the program gives to `steadycast_new`. Functions and flags that are added leave
+// it as it is: programs made before go on unchanged.
 #define STEADYCAST_ABI 1
 
 // The call was carried out.
@@ -64,6 +65,11 @@
 // Flag of `steadycast_sent`: nothing waits behind the packet; the encoder, not the controller, limits the rate.
 #define STEADYCAST_DATA_LIMITED 4
 
+// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet, as that
+// of a browser leaves out retransmissions, and QUIC never acknowledges acknowledgements. None is awaited for it, and its
+// silence is no loss.
+#define STEADYCAST_UNCOVERED 8
+
 // A controller in use.
 typedef struct SteadycastRemote SteadycastRemote;
 
@@ -83,6 +89,9 @@ typedef struct {
   uint32_t probes;
   // The seed of the random numbers that a controller draws.
   uint64_t seed;
+  // 1 if `steadycast_sent` is called with the feedback about a packet, and not when it leaves, else 0: a controller
+  // with a window is then refused. A program made before there was this field goes on with 0.
+  uint32_t late;
 } SteadycastBounds;
 
 // What feedback tells of one packet.
@@ -157,6 +166,9 @@ void steadycast_free(SteadycastRemote *handle);
 // A packet of the media leaves, or has left, at `at_ns`. Returns its number, which counts packets of all streams from
 // 0 on: its low 16 bits are what a transport-wide header extension carries. `STEADYCAST_NO_NUMBER` for a wrong call.
 //
+// A program that learns when packets left with their feedback alone tells of them right before `steadycast_feedback`:
+// `at_ns` is when each left, though that is before the last call.
+//
 // # Safety
 // As for `steadycast_decision`.
 uint64_t steadycast_sent(SteadycastRemote *handle,
@@ -170,6 +182,15 @@ uint64_t steadycast_sent(SteadycastRemote *handle,
 // # Safety
 // As for `steadycast_decision`.
 uint64_t steadycast_sent_extra(SteadycastRemote *handle, int64_t at_ns, uint32_t size_bytes, uint32_t stream);
+
+// No feedback will tell of the packet called `number`: it is no longer in flight, and it is not lost. A fate that is
+// told all the same counts. Packets need not be forgotten once feedback tells of later ones. Where a library may be older
+// than this function, look it up when the program starts (`dlsym`).
+//
+// # Safety
+// As for `steadycast_decision`.
+int steadycast_forget(SteadycastRemote *handle,
+                      uint64_t number);
 
 // Finds the newest packet whose number ends in these 16 bits, for feedback that names packets so;
 // `STEADYCAST_NO_NUMBER` when none is remembered.
@@ -190,7 +211,9 @@ int steadycast_queued(SteadycastRemote *handle,
                       int64_t frame_bytes);
 
 // Feedback has come at `at_ns` with the fates of `count` packets, in any order. What is told twice, or of packets that
-// were never sent, is ignored.
+// were never sent, is ignored. A packet is lost when its fate is `STEADYCAST_MISSING`: that of a packet left out, though
+// later ones are told of, is unknown. Where all of a feedback's packets arrived at one time, as in acknowledgements,
+// the newest alone counts as timed.
 //
 // # Safety
 // As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.

@@ -15,6 +15,7 @@
 mod text;
 
 use std::ffi::{c_char, c_int};
+use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use steadycast_remote::{
@@ -22,7 +23,8 @@ use steadycast_remote::{
     Remote, Seed, Span, Stream, Time, Window,
 };
 
-/// The version of this interface, which the program gives to `steadycast_new`.
+/// The version of this interface, which the program gives to `steadycast_new`. Functions and flags that are added leave
+/// it as it is: programs made before go on unchanged.
 pub const STEADYCAST_ABI: u32 = 1;
 
 /// The call was carried out.
@@ -61,6 +63,11 @@ pub const STEADYCAST_FRAME_LAST: u32 = 2;
 /// Flag of `steadycast_sent`: nothing waits behind the packet; the encoder, not the controller, limits the rate.
 pub const STEADYCAST_DATA_LIMITED: u32 = 4;
 
+/// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet, as that
+/// of a browser leaves out retransmissions, and QUIC never acknowledges acknowledgements. None is awaited for it, and its
+/// silence is no loss.
+pub const STEADYCAST_UNCOVERED: u32 = 8;
+
 /// A controller in use.
 pub struct SteadycastRemote {
     remote: Remote,
@@ -86,6 +93,9 @@ pub struct SteadycastBounds {
     pub probes: u32,
     /// The seed of the random numbers that a controller draws.
     pub seed: u64,
+    /// 1 if `steadycast_sent` is called with the feedback about a packet, and not when it leaves, else 0: a controller
+    /// with a window is then refused. A program made before there was this field goes on with 0.
+    pub late: u32,
 }
 
 /// What feedback tells of one packet.
@@ -186,7 +196,7 @@ pub unsafe extern "C" fn steadycast_new(
     room: usize,
 ) -> *mut SteadycastRemote {
     // SAFETY: as the caller promises.
-    let (controller, params, bounds) = unsafe { (text::read(controller), text::read(params), bounds.as_ref()) };
+    let (controller, params, bounds) = unsafe { (text::read(controller), text::read(params), read_bounds(bounds)) };
     let made = catch_unwind(AssertUnwindSafe(|| make(abi, controller, params, bounds)))
         .unwrap_or_else(|_| Err("a fault of the library; please report it".into()));
     match made {
@@ -199,11 +209,32 @@ pub unsafe extern "C" fn steadycast_new(
     }
 }
 
+/// Bounds of this version, or of the first one, which ended before `late`.
+///
+/// # Safety
+/// `bounds` is null, or points to as many bytes as its first field says.
+unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBounds, String> {
+    if bounds.is_null() {
+        return Err("bounds: it is null; give STEADYCAST_BOUNDS(floor, cap)".into());
+    }
+    // SAFETY: as the caller promises; the size is the first field.
+    let size = unsafe { bounds.cast::<usize>().read() };
+    let (first, whole) = (offset_of!(SteadycastBounds, late), size_of::<SteadycastBounds>());
+    if size != first && size != whole {
+        return Err(format!("bounds: its size is {size}, not {whole}; begin with STEADYCAST_BOUNDS(floor, cap)"));
+    }
+    let mut read =
+        SteadycastBounds { size, floor_bps: 0, cap_bps: 0, packet_bytes: 0, ecn: 0, probes: 0, seed: 0, late: 0 };
+    // SAFETY: the caller's bounds have `size` bytes, and `read` has as many or more.
+    unsafe { ptr::copy_nonoverlapping(bounds.cast::<u8>(), ptr::from_mut(&mut read).cast::<u8>(), size) };
+    Ok(read)
+}
+
 fn make(
     abi: u32,
     controller: Result<Option<&str>, String>,
     params: Result<Option<&str>, String>,
-    bounds: Option<&SteadycastBounds>,
+    bounds: Result<SteadycastBounds, String>,
 ) -> Result<SteadycastRemote, String> {
     if abi != STEADYCAST_ABI {
         return Err(format!(
@@ -212,14 +243,7 @@ fn make(
         ));
     }
     let controller = controller?.ok_or("controller: it is null; give a name, for example \"steady\"")?;
-    let given = bounds.ok_or("bounds: it is null; give STEADYCAST_BOUNDS(floor, cap)")?;
-    if given.size != size_of::<SteadycastBounds>() {
-        return Err(format!(
-            "bounds: its size is {}, not {}; begin with STEADYCAST_BOUNDS(floor, cap)",
-            given.size,
-            size_of::<SteadycastBounds>()
-        ));
-    }
+    let given = bounds?;
     let mut bounds = Bounds::new(Rate::bps(given.floor_bps), Rate::bps(given.cap_bps));
     bounds.packet = Bytes::new(given.packet_bytes.into());
     bounds.ecn = match given.ecn {
@@ -230,6 +254,7 @@ fn make(
     };
     bounds.offers = if given.probes == 0 { Vec::new() } else { vec![Need::Probes] };
     bounds.seed = Seed(given.seed);
+    bounds.feedback.late = given.late != 0;
     let params = text::params(params?.unwrap_or("{}"))?;
     let remote = Remote::new(controller, &params, &bounds).map_err(|problem| problem.to_string())?;
     Ok(SteadycastRemote { remote, packet: given.packet_bytes.into(), broken: false })
@@ -252,6 +277,9 @@ pub unsafe extern "C" fn steadycast_free(handle: *mut SteadycastRemote) {
 /// A packet of the media leaves, or has left, at `at_ns`. Returns its number, which counts packets of all streams from
 /// 0 on: its low 16 bits are what a transport-wide header extension carries. `STEADYCAST_NO_NUMBER` for a wrong call.
 ///
+/// A program that learns when packets left with their feedback alone tells of them right before `steadycast_feedback`:
+/// `at_ns` is when each left, though that is before the last call.
+///
 /// # Safety
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
@@ -264,8 +292,12 @@ pub unsafe extern "C" fn steadycast_sent(
     let edge = FrameEdge { first: flags & STEADYCAST_FRAME_FIRST != 0, last: flags & STEADYCAST_FRAME_LAST != 0 };
     let data_limited = flags & STEADYCAST_DATA_LIMITED != 0;
     let packet = Packet { size: Bytes::new(size_bytes.into()), edge, data_limited };
+    let tell = |own: &mut SteadycastRemote| match flags & STEADYCAST_UNCOVERED {
+        0 => own.remote.sent(time(at_ns), &packet),
+        _ => own.remote.sent_uncovered(time(at_ns), Stream::Media, packet.size),
+    };
     // SAFETY: as the caller promises.
-    unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, |own| own.remote.sent(time(at_ns), &packet)) }
+    unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
 }
 
 /// A packet of another stream than the media leaves: `stream` is `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or
@@ -280,15 +312,36 @@ pub unsafe extern "C" fn steadycast_sent_extra(
     size_bytes: u32,
     stream: u32,
 ) -> u64 {
-    let stream = match stream {
+    let uncovered = stream & STEADYCAST_UNCOVERED != 0;
+    let stream = match stream & !STEADYCAST_UNCOVERED {
         STEADYCAST_REPAIR => Stream::Repair,
         STEADYCAST_PARITY => Stream::Parity,
         STEADYCAST_PADDING => Stream::Padding,
         _ => return STEADYCAST_NO_NUMBER,
     };
     let size = Bytes::new(size_bytes.into());
+    let tell = |own: &mut SteadycastRemote| match uncovered {
+        false => own.remote.sent_extra(time(at_ns), stream, size),
+        true => own.remote.sent_uncovered(time(at_ns), stream, size),
+    };
     // SAFETY: as the caller promises.
-    unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, |own| own.remote.sent_extra(time(at_ns), stream, size)) }
+    unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
+}
+
+/// No feedback will tell of the packet called `number`: it is no longer in flight, and it is not lost. A fate that is
+/// told all the same counts. Packets need not be forgotten once feedback tells of later ones. Where a library may be older
+/// than this function, look it up when the program starts (`dlsym`).
+///
+/// # Safety
+/// As for `steadycast_decision`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_forget(handle: *mut SteadycastRemote, number: u64) -> c_int {
+    let tell = |own: &mut SteadycastRemote| {
+        own.remote.forget(number);
+        STEADYCAST_OK
+    };
+    // SAFETY: as the caller promises.
+    unsafe { with(handle, |code| code, tell) }
 }
 
 /// Finds the newest packet whose number ends in these 16 bits, for feedback that names packets so;
@@ -331,7 +384,9 @@ pub unsafe extern "C" fn steadycast_queued(
 }
 
 /// Feedback has come at `at_ns` with the fates of `count` packets, in any order. What is told twice, or of packets that
-/// were never sent, is ignored.
+/// were never sent, is ignored. A packet is lost when its fate is `STEADYCAST_MISSING`: that of a packet left out, though
+/// later ones are told of, is unknown. Where all of a feedback's packets arrived at one time, as in acknowledgements,
+/// the newest alone counts as timed.
 ///
 /// # Safety
 /// As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
@@ -485,8 +540,9 @@ mod tests {
             ecn: 0,
             probes: 0,
             seed: 0,
+            late: 0,
         };
-        let mut own = make(STEADYCAST_ABI, Ok(Some("tfrc")), Ok(None), Some(&bounds)).unwrap();
+        let mut own = make(STEADYCAST_ABI, Ok(Some("tfrc")), Ok(None), Ok(bounds)).unwrap();
         // SAFETY: the handle is of this frame.
         unsafe {
             assert_eq!(with(&mut own, |code| code, |_| panic!("a fault")), STEADYCAST_BROKEN);

@@ -51,8 +51,11 @@ pub struct Departing {
 /// A packet of the media that has left.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// When.
+    /// Now.
     pub at: Time,
+    /// When it left: before `at` where the session learns of a packet only with the feedback about it. From here on a
+    /// half counts delays and rates; what it waits for it counts from `at`.
+    pub left: Time,
     /// Its place among all packets that the session has sent, of all its streams, from 0 on. [`PacketReport::number`]
     /// names it.
     pub number: u64,
@@ -67,8 +70,10 @@ pub struct Sent {
 /// A packet of another stream than the media that has left.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtraSent {
-    /// When.
+    /// Now.
     pub at: Time,
+    /// As [`Sent::left`].
+    pub left: Time,
     /// As [`Sent::number`].
     pub number: u64,
     /// Its stream; never [`Stream::Media`].
@@ -320,7 +325,19 @@ pub trait SenderHalf: Send {
         }
     }
 
-    /// A report has arrived. Its body comes from the network: a half checks lengths and ignores what can't be true.
+    /// The fates of these packets are unknown, and no feedback need ever tell them: it has told of later packets and
+    /// not of these, or the session has said that it covers none of them. They are neither lost nor in flight. Their
+    /// bytes count as received, since a received rate without them would be that of a part of what was sent. The report
+    /// that the silence was found in follows; it or a later one may still tell a fate.
+    fn on_unknown(&mut self, packets: &[PacketReport]) {
+        if let Some(half) = self.inner_mut() {
+            half.on_unknown(packets);
+        }
+    }
+
+    /// A report has arrived. Its body comes from the network: a half checks lengths and ignores what can't be true. A
+    /// packet that later ones have overtaken is lost, unless [`SenderHalf::on_unknown`] has named it and no report has
+    /// told since that it is missing.
     fn on_report(&mut self, report: &Report<'_>);
 
     /// A receiver has gone.

@@ -112,7 +112,7 @@ impl Message {
 /// A packet that has left, behind others.
 pub(crate) fn departed(rows: &mut String, sent: &Sent) {
     let comma = if rows.is_empty() { "" } else { "," };
-    let (at, size, limited) = (sent.at.as_nanos(), sent.size.get(), u8::from(sent.data_limited));
+    let (at, size, limited) = (sent.left.as_nanos(), sent.size.get(), u8::from(sent.data_limited));
     let _ = write!(rows, "{comma}[{},{at},{size},{limited}]", sent.number);
 }
 

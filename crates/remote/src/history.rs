@@ -27,6 +27,8 @@ struct Left {
     seqs: [u16; NUMBERED],
     /// Its arrival has been told.
     arrived: bool,
+    /// Its fate has been told, or been found to be unknown.
+    settled: bool,
 }
 
 /// The last 16,384 packets that a sender has sent, of all its streams. Feedback names packets; the history says which
@@ -40,6 +42,8 @@ pub struct History {
     /// stream.
     begun: [Option<u64>; NUMBERED],
     near: Option<PeerTime>,
+    /// Up to this number every packet is settled.
+    settled: u64,
 }
 
 /// Per-packet feedback, joined with what was sent.
@@ -65,7 +69,7 @@ impl History {
         let mut seqs = self.packets.back().map_or([0; NUMBERED], |last| last.seqs);
         seqs[numbered(stream)] = seq;
         self.begun[numbered(stream)].get_or_insert(number);
-        self.packets.push_back(Left { at, size, stream, seqs, arrived: false });
+        self.packets.push_back(Left { at, size, stream, seqs, arrived: false, settled: false });
     }
 
     /// The newest time that the receiver's clock has told.
@@ -100,15 +104,41 @@ impl History {
         (numbered(left.stream) == of && left.seqs[of] == seq).then_some(self.first + low as u64)
     }
 
+    /// Adds to `unknown` the packets before those in `joined` whose fates no feedback has told, each once. Feedback that
+    /// has told of a later packet need never tell of these: receivers leave out retransmissions (transport-wide
+    /// feedback), and QUIC's acknowledgements name what arrived alone (RFC 9000, section 13.2). Waiting for more of it
+    /// would gain nothing, since a fate that is told later still counts.
+    pub fn overtaken(&mut self, joined: &Joined, unknown: &mut Vec<PacketReport>) {
+        let Some(newest) = joined.packets.iter().map(|packet| packet.number).max() else { return };
+        for number in self.settled.max(self.first)..newest {
+            self.settle(number, unknown);
+        }
+        self.settled = self.settled.max(newest);
+    }
+
+    /// Adds the packet called `number` to `unknown`, unless its fate has been told or it has been added before.
+    pub fn settle(&mut self, number: u64, unknown: &mut Vec<PacketReport>) {
+        if let Some(left) =
+            self.place(number).and_then(|place| self.packets.get_mut(place)).filter(|left| !left.settled)
+        {
+            left.settled = true;
+            let Left { at: sent, size, stream, .. } = *left;
+            unknown.push(PacketReport { number, sent, size, stream, arrived: None });
+        }
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok())
+    }
+
     /// Adds to `joined` what feedback says of the packet called `number`. Nothing is added for one that was never sent,
     /// is forgotten, or had arrived before.
     pub fn join(&mut self, number: u64, arrived: Option<PacketArrival>, joined: &mut Joined) {
-        let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
-        let Some(left) = place.and_then(|place| self.packets.get_mut(place)) else { return };
+        let Some(left) = self.place(number).and_then(|place| self.packets.get_mut(place)) else { return };
         if left.arrived {
             return;
         }
-        left.arrived = arrived.is_some();
+        (left.arrived, left.settled) = (arrived.is_some(), true);
         self.near = self.near.max(arrived.and_then(|arrived| arrived.at));
         joined.packets.push(PacketReport { number, sent: left.at, size: left.size, stream: left.stream, arrived });
     }
@@ -118,6 +148,21 @@ impl Joined {
     /// Puts the packets into the order in which they were sent.
     pub fn sort(&mut self) {
         self.packets.sort_unstable_by_key(|packet| packet.number);
+    }
+
+    /// Where all packets arrived at one time, gives each before the newest the time that makes it take as long as that.
+    pub(crate) fn spread(&mut self) {
+        let arrival = |packet: &PacketReport| packet.arrived.and_then(|arrived| Some((packet.sent, arrived.at?)));
+        let Some((sent, at)) = self.packets.iter().rev().find_map(arrival) else { return };
+        if self.packets.iter().filter_map(arrival).any(|(_, other)| other != at) {
+            return;
+        }
+        for packet in &mut self.packets {
+            let earlier = i64::try_from(sent.since(packet.sent).as_nanos()).unwrap_or(0);
+            if let Some(at) = packet.arrived.as_mut().and_then(|arrived| arrived.at.as_mut()) {
+                *at = PeerTime::from_nanos(at.as_nanos().saturating_sub(earlier));
+            }
+        }
     }
 
     /// Takes the round trip from the newest packet whose arrival is told, in a report written at `reported` that comes

@@ -31,7 +31,7 @@ mod replay;
 mod shadow;
 
 pub use history::{History, Joined};
-pub use remote::{Bounds, Packet, PacketResult, Remote};
+pub use remote::{Bounds, Feedback, Packet, PacketResult, Remote};
 pub use replay::Replayed;
 pub use shadow::{Departures, Left, SHADOWS, Shadow};
 

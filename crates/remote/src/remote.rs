@@ -1,10 +1,11 @@
 use crate::{History, Joined, Replayed};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Given, ParamError, check_needs};
 use steadycast_control::{
-    Check, Decision, Departing, Due, ExtraSent, FrameEdge, MediaQueue, Mode, Need, PacketArrival, Probe, ReceiverId,
-    Report, SenderHalf, Sent, Setup, Stream, Wake,
+    Check, Decision, Departing, Due, ExtraSent, FrameEdge, MediaQueue, Mode, Need, PacketArrival, PacketReport, Probe,
+    ReceiverId, Report, SenderHalf, Sent, Setup, Stream, Wake,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
 
@@ -25,12 +26,31 @@ pub struct Bounds {
     pub offers: Vec<Need>,
     /// The seed of the random numbers that the halves draw.
     pub seed: Seed,
+    /// How the product learns of packets.
+    pub feedback: Feedback,
+}
+
+/// How a product learns of packets, where that keeps a controller from its work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Feedback {
+    /// [`Remote::sent`] is called with the feedback about a packet, and not when it leaves. What is in flight is then not
+    /// known: a controller with a window ([`Decision::window`]) is refused.
+    pub late: bool,
 }
 
 impl Bounds {
     /// Bounds from `floor` to `cap`, with packets of 1,200 bytes and without ECN.
     pub fn new(floor: Rate, cap: Rate) -> Self {
-        Self { floor, cap, packet: Bytes::new(1_200), ecn: Ecn::NotEct, offers: Vec::new(), seed: Seed(0) }
+        Self {
+            floor,
+            cap,
+            packet: Bytes::new(1_200),
+            ecn: Ecn::NotEct,
+            offers: Vec::new(),
+            seed: Seed(0),
+            feedback: Feedback::default(),
+        }
     }
 }
 
@@ -75,10 +95,16 @@ const TOLD: Span = Span::secs(1);
 /// Times beyond a century, of either clock, can't be true.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
 
+/// Packets that feedback does not cover and that are kept for the half, at the most. Older ones it never learns of.
+const MOST_UNCOVERED: usize = 1_024;
+
 /// Both halves of a controller at the sender.
 ///
 /// A product calls [`Remote::sent`] for each packet that leaves and [`Remote::feedback`] for each report that comes; it
 /// reads [`Remote::decision`] after each call, and calls [`Remote::timer`] at the time that [`Remote::wake`] says.
+/// A packet is lost when feedback says so ([`PacketResult::missing`]). The fate of a packet of which feedback says nothing,
+/// though it tells of later ones, is unknown: it is no loss, and no longer in flight.
+///
 /// Times are of one clock of the product's own, from any start on. A time before the last one counts as the last one,
 /// but for when a packet left.
 pub struct Remote {
@@ -86,6 +112,10 @@ pub struct Remote {
     history: History,
     joined: Joined,
     now: Time,
+    /// Packets whose fates were found to be unknown; kept, so that this takes no new memory.
+    unknown: Vec<PacketReport>,
+    /// Packets that feedback does not cover and the half has not learned of: number, departure, stream and size.
+    uncovered: VecDeque<(u64, Time, Stream, Bytes)>,
     /// Packets that have left, and those of the media.
     numbers: u64,
     media: u64,
@@ -103,8 +133,8 @@ impl Remote {
     /// The controller called `controller` in the registry, with `params` over its defaults.
     ///
     /// # Errors
-    /// An unknown name or parameter, a value out of range, a need that `bounds` does not offer, or a floor above the
-    /// cap.
+    /// An unknown name or parameter, a value out of range, a need that `bounds` does not offer, a floor above the cap, or
+    /// a controller that can't work with such feedback.
     ///
     /// ```
     /// use steadycast_remote::{Bounds, Rate, Remote};
@@ -117,7 +147,19 @@ impl Remote {
         let chosen = Chosen::new(controller, Mode::Repaired, params)?;
         let offered: Vec<_> = [Need::PacketReports].into_iter().chain(bounds.offers.iter().copied()).collect();
         check_needs(controller, chosen.terms().needs, &offered)?;
-        Self::around(Arc::new(chosen), bounds)
+        let remote = Self::around(Arc::new(chosen), bounds)?;
+        if bounds.feedback.late && remote.decision().window.is_some() {
+            return Err(ParamError {
+                name: controller.into(),
+                problem:
+                    "its window needs to know what is in flight, and packets are told of with their feedback alone"
+                        .into(),
+                remedy:
+                    "tell of each packet when it leaves, or choose a controller without a window, for example steady"
+                        .into(),
+            });
+        }
+        Ok(remote)
     }
 
     /// A controller of the product's own.
@@ -158,6 +200,8 @@ impl Remote {
             half: factory.sender(&setup),
             history: History::default(),
             joined: Joined::default(),
+            unknown: Vec::new(),
+            uncovered: VecDeque::new(),
             now: Time::ZERO,
             numbers: 0,
             media: 0,
@@ -178,17 +222,16 @@ impl Remote {
     /// 0 on.
     ///
     /// A product that learns when a packet left with its feedback alone tells of it right before [`Remote::feedback`]:
-    /// here `at` may lie before the last call, and the round trip is counted from it.
+    /// here `at` may lie before the last call, and delays and rates are counted from it.
     pub fn sent(&mut self, at: Time, packet: &Packet) -> u64 {
-        let left = at;
-        let at = self.tell(at);
         let Packet { size, edge, data_limited } = *packet;
-        let (number, seq) = (self.numbers, self.media);
+        let (number, at, left) = self.depart(at, Stream::Media, size);
+        self.tell_uncovered();
+        let seq = self.media;
         // What would ride in a header extension stays here, beside the packet.
         self.half.notice(&Departing { at, seq, size, edge });
-        self.history.on_sent(number, left.min(at), size, Stream::Media, seq as u16);
-        self.half.on_sent(&Sent { at, number, seq, size, data_limited });
-        (self.numbers, self.media) = (number + 1, seq + 1);
+        self.half.on_sent(&Sent { at, left, number, seq, size, data_limited });
+        self.media += 1;
         number
     }
 
@@ -198,13 +241,61 @@ impl Remote {
             let edge = FrameEdge::default();
             return self.sent(at, &Packet { size, edge, data_limited: false });
         }
-        let left = at;
-        let at = self.tell(at);
-        let number = self.numbers;
-        self.history.on_sent(number, left.min(at), size, stream, number as u16);
-        self.half.on_extra_sent(&ExtraSent { at, number, stream, size });
-        self.numbers += 1;
+        let (number, at, left) = self.depart(at, stream, size);
+        self.tell_uncovered();
+        self.half.on_extra_sent(&ExtraSent { at, left, number, stream, size });
         number
+    }
+
+    /// As [`Remote::sent_extra`], a packet that feedback does not cover: a retransmission that receivers leave out of
+    /// transport-wide feedback, or a QUIC packet that is never acknowledged. It is part of the rate; no feedback is
+    /// awaited for it, and its silence is no loss. Media that feedback does not cover count as padding.
+    pub fn sent_uncovered(&mut self, at: Time, stream: Stream, size: Bytes) -> u64 {
+        let stream = if stream == Stream::Media { Stream::Padding } else { stream };
+        let (number, _, left) = self.depart(at, stream, size);
+        if self.uncovered.len() == MOST_UNCOVERED {
+            self.uncovered.pop_front();
+        }
+        self.uncovered.push_back((number, left, stream, size));
+        number
+    }
+
+    /// No feedback will tell of the packet called `number`: it is no longer in flight, and it is not lost. A fate that
+    /// is told all the same counts. For packets of which feedback has told later ones nothing need be forgotten.
+    pub fn forget(&mut self, number: u64) {
+        // Of one that feedback does not cover the half learns with the next packet.
+        if self.uncovered.iter().all(|(uncovered, ..)| *uncovered != number) {
+            self.history.settle(number, &mut self.unknown);
+            self.tell_unknown();
+        }
+    }
+
+    /// Counts a packet that leaves: its number, now, and when it left.
+    fn depart(&mut self, at: Time, stream: Stream, size: Bytes) -> (u64, Time, Time) {
+        let (number, now) = (self.numbers, self.tell(at));
+        let seq = if stream == Stream::Media { self.media } else { number };
+        let left = at.min(now);
+        self.history.on_sent(number, left, size, stream, seq as u16);
+        self.numbers += 1;
+        (number, now, left)
+    }
+
+    /// The half learns of packets that feedback does not cover right before a packet that it covers, or feedback: a half
+    /// that waits for feedback from when a packet leaves would else wait for nothing.
+    fn tell_uncovered(&mut self) {
+        let at = self.now;
+        for (number, left, stream, size) in self.uncovered.drain(..) {
+            self.half.on_extra_sent(&ExtraSent { at, left, number, stream, size });
+            self.history.settle(number, &mut self.unknown);
+        }
+        self.tell_unknown();
+    }
+
+    fn tell_unknown(&mut self) {
+        if !self.unknown.is_empty() {
+            self.half.on_unknown(&self.unknown);
+            self.unknown.clear();
+        }
     }
 
     /// The newest packet whose number ends in these 16 bits, for feedback that names packets so; `None` when none is
@@ -220,10 +311,14 @@ impl Remote {
     }
 
     /// Feedback has come. Its packets may be in any order, be told again, and be of none that was sent: what can't be
-    /// true is ignored.
+    /// true is ignored. Each packet that is missing has to be among them, as [`PacketResult::missing`].
+    ///
+    /// Where all packets of a feedback arrived at one time, that is when it was written or came: of these the newest
+    /// alone has been timed (RFC 9002, section 5.1), and the others count as having taken as long.
     pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = PacketResult>) {
         let at = self.tell(at);
-        let Self { half, history, joined, .. } = self;
+        self.tell_uncovered();
+        let Self { half, history, joined, unknown, .. } = self;
         joined.packets.clear();
         for PacketResult { number, arrived } in fates {
             let known = |at: &PeerTime| at.as_nanos().unsigned_abs() <= CENTURY.as_nanos();
@@ -231,6 +326,7 @@ impl Remote {
             history.join(number, arrived, joined);
         }
         joined.sort();
+        joined.spread();
         joined.rtt = None;
         // Feedback by transport-wide numbers does not tell when it was written: the newest arrival stands for it.
         let newest = joined.packets.iter().filter_map(|packet| packet.arrived?.at).max();
@@ -239,6 +335,11 @@ impl Remote {
         }
         if joined.packets.is_empty() {
             return;
+        }
+        history.overtaken(joined, unknown);
+        if !unknown.is_empty() {
+            half.on_unknown(unknown);
+            unknown.clear();
         }
         let (rtt, packets) = (joined.rtt, &joined.packets[..]);
         half.on_report(&Report { at, from: RECEIVER, rtt, reception: None, body: None, packets, members: 2 });

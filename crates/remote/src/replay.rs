@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use steadycast_control::registry::{Factory, FeedbackTiming, Terms};
 use steadycast_control::{
-    Announcement, Arrival, Body, Decision, Departing, Due, ExtraArrival, Leave, Notice, PacketReport, ReceiverHalf,
-    ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Setup, Slot, Stream, around,
+    Announcement, Arrival, Body, Decision, Departing, Due, ExtraArrival, Leave, Notice, PacketArrival, PacketReport,
+    ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Setup, Slot, Stream, around,
 };
 use steadycast_units::{Bytes, Ecn, Offset, OneWay, PeerTime, Span, Time};
 
@@ -55,6 +55,7 @@ impl Factory for Replayed {
             left: Departures::new(REMEMBERED),
             arrivals: Vec::new(),
             said: Vec::new(),
+            unknown: Unknown::default(),
             heard: None,
             gap: Span::ZERO,
         })
@@ -104,6 +105,7 @@ struct Replay {
     arrivals: Vec<(PeerTime, PacketReport)>,
     /// What the halves said to it; kept for the same reason.
     said: Vec<Said>,
+    unknown: Unknown,
     /// When a report came last, and the longest time between two of late.
     heard: Option<Time>,
     gap: Span,
@@ -114,6 +116,75 @@ const RARE: Span = Span::secs(1);
 
 /// Sender reports that are under way to a receiver at most.
 const UNDER_WAY: usize = 16;
+
+/// Packets whose fates are unknown.
+///
+/// Receiver halves see a packet that does not arrive as a gap in sequence numbers, which is a loss. So a packet of
+/// unknown fate is played back as if it had arrived with the next one that did, after as long a delay. Where feedback
+/// tells later that it is missing, the next packet of the media is left out in its place: losses and bytes are then
+/// right in sum, and the loss comes when it became known.
+#[derive(Default)]
+struct Unknown {
+    /// Those that no packet has arrived after, as far as is told.
+    waiting: VecDeque<PacketReport>,
+    /// Numbers of those that were played back, in order.
+    played: VecDeque<u64>,
+    /// Losses that are still to be played back.
+    owed: usize,
+}
+
+impl Unknown {
+    /// Looks for packets that were played back before and whose fates a report tells now.
+    fn learn(&mut self, packets: &[PacketReport]) {
+        for packet in packets {
+            if let Ok(place) = self.played.binary_search(&packet.number)
+                && packet.arrived.is_none()
+            {
+                self.played.remove(place);
+                self.owed += usize::from(packet.stream == Stream::Media);
+            }
+        }
+    }
+
+    /// Adds to the arrivals of a report those packets that left before one of them: what is waiting, and what arrived at
+    /// a time that is not told.
+    fn play(&mut self, report: &[PacketReport], arrivals: &mut Vec<(PeerTime, PacketReport)>) {
+        let timeless = |packet: &&PacketReport| packet.arrived.is_some_and(|arrived| arrived.at.is_none());
+        let played = &self.played;
+        let unplayed = |packet: &&PacketReport| played.binary_search(&packet.number).is_err();
+        self.waiting.extend(report.iter().filter(timeless).filter(unplayed));
+        self.waiting.make_contiguous().sort_unstable_by_key(|packet| packet.number);
+        let mut known = report.iter().filter_map(|packet| Some((packet.arrived?.at?, packet)));
+        let mut next = known.next();
+        // No imputed packet overtakes the one before it: halves would take that for a gap.
+        let mut earliest = PeerTime::from_nanos(i64::MIN);
+        while let (Some(first), Some((at, after))) = (self.waiting.front().copied(), next) {
+            if after.number < first.number {
+                earliest = earliest.max(at);
+                next = known.next();
+                continue;
+            }
+            self.waiting.pop_front();
+            let before = i64::try_from(after.sent.since(first.sent).as_nanos()).unwrap_or(0);
+            let at = PeerTime::from_nanos(at.as_nanos().saturating_sub(before)).max(earliest.min(at));
+            let ecn = first.arrived.and_then(|arrived| arrived.ecn);
+            arrivals.push((at, PacketReport { arrived: Some(PacketArrival { at: Some(at), ecn }), ..first }));
+            if let (None, Err(place)) = (first.arrived, self.played.binary_search(&first.number)) {
+                self.played.insert(place, first.number);
+            }
+        }
+        let most = REMEMBERED / 2;
+        self.waiting.drain(..self.waiting.len().saturating_sub(most));
+        self.played.drain(..self.played.len().saturating_sub(most));
+    }
+
+    /// Whether a packet of the media is left out in place of one that is missing.
+    fn owes(&mut self) -> bool {
+        let owes = self.owed > 0;
+        self.owed -= usize::from(owes);
+        owes
+    }
+}
 
 /// What a half that stands in for a receiver has reported.
 struct Said {
@@ -244,7 +315,7 @@ impl Receiver {
 
 impl Replay {
     fn replay(&mut self, report: &Report<'_>) {
-        let Self { half, receivers, make, setup, least, left, arrivals, said, heard, gap, .. } = self;
+        let Self { half, receivers, make, setup, least, left, arrivals, said, unknown, heard, gap } = self;
         if receivers.len() >= SHADOWS && !receivers.contains_key(&report.from) {
             return;
         }
@@ -259,9 +330,15 @@ impl Replay {
             Receiver::new(make.receiver(&setup), now)
         });
         let windowed = half.decision().window.is_some();
-        let arrived = |packet: &PacketReport| Some((packet.arrived?.at?, *packet));
+        unknown.learn(report.packets);
+        // What was played back before has arrived already.
+        let arrived = |packet: &PacketReport| {
+            let at = packet.arrived?.at?;
+            unknown.played.binary_search(&packet.number).is_err().then_some((at, *packet))
+        };
         arrivals.clear();
         arrivals.extend(report.packets.iter().filter_map(arrived));
+        unknown.play(report.packets, arrivals);
         arrivals.sort_unstable_by_key(|(at, packet)| (at.as_nanos(), packet.number));
         if let Some((newest, _)) = arrivals.last() {
             receiver.learn(now, *newest);
@@ -270,6 +347,8 @@ impl Replay {
             let (at, ecn) = (receiver.local(now, *at), packet.arrived.and_then(|a| a.ecn).unwrap_or_default());
             if packet.stream != Stream::Media {
                 receiver.arrive_extra(at, packet, ecn);
+            } else if unknown.owes() {
+                continue;
             } else if let Some(left) = left.by_number(packet.number) {
                 receiver.arrive(at, packet, left, ecn);
             }
@@ -304,6 +383,10 @@ impl SenderHalf for Replay {
     fn on_sent(&mut self, sent: &Sent) {
         self.left.sent(sent);
         self.half.on_sent(sent);
+    }
+
+    fn on_unknown(&mut self, packets: &[PacketReport]) {
+        self.unknown.waiting.extend(packets);
     }
 
     fn on_report(&mut self, report: &Report<'_>) {

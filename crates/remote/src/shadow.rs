@@ -49,7 +49,7 @@ impl Departures {
         if self.all.len() == self.most {
             self.all.pop_front();
         }
-        let Sent { at, number, seq, size, .. } = *sent;
+        let Sent { left: at, number, seq, size, .. } = *sent;
         self.all.push_back(Left { number, seq, at, size, edge: self.edge, notice: self.notice });
     }
 

@@ -356,7 +356,14 @@ mod tests {
                 let packets = self.breaker.decision().pacing.over(Span::secs(1)).get() / 1_000;
                 let before = self.seq;
                 for _ in 0..packets.max(1) {
-                    let sent = Sent { at: now, seq: self.seq, size: Bytes::new(1_000), data_limited: false, number: 0 };
+                    let sent = Sent {
+                        at: now,
+                        left: now,
+                        seq: self.seq,
+                        size: Bytes::new(1_000),
+                        data_limited: false,
+                        number: 0,
+                    };
                     self.breaker.on_sent(&sent);
                     self.seq += 1;
                 }
@@ -462,7 +469,7 @@ mod tests {
         for second in 0..10 {
             let at = Time::ZERO + Span::secs(second);
             for _ in 0..125 {
-                breaker.on_sent(&Sent { at, seq, size: packet, data_limited: false, number: 0 });
+                breaker.on_sent(&Sent { at, left: at, seq, size: packet, data_limited: false, number: 0 });
                 seq += 1;
             }
             for n in 0..receivers {

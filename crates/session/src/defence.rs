@@ -485,6 +485,7 @@ mod tests {
                     sent += 1;
                     world.0.on_sent(&Sent {
                         at: now,
+                        left: now,
                         seq: sent,
                         size: Bytes::new(1_000),
                         data_limited: false,

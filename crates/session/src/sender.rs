@@ -1193,7 +1193,7 @@ impl Sender {
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(u32::from(media.header.payload_len));
         let data_limited = !self.settings.greedy && self.pacer.head().is_none();
-        self.half.on_sent(&Sent { at: now, number: self.number, seq: self.seq, size, data_limited });
+        self.half.on_sent(&Sent { at: now, left: now, number: self.number, seq: self.seq, size, data_limited });
         self.tell_queue(now, None);
         self.number += 1;
         self.seq += 1;
@@ -1258,7 +1258,7 @@ impl Sender {
             history.on_sent(number, now, size, stream, seq as u16);
         }
         self.count_departure(now, size, pacing);
-        self.half.on_extra_sent(&ExtraSent { at: now, number, stream, size });
+        self.half.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
         self.read_decision();
         let transport = numbered.then_some(number as u16);
         let (notice, fragment, repairs) = (Notice::NONE, kept.fragment, Some(original));
@@ -1334,7 +1334,7 @@ impl Sender {
         }
         self.number += 1;
         self.count_departure(now, size, pacing);
-        self.half.on_extra_sent(&ExtraSent { at: now, number, stream, size });
+        self.half.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
         self.read_decision();
         let timestamp = self.timestamp(now);
         let send_time = Some(Stamp::of(now));

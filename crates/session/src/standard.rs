@@ -564,7 +564,14 @@ mod tests {
         let at = |n: u64| Time::ZERO + Span::millis(100 * n);
         (1..9)
             .find(|n| {
-                half.on_sent(&Sent { at: at(*n), number: *n, seq: *n, size: setup.packet, data_limited: false });
+                half.on_sent(&Sent {
+                    at: at(*n),
+                    left: at(*n),
+                    number: *n,
+                    seq: *n,
+                    size: setup.packet,
+                    data_limited: false,
+                });
                 let reception =
                     Some(Reception { expected: 1, lost: 0, fraction: 0.0, highest: *n, jitter: Span::ZERO });
                 let (from, rtt) = (ReceiverId(2), Some(Span::millis(40)));
@@ -581,7 +588,14 @@ mod tests {
         let mut half = StandardReports::new(asmp, true).sender(&setup);
         let at = |ms: u64| Time::ZERO + Span::millis(ms);
         for n in 0..100 {
-            half.on_sent(&Sent { at: at(10 * n), number: n, seq: n, size: setup.packet, data_limited: false });
+            half.on_sent(&Sent {
+                at: at(10 * n),
+                left: at(10 * n),
+                number: n,
+                seq: n,
+                size: setup.packet,
+                data_limited: false,
+            });
         }
         // One of two loses most of it: by the other the rate would be another one's affair.
         for (from, lost) in [(7, 95), (8, 0)] {

@@ -17,8 +17,7 @@
 //!
 //! An estimator of webrtc-rs learns that a packet was sent with its feedback, not before. So it can't tell silence of a
 //! receiver from silence of its own application: where feedback stops, the rate falls by the controller's own timer
-//! alone. Controllers that count the packets under way (`scream`) are of no use here, and the decision's window is not
-//! told.
+//! alone. Controllers that count the packets in flight (`scream`, `pgmcc`) are refused.
 
 use rtc_interceptor::{BandwidthEstimator, EstimatorStats, PacketReport};
 use rtc_rtcp::transport_feedbacks::cc_feedback_report::Ecn as Mark;
@@ -60,9 +59,11 @@ impl Steadycast {
     /// packets.
     ///
     /// # Errors
-    /// As of [`Remote::new`].
+    /// As of [`Remote::new`], with [`steadycast_remote::Feedback::late`].
     pub fn new(controller: &str, params: &[(String, Given)], bounds: &Bounds) -> Result<Self, ParamError> {
-        let remote = Remote::new(controller, params, bounds)?;
+        let mut bounds = bounds.clone();
+        bounds.feedback.late = true;
+        let remote = Remote::new(controller, params, &bounds)?;
         let packet = bounds.packet.as_f64();
         Ok(Self {
             decision: remote.decision(),

@@ -138,10 +138,11 @@ fn sent_over(controller: &str, seconds: u64, rate: fn(u64) -> u64) -> (Vec<u64>,
 
 #[test]
 fn a_chain_fills_a_link_and_follows_it_down_and_up() {
-    for controller in ["tfrc", "asmp"] {
+    for controller in ["tfrc", "asmp", "steady"] {
         let rate = |second| if (30..60).contains(&second) { 500_000 } else { 2_000_000 };
         let (arrived, lost, stats) = sent_over(controller, 90, rate);
         let mean = |from: usize, to: usize| arrived[from..to].iter().sum::<u64>() / (to - from) as u64;
+        println!("{controller}: {}, {} and {}", mean(10, 30), mean(35, 60), mean(75, 90));
         assert!((1_300_000..2_000_000).contains(&mean(10, 30)), "{controller}: {}", mean(10, 30));
         assert!((300_000..500_000).contains(&mean(35, 60)), "{controller}: {}", mean(35, 60));
         assert!((1_000_000..2_000_000).contains(&mean(75, 90)), "{controller}: {}", mean(75, 90));

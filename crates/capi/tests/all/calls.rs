@@ -37,6 +37,12 @@ fn what_can_t_be_made_is_told_with_place_and_remedy() {
     assert!(refusal(STEADYCAST_ABI, b"gcc", "{\"porbes\": false}", &good).contains("porbes"));
     assert!(refusal(STEADYCAST_ABI, b"tfrc", "{}", &bounds(2, 1)).contains("floor"));
     assert!(refusal(STEADYCAST_ABI, b"tfrc", "{}", &SteadycastBounds { size: 8, ..good }).contains("its size is 8"));
+    let late = SteadycastBounds { late: 1, ..good };
+    assert!(refusal(STEADYCAST_ABI, b"scream", "{}", &late).contains("told of with their feedback alone"));
+    // A program made with the first header has bounds that end before `late`.
+    let first = SteadycastBounds { size: std::mem::offset_of!(SteadycastBounds, late), ..late };
+    // SAFETY: it is not used again.
+    unsafe { steadycast_free(new(STEADYCAST_ABI, b"scream", "{}", &first).unwrap()) };
     assert!(refusal(STEADYCAST_ABI, b"tfrc", "{}", &SteadycastBounds { ecn: 3, ..good }).contains("ecn: 3"));
     assert!(refusal(STEADYCAST_ABI, b"tfrc", "{}", &SteadycastBounds { packet_bytes: 0, ..good }).contains("size"));
 }
@@ -69,6 +75,7 @@ fn a_wrong_call_answers_a_code_and_changes_nothing() {
         assert_eq!(steadycast_feedback(own, 0, ptr::null(), 0), STEADYCAST_OK);
         assert_eq!(steadycast_feedback(own, 0, &fate(4), 1), STEADYCAST_VALUE);
         assert_eq!(steadycast_sent_extra(own, 0, 1_200, 0), STEADYCAST_NO_NUMBER);
+        assert_eq!(steadycast_forget(ptr::null_mut(), 0), STEADYCAST_NULL);
         assert_eq!(steadycast_wake(ptr::null_mut()), STEADYCAST_NEVER);
         assert_eq!(steadycast_decision(own, ptr::null_mut()), STEADYCAST_NULL);
         assert_eq!(steadycast_probe(own, &mut probe), STEADYCAST_SIZE);
@@ -99,6 +106,7 @@ fn the_names_of_all_controllers_can_be_read_in_any_room() {
 enum Call {
     Sent(i64, u32, u32),
     Extra(i64, u32),
+    Forget(u64),
     Feedback(i64, Vec<(u64, i64, i32)>),
     Timer(i64),
     Queued(i64, u64, i64, i64),
@@ -106,12 +114,14 @@ enum Call {
 
 fn call() -> impl Strategy<Value = Call> {
     let at = || prop_oneof![0..60_000_000_000_i64, any::<i64>()];
-    let number = prop_oneof![0..300_u64, any::<u64>()];
+    let number = || prop_oneof![0..300_u64, any::<u64>()];
     let arrived = prop_oneof![at(), Just(STEADYCAST_MISSING), Just(STEADYCAST_NO_TIME)];
     prop_oneof![
-        4 => (at(), 0..3_000_u32, 0..8_u32).prop_map(|(at, size, flags)| Call::Sent(at, size, flags)),
-        1 => (at(), 1..4_u32).prop_map(|(at, stream)| Call::Extra(at, stream)),
-        2 => (at(), prop::collection::vec((number, arrived, -1..4_i32), 0..30))
+        4 => (at(), 0..3_000_u32, 0..16_u32).prop_map(|(at, size, flags)| Call::Sent(at, size, flags)),
+        1 => (at(), 1..4_u32, prop::bool::ANY)
+            .prop_map(|(at, stream, covered)| Call::Extra(at, stream | if covered { 0 } else { STEADYCAST_UNCOVERED })),
+        1 => number().prop_map(Call::Forget),
+        2 => (at(), prop::collection::vec((number(), arrived, -1..4_i32), 0..30))
             .prop_map(|(at, fates)| Call::Feedback(at, fates)),
         1 => at().prop_map(Call::Timer),
         1 => (at(), any::<u64>(), any::<i64>(), any::<i64>())
@@ -126,12 +136,23 @@ fn same(remote: &mut Remote, call: &Call) {
         Call::Sent(at, size, flags) => {
             let edge = FrameEdge { first: flags & 1 != 0, last: flags & 2 != 0 };
             let size = Bytes::new((*size).into());
+            if flags & STEADYCAST_UNCOVERED != 0 {
+                remote.sent_uncovered(time(*at), Stream::Media, size);
+                return;
+            }
             remote.sent(time(*at), &Packet { size, edge, data_limited: flags & 4 != 0 });
         }
         Call::Extra(at, stream) => {
-            let stream = [Stream::Media, Stream::Repair, Stream::Parity, Stream::Padding][*stream as usize];
-            remote.sent_extra(time(*at), stream, Bytes::new(900));
+            let covered = stream & STEADYCAST_UNCOVERED == 0;
+            let streams = [Stream::Media, Stream::Repair, Stream::Parity, Stream::Padding];
+            let (at, stream, size) = (time(*at), streams[(stream & 3) as usize], Bytes::new(900));
+            if covered {
+                remote.sent_extra(at, stream, size)
+            } else {
+                remote.sent_uncovered(at, stream, size)
+            };
         }
+        Call::Forget(number) => remote.forget(*number),
         Call::Feedback(at, fates) => {
             let fates = fates.iter().map(|(number, at, ecn)| PacketResult {
                 number: *number,
@@ -167,6 +188,7 @@ proptest! {
                 match call {
                     Call::Sent(at, size, flags) => { steadycast_sent(own, *at, *size, *flags); }
                     Call::Extra(at, stream) => { steadycast_sent_extra(own, *at, 900, *stream); }
+                    Call::Forget(number) => prop_assert_eq!(steadycast_forget(own, *number), STEADYCAST_OK),
                     Call::Feedback(at, fates) => {
                         let fates: Vec<_> = fates
                             .iter()

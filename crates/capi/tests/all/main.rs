@@ -18,6 +18,7 @@ fn bounds(floor: u64, cap: u64) -> SteadycastBounds {
         ecn: 0,
         probes: 0,
         seed: 0,
+        late: 0,
     }
 }
 

@@ -30,6 +30,8 @@ struct Flight {
     probe: Option<u32>,
     /// A report has told that it did not arrive.
     missing: bool,
+    /// Its fate was unknown, and its bytes have been counted with a later packet.
+    unknown: bool,
 }
 
 /// What a report told that was not known.
@@ -62,6 +64,9 @@ pub(super) struct Sender {
     /// Packets expected and lost since the first estimate was told, and when it is told again.
     unsaid: (i64, i64),
     say_at: Time,
+    /// Bytes whose fate is unknown. They count with the next packet that arrives, since the rate of what comes through
+    /// would else be that of a part of what was sent.
+    unknown: Bytes,
     /// Feedback has told of single packets.
     per_packet: bool,
     next: Option<Time>,
@@ -85,13 +90,14 @@ impl Sender {
         }
     }
 
-    fn left(&mut self, at: Time, number: u64, size: Bytes) {
+    /// A packet has left at the time `sent`; now is `at`.
+    fn left(&mut self, at: Time, sent: Time, number: u64, size: Bytes) {
         self.next.get_or_insert(at + STEP);
         self.sent += size.get();
-        self.alr.on_sent(at, size);
+        self.alr.on_sent(sent, size);
         self.loss_v1.on_sent(at);
         let probe = self.probes.on_sent(at, size);
-        self.flights.insert(number, Flight { sent: at, size, through: self.sent, probe, missing: false });
+        self.flights.insert(number, Flight { sent, size, through: self.sent, probe, missing: false, unknown: false });
         let limit = at.before(REMEMBERED);
         while let Some(oldest) = self.flights.first_entry().filter(|oldest| oldest.get().sent < limit) {
             oldest.remove();
@@ -107,7 +113,7 @@ impl Sender {
         let mut news = News::default();
         for packet in packets {
             let Some(flight) = self.flights.get_mut(&packet.number) else { continue };
-            let Flight { sent, size, through, probe, missing } = *flight;
+            let Flight { sent, size, through, probe, missing, unknown } = *flight;
             if packet.arrived.is_none() && missing {
                 continue;
             }
@@ -130,6 +136,7 @@ impl Sender {
             self.arrived = self.arrived.max(through);
             self.flights.remove(&packet.number);
             if let Some(arrived) = arrived.at {
+                let size = if unknown { Bytes::ZERO } else { size } + std::mem::take(&mut self.unknown);
                 news.received.push(Received { sent, arrived, size, probe });
             }
         }
@@ -236,15 +243,24 @@ impl Sender {
 
 impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
-        self.left(sent.at, sent.number, sent.size);
+        self.left(sent.at, sent.left, sent.number, sent.size);
     }
 
     fn on_extra_sent(&mut self, sent: &ExtraSent) {
-        self.left(sent.at, sent.number, sent.size);
+        self.left(sent.at, sent.left, sent.number, sent.size);
     }
 
     fn on_queue(&mut self, queue: &MediaQueue) {
         self.frames |= queue.frame.is_some();
+    }
+
+    fn on_unknown(&mut self, packets: &[PacketReport]) {
+        for packet in packets {
+            if let Some(flight) = self.flights.get_mut(&packet.number).filter(|flight| !flight.unknown) {
+                flight.unknown = true;
+                self.unknown += flight.size;
+            }
+        }
     }
 
     fn on_report(&mut self, report: &Report<'_>) {

@@ -11,6 +11,8 @@ struct Out {
     number: u64,
     size: u64,
     sent: Time,
+    /// Its fate is unknown: it is in flight no more.
+    unknown: bool,
 }
 
 /// A packet that is not acknowledged while a later one is.
@@ -20,6 +22,8 @@ struct Missing {
     /// Since when a later one is acknowledged.
     passed: Time,
     lost: bool,
+    /// Feedback tells of later packets and not of this one: it is not lost.
+    unknown: bool,
 }
 
 /// What one report brought.
@@ -64,7 +68,18 @@ impl Flight {
         if self.last.is_none_or(|last| number > last) {
             self.last = Some(number);
             self.bytes += size;
-            self.out.push_back(Out { number, size, sent });
+            self.out.push_back(Out { number, size, sent, unknown: false });
+        }
+    }
+
+    /// The fate of a packet is unknown.
+    pub(super) fn on_unknown(&mut self, number: u64) {
+        if let Ok(place) = self.out.binary_search_by_key(&number, |out| out.number) {
+            let out = &mut self.out[place];
+            self.bytes -= if out.unknown { 0 } else { out.size };
+            out.unknown = true;
+        } else if let Some(missing) = self.missing.get_mut(&number).filter(|missing| !missing.lost) {
+            missing.unknown = true;
         }
     }
 
@@ -73,7 +88,10 @@ impl Flight {
     pub(super) fn on_report(&mut self, now: Time, packets: &[PacketReport], most: Span) -> News {
         let mut news = News::default();
         for packet in packets {
-            let Some(arrived) = packet.arrived else { continue };
+            let Some(arrived) = packet.arrived else {
+                self.on_missing(packet.number);
+                continue;
+            };
             let marked = arrived.ecn.is_some_and(|ecn| ecn.is_ce());
             let Some(sent) = self.acknowledge(now, packet.number, marked, &mut news) else { continue };
             let delay = arrived.at.map(|at| OneWay::to_peer(sent, at));
@@ -94,13 +112,25 @@ impl Flight {
         }
         self.reordering = self.reordering.min(most.max(self.first_reordering));
         let reordering = self.reordering;
-        for missing in self.missing.values_mut().filter(|m| !m.lost && now.since(m.passed) >= reordering) {
+        for missing in self.missing.values_mut().filter(|m| !m.lost && !m.unknown && now.since(m.passed) >= reordering)
+        {
             missing.lost = true;
             news.lost += 1;
             news.latest_lost = news.latest_lost.max(Some(missing.sent));
         }
-        self.missing.retain(|_, missing| !missing.lost || now.since(missing.passed) < REMEMBERED);
+        self.missing.retain(|_, m| !(m.lost || m.unknown) || now.since(m.passed) < REMEMBERED);
         news
+    }
+
+    /// A report tells that a packet has not arrived: its fate is known again.
+    fn on_missing(&mut self, number: u64) {
+        if let Ok(place) = self.out.binary_search_by_key(&number, |out| out.number) {
+            let out = &mut self.out[place];
+            self.bytes += if out.unknown { out.size } else { 0 };
+            out.unknown = false;
+        } else if let Some(missing) = self.missing.get_mut(&number) {
+            missing.unknown = false;
+        }
     }
 
     /// When an acknowledged packet left; `None` where that was known before, or it never left.
@@ -117,14 +147,15 @@ impl Flight {
         }
         let mut sent = None;
         for out in self.out.drain(..end) {
-            self.bytes -= out.size;
+            self.bytes -= if out.unknown { 0 } else { out.size };
             news.acked += out.size;
             if out.number == number {
                 news.acked_marked += if marked { out.size } else { 0 };
                 news.newest = Some((out.sent, None));
                 sent = Some(out.sent);
             } else {
-                self.missing.insert(out.number, Missing { sent: out.sent, passed: now, lost: false });
+                let Out { number, sent, unknown, .. } = out;
+                self.missing.insert(number, Missing { sent, passed: now, lost: false, unknown });
             }
         }
         sent
@@ -133,7 +164,8 @@ impl Flight {
     /// Gives up all that is in flight.
     pub(super) fn clear(&mut self, now: Time) {
         for out in self.out.drain(..) {
-            self.missing.insert(out.number, Missing { sent: out.sent, passed: now, lost: true });
+            let Out { number, sent, unknown, .. } = out;
+            self.missing.insert(number, Missing { sent, passed: now, lost: !unknown, unknown });
         }
         self.bytes = 0;
     }

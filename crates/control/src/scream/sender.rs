@@ -10,7 +10,10 @@ use crate::base::BaseDelay;
 use crate::entry::Setup;
 use crate::meter::Meter;
 use crate::silence::Silence;
-use crate::{Decision, ExtraSent, Limit, MediaQueue, ReceiverId, Report, SenderHalf, Sent, Wake, Why, Window as Free};
+use crate::{
+    Decision, ExtraSent, Limit, MediaQueue, PacketReport, ReceiverId, Report, SenderHalf, Sent, Wake, Why,
+    Window as Free,
+};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// What arrives is counted over this (EricssonResearch/scream).
@@ -118,8 +121,9 @@ impl Sender {
         SILENCE.max(Span::from_secs_f64(self.s_rtt.unwrap_or(0.0) * SILENT_ROUNDS))
     }
 
-    fn sent(&mut self, at: Time, number: u64, size: Bytes) {
-        self.flight.on_sent(number, size.get(), at);
+    /// A packet has left at the time `left`; now is `at`.
+    fn sent(&mut self, at: Time, left: Time, number: u64, size: Bytes) {
+        self.flight.on_sent(number, size.get(), left);
         let bytes = self.flight.bytes as f64;
         self.most.0 = self.most.0.max(bytes);
         self.peak.add(at, bytes);
@@ -232,11 +236,11 @@ impl Sender {
 
 impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
-        self.sent(sent.at, sent.number, sent.size);
+        self.sent(sent.at, sent.left, sent.number, sent.size);
     }
 
     fn on_extra_sent(&mut self, sent: &ExtraSent) {
-        self.sent(sent.at, sent.number, sent.size);
+        self.sent(sent.at, sent.left, sent.number, sent.size);
     }
 
     fn on_queue(&mut self, queue: &MediaQueue) {
@@ -252,6 +256,10 @@ impl SenderHalf for Sender {
         let over = (frame.as_f64() / nominal - 1.0).max(0.0);
         self.frame_deviation += self.config.profile.frame_size_gain * (over - self.frame_deviation);
         self.frame_deviation = self.frame_deviation.min(MOST_FRAME_DEVIATION);
+    }
+
+    fn on_unknown(&mut self, packets: &[PacketReport]) {
+        packets.iter().for_each(|packet| self.flight.on_unknown(packet.number));
     }
 
     fn on_report(&mut self, report: &Report<'_>) {

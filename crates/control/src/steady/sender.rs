@@ -4,7 +4,9 @@ use super::law::{Law, Place};
 use super::signals::Round;
 use crate::entry::Setup;
 use crate::silence::Silence;
-use crate::{Check, Decision, ExtraSent, MediaQueue, Probe, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
+use crate::{
+    Check, Decision, ExtraSent, MediaQueue, PacketReport, Probe, ReceiverId, Report, SenderHalf, Sent, Wake, Why,
+};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The sending half that decides by reports of single packets.
@@ -19,9 +21,10 @@ impl Sender {
         Self { law: Law::new(setup, config), silence: Silence::default(), by: None }
     }
 
-    fn sent(&mut self, at: Time, number: u64, size: u64) {
+    /// A packet has left at the time `left`; now is `at`.
+    fn sent(&mut self, at: Time, left: Time, number: u64, size: u64) {
         let pacing = self.law.config.frames.then(|| self.law.pacing());
-        self.law.on_sent(at, number, size, pacing, self.law.rate);
+        self.law.on_sent(left, number, size, pacing, self.law.rate);
         // Nobody knows the round trip before the first report (RFC 5348, 4.2).
         let rounds = self.law.rtt().map_or(A_WHILE, |rtt| f64::from(SEVERAL) * rtt.as_secs_f64());
         let patience = SILENCE.max(rounds);
@@ -31,15 +34,19 @@ impl Sender {
 
 impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
-        self.sent(sent.at, sent.number, sent.size.get());
+        self.sent(sent.at, sent.left, sent.number, sent.size.get());
     }
 
     fn on_extra_sent(&mut self, sent: &ExtraSent) {
-        self.sent(sent.at, sent.number, sent.size.get());
+        self.sent(sent.at, sent.left, sent.number, sent.size.get());
     }
 
     fn on_queue(&mut self, _: &MediaQueue) {
         self.law.has_frames();
+    }
+
+    fn on_unknown(&mut self, packets: &[PacketReport]) {
+        packets.iter().for_each(|packet| self.law.signals.on_unknown(packet.number));
     }
 
     fn on_report(&mut self, report: &Report<'_>) {

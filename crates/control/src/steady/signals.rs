@@ -54,6 +54,8 @@ struct Out {
     own: f64,
     /// Known once its arrival has been told.
     delay: Option<f64>,
+    /// Feedback tells of later packets and not of this one: it is neither in flight nor lost.
+    unknown: bool,
 }
 
 /// A packet that arrived. Times in seconds, `at` and `came` on the receiver's clock.
@@ -196,7 +198,7 @@ impl Signals {
         let own = burst.map_or(0.0, |burst| (counted * burst.pacing).min(burst.most));
         let left = (at + counted).max(self.sent.back().map_or(at, |(before, _)| *before));
         self.sent.push_back((left, self.sent_bytes));
-        self.flight.push_back(Out { number, size, sent: at, early: counted, own, delay: None });
+        self.flight.push_back(Out { number, size, sent: at, early: counted, own, delay: None, unknown: false });
         if counted > DRAIN_ABOVE {
             self.burst_at = Some(at);
         }
@@ -222,6 +224,16 @@ impl Signals {
         }
     }
 
+    /// The fate of a packet is unknown. Its bytes count as arrived, and no more if its arrival is told later.
+    pub(super) fn on_unknown(&mut self, number: u64) {
+        if let Ok(place) = self.place(number)
+            && let Some(out) = self.flight.get_mut(place).filter(|out| out.delay.is_none() && !out.unknown)
+        {
+            out.unknown = true;
+            self.arrived_bytes += std::mem::take(&mut out.size);
+        }
+    }
+
     /// A packet of another stream has come, which has no number among these.
     pub(super) fn on_extra(&mut self, size: u64) {
         self.sent_bytes += size;
@@ -241,7 +253,10 @@ impl Signals {
         self.see_clock(now, packets);
         let mut newest: Option<f64> = None;
         for packet in packets {
-            let Some(arrived) = packet.arrived else { continue };
+            let Some(arrived) = packet.arrived else {
+                self.miss(packet.number, &mut news);
+                continue;
+            };
             let Some(out) = self.take(packet.number, &mut news) else { continue };
             let delay = arrived.at.map(|at| self.arrive(now, &out, at));
             if delay.is_some() {
@@ -294,6 +309,9 @@ impl Signals {
         }
         let place = self.gone.binary_search_by_key(&number, |out| out.number).ok()?;
         let out = self.gone.remove(place)?;
+        if out.unknown {
+            return Some(out);
+        }
         // As RFC 8985's reordering window that grows only by what did come, and to two round trips.
         self.late = self.late.max((1.0 + A_QUARTER) * (self.newest - out.sent)).min(2.0 * self.rtt());
         news.late += 1;
@@ -302,6 +320,29 @@ impl Signals {
             told.runs = told.runs.min(told.lost);
         }
         Some(out)
+    }
+
+    /// A report tells that a packet has not arrived. One whose fate was unknown is lost now, or once later ones have
+    /// overtaken it.
+    fn miss(&mut self, number: u64, news: &mut News) {
+        if let Ok(place) = self.place(number) {
+            self.flight[place].unknown = false;
+        } else if let Ok(place) = self.gone.binary_search_by_key(&number, |out| out.number)
+            && let Some(out) = self.gone.get_mut(place).filter(|out| out.unknown)
+        {
+            out.unknown = false;
+            let sent = out.sent;
+            let before = place.checked_sub(1).and_then(|place| self.gone.get(place));
+            news.runs += u32::from(before.is_none_or(|last| last.unknown || last.number + 1 != number));
+            news.lost += 1;
+            let newest = news.loss.filter(|loss| loss.sent > sent);
+            news.loss = newest.or_else(|| Some(self.loss_at(sent, self.before.unwrap_or(self.base))));
+        }
+    }
+
+    /// A loss of a packet that left at `sent`, where the packet before it took `delay`.
+    fn loss_at(&self, sent: f64, delay: f64) -> Loss {
+        Loss { sent, q: (delay - self.base).max(0.0), rank: self.rank(delay) }
     }
 
     /// The packets that have arrived since then, the newest first.
@@ -407,15 +448,19 @@ impl Signals {
             self.flight.pop_front();
             match out.delay {
                 Some(delay) => self.before = Some(delay),
+                None if out.unknown => self.gone.push_back(out),
                 None => {
+                    let last = self.gone.back().filter(|last| !last.unknown);
                     news.lost += 1;
-                    news.runs += u32::from(self.gone.back().is_none_or(|last| last.number + 1 != out.number));
+                    news.runs += u32::from(last.is_none_or(|last| last.number + 1 != out.number));
                     self.gone.push_back(out);
                     newest = Some((out.sent, self.before.unwrap_or(self.base)));
                 }
             }
         }
-        news.loss = newest.map(|(sent, delay)| Loss { sent, q: (delay - self.base).max(0.0), rank: self.rank(delay) });
+        if let Some((sent, delay)) = newest {
+            news.loss = Some(self.loss_at(sent, delay));
+        }
     }
 
     /// The share of remembered packets with a smaller delay; equal ones count half.

@@ -330,12 +330,12 @@ impl SenderHalf for Sender {
         }
         self.idle = false;
         match self.not_limited.back_mut() {
-            Some((_, last)) if self.unlimited && !sent.data_limited => *last = sent.at,
+            Some((_, last)) if self.unlimited && !sent.data_limited => *last = sent.left,
             _ if !sent.data_limited => {
                 if self.not_limited.len() == RUNS {
                     self.not_limited.pop_front();
                 }
-                self.not_limited.push_back((sent.at, sent.at));
+                self.not_limited.push_back((sent.left, sent.left));
             }
             _ => {}
         }

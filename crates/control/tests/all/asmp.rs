@@ -782,7 +782,7 @@ proptest! {
                     seq += 1 + u64::from(skip);
                     now += Span::millis(5);
                     let edge = FrameEdge { first, last: false };
-                    sender.on_sent(&Sent { at: now, seq, size: PACKET, data_limited: ce, number: 0 });
+                    sender.on_sent(&Sent { at: now, left: now, seq, size: PACKET, data_limited: ce, number: 0 });
                     let own = sender.notice(&Departing { at: now, seq, size: PACKET, edge });
                     let sent = PeerTime::from_nanos(now.as_nanos() as i64 - i64::from(delay));
                     receiver.on_arrival(&Arrival {
@@ -852,7 +852,7 @@ proptest! {
             prop_assert!(view.rtt.is_none_or(|r| r >= Span::millis(1) && r <= Span::secs(10)));
         }
         if !paper {
-            sender.on_sent(&Sent { at: now, seq, size: PACKET, data_limited: false, number: 0 });
+            sender.on_sent(&Sent { at: now, left: now, seq, size: PACKET, data_limited: false, number: 0 });
             for _ in 0..400 {
                 now += Span::secs(3_600);
                 sender.on_timer(now);

@@ -54,7 +54,7 @@ impl Bench {
     fn send(&mut self, at: f64) -> u64 {
         let edge = FrameEdge::default();
         let _ = self.half.notice(&Departing { at: s(at), seq: self.seq, size: S, edge });
-        self.half.on_sent(&Sent { at: s(at), seq: self.seq, size: S, data_limited: false, number: 0 });
+        self.half.on_sent(&Sent { at: s(at), left: s(at), seq: self.seq, size: S, data_limited: false, number: 0 });
         self.seq += 1;
         self.seq - 1
     }

@@ -91,7 +91,7 @@ impl Bench {
         self.seq += 1;
         let edge = FrameEdge::default();
         let notice = self.half.notice(&Departing { at, seq: self.seq, size: PACKET, edge });
-        self.half.on_sent(&Sent { at, seq: self.seq, size: PACKET, data_limited: false, number: 0 });
+        self.half.on_sent(&Sent { at, left: at, seq: self.seq, size: PACKET, data_limited: false, number: 0 });
         assert_eq!((notice.id(), notice.bytes().len()), (4, 20));
         forward(notice.bytes())
     }
@@ -729,7 +729,7 @@ proptest! {
                     let edge = FrameEdge::default();
                     let notice = sender.notice(&Departing { at: now, seq, size: PACKET, edge });
                     prop_assert!(notice.id() == 4 && notice.bytes().len() >= 20);
-                    sender.on_sent(&Sent { at: now, seq, size: PACKET, data_limited: false, number: 0 });
+                    sender.on_sent(&Sent { at: now, left: now, seq, size: PACKET, data_limited: false, number: 0 });
                     receiver.on_arrival(&arrival(now, seq, notice.bytes()));
                 }
                 Act::Heard { subtype, bytes } => {
@@ -784,7 +784,7 @@ proptest! {
             prop_assert!(view.loss.is_none_or(|l| l > 0.0 && l <= 1.0));
             prop_assert!(view.rtt.is_none_or(|r| r >= Span::millis(1) && r <= Span::secs(66)));
         }
-        sender.on_sent(&Sent { at: now, seq, size: PACKET, data_limited: false, number: 0 });
+        sender.on_sent(&Sent { at: now, left: now, seq, size: PACKET, data_limited: false, number: 0 });
         for _ in 0..100 {
             now += Span::secs(3_600);
             sender.on_timer(now);

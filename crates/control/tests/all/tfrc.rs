@@ -54,7 +54,7 @@ impl Bench {
         Self { half: chosen.sender(&plan.setup(ReceiverId(1), "sender")), seq: 0 }
     }
     fn send(&mut self, at: f64, data_limited: bool) {
-        self.half.on_sent(&Sent { at: s(at), seq: self.seq, size: S, data_limited, number: 0 });
+        self.half.on_sent(&Sent { at: s(at), left: s(at), seq: self.seq, size: S, data_limited, number: 0 });
         self.seq += 1;
     }
     /// A packet every 10 ms, with more waiting behind each.

@@ -518,7 +518,7 @@ proptest! {
                 Op::Garbage(subtype, bytes) => bench.report(1, 0, R, Some(&Body { subtype, bytes })),
                 Op::Sent => {
                     let (at, size) = (bench.now, Bytes::new(1000));
-                    bench.half.on_sent(&Sent { at, seq: 1, size, data_limited: false, number: 0 });
+                    bench.half.on_sent(&Sent { at, left: at, seq: 1, size, data_limited: false, number: 0 });
                 }
                 Op::Announce => {
                     bench.half.announce(bench.now);

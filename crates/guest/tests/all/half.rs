@@ -32,7 +32,7 @@ fn a_window_is_counted_down_by_all_that_leaves_until_the_next_decision() {
     assert_eq!(left(&half), Some(Window::Bytes(Bytes::new(3_000))));
     let (at, size) = (Time::ZERO, Bytes::new(1_200));
     for expected in [1_800, 600, 0] {
-        half.on_extra_sent(&ExtraSent { at, number: 0, stream: Stream::Repair, size });
+        half.on_extra_sent(&ExtraSent { at, left: at, number: 0, stream: Stream::Repair, size });
         assert_eq!(left(&half), Some(Window::Bytes(Bytes::new(expected))));
     }
     half.on_timer(at);
@@ -62,7 +62,7 @@ proptest! {
         let (pacing, wake) = (pacing.map(Rate::bps), wake.map(Time::from_nanos));
         let decided = Decided { rate: Rate::bps(rate), pacing, wake, ..Decided::default() };
         let (mut half, now) = (half(decided, FeedbackFormat::Own).0, Time::from_nanos(now));
-        half.on_sent(&Sent { at: now, number: 0, seq: 0, size: Bytes::new(1), data_limited: true });
+        half.on_sent(&Sent { at: now, left: now, number: 0, seq: 0, size: Bytes::new(1), data_limited: true });
         let told = half.decision();
         prop_assert!(told.target >= Rate::kbps(100) && told.target <= Rate::mbps(2));
         prop_assert!(told.pacing >= Rate::kbps(100) && told.window.is_none());

@@ -25,7 +25,7 @@ fn start_within(patience: Patience, script: &str, fault: &FaultSlot) -> Result<P
 fn driven(program: &Program) -> Box<dyn SenderHalf> {
     let mut half = program.sender(&setup());
     let at = Time::ZERO + Span::millis(431);
-    half.on_sent(&Sent { at, number: 4, seq: 9, size: Bytes::new(1_200), data_limited: true });
+    half.on_sent(&Sent { at, left: at, number: 4, seq: 9, size: Bytes::new(1_200), data_limited: true });
     half.on_timer(at);
     half.on_timer(at + Span::millis(100));
     half

@@ -21,7 +21,7 @@ fn rules(every: u64) -> Vec<String> {
             half.on_timer(sent);
         }
         half.notice(&Departing { at: sent, seq: n, size: SIZE, edge: FrameEdge { first: true, last: true } });
-        half.on_sent(&Sent { at: sent, number: n, seq: n, size: SIZE, data_limited: false });
+        half.on_sent(&Sent { at: sent, left: sent, number: n, seq: n, size: SIZE, data_limited: false });
         let at = PeerTime::from_nanos((sent + Span::millis(1)).as_nanos() as i64);
         let arrived = Some(PacketArrival { at: Some(at), ecn: None });
         packets.push(PacketReport { number: n, sent, size: SIZE, stream: Stream::Media, arrived });

@@ -20,6 +20,9 @@ enum Op {
     To(u64),
     Sent(u64, bool),
     Padding(u64),
+    Uncovered(u64),
+    /// A packet counted back from the newest one, or any number.
+    Forget(Result<u16, u64>),
     Queued(u64, u64),
     /// Packets counted back from the newest one, or any number; and when they arrived.
     Told(Vec<Word>),
@@ -31,12 +34,14 @@ fn op() -> impl Strategy<Value = Op> {
     let at = prop_oneof![(0..100_000_000_000_i64), any::<i64>(), Just(i64::MAX), Just(i64::MIN)];
     let number =
         prop_oneof![4 => (0..100_u16).prop_map(Ok), 1 => any::<u16>().prop_map(Ok), 1 => any::<u64>().prop_map(Err)];
-    let fates = vec((number, option::of((option::of(at), any::<u8>()))), 0..40);
+    let fates = vec((number.clone(), option::of((option::of(at), any::<u8>()))), 0..40);
     prop_oneof![
         10 => (0..200_u64).prop_map(Op::On),
         1 => any::<u64>().prop_map(Op::To),
         20 => (0..1_500_u64, any::<bool>()).prop_map(|(size, last)| Op::Sent(size, last)),
         2 => (0..1_500_u64).prop_map(Op::Padding),
+        2 => (0..1_500_u64).prop_map(Op::Uncovered),
+        2 => number.clone().prop_map(Op::Forget),
         2 => (any::<u64>(), any::<u64>()).prop_map(|(waiting, age)| Op::Queued(waiting, age)),
         10 => fates.prop_map(Op::Told),
         5 => Just(Op::Timer),
@@ -66,6 +71,10 @@ proptest! {
                         newest = remote.sent(now, &Packet { size: Bytes::new(*size), edge, data_limited: *last });
                     }
                     Op::Padding(size) => newest = remote.sent_extra(now, Stream::Padding, Bytes::new(*size)),
+                    Op::Uncovered(size) => newest = remote.sent_uncovered(now, Stream::Repair, Bytes::new(*size)),
+                    Op::Forget(number) => {
+                        remote.forget(number.map_or_else(|any| any, |back| newest.saturating_sub(u64::from(back))));
+                    }
                     Op::Queued(waiting, age) => remote.queued(&MediaQueue {
                         at: now,
                         waiting: Bytes::new(*waiting),
@@ -187,6 +196,13 @@ fn bounds_that_no_rate_can_keep_are_refused_with_a_remedy() {
     assert!(refused(&crossed, "tfrc").contains("above the cap"));
     let plain = Bounds::new(Rate::kbps(50), Rate::mbps(1));
     assert!(refused(&plain, "gcc").contains("it needs probes"), "{}", refused(&plain, "gcc"));
+    for (name, refuses) in [("scream", true), ("pgmcc", true), ("steady", false), ("tfrc", false), ("nada", false)] {
+        let mut late = Bounds::new(Rate::kbps(50), Rate::mbps(1));
+        late.feedback.late = true;
+        let made = Remote::new(name, &[], &late).map_err(|problem| problem.to_string());
+        assert_eq!(made.is_err(), refuses, "{made:?}");
+        assert!(made.is_ok() || made.unwrap_err().contains("told of with their feedback alone"), "{name}");
+    }
     let mut empty = plain;
     empty.packet = Bytes::ZERO;
     assert!(refused(&empty, "tfrc").contains("packet: it has no size"));

@@ -4,6 +4,8 @@
 mod gap;
 mod history;
 mod hostile;
+mod matrix;
 mod model;
 mod native;
 mod sender_reports;
+mod unknown;

@@ -1,14 +1,21 @@
 //! A controller whose halves both run at the sender, on feedback every 50 ms, beside the same controller with its
 //! receiver half at the receiver: rate and loss over one link.
 
-use crate::model::{Outcome, Path, Side, run};
+use crate::model::{Outcome, Path, Side, Way, run};
 use steadycast_control::registry::ALL;
 use steadycast_remote::{Rate, Span};
 
 /// A bottleneck whose queue overflows.
-const NARROW: Path = Path { rate: Rate::mbps(2), rtt: Span::millis(40), loss: 0.0 };
+const NARROW: Path = Path {
+    rate: Rate::mbps(2),
+    rtt: Span::millis(40),
+    loss: 0.0,
+    queue: Span::millis(100),
+    cap: Rate::mbps(4),
+    length: Span::secs(60),
+};
 /// A link that loses one packet in a hundred and is never full.
-const LOSSY: Path = Path { rate: Rate::mbps(20), rtt: Span::millis(60), loss: 0.01 };
+const LOSSY: Path = Path { rate: Rate::mbps(20), rtt: Span::millis(60), loss: 0.01, ..NARROW };
 
 /// Rate in bits per second and share of packets lost, each the mean of some seeds.
 fn mean(controller: &str, side: Side, path: &Path, seeds: u64) -> (f64, f64) {
@@ -27,7 +34,7 @@ fn tfrc_and_asmp_have_the_rate_of_their_native_pair_within_a_tenth_and_its_loss(
     for controller in ["tfrc", "asmp"] {
         for path in [NARROW, LOSSY] {
             let native = mean(controller, Side::Native, &path, 5);
-            let remote = mean(controller, Side::Remote, &path, 5);
+            let remote = mean(controller, Side::Remote(Way::PLAIN), &path, 5);
             let said = format!("{controller} over {path:?}: {native:?} and {remote:?}");
             assert!(apart(native.0, remote.0) < 0.1, "rate of {said}");
             assert!((0.9..1.1).contains(&(remote.1 / native.1)), "loss of {said}");
@@ -49,7 +56,7 @@ fn each_controller_of_the_registry_has_its_native_pair_s_rate_within_a_tenth_but
         let (least, most) = coarse.map_or((0.9, 1.1), |(_, least, most)| (*least, *most));
         for path in [NARROW, LOSSY] {
             let native = mean(controller.name, Side::Native, &path, 1);
-            let remote = mean(controller.name, Side::Remote, &path, 1);
+            let remote = mean(controller.name, Side::Remote(Way::PLAIN), &path, 1);
             let ratio = remote.0 / native.0;
             assert!((least..=most).contains(&ratio), "{} over {path:?}: {native:?} and {remote:?}", controller.name);
         }

@@ -90,7 +90,7 @@ fn noted(reports: bool) -> Seen {
             half.announce(at);
         }
         half.notice(&Departing { at, seq: n, size: SIZE, edge: FrameEdge { first: true, last: true } });
-        half.on_sent(&Sent { at, number: n, seq: n, size: SIZE, data_limited: false });
+        half.on_sent(&Sent { at, left: at, number: n, seq: n, size: SIZE, data_limited: false });
         if n % 5 == 4 {
             // What is there 20 ms before the report is here.
             let arrived = (told..n).take_while(|n| came(*n) + Span::millis(20) <= at);

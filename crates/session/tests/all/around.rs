@@ -138,9 +138,9 @@ fn each_layer_passes_on_whatever_it_does_not_change() {
             let told = std::mem::take(&mut *told.0.lock().unwrap());
             assert!(told.contains(&what), "{name} swallows {what}");
         };
-        half.on_sent(&Sent { at: AT, number: 0, seq: 0, size, data_limited: false });
+        half.on_sent(&Sent { at: AT, left: AT, number: 0, seq: 0, size, data_limited: false });
         reached("sent");
-        half.on_extra_sent(&ExtraSent { at: AT, number: 1, stream: Stream::Repair, size });
+        half.on_extra_sent(&ExtraSent { at: AT, left: AT, number: 1, stream: Stream::Repair, size });
         reached("extra sent");
         half.on_queue(&MediaQueue { at: AT, waiting: Bytes::ZERO, age: Span::ZERO, frame: None });
         reached("queue");

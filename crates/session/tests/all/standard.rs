@@ -147,7 +147,7 @@ fn reports_of_single_packets_are_a_controllers_own_though_they_have_no_body() {
         let mut packets = Vec::new();
         for number in 0..20 {
             let (sent, size, stream) = (at(5 * number), Bytes::new(1_000), Stream::Media);
-            half.on_sent(&Sent { at: sent, number, seq: number, size, data_limited: false });
+            half.on_sent(&Sent { at: sent, left: sent, number, seq: number, size, data_limited: false });
             let arrived = Some(PacketArrival { at: Some(PeerTime::from_nanos(5_000_000 * number as i64)), ecn: None });
             packets.push(PacketReport { number, sent, size, stream, arrived });
         }

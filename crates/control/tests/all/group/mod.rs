@@ -406,7 +406,7 @@ impl World {
         let notice = self.sender.notice(&Departing { at: self.now, seq, size: PACKET, edge });
         self.last_notice = notice;
         let data_limited = rate < self.sender.decision().pacing;
-        self.sender.on_sent(&Sent { at: self.now, seq, size: PACKET, data_limited, number: 0 });
+        self.sender.on_sent(&Sent { at: self.now, left: self.now, seq, size: PACKET, data_limited, number: 0 });
         let packet = Packet { seq, sent: self.now, notice };
         for path in 0..self.paths.len() {
             let (link, free) = self.paths[path];

@@ -555,9 +555,9 @@ impl Flow {
             (seq, self.seq) = (self.seq, self.seq + 1);
             notice = self.sender.notice(&Departing { at, seq, size, edge });
             let data_limited = self.waiting.is_empty();
-            self.sender.on_sent(&Sent { at, number, seq, size, data_limited });
+            self.sender.on_sent(&Sent { at, left: at, number, seq, size, data_limited });
         } else {
-            self.sender.on_extra_sent(&ExtraSent { at, number, stream, size });
+            self.sender.on_extra_sent(&ExtraSent { at, left: at, number, stream, size });
         }
         self.last_sent = Some((now, size));
         self.probe = probe.and_then(|(probe, packets, bytes)| {

@@ -421,7 +421,7 @@ impl World {
                 self.app_next > pacer
             }
         };
-        self.sender.on_sent(&Sent { at, seq, size, data_limited, number: 0 });
+        self.sender.on_sent(&Sent { at, left: at, seq, size, data_limited, number: 0 });
         self.last_sent = Some(self.now);
         self.sent.push((self.now, seq));
         let mut leaves = self.now;

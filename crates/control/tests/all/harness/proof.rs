@@ -176,7 +176,7 @@ pub fn sender_stands(
                 let notice = sender.notice(&Departing { at: now, seq, size: S, edge });
                 prop_assert!(notice.bytes().len() <= 24);
                 prop_assert!(notice.is_empty() || notice.id() == find(name).unwrap().extension);
-                sender.on_sent(&Sent { at: now, seq, size: S, data_limited, number: 0 });
+                sender.on_sent(&Sent { at: now, left: now, seq, size: S, data_limited, number: 0 });
                 if seq % 7 != 3 {
                     let sent = PeerTime::from_nanos(now.as_nanos() as i64);
                     receiver.on_arrival(&Arrival {
@@ -228,7 +228,7 @@ pub fn sender_stands(
         if sender.decision().window.is_none_or(|w| !w.is_closed()) {
             let at = now;
             let _ = sender.notice(&Departing { at, seq, size: S, edge: FrameEdge::default() });
-            sender.on_sent(&Sent { at, seq, size: S, data_limited: false, number: 0 });
+            sender.on_sent(&Sent { at, left: at, seq, size: S, data_limited: false, number: 0 });
             seq += 1;
         }
         now += Span::millis(500);
@@ -482,7 +482,14 @@ pub fn packets_stand(
                     stream = Stream::Media;
                     let edge = FrameEdge::default();
                     let notice = sender.notice(&Departing { at: now, seq: number, size, edge });
-                    sender.on_sent(&Sent { at: now, number, seq: number, size, data_limited: bytes % 3 == 0 });
+                    sender.on_sent(&Sent {
+                        at: now,
+                        left: now,
+                        number,
+                        seq: number,
+                        size,
+                        data_limited: bytes % 3 == 0,
+                    });
                     if bytes % 7 != 3 {
                         receiver.on_arrival(&Arrival {
                             at: now + Span::millis(50),
@@ -497,7 +504,7 @@ pub fn packets_stand(
                         });
                     }
                 } else {
-                    sender.on_extra_sent(&ExtraSent { at: now, number, stream, size });
+                    sender.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
                 }
                 sent.push(PacketReport { number, sent: now, size, stream, arrived: None });
             }
@@ -550,7 +557,7 @@ pub fn packets_stand(
         let number = sent.len() as u64;
         if sender.decision().window.is_none_or(|w| !w.is_closed()) {
             let _ = sender.notice(&Departing { at: now, seq: number, size: S, edge: FrameEdge::default() });
-            sender.on_sent(&Sent { at: now, number, seq: number, size: S, data_limited: false });
+            sender.on_sent(&Sent { at: now, left: now, number, seq: number, size: S, data_limited: false });
             let (sent_at, stream, arrived) = (now, Stream::Media, None);
             sent.push(PacketReport { number, sent: sent_at, size: S, stream, arrived });
         }

@@ -1,5 +1,5 @@
 //! A link with a queue, a greedy sender, and a controller on it: with its receiver half at the receiver, or by
-//! [`Remote`].
+//! [`Remote`] in one of the ways in which a product may call it. A CUBIC may share the link.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,38 +11,66 @@ use steadycast_control::{
 use steadycast_remote::{
     Bounds, Bytes, Decision, Ecn, Given, Packet, PacketResult, PeerTime, Rate, Remote, Seed, Span, Time,
 };
+use steadycast_tcp::{Ack, Config, Congestion, Poll, Preset, Segment};
+use steadycast_units::Chance;
 
 /// Where the receiver half runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Side {
     Native,
-    Remote,
+    Remote(Way),
 }
 
-/// A link of this rate, with a queue of 100 ms and a propagation delay of half the round trip each way.
+/// How a product calls a [`Remote`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Way {
+    /// The time between two feedbacks.
+    pub(crate) feedback: Span,
+    /// Packets are told of with their feedback, and not when they leave.
+    pub(crate) late: bool,
+    /// The time at which feedback comes stands for the time of arrival.
+    pub(crate) acknowledged: bool,
+    /// One packet in so many is never told of: of the media, or a repair that leaves beside them.
+    pub(crate) untold: Option<(u64, Stream)>,
+    /// Timers are this late.
+    pub(crate) lag: Span,
+}
+
+impl Way {
+    pub(crate) const PLAIN: Self =
+        Self { feedback: Span::millis(50), late: false, acknowledged: false, untold: None, lag: Span::ZERO };
+}
+
+/// A link of this rate, with a queue and a propagation delay of half the round trip each way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
     pub(crate) rate: Rate,
     pub(crate) rtt: Span,
     /// Each packet is lost with this probability, behind the queue.
     pub(crate) loss: f64,
+    pub(crate) queue: Span,
+    /// The controller's cap.
+    pub(crate) cap: Rate,
+    /// How long a run is.
+    pub(crate) length: Span,
 }
 
 /// What came of it, without the first quarter.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcome {
     /// Of what arrived, in bits per second.
     pub(crate) rate: f64,
     /// The share of packets that did not.
     pub(crate) loss: f64,
+    /// How long a packet waited in the queue, in seconds: the 95th of a hundred.
+    pub(crate) queue: f64,
+    /// Of what arrived of the CUBIC, in bits per second.
+    pub(crate) tcp: f64,
 }
 
 const SIZE: Bytes = Bytes::new(1_000);
-const LENGTH: Span = Span::secs(60);
-const QUEUE: Span = Span::millis(100);
-/// RTCP's interval, and that of per-packet feedback.
+/// RTCP's interval.
 const RTCP: Span = Span::secs(1);
-const FEEDBACK: Span = Span::millis(50);
 /// The receiver's clock is so far ahead.
 const AHEAD: Span = Span::secs(7);
 /// Packets of a frame.
@@ -51,7 +79,51 @@ const FRAME: u64 = 4;
 enum Event {
     Arrives(u64),
     Report(Option<Body>, Reception, Option<Span>, Vec<PacketReport>),
+    /// What feedback tells of packets, by their places in the world's list.
     Fates(Vec<PacketResult>),
+    Segment(Segment),
+    Ack(Ack),
+}
+
+/// A link with its queue.
+struct Link {
+    path: Path,
+    free: Time,
+    chance: Chance,
+}
+
+impl Link {
+    /// How long a packet that is offered now waits, and when it arrives, if it does.
+    fn offer(&mut self, now: Time, size: Bytes) -> (Span, Option<Time>) {
+        let waits = self.free.since(now);
+        if waits > self.path.queue {
+            return (waits, None);
+        }
+        self.free = self.free.max(now) + size.at(self.path.rate);
+        (waits, (!self.chance.happens(self.path.loss)).then_some(self.free + self.path.rtt / 2))
+    }
+}
+
+/// A CUBIC that shares the link.
+struct Tcp {
+    sender: steadycast_tcp::Sender,
+    receiver: steadycast_tcp::Receiver,
+    /// When the sender wants to be polled again.
+    until: Time,
+    /// What had arrived when the first quarter was over, in segments.
+    before: u32,
+}
+
+/// A packet that was sent.
+struct Departed {
+    at: Time,
+    notice: Vec<u8>,
+    arrived: Option<Time>,
+    waited: Span,
+    /// Its number at a [`Remote`] that has been told of it.
+    number: Option<u64>,
+    /// Feedback tells of it.
+    covered: bool,
 }
 
 /// The halves where they belong, and what a session would count for them.
@@ -70,7 +142,7 @@ struct Pair {
 #[allow(clippy::large_enum_variant, reason = "there is one")]
 enum Driven {
     Pair(Pair),
-    Remote(Remote, Time),
+    Remote(Remote, Way, Time),
 }
 
 struct World {
@@ -78,18 +150,26 @@ struct World {
     now: Time,
     events: BTreeMap<(Time, u64), Event>,
     order: u64,
-    /// All packets: when sent, what rode along, and when it arrived.
-    packets: Vec<(Time, Vec<u8>, Option<Time>)>,
-    /// Up to which they were told of, and those that have arrived since.
+    packets: Vec<Departed>,
+    /// Those that have arrived since the last report, and the first that no report has covered.
     unsaid: VecDeque<u64>,
+    unreported: u64,
+    link: Link,
+    tcp: Option<Tcp>,
     expected: u64,
     arrived: u64,
     /// Arrivals that a session has told its half.
     told: BTreeSet<u64>,
 }
 
+/// The pair by itself.
 pub(crate) fn run(controller: &str, side: Side, path: &Path, seed: u64) -> Outcome {
-    let (floor, cap) = (Rate::kbps(50), Rate::mbps(4));
+    shared(controller, side, path, seed, false)
+}
+
+/// The pair, `beside` a CUBIC or by itself.
+pub(crate) fn shared(controller: &str, side: Side, path: &Path, seed: u64, beside: bool) -> Outcome {
+    let (floor, cap) = (Rate::kbps(50), path.cap);
     // No probes are sent here.
     let params: &[_] = if controller == "gcc" { &[("probes".to_owned(), Given::Switch(false))] } else { &[] };
     let start = Time::ZERO + Span::secs(3);
@@ -113,12 +193,17 @@ pub(crate) fn run(controller: &str, side: Side, path: &Path, seed: u64) -> Outco
             let (counted, under_way) = ((0, 0), VecDeque::new());
             Driven::Pair(Pair { sender: half, receiver, counted, reported: start, told: start, under_way, last: None })
         }
-        Side::Remote => {
+        Side::Remote(way) => {
             let mut bounds = Bounds::new(floor, cap);
             (bounds.packet, bounds.seed) = (SIZE, Seed(seed));
-            Driven::Remote(Remote::new(controller, params, &bounds).unwrap(), start + FEEDBACK)
+            Driven::Remote(Remote::new(controller, params, &bounds).unwrap(), way, start + way.feedback)
         }
     };
+    let tcp = beside.then(|| {
+        let config = Config::new(Preset::Linux, Congestion::Cubic);
+        let (sender, receiver) = (steadycast_tcp::Sender::new(&config), steadycast_tcp::Receiver::new(&config));
+        Tcp { sender, receiver, until: start, before: 0 }
+    });
     let mut world = World {
         driven,
         now: start,
@@ -126,21 +211,26 @@ pub(crate) fn run(controller: &str, side: Side, path: &Path, seed: u64) -> Outco
         order: 0,
         packets: Vec::new(),
         unsaid: VecDeque::new(),
+        unreported: 0,
+        link: Link { path: *path, free: start, chance: Seed(seed).part("link") },
+        tcp,
         expected: 0,
         arrived: 0,
         told: BTreeSet::new(),
     };
-    let mut chance = Seed(seed).part("link");
-    let mut free = start;
     let mut next = start;
-    let end = start + LENGTH;
+    let (from, end) = (start + path.length / 4, start + path.length);
     loop {
         let event = world.events.keys().next().map_or(Time::NEVER, |(at, _)| *at);
         let timer = world.timer().max(world.now);
+        let tcp = world.tcp_timer().max(world.now);
         let decision = world.decision();
         let send = if decision.window.is_some_and(|w| w.is_closed()) { Time::NEVER } else { next.max(world.now) };
-        world.now = event.min(timer).min(send);
-        let now = world.now;
+        let now = event.min(timer).min(send).min(tcp);
+        if world.now < from && now >= from {
+            world.tcp.iter_mut().for_each(|tcp| tcp.before = tcp.receiver.next());
+        }
+        world.now = now;
         if now >= end {
             break;
         }
@@ -148,25 +238,25 @@ pub(crate) fn run(controller: &str, side: Side, path: &Path, seed: u64) -> Outco
             world.happen();
         } else if now == timer {
             world.on_timer();
+        } else if now == tcp {
+            world.on_tcp_timer();
         } else {
-            let number = world.send();
-            next = now + SIZE.at(decision.pacing);
-            if free.since(now) <= QUEUE {
-                free = free.max(now) + SIZE.at(path.rate);
-                if !chance.happens(path.loss) {
-                    world.later(free + path.rtt / 2, Event::Arrives(number));
-                }
-            }
+            let packets = world.send();
+            next = now + SIZE.at(decision.pacing) * packets;
         }
         world.back(path.rtt / 2);
     }
-    let from = start + LENGTH / 4;
-    let counted: Vec<_> = world.packets.iter().filter(|(at, ..)| *at >= from && *at + Span::secs(1) < end).collect();
-    let got = counted.iter().filter(|(.., arrived)| arrived.is_some()).count();
+    let counted: Vec<_> = world.packets.iter().filter(|p| p.at >= from && p.at + Span::secs(1) < end).collect();
+    let got = counted.iter().filter(|packet| packet.arrived.is_some()).count();
     let span = end.since(from).saturating_sub(Span::secs(1));
+    let mut waits: Vec<_> = counted.iter().map(|packet| packet.waited).collect();
+    waits.sort_unstable();
+    let segments = world.tcp.map_or(0, |tcp| tcp.receiver.next() - tcp.before);
     Outcome {
         rate: Bytes::new(SIZE.get() * got as u64).per(span).as_bps_f64(),
         loss: 1.0 - got as f64 / counted.len().max(1) as f64,
+        queue: waits.get(waits.len() * 95 / 100).map_or(0.0, |wait| wait.as_secs_f64()),
+        tcp: Bytes::new(1_500 * u64::from(segments)).per(end.since(from)).as_bps_f64(),
     }
 }
 
@@ -179,7 +269,7 @@ impl World {
     fn decision(&self) -> Decision {
         match &self.driven {
             Driven::Pair(pair) => pair.sender.decision(),
-            Driven::Remote(remote, _) => remote.decision(),
+            Driven::Remote(remote, ..) => remote.decision(),
         }
     }
 
@@ -195,29 +285,81 @@ impl World {
                     .chain(pair.receiver.wake().map(|w| w.at.before(AHEAD)));
                 halves.chain([pair.announces(), pair.reports()]).min().unwrap_or(Time::NEVER)
             }
-            Driven::Remote(remote, report) => remote.wake().map_or(*report, |wake| wake.at.min(*report)),
+            Driven::Remote(remote, way, report) => {
+                remote.wake().map_or(*report, |wake| (wake.at + way.lag).min(*report))
+            }
         }
     }
 
+    /// Sends the next packet of the media, and the repair that may leave beside it; how many packets these are.
     fn send(&mut self) -> u64 {
         let (at, seq) = (self.now, self.packets.len() as u64);
         let edge = FrameEdge { first: seq.is_multiple_of(FRAME), last: seq % FRAME == FRAME - 1 };
-        let mut notice = Vec::new();
+        let (mut notice, mut covered, mut repair) = (Vec::new(), true, None);
         let number = match &mut self.driven {
             Driven::Pair(pair) => {
                 notice.extend_from_slice(pair.sender.notice(&Departing { at, seq, size: SIZE, edge }).bytes());
-                pair.sender.on_sent(&Sent { at, number: seq, seq, size: SIZE, data_limited: false });
+                pair.sender.on_sent(&Sent { at, left: at, number: seq, seq, size: SIZE, data_limited: false });
                 pair.sender.on_queue(&MediaQueue { at, waiting: SIZE, age: Span::ZERO, frame: None });
-                seq
+                Some(seq)
             }
-            Driven::Remote(remote, _) => {
-                let number = remote.sent(at, &Packet { size: SIZE, edge, data_limited: false });
+            Driven::Remote(remote, way, _) => {
+                let untold = way.untold.filter(|(every, _)| seq % every == every - 1);
+                covered = untold.is_none_or(|(_, stream)| stream != Stream::Media);
+                let number = (!way.late).then(|| remote.sent(at, &Packet { size: SIZE, edge, data_limited: false }));
+                repair = untold.filter(|_| covered).map(|(_, stream)| remote.sent_extra(at, stream, SIZE));
                 remote.queued(&MediaQueue { at, waiting: SIZE, age: Span::ZERO, frame: None });
                 number
             }
         };
-        self.packets.push((at, notice, None));
-        number
+        let repairs = repair.map(|number| (Some(number), Vec::new(), false));
+        let all = [(number, notice, covered)].into_iter().chain(repairs);
+        for (number, notice, covered) in all {
+            let place = self.packets.len() as u64;
+            let (waited, arrives) = self.link.offer(at, SIZE);
+            self.packets.push(Departed { at, notice, arrived: None, waited, number, covered });
+            if let Some(arrives) = arrives {
+                self.later(arrives, Event::Arrives(place));
+            }
+        }
+        self.packets.len() as u64 - seq
+    }
+
+    /// When the CUBIC is due.
+    fn tcp_timer(&self) -> Time {
+        let due = |tcp: &Tcp| tcp.receiver.wake().map_or(tcp.until, |wake| wake.min(tcp.until));
+        self.tcp.as_ref().map_or(Time::NEVER, due)
+    }
+
+    fn on_tcp_timer(&mut self) {
+        let (now, way) = (self.now, self.link.path.rtt / 2);
+        let Some(tcp) = &mut self.tcp else { return };
+        let ack = tcp.receiver.on_timer(now);
+        if tcp.sender.wake().is_some_and(|wake| wake <= now) {
+            tcp.sender.on_timer(now);
+        }
+        if let Some(ack) = ack {
+            self.later(now + way, Event::Ack(ack));
+        }
+        self.poll_tcp();
+    }
+
+    fn poll_tcp(&mut self) {
+        let now = self.now;
+        while let Some(tcp) = &mut self.tcp {
+            match tcp.sender.poll(now) {
+                Poll::Send(segment) => {
+                    if let (_, Some(at)) = self.link.offer(now, segment.len) {
+                        self.later(at, Event::Segment(segment));
+                    }
+                }
+                Poll::Wait { until, .. } => {
+                    tcp.until = until.unwrap_or(Time::NEVER);
+                    break;
+                }
+                Poll::Done => break,
+            }
+        }
     }
 
     fn happen(&mut self) {
@@ -225,7 +367,7 @@ impl World {
         let Some((_, event)) = self.events.pop_first() else { return };
         match event {
             Event::Arrives(number) => {
-                let (sent, notice, arrived) = &mut self.packets[number as usize];
+                let Departed { at: sent, notice, arrived, .. } = &mut self.packets[number as usize];
                 *arrived = Some(now);
                 self.unsaid.push_back(number);
                 (self.expected, self.arrived) = (self.expected.max(number + 1), self.arrived + 1);
@@ -258,8 +400,29 @@ impl World {
                 pair.sender.on_report(&Report { at: now, from, rtt, reception, body, packets: &packets, members: 2 });
             }
             Event::Fates(fates) => {
-                let Driven::Remote(remote, _) = &mut self.driven else { return };
-                remote.feedback(now, fates);
+                let Driven::Remote(remote, way, _) = &mut self.driven else { return };
+                let mut named = Vec::new();
+                for PacketResult { number: place, arrived } in fates {
+                    let edge = FrameEdge { first: place.is_multiple_of(FRAME), last: place % FRAME == FRAME - 1 };
+                    let packet = &mut self.packets[place as usize];
+                    let sent = || remote.sent(packet.at, &Packet { size: SIZE, edge, data_limited: false });
+                    let number = *packet.number.get_or_insert_with(sent);
+                    let here = PeerTime::from_nanos(now.as_nanos() as i64);
+                    let at = |at| if way.acknowledged { Some(here) } else { at };
+                    let arrived = arrived.map(|arrived| PacketArrival { at: at(arrived.at), ..arrived });
+                    named.push(PacketResult { number, arrived });
+                }
+                remote.feedback(now, named);
+            }
+            Event::Segment(segment) => {
+                let way = self.link.path.rtt / 2;
+                if let Some(ack) = self.tcp.as_mut().and_then(|tcp| tcp.receiver.on_segment(now, &segment)) {
+                    self.later(now + way, Event::Ack(ack));
+                }
+            }
+            Event::Ack(ack) => {
+                self.tcp.iter_mut().for_each(|tcp| tcp.sender.on_ack(now, &ack));
+                self.poll_tcp();
             }
         }
     }
@@ -275,7 +438,11 @@ impl World {
                     pair.receiver.on_timer(now + AHEAD);
                 }
             }
-            Driven::Remote(remote, _) => remote.timer(now),
+            Driven::Remote(remote, way, _) => {
+                if remote.wake().is_some_and(|wake| wake.at + way.lag <= now) {
+                    remote.timer(now);
+                }
+            }
         }
     }
 
@@ -313,7 +480,7 @@ impl World {
                     let fates = self.fates();
                     let news = fates.into_iter().filter(|f| f.arrived.is_none() || self.told.insert(f.number));
                     let packets = news.map(|fate| {
-                        let sent = self.packets[fate.number as usize].0;
+                        let sent = self.packets[fate.number as usize].at;
                         let arrived = fate.arrived;
                         PacketReport { number: fate.number, sent, size: SIZE, stream: Stream::Media, arrived }
                     });
@@ -321,9 +488,9 @@ impl World {
                     self.later(now + way, Event::Report(body, reception, rtt, packets));
                 }
             }
-            Driven::Remote(_, report) => {
+            Driven::Remote(_, how, report) => {
                 if *report <= now {
-                    *report = now + FEEDBACK;
+                    *report = now + how.feedback;
                     let fates = self.fates();
                     self.later(now + way, Event::Fates(fates));
                 }
@@ -334,13 +501,16 @@ impl World {
     /// Of the packets since the last report, and those before that have come late.
     fn fates(&mut self) -> Vec<PacketResult> {
         let Some(newest) = self.unsaid.iter().max().copied() else { return Vec::new() };
-        let oldest = self.unsaid.iter().min().copied().unwrap_or(newest);
+        let oldest = self.unsaid.iter().min().copied().unwrap_or(newest).saturating_sub(8).min(self.unreported);
         self.unsaid.clear();
-        let told = |number: u64| {
-            let at = self.packets[number as usize].2.map(|at| PeerTime::from_nanos((at + AHEAD).as_nanos() as i64));
-            PacketResult { number, arrived: at.map(|at| PacketArrival { at: Some(at), ecn: None }) }
+        self.unreported = self.unreported.max(newest + 1);
+        let told = |place: u64| {
+            let packet = &self.packets[place as usize];
+            let at = packet.arrived.map(|at| PeerTime::from_nanos((at + AHEAD).as_nanos() as i64));
+            let arrived = at.map(|at| PacketArrival { at: Some(at), ecn: None });
+            packet.covered.then_some(PacketResult { number: place, arrived })
         };
-        (oldest.saturating_sub(8)..=newest).map(told).collect()
+        (oldest..=newest).filter_map(told).collect()
     }
 }
 
