@@ -289,7 +289,9 @@ class Encode(Part):
     codec: str | None = None
     """mpeg2, mpeg4, h263, h264, h265, vp8, vp9 or av1; default "mpeg4"."""
     fps: str | float | None = None
-    """Pictures per second, or the clip's own: "clip"; default 25.0."""
+    """Pictures per second, "clip" or "auto". "clip" is the clip's own rate. "auto", the default of clips,
+    is the same, or 25 where the clip names none; default 25.0.
+    """
     gop: int | None = None
     """Frames per group of pictures; default 12."""
     q: str | int | None = None
@@ -297,9 +299,11 @@ class Encode(Part):
     "12"; default "2-31".
     """
     size: str | None = None
-    """sqcif, qcif, cif, 4cif, qvga, vga, 720p, 1080p, "640x480", or the clip's own: "clip". Where nothing
-    names it, the drawn film is 1280x720 if its flow's share of the network is more than it can use in
-    CIF (2 Mb/s); default "352x288".
+    """sqcif, qcif, cif, 4cif, qvga, vga, 720p, 1080p, "640x480", "clip" or "auto". "clip" is the clip's
+    own size. "auto", the default of clips, is the same, scaled down to the number of samples of
+    1280x720 where the clip has more. Where nothing names it, the drawn film is 1280x720 if its flow's
+    share of the network is more than it can use in CIF (2 Mb/s in mpeg4, 1.45 Mb/s in h264); default
+    "352x288".
     """
 
 @dataclass(kw_only=True)

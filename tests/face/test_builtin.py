@@ -68,18 +68,19 @@ def test_every_built_in_scenario_is_listed_with_its_sentence_and_runs_as_a_copy(
     assert say("scenarios", "--copy", "nope").code == 2
 
 
+@pytest.mark.parametrize(("encode", "qs"), [(None, (18, 25, 36)), ("{}", (2, 9, 20))], ids=["h264", "mpeg4"])
 def test_sizes_that_come_with_the_program_are_those_of_its_encoder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encode: str | None, qs: tuple[int, ...]
 ) -> None:
     # The pictures are in the cache of all tests; what is encoded of them is to be none of theirs.
-    video = load("home").videos()[0]
+    video = load("home", [] if encode is None else [f"flow.video.encode={encode}"]).videos()[0]
     raw = raw_video(Synthetic(), video["size"], video["fps"])
     monkeypatch.setattr(ladder_module, "raw_video", lambda *_: raw)
     monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path))
     made = media_of(video, 1)
     assert isinstance(made, ladder_module.Ladder)
     assert not list(tmp_path.glob("*.rung"))  # nothing was encoded but to compare
-    for q in (2, 9, 20):
+    for q in qs:
         assert len(made.rung(q).data) == made.table.sizes[made.table.row(q)].sum()
     assert len(list(tmp_path.glob("*.rung"))) == 3
     again = media_of(video, 1)

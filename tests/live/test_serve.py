@@ -267,7 +267,7 @@ def test_ten_offers_a_second_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
         ({"flow": {"floor": "3M", "max_rate": "2M"}}, "--max-rate"),
         ({"flow": {"packet": "20"}}, "--packet"),
         ({"flow": {"feedback": "twice"}}, "--feedback"),
-        ({"flow": {"ecn": "ect1"}}, "--ecn"),
+        ({"flow": {"ecn": "yes"}}, "--ecn"),
         ({"flow": {"repair": "hope"}}, "--repair"),
         ({"flow": {"gop": "0"}}, "--gop"),
     ],
