@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT, script
+from validation import setup_cost
 
 
 @pytest.fixture
@@ -82,3 +83,48 @@ def test_an_option_that_there_is_not_is_refused_before_anything_is_made(
 ) -> None:
     assert setup.main(words) == 2
     assert "there is no such option" in capsys.readouterr().err
+
+
+PACKAGES = 64
+"""Packages that the set-up of `make demo` compiles, ours among them. One more is a decision: each costs a user time."""
+REAL_TIME = {
+    "steadycast-live",
+    "steadycast-emulate",
+    "steadycast-web",
+    "steadycast-imported",
+    "dimpl",
+    "socket2",
+}
+
+
+def test_the_set_up_compiles_as_many_packages_as_are_counted_here_and_nothing_for_real_time() -> None:
+    setup = setup_cost.script()
+    first, whole = (
+        {line.split()[0] for line in setup_cost.packages(build)} for build in (setup.SIMULATOR, setup.WHOLE)
+    )
+    assert len(setup_cost.packages(setup.SIMULATOR)) == PACKAGES
+    assert first < whole
+    assert not first & REAL_TIME
+    assert whole >= REAL_TIME
+
+
+def test_the_set_up_compiles_no_package_in_two_versions_but_those_that_others_need() -> None:
+    setup = setup_cost.script()
+    names = [line.split()[0] for line in setup_cost.packages(setup.SIMULATOR)]
+    # pcap-file's derive macro is of syn 1.
+    assert {name for name in names if names.count(name) > 1} <= {"syn"}
+
+
+MOST_TIMES_PEER = 7.2
+"""The most core-seconds of a cold build, as a multiple of those of pyo3 and all that it needs. The compiler's time of
+each package, added up over one build, gave 6.0; the bound allows a fifth more for what the machine adds."""
+
+
+@pytest.mark.claim
+def test_a_cold_set_up_costs_a_bounded_multiple_of_what_pyo3_costs() -> None:
+    setup = setup_cost.script()
+    build = setup.SIMULATOR
+    peer, ours = setup_cost.peer(build), setup_cost.cost(setup_cost.OURS, build.arguments())
+    print(f"{ours.core_s:.0f} core-seconds, {ours.core_s / peer.core_s:.2f} times pyo3's {peer.core_s:.1f}")
+    assert 1.0 < ours.core_s / peer.core_s <= MOST_TIMES_PEER
+    assert ours.module_bytes > 1_000_000

@@ -28,11 +28,19 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The compiler and how it optimizes: counts of instructions compare by it.
+/// The compiler and how it optimizes: counts of instructions compare by it. The level of this crate describes the
+/// profiles dev and release; another profile, which may have other levels for other crates, is named as well.
 fn build() -> io::Result<String> {
     let said = Command::new(env::var_os("RUSTC").unwrap_or("rustc".into())).arg("--version").output()?.stdout;
     let level = env::var("OPT_LEVEL").unwrap_or_default();
-    Ok(format!("{}, opt-level {level}", String::from_utf8_lossy(&said).trim()))
+    let text = format!("{}, opt-level {level}", String::from_utf8_lossy(&said).trim());
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    // Cargo's folder of a profile, target/PROFILE/build/…, has its name; that of dev is called debug.
+    let folder = out.ancestors().find(|part| part.ends_with("build")).and_then(Path::parent).and_then(Path::file_name);
+    Ok(match folder.and_then(|name| name.to_str()) {
+        None | Some("debug" | "release") => text,
+        Some(profile) => format!("{text}, profile {profile}"),
+    })
 }
 
 /// The module of each controller, in the order of `registry::ALL`.

@@ -127,9 +127,10 @@ class Ready:
         """Those media behind which pictures stand."""
         if not self.media:
             return {}
-        from steadycast.media.ladder import Ladder
+        from steadycast.media.table import FrameTable
 
-        return {flow: each for flow, each in self.media.items() if isinstance(each, Ladder)}
+        # Not by the class `Ladder`, whose module loads the codecs.
+        return {flow: each for flow, each in self.media.items() if not isinstance(each, FrameTable)}
 
 
 def drive(world: World, told: Callable[[float, float], None] | None = None) -> tuple[bool, Json]:

@@ -291,6 +291,16 @@ def _put(scores: Scores, seen: Quality, mine: npt.NDArray[np.bool_], display: np
     scores.mos[rows] = seen.mos[slots]
 
 
+def _without(present: npt.NDArray[Any], n: int) -> npt.NDArray[np.intp]:
+    """Return the numbers below ``n`` that are not present.
+
+    It is not `np.setdiff1d`, which loads NumPy's masked arrays: that takes longer than this run's simulation.
+    """
+    absent = np.ones(n, dtype=np.bool_)
+    absent[present[present < n]] = False
+    return np.flatnonzero(absent)
+
+
 def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) -> tuple[Fates, Quantizers]:
     """Tell what one receiver got, as the media side takes it, and the quantizers of each group of pictures.
 
@@ -312,7 +322,7 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
         slots = rows["display"]
         play[slots[slots < n]] = due[slots < n]
         # A slot without a row is shown with the one before.
-        bare = np.setdiff1d(np.arange(n), slots)
+        bare = _without(slots, n)
         play[bare] = np.maximum.accumulate(play)[bare]
     parts: dict[int, list[tuple[int, int]]] = {}
     for frame, offset, length in holes:
@@ -359,7 +369,8 @@ def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
     """Tell which display slots count: all but those of frames that have no row, from the first row on; `None`: all."""
     index = rows["frame"]
     owed = np.ones(int(index[-1]) + 1, dtype=np.bool_)
-    slots = ladder.table.slot_of(np.setdiff1d(np.arange(int(index[0]), len(owed)), index))
+    absent = _without(index, len(owed))
+    slots = ladder.table.slot_of(absent[absent >= index[0]])
     owed[slots[slots < len(owed)]] = False
     return None if owed.all() else owed
 

@@ -76,6 +76,43 @@ def test_help_imports_none_of_the_heavy_libraries() -> None:
     assert done.stdout.strip() == "[]"
 
 
+HEAVY = ("av", "matplotlib", "numpy", "numpy.ma", "polars")
+"""Packages each of which takes longer to load than a short run takes to simulate."""
+
+
+@pytest.mark.parametrize(
+    ("words", "loads"),
+    [
+        (("--help",), set()),
+        (("run", "--help"), set()),
+        (("scenarios",), set()),
+        (("networks",), set()),
+        (("controllers", "steady"), set()),
+        (("schema",), set()),
+        (("check", "home"), set()),
+        (("doctor", "--help"), set()),
+        (("run", "home", "--set", "duration=8s", "--set", "flow.video.media=greedy", "--json"), set()),
+        (("run", "home", "--set", "duration=8s", "--set", "flow.video.media=table2", "--json"), {"numpy"}),
+        (("run", "home", "--set", "duration=8s", "--json"), {"av", "numpy"}),
+    ],
+    ids=" ".join,
+)
+def test_a_command_loads_the_packages_that_it_uses_and_no_others(
+    words: tuple[str, ...], loads: set[str]
+) -> None:
+    code = (
+        "import sys; from steadycast import cli\n"
+        f"sys.argv = ['steadycast', *{words!r}]\n"
+        "try: cli.main()\n"
+        "except SystemExit as end: code = end.code\n"
+        f"print(code, *(name for name in {HEAVY!r} if name in sys.modules), file=sys.stderr)"
+    )
+    done = ran([sys.executable, "-c", code], check=True)
+    ended, *found = done.stderr.splitlines()[-1].split()
+    assert ended == "0"
+    assert set(found) == loads
+
+
 def test_run_prints_a_table_of_80_columns_the_expectations_and_the_report(
     say: Say, scenario: Path, tmp_path: Path
 ) -> None:
