@@ -38,8 +38,8 @@ pub struct IntervalInputs {
 }
 
 impl IntervalInputs {
-    /// Returns the deterministic interval (RFC 3550, section 6.3.1). n is the number of members that share the bandwidth
-    /// b:
+    /// Returns the deterministic interval (RFC 3550, section 6.3.1). n is the number of members that share the
+    /// bandwidth b:
     ///
     /// ```text
     ///             ⎛ avg_size · n         ⎞
@@ -116,8 +116,8 @@ impl TimerConfig {
     pub fn with_t_min(self, t_min: Span) -> Self {
         Self { t_min, ..self }
     }
-    /// Applies the reduced minimum of RFC 3550, section 6.2, if it is shorter: 360 s divided by the session bandwidth in
-    /// kbit/s. In a group it is for active senders only.
+    /// Applies the reduced minimum of RFC 3550, section 6.2, if it is shorter: 360 s divided by the session bandwidth
+    /// in kbit/s. In a group it is for active senders only.
     #[must_use]
     pub fn with_reduced_minimum(self, session_bw: Rate) -> Self {
         let reduced = Span::from_secs_f64(360_000.0 / session_bw.as_bps_f64());
@@ -192,8 +192,8 @@ pub struct Timer {
     idle: bool,
 }
 
-/// The minimum interval in a group without a source, under AVPF too: RFC 3550's (section 6.2), since reports have no use
-/// then.
+/// The minimum interval in a group without a source, under AVPF too: RFC 3550's (section 6.2), since reports have no
+/// use then.
 const IDLE_MIN_INTERVAL: Span = Span::secs(5);
 
 impl Timer {
@@ -281,8 +281,8 @@ impl Timer {
         }
     }
 
-    /// Handles members that have left or timed out, which `census` no longer counts. The interval shrinks with the group
-    /// (reverse reconsideration; RFC 3550, section 6.3.4).
+    /// Handles members that have left or timed out, which `census` no longer counts. The interval shrinks with the
+    /// group (reverse reconsideration; RFC 3550, section 6.3.4).
     pub fn on_departures(&mut self, now: Time, census: &Census) {
         let census = self.counted(census);
         if self.leaving.is_some() || census.members >= self.pmembers {
@@ -481,7 +481,8 @@ impl Timer {
         self.early = None;
         self.allow_early = false;
         self.sent = true;
-        // The next regular packet is skipped, so that early feedback does not raise the RTCP rate (RFC 4585, section 3.5.3).
+        // The next regular packet is skipped, so that early feedback does not raise the RTCP rate (RFC 4585, section
+        // 3.5.3).
         let skipped = self.tn;
         self.tn = self.tp + self.t_rr * 2;
         self.tp = skipped;

@@ -228,8 +228,8 @@ impl Members {
         self.own_sent = Some(now);
     }
 
-    /// Handles a media packet. A source whose sequence numbers are validated (`valid`; RFC 3550, appendix A.1) becomes a
-    /// member with its first packet.
+    /// Handles a media packet. A source whose sequence numbers are validated (`valid`; RFC 3550, appendix A.1) becomes
+    /// a member with its first packet.
     pub fn on_rtp(&mut self, now: Time, ssrc: u32, from: Origin, valid: bool) -> SourceStatus {
         if let Some((playing, place, at)) = &mut self.last_media
             && (*playing, *place) == (ssrc, from)

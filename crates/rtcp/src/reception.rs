@@ -270,7 +270,8 @@ impl Reception {
     }
 
     fn on_transit(&mut self, arrival: Time, timestamp: u32) {
-        // Seconds and nanoseconds are converted separately: each fits 64 bits, and a 128-bit division per packet is slow.
+        // Seconds and nanoseconds are converted separately: each fits 64 bits, and a 128-bit division per packet is
+        // slow.
         let (secs, nanos) = (arrival.as_nanos() / 1_000_000_000, arrival.as_nanos() % 1_000_000_000);
         let rate = u64::from(self.clock_rate);
         let ticks = secs.wrapping_mul(rate).wrapping_add(nanos * rate / 1_000_000_000);
