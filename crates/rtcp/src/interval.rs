@@ -1,7 +1,7 @@
 //! When a member may send RTCP (RFC 3550, sections 6.2, 6.3 and A.7; RFC 4585, section 3.5).
 //!
-//! A [`Timer`] is told the time at [`Timer::next`] and answers whether a packet goes now. Everything else it learns (a
-//! packet's size, a departure, a wish for early feedback) may move that time: ask for it again after each call.
+//! A [`Timer`] is called at the time [`Timer::next`] and answers whether a packet is sent now. Every other call (a
+//! packet's size, a departure, a request for early feedback) may change that time, so it is read again after each one.
 
 use crate::members::Census;
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
@@ -12,33 +12,34 @@ pub const COMPENSATION: f64 = std::f64::consts::E - 1.5;
 
 /// Share of the RTCP bandwidth for senders while they are at most this share of the members.
 const SENDER_SHARE: f64 = 0.25;
-/// Above this many members a BYE waits its turn (RFC 3550, section 6.3.7).
-const BYE_AT_ONCE: u32 = 50;
+/// Up to this group size a BYE is sent without delay (RFC 3550, section 6.3.7).
+const MAX_IMMEDIATE_BYE_MEMBERS: u32 = 50;
 
-/// No interval is shorter, whatever the bandwidth: after a report time goes on before the next one.
-const LEAST: Span = Span::millis(1);
+/// The shortest interval at any bandwidth. It keeps two reports from having the same time.
+const MIN_INTERVAL: Span = Span::millis(1);
 
-/// What the interval depends on.
+/// The values that the RTCP interval is computed from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IntervalInputs {
-    /// Members of the session, oneself included.
+    /// Members of the session, including this participant.
     pub members: u32,
-    /// Those of them that send.
+    /// Members that send media.
     pub senders: u32,
-    /// What all RTCP of the session may take together.
+    /// The bandwidth of all RTCP of the session.
     pub rtcp_bw: Rate,
-    /// Whether one is a sender oneself.
+    /// Whether this participant sends media.
     pub we_sent: bool,
-    /// Mean size of an RTCP packet in bytes, with IP and UDP.
+    /// The mean size of an RTCP packet in bytes, including the IP and UDP headers.
     pub avg_size: f64,
-    /// Whether nothing was sent yet: `t_min` counts half.
+    /// Whether this participant has not sent RTCP yet. Then `t_min` is halved.
     pub initial: bool,
     /// The shortest interval.
     pub t_min: Span,
 }
 
 impl IntervalInputs {
-    /// The interval without its randomness (RFC 3550, section 6.3.1), where n counts those who share the bandwidth b:
+    /// Returns the deterministic interval (RFC 3550, section 6.3.1). n is the number of members that share the
+    /// bandwidth b:
     ///
     /// ```text
     ///             ⎛ avg_size · n         ⎞
@@ -56,7 +57,7 @@ impl IntervalInputs {
         }
         let shared = Span::from_secs_f64(self.avg_size * f64::from(n) / (self.rtcp_bw.as_bytes_per_s() * share));
         let t_min = if self.initial { self.t_min / 2 } else { self.t_min };
-        shared.max(t_min).max(LEAST)
+        shared.max(t_min).max(MIN_INTERVAL)
     }
     /// T = Td · U(0.5, 1.5) / (e − 3/2).
     pub fn randomised(&self, chance: &mut Chance) -> Span {
@@ -64,7 +65,7 @@ impl IntervalInputs {
     }
 }
 
-/// The rules of timing.
+/// The RTP profile, which decides when reports are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// RFC 3550: at least 5 s.
@@ -80,7 +81,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// The shortest interval it knows.
+    /// Returns the profile's minimum interval.
     pub const fn minimum(self) -> Span {
         match self {
             Self::Rfc3550 => Span::secs(5),
@@ -89,40 +90,40 @@ impl Profile {
     }
 }
 
-/// How a session times its RTCP.
+/// The configuration of a session's RTCP timing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimerConfig {
-    /// The rules of timing.
+    /// The RTP profile.
     pub profile: Profile,
-    /// What all RTCP of the session may take: 5 % of the session bandwidth unless said otherwise.
+    /// The bandwidth of all RTCP of the session; by default 5 % of the session bandwidth.
     pub rtcp_bw: Rate,
-    /// The shortest interval; the profile says how far it applies.
+    /// The minimum interval. The profile decides when it applies.
     pub t_min: Span,
-    /// Whether the session has two members for good: AVPF then neither waits before the first report nor dithers.
+    /// Whether the session always has two members. AVPF then sends the first report without delay and does not dither.
     pub point_to_point: bool,
     /// Expected size of the first packet, with IP and UDP.
     pub first_size: Bytes,
 }
 
 impl TimerConfig {
-    /// The profile's own numbers, for a group with this session bandwidth.
+    /// Creates the configuration of a group with the profile's defaults and this session bandwidth.
     pub fn new(profile: Profile, session_bw: Rate) -> Self {
         let t_min = profile.minimum();
         Self { profile, rtcp_bw: session_bw.scale(0.05), t_min, point_to_point: false, first_size: Bytes::new(112) }
     }
-    /// The same with another shortest interval.
+    /// Sets the minimum interval.
     #[must_use]
     pub fn with_t_min(self, t_min: Span) -> Self {
         Self { t_min, ..self }
     }
-    /// The same with the reduced minimum of RFC 3550, section 6.2, where that is shorter: 360 s divided by the session
-    /// bandwidth in kbit/s. In a group it is meant for active senders only; receivers keep theirs.
+    /// Applies the reduced minimum of RFC 3550, section 6.2, if it is shorter: 360 s divided by the session bandwidth
+    /// in kbit/s. In a group it is for active senders only.
     #[must_use]
     pub fn with_reduced_minimum(self, session_bw: Rate) -> Self {
         let reduced = Span::from_secs_f64(360_000.0 / session_bw.as_bps_f64());
         Self { t_min: self.t_min.min(reduced), ..self }
     }
-    /// The same for a session that always has two members.
+    /// Declares that the session always has two members.
     #[must_use]
     pub fn point_to_point(self) -> Self {
         Self { point_to_point: true, ..self }
@@ -138,20 +139,20 @@ pub enum Expiry {
     SendFeedback,
     /// Send the BYE and be gone.
     SendBye,
-    /// Send nothing yet, and wait until this time.
+    /// Send nothing yet. The timer expires again at this time.
     Rearm(Time),
-    /// A regular report was due and is left out, since the previous one is too recent (AVPF).
+    /// Skip this regular report, since the previous one is too recent (AVPF).
     Suppress,
 }
 
-/// When feedback that was asked for is sent.
+/// When requested feedback is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Early {
-    /// In a packet of its own at this time, unless overheard feedback makes it superfluous.
+    /// As an early packet at this time, unless another member's feedback makes it redundant.
     At(Time),
     /// With the regular packet of this time.
     WithRegular(Time),
-    /// Not at all: it would come too late to be of use.
+    /// Not at all, because it would arrive too late to be of use.
     TooLate,
 }
 
@@ -160,20 +161,20 @@ pub enum Early {
 pub enum Leave {
     /// Send the BYE now.
     Now,
-    /// When the timer, which now counts BYEs only, says so.
+    /// Send the BYE when the timer expires. It counts only BYEs until then.
     AtExpiry(Time),
-    /// Leave without a BYE: a member that never sent has nothing to take back.
+    /// Leave without a BYE. Other members do not count a participant that never sent.
     Silently,
 }
 
-/// The RTCP transmission state of one member.
+/// The RTCP transmission state of this participant (RFC 3550, section 6.3).
 #[derive(Clone, Debug)]
 pub struct Timer {
     config: TimerConfig,
     chance: Chance,
-    /// When the previous packet was sent, or would have been.
+    /// When the previous packet was sent, or would have been sent.
     tp: Time,
-    /// When the next one is due, before reconsideration.
+    /// When the next packet is due, before timer reconsideration.
     tn: Time,
     /// Members when `tn` was last computed.
     pmembers: u32,
@@ -187,21 +188,21 @@ pub struct Timer {
     allow_early: bool,
     early: Option<Time>,
     feedback_waits: bool,
-    /// There is no source to report on.
+    /// Whether the session has no source to report on.
     idle: bool,
 }
 
-/// RFC 3550's minimum (section 6.2), which holds in a group under AVPF as well while there is no source: nobody is
-/// served by reports.
-const IDLE: Span = Span::secs(5);
+/// The minimum interval in a group without a source, under AVPF too: RFC 3550's (section 6.2), since reports have no
+/// use then.
+const IDLE_MIN_INTERVAL: Span = Span::secs(5);
 
 impl Timer {
-    /// The timer of a member that joins now, with the profile's own numbers.
+    /// Creates the timer of a participant that joins now, with the profile's defaults.
     pub fn new(profile: Profile, session_bw: Rate, chance: Chance, now: Time) -> Self {
         Self::with_config(TimerConfig::new(profile, session_bw), chance, now)
     }
 
-    /// The timer of a member that joins now.
+    /// Creates the timer of a participant that joins now.
     pub fn with_config(config: TimerConfig, chance: Chance, now: Time) -> Self {
         let mut timer = Self {
             config,
@@ -225,13 +226,13 @@ impl Timer {
         timer
     }
 
-    /// When [`Timer::on_expiry`] is to be called.
+    /// Returns when [`Timer::on_expiry`] is to be called.
     pub fn next(&self) -> Time {
         self.early.map_or(self.tn, |early| early.min(self.tn))
     }
 
-    /// The time [`Timer::next`] has come. After [`Expiry::Send`] and its like a packet must go, and its size be told to
-    /// [`Timer::on_rtcp`].
+    /// Handles the expiry of the timer at [`Timer::next`]. If the answer is to send, the packet has to be sent and its
+    /// size passed to [`Timer::on_rtcp`].
     pub fn on_expiry(&mut self, now: Time, census: &Census) -> Expiry {
         if let Some(early) = self.early
             && early <= now
@@ -257,31 +258,31 @@ impl Timer {
         self.on_regular(now, &census)
     }
 
-    /// There is a source to report on from now on, or there is none any more. Only what comes after the first report is
-    /// held back; it is drawn again when a source comes.
+    /// Handles the first source of a session, or the departure of the last one. Without a source, reports after the
+    /// first one are sent at [`IDLE_MIN_INTERVAL`]; the interval is drawn again when a source appears.
     pub fn on_source(&mut self, now: Time, present: bool, census: &Census) {
-        let rested = std::mem::replace(&mut self.idle, !present) && self.rests_when_idle();
+        let rested = std::mem::replace(&mut self.idle, !present) && self.slows_when_idle();
         if present && rested && self.leaving.is_none() {
             self.t_rr = self.draw(census);
             self.tn = self.tn.min(now + self.t_rr);
         }
     }
 
-    fn rests_when_idle(&self) -> bool {
+    fn slows_when_idle(&self) -> bool {
         let avpf = matches!(self.config.profile, Profile::Avpf { .. });
         avpf && !self.config.point_to_point && !self.initial
     }
 
-    /// A compound was sent or received, of this size with IP and UDP. Its like while leaving are counted by
-    /// [`Timer::on_bye`] only.
+    /// Handles a compound packet that was sent or received, with its size including IP and UDP. While this participant
+    /// leaves, only BYEs count ([`Timer::on_bye`]).
     pub fn on_rtcp(&mut self, size: Bytes) {
         if self.leaving.is_none() {
             self.average(size);
         }
     }
 
-    /// Members have left or timed out: the census counts them no longer. The interval shrinks with the group (reverse
-    /// reconsideration, RFC 3550, section 6.3.4).
+    /// Handles members that have left or timed out, which `census` no longer counts. The interval shrinks with the
+    /// group (reverse reconsideration; RFC 3550, section 6.3.4).
     pub fn on_departures(&mut self, now: Time, census: &Census) {
         let census = self.counted(census);
         if self.leaving.is_some() || census.members >= self.pmembers {
@@ -293,10 +294,10 @@ impl Timer {
         self.pmembers = census.members;
     }
 
-    /// A BYE came, of this size with IP and UDP, and the census counts its sources no longer.
+    /// Handles a BYE with its size including IP and UDP. `census` no longer counts its sources.
     pub fn on_bye(&mut self, now: Time, size: Bytes, census: &Census) {
         match &mut self.leaving {
-            // A member that waits to leave counts the others that leave (section 6.3.7).
+            // A participant that waits to send its BYE counts the BYEs of the others (section 6.3.7).
             Some(leavers) => {
                 *leavers = leavers.saturating_add(1);
                 self.average(size);
@@ -305,14 +306,14 @@ impl Timer {
         }
     }
 
-    /// This member wants to leave, with a BYE of this size. `sent_rtp`: whether it ever sent a packet of media.
+    /// Begins to leave the session with a BYE of this size. `sent_rtp` is whether this participant ever sent media.
     pub fn leave(&mut self, now: Time, bye: Bytes, sent_rtp: bool, census: &Census) -> Leave {
         if !self.sent && !sent_rtp {
             self.tn = Time::NEVER;
             self.early = None;
             return Leave::Silently;
         }
-        if self.counted(census).members <= BYE_AT_ONCE {
+        if self.counted(census).members <= MAX_IMMEDIATE_BYE_MEMBERS {
             self.tn = Time::NEVER;
             self.early = None;
             return Leave::Now;
@@ -328,14 +329,14 @@ impl Timer {
         Leave::AtExpiry(self.tn)
     }
 
-    /// Something happened that is worth feedback before the next regular report (RFC 4585, section 3.5.2). It stays of
-    /// use for `useful`. Under the profiles without early feedback it waits for the regular report.
+    /// Requests feedback before the next regular report (RFC 4585, section 3.5.2). After the time `useful` the feedback
+    /// has no use. Under profiles without early feedback it is sent with the regular report.
     pub fn request_early(&mut self, now: Time, useful: Span) -> Early {
         self.request(now, useful, None)
     }
 
-    /// As [`Timer::request_early`], of a wish that has waited for a time of its own already, by which members that wish
-    /// the same suppress each other (RFC 5401): it goes at once.
+    /// Like [`Timer::request_early`], but without dithering, for feedback whose suppression timer has already expired
+    /// (RFC 5401).
     pub fn request_dithered(&mut self, now: Time, useful: Span) -> Early {
         self.request(now, useful, Some(Span::ZERO))
     }
@@ -344,7 +345,7 @@ impl Timer {
         if self.leaving.is_some() || self.tn == Time::NEVER {
             return Early::TooLate;
         }
-        // What is already on its way takes this along.
+        // Feedback that is already scheduled carries this request, too.
         if let Some(early) = self.early {
             return Early::At(early);
         }
@@ -370,32 +371,32 @@ impl Timer {
         Early::At(at)
     }
 
-    /// Another member's feedback says all that ours would have said: ours is not sent.
+    /// Cancels the requested feedback, because another member has sent the same.
     pub fn cancel_early(&mut self) {
         self.early = None;
         self.feedback_waits = false;
     }
 
-    /// Whether early feedback may be asked for now.
+    /// Whether early feedback may be requested now.
     pub const fn allows_early(&self) -> bool {
         self.allow_early
     }
 
-    /// Silence after which a member no longer counts: 5 · Td, with the whole minimum and as if oneself were no sender
-    /// (RFC 3550, section 6.3.5; RFC 4585, section 3.5.4).
+    /// Returns the time without a packet after which a member times out: 5 · Td, with the full minimum and computed as
+    /// for a receiver (RFC 3550, section 6.3.5; RFC 4585, section 3.5.4).
     pub fn member_timeout(&self, census: &Census) -> Span {
         let t_min = match self.config.profile {
             Profile::Avpf { t_rr_interval } if !t_rr_interval.is_zero() => t_rr_interval,
-            // A reduced minimum of ours isn't known to the others.
+            // Other members do not know our reduced minimum.
             profile => profile.minimum().max(self.config.t_min),
         };
-        let t_min = if self.idle && self.rests_when_idle() { t_min.max(IDLE) } else { t_min };
+        let t_min = if self.idle && self.slows_when_idle() { t_min.max(IDLE_MIN_INTERVAL) } else { t_min };
         let inputs = IntervalInputs { we_sent: false, initial: false, t_min, ..self.inputs(census) };
         inputs.deterministic() * 5
     }
 
-    /// Silence after which a sender counts as a receiver: 2 · T; with AVPF at least its first second, since two
-    /// intervals can be shorter there than the pause between two frames.
+    /// Returns the time without media after which a sender counts as a receiver: 2 · T. With AVPF it is at least 1 s,
+    /// since two intervals can be shorter there than the time between two frames.
     pub fn sender_timeout(&self) -> Span {
         match self.config.profile {
             Profile::Avpf { .. } => (self.t_rr * 2).max(self.config.profile.minimum()),
@@ -413,13 +414,13 @@ impl Timer {
         self.avg_size
     }
 
-    /// What the interval would be computed from at this moment.
+    /// Returns the values from which the interval is computed now.
     pub fn inputs(&self, census: &Census) -> IntervalInputs {
         let census = self.counted(census);
         let avpf = matches!(self.config.profile, Profile::Avpf { .. });
         // AVPF's second before the first report isn't halved (RFC 4585, section 3.5.1).
         let t_min = match (avpf, self.config.point_to_point, self.initial) {
-            _ if self.idle && self.rests_when_idle() => IDLE.max(self.config.t_min),
+            _ if self.idle && self.slows_when_idle() => IDLE_MIN_INTERVAL.max(self.config.t_min),
             (true, true, _) | (true, _, false) => Span::ZERO,
             _ => self.config.t_min,
         };
@@ -470,7 +471,7 @@ impl Timer {
         self.allow_early = true;
         self.initial = false;
         self.tp = now;
-        // Drawn afresh: the interval that passed reconsideration is biased by having passed (RFC 3550, A.7).
+        // A new interval is drawn, because the one that passed reconsideration is biased (RFC 3550, appendix A.7).
         self.t_rr = self.draw(census);
         self.tn = now + self.t_rr;
         expiry
@@ -480,7 +481,8 @@ impl Timer {
         self.early = None;
         self.allow_early = false;
         self.sent = true;
-        // One regular packet is skipped, so that early feedback costs no more than regular would have.
+        // The next regular packet is skipped, so that early feedback does not raise the RTCP rate (RFC 4585, section
+        // 3.5.3).
         let skipped = self.tn;
         self.tn = self.tp + self.t_rr * 2;
         self.tp = skipped;

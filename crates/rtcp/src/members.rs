@@ -3,19 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};
 
-/// How many there are.
+/// Numbers of members and senders, from which the RTCP interval is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
-    /// Members, oneself included.
+    /// Members, including this participant.
     pub members: u32,
-    /// Those of them that send media, oneself included if so.
+    /// Members that send media, including this participant if it does.
     pub senders: u32,
-    /// Whether one sends oneself.
+    /// Whether this participant sends media.
     pub we_sent: bool,
 }
 
 impl Census {
-    /// Nobody but oneself, who hasn't sent.
+    /// Returns the census of a session whose only member is this participant, which has not sent.
     pub const fn alone() -> Self {
         Self { members: 1, senders: 0, we_sent: false }
     }
@@ -25,45 +25,45 @@ impl Census {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(pub u64);
 
-/// Two at one SSRC (RFC 3550, section 8.2).
+/// An SSRC that two addresses use (RFC 3550, section 8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
-    /// Someone uses our SSRC: send a BYE for it, take another ([`Members::renew`]), and ignore the packet.
+    /// Another participant uses our SSRC. The caller sends a BYE for it, chooses another SSRC ([`Members::renew`]) and
+    /// ignores the packet.
     WithUs,
-    /// Our own packets come back to us: ignore them.
+    /// Our own packets are looped back. The caller ignores them.
     Loop,
-    /// Someone uses the SSRC of another member, or a member's packets come back: keep to whom we heard first.
+    /// Two other participants use one SSRC, or a member's packets are looped. The first address keeps the SSRC.
     WithMember,
 }
 
-/// What hearing from a source meant.
+/// The status of a source after a packet from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// A member.
+pub enum SourceStatus {
+    /// The source was a member before this packet.
     Member,
-    /// A member from now on.
+    /// The source has become a member with this packet.
     Joined,
-    /// Heard for the first time. One more packet, or a CNAME, makes it a member.
+    /// This is the source's first packet. One more packet or a CNAME makes it a member (RFC 3550, section 6.2.1).
     Unproven,
-    /// It has said BYE: a straggler, to be ignored.
+    /// The source has sent a BYE. The packet was delayed in the network and is ignored.
     Gone,
-    /// A member, or one to be, outside the sample that stands for a group too large to be kept: see
-    /// [`Members::sampled`].
+    /// The source is outside the sample that represents a large group ([`Members::sampled`]).
     Unsampled,
-    /// The table is full of members, or its address has [`Members::PER_ADDRESS`] in it.
+    /// The table is full of members, or holds [`Members::PER_ADDRESS`] entries of this address.
     Refused,
-    /// The packet must not be used.
+    /// The packet is part of an SSRC conflict and is not used.
     Conflict(Conflict),
 }
 
 #[derive(Clone, Debug)]
 struct Member {
-    /// Where its media comes from; of one that sends none, where it was first heard from.
+    /// The address of its media; for a source without media, the address of its first packet.
     from: Origin,
-    /// Media has come from there.
-    plays: bool,
-    /// Last heard; of the uncounted, since when they are.
-    heard: Time,
+    /// Whether media has arrived from that address.
+    has_media: bool,
+    /// When the last packet arrived; for an entry that is not counted, since when it is not.
+    last_packet: Time,
     sent: Option<Time>,
     cname: Option<Box<str>>,
     state: State,
@@ -76,51 +76,51 @@ enum State {
     Gone,
 }
 
-/// The table of members, which never holds more than it was made for.
+/// The member table, bounded in size.
 ///
-/// A source that was heard once isn't counted; nor is one that said BYE; when room is needed, such sources are
-/// forgotten, the earliest first. A table full of proven members refuses newcomers. One address has a bounded number of
-/// entries: made-up names lengthen the reporting interval of all others, which would silence a group.
+/// A source with a single packet is not counted, nor is one that has sent a BYE. When the table is full, these entries
+/// are removed first, the oldest before the others. A table full of members refuses new sources. The number of entries
+/// per address is bounded: forged SSRCs lengthen the report interval of all members and could silence a group.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
     own: u32,
     own_sent: Option<Time>,
     capacity: usize,
-    /// Boxed, since a map makes room for eleven, and most members of a large group know one.
+    /// Members by SSRC. They are boxed because a B-tree node has room for eleven, and most tables hold one.
     table: BTreeMap<u32, Box<Member>>,
     addresses: Addresses,
-    /// Members that are not counted, earliest first: the unproven and the gone.
+    /// Entries that are not counted, the oldest first: sources on probation and those that have sent a BYE.
     uncounted: BTreeSet<(Time, u32)>,
-    /// Nobody in the table was heard last before the first of these, and no sender sent last before the second: as long
-    /// as neither is too long ago, nobody needs to be looked at.
+    /// Lower bounds of the last packet's arrival over all entries, and of the last media packet's over all senders.
+    /// While neither has timed out, no entry has, so that the table need not be scanned.
     earliest: (Time, Time),
     proven: u32,
     senders: u32,
-    /// Where our own SSRC was heard from, and when last.
+    /// The addresses that used our own SSRC, each with the arrival of its last packet.
     conflicts: BTreeMap<Origin, Time>,
     refused: u64,
     sample: Option<Sample>,
-    /// All in the table that the sample does not keep, and perhaps some that have left it: senders, and members that
-    /// are not counted. In a large group nearly every report is of one that is not in the table, and is to cost no look
-    /// into it.
-    strays: Strays,
-    /// The member whose media came last, from where and when: packet after packet is of the same one, and is to cost no
-    /// look into the table. What is told here is entered there before anyone asks.
-    playing: Option<(u32, Origin, Time)>,
-    /// How many receivers there are, where the source tells it.
-    told: Option<u32>,
+    /// The SSRCs in the table that are outside the sample (senders, and entries that are not counted), and possibly
+    /// some that have been removed. In a large group nearly every report is from a source outside the table. This
+    /// list saves the look-up.
+    outside_sample: SmallSsrcSet,
+    /// The source of the last media packet, its address, and when the packet arrived. Consecutive packets usually have
+    /// one source; caching it saves the look-up. The time is written to the table before the table is read.
+    last_media: Option<(u32, Origin, Time)>,
+    /// The number of receivers as the source distributes it (RFC 5760, section 7.1.12).
+    reported_receivers: Option<u32>,
     /// See [`Members::authenticated`].
     authenticated: bool,
 }
 
-/// Which members are kept of a group that is too large for the table (RFC 2762).
+/// SSRC sampling for groups larger than the member table (RFC 2762).
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Members are kept whose SSRC equals this in the lowest `bits` bits, so each stands for 2^`bits`.
+    /// Members whose SSRC equals `key` in the lowest `bits` bits are kept. Each represents 2^`bits` members.
     key: u32,
     bits: u32,
-    /// The count before `bits` was last lowered, and until when nothing below it is believed: those who belong to the
-    /// larger sample have yet to be heard.
+    /// The count before `bits` was last lowered, and the time until which the census does not fall below it. By then
+    /// the members of the larger sample have sent a report.
     held: Option<(u32, Time)>,
 }
 
@@ -132,14 +132,14 @@ impl Sample {
     }
 }
 
-/// A few SSRCs, or too many to be told apart here.
+/// A set of up to four SSRCs. With more, any SSRC may be in it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Strays {
+struct SmallSsrcSet {
     few: [u32; 4],
     n: u32,
 }
 
-impl Strays {
+impl SmallSsrcSet {
     fn push(&mut self, ssrc: u32) {
         if let Some(place) = self.few.get_mut(self.n as usize) {
             *place = ssrc;
@@ -147,124 +147,123 @@ impl Strays {
         self.n += 1;
     }
 
-    /// False only when it is none of them.
+    /// Returns false only if `ssrc` is certainly not in the set.
     fn may_contain(&self, ssrc: u32) -> bool {
         self.few.get(..self.n as usize).is_none_or(|few| few.contains(&ssrc))
     }
 }
 
-/// Addresses that used our SSRC, remembered to tell a loop from a collision.
+/// Limit of the remembered addresses that used our SSRC. They distinguish a loop from a collision.
 const MAX_CONFLICTS: usize = 64;
 
-/// How a source was heard.
+/// The kind of packet by which a source is observed.
 #[derive(Clone, Copy)]
-enum By {
+enum PacketKind {
     Rtp,
     Rtcp,
 }
 
 impl Members {
-    /// Room for the groups that Steadycast is made for.
+    /// Default capacity of the table.
     pub const CAPACITY: usize = 16_384;
 
-    /// Entries of one address: room for the receivers of one host, and for those behind one address translator that
-    /// still fit the allowance of reports of one address.
+    /// Limit of the entries per address. It has room for the receivers of one host, or behind one NAT.
     pub const PER_ADDRESS: u32 = 64;
 
-    /// As so many members one address counts at the most.
+    /// Limit of the members that one address counts as in the census.
     pub const COUNTED: u32 = 16;
 
-    /// Only oneself, as `own`.
+    /// Creates the table of a session whose only member is this participant, with the SSRC `own`.
     pub fn new(own: u32) -> Self {
         Self::with_capacity(own, Self::CAPACITY)
     }
 
-    /// Room for `capacity` other sources, members or not.
+    /// Creates a table for up to `capacity` other sources, members or not.
     pub fn with_capacity(own: u32, capacity: usize) -> Self {
         Self { own, capacity, ..Self::default() }
     }
 
-    /// As [`Members::with_capacity`], but a group that is larger than the table is counted by a sample (RFC 2762)
-    /// instead of refused: exact up to `capacity`, above with a standard error of 1/√`capacity` to
-    /// 1.6 times that. Senders are always kept. This is what keeps ten thousand simulated members from holding ten
-    /// thousand entries each. `key` says which members are of the sample. It is to be random and known to nobody else:
-    /// whoever knows it can make up SSRCs that are all of the sample, each of which stands for many.
+    /// Creates a table that counts a group larger than `capacity` by a sample (RFC 2762) instead of refusing members.
+    ///
+    /// The count is exact up to `capacity`; above, its standard error is 1/√`capacity` to 1.6 times that. Senders are
+    /// always kept. `key` selects the sample. It has to be random and secret: with it an attacker could forge SSRCs
+    /// that are all in the sample, each of which represents many members.
     pub fn sampled(own: u32, key: u32, capacity: usize) -> Self {
         let sample = Some(Sample { key, bits: 0, held: None });
         Self { sample, ..Self::with_capacity(own, capacity) }
     }
 
-    /// What comes is of whom it says that it is, by a key that is nobody else's: a source that is heard once is a
-    /// member.
+    /// Sets whether packets are authenticated by a key of the source. If so, one packet makes a source a member.
     #[must_use]
     pub fn authenticated(self, authenticated: bool) -> Self {
         Self { authenticated, ..self }
     }
 
-    /// The source has told how many receivers there are (RFC 5760, section 7.1.12): they are not heard oneself. Returns
-    /// by how many the group is smaller than it was thought to be.
-    pub fn on_told(&mut self, receivers: u32) -> u32 {
+    /// Handles the group size that the source distributes (RFC 5760, section 7.1.12). Receivers do not observe each
+    /// other there. Returns the number by which the census has shrunk.
+    pub fn on_group_size(&mut self, receivers: u32) -> u32 {
         let before = self.census().members;
-        self.told = Some(receivers);
+        self.reported_receivers = Some(receivers);
         before.saturating_sub(self.census().members)
     }
 
-    /// How many receivers there are, where the source has told it.
-    pub const fn told(&self) -> Option<u32> {
-        self.told
+    /// Returns the number of receivers that the source has distributed.
+    pub const fn reported_receivers(&self) -> Option<u32> {
+        self.reported_receivers
     }
 
-    /// One's own SSRC.
+    /// Returns the SSRC of this participant.
     pub const fn own(&self) -> u32 {
         self.own
     }
 
-    /// Goes on as `own`, after a collision.
+    /// Changes the SSRC of this participant to `own` after a collision.
     pub fn renew(&mut self, own: u32) {
         self.forget(own);
         self.own = own;
     }
 
-    /// The member itself has sent a packet of media.
+    /// Handles a media packet that this participant has sent.
     pub fn on_own_rtp(&mut self, now: Time) {
         self.own_sent = Some(now);
     }
 
-    /// A packet of media came. A source that the sequence numbers have proven already (`valid`) is a member at once.
-    pub fn on_rtp(&mut self, now: Time, ssrc: u32, from: Origin, valid: bool) -> Heard {
-        if let Some((playing, place, at)) = &mut self.playing
+    /// Handles a media packet. A source whose sequence numbers are validated (`valid`; RFC 3550, appendix A.1) becomes
+    /// a member with its first packet.
+    pub fn on_rtp(&mut self, now: Time, ssrc: u32, from: Origin, valid: bool) -> SourceStatus {
+        if let Some((playing, place, at)) = &mut self.last_media
             && (*playing, *place) == (ssrc, from)
         {
             *at = now;
-            return Heard::Member;
+            return SourceStatus::Member;
         }
-        self.note_playing();
-        let heard = self.hear(now, ssrc, from, By::Rtp, valid);
-        if heard == Heard::Member {
-            self.playing = Some((ssrc, from, now));
+        self.flush_last_media();
+        let status = self.observe(now, ssrc, from, PacketKind::Rtp, valid);
+        if status == SourceStatus::Member {
+            self.last_media = Some((ssrc, from, now));
         }
-        heard
+        status
     }
 
-    /// Enters into the table when media was last heard.
-    fn note_playing(&mut self) {
-        if let Some((ssrc, _, at)) = self.playing.take()
+    /// Writes the cached arrival of the last media packet to the table.
+    fn flush_last_media(&mut self) {
+        if let Some((ssrc, _, at)) = self.last_media.take()
             && let Some(member) = self.table.get_mut(&ssrc)
         {
-            member.heard = member.heard.max(at);
+            member.last_packet = member.last_packet.max(at);
             member.sent = member.sent.max(Some(at));
         }
     }
 
-    /// A report, APP or feedback of a source came.
-    pub fn on_rtcp(&mut self, now: Time, ssrc: u32, from: Origin) -> Heard {
-        self.hear(now, ssrc, from, By::Rtcp, self.authenticated)
+    /// Handles a report, an APP packet or feedback of a source.
+    pub fn on_rtcp(&mut self, now: Time, ssrc: u32, from: Origin) -> SourceStatus {
+        self.observe(now, ssrc, from, PacketKind::Rtcp, self.authenticated)
     }
 
-    /// A source was named, which makes it a member. Names are cut to 255 bytes.
-    pub fn on_cname(&mut self, now: Time, ssrc: u32, from: Origin, cname: &str) -> Heard {
-        let heard = self.hear(now, ssrc, from, By::Rtcp, true);
-        if matches!(heard, Heard::Member | Heard::Joined)
+    /// Handles a CNAME, which makes its source a member. It is cut to 255 bytes.
+    pub fn on_cname(&mut self, now: Time, ssrc: u32, from: Origin, cname: &str) -> SourceStatus {
+        let status = self.observe(now, ssrc, from, PacketKind::Rtcp, true);
+        if matches!(status, SourceStatus::Member | SourceStatus::Joined)
             && let Some(member) = self.table.get_mut(&ssrc)
         {
             let end = (0..=cname.len().min(255)).rev().find(|&end| cname.is_char_boundary(end));
@@ -273,19 +272,19 @@ impl Members {
                 member.cname = Some(cname.into());
             }
         }
-        heard
+        status
     }
 
-    /// Whether packets of `ssrc` may come from there, as far as is known: from where its media comes, or else its RTCP.
+    /// Whether `from` is the address of the source `ssrc`, or the source is unknown.
     pub fn speaks_from(&self, ssrc: u32, from: Origin) -> bool {
         self.table.get(&ssrc).is_none_or(|member| member.from == from)
     }
 
-    /// A source said BYE. True when it was counted until now, and spoke itself ([`Members::speaks_from`]):
-    /// [`Timer::on_bye`](crate::Timer::on_bye) wants to know. Stragglers of it are ignored until it would have timed
-    /// out.
+    /// Handles a BYE. Returns true if the source was counted and the BYE is from its address
+    /// ([`Members::speaks_from`]): then [`Timer::on_bye`](crate::Timer::on_bye) is to be called. Later packets of the
+    /// source are ignored until it would have timed out.
     pub fn on_bye(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
-        self.note_playing();
+        self.flush_last_media();
         if !self.speaks_from(ssrc, from) {
             return false;
         }
@@ -299,21 +298,21 @@ impl Members {
                 self.senders -= u32::from(member.sent.is_some());
             }
             State::Unproven | State::Gone => {
-                self.uncounted.remove(&(member.heard, ssrc));
+                self.uncounted.remove(&(member.last_packet, ssrc));
             }
         }
         member.state = State::Gone;
         member.sent = None;
-        member.heard = now;
+        member.last_packet = now;
         self.uncounted.insert((now, ssrc));
         counted
     }
 
-    /// Forgets members that were silent for `member`, and takes those that sent no media for `sender` for receivers:
-    /// the time-outs of [`Timer`](crate::Timer), to be applied at least once per RTCP interval. Returns how many
-    /// members that were counted left this way.
+    /// Removes members without a packet for the time `member`, and counts senders without media for the time `sender`
+    /// as receivers (RFC 3550, section 6.3.5). These are the time-outs of [`Timer`](crate::Timer), to be applied at
+    /// least once per RTCP interval. Returns the number of counted members that were removed.
     pub fn expire(&mut self, now: Time, member: Span, sender: Span) -> u32 {
-        self.note_playing();
+        self.flush_last_media();
         let before = self.census().members;
         let silent = |last: Time, limit: Span| now.since(last) > limit;
         let (uncounted, mut departed, mut retired) = (&mut self.uncounted, 0, 0);
@@ -325,10 +324,10 @@ impl Members {
                     it.sent = None;
                     retired += 1;
                 }
-                let keep = !silent(it.heard, member);
+                let keep = !silent(it.last_packet, member);
                 match it.state {
                     _ if keep => {
-                        heard = heard.min(it.heard);
+                        heard = heard.min(it.last_packet);
                         sent = sent.min(it.sent.unwrap_or(now));
                     }
                     State::Proven => {
@@ -336,7 +335,7 @@ impl Members {
                         retired += u32::from(it.sent.is_some());
                     }
                     State::Unproven | State::Gone => {
-                        uncounted.remove(&(it.heard, ssrc));
+                        uncounted.remove(&(it.last_packet, ssrc));
                     }
                 }
                 if !keep {
@@ -352,74 +351,74 @@ impl Members {
         if self.own_sent.is_some_and(|at| silent(at, sender)) {
             self.own_sent = None;
         }
-        // A loop that has ended is forgotten after ten intervals in RFC 3550; a member's time-out is five.
+        // RFC 3550, section 8.2, forgets a loop after ten intervals; a member's time-out is five.
         self.conflicts.retain(|_, &mut at| !silent(at, member * 2));
         departed
     }
 
-    /// How many there are now, as far as is known: an estimate once a group is sampled.
+    /// Returns the current census, an estimate if the group is sampled.
     pub fn census(&self) -> Census {
         let we_sent = self.own_sent.is_some();
         let bits = self.sample.map_or(0, |sample| sample.bits);
         let counted = (self.proven - self.senders).saturating_sub(self.addresses.beyond);
         let others = self.senders + (counted << bits);
         let held = self.sample.and_then(|sample| sample.held).map_or(0, |(members, _)| members);
-        let told = self.told.map_or(0, |receivers| receivers.saturating_add(self.senders));
+        let told = self.reported_receivers.map_or(0, |receivers| receivers.saturating_add(self.senders));
         Census { members: (others + 1).max(held).max(told), senders: self.senders + u32::from(we_sent), we_sent }
     }
 
-    /// The members other than oneself, in the order of their SSRCs.
+    /// Returns the SSRCs of the other members in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.table.iter().filter(|(_, member)| member.state == State::Proven).map(|(&ssrc, _)| ssrc)
     }
 
-    /// Whether `ssrc` is a member other than oneself.
+    /// Whether `ssrc` is another member.
     pub fn contains(&self, ssrc: u32) -> bool {
         self.table.get(&ssrc).is_some_and(|member| member.state == State::Proven)
     }
 
-    /// The name of a member.
+    /// Returns the CNAME of a member.
     pub fn cname(&self, ssrc: u32) -> Option<&str> {
         self.table.get(&ssrc)?.cname.as_deref()
     }
 
-    /// Entries in the table, members or not: never above its capacity.
+    /// Returns the number of entries, members or not. It never exceeds the capacity.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether nobody else was heard.
+    /// Whether the table has no entries.
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
-    /// Packets of sources for which there was no room.
+    /// Returns the number of packets from sources for which the table had no room.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    fn hear(&mut self, now: Time, ssrc: u32, from: Origin, by: By, proves: bool) -> Heard {
+    fn observe(&mut self, now: Time, ssrc: u32, from: Origin, kind: PacketKind, proves: bool) -> SourceStatus {
         if ssrc == self.own {
-            return Heard::Conflict(self.on_own_ssrc(now, from));
+            return SourceStatus::Conflict(self.on_own_ssrc(now, from));
         }
-        if matches!(by, By::Rtcp)
+        if matches!(kind, PacketKind::Rtcp)
             && self.sample.is_some_and(|sample| !sample.keeps(ssrc))
-            && !self.strays.may_contain(ssrc)
+            && !self.outside_sample.may_contain(ssrc)
         {
-            return Heard::Unsampled;
+            return SourceStatus::Unsampled;
         }
         let Some(member) = self.table.get_mut(&ssrc) else {
-            return self.admit(now, ssrc, from, by, proves);
+            return self.admit(now, ssrc, from, kind, proves);
         };
-        let media = matches!(by, By::Rtp);
+        let media = matches!(kind, PacketKind::Rtp);
         if member.from != from {
-            if !media || member.plays {
-                return Heard::Conflict(Conflict::WithMember);
+            if !media || member.has_media {
+                return SourceStatus::Conflict(Conflict::WithMember);
             }
-            // Its media tells where it is: whoever spoke in its name before was another one, and nothing of that
-            // counts.
+            // Media decides the address of a source, since a forged RTCP packet costs an attacker nothing. What other
+            // addresses sent under this SSRC before is discarded.
             if member.state != State::Proven {
-                self.uncounted.remove(&(member.heard, ssrc));
+                self.uncounted.remove(&(member.last_packet, ssrc));
                 member.state = State::Proven;
                 self.proven += 1;
             }
@@ -427,34 +426,34 @@ impl Members {
             self.addresses.enter(from);
             (member.from, member.cname) = (from, None);
         }
-        member.plays |= media;
-        let heard = match member.state {
-            State::Gone => return Heard::Gone,
-            State::Proven => Heard::Member,
+        member.has_media |= media;
+        let status = match member.state {
+            State::Gone => return SourceStatus::Gone,
+            State::Proven => SourceStatus::Member,
             State::Unproven => {
-                self.uncounted.remove(&(member.heard, ssrc));
+                self.uncounted.remove(&(member.last_packet, ssrc));
                 member.state = State::Proven;
                 self.proven += 1;
-                Heard::Joined
+                SourceStatus::Joined
             }
         };
-        member.heard = now;
+        member.last_packet = now;
         if media {
             self.senders += u32::from(member.sent.is_none());
             member.sent = Some(now);
         }
-        heard
+        status
     }
 
-    fn admit(&mut self, now: Time, ssrc: u32, from: Origin, by: By, proven: bool) -> Heard {
+    fn admit(&mut self, now: Time, ssrc: u32, from: Origin, kind: PacketKind, proven: bool) -> SourceStatus {
         if self.addresses.of(from) >= Self::PER_ADDRESS {
             self.refused += 1;
-            return Heard::Refused;
+            return SourceStatus::Refused;
         }
         loop {
-            // Senders are few, and what they send is about them: they are never left out.
-            if matches!(by, By::Rtcp) && self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
-                return Heard::Unsampled;
+            // Senders are few and are what receivers report on: sampling never excludes them.
+            if matches!(kind, PacketKind::Rtcp) && self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
+                return SourceStatus::Unsampled;
             }
             if self.table.len() < self.capacity {
                 break;
@@ -463,29 +462,30 @@ impl Members {
                 self.remove(earliest);
             } else if !self.halve_sample() {
                 self.refused += 1;
-                return Heard::Refused;
+                return SourceStatus::Refused;
             }
         }
-        let plays = matches!(by, By::Rtp);
+        let has_media = matches!(kind, PacketKind::Rtp);
         let state = if proven { State::Proven } else { State::Unproven };
-        let sent = (plays && proven).then_some(now);
+        let sent = (has_media && proven).then_some(now);
         self.senders += u32::from(sent.is_some());
         if self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
-            self.strays.push(ssrc);
+            self.outside_sample.push(ssrc);
         }
         self.addresses.enter(from);
-        let member = Member { from, plays, heard: now, sent, cname: None, state };
+        let member = Member { from, has_media, last_packet: now, sent, cname: None, state };
         self.table.insert(ssrc, Box::new(member));
         if proven {
             self.proven += 1;
-            return Heard::Joined;
+            return SourceStatus::Joined;
         }
         self.uncounted.insert((now, ssrc));
-        Heard::Unproven
+        SourceStatus::Unproven
     }
 
-    /// Keeps half as many members. False when there is no sample, nothing is left to halve, or nobody would be left
-    /// out: of SSRCs that are random half are, and to count those that were chosen twice would be no estimate.
+    /// Halves the sample. Returns false if there is no sample, it can't be halved, or halving would remove no member.
+    /// Half of all random SSRCs are removed; where none is, the SSRCs were chosen to fit the key, and doubling their
+    /// weight would overestimate the group.
     fn halve_sample(&mut self) -> bool {
         let Some(sample) = self.sample.as_mut().filter(|sample| sample.bits < Sample::MAX_BITS) else {
             return false;
@@ -507,19 +507,19 @@ impl Members {
         });
         self.uncounted.retain(|(_, ssrc)| self.table.contains_key(ssrc));
         self.proven -= left_out;
-        self.find_strays(sample);
+        self.find_outside_sample(sample);
         true
     }
 
-    fn find_strays(&mut self, sample: Sample) {
-        self.strays = Strays::default();
+    fn find_outside_sample(&mut self, sample: Sample) {
+        self.outside_sample = SmallSsrcSet::default();
         for ssrc in self.table.keys().filter(|ssrc| !sample.keeps(**ssrc)) {
-            self.strays.push(*ssrc);
+            self.outside_sample.push(*ssrc);
         }
     }
 
-    /// Takes a larger sample when the group has shrunk, and leaves out senders outside of it that have stopped.
-    /// `before`: the census before those who left were taken off.
+    /// Enlarges the sample when the group has shrunk, and removes senders outside the sample that have stopped sending.
+    /// `before` is the census before members were removed.
     fn adjust_sample(&mut self, now: Time, member_timeout: Span, before: u32) {
         let Some(sample) = &mut self.sample else {
             return;
@@ -531,13 +531,13 @@ impl Members {
         let room = self.capacity as u64 * 3 / 4;
         let fitting = (0..sample.bits).find(|&bits| others <= room << bits);
         if let (Some(bits), None) = (fitting, sample.held) {
-            // Two intervals, of which the time-out has five: by then those of the larger sample have been heard.
+            // The time-out is five intervals. After two, the members of the larger sample have sent a report.
             sample.held = Some((before, now + member_timeout * 2 / 5));
             sample.bits = bits;
         }
         if sample.bits == 0 {
-            // All are of the sample.
-            self.strays = Strays::default();
+            // The sample includes every SSRC.
+            self.outside_sample = SmallSsrcSet::default();
             return;
         }
         let (sample, mut left_out) = (*sample, 0);
@@ -551,7 +551,7 @@ impl Members {
             keep
         });
         self.proven -= left_out;
-        self.find_strays(sample);
+        self.find_outside_sample(sample);
     }
 
     fn on_own_ssrc(&mut self, now: Time, from: Origin) -> Conflict {
@@ -568,7 +568,7 @@ impl Members {
     }
 
     fn forget(&mut self, ssrc: u32) {
-        self.note_playing();
+        self.flush_last_media();
         let Some(member) = self.remove(ssrc) else {
             return;
         };
@@ -578,12 +578,12 @@ impl Members {
                 self.senders -= u32::from(member.sent.is_some());
             }
             State::Unproven | State::Gone => {
-                self.uncounted.remove(&(member.heard, ssrc));
+                self.uncounted.remove(&(member.last_packet, ssrc));
             }
         }
     }
 
-    /// Takes an entry out of the table.
+    /// Removes an entry from the table.
     fn remove(&mut self, ssrc: u32) -> Option<Box<Member>> {
         let member = self.table.remove(&ssrc)?;
         self.addresses.leave(member.from);
@@ -591,11 +591,11 @@ impl Members {
     }
 }
 
-/// Entries of the table by the address that they speak from.
+/// Counts the table's entries per address.
 #[derive(Clone, Debug, Default)]
 struct Addresses {
     entries: BTreeMap<Origin, u32>,
-    /// How many there are beyond [`Members::COUNTED`] of their address.
+    /// The number of entries beyond [`Members::COUNTED`] of their address.
     beyond: u32,
 }
 

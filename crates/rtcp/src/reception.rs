@@ -1,58 +1,59 @@
-//! What arrived from one source, as a report block says it (RFC 3550, sections 6.4.1, A.1, A.3 and A.8).
+//! Reception statistics of one source, for report blocks (RFC 3550, sections 6.4.1, A.1, A.3 and A.8).
 
 use steadycast_units::{Span, Time};
 use steadycast_wire::ntp;
 use steadycast_wire::rtcp::ReportBlock;
 use steadycast_wire::seq::{ExtendedSeq, MAX_DROPOUT, MAX_MISORDER, Verdict};
 
-/// What a packet turned out to be.
+/// The result of checking a packet's sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
-    /// The first of its number; whether its source is real isn't settled yet.
+    /// A new packet of a source that is still on probation (RFC 3550, appendix A.1).
     Probation,
-    /// The first of its number. An extended number below the newest one came late.
+    /// A new packet with its extended sequence number, which is below the newest one for a reordered packet.
     New(i64),
-    /// Its number had come before.
+    /// A packet whose sequence number had arrived before.
     Duplicate(i64),
-    /// The source started again: everything counted so far is void. This is the first packet of the new count.
+    /// The first packet after a restart of the source. All counters have been reset.
     Restarted(i64),
-    /// Not of this stream, as far as can be seen: not counted.
+    /// A packet whose number fits neither the stream nor a restart. It is not counted.
     Stray,
 }
 
-/// What happened between two reports.
+/// Packet counts between two reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// Packets that should have come.
+    /// Packets that were sent, by the sequence numbers.
     pub expected: u64,
-    /// Packets that came, duplicates and late ones included.
+    /// Packets that arrived, including duplicates and reordered ones.
     pub received: u64,
-    /// The difference, 0 where more came than should have.
+    /// `expected` minus `received`, and at least 0.
     pub lost: u64,
-    /// Share lost, 0…1.
+    /// The share of packets that were lost, 0 to 1.
     pub fraction: f64,
 }
 
-/// A stream of which nothing came for so long pauses: what ends the pause may be less than [`MAX_DROPOUT`] ahead, at
-/// any rate.
+/// A stream without a packet for this time is paused. The packet that ends the pause may be up to [`MAX_DROPOUT`]
+/// ahead, whatever the stream's packet rate.
 const PAUSE: Span = Span::millis(500);
-/// In the time since the packet before, a stream may have lost so many times as many packets as at its mean spacing.
+/// The factor by which packets may have been sent faster than at the mean spacing since the last arrival.
 const FASTER: u64 = 4;
-/// Over how many packets that spacing is a mean.
+/// The number of packets over which the spacing is averaged.
 const SPACED: u64 = 64;
-/// It is known after so many.
+/// The number of packets after which the spacing is known.
 const KNOWN: u64 = 16;
 
-/// Packets that nothing explained, since the last one of the stream, each with a higher number than the one before.
+/// Unexplained packets since the last packet of the stream, with ascending sequence numbers. They are the stream's if
+/// a heavy loss lies between them and its last packet ([`Reception::hold`]).
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     packets: u64,
-    /// How far ahead of the stream's newest the first and the last are.
+    /// The distance of the first and the last of them from the stream's newest number.
     first: u32,
     last: u32,
 }
 
-/// One source's packets as one receiver sees them.
+/// The reception state of one source at one receiver.
 #[derive(Clone, Debug, Default)]
 pub struct Reception {
     ssrc: u32,
@@ -60,15 +61,15 @@ pub struct Reception {
     seq: ExtendedSeq,
     received: u64,
     duplicates: u64,
-    /// Bit i: the packet i before the newest came. Late packets are at most 99 behind.
+    /// Bit i is set if the packet with the newest number minus i has arrived. Reordered packets are at most 99 behind.
     seen: u128,
-    /// When a packet of the stream came last.
-    heard: Time,
-    /// The mean time between two numbers, and of how many it is known.
+    /// When the last packet of the stream arrived.
+    last_arrival: Time,
+    /// The mean time per sequence number, and the number of packets that it is averaged over.
     spacing: Span,
     spaced: u64,
-    /// By how much numbers grew since the last time between two arrivals that was counted.
-    together: u64,
+    /// The growth of the sequence number since the last inter-arrival time that was counted.
+    numbers_since: u64,
     line: Line,
     transit: Option<u32>,
     jitter: f64,
@@ -79,18 +80,18 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// The reception of source `ssrc`, whose timestamps count `clock_rate` ticks per second (90,000 for video).
+    /// Creates the reception state of the source `ssrc`. Its timestamps count `clock_rate` ticks per second (90,000 for
+    /// video).
     pub fn new(ssrc: u32, clock_rate: u32) -> Self {
         Self { ssrc, clock_rate, ..Self::default() }
     }
 
-    /// The reception of a source that is known to be real by other means (its SSRC was agreed on): its first packet
-    /// counts at once.
+    /// Creates the state of a source whose SSRC was signalled. It needs no probation: its first packet counts.
     pub fn trusting(ssrc: u32, clock_rate: u32) -> Self {
         Self { seq: ExtendedSeq::believing_after(0), ..Self::new(ssrc, clock_rate) }
     }
 
-    /// A packet of the source has arrived.
+    /// Handles an RTP packet of the source.
     pub fn on_rtp(&mut self, arrival: Time, seq: u16, timestamp: u32) -> Arrived {
         let before = self.seq.newest();
         let mut verdict = self.seq.on_packet_within(seq, self.reach(arrival));
@@ -115,7 +116,7 @@ impl Reception {
             Verdict::Newer(extended) => {
                 let ahead = before.map_or(0, |before| extended - before);
                 self.space(arrival, ahead.unsigned_abs());
-                // Those that it goes on behind were the stream's.
+                // Unexplained packets with lower numbers than this one were packets of the stream.
                 let Line { packets, last, .. } = self.line;
                 let held = if ahead >= last.into() { packets - u64::from(ahead == last.into()) } else { 0 };
                 self.received += 1 + held;
@@ -134,21 +135,22 @@ impl Reception {
                 Arrived::New(extended)
             }
         };
-        self.heard = arrival;
+        self.last_arrival = arrival;
         self.line = Line::default();
         self.on_transit(arrival, timestamp);
         arrived
     }
 
-    /// A packet has come that nothing explains ([`Arrived::Stray`]). Returns whether it is the stream's all the same:
-    /// where nearly all is lost, packets are farther apart than any reach. Then nothing else has come for a pause, the
-    /// numbers of [`KNOWN`] packets rise, and the first of them is no farther ahead than they have come since.
+    /// Handles a packet that nothing explains ([`Arrived::Stray`]). Returns whether it belongs to the stream after all:
+    /// under heavy loss, the arriving packets are farther apart than [`Reception::reach`] allows. This is so if no
+    /// other packet has arrived for [`PAUSE`], the numbers of [`KNOWN`] packets ascend, and the first of them is no
+    /// farther ahead than the numbers have grown since.
     pub fn hold(&mut self, arrival: Time, seq: u16) -> bool {
         let Some(newest) = self.highest() else { return false };
         let Line { packets, first, last } = self.line;
         let step = seq.wrapping_sub((newest as u16).wrapping_add(last as u16));
         if packets > 0 && step >= 1 << 15 {
-            // A late one, or one of another stream, with which another line begins.
+            // The packet is reordered, or belongs to another stream, whose packets are collected anew.
             if step.wrapping_neg() >= MAX_MISORDER {
                 self.line = Line::default();
             }
@@ -157,20 +159,20 @@ impl Reception {
         let last = last.saturating_add(step.into());
         let first = if packets == 0 { last } else { first };
         self.line = Line { packets: packets + u64::from(step > 0), first, last };
-        self.line.packets >= KNOWN && arrival.since(self.heard) >= PAUSE && self.holds()
+        self.line.packets >= KNOWN && arrival.since(self.last_arrival) >= PAUSE && self.holds()
     }
 
-    /// Whether what nothing explained so far goes as far as the jump to it, and so may be the stream's
-    /// ([`Reception::hold`]).
+    /// Whether the numbers of the unexplained packets have grown by at least their distance from the stream, so that
+    /// they may belong to it ([`Reception::hold`]).
     pub const fn holds(&self) -> bool {
         self.line.packets > 1 && self.line.first <= self.line.last - self.line.first
     }
 
-    /// How far ahead of the newest number a loss may have put the next one. A socket's buffer or a link that drops a
-    /// burst takes time for it, of which the stream's own spacing tells how many packets it was; a made-up number comes
-    /// between two packets of the stream.
+    /// Returns the largest step of the sequence number that a loss explains at `arrival`. A burst loss takes time, and
+    /// the stream's packet spacing gives the number of packets sent in that time. A forged packet arrives between two
+    /// packets of the stream, where no time for a large loss has passed.
     fn reach(&self, arrival: Time) -> u16 {
-        let gap = arrival.since(self.heard);
+        let gap = arrival.since(self.last_arrival);
         let paused = if gap >= PAUSE { MAX_DROPOUT } else { 0 };
         if self.spaced < KNOWN {
             return paused;
@@ -179,32 +181,32 @@ impl Reception {
         u16::try_from(lost).unwrap_or(u16::MAX).max(paused)
     }
 
-    /// A packet has come that is `ahead` of the newest before it.
+    /// Updates the packet spacing with a packet that is `ahead` of the newest one before it.
     fn space(&mut self, arrival: Time, ahead: u64) {
-        let gap = arrival.since(self.heard);
+        let gap = arrival.since(self.last_arrival);
         if gap >= PAUSE || self.received <= 2 {
-            self.together = 0;
+            self.numbers_since = 0;
             if self.line.packets >= KNOWN {
                 (self.spacing, self.spaced) = (Span::nanos(gap.as_nanos() / ahead.max(1)), KNOWN);
             }
             return;
         }
-        self.together = self.together.saturating_add(ahead.max(1));
-        // Of packets that were kept, or are read at once, the time before the next one is that of all of them.
+        self.numbers_since = self.numbers_since.saturating_add(ahead.max(1));
+        // Packets that the kernel or a link has batched arrive together. The next gap is shared by all of them.
         if !gap.is_zero() {
             self.spaced = (self.spaced + 1).min(SPACED);
-            let (mean, each) = (self.spacing.as_nanos(), gap.as_nanos() / std::mem::take(&mut self.together));
+            let (mean, each) = (self.spacing.as_nanos(), gap.as_nanos() / std::mem::take(&mut self.numbers_since));
             self.spacing = Span::nanos(mean - mean / self.spaced + each / self.spaced);
         }
     }
 
-    /// A sender report of the source, with this NTP time, has arrived.
+    /// Handles a sender report of the source with this NTP timestamp.
     pub fn on_sr(&mut self, arrival: Time, ntp: u64) {
         self.sender_report = Some((arrival, ntp::middle(ntp)));
     }
 
-    /// The block that reports on the time since the previous one, and begins the next interval. `None` until the
-    /// source is believed.
+    /// Returns the report block for the time since the previous one, and begins the next interval. `None` while the
+    /// source is on probation.
     pub fn report_block(&mut self, now: Time) -> Option<ReportBlock> {
         let newest = self.seq.newest()?;
         let expected = self.expected() - self.expected_prior;
@@ -225,50 +227,51 @@ impl Reception {
         })
     }
 
-    /// The interval that the latest report block was about.
+    /// Returns the counts of the latest report block's interval.
     pub const fn interval(&self) -> Interval {
         self.interval
     }
-    /// The source.
+    /// Returns the SSRC of the source.
     pub const fn ssrc(&self) -> u32 {
         self.ssrc
     }
-    /// Whether enough packets came in sequence for the source to be believed.
+    /// Whether the source has passed its probation (RFC 3550, appendix A.1).
     pub const fn is_valid(&self) -> bool {
         self.seq.is_valid()
     }
-    /// Packets from the first to the newest.
+    /// Returns the number of packets from the first to the newest sequence number.
     pub const fn expected(&self) -> u64 {
         self.seq.expected()
     }
-    /// Packets that came, duplicates included.
+    /// Returns the number of packets that arrived, including duplicates.
     pub const fn received(&self) -> u64 {
         self.received
     }
-    /// Packets whose number had come before.
+    /// Returns the number of duplicates.
     pub const fn duplicates(&self) -> u64 {
         self.duplicates
     }
-    /// Expected less received, in 24 bits with sign: it stays at its end where it would wrap.
+    /// Returns expected minus received packets, clamped to a signed 24-bit number (RFC 3550, section 6.4.1).
     pub fn cumulative_lost(&self) -> i32 {
         let lost = self.expected() as i64 - self.received as i64;
         lost.clamp(-0x80_0000, 0x7f_ffff) as i32
     }
-    /// The highest extended sequence number, `None` until the source is believed.
+    /// Returns the highest extended sequence number; `None` while the source is on probation.
     pub const fn highest(&self) -> Option<i64> {
         self.seq.newest()
     }
-    /// Interarrival jitter in ticks of the media clock: J += (|D| − J)/16.
+    /// Returns the interarrival jitter in ticks of the media clock: J += (|D| − J)/16 (RFC 3550, appendix A.8).
     pub const fn jitter_ticks(&self) -> f64 {
         self.jitter
     }
-    /// Interarrival jitter as a length of time.
+    /// Returns the interarrival jitter as a time.
     pub fn jitter(&self) -> Span {
         Span::from_secs_f64(self.jitter / f64::from(self.clock_rate.max(1)))
     }
 
     fn on_transit(&mut self, arrival: Time, timestamp: u32) {
-        // In two parts, since 64 bits hold either and a division of 128 would be felt on every packet.
+        // Seconds and nanoseconds are converted separately: each fits 64 bits, and a 128-bit division per packet is
+        // slow.
         let (secs, nanos) = (arrival.as_nanos() / 1_000_000_000, arrival.as_nanos() % 1_000_000_000);
         let rate = u64::from(self.clock_rate);
         let ticks = secs.wrapping_mul(rate).wrapping_add(nanos * rate / 1_000_000_000);

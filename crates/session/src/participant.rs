@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use steadycast_control::promise::WITHIN_MTU;
 use steadycast_control::{Check, Wake};
-use steadycast_rtcp::{Census, Conflict, Early, Expiry, Heard, Leave, Members, Origin, Profile, Timer, TimerConfig};
+use steadycast_rtcp::{
+    Census, Conflict, Early, Expiry, Leave, Members, Origin, Profile, SourceStatus, Timer, TimerConfig,
+};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{Compound, GroupSize, Packet, ReportBlock};
@@ -96,10 +98,10 @@ pub(crate) enum Standing {
 }
 
 impl Standing {
-    pub(crate) const fn of(heard: Heard) -> Self {
+    pub(crate) const fn of(heard: SourceStatus) -> Self {
         match heard {
-            Heard::Conflict(Conflict::WithUs) => Self::Collision,
-            Heard::Conflict(_) | Heard::Gone => Self::Ignored,
+            SourceStatus::Conflict(Conflict::WithUs) => Self::Collision,
+            SourceStatus::Conflict(_) | SourceStatus::Gone => Self::Ignored,
             _ => Self::Good,
         }
     }
@@ -205,7 +207,7 @@ impl Participant {
             return;
         }
         let receivers = group.receivers.min(ALL_MEMBERS as u32);
-        if self.members.on_told(receivers) > 0 {
+        if self.members.on_group_size(receivers) > 0 {
             let census = self.census();
             self.timer.on_departures(now, &census);
         }
@@ -308,9 +310,9 @@ impl Participant {
     pub(crate) fn learn(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Standing {
         let mut standing = Standing::Good;
         let (mut last, mut new, mut known) = (None, 0, false);
-        let mut hear = |ssrc: u32, heard: &mut dyn FnMut(&mut Members) -> Heard| {
+        let mut hear = |ssrc: u32, heard: &mut dyn FnMut(&mut Members) -> SourceStatus| {
             // A compound's packets are mostly of one source; what is left out of a sample stays so.
-            if last == Some((ssrc, Heard::Unsampled)) {
+            if last == Some((ssrc, SourceStatus::Unsampled)) {
                 return;
             }
             let again = last.is_some_and(|(before, _)| before == ssrc);
@@ -318,8 +320,8 @@ impl Participant {
                 return;
             }
             let heard = heard(&mut self.members);
-            new += usize::from(!again && heard != Heard::Member);
-            known |= matches!(heard, Heard::Member | Heard::Joined | Heard::Unsampled);
+            new += usize::from(!again && heard != SourceStatus::Member);
+            known |= matches!(heard, SourceStatus::Member | SourceStatus::Joined | SourceStatus::Unsampled);
             standing = standing.and(Standing::of(heard));
             last = Some((ssrc, heard));
         };

@@ -808,7 +808,7 @@ impl Receiver {
         let speaks = self.knock.is_some() || self.answers || self.reporter.is_some();
         let stays = self.participant.farewell == Farewell::Stays;
         let stream = self.stream.as_ref().filter(|stream| !stream.ended && stream.ssrc != self.ssrc())?;
-        let receivers = self.participant.members.told().unwrap_or(0);
+        let receivers = self.participant.members.reported_receivers().unwrap_or(0);
         (stays && !asks && !speaks && self.half.is_patient()).then_some(Patience { source: stream.ssrc, receivers })
     }
 

@@ -1,6 +1,6 @@
 //! The claims about who is in the session.
 use proptest::prelude::*;
-use steadycast_rtcp::{Conflict, Heard, Members, Origin};
+use steadycast_rtcp::{Conflict, Members, Origin, SourceStatus};
 use steadycast_units::{Seed, Span, Time};
 
 const A: Origin = Origin(1);
@@ -24,11 +24,11 @@ fn census(members: &Members) -> (u32, u32) {
 fn one_packet_is_no_member_two_are_and_a_name_is_at_once() {
     let mut members = Members::new(1);
     assert_eq!(census(&members), (1, 0));
-    assert_eq!(members.on_rtcp(at(0), 5, A), Heard::Unproven);
+    assert_eq!(members.on_rtcp(at(0), 5, A), SourceStatus::Unproven);
     assert_eq!(census(&members), (1, 0));
-    assert_eq!(members.on_rtcp(at(1), 5, A), Heard::Joined);
-    assert_eq!(members.on_cname(at(1), 6, B, "b@host"), Heard::Joined);
-    assert_eq!(members.on_rtcp(at(2), 6, B), Heard::Member);
+    assert_eq!(members.on_rtcp(at(1), 5, A), SourceStatus::Joined);
+    assert_eq!(members.on_cname(at(1), 6, B, "b@host"), SourceStatus::Joined);
+    assert_eq!(members.on_rtcp(at(2), 6, B), SourceStatus::Member);
     assert_eq!(census(&members), (3, 0));
     assert_eq!((members.cname(6), members.cname(5)), (Some("b@host"), None));
     assert_eq!(members.iter().collect::<Vec<_>>(), [5, 6]);
@@ -68,11 +68,11 @@ fn a_bye_counts_at_once_and_its_stragglers_do_not_bring_it_back() {
     assert!(members.on_bye(at(1), 5, A));
     assert_eq!(census(&members), (1, 0));
     assert!(!members.on_bye(at(1), 5, A), "a second BYE changes nothing");
-    assert_eq!(members.on_rtp(at(2), 5, A, true), Heard::Gone);
-    assert_eq!(members.on_cname(at(2), 5, A, "a"), Heard::Gone);
+    assert_eq!(members.on_rtp(at(2), 5, A, true), SourceStatus::Gone);
+    assert_eq!(members.on_cname(at(2), 5, A, "a"), SourceStatus::Gone);
     assert_eq!(census(&members), (1, 0));
     assert_eq!(members.expire(at(27), Span::secs(25), Span::secs(10)), 0);
-    assert_eq!(members.on_cname(at(28), 5, A, "a"), Heard::Joined);
+    assert_eq!(members.on_cname(at(28), 5, A, "a"), SourceStatus::Joined);
     assert!(!members.on_bye(at(28), 99, A), "a BYE of a stranger");
 }
 
@@ -95,22 +95,22 @@ fn a_bye_is_not_believed_either_from_where_neither_reports_nor_media_come() {
 #[test]
 fn our_ssrc_from_elsewhere_is_a_collision_once_and_a_loop_after() {
     let mut members = Members::new(1);
-    assert_eq!(members.on_rtp(at(0), 1, A, true), Heard::Conflict(Conflict::WithUs));
+    assert_eq!(members.on_rtp(at(0), 1, A, true), SourceStatus::Conflict(Conflict::WithUs));
     members.renew(2);
     assert_eq!(members.own(), 2);
-    assert_eq!(members.on_cname(at(0), 1, A, "a"), Heard::Joined, "the other one keeps the number");
-    assert_eq!(members.on_rtcp(at(1), 2, A), Heard::Conflict(Conflict::Loop));
-    assert_eq!(members.on_rtcp(at(1), 2, B), Heard::Conflict(Conflict::WithUs));
+    assert_eq!(members.on_cname(at(0), 1, A, "a"), SourceStatus::Joined, "the other one keeps the number");
+    assert_eq!(members.on_rtcp(at(1), 2, A), SourceStatus::Conflict(Conflict::Loop));
+    assert_eq!(members.on_rtcp(at(1), 2, B), SourceStatus::Conflict(Conflict::WithUs));
 }
 
 #[test]
 fn another_members_ssrc_from_elsewhere_is_ignored() {
     let mut members = Members::new(1);
     members.on_rtp(at(0), 5, A, true);
-    assert_eq!(members.on_rtcp(at(0), 5, B), Heard::Conflict(Conflict::WithMember));
-    assert_eq!(members.on_rtp(at(1), 5, B, true), Heard::Conflict(Conflict::WithMember));
-    assert_eq!(members.on_rtp(at(1), 5, A, true), Heard::Member);
-    assert_eq!(members.on_rtcp(at(1), 5, A), Heard::Member);
+    assert_eq!(members.on_rtcp(at(0), 5, B), SourceStatus::Conflict(Conflict::WithMember));
+    assert_eq!(members.on_rtp(at(1), 5, B, true), SourceStatus::Conflict(Conflict::WithMember));
+    assert_eq!(members.on_rtp(at(1), 5, A, true), SourceStatus::Member);
+    assert_eq!(members.on_rtcp(at(1), 5, A), SourceStatus::Member);
 }
 
 #[test]
@@ -126,15 +126,15 @@ fn who_spoke_in_a_sources_name_before_its_media_came_is_forgotten_when_it_comes(
         if said == 2 {
             members.on_bye(at(0), 5, B);
         }
-        assert_eq!(members.on_rtp(at(1), 5, A, true), Heard::Member, "{said}");
+        assert_eq!(members.on_rtp(at(1), 5, A, true), SourceStatus::Member, "{said}");
         assert!(members.speaks_from(5, A) && !members.speaks_from(5, B), "{said}");
         assert_eq!((members.cname(5), census(&members)), (None, (2, 1)), "{said}");
-        assert_eq!(members.on_cname(at(2), 5, A, "source"), Heard::Member, "{said}");
-        assert_eq!(members.on_rtcp(at(2), 5, B), Heard::Conflict(Conflict::WithMember), "{said}");
+        assert_eq!(members.on_cname(at(2), 5, A, "source"), SourceStatus::Member, "{said}");
+        assert_eq!(members.on_rtcp(at(2), 5, B), SourceStatus::Conflict(Conflict::WithMember), "{said}");
         assert!(!members.on_bye(at(3), 5, B) && members.on_bye(at(3), 5, A), "{said}");
         // The stranger's address has all its room again.
         for n in 0..Members::PER_ADDRESS {
-            assert_eq!(members.on_cname(at(4), 1_000 + n, B, "other"), Heard::Joined, "{said}");
+            assert_eq!(members.on_cname(at(4), 1_000 + n, B, "other"), SourceStatus::Joined, "{said}");
         }
     }
 }
@@ -146,13 +146,13 @@ fn a_hundred_thousand_forged_sources_leave_the_table_bounded_and_the_members_in_
         members.on_cname(at(0), ssrc, place(ssrc), "member");
     }
     for forged in 0..100_000u32 {
-        assert_eq!(members.on_rtcp(at(1), 1_000_000 + forged, place(1_000_000 + forged)), Heard::Unproven);
+        assert_eq!(members.on_rtcp(at(1), 1_000_000 + forged, place(1_000_000 + forged)), SourceStatus::Unproven);
         assert!(members.len() <= 1000);
     }
     assert_eq!(census(&members), (499, 0));
-    assert_eq!(members.on_cname(at(2), 600, A, "newcomer"), Heard::Joined);
+    assert_eq!(members.on_cname(at(2), 600, A, "newcomer"), SourceStatus::Joined);
     for ssrc in 2..500 {
-        assert_eq!(members.on_rtcp(at(3), ssrc, place(ssrc)), Heard::Member);
+        assert_eq!(members.on_rtcp(at(3), ssrc, place(ssrc)), SourceStatus::Member);
     }
 }
 
@@ -164,7 +164,7 @@ fn forged_sources_that_say_bye_take_no_room_for_long_either() {
         members.on_cname(at(1), 1_000 + forged, from, "forged");
         members.on_bye(at(1), 1_000 + forged, from);
     }
-    assert_eq!(members.on_cname(at(2), 5, A, "newcomer"), Heard::Joined);
+    assert_eq!(members.on_cname(at(2), 5, A, "newcomer"), SourceStatus::Joined);
     assert_eq!((census(&members), members.refused()), ((2, 0), 0));
 }
 
@@ -178,11 +178,15 @@ fn one_address_counts_as_sixteen_members_however_many_names_it_makes_up() {
         members.on_cname(at(1), 1_000 + forged, B, "forged");
     }
     assert_eq!((census(&members), members.refused()), ((16 + Members::COUNTED, 0), 10_000 - 64));
-    assert_eq!(members.on_cname(at(2), 600, A, "newcomer"), Heard::Joined, "another address has room of its own");
+    assert_eq!(
+        members.on_cname(at(2), 600, A, "newcomer"),
+        SourceStatus::Joined,
+        "another address has room of its own"
+    );
     members.expire(at(30), Span::secs(25), Span::secs(10));
     assert_eq!(
         members.on_cname(at(31), 601, B, "newcomer"),
-        Heard::Joined,
+        SourceStatus::Joined,
         "and so has this one when they are forgotten"
     );
     assert_eq!(census(&members), (2, 0), "the others have fallen silent");
@@ -194,7 +198,7 @@ fn a_table_full_of_members_refuses_newcomers_and_says_so() {
     for ssrc in 2..12 {
         members.on_cname(at(0), ssrc, A, "member");
     }
-    assert_eq!(members.on_cname(at(1), 50, A, "late"), Heard::Refused);
+    assert_eq!(members.on_cname(at(1), 50, A, "late"), SourceStatus::Refused);
     assert_eq!((census(&members), members.refused()), ((11, 0), 1));
 }
 
@@ -249,10 +253,10 @@ fn a_sample_keeps_every_sender_and_leaves_it_out_when_it_falls_silent() {
         members.on_cname(at(0), ssrc.wrapping_mul(0x9e37_79b9) | 1 << 20, place(ssrc), "member");
     }
     let sender = 0x7fff_ffff; // differs from the key in every bit
-    assert_eq!(members.on_cname(at(0), sender, A, "sender"), Heard::Unsampled);
+    assert_eq!(members.on_cname(at(0), sender, A, "sender"), SourceStatus::Unsampled);
     let before = members.census().members;
-    assert_eq!(members.on_rtp(at(0), sender, A, true), Heard::Joined);
-    assert_eq!(members.on_cname(at(0), sender, A, "sender"), Heard::Member);
+    assert_eq!(members.on_rtp(at(0), sender, A, true), SourceStatus::Joined);
+    assert_eq!(members.on_cname(at(0), sender, A, "sender"), SourceStatus::Member);
     assert_eq!(census(&members), (before + 1, 1));
     members.on_rtcp(at(19), sender, A);
     members.expire(at(20), Span::secs(100), Span::secs(10));
