@@ -14,7 +14,7 @@ use steadycast_control::{
     Announcement, Arrival, Body, BufferLevel, Check, Due, ExtraArrival, FeedbackFormat, FrameEdge, Overheard,
     ReceiverHalf, ReceiverId, Reply, Slot, Stream as Kind, View, Wake, simulcast,
 };
-use steadycast_rtcp::{Arrived, Expiry, Heard, Origin, Reception};
+use steadycast_rtcp::{Arrived, Expiry, Origin, Reception, SourceStatus};
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Time, sums};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::ntp::NtpEpoch;
@@ -706,7 +706,7 @@ impl Receiver {
         if Standing::of(heard) == Standing::Collision {
             self.take_new_ssrc();
         }
-        !matches!(heard, Heard::Conflict(_))
+        !matches!(heard, SourceStatus::Conflict(_))
     }
 
     fn take_new_ssrc(&mut self) {
