@@ -79,8 +79,8 @@ def displayed(size: tuple[int, int], turn: int, aspect: Fraction) -> tuple[float
 def is_near_the_bound(width: int, height: int) -> bool:
     """Whether a picture has no more samples than 1280x720, and fewer only by what even sides cost.
 
-    The longer side L is below the exact one by less than 4 (2 to be even, 2 where the other one, S, was rounded up), and
-    S by less than 1 more: the product lacks 8 S + L at the most, which is no more than 4.5 (L + S).
+    The longer side L is below the exact one by less than 4: 2 to be even, 2 where the other one, S, was rounded up.
+    S is below its own by less than 1 more: the product lacks 8 S + L at the most, which is no more than 4.5 (L + S).
     """
     return 1280 * 720 - 9 * (width + height) / 2 <= width * height <= 1280 * 720
 
