@@ -451,7 +451,7 @@ _ENCODED: Sets = {"size": "cif", "fps": 25}
 
 def _clip(clips: tuple[Path, ...], sets: Sets, scenario: Path) -> Medium:
     flows = tomllib.loads(scenario.read_text(encoding="utf-8"))["flow"]
-    said = next((flow.get("encode", {}) for flow in flows if flow["name"] == "video"), {})
+    said: Sets = next((flow.get("encode", {}) for flow in flows if flow["name"] == "video"), {})
     assumed = {f"flow.video.encode.{key}": value for key, value in _ENCODED.items() if key not in said}
     names = ", ".join(clip.name for clip in clips)
     if len(clips) > 3:

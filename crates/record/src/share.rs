@@ -359,18 +359,19 @@ mod tests {
                 let there: Vec<u64> = each.iter().filter_map(|shares| shares[n]).map(Rate::as_bps).collect();
                 prop_assert_eq!(share.there.is_none(), there.is_empty());
                 prop_assert!(apart(share.there, &there) <= 1.0, "{:?}", share);
-                // The definition: somebody else is there on a link of its way that their shares fill.
-                let competes = |(shares, (demands, rates)): &(&Vec<Option<Rate>>, &(Vec<Demand>, Vec<Rate>))| {
+                // The definition: another claim is there on a link of its way that their shares fill.
+                let competes = |second: usize| {
+                    let (demands, rates) = &world.seconds[second];
                     demands[n] != Demand::Absent && world.ways[n].iter().any(|link| {
                         let users: Vec<_> = (0..demands.len())
                             .filter(|m| world.ways[*m].contains(link) && demands[*m] != Demand::Absent)
                             .collect();
-                        let load: u64 = users.iter().filter_map(|m| shares[*m]).map(Rate::as_bps).sum();
+                        let load: u64 = users.iter().filter_map(|m| each[second][*m]).map(Rate::as_bps).sum();
                         users.len() > 1 && load + users.len() as u64 >= rates[*link as usize].as_bps()
                     })
                 };
-                let contested: Vec<u64> = each.iter().zip(&world.seconds).filter(competes)
-                    .filter_map(|(shares, _)| shares[n]).map(Rate::as_bps).collect();
+                let contested: Vec<u64> = (0..each.len()).filter(|second| competes(*second))
+                    .filter_map(|second| each[second][n]).map(Rate::as_bps).collect();
                 prop_assert_eq!(share.time_competing, Span::secs(contested.len() as u64));
                 prop_assert!(apart(share.competing, &contested) <= 1.0, "{:?}", share);
                 let told: Span = share.times.iter().map(|(begin, end)| end.since(*begin)).sum();
