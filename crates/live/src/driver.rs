@@ -7,7 +7,7 @@ use rustix::fd::OwnedFd;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use steadycast_units::{Ecn, Spread, Time};
+use steadycast_units::{Ecn, Span, Spread, Time};
 
 /// A datagram that has arrived.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +91,9 @@ pub trait End {
     fn on_wake(&mut self, now: Time, out: &mut Outbox);
     /// A datagram has arrived; RTCP that the end sent to its group itself is not shown to it.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
+    /// The loop's clock has stood still until now: its process was stopped, or its machine was. All that had arrived by
+    /// then was shown to the end before, and no timer has been served.
+    fn on_clock_gap(&mut self, _now: Time) {}
     /// Whether it has nothing more to do: a loop whose ends are all done returns.
     fn done(&self) -> bool {
         false
@@ -133,6 +136,8 @@ pub struct Loop<E> {
     out: Outbox,
     /// How late its ends were called.
     pub late: Spread,
+    /// The latest time by which it had to look at its clock again.
+    expected: Option<Time>,
 }
 
 const WAKER: u64 = u64::MAX;
@@ -140,6 +145,12 @@ const WAKER: u64 = u64::MAX;
 /// Batches that are read from a socket before it is somebody else's turn, or a time has come. What is left makes it
 /// readable at once again.
 const BATCHES: usize = 16;
+/// A loop that looks at its clock this much later than it had to has stood still: a busy machine delays a thread by
+/// milliseconds, seldom by hundreds of them.
+const CLOCK_GAP: Span = Span::secs(1);
+/// Turns in which a socket is emptied after the clock has stood still: more datagrams than the kernel keeps for it (some
+/// 16,000 of a few bytes), so that one that is written to without end holds up nothing else.
+const MOST_TURNS: usize = 256;
 
 impl<E: End> Loop<E> {
     /// A loop by this clock. It drives its ends in the thread that calls [`Loop::run`].
@@ -158,6 +169,7 @@ impl<E: End> Loop<E> {
             buffers: Buffers::new(),
             out: Outbox::default(),
             late: Spread::default(),
+            expected: None,
         })
     }
 
@@ -207,6 +219,9 @@ impl<E: End> Loop<E> {
 
     /// Drives its ends until `until`, or until all are done, or `go_on` says no: it is asked after every wait.
     ///
+    /// Sockets are read before timers are served, so that silence is judged by what has arrived, however late this
+    /// thread is called.
+    ///
     /// # Errors
     /// The system refuses to wait: a bug, or out of memory.
     pub fn run(&mut self, until: Time, mut go_on: impl FnMut(&mut Self) -> bool) -> io::Result<()> {
@@ -214,22 +229,14 @@ impl<E: End> Loop<E> {
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
         let mut events = Vec::with_capacity(64);
         loop {
-            let mut now = self.clock.now();
-            let (mut next, mut all_done) = (until, true);
-            for place in &mut self.places {
-                if place.wake <= now {
-                    self.late.add(now.since(place.wake));
-                    place.on_wake(now, &mut self.out);
-                    now = self.clock.now();
-                }
-                next = next.min(place.wake);
-                all_done &= place.end.done();
-            }
-            if now >= until || (all_done && !self.places.is_empty()) {
-                return Ok(());
-            }
-            let wait = next.since(now).as_nanos();
+            self.look_for_gap();
+            let now = self.clock.now();
+            let next = self.places.iter().map(|place| place.wake).fold(until, Time::min);
+            let all_done = !self.places.is_empty() && self.places.iter().all(|place| place.end.done());
+            let over = now >= until || all_done;
+            let wait = if over { 0 } else { next.since(now).as_nanos() };
             let timeout = Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 };
+            self.expected = Some(now.max(next));
             events.clear();
             let waited =
                 epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)).map(|_| ());
@@ -237,18 +244,55 @@ impl<E: End> Loop<E> {
                 Ok(()) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            for event in &events {
-                match event.data.u64() {
-                    WAKER => self.woken(),
-                    token => {
-                        let which = if token & 1 == 0 { Which::Rtp } else { Which::Rtcp };
-                        self.readable((token >> 1) as usize, which);
+            self.look_for_gap();
+            let tokens = || events.iter().map(|event| event.data.u64());
+            for token in tokens().filter(|token| *token != WAKER) {
+                let which = if token & 1 == 0 { Which::Rtp } else { Which::Rtcp };
+                self.readable((token >> 1) as usize, which);
+            }
+            if tokens().any(|token| token == WAKER) {
+                self.woken();
+            }
+            self.serve_timers();
+            if over || !go_on(self) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Calls the ends whose time has come.
+    fn serve_timers(&mut self) {
+        let mut now = self.clock.now();
+        for place in &mut self.places {
+            if place.wake <= now {
+                self.late.add(now.since(place.wake));
+                place.on_wake(now, &mut self.out);
+                now = self.clock.now();
+            }
+        }
+    }
+
+    /// Empties the sockets and tells the ends when the clock has stood still.
+    fn look_for_gap(&mut self) {
+        let now = self.clock.now();
+        let gap = self.expected.replace(now).is_some_and(|expected| now > expected + CLOCK_GAP);
+        if !gap {
+            return;
+        }
+        for ix in 0..self.places.len() {
+            let ports: Vec<Which> = self.places[ix].pair.ports().map(|(which, _)| which).collect();
+            for which in ports {
+                for _ in 0..MOST_TURNS {
+                    if !self.readable(ix, which) {
+                        break;
                     }
                 }
             }
-            if !go_on(self) {
-                return Ok(());
-            }
+        }
+        for place in &mut self.places {
+            place.told = now.max(place.told);
+            place.end.on_clock_gap(place.told);
+            place.settle(&mut self.out);
         }
     }
 
@@ -261,9 +305,10 @@ impl<E: End> Loop<E> {
         }
     }
 
-    fn readable(&mut self, ix: usize, at: Which) {
+    /// Reads the datagrams that wait at a socket, up to [`BATCHES`]. Returns whether there may be more.
+    fn readable(&mut self, ix: usize, at: Which) -> bool {
         let Self { clock, places, buffers, out, .. } = self;
-        let Some(place) = places.get_mut(ix) else { return };
+        let Some(place) = places.get_mut(ix) else { return false };
         let Attached { end, pair, echo, told, .. } = place;
         let port = pair.port_mut(at);
         let mut each = |bytes: &[u8], meta: &Meta| {
@@ -276,12 +321,9 @@ impl<E: End> Loop<E> {
             *told = meta.at.max(*told);
             end.on_datagram(*told, &Datagram { which, bytes, meta: *meta }, out);
         };
-        for _ in 0..BATCHES {
-            if !port.receive(clock, buffers, &mut each) {
-                break;
-            }
-        }
+        let more = (0..BATCHES).all(|_| port.receive(clock, buffers, &mut each));
         place.settle(out);
+        more
     }
 }
 
@@ -296,5 +338,76 @@ impl<E: End> Attached<E> {
     fn settle(&mut self, out: &mut Outbox) {
         out.flush(&mut self.pair, &mut self.echo);
         self.wake = self.end.wake();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the loop's thread stands still as a stopped process does")]
+mod tests {
+    use super::*;
+    use crate::PairOptions;
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    /// An end that writes down what it is told, and whose thread stands still once.
+    struct Witness {
+        seen: Vec<&'static str>,
+        wake: Time,
+        stands_still: Option<std::sync::mpsc::Receiver<()>>,
+    }
+
+    impl End for Witness {
+        fn wake(&self) -> Time {
+            self.wake
+        }
+
+        fn on_wake(&mut self, now: Time, _: &mut Outbox) {
+            self.seen.push("timer");
+            self.wake = now + Span::millis(20);
+            if let Some(over) = self.stands_still.take() {
+                over.recv().unwrap();
+            }
+        }
+
+        fn on_datagram(&mut self, _: Time, _: &Datagram<'_>, _: &mut Outbox) {
+            self.seen.push("datagram");
+        }
+
+        fn on_clock_gap(&mut self, _: Time) {
+            self.seen.push("gap");
+        }
+    }
+
+    #[test]
+    fn after_the_clock_stood_still_all_that_came_is_read_before_any_timer_is_served() {
+        // More than one turn reads, and what the smallest buffer that systems have holds.
+        for count in [0, 1, 100, 250] {
+            let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let at: SocketAddr = format!("127.0.0.1:{port}").parse().unwrap();
+            let pair = Pair::receiver(at, &PairOptions { mux: true, ..PairOptions::default() }).unwrap();
+            let clock = Clock::start();
+            let mut driver = Loop::new(clock).unwrap();
+            let (goes_on, over) = std::sync::mpsc::channel();
+            let ix =
+                driver.add(Witness { seen: Vec::new(), wake: Time::ZERO, stands_still: Some(over) }, pair).unwrap();
+            let sender = std::thread::spawn(move || {
+                let out = UdpSocket::bind("127.0.0.1:0").unwrap();
+                // All of it comes while the loop stands still, most at the beginning of that.
+                std::thread::sleep(Duration::from_millis(200));
+                for _ in 0..count {
+                    out.send_to(&[0x80; 20], at).unwrap();
+                }
+                std::thread::sleep(Duration::from_millis(1_300));
+                goes_on.send(()).unwrap();
+            });
+            driver.run(clock.now() + Span::millis(100), |_| true).unwrap();
+            driver.run(clock.now() + Span::millis(100), |_| true).unwrap();
+            sender.join().unwrap();
+            let seen = &driver.end(ix).seen;
+            let gap = seen.iter().position(|each| *each == "gap").unwrap();
+            let datagrams = seen[..gap].iter().filter(|each| **each == "datagram").count();
+            assert_eq!((seen[0], datagrams, gap), ("timer", count, count + 1), "{seen:?}");
+            assert!(seen[gap + 1..].contains(&"timer"), "{seen:?}");
+        }
     }
 }

@@ -33,7 +33,7 @@ mod _core {
     use crate::imported::call;
     #[cfg(target_os = "linux")]
     #[pymodule_export]
-    use crate::live::{PyReceiver, PyRecord, PySender, PySession, is_key_frame};
+    use crate::live::{PyReceiver, PyRecord, PySender, PySession, is_key_frame, unused_reasons};
     #[pymodule_export]
     use crate::picture::{picture_psnr, picture_ssim};
     #[pymodule_export]
