@@ -120,7 +120,7 @@ class Simulation:
     def hops(self) -> int: ...
 
 def unused_reasons() -> list[str]:
-    """The names of the reasons for which a receiver does not use a packet."""
+    """Return the names of the reasons for which a receiver does not use a packet."""
 
 def is_key_frame(codec: str, frame: bytes) -> bool:
     """Tell whether a decoder can begin with a frame; on Linux alone."""

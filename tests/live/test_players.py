@@ -464,7 +464,10 @@ def test_ffplay_shows_what_the_description_of_a_running_session_describes(tmp_pa
             ),
             out,
         )
-        shown = lambda: re.findall(r"([\d.]+) M-V:[^\r]*? fd= *(\d+)", player.said())  # noqa: E731
+
+        def shown() -> list[tuple[str, str]]:
+            return re.findall(r"([\d.]+) M-V:[^\r]*? fd= *(\d+)", player.said())
+
         try:
             until(lambda: any(float(seconds) > 4 for seconds, _ in shown()), "ffplay showed nothing")
             seconds, dropped = shown()[-1]
