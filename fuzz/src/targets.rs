@@ -19,6 +19,7 @@ use steadycast_session::{
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 use steadycast_web::{Certificate, Credentials, Ends, Feedback, Output as Way, Own, Stream as Shown, Tunnel, agree};
+use steadycast_wire::ParseError;
 use steadycast_wire::is_rtcp;
 use steadycast_wire::parity::{ParityHeader, packet, recover, symbol};
 use steadycast_wire::payload::{Depacketiser, PayloadFormat, is_key_frame, picture_kind};
@@ -158,7 +159,10 @@ pub fn payload(data: &[u8]) {
             len => {
                 let (payload, behind) = rest.split_at(usize::from(len).min(rest.len()));
                 rest = behind;
-                let damaged = depacketiser.push(payload).is_err();
+                let unused = |error: &ParseError| {
+                    matches!(error, ParseError::Unsupported { .. } | ParseError::OtherLayer { .. })
+                };
+                let damaged = depacketiser.push(payload).is_err_and(|error| !unused(&error));
                 let frame = depacketiser.clone().finish();
                 let _ = is_key_frame(format, &frame.bytes);
                 assert!(frame.damaged || !damaged, "a payload that can't be read leaves a damaged frame");

@@ -128,6 +128,9 @@ class Simulation:
 def check_sender(options: Mapping[str, Any], medium: Mapping[str, Any]) -> None:
     """Check what a `Sender` of these would check, and open nothing; on Linux alone."""
 
+def unused_reasons() -> list[str]:
+    """Return the names of the reasons for which a receiver does not use a packet."""
+
 def is_key_frame(codec: str, frame: bytes) -> bool:
     """Tell whether a decoder can begin with a frame; on Linux alone."""
 
@@ -201,6 +204,8 @@ class Receiver(Session):
     def controller(self) -> str | None: ...
     @property
     def offered(self) -> str | None: ...
+    @property
+    def other_clock(self) -> tuple[str, int, str] | None: ...
     def want_frames(self) -> None: ...
     def frames(self, patience: float) -> list[Any] | None: ...
 

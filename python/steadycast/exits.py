@@ -26,7 +26,7 @@ class Exit(IntEnum):
     MISUSED = 2, "Bad input or usage; stderr says where, what and the remedy."
     MISSING = 3, "A right or a tool is missing on this machine."
     UNWRITTEN = 4, "Something could not be written, for example to a full disk."
-    SILENT = 5, "Nothing ever came (receive)."
+    SILENT = 5, "Nothing that could be used ever came (receive); stderr says what came instead, if anything."
     INTERRUPTED = 130, "Interrupted before the end by Ctrl-C, SIGTERM or SIGHUP."
 
 

@@ -12,6 +12,7 @@ import resource
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import termios
@@ -136,6 +137,40 @@ def test_a_receiver_gives_a_sender_up_that_ended_without_a_bye(port: int, tmp_pa
     (row,) = json.loads(told)["flows"][0]["receivers"]
     assert row["ended_by"].startswith("silence"), row
     assert film.stat().st_size > 20_000
+
+
+STOOD_STILL_S = 17
+"""How long an end is stopped: longer than the circuit breaker's 15 s, and than five reporting intervals."""
+
+
+@pytest.mark.parametrize("stopped", ["receiver", "sender"])
+def test_an_end_that_stood_still_itself_takes_that_for_no_silence_of_the_other(
+    stopped: str, port: int, tmp_path: Path
+) -> None:
+    film, events = tmp_path / "x.m4v", tmp_path / "events.jsonl"
+    give_up = "1s" if stopped == "receiver" else "60s"
+    words = ("receive", tmp_path / "session.sdp", "--out", film, "--give-up", give_up)
+    more = ("--events", events)
+    with sending(port, tmp_path, *more) as sender, bounded(start(*words)) as receiver:
+        part = tmp_path / "x.m4v.part"
+        until(lambda: part.exists() and part.stat().st_size > 50_000, "nothing was received")
+        end = receiver if stopped == "receiver" else sender
+        before = part.stat().st_size
+        end.send_signal(signal.SIGSTOP)
+        time.sleep(STOOD_STILL_S)
+        end.send_signal(signal.SIGCONT)
+        until(lambda: part.stat().st_size > before + 100_000, "nothing came after the pause")
+        assert receiver.poll() is None
+        assert sender.poll() is None
+        receiver.send_signal(signal.SIGTERM)
+        _, said = receiver.communicate(timeout=60)
+        assert receiver.returncode == 0, said
+        assert "silence" not in said
+    rules = [json.loads(line).get("rule") or "" for line in events.read_text().splitlines()]
+    assert rules
+    # A receiver that stood still has not reported: there the breaker is right.
+    if stopped == "sender":
+        assert not [rule for rule in rules if rule.startswith("circuit breaker")]
 
 
 @pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGHUP])
@@ -284,7 +319,8 @@ def test_a_player_that_pauses_costs_the_file_no_frame(
     assert not sink.thread.is_alive()
     sink.finish()
     assert (tmp_path / "x.m4v").read_bytes() == b"".join(frame[-1] for frame in frames)
-    ended, told, overrun = sink.notes
+    ended, told, overrun, unplayable = sink.notes
+    assert unplayable.startswith(f"{tmp_path / 'x.m4v'} can't be played: ")
     assert ended == "the player did not read the stream to its end, and was ended"
     left_out = re.fullmatch(r"(\d+) frames were not given to the player, which did not read in time", told)
     assert left_out is not None
@@ -368,6 +404,63 @@ def test_time_stamps_that_stay_behind_the_time_in_which_frames_come_are_told(
 
 
 # ---------------------------------------------------------------- containers
+
+
+def read_frames(raw: Path, codec: str) -> list[tuple[int, bool, bool, float, bytes]]:
+    """The frames of a raw stream as a receiver hands them out."""
+    with av.open(str(raw), format=stream.FORMS[codec].demuxer) as source:
+        units = [bytes(packet) for packet in source.demux(video=0) if packet.size]
+    return [(ticks, False, True, 0.0, unit) for ticks, unit in zip(TICKS, units, strict=True)]
+
+
+@pytest.mark.parametrize("ending", [".m4v", ".mkv", ".mp4", ".avi", ".ts"])
+@pytest.mark.parametrize("others", [(), ("play",), ("reference",), ("play", "reference")])
+def test_a_full_disk_ends_the_recording_and_what_is_left_goes_on(
+    ending: str, others: tuple[str, ...], streams: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, seen = tmp_path / f"film{ending}", tmp_path / "seen"
+    # Each write to this device fails as on a full disk.
+    out.with_name(f"{out.name}.part").symlink_to("/dev/full")
+    frames = read_frames(streams / "mpeg4", "mpeg4") * 10
+    fake = Fake([[frame] for frame in frames])
+    sink = receive.Sink(
+        fake,
+        receive.Options(
+            what="x",
+            out=out,
+            play=f"dd of={seen} status=none" if "play" in others else None,
+            reference=tmp_path / "original" if "reference" in others else None,
+        ),
+    )
+    with pytest.raises(UnwrittenError, match="No space left on device"):
+        sink.finish()
+    assert fake.stopped == (not others)
+    assert not out.exists()
+    if "play" in others:
+        assert seen.read_bytes() == b"".join(frame[-1] for frame in frames)
+    if "reference" in others:
+        assert len(sink.kept) == len(frames)
+    assert capsys.readouterr().err.count("the session goes on without it") == bool(others)
+
+
+@pytest.mark.parametrize("codec", sorted(CODECS))
+def test_one_look_at_a_recording_tells_whether_it_can_be_played(
+    codec: str, streams: Path, tmp_path: Path
+) -> None:
+    frames = read_frames(streams / codec, codec)
+    for name, taken, plays in (
+        ("whole", frames, True),
+        ("late", frames[5:], codec not in ("h264", "h265", "vp8", "vp9", "av1") or None),
+        ("noise", [(*frame[:4], bytes(reversed(frame[4]))) for frame in frames], False),
+    ):
+        out = tmp_path / f"{name}{stream.FORMS[codec].endings[0]}"
+        fake = Fake([[each] for each in taken])
+        fake.codec = codec
+        sink = receive.Sink(fake, receive.Options(what="x", out=out))
+        sink.finish()
+        told = [note for note in sink.notes if "can't be played" in note]
+        if plays is not None:
+            assert bool(told) == (not plays), (name, sink.notes)
 
 
 @pytest.fixture(scope="module")
@@ -632,6 +725,70 @@ def test_a_session_in_which_nothing_came_is_5_with_its_record(port: int, tmp_pat
     assert "UserWarning" not in said
     assert Folder.open(tmp_path / "received").summary["complete"] is True
     assert sorted(each.name for each in tmp_path.iterdir()) == ["received"]
+
+
+def send_h264(port: int, payload_type: int, pictures: int, *, unit: bytes = b"\x65\x88") -> None:
+    """Sends packets of H.264, 25 a second, each with a unit that begins so."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        for n in range(pictures):
+            head = struct.pack("!BBHII", 0x80, 0x80 | payload_type, 1_000 + n, 3_600 * n, 0x51515151)
+            out.sendto(head + unit + bytes(100), ("127.0.0.1", port))
+            time.sleep(0.04)
+
+
+def described(folder: Path, port: int, types: str, *lines: str) -> Path:
+    """Writes a description of video at this port."""
+    sdp = folder / "in.sdp"
+    head = f"v=0\no=- 1 1 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video {port} RTP/AVP {types}\n"
+    sdp.write_text(head + "".join(f"a={line}\n" for line in lines))
+    return sdp
+
+
+H264 = tuple(f"rtpmap:{number} H264/90000" for number in (96, 97))
+
+
+@pytest.mark.parametrize(
+    ("payload_type", "unit", "reason", "said"),
+    [
+        (
+            98,
+            b"\x65\x88",
+            "unknown_payload_type",
+            "payload type 98 came, which the description does not name: it has H264 \\(96\\), H264",
+        ),
+        (97, b"\x65\x88", None, None),
+        (96, b"\x7a\x00\x00", "unsupported_packetisation", "MTAP16"),
+        (96, b"\x7d\xc5\x00\x00", "unsupported_packetisation", "FU-B"),
+    ],
+)
+def test_packets_that_come_and_are_not_used_are_told_with_their_reason(
+    payload_type: int, unit: bytes, reason: str | None, said: str | None, port: int, tmp_path: Path
+) -> None:
+    sdp = described(tmp_path, port, "96 97", *H264)
+    status = tmp_path / "status.jsonl"
+    receiver = start("receive", sdp, "--for", "6s", "--json", "--status", status)
+    with bounded(receiver):
+        until(lambda: status.exists() and status.stat().st_size > 0, "the receiver did not begin")
+        send_h264(port, payload_type, 60, unit=unit)
+        told, errors = receiver.communicate(timeout=60)
+    summary = json.loads(told)
+    (row,) = summary["flows"][0]["receivers"]
+    assert "nothing ever came" not in errors
+    if reason is None:
+        assert receiver.returncode == 0, errors
+        assert (row["unused_packets"], row["unused"], row["frames"]["lost"]) == (0, [], 0)
+        return
+    assert row["unused"] == [{"reason": reason, "packets": 60}]
+    assert json.loads(status.read_text().splitlines()[-1])["unused"] == {reason: 60}
+    assert re.search(str(said), errors), errors
+    assert any(re.search(str(said), warning) for warning in summary["warnings"])
+    # What is not supported or not named is no loss.
+    assert not (row.get("frames") or {}).get("lost")
+    if reason == "unknown_payload_type":
+        assert receiver.returncode == 5
+        assert "packets came, and none could be used: 60 packets" in one_line(errors)
+    else:
+        assert (receiver.returncode, row["frames"]["undecodable"]) == (0, 60)
 
 
 @pytest.mark.parametrize("packet", ["99", "1501", "65000"])

@@ -22,7 +22,7 @@ import av
 import pytest
 from steadycast.folder import Folder
 
-from tests.conftest import bounded, started
+from tests.conftest import bounded, started, until
 from tests.live.conftest import FRAMES, caps, description, listening, needs, ports, run, steadycast
 from tests.live.network import TRANSPORT_WIDE
 
@@ -431,3 +431,49 @@ def test_what_is_sent_in_the_newer_codecs_is_received_whole_and_looks_like_it(
         assert 28 < row["psnr_db"]["raw"]["y"] < 60, codec
         with av.open(str(film)) as container:
             assert sum(1 for _ in container.decode(video=0)) == coded, codec
+
+
+@needs("ffplay")
+def test_ffplay_shows_what_the_description_of_a_running_session_describes(tmp_path: Path) -> None:
+    (port,) = ports(1)
+    sdp = tmp_path / "test.sdp"
+    words = (
+        "send",
+        "testsrc",
+        "--to",
+        f"127.0.0.1:{port}",
+        "--floor",
+        "800kbps",
+        "--sdp",
+        sdp,
+        "--for",
+        "60s",
+    )
+    with bounded(started(steadycast(*words))) as sender:
+        until(sdp.exists, "no description")
+        # It shows its pictures nowhere, at the times at which it would show them.
+        hidden = {**os.environ, "SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy"}
+        out = os.memfd_create("said")
+        player = Player(
+            subprocess.Popen(
+                ["ffplay", "-protocol_whitelist", "file,udp,rtp", "-stats", str(sdp)],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=hidden,
+            ),
+            out,
+        )
+
+        def shown() -> list[tuple[str, str]]:
+            return re.findall(r"([\d.]+) M-V:[^\r]*? fd= *(\d+)", player.said())
+
+        try:
+            until(lambda: any(float(seconds) > 4 for seconds, _ in shown()), "ffplay showed nothing")
+            seconds, dropped = shown()[-1]
+        finally:
+            end(player)
+        sender.send_signal(signal.SIGINT)
+        sender.communicate(timeout=30)
+    # A machine that others use may be late with some of the 25 pictures of a second.
+    assert int(dropped) < float(seconds) * 25 / 2, (seconds, dropped)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import av
 import numpy as np
 import pytest
+from av.stream import Disposition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from steadycast.media.clip import Clip, ClipError
-from steadycast.media.reader import _TURNS, Reader
+from steadycast.media.reader import _TURNS, Reader, _films
 
 SIDES = (96, 64)
 RATE = 25
@@ -226,13 +230,66 @@ def test_two_fields_are_not_sent_in_one_picture(tmp_path: Path) -> None:
     assert max(without) < min(as_it_is) / 4
 
 
-def test_a_cover_is_no_film_and_the_first_of_several_films_is_taken(tmp_path: Path) -> None:
-    path = tmp_path / "two.mkv"
+@dataclass(frozen=True)
+class Track:
+    """A video track of a made-up file."""
+
+    sides: tuple[int, int]
+    default: bool
+    kind: int = 0
+    """Further dispositions, by FFmpeg's numbers."""
+
+
+ATTACHED, THUMBNAILS, STILL = 0x400, 0x800, 0x100000
+TRACK = st.builds(
+    Track,
+    sides=st.sampled_from([(64, 48), (96, 64), (128, 96)]),
+    default=st.booleans(),
+    kind=st.sampled_from([0, 0, 0, ATTACHED, THUMBNAILS, STILL]),
+)
+
+
+class Container:
+    """Stands for an open container, of which only the tracks matter."""
+
+    def __init__(self, tracks: list[Track]) -> None:
+        of = [
+            SimpleNamespace(index=n, width=t.sides[0], height=t.sides[1], disposition=t.default | t.kind)
+            for n, t in enumerate(tracks)
+        ]
+        self.streams = SimpleNamespace(video=of)
+
+
+@given(st.lists(TRACK, max_size=5))
+def test_the_film_of_several_tracks_is_the_one_that_players_take(tracks: list[Track]) -> None:
+    taken = [each.index for each in _films(Container(tracks))]
+    assert sorted(taken) == [n for n, track in enumerate(tracks) if not track.kind & ATTACHED]
+    for earlier, later in itertools.pairwise(taken):
+        one, other = tracks[earlier], tracks[later]
+        beside = [bool(track.kind & (THUMBNAILS | STILL)) for track in (one, other)]
+        if beside[0] != beside[1]:
+            assert beside[1], "a thumbnail comes after every film"
+        elif one.default != other.default:
+            assert one.default, "a default track comes before others"
+        elif one.sides != other.sides:
+            assert one.sides > other.sides, "a larger picture comes before smaller ones"
+        else:
+            assert earlier < later
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("suffix", ["mkv", "mp4"])
+def test_the_default_film_is_sent_wherever_it_stands(
+    tmp_path: Path, suffix: str, order: tuple[int, int]
+) -> None:
+    path = tmp_path / f"two.{suffix}"
+    tracks = [Track((96, 64), default=True), Track((128, 96), default=False)]
     with av.open(str(path), "w") as file:
-        streams = [file.add_stream("mpeg4", rate=RATE) for _ in range(2)]
-        for stream, sides in zip(streams, ((96, 64), (64, 48)), strict=True):
-            stream.width, stream.height = sides
+        streams = [file.add_stream("mpeg4", rate=RATE) for _ in order]
+        for stream, n in zip(streams, order, strict=True):
+            stream.width, stream.height = tracks[n].sides
             stream.pix_fmt = "yuv420p"
+            stream.disposition = Disposition(int(tracks[n].default))
         for number in range(3):
             for stream in streams:
                 frame = painted(0, "bt601", full=False).reformat(stream.width, stream.height)
@@ -243,7 +300,101 @@ def test_a_cover_is_no_film_and_the_first_of_several_films_is_taken(tmp_path: Pa
     pictures = Clip.of(path).pictures("clip", "clip")
     list(pictures.frames)
     assert (pictures.width, pictures.height) == (96, 64)
-    assert pictures.warnings == ["two.mkv: it holds 2 films; the first one is taken"]
+    which = f"track {order.index(0)} (96x64)"
+    assert pictures.warnings == [f"two.{suffix}: it holds 2 films; {which} is taken, as players do"]
+
+
+PICTURES, GROUP = 50, 10
+"""Pictures of a late or a cut film, and of one of its groups."""
+
+
+def late_film(path: Path, codec: str, offset: Fraction, skip: int, *, sound: bool) -> Path:
+    """Write a film whose first picture is shown at ``offset``, without its first ``skip`` packets."""
+    with av.open(str(path), "w") as file:
+        stream: Any = file.add_stream(codec, rate=RATE)
+        stream.width, stream.height = SIDES
+        stream.pix_fmt, stream.gop_size = "yuv420p", GROUP
+        stream.codec_context.time_base = Fraction(1, RATE)
+        if codec == "libx264":
+            stream.options = {"x264-params": f"keyint={GROUP}:min-keyint={GROUP}:scenecut=0"}
+        voice = file.add_stream("mp2" if path.suffix == ".ts" else "aac", rate=48_000) if sound else None
+        packets: list[Any] = []
+        for number in range(PICTURES):
+            frame = painted(number % 20, "bt601", full=False)
+            frame.pts, frame.time_base = number + round(offset * RATE), Fraction(1, RATE)
+            packets += stream.encode(frame)
+        packets += stream.encode(None)
+        if voice is not None:
+            encode: Any = voice.encode
+            seconds = offset + Fraction(PICTURES, RATE) + 1
+            size = voice.codec_context.frame_size or 1152
+            for number in range(int(seconds * 48_000) // size):
+                silence = av.AudioFrame.from_ndarray(
+                    np.zeros((1, 2 * size), np.int16), format="s16", layout="stereo"
+                )
+                silence.pts, silence.sample_rate = number * size, 48_000
+                silence.time_base = Fraction(1, 48_000)
+                packets += encode(silence)
+            packets += encode(None)
+        taken = itertools.chain(
+            [p for p in packets if p.stream.type == "video"][skip:],
+            [p for p in packets if p.stream.type == "audio"],
+        )
+        for packet in sorted(taken, key=lambda p: p.dts * p.time_base):
+            file.mux(packet)
+    return path
+
+
+@pytest.mark.parametrize("sound", [False, True])
+@pytest.mark.parametrize("offset", [Fraction(0), Fraction(1, 2), Fraction(3), Fraction(20)])
+@pytest.mark.parametrize(
+    ("suffix", "codec"),
+    [
+        ("mkv", "mpeg4"),
+        ("mkv", "libx264"),
+        ("mp4", "libx264"),
+        ("mov", "mpeg4"),
+        ("ts", "libx264"),
+        ("ts", "mpeg2video"),
+    ],
+)
+def test_where_a_film_begins_is_no_damage(
+    tmp_path: Path, suffix: str, codec: str, offset: Fraction, *, sound: bool
+) -> None:
+    """Whole films and films cut anywhere in a group: containers x time of the first picture x cut."""
+    for skip in (0, 1, GROUP // 2, GROUP - 1, GROUP):
+        path = late_film(tmp_path / f"late{skip}.{suffix}", codec, offset, skip, sound=sound)
+        pictures = Clip.of(path).pictures("clip", RATE)
+        count = len(list(pictures.frames))
+        said = f"{suffix} {codec}, {float(offset)} s late, {skip} cut: {count} pictures, {pictures.warnings}"
+        assert not any("damaged" in warning for warning in pictures.warnings), said
+        if skip % GROUP == 0:
+            assert abs(count - (PICTURES - skip)) <= 1, said
+            assert pictures.warnings == [], said
+        else:
+            # At most what the cut group has is gone, and with B frames those that are shown before the next group.
+            assert PICTURES - GROUP - 3 <= count <= PICTURES - skip, said
+
+
+@pytest.mark.parametrize("offset", [Fraction(0), Fraction(3), Fraction(20)])
+@pytest.mark.parametrize("codec", ["mpeg4", "libx264"])
+def test_a_film_that_begins_late_and_is_cut_short_is_damaged(
+    tmp_path: Path, codec: str, offset: Fraction
+) -> None:
+    whole = late_film(tmp_path / "whole.mkv", codec, offset, 0, sound=False).read_bytes()
+    cut = 0
+    for tenths in range(3, 10):
+        path = tmp_path / "short.mkv"
+        path.write_bytes(whole[: len(whole) * tenths // 10])
+        try:
+            pictures = Clip.of(path).pictures("clip", RATE)
+        except ClipError:
+            continue  # the cut is before the first picture
+        count = len(list(pictures.frames))
+        # What stands behind the last picture is the index alone.
+        assert count == PICTURES or any("short.mkv is damaged" in each for each in pictures.warnings), tenths
+        cut += count < PICTURES
+    assert cut >= 2
 
 
 class Lossy:

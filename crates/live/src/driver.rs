@@ -7,7 +7,7 @@ use rustix::fd::OwnedFd;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use steadycast_units::{Ecn, Spread, Time};
+use steadycast_units::{Ecn, Span, Spread, Time};
 
 /// A datagram that has arrived.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +91,9 @@ pub trait End {
     fn on_wake(&mut self, now: Time, out: &mut Outbox);
     /// A datagram has arrived; RTCP that the end sent to its group itself is not shown to it.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
+    /// The loop's clock has stood still until now: its process was stopped, or its machine was. All that had arrived by
+    /// then was shown to the end before, and no timer has been served.
+    fn on_clock_gap(&mut self, _now: Time) {}
     /// Whether it has nothing more to do: a loop whose ends are all done returns.
     fn done(&self) -> bool {
         false
@@ -140,6 +143,12 @@ const WAKER: u64 = u64::MAX;
 /// Batches that are read from a socket before it is somebody else's turn, or a time has come. What is left makes it
 /// readable at once again.
 const BATCHES: usize = 16;
+/// A loop whose wait ends this much later than it asked for has stood still: a busy machine delays a thread by
+/// milliseconds, seldom by hundreds of them. What its ends take for themselves is no part of the wait.
+const CLOCK_GAP: Span = Span::secs(1);
+/// Sockets are emptied for this long at the most after the clock has stood still. The kernel keeps some 16,000 datagrams
+/// of a few bytes for one, which take an end some tenths of a second.
+const EMPTYING: Span = Span::secs(1);
 
 impl<E: End> Loop<E> {
     /// A loop by this clock. It drives its ends in the thread that calls [`Loop::run`].
@@ -207,6 +216,9 @@ impl<E: End> Loop<E> {
 
     /// Drives its ends until `until`, or until all are done, or `go_on` says no: it is asked after every wait.
     ///
+    /// Sockets are read before timers are served, so that silence is judged by what has arrived, however late this
+    /// thread is called.
+    ///
     /// # Errors
     /// The system refuses to wait: a bug, or out of memory.
     pub fn run(&mut self, until: Time, mut go_on: impl FnMut(&mut Self) -> bool) -> io::Result<()> {
@@ -214,21 +226,11 @@ impl<E: End> Loop<E> {
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
         let mut events = Vec::with_capacity(64);
         loop {
-            let mut now = self.clock.now();
-            let (mut next, mut all_done) = (until, true);
-            for place in &mut self.places {
-                if place.wake <= now {
-                    self.late.add(now.since(place.wake));
-                    place.on_wake(now, &mut self.out);
-                    now = self.clock.now();
-                }
-                next = next.min(place.wake);
-                all_done &= place.end.done();
-            }
-            if now >= until || (all_done && !self.places.is_empty()) {
-                return Ok(());
-            }
-            let wait = next.since(now).as_nanos();
+            let now = self.clock.now();
+            let next = self.places.iter().map(|place| place.wake).fold(until, Time::min);
+            let all_done = !self.places.is_empty() && self.places.iter().all(|place| place.end.done());
+            let over = now >= until || all_done;
+            let wait = if over { 0 } else { next.since(now).as_nanos() };
             let timeout = Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 };
             events.clear();
             let waited =
@@ -237,18 +239,50 @@ impl<E: End> Loop<E> {
                 Ok(()) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            for event in &events {
-                match event.data.u64() {
-                    WAKER => self.woken(),
-                    token => {
-                        let which = if token & 1 == 0 { Which::Rtp } else { Which::Rtcp };
-                        self.readable((token >> 1) as usize, which);
-                    }
-                }
+            if self.clock.now() > now + Span::nanos(wait) + CLOCK_GAP {
+                self.on_clock_gap();
             }
-            if !go_on(self) {
+            let tokens = || events.iter().map(|event| event.data.u64());
+            for token in tokens().filter(|token| *token != WAKER) {
+                let which = if token & 1 == 0 { Which::Rtp } else { Which::Rtcp };
+                self.readable((token >> 1) as usize, which);
+            }
+            if tokens().any(|token| token == WAKER) {
+                self.woken();
+            }
+            self.serve_timers();
+            if over || !go_on(self) {
                 return Ok(());
             }
+        }
+    }
+
+    /// Calls the ends whose time has come.
+    fn serve_timers(&mut self) {
+        let mut now = self.clock.now();
+        for place in &mut self.places {
+            if place.wake <= now {
+                self.late.add(now.since(place.wake));
+                place.on_wake(now, &mut self.out);
+                now = self.clock.now();
+            }
+        }
+    }
+
+    /// Empties the sockets, and tells the ends that the clock has stood still.
+    fn on_clock_gap(&mut self) {
+        let now = self.clock.now();
+        let until = now + EMPTYING;
+        for ix in 0..self.places.len() {
+            let ports: Vec<Which> = self.places[ix].pair.ports().map(|(which, _)| which).collect();
+            for which in ports {
+                while self.readable(ix, which) && self.clock.now() < until {}
+            }
+        }
+        for place in &mut self.places {
+            place.told = now.max(place.told);
+            place.end.on_clock_gap(place.told);
+            place.settle(&mut self.out);
         }
     }
 
@@ -261,9 +295,10 @@ impl<E: End> Loop<E> {
         }
     }
 
-    fn readable(&mut self, ix: usize, at: Which) {
+    /// Reads the datagrams that wait at a socket, up to [`BATCHES`]. Returns whether there may be more.
+    fn readable(&mut self, ix: usize, at: Which) -> bool {
         let Self { clock, places, buffers, out, .. } = self;
-        let Some(place) = places.get_mut(ix) else { return };
+        let Some(place) = places.get_mut(ix) else { return false };
         let Attached { end, pair, echo, told, .. } = place;
         let port = pair.port_mut(at);
         let mut each = |bytes: &[u8], meta: &Meta| {
@@ -276,12 +311,9 @@ impl<E: End> Loop<E> {
             *told = meta.at.max(*told);
             end.on_datagram(*told, &Datagram { which, bytes, meta: *meta }, out);
         };
-        for _ in 0..BATCHES {
-            if !port.receive(clock, buffers, &mut each) {
-                break;
-            }
-        }
+        let more = (0..BATCHES).all(|_| port.receive(clock, buffers, &mut each));
         place.settle(out);
+        more
     }
 }
 
@@ -296,5 +328,69 @@ impl<E: End> Attached<E> {
     fn settle(&mut self, out: &mut Outbox) {
         out.flush(&mut self.pair, &mut self.echo);
         self.wake = self.end.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PairOptions;
+    use std::net::UdpSocket;
+
+    /// An end that writes down what it is told.
+    struct Witness {
+        seen: Vec<&'static str>,
+        wake: Time,
+    }
+
+    impl End for Witness {
+        fn wake(&self) -> Time {
+            self.wake
+        }
+
+        fn on_wake(&mut self, _: Time, _: &mut Outbox) {
+            self.seen.push("timer");
+            self.wake = Time::NEVER;
+        }
+
+        fn on_datagram(&mut self, _: Time, _: &Datagram<'_>, _: &mut Outbox) {
+            self.seen.push("datagram");
+        }
+
+        fn on_clock_gap(&mut self, _: Time) {
+            self.seen.push("gap");
+        }
+    }
+
+    /// A loop with an end whose timer is due, and to whose socket this many datagrams have come.
+    fn filled(count: usize) -> (Loop<Witness>, EndIx) {
+        let out = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let pair = Pair::receiver(at, &PairOptions { mux: true, ..PairOptions::default() }).unwrap();
+        let mut driver = Loop::new(Clock::start()).unwrap();
+        let ix = driver.add(Witness { seen: Vec::new(), wake: Time::ZERO }, pair).unwrap();
+        for _ in 0..count {
+            out.send_to(&[0x80; 20], at).unwrap();
+        }
+        (driver, ix)
+    }
+
+    #[test]
+    fn what_has_come_is_read_before_a_timer_is_served_also_where_the_time_is_over() {
+        for count in [0, 1, 100] {
+            let (mut driver, ix) = filled(count);
+            driver.run(Time::ZERO, |_| true).unwrap();
+            assert_eq!(driver.end(ix).seen, [vec!["datagram"; count], vec!["timer"]].concat());
+        }
+    }
+
+    #[test]
+    fn after_the_clock_stood_still_all_that_came_is_read_before_the_end_is_told() {
+        // More than one turn reads, and no more than the smallest buffer that systems have holds.
+        for count in [0, 1, 100, 250] {
+            let (mut driver, ix) = filled(count);
+            driver.on_clock_gap();
+            assert_eq!(driver.end(ix).seen, [vec!["datagram"; count], vec!["gap"]].concat());
+        }
     }
 }

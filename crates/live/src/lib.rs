@@ -22,6 +22,7 @@ mod send;
 mod spool;
 mod srtp;
 mod unpack;
+mod unused;
 mod wired;
 
 pub use browser::To;
@@ -40,4 +41,5 @@ pub use send::{Medium, SendOptions, Sending};
 pub use spool::Spool;
 pub use srtp::{MasterKey, Srtp, SrtpProfile};
 pub use unpack::{FrameCounts, FrameRow, FrameShelf, ReceivedFrame, Unpacker};
-pub use wired::{Consumer, Foreign, Nobody, Payloads, Reports, WiredSink, WiredSource, Zeros};
+pub use unused::Unused;
+pub use wired::{Consumer, Nobody, Payloads, Reports, WiredSink, WiredSource, Zeros};

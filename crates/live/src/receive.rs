@@ -8,24 +8,28 @@ use crate::sdp::{Description, PacketFeedback};
 use crate::unpack::REORDERED;
 use crate::{
     CameSymbols, Clock, Consumer, FrameCounts, FrameShelf, Handle, LiveError, LiveRecord, Loop, MasterKey, Nobody,
-    Pair, PairOptions, Reports, Spool, Srtp, Unpacker, WiredSink,
+    Pair, PairOptions, Reports, Spool, Srtp, Unpacker, Unused, WiredSink,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use steadycast_control::Mode;
 use steadycast_ends::{Agent, Apart, Intake, Kept, MakeReceiver, Place, RETRANSMISSIONS, Supply, VideoPlan, VideoSink};
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
 use steadycast_session::{
-    HeaderIds, OperatorControls, ParitySettings, Profile, Receiver, RepairSettings, RtcpSettings,
+    HeaderIds, OperatorControls, ParitySettings, Profile, Receiver, RepairSettings, RtcpSettings, UnusedReason,
 };
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
+use steadycast_wire::rtp::PayloadTypes;
 
 /// How to receive.
 #[derive(Clone, Debug)]
 pub struct ReceiveOptions {
     /// What is sent, and where to.
     pub description: Description,
+    /// The payload types of the description with their encodings ([`crate::sdp::offered`]); `None` where there is no
+    /// description but an address.
+    pub offered: Option<Vec<String>>,
     /// Sockets.
     pub pair: PairOptions,
     /// Media and reports are protected with it.
@@ -63,8 +67,8 @@ pub struct Receiving {
 
 /// What a description makes of a receiver's session.
 struct Told {
-    /// The payload type of the media, where it is known.
-    payload_type: Option<u8>,
+    /// The payload types of the media, where they are known.
+    payload_types: Option<PayloadTypes>,
     /// The SSRC of the media, where it is named.
     named: Option<u32>,
     repair: Option<RepairSettings>,
@@ -83,7 +87,7 @@ impl Told {
         // An address alone, without a codec, says nothing of the payload type.
         let described = description.format.is_some() || !description.ours.is_empty();
         Self {
-            payload_type: described.then_some(description.payload_type),
+            payload_types: described.then(|| description.payload_types()),
             named: description.sources().0.first().copied(),
             // A sender that was started again has other sources than its description of before says: they are learnt.
             repair: again.map(|again| RepairSettings {
@@ -102,10 +106,10 @@ impl Told {
 
     /// What makes the receiver each time that it joins.
     fn receiver(&self, plan: VideoPlan) -> MakeReceiver {
-        let Self { payload_type, named, repair, parity, .. } = *self;
+        let Self { payload_types, named, repair, parity, .. } = *self;
         Box::new(move |now, times| {
             let (receiver, name) = plan.bare_receiver(SINK, now, times);
-            let receiver = receiver.described(payload_type, named);
+            let receiver = receiver.described(payload_types, named);
             let receiver = match repair {
                 Some(repair) => receiver.with_repair_of_any_source(repair),
                 None => receiver,
@@ -208,7 +212,9 @@ fn wired(options: &ReceiveOptions, told: &Told, plan: VideoPlan, reports: Report
     sink.repair = told.repair.is_some() || told.parity.is_some();
     Spool::keep(sink.kept());
     let consumer: Box<dyn Consumer> = match description.format {
-        Some(format) => Box::new(Unpacker::new(format, description.payload_type, shelf.clone()).waiting(told.latency)),
+        Some(format) => {
+            Box::new(Unpacker::new(format, description.payload_types(), shelf.clone()).waiting(told.latency))
+        }
         None => Box::new(Nobody),
     };
     let (sources, each) = description.sources();
@@ -283,6 +289,11 @@ impl Session {
         bye.or_else(silence)
     }
 
+    /// What is odd about what came, in words.
+    fn odd(&self, unused: &Unused, counts: &FrameCounts) -> Vec<String> {
+        unused.said(self.options.offered.as_deref(), false).into_iter().chain(counts.told()).collect()
+    }
+
     fn status(&self, now: Time) -> Value {
         let end = self.driver.end(self.ix);
         let sink = &end.sink;
@@ -301,6 +312,9 @@ impl Session {
         let delay = points.iter().rev().find_map(|p| p.delay);
         let view = self.session().map(Receiver::view).unwrap_or_default();
         let counts = self.shelf.counts();
+        let unused = end.unused();
+        let by_reason: Map<String, Value> =
+            unused.counts.iter().map(|(reason, count)| (reason.name().to_owned(), count.into())).collect();
         json!({
             "at_s": now.as_secs_f64(),
             "rate_bps": Bytes::new(bytes).per(span).as_bps_f64(),
@@ -323,7 +337,9 @@ impl Session {
             "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing,
                         "undecodable": counts.undecodable },
             "ecn": ecn(sink.by_ecn),
-            "overrun": self.shelf.overrun(), "unreadable": end.unreadable, "odd": odd(end, &counts),
+            "overrun": self.shelf.overrun(), "unreadable": unused.unreadable(),
+            "unused": by_reason, "unused_said": unused.said(self.options.offered.as_deref(), true),
+            "odd": self.odd(&unused, &counts),
             "other": end.waiting(now).map(|(other, from)| json!({
                 "ssrc": other.ssrc, "from": from.to_string(), "after_s": other.after.as_secs_f64() })),
         })
@@ -338,20 +354,23 @@ impl Session {
         let counts = self.shelf.counts();
         let now = clock.now();
         let mut warnings = Vec::new();
+        let unused = wired.unused();
         if wired.last_media().is_none() {
-            warnings.push(format!("nothing came to {}", self.options.description.address));
+            let what = if unused.counts.total() > 0 { "nothing that can be used" } else { "nothing" };
+            warnings.push(format!("{what} came to {}", self.options.description.address));
         }
-        let (unreadable, keyed) = (wired.unreadable, self.options.key.is_some());
+        let (unreadable, keyed) = (unused.unreadable(), self.options.key.is_some());
         if unreadable > 0 {
             let why = if keyed { "the key may be wrong" } else { "is the stream encrypted?" };
             warnings.push(format!("{} could not be read: {why}", counted(unreadable, "datagram")));
         }
-        warnings.extend(odd(&wired, &counts));
-        let (refused, runs) = wired.others();
-        if refused > 0 {
-            let came = counted(refused, "packet");
+        warnings.extend(self.odd(&unused, &counts));
+        let others = unused.counts.get(UnusedReason::OtherSource);
+        if others > 0 {
+            let came = counted(others, "packet");
             warnings.push(format!("{came} came of sources that were not followed: another one was sending"));
         }
+        let runs = wired.restarts();
         if runs > 0 {
             let again = counted(runs.into(), "time");
             warnings.push(format!("another source took over, or the same one began again, {again}"));
@@ -370,6 +389,10 @@ impl Session {
         let also = &mut wired.sink.also;
         also.put(&receiver::NAME, self.options.cname.as_str());
         also.put(&receiver::ENDED_BY, ended);
+        also.put(&receiver::UNUSED_PACKETS, unused.counts.total());
+        let by_reason =
+            unused.counts.iter().map(|(reason, count)| json!({ "reason": reason.name(), "packets": count }));
+        also.put(&receiver::UNUSED, by_reason.collect::<Vec<Value>>());
         let lost = counts.damaged + counts.missing;
         let sent = counts.whole + counts.undecodable + lost;
         if sent > 0 {
@@ -387,11 +410,6 @@ impl Session {
         let agent = Agent::VideoSink(Box::new(wired.sink));
         Ok(LiveRecord::new(loaded, agent, from..until, now, warnings, frames))
     }
-}
-
-/// What is odd about what came, in words.
-fn odd(end: &WiredSink, counts: &FrameCounts) -> Vec<String> {
-    end.foreign.told().into_iter().chain(counts.told()).collect()
 }
 
 /// Packets that came as ECN-capable, and as marked; nothing where none did.
@@ -438,6 +456,7 @@ mod tests {
         );
         let receiving = Receiving::start(ReceiveOptions {
             description: Description::read(text.as_bytes()).unwrap(),
+            offered: None,
             pair: PairOptions::default(),
             key: None,
             cname: "test".into(),

@@ -14,6 +14,7 @@ use steadycast_web::lines::{
 };
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
+use steadycast_wire::rtp::PayloadTypes;
 
 /// Why a description can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +45,8 @@ pub struct Description {
     pub secure: bool,
     /// RTP payload type.
     pub payload_type: u8,
+    /// Further payload types of the same format: the sender may take any of them (RFC 3264, section 5.1).
+    pub others: Vec<u8>,
     /// Payload format; `None` for one that this program does not take apart.
     pub format: Option<PayloadFormat>,
     /// What a decoder must be told before the first frame: the configuration of MPEG-4, or the parameter sets of H.264
@@ -164,6 +167,11 @@ impl Description {
         (all, each)
     }
 
+    /// The payload types that the media may have.
+    pub fn payload_types(&self) -> PayloadTypes {
+        std::iter::once(self.payload_type).chain(self.others.iter().copied()).collect()
+    }
+
     /// A value of the attribute that is ours.
     pub fn of_ours(&self, key: &str) -> Option<&str> {
         self.ours.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
@@ -182,7 +190,7 @@ impl Description {
         };
         let mut media = Media::new(MediaType::Video, self.address.port(), proto, self.payload_type);
         let more = [self.repair.as_ref().map(|r| r.payload_type), self.parity.as_ref().map(|p| p.payload_type)];
-        for payload_type in more.into_iter().flatten() {
+        for payload_type in self.others.iter().copied().chain(more.into_iter().flatten()) {
             media.fmt += &format!(" {payload_type}");
         }
         let group4 = self.address.ip().is_multicast() && self.address.is_ipv4();
@@ -196,9 +204,11 @@ impl Description {
         }
         let (name, fmtp) = self.encoding();
         let mut put = |name: &str, value: String| media.add_attribute(Attribute::with_value(name, value));
-        put("rtpmap", format!("{} {name}/90000", self.payload_type));
-        if let Some(fmtp) = fmtp {
-            put("fmtp", format!("{} {fmtp}", self.payload_type));
+        for payload_type in std::iter::once(self.payload_type).chain(self.others.iter().copied()) {
+            put("rtpmap", format!("{payload_type} {name}/90000"));
+            if let Some(fmtp) = &fmtp {
+                put("fmtp", format!("{payload_type} {fmtp}"));
+            }
         }
         let kind = |source: &IpAddr| if source.is_ipv4() { "IP4" } else { "IP6" };
         if let Some(source) = self.source {
@@ -315,14 +325,10 @@ impl Description {
             .try_address()
             .map_err(|_| wrong(format!("\"{told}\" is not an address"), "write an IPv4 or IPv6 address, not a name"))?;
         let lines = Lines { session: &session, media };
-        let Format { payload_type, format, fmtp, .. } = chosen(formats(media))?;
-        let config = match format {
-            Some(PayloadFormat::Mpeg4) => parameter(&fmtp, "config").and_then(unhex).unwrap_or_default(),
-            Some(PayloadFormat::H264) => described(&fmtp, &["sprop-parameter-sets"]),
-            // RFC 7798, section 7.1.
-            Some(PayloadFormat::H265) => described(&fmtp, &["sprop-vps", "sprop-sps", "sprop-pps"]),
-            _ => Vec::new(),
-        };
+        let (Format { payload_type, format, fmtp, .. }, same) = chosen(formats(media))?;
+        let fmtps = std::iter::once(&fmtp).chain(same.iter().map(|offer| &offer.fmtp));
+        // Where a type has no configuration of its own, that of another one serves: they are of one encoder.
+        let config = fmtps.map(|fmtp| config(format, fmtp)).find(|config| !config.is_empty()).unwrap_or_default();
         let ours = media.get_first_attribute_value(OURS).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
         let (feedback, repair) = (feedback(lines, payload_type), retransmissions(media, payload_type));
@@ -337,6 +343,7 @@ impl Description {
             mux: media.has_attribute("rtcp-mux"),
             secure,
             payload_type,
+            others: same.iter().map(|offer| offer.payload_type).collect(),
             format,
             config,
             // That of the session is of all its media together.
@@ -354,9 +361,15 @@ impl Description {
 }
 
 /// A text whose lines stand without more blanks than divide their words (RFC 8866, section 9, has one). Of the lines
-/// that are not used, which cameras fill in as they like, the place alone is kept.
+/// that are not used, which cameras fill in as they like, the place alone is kept. What stands before the version, as
+/// the line `SDP:` that FFmpeg prints, is no part of it (RFC 8866, section 5.1: the first line is `v=`), nor are comments.
 fn tidy(text: &[u8]) -> String {
     let text: Vec<u8> = text.iter().map(|byte| if *byte == b'\t' { b' ' } else { *byte }).collect();
+    let text = plain_text(&text);
+    let begins =
+        |line: &str| line.trim_start().strip_prefix('v').is_some_and(|rest| rest.trim_start().starts_with('='));
+    let before = text.lines().position(begins).unwrap_or(0);
+    let is_comment = |line: &&str| line.trim_start().starts_with(['#', ';']);
     let tidied = |line: &str| {
         let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
         match line.split_once('=') {
@@ -368,7 +381,7 @@ fn tidy(text: &[u8]) -> String {
             _ => line,
         }
     };
-    plain_text(&text).lines().map(tidied).collect::<Vec<_>>().join("\n")
+    text.lines().skip(before).filter(|line| !is_comment(line)).map(tidied).collect::<Vec<_>>().join("\n")
 }
 
 /// The first video that is sent, or else the first that could be (RFC 8866, section 5.14: port 0 is none).
@@ -395,8 +408,19 @@ fn interleaved(offer: &Format) -> bool {
     }
 }
 
-/// The first type that this program takes apart, or else the first video.
-fn chosen(mut offers: Vec<Format>) -> Result<Format, SdpError> {
+/// What a decoder must be told first, by a payload type's parameters.
+fn config(format: Option<PayloadFormat>, fmtp: &str) -> Vec<u8> {
+    match format {
+        Some(PayloadFormat::Mpeg4) => parameter(fmtp, "config").and_then(unhex).unwrap_or_default(),
+        Some(PayloadFormat::H264) => described(fmtp, &["sprop-parameter-sets"]),
+        // RFC 7798, section 7.1.
+        Some(PayloadFormat::H265) => described(fmtp, &["sprop-vps", "sprop-sps", "sprop-pps"]),
+        _ => Vec::new(),
+    }
+}
+
+/// The first type that this program takes apart, or else the first video; and the others of the same format.
+fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
     let beside = |offer: &Format| BESIDE.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
     let best = offers
         .iter()
@@ -407,12 +431,13 @@ fn chosen(mut offers: Vec<Format>) -> Result<Format, SdpError> {
     let Some(best) = best else {
         return Err(wrong("its m= line has no payload type", "add a number from 0 to 127"));
     };
-    let best = offers.swap_remove(best);
+    let best = offers.remove(best);
     if interleaved(&best) {
         let problem = format!("the {} packets of type {} are interleaved", best.name, best.payload_type);
         return Err(wrong(problem, "have the sender send them in decoding order (packetization-mode 0 or 1)"));
     }
-    Ok(best)
+    offers.retain(|offer| best.format.is_some() && offer.format == best.format && !interleaved(offer));
+    Ok((best, offers))
 }
 
 /// The payload types that the first video stream of a description offers, each with its encoding.
@@ -421,6 +446,18 @@ pub fn offered(text: &[u8]) -> Vec<String> {
     let media = session.as_ref().and_then(video);
     let said = |offer: &Format| format!("{} ({})", offer.name, offer.payload_type);
     media.map(|media| formats(media).iter().map(said).collect()).unwrap_or_default()
+}
+
+/// The first payload type of a description whose encoding this program takes apart, but by another clock than RTP's of
+/// video: its encoding, its number and its clock in Hz. RFC 6416, section 7.1, allows any clock for MPEG-4.
+pub fn other_clock(text: &[u8]) -> Option<(String, u8, String)> {
+    let session = Session::parse(tidy(text).as_bytes()).ok()?;
+    formats(video(&session)?).into_iter().find_map(|offer| {
+        let mut words = offer.name.split('/');
+        let (name, clock) = (words.next()?, words.next()?);
+        PayloadFormat::of_encoding(name)?;
+        Some((name.to_owned(), offer.payload_type, clock.to_owned()))
+    })
 }
 
 /// Sources that are wanted, and those that are not, of what goes to this address (RFC 4570, section 3).
@@ -536,6 +573,7 @@ mod tests {
             mux: false,
             secure: false,
             payload_type: 96,
+            others: Vec::new(),
             format,
             config: config.to_vec(),
             rtcp_port: None,
@@ -582,6 +620,7 @@ mod tests {
             Description { feedback: Some(PacketFeedback::Congestion), ecn: Ecn::Ect0, ..description(None, &[]) },
             Description { repair: Some(retransmissions()), ..description(Some(PayloadFormat::H264), &sets) },
             Description { key_frames: true, ..description(Some(PayloadFormat::H264), &sets) },
+            Description { others: vec![100, 35], ..description(Some(PayloadFormat::H264), &sets) },
             Description { parity: Some(parity()), ..description(Some(PayloadFormat::Mpeg4), &[0, 0, 1, 0xb0]) },
             Description { repair: Some(retransmissions()), parity: Some(parity()), ..description(None, &[]) },
             Description {
@@ -822,6 +861,90 @@ mod tests {
         let clock = text.replace("H264/90000", "H264/1000");
         assert_eq!(Description::read(clock.as_bytes()).unwrap().format, None);
         assert_eq!(offered(clock.as_bytes()), ["rtx (97)", "H264/1000 (96)"]);
+    }
+
+    #[test]
+    fn all_types_of_the_chosen_format_are_taken_and_no_others() {
+        let h264 = "a=rtpmap:96 H264/90000\r\na=fmtp:96 packetization-mode=0\r\na=rtpmap:97 h264/90000\r\n\
+                    a=fmtp:97 packetization-mode=1; sprop-parameter-sets=Z0LAHtkBYJaE,aMuDyyA=\r\n\
+                    a=rtpmap:98 VP8/90000\r\na=rtpmap:99 H264/90000\r\na=fmtp:99 packetization-mode=2\r\n\
+                    a=rtpmap:100 rtx/90000\r\na=fmtp:100 apt=96\r\na=rtpmap:101 H264/1000\r\n";
+        for (formats, first, taken) in [
+            ("96 97", 96, &[96, 97][..]),
+            ("97 96", 97, &[96, 97]),
+            ("99 100 96 98 97 101", 96, &[96, 97]),
+            ("98 96 97", 98, &[98]),
+            ("101 97", 97, &[97]),
+            ("96", 96, &[96]),
+        ] {
+            let read = read("t=0 0\r\n", formats, h264).unwrap();
+            assert_eq!(read.payload_type, first, "{formats}");
+            let all: Vec<u8> = (0..=255).filter(|each| read.payload_types().contains(*each)).collect();
+            assert_eq!(all, taken, "{formats}");
+            assert_eq!(read.config.is_empty(), !taken.contains(&97), "{formats}");
+        }
+    }
+
+    #[test]
+    fn what_stands_around_a_description_does_not_change_it() {
+        let lines = [
+            "v=0",
+            "o=- 0 0 IN IP4 127.0.0.1",
+            "s=No Name",
+            "c=IN IP4 127.0.0.1",
+            "t=0 0",
+            "a=tool:libavformat 59.27.100",
+            "m=video 6400 RTP/AVP 96",
+            "a=rtpmap:96 H264/90000",
+            "a=fmtp:96 packetization-mode=1",
+        ];
+        let plain = Description::read(lines.join("\r\n").as_bytes());
+        assert!(plain.as_ref().is_ok_and(|read| read.format == Some(PayloadFormat::H264)), "{plain:?}");
+        let before = [
+            "",
+            "SDP:\n",
+            "SDP:\r\n\r\n",
+            "\u{feff}SDP:\n",
+            "\n\n",
+            "# a camera\n",
+            "; x\n\n",
+            " \t\n",
+            "Output #0, rtp, to 'rtp://127.0.0.1:6400':\n  Metadata:\n    encoder : Lavf59\nSDP:\n",
+            "version\nSDP:\n",
+        ];
+        let after = ["", "\n", "\r\n\r\n", "\n\n\n", "\n# the end\n"];
+        for before in before {
+            for end in ["\n", "\r\n", "\r\n\r\n", "\n# comment\n"] {
+                for blank in ["", "  ", "\t"] {
+                    for after in after {
+                        let text = format!("{before}{blank}{}{after}", lines.join(&format!("{end}{blank}")));
+                        assert_eq!(Description::read(text.as_bytes()), plain, "{text:?}");
+                    }
+                }
+            }
+        }
+        // What is no description stays none, whatever stands before.
+        for none in ["SDP:\n", "SDP:\nnothing\n", "# v=0\n", "a v=0\nm=video 5 RTP/AVP 96\n"] {
+            let error = Description::read(none.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("not a session description"), "{none:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_encoding_at_another_clock_than_that_of_video_is_told_by_its_clock() {
+        for format in PayloadFormat::ALL {
+            let name = format.encoding();
+            for clock in ["1000", "8000", "25", "90001", "48000"] {
+                let text = format!(
+                    "SDP:\nv=0\nc=IN IP4 1.2.3.4\nt=0 0\nm=video 5004 RTP/AVP 96\na=rtpmap:96 {name}/{clock}\n"
+                );
+                assert_eq!(Description::read(text.as_bytes()).map(|read| read.format), Ok(None), "{text}");
+                assert_eq!(other_clock(text.as_bytes()), Some((name.to_owned(), 96, clock.to_owned())));
+                let right = text.replace(&format!("/{clock}"), "/90000");
+                assert_eq!(Description::read(right.as_bytes()).map(|read| read.format), Ok(Some(format)));
+                assert_eq!(other_clock(right.as_bytes()), None);
+            }
+        }
     }
 
     #[test]

@@ -196,6 +196,7 @@ impl Sending {
         let mut wired = WiredSource::new(source, prepared.payloads);
         wired.peers = Some(Peers::new(clock.epoch(), plan.app()));
         wired.srtp = options.key.as_ref().map(Srtp::new);
+        wired.orders = Some(shared.orders.clone());
         wired.way = way;
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
@@ -311,6 +312,7 @@ fn describe(
         mux: options.pair.mux,
         secure: options.key.is_some(),
         payload_type: media.payload_type,
+        others: Vec::new(),
         format: medium.format(),
         config: medium.config(),
         bandwidth: Some(plan.cap()),

@@ -1,16 +1,17 @@
 //! From payloads back to frames, for whoever reads them in another thread.
 
-use crate::{Consumer, Spool};
+use crate::{Consumer, Spool, Unused};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use steadycast_ends::{Fields, Kept, Row, Rows};
 use steadycast_media::{Chain, FrameFate};
-use steadycast_session::FrameKind;
+use steadycast_session::{FrameKind, UnusedReason};
 use steadycast_units::{Bytes, Span, Time};
+use steadycast_wire::ParseError;
 use steadycast_wire::payload::{Depacketiser, PayloadFormat, PictureKind, picture_kind};
-use steadycast_wire::rtp::RtpHeader;
+use steadycast_wire::rtp::{PayloadTypes, RtpHeader};
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
 /// A frame as it came out of its packets.
@@ -35,7 +36,7 @@ pub struct ReceivedFrame {
 pub struct FrameCounts {
     /// Frames of which all came, and all that they depend on.
     pub whole: u64,
-    /// Frames of which all came, but not what they depend on.
+    /// Frames of which all came, but not what they depend on, or in packets that are not taken apart.
     pub undecodable: u64,
     /// Frames of which something is missing.
     pub damaged: u64,
@@ -198,7 +199,8 @@ type Held = (Time, RtpHeader, Vec<u8>);
 pub struct Unpacker {
     shelf: FrameShelf,
     format: PayloadFormat,
-    payload_type: u8,
+    payload_types: PayloadTypes,
+    unused: Unused,
     chain: Chain,
     depacketiser: Depacketiser,
     held: BTreeMap<u64, Held>,
@@ -321,12 +323,13 @@ const AHEAD: i64 = 60 * 90_000;
 const BEHIND: i64 = 10 * 90_000;
 
 impl Unpacker {
-    /// Of packets of this payload type and format.
-    pub fn new(format: PayloadFormat, payload_type: u8, shelf: FrameShelf) -> Self {
+    /// Creates the unpacker of packets of these payload types and this format.
+    pub fn new(format: PayloadFormat, payload_types: PayloadTypes, shelf: FrameShelf) -> Self {
         Self {
             shelf,
             format,
-            payload_type,
+            payload_types,
+            unused: Unused::default(),
             chain: Chain::default(),
             depacketiser: Depacketiser::new(format),
             held: BTreeMap::new(),
@@ -405,11 +408,14 @@ impl Unpacker {
             run.clear();
             *first = seq;
         }
+        // It is taken back when the stream goes back to it.
+        self.unused.add(UnusedReason::TooLate);
         run.push(packet);
         let (first, votes) = (*first, run.len() as u64);
         let far = self.next.is_some_and(|next| first + u64::from(MAX_MISORDER) <= next);
         if votes >= u64::from(MIN_SEQUENTIAL) && (far || votes > self.since_gap) {
             let run = std::mem::take(&mut self.late.1);
+            run.iter().for_each(|_| self.unused.counts.take_back(UnusedReason::TooLate));
             self.give_up(0);
             self.next = Some(first);
             self.held.extend((first..).zip(run));
@@ -445,7 +451,19 @@ impl Unpacker {
         if self.before.is_none() && open.last.since(open.first) > LASTING {
             self.shelf.locked().counts.one_stamp = true;
         }
-        open.damaged |= self.depacketiser.push(payload).is_err();
+        match self.depacketiser.push(payload) {
+            Ok(()) if self.depacketiser.is_orphaned() => self.unused.add(UnusedReason::AfterLoss),
+            Ok(()) => {}
+            // What is not supported is neither lost nor damaged.
+            Err(ParseError::Unsupported { what }) => {
+                self.unused.add_payload(UnusedReason::UnsupportedPacketisation, what);
+            }
+            Err(ParseError::OtherLayer { what }) => self.unused.add_payload(UnusedReason::UnsupportedLayer, what),
+            Err(error) => {
+                open.damaged = true;
+                self.unused.add_payload(UnusedReason::MalformedPayload, error.what());
+            }
+        }
         // A unit that goes on in the next packet is no end.
         let within = self.depacketiser.is_within_unit();
         open.marked = marker && !within;
@@ -545,7 +563,12 @@ impl Unpacker {
             Some(PictureKind::Disposable) => FrameKind::B,
             Some(PictureKind::Predicted) | None => FrameKind::P,
         };
-        let fate = self.chain.next(kind, !damaged);
+        // All of it came where it has no bytes and nothing is missing: its packets were of a kind that is not taken.
+        let unsupported = frame.unsupported || frame.bytes.is_empty();
+        let fate = match self.chain.next(kind, !damaged && !unsupported) {
+            FrameFate::Lost if !damaged => FrameFate::Undecodable,
+            fate => fate,
+        };
         self.look(kind, fate, gap);
         let (first, last) = (open.first, open.last);
         let whole = fate == FrameFate::Ok;
@@ -581,7 +604,15 @@ impl Consumer for Unpacker {
 
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
         // Parity may share the media's numbers (RFC 5109): it is not lost, and nothing is made of it.
-        let payload = if header.payload_type == self.payload_type { payload } else { &[] };
+        let payload = if self.payload_types.contains(header.payload_type) {
+            if payload.is_empty() {
+                self.unused.add(UnusedReason::NoPayload);
+            }
+            payload
+        } else {
+            self.unused.add_of_type(UnusedReason::UnknownPayloadType, header.payload_type);
+            &[]
+        };
         let packet = (now, *header, payload.to_vec());
         if self.next.is_some_and(|next| seq < next) {
             self.take_late(seq, packet);
@@ -595,7 +626,13 @@ impl Consumer for Unpacker {
         // What was given up is not gone back to for it.
         if self.next.is_none_or(|next| seq >= next) {
             self.take(now, seq, header, payload);
+        } else {
+            self.unused.add(UnusedReason::TooLate);
         }
+    }
+
+    fn unused(&self) -> Unused {
+        self.unused.clone()
     }
 
     fn restart(&mut self, seq: u64) {
@@ -659,7 +696,7 @@ mod tests {
     fn fresh() -> (Unpacker, FrameShelf) {
         let shelf = FrameShelf::default();
         shelf.want();
-        let mut unpacker = Unpacker::new(PayloadFormat::Mpeg4, 96, shelf.clone());
+        let mut unpacker = Unpacker::new(PayloadFormat::Mpeg4, [96].into_iter().collect(), shelf.clone());
         // Of a sender whose markers have proved right.
         unpacker.markers = Markers { proved: [true; 3], sparing: true, ..Markers::default() };
         (unpacker, shelf)
@@ -980,7 +1017,7 @@ mod tests {
     #[test]
     fn rows_of_older_frames_lie_in_a_file_and_come_back_as_they_were() {
         let filled = |shelf: FrameShelf| {
-            let mut unpacker = Unpacker::new(PayloadFormat::Mpeg4, 96, shelf.clone());
+            let mut unpacker = Unpacker::new(PayloadFormat::Mpeg4, [96].into_iter().collect(), shelf.clone());
             // Of every two frames the second is sent first, and one packet in a hundred is lost.
             for n in (0..1_000u64).filter(|n| n % 100 != 50) {
                 let kind = if n.is_multiple_of(10) { I } else { P };

@@ -3,7 +3,8 @@
 use crate::browser::Way;
 use crate::net::origin;
 use crate::unpack::REORDERED;
-use crate::{CameSymbols, Datagram, End, Meta, Outbox, Peers, SentSymbols, Srtp, Which};
+use crate::unused::foreign;
+use crate::{CameSymbols, Datagram, End, Meta, Outbox, Peers, SentSymbols, Srtp, Unused, Which};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,10 +12,11 @@ use steadycast_control::{Notice, Stream};
 use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
 use steadycast_link::Ecn;
 use steadycast_session::{
-    Fragment, HeaderIds, Media, Origin, Protected, Protection, Received, Receiver, Sender, TRANSPORT_NUMBER_ID, Waiting,
+    Fragment, HeaderIds, Media, OperatorControls, Origin, Protected, Protection, Received, Receiver, Sender,
+    TRANSPORT_NUMBER_ID, UnusedReason, Waiting,
 };
-use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time, counted};
-use steadycast_web::{Protocol, State};
+use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time};
+use steadycast_web::State;
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::parity::ParityHeader;
 use steadycast_wire::rtcp::Compound;
@@ -66,6 +68,11 @@ pub trait Consumer: Send {
 
     /// Nothing more will come.
     fn end(&mut self) {}
+
+    /// The packets that it took and did not use.
+    fn unused(&self) -> Unused {
+        Unused::default()
+    }
 }
 
 /// Nobody wants them.
@@ -87,6 +94,8 @@ pub struct WiredSource {
     kept: SentSymbols,
     /// It protects what leaves, and nothing is heard that is not protected.
     pub srtp: Option<Srtp>,
+    /// The limits that the sender's circuit breaker goes by, which learns of gaps in the clock from them.
+    pub orders: Option<OperatorControls>,
     /// The way to a browser: it begins when that is open.
     pub(crate) way: Option<Way>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
@@ -102,6 +111,7 @@ impl WiredSource {
             peers: None,
             kept: SentSymbols::default(),
             srtp: None,
+            orders: None,
             way: None,
             outgoing: Vec::new(),
             ended: false,
@@ -247,6 +257,12 @@ impl End for WiredSource {
         }
     }
 
+    fn on_clock_gap(&mut self, now: Time) {
+        if let Some(orders) = &self.orders {
+            orders.on_clock_gap(now);
+        }
+    }
+
     fn done(&self) -> bool {
         self.ended && (self.source.wake() == Time::NEVER || !self.is_open())
     }
@@ -275,10 +291,7 @@ pub struct WiredSink {
     pub excluded: Vec<IpAddr>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
-    /// Datagrams that could not be read, and those of other protocols.
-    pub unreadable: u64,
-    /// Datagrams of other protocols.
-    pub foreign: Foreign,
+    unused: Unused,
     first: Option<Time>,
     last: Option<Time>,
     from: Option<SocketAddr>,
@@ -286,50 +299,12 @@ pub struct WiredSink {
     /// Packets that may turn out to be the first of another run, and which run it is.
     held: Held,
     run: u32,
-    /// Where a source sends from that is not followed, and how much came of such sources.
+    /// Where a source sends from that is not followed.
     stranger: Option<SocketAddr>,
-    refused: u64,
 }
 
-/// Datagrams of protocols that share a port with RTP, and such as only keep
-/// a way open (RFC 6263, sections 4.1 and 4.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Foreign {
-    /// STUN messages.
-    pub stun: u64,
-    /// Records of DTLS.
-    pub dtls: u64,
-    /// Empty datagrams, and those of less than a header.
-    pub keep_alives: u64,
-}
-
-impl Foreign {
-    /// Counts a datagram that is of one of them.
-    fn count(&mut self, bytes: &[u8]) -> bool {
-        let of = match Protocol::of(bytes) {
-            _ if bytes.len() < 4 => &mut self.keep_alives,
-            Protocol::Stun => &mut self.stun,
-            Protocol::Dtls => &mut self.dtls,
-            Protocol::Rtp | Protocol::Other => return false,
-        };
-        *of += 1;
-        true
-    }
-
-    /// What came of each, in words, where anything did.
-    pub fn told(&self) -> Vec<String> {
-        let told = [
-            (self.stun, "STUN message", "the sender looks for a way by ICE, which is not spoken here"),
-            (self.dtls, "DTLS record", "the sender wants to agree on keys, which is not spoken here: share a key file"),
-            (self.keep_alives, "keep-alive", "such datagrams hold a way open, and carry nothing"),
-        ];
-        let some = told.iter().filter(|(n, ..)| *n > 0);
-        some.map(|(n, what, why)| format!("{} came: {why}", counted(*n, what))).collect()
-    }
-}
-
-/// A datagram that was taken for another stream's, and when it came.
-type Refused = (Time, Meta, RtpHeader, Vec<u8>);
+/// A datagram that was taken for another stream's: when it came, and the reason under which it counts.
+type Refused = (Time, Meta, RtpHeader, Vec<u8>, UnusedReason);
 
 /// Packets that may turn out to be the first of another run.
 #[derive(Default)]
@@ -359,8 +334,8 @@ impl Held {
     fn of_run(&mut self, header: &RtpHeader) -> Vec<Refused> {
         let ahead = |it: &RtpHeader| it.seq.wrapping_sub(header.seq) as i16;
         let near = |it: &RtpHeader| it.ssrc == header.ssrc && usize::from(ahead(it).unsigned_abs()) <= Self::MOST;
-        let mut run: Vec<Refused> = self.0.drain(..).filter(|(_, _, it, _)| near(it)).collect();
-        run.sort_by_key(|(_, _, it, _)| ahead(it));
+        let mut run: Vec<Refused> = self.0.drain(..).filter(|(_, _, it, ..)| near(it)).collect();
+        run.sort_by_key(|(_, _, it, ..)| ahead(it));
         run
     }
 }
@@ -504,8 +479,7 @@ impl WiredSink {
             excluded: Vec::new(),
             outgoing: Vec::new(),
             ended: false,
-            unreadable: 0,
-            foreign: Foreign::default(),
+            unused: Unused::default(),
             first: None,
             last: None,
             from: None,
@@ -513,7 +487,6 @@ impl WiredSink {
             held: Held::default(),
             run: 0,
             stranger: None,
-            refused: 0,
         }
     }
 
@@ -533,9 +506,14 @@ impl WiredSink {
         Self { clocks, ..self }
     }
 
-    /// Packets of sources that were not followed, and how often another source took over, or the same one began again.
-    pub fn others(&self) -> (u64, u32) {
-        (self.refused, self.sink.session().map_or(0, |session| session.run().0.saturating_sub(1)))
+    /// How often another source took over, or the same one began again.
+    pub fn restarts(&self) -> u32 {
+        self.sink.session().map_or(0, |session| session.run().0.saturating_sub(1))
+    }
+
+    /// The packets that came and were not used.
+    pub fn unused(&self) -> Unused {
+        self.unused.clone().with(&self.consumer.unused())
     }
 
     /// When the last packet of media came.
@@ -631,8 +609,7 @@ impl WiredSink {
 
     fn on_rtp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
         let Some(came) = self.read(now, datagram.bytes) else {
-            self.unreadable += 1;
-            return;
+            return self.unused.add(UnusedReason::Malformed);
         };
         let header = came.header;
         if let Some((_, apt)) = self.rtx.filter(|(rtx, _)| *rtx == header.payload_type) {
@@ -647,35 +624,42 @@ impl WiredSink {
         if !self.held.0.is_empty() && self.sink.session().is_some_and(begins) {
             self.take_held(now, datagram.meta, &header, out);
         }
-        if self.take_media(now, datagram, &came, out) == Received::Stray {
-            self.refuse(now, datagram, &header);
+        if let Received::Unused(reason) = self.take_media(now, datagram, &came, out) {
+            self.refuse(now, datagram, &header, reason);
         }
     }
 
-    /// A packet was taken for another stream's.
-    fn refuse(&mut self, now: Time, datagram: &Datagram<'_>, header: &RtpHeader) {
+    /// Keeps a packet that was taken for another stream's, where it may turn out to be of this one.
+    fn refuse(&mut self, now: Time, datagram: &Datagram<'_>, header: &RtpHeader, reason: UnusedReason) {
         let from = datagram.meta.from;
         let Some(session) = self.sink.session() else { return };
         if session.may_follow(Origin(address(from).0.into()), header) {
-            self.held.keep((now, datagram.meta, *header, datagram.bytes.to_vec()));
+            self.held.keep((now, datagram.meta, *header, datagram.bytes.to_vec(), reason));
         }
         if session.waiting(now).is_some_and(|other| other.ssrc == header.ssrc) {
             self.stranger = Some(from);
-            self.refused += 1;
+        }
+    }
+
+    /// Counts a packet that the session did not use.
+    fn count(&mut self, received: Received, header: &RtpHeader) {
+        match received {
+            Received::Unused(reason) => self.unused.add_of_type(reason, header.payload_type),
+            Received::Duplicate => self.unused.add(UnusedReason::Duplicate),
+            Received::New(_) | Received::Repaired(_) => {}
         }
     }
 
     /// Another run begins with the packets that were kept of it, or with this one, which they may have overtaken.
     fn take_held(&mut self, now: Time, meta: Meta, header: &RtpHeader, out: &mut Outbox) {
         let held = self.held.of_run(header);
-        let Some((_, of_first, first, _)) = held.first() else { return };
+        let Some((_, of_first, first, ..)) = held.first() else { return };
         let overtaken = (header.seq.wrapping_sub(first.seq) as i16) < 0;
         let (meta, first) = if overtaken { (meta, header) } else { (*of_first, first) };
-        if self.clocks.ssrc != Some(header.ssrc) {
-            self.refused = self.refused.saturating_sub(held.len() as u64);
-        }
         self.sink.begin_run(now, address(meta.from), first);
-        for (at, meta, _, bytes) in held {
+        for (at, meta, _, bytes, reason) in held {
+            // It is counted anew.
+            self.unused.counts.take_back(reason);
             let datagram = Datagram { which: Which::Rtp, bytes: &bytes, meta };
             if let Some(came) = self.read(at, &bytes) {
                 self.take_media(now, &datagram, &came, out);
@@ -697,6 +681,7 @@ impl WiredSink {
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
         let received = self.sink.on_media(now, &arriving, &media, &mut Out { packets: &mut self.outgoing });
+        self.count(received, &header);
         if let Received::New(_) = received {
             // Before its first report leaves.
             self.reports.on_media(from, self.clocks.ssrc.is_some_and(|before| before != header.ssrc));
@@ -725,8 +710,7 @@ impl WiredSink {
     fn on_parity(&mut self, now: Time, datagram: &Datagram<'_>, came: &Came<'_>, out: &mut Outbox) {
         let Came { header, transport, payload, .. } = *came;
         let Ok((told, symbol)) = ParityHeader::parse(payload) else {
-            self.unreadable += 1;
-            return;
+            return self.unused.add(UnusedReason::Malformed);
         };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
         let (stream, seq, fragment) = (Stream::Parity, u64::from(header.seq), Fragment::default());
@@ -738,6 +722,7 @@ impl WiredSink {
         let arriving = Arriving { from, size, sent, ecn, body: &body };
         let protection = Protection { header: told, packets: Arc::from([]) };
         let received = self.with(out, |sink, o| sink.on_parity(now, &arriving, &media, &protection, o));
+        self.count(received, &header);
         if let (Received::New(_), Some((_, came))) = (received, &mut self.parity) {
             came.on_parity(&told, symbol);
         }
@@ -766,7 +751,9 @@ impl WiredSink {
     fn on_repair(&mut self, now: Time, datagram: &Datagram<'_>, again: &Came<'_>, apt: u8, out: &mut Outbox) {
         let Came { header, payload, notice, transport, .. } = *again;
         // One without the number of an original fills up a rate, and repeats nothing.
-        let Some((number, payload)) = payload.split_first_chunk::<{ rtx::OSN }>() else { return };
+        let Some((number, payload)) = payload.split_first_chunk::<{ rtx::OSN }>() else {
+            return self.unused.add(UnusedReason::NoPayload);
+        };
         let number = u16::from_be_bytes(*number);
         // It is of the media's time, and leaves by the media's clock; but a source of its own it is not.
         let mut clocks = self.clocks;
@@ -779,7 +766,9 @@ impl WiredSink {
         let sent = clocks.left(now, &header);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
-        if let Received::Repaired(seq) = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o)) {
+        let received = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o));
+        self.count(received, &header);
+        if let Received::Repaired(seq) = received {
             let ssrc = self.clocks.ssrc.unwrap_or(header.ssrc);
             let payload_len = payload.len() as u16;
             let original = RtpHeader { payload_type: apt, seq: number, ssrc, send_time: None, payload_len, ..header };
@@ -797,9 +786,12 @@ impl WiredSink {
 
     fn on_rtcp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
         let Ok(compound) = Compound::parse(datagram.bytes) else {
-            self.unreadable += 1;
-            return;
+            return self.unused.add(UnusedReason::Malformed);
         };
+        let origin = Origin(address(datagram.meta.from).0.into());
+        if self.sink.session().is_none_or(|session| session.ignores_rtcp(origin)) {
+            self.unused.add(UnusedReason::OtherReport);
+        }
         let (from, len) = (address(datagram.meta.from), datagram.bytes.len());
         // A compound that names nobody is of no source, whether one is followed or not.
         if let Some(ssrc) = compound.sender() {
@@ -829,8 +821,9 @@ impl End for WiredSink {
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
         let excluded = self.excluded.contains(&datagram.meta.from.ip().to_canonical());
-        if excluded || self.foreign.count(datagram.bytes) {
-            return;
+        let excluded = excluded.then_some(UnusedReason::ExcludedSource);
+        if let Some(reason) = excluded.or_else(|| foreign(datagram.bytes)) {
+            return self.unused.add(reason);
         }
         let opened;
         let datagram = match &mut self.srtp {
@@ -841,8 +834,7 @@ impl End for WiredSink {
                     Which::Rtcp => srtp.open_rtcp(datagram.bytes),
                 };
                 let Some(bytes) = bytes else {
-                    self.unreadable += 1;
-                    return;
+                    return self.unused.add(UnusedReason::FailedAuthentication);
                 };
                 opened = bytes.to_vec();
                 &Datagram { bytes: &opened, ..*datagram }
@@ -852,6 +844,10 @@ impl End for WiredSink {
             Which::Rtp => self.on_rtp(now, datagram, out),
             Which::Rtcp => self.on_rtcp(now, datagram, out),
         }
+    }
+
+    fn on_clock_gap(&mut self, now: Time) {
+        self.sink.on_clock_gap(now);
     }
 
     fn done(&self) -> bool {

@@ -10,7 +10,7 @@ use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Intake, VideoSink};
 use steadycast_live::{Datagram, End, FrameShelf, Meta, Outbox, ReceivedFrame, Reports, Unpacker, Which, WiredSink};
-use steadycast_session::{Identity, Profile, Receiver, RtcpSettings};
+use steadycast_session::{Identity, Profile, Receiver, RtcpSettings, UnusedReason};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::payload::{PayloadFormat, payloads};
 use steadycast_wire::rtp::RtpHeader;
@@ -200,13 +200,13 @@ fn receiver(format: PayloadFormat) -> (WiredSink, FrameShelf) {
         let rtcp = RtcpSettings { group: true, ..RtcpSettings::new(Profile::Rfc3550, Rate::mbps(2)) };
         let identity = Identity { ssrc: 9, cname: "receiver".into() };
         Receiver::new(identity, rtcp, factory.terms().app, factory.receiver(&setup), Seed(1).part("rtcp"), now)
-            .described(Some(TYPE), None)
+            .described(Some([TYPE].into_iter().collect()), None)
     });
     let shelf = FrameShelf::default();
     shelf.want();
     let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);
     let reports = Reports::Sender { known: None, mux: false, heard: false };
-    let unpacker = Box::new(Unpacker::new(format, TYPE, shelf.clone()));
+    let unpacker = Box::new(Unpacker::new(format, [TYPE].into_iter().collect(), shelf.clone()));
     (WiredSink::new(sink, unpacker, reports), shelf)
 }
 
@@ -254,6 +254,123 @@ fn comes_out(sending: &Sending) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// A packet of H.264 with these numbers.
+fn packet(payload_type: u8, ssrc: u32, seq: u16, timestamp: u32, marker: bool, payload: &[u8]) -> Vec<u8> {
+    let payload_len = payload.len() as u16;
+    let header = RtpHeader { payload_type, marker, seq, timestamp, ssrc, send_time: None, payload_len };
+    let mut bytes = Vec::new();
+    header.encode(&[], payload, &mut bytes);
+    bytes
+}
+
+/// What may arrive beside the packets of a stream, with the reason for which it is not used.
+const BESIDE: [UnusedReason; 15] = [
+    UnusedReason::ExcludedSource,
+    UnusedReason::KeepAlive,
+    UnusedReason::Stun,
+    UnusedReason::Dtls,
+    UnusedReason::NotRtp,
+    UnusedReason::Malformed,
+    UnusedReason::UnknownPayloadType,
+    UnusedReason::OtherSource,
+    UnusedReason::OtherAddress,
+    UnusedReason::OwnSource,
+    UnusedReason::FarNumber,
+    UnusedReason::Duplicate,
+    UnusedReason::NoPayload,
+    UnusedReason::UnsupportedPacketisation,
+    UnusedReason::MalformedPayload,
+];
+
+/// Checks that each packet beside a stream of single packets counts under its reason, and under no other one.
+fn counts_under_its_reason(seed: u64, share: u64) -> Result<(), TestCaseError> {
+    const SOURCE: u32 = 0x5151_5151;
+    let mut chance = Seed(seed).part("beside");
+    let (mut sink, shelf) = receiver(PayloadFormat::H264);
+    let (own, other, excluded) = ("192.0.2.1:5004", "192.0.2.2:5004", "192.0.2.3:5004");
+    sink.excluded = vec![excluded.parse::<SocketAddr>().unwrap().ip()];
+    sink.join(Time::ZERO);
+    let (mut out, mut seq, mut at) = (Outbox::default(), 1_000u16, Time::ZERO + Span::secs(1));
+    let mut expected = std::collections::BTreeMap::new();
+    let mut take = |sink: &mut WiredSink, from: &str, bytes: &[u8]| {
+        at += Span::millis(10);
+        while sink.wake() <= at {
+            sink.on_wake(sink.wake(), &mut out);
+        }
+        let meta = Meta { from: from.parse().unwrap(), to: None, ecn: Ecn::NotEct, at };
+        sink.on_datagram(at, &Datagram { which: Which::Rtp, bytes, meta }, &mut out);
+    };
+    let mut collided = false;
+    for n in 0..300u32 {
+        let stamp = n * 3_600;
+        let last = packet(TYPE, SOURCE, seq, stamp, true, &[0x65, n as u8, 7]);
+        take(&mut sink, own, &last);
+        seq = seq.wrapping_add(1);
+        // The first packets show whose stream it is.
+        if n < 10 || chance.bits64() % 100 >= share {
+            continue;
+        }
+        let reason = BESIDE[(chance.bits64() % BESIDE.len() as u64) as usize];
+        let (mut from, mut used_number) = (own, false);
+        let bytes = match reason {
+            UnusedReason::ExcludedSource => {
+                from = excluded;
+                packet(TYPE, 3, 1, stamp, true, &[0x65, 1])
+            }
+            UnusedReason::KeepAlive => vec![0; (chance.bits64() % 4) as usize],
+            UnusedReason::Stun => [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat(),
+            UnusedReason::Dtls => [&[22, 0xfe, 0xfd][..], &[0; 20]].concat(),
+            UnusedReason::NotRtp => [&[0x47][..], &[0; 187]].concat(),
+            // A header extension that is longer than the packet.
+            UnusedReason::Malformed => {
+                let mut cut = packet(TYPE, SOURCE, seq, stamp, true, &[0x65, 1, 0, 200]);
+                cut[0] |= 0x10;
+                cut
+            }
+            UnusedReason::UnknownPayloadType => packet(98, 0x6262_6262, n as u16, stamp, true, &[0x65, 1]),
+            UnusedReason::OtherSource => packet(TYPE, 0x6262_6262, n as u16, stamp, true, &[0x65, 1]),
+            UnusedReason::OtherAddress => {
+                from = other;
+                // It goes on in sequence, or is far away.
+                let ahead = if chance.bits64().is_multiple_of(2) { 0 } else { 20_000 };
+                packet(TYPE, SOURCE, seq.wrapping_add(ahead), stamp, true, &[0x65, 1])
+            }
+            UnusedReason::OwnSource => packet(TYPE, 9, n as u16, stamp, true, &[0x65, 1]),
+            UnusedReason::FarNumber => {
+                let ahead = 10_000 + (chance.bits64() % 40_000) as u16;
+                packet(TYPE, SOURCE, seq.wrapping_add(ahead), stamp, true, &[0x65, 1])
+            }
+            UnusedReason::Duplicate => last,
+            in_sequence => {
+                used_number = true;
+                let payload: &[u8] = match in_sequence {
+                    UnusedReason::NoPayload => &[],
+                    UnusedReason::UnsupportedPacketisation => &[0x7d, 0xc5, 0, 1, 7],
+                    _ => &[0x1f, 7],
+                };
+                packet(TYPE, SOURCE, seq, stamp + 1_800, true, payload)
+            }
+        };
+        seq = seq.wrapping_add(u16::from(used_number));
+        take(&mut sink, from, &bytes);
+        // After a collision the receiver has another SSRC, and that one is another source's (RFC 3550, section 8.2).
+        let own = reason == UnusedReason::OwnSource;
+        let reason = if own && std::mem::replace(&mut collided, true) { UnusedReason::OtherSource } else { reason };
+        *expected.entry(reason).or_insert(0) += 1;
+    }
+    sink.close();
+    let counts = sink.unused().counts;
+    let counted: std::collections::BTreeMap<_, _> = counts.iter().collect();
+    prop_assert_eq!(&counted, &expected);
+    // What is not supported is no damage; what contradicts its format is.
+    let frames = shelf.counts();
+    let malformed = expected.get(&UnusedReason::MalformedPayload).copied().unwrap_or(0);
+    prop_assert_eq!((frames.damaged, frames.missing), (malformed, 0), "{:?}", frames);
+    // Each of them has a sentence.
+    prop_assert_eq!(sink.unused().said(None, true).len(), expected.len());
+    Ok(())
+}
+
 #[test]
 fn another_source_whose_first_packet_is_overtaken_begins_with_that_one() {
     // The second packet of each source comes first; with the first one it is followed.
@@ -278,6 +395,11 @@ proptest! {
     #[test]
     fn what_any_sender_sends_comes_out_as_it_was_and_at_its_time(sending in sending()) {
         comes_out(&sending)?;
+    }
+
+    #[test]
+    fn each_packet_that_is_not_used_counts_under_its_reason(seed: u64, share in 1u64..100) {
+        counts_under_its_reason(seed, share)?;
     }
 
     #[test]

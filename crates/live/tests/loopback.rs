@@ -219,7 +219,7 @@ fn all_that_leaves_at_a_fixed_rate_arrives_in_order_over_ipv4_and_ipv6() {
         // 1.5 s at 2 Mb/s in packets of 1000 B are 375; a machine that is held up may send fewer, never more.
         assert!((100..=377).contains(&sent), "{sent} packets");
         assert_eq!(*bytes % seqs.len(), 0, "payloads are of one size");
-        assert_eq!(sink.unreadable, 0);
+        assert_eq!(sink.unused().unreadable(), 0);
         assert!(sink.sink.rtcp_packets > 0, "it has at least said good-bye");
         assert!(done.source.source.feedback().packets > 0, "{ip}, mux {mux}: the sender heard no report");
     }

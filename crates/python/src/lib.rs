@@ -4,7 +4,7 @@ mod controller;
 #[cfg(all(target_os = "linux", feature = "real-time"))]
 mod emulation;
 mod error;
-#[cfg(feature = "real-time")]
+#[cfg(all(target_os = "linux", feature = "real-time"))]
 mod imported;
 #[cfg(all(target_os = "linux", feature = "real-time"))]
 mod live;
@@ -30,12 +30,12 @@ mod _core {
     #[cfg(all(target_os = "linux", feature = "real-time"))]
     #[pymodule_export]
     use crate::emulation::{PyEmulation, refusals};
-    #[cfg(feature = "real-time")]
+    #[cfg(all(target_os = "linux", feature = "real-time"))]
     #[pymodule_export]
     use crate::imported::call;
     #[cfg(all(target_os = "linux", feature = "real-time"))]
     #[pymodule_export]
-    use crate::live::{PyReceiver, PyRecord, PySender, PySession, check_sender, is_key_frame};
+    use crate::live::{PyReceiver, PyRecord, PySender, PySession, check_sender, is_key_frame, unused_reasons};
     #[pymodule_export]
     use crate::picture::{picture_psnr, picture_ssim};
     #[pymodule_export]

@@ -13,6 +13,7 @@ use steadycast_live::{
     EncoderDesk, FlowKeys, FrameShelf, Handle, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions,
     ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering, To, Unit,
 };
+use steadycast_session::UnusedReason;
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
 
@@ -72,6 +73,12 @@ fn format(codec: &str) -> PyResult<PayloadFormat> {
         let all = PayloadFormat::ALL.map(PayloadFormat::codec).join(", ");
         wrong("codec", format!("there is no {codec}"), format!("take one of {all}"))
     })
+}
+
+/// The names of the reasons for which a receiver does not use a packet.
+#[pyfunction]
+pub(crate) fn unused_reasons() -> Vec<&'static str> {
+    UnusedReason::ALL.map(UnusedReason::name).to_vec()
 }
 
 /// Whether a decoder can begin with a frame of a codec.
@@ -289,6 +296,7 @@ pub(crate) struct PyReceiver {
     shelf: FrameShelf,
     description: Description,
     offered: Option<String>,
+    other_clock: Option<(String, u8, String)>,
     _receiving: Receiving,
 }
 
@@ -298,7 +306,8 @@ impl PyReceiver {
     #[new]
     fn new(options: &Bound<'_, PyDict>) -> PyResult<PyClassInitializer<Self>> {
         let text: Option<String> = want(options, "sdp")?;
-        let offered = text.as_ref().map(|text| sdp::offered(text.as_bytes()).join(", "));
+        let offered = text.as_ref().map(|text| sdp::offered(text.as_bytes()));
+        let other_clock = text.as_ref().and_then(|text| sdp::other_clock(text.as_bytes()));
         let description = match text {
             Some(text) => {
                 let place: String = want(options, "at")?;
@@ -317,6 +326,7 @@ impl PyReceiver {
                     reports: None,
                     secure: false,
                     payload_type: format.and_then(PayloadFormat::static_type).unwrap_or(96),
+                    others: Vec::new(),
                     format,
                     config: Vec::new(),
                     bandwidth: None,
@@ -332,6 +342,7 @@ impl PyReceiver {
         };
         let options = ReceiveOptions {
             description: description.clone(),
+            offered: offered.clone(),
             pair: pair(options)?,
             key: master(want::<Option<String>>(options, "key")?.as_deref())?,
             cname: want(options, "cname")?,
@@ -346,7 +357,9 @@ impl PyReceiver {
         }
         let receiving = Receiving::start(options).map_err(refused)?;
         let session = PySession { kind: "Receiver", handle: receiving.handle.clone() };
-        let own = Self { shelf: receiving.shelf.clone(), description, offered, _receiving: receiving };
+        let shelf = receiving.shelf.clone();
+        let own =
+            Self { shelf, description, offered: offered.map(|all| all.join(", ")), other_clock, _receiving: receiving };
         Ok(PyClassInitializer::from(session).add_subclass(own))
     }
 
@@ -360,6 +373,12 @@ impl PyReceiver {
     #[getter]
     fn offered(&self) -> Option<&str> {
         self.offered.as_deref()
+    }
+
+    /// The encoding, the payload type and the clock in Hz of what its description offers at another clock than 90 kHz.
+    #[getter]
+    fn other_clock(&self) -> Option<(String, u8, String)> {
+        self.other_clock.clone()
     }
 
     /// What a decoder must be told first.

@@ -386,6 +386,10 @@ figures! {
             silence after which its sender was given up; null where its operator did.")
             .when(When::Live);
         LEFT = figure("left", Flag, "Whether the receiver has said BYE.").when(When::Live);
+        UNUSED_PACKETS = figure("unused_packets", Count, "Packets that came to the receiver and were not \
+            used.").when(When::Live);
+        UNUSED = figure("unused", List, "Why they were not used: each reason with its number of \
+            packets.").when(When::Live);
     }
     /// Figures of one direction of a link.
     link = Link {

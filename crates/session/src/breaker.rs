@@ -142,13 +142,14 @@ impl Breaker {
         }
     }
 
-    /// Since when nobody has been heard; `None` where nobody has to be.
+    /// The time since which no report has come, although the sender's own clock went on; `None` where none has to come.
     fn silent_since(&self) -> Option<Time> {
-        match (self.heard, self.began) {
+        let since = match (self.heard, self.began) {
             (Some(heard), _) => Some(heard),
             (None, began) if !self.deaf => began,
             _ => None,
-        }
+        };
+        since.map(|since| since.max(self.orders.resumed()))
     }
 
     /// What is decided where the breaker has not tripped.

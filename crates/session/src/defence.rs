@@ -30,6 +30,7 @@ struct Inner {
     aside: BTreeMap<u32, (&'static str, Option<Time>)>,
     floor: Option<Rate>,
     cap: Option<Rate>,
+    resumed: Time,
 }
 
 /// The operator's own reason.
@@ -54,6 +55,18 @@ impl OperatorControls {
     pub fn limit(&self, floor: Option<Rate>, cap: Option<Rate>) {
         let mut inner = self.locked();
         (inner.floor, inner.cap) = (floor.or(inner.floor), cap.or(inner.cap));
+    }
+
+    /// The session's clock has stood still until now: its process was stopped, or its machine was. That no report came
+    /// in that time is no sign of the receivers.
+    pub fn on_clock_gap(&self, now: Time) {
+        let mut inner = self.locked();
+        inner.resumed = inner.resumed.max(now);
+    }
+
+    /// The time at which the session's clock last went on after it had stood still; zero if it never has.
+    pub(crate) fn resumed(&self) -> Time {
+        self.locked().resumed
     }
 
     /// The lower limit, if one was set.

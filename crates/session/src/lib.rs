@@ -29,6 +29,7 @@ mod sender;
 mod share;
 mod simulcast;
 mod standard;
+mod unused;
 
 pub use breaker::CircuitBreaker;
 pub use defence::{FeedbackDefence, OperatorControls};
@@ -48,6 +49,7 @@ pub use steadycast_control::FeedbackFormat;
 pub use steadycast_media::{Emit, Fragment, Frame, FrameKind, Part};
 pub use steadycast_remote::Replayed;
 pub use steadycast_rtcp::{Origin, Profile};
+pub use unused::{UnusedCounts, UnusedReason};
 
 use steadycast_control::Wake;
 

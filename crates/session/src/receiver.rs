@@ -8,7 +8,9 @@ use crate::patience::Patience;
 use crate::repair::{Asker, Group, Need, Requester, Solver};
 use crate::sender::{CLOCK_RATE, app};
 use crate::simulcast::PresenceTimer;
-use crate::{Identity, Output, ParitySettings, Protection, Recovered, RepairSettings, Requests, RtcpSettings};
+use crate::{
+    Identity, Output, ParitySettings, Protection, Recovered, RepairSettings, Requests, RtcpSettings, UnusedReason,
+};
 use steadycast_control::promise::REPAIR_NOT_COUNTED;
 use steadycast_control::{
     Announcement, Arrival, Body, BufferLevel, Check, Due, ExtraArrival, FeedbackFormat, FrameEdge, Overheard,
@@ -19,7 +21,7 @@ use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Time, sums};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse};
-use steadycast_wire::rtp::{RtpHeader, TransportNumber};
+use steadycast_wire::rtp::{PayloadTypes, RtpHeader, TransportNumber};
 use steadycast_wire::rtx;
 use succession::Other;
 
@@ -32,8 +34,8 @@ pub enum Received {
     Repaired(u64),
     /// A packet that had come before.
     Duplicate,
-    /// A packet of another stream.
-    Stray,
+    /// A packet that is not of the stream, or can't be used.
+    Unused(UnusedReason),
 }
 
 /// An RTP packet that has arrived, taken apart.
@@ -83,9 +85,11 @@ pub struct Receiver {
     other: Option<Other>,
     /// See [`Receiver::run`].
     run: (u32, u64),
-    /// The media's payload type and its source, where a description says so.
-    payload_type: Option<u8>,
+    /// The media's payload types and its source, where a description says so.
+    payload_types: Option<PayloadTypes>,
     named: Option<u32>,
+    /// When the driver's clock last went on after it had stood still.
+    resumed: Time,
     /// What streams before the present one came to.
     past: Totals,
     /// What the last regular report was about: a half wants signed, full-precision losses.
@@ -265,8 +269,9 @@ impl Receiver {
             stream,
             other: None,
             run: (0, 0),
-            payload_type: None,
+            payload_types: None,
             named: None,
+            resumed: Time::ZERO,
             past,
             prior,
             unreadable: 0,
@@ -290,12 +295,18 @@ impl Receiver {
         Self { answers: true, ..self }
     }
 
-    /// The receiver of a session whose description says what the media's payload type is, or names its source, or both.
-    /// No source of another payload type is followed. The one that is named takes the place of any other. When it has
+    /// The receiver of a session whose description names the media's payload types, or its source, or both. No source of
+    /// another payload type is followed. The one that is named takes the place of any other. When it has
     /// left itself, its sender may have been started again, and the name holds no longer.
     #[must_use]
-    pub fn described(self, payload_type: Option<u8>, named: Option<u32>) -> Self {
-        Self { payload_type, named, ..self }
+    pub fn described(self, payload_types: Option<PayloadTypes>, named: Option<u32>) -> Self {
+        Self { payload_types, named, ..self }
+    }
+
+    /// The driver's clock has stood still until now: its process was stopped, or its machine was. What the source has
+    /// not said in that time is no silence of the source's.
+    pub fn on_clock_gap(&mut self, now: Time) {
+        self.resumed = self.resumed.max(now);
     }
 
     /// The receiver of one of several groups that carry the same video at different rates, each sent only while it has
@@ -385,23 +396,31 @@ impl Receiver {
     ) -> Received {
         let MediaPacket { header, size, ecn, .. } = *packet;
         let gone = self.participant.farewell != Farewell::Stays;
-        let (Some(parity), Some(stream)) = (&mut self.parity, &mut self.stream) else { return Received::Stray };
-        if gone || stream.from != from || stream.ended || header.payload_type != parity.settings.payload_type {
-            return Received::Stray;
+        let (Some(parity), Some(stream)) = (&mut self.parity, &mut self.stream) else {
+            return Received::Unused(UnusedReason::Outside);
+        };
+        if gone || stream.ended {
+            return Received::Unused(UnusedReason::Outside);
+        }
+        if stream.from != from {
+            return Received::Unused(UnusedReason::OtherSource);
+        }
+        if header.payload_type != parity.settings.payload_type {
+            return Received::Unused(UnusedReason::UnknownPayloadType);
         }
         if !parity.associated && header.ssrc != stream.ssrc {
             parity.settings.ssrc = header.ssrc;
             (parity.reception, parity.associated) = (Reception::trusting(header.ssrc, CLOCK_RATE), true);
         }
         if header.ssrc != parity.settings.ssrc {
-            return Received::Stray;
+            return Received::Unused(UnusedReason::OtherSource);
         }
         let before = parity.reception.highest();
         let (seq, missing) = match parity.reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => (seq, before.map_or(0, |before| (seq - before - 1).max(0).unsigned_abs())),
             Arrived::Restarted(seq) => (seq, 0),
             Arrived::Duplicate(_) => return Received::Duplicate,
-            Arrived::Probation | Arrived::Stray => return Received::Stray,
+            Arrived::Probation | Arrived::Stray => return Received::Unused(UnusedReason::FarNumber),
         };
         if let Some(reporter) = &mut self.reporter {
             reporter.on_packet(now, packet, false);
@@ -597,14 +616,19 @@ impl Receiver {
     /// as in reports.
     fn on_repair(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
         let MediaPacket { header, size, ecn, .. } = *packet;
-        let (Some(repair), Some(stream)) = (&mut self.repair, &mut self.stream) else { return Received::Stray };
-        if stream.from != from || stream.ended {
-            return Received::Stray;
+        let (Some(repair), Some(stream)) = (&mut self.repair, &mut self.stream) else {
+            return Received::Unused(UnusedReason::Outside);
+        };
+        if stream.ended {
+            return Received::Unused(UnusedReason::Outside);
+        }
+        if stream.from != from {
+            return Received::Unused(UnusedReason::OtherSource);
         }
         if !repair.associated {
             let awaited = packet.repairs.is_some_and(|number| repair.requester.awaits(number));
             if !awaited && repair.announced != Some(header.ssrc) {
-                return Received::Stray;
+                return Received::Unused(UnusedReason::UnaskedRepair);
             }
             repair.settings.ssrc = header.ssrc;
             (repair.reception, repair.associated) = (Reception::trusting(header.ssrc, CLOCK_RATE), true);
@@ -619,7 +643,7 @@ impl Receiver {
             Arrived::New(seq) => before.map_or(0, |before| (seq - before - 1).max(0).unsigned_abs()),
             Arrived::Restarted(_) => 0,
             Arrived::Duplicate(_) => return Received::Duplicate,
-            Arrived::Probation | Arrived::Stray => return Received::Stray,
+            Arrived::Probation | Arrived::Stray => return Received::Unused(UnusedReason::FarNumber),
         };
         let sent = header.send_time.map(|stamp| stamp.peer(repair.sent.or(stream.sent)));
         repair.sent = sent.or(repair.sent);
@@ -638,22 +662,22 @@ impl Receiver {
     pub fn on_media(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
         let MediaPacket { header, notice, size, ecn, buffer, .. } = *packet;
         if self.participant.farewell != Farewell::Stays {
-            return Received::Stray;
+            return Received::Unused(UnusedReason::Outside);
         }
         if self.is_repair(header) {
             return self.on_repair(now, from, packet);
         }
         if header.ssrc == self.participant.identity.ssrc {
             self.hear_media(now, header.ssrc, from);
-            return Received::Stray;
+            return Received::Unused(UnusedReason::OwnSource);
         }
         if !self.goes_on(now, header) && !self.follow(now, from, header) {
-            return Received::Stray;
+            return Received::Unused(self.why_not_followed(from, header));
         }
         if !self.hear_media(now, header.ssrc, from) {
-            return Received::Stray;
+            return Received::Unused(UnusedReason::OtherAddress);
         }
-        let Some(stream) = &mut self.stream else { return Received::Stray };
+        let Some(stream) = &mut self.stream else { return Received::Unused(UnusedReason::OtherSource) };
         let before = stream.reception.received();
         let seq = match stream.reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => seq,
@@ -664,7 +688,9 @@ impl Receiver {
                 }
                 return Received::Duplicate;
             }
-            Arrived::Probation | Arrived::Stray | Arrived::Restarted(_) => return Received::Stray,
+            Arrived::Probation | Arrived::Stray | Arrived::Restarted(_) => {
+                return Received::Unused(UnusedReason::FarNumber);
+            }
         };
         if let Some(reporter) = &mut self.reporter {
             reporter.on_packet(now, packet, header.marker);
@@ -722,15 +748,15 @@ impl Receiver {
         }
     }
 
-    /// Whether RTCP from there is not the source's, towards one receiver: as a member, its author would make reports
-    /// rarer. Where the source is its media tells; before that nobody is heard.
-    fn hears_elsewhere(&self, from: Origin) -> bool {
+    /// Whether RTCP from this place is not of the source, towards one receiver: as a member, its author would make
+    /// reports rarer. The media tell the source's place; before them no RTCP is taken.
+    pub fn ignores_rtcp(&self, from: Origin) -> bool {
         !self.participant.is_group() && self.stream.as_ref().is_none_or(|stream| stream.from != from)
     }
 
     /// A compound of `len` bytes has arrived, already parsed: a group's members share the work in the simulator.
     pub fn on_compound(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) {
-        if self.gone() || self.hears_elsewhere(from) {
+        if self.gone() || self.ignores_rtcp(from) {
             return;
         }
         match self.participant.learn(now, from, compound, len) {

@@ -55,7 +55,7 @@ impl Session {
         let receiver =
             Receiver::new(who(2), avpf, chosen.terms().app, chosen.receiver(&setup), Seed(3).part("rtcp"), start)
                 .with_feedback(own, bandwidth)
-                .described(Some(96), Some(group::SENDER))
+                .described(Some([96].into_iter().collect()), Some(group::SENDER))
                 .with_repair(repair)
                 .with_parity(parity, Seed(4).part("parity"));
         let sender = Sender::new(settings, chosen.sender(&setup), Seed(1).part("sender"), start);

@@ -50,12 +50,39 @@ pub enum ParseError {
         /// How many would have been accepted.
         limit: usize,
     },
+    /// It is packed in a way that its format has and this program does not take apart.
+    #[error("{what}")]
+    Unsupported {
+        /// The way in which it is packed.
+        what: &'static str,
+    },
+    /// It is of a layer that is not taken: the layers below it need nothing of it.
+    #[error("{what}")]
+    OtherLayer {
+        /// The layer.
+        what: &'static str,
+    },
     /// A part of it contradicts its format.
     #[error("{what}")]
     Malformed {
         /// What is wrong.
         what: &'static str,
     },
+}
+
+impl ParseError {
+    /// The part of the packet that is wrong.
+    pub const fn what(&self) -> &'static str {
+        match self {
+            Self::Short { what, .. }
+            | Self::TooMany { what, .. }
+            | Self::Unsupported { what }
+            | Self::OtherLayer { what }
+            | Self::Malformed { what } => what,
+            Self::Version { .. } => "version",
+            Self::Padding { .. } => "padding",
+        }
+    }
 }
 
 /// Whether a datagram on a port that carries both is RTCP rather than RTP (RFC 5761, section 4).

@@ -22,6 +22,7 @@ mod depacketise;
 mod h265;
 mod key;
 mod kind;
+mod sei;
 mod units;
 mod vp8;
 mod vp9;

@@ -57,6 +57,24 @@ impl TransportNumber {
     }
 }
 
+/// A set of RTP payload types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PayloadTypes(u128);
+
+impl PayloadTypes {
+    /// Whether a payload type is in the set.
+    pub const fn contains(self, payload_type: u8) -> bool {
+        payload_type < 128 && self.0 >> payload_type & 1 == 1
+    }
+}
+
+impl FromIterator<u8> for PayloadTypes {
+    /// The set of these payload types, from 0 to 127; others are left out.
+    fn from_iter<T: IntoIterator<Item = u8>>(types: T) -> Self {
+        Self(types.into_iter().filter(|each| *each < 128).fold(0, |set, each| set | 1 << each))
+    }
+}
+
 /// All of an RTP packet but its payload's bytes and its opaque extension elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpHeader {

@@ -245,5 +245,10 @@ def receive(
         received.summary, as_json=as_json, report=base.write_report(folder) if folder is not None else None
     )
     if received.silent:
-        base.tell(f"{what}: nothing ever came; see whether the sender sends here, and what stands between")
+        if received.unused:
+            base.tell(f"{what}: packets came, and none could be used: {'; '.join(received.unused)}")
+        else:
+            base.tell(
+                f"{what}: nothing ever came; see whether the sender sends here, and what stands between"
+            )
         raise typer.Exit(Exit.SILENT)

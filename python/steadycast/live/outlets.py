@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Self
 
+from steadycast.core import core
 from steadycast.errors import MissingError, UnwrittenError, UserError, reason
 from steadycast.live import view
 from steadycast.live.status import FATES
@@ -114,6 +115,11 @@ def _breaker(status: Json) -> Samples:
     yield {}, float(str((status["decision"] or {}).get("rule", "")).startswith("circuit breaker"))
 
 
+def _unused(status: Json) -> Samples:
+    for why in core.unused_reasons():
+        yield {"reason": why}, float(status.get("unused", {}).get(why, 0))
+
+
 def _ecn_failed(status: Json) -> Samples:
     if status["ecn"] is not None:
         yield {}, float(bool(status["ecn"]["failure"]))
@@ -195,6 +201,7 @@ RECEIVER = (
     _gauge("still_seconds", "Since the last whole frame.", "still_s"),
     _counter("reports", "RTCP packets sent.", "reports"),
     _UNREADABLE,
+    _counter("unused_packets", "Packets that came and were not used, by reason.", _unused, "reason"),
     _gauge("buffer_bytes", "Level of the play-out buffer.", "buffer.level_bytes"),
 )
 """Of `receive`."""

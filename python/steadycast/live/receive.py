@@ -68,7 +68,9 @@ class Received:
 
     summary: Json
     silent: bool
-    """Nothing ever came that could be read."""
+    """Nothing ever came that could be used."""
+    unused: tuple[str, ...] = ()
+    """What came and was not used, and why, in sentences."""
 
 
 class Player:
@@ -89,7 +91,8 @@ class Player:
         self._queue: queue.Queue[tuple[float, bytes] | None] = queue.Queue(self._WAITING)
         self._playout_s, self._begun = playout_s, math.inf
         self._left_out = 0
-        self._gone = False
+        self.gone = False
+        """It has ended, or was closed."""
         self._thread = threading.Thread(target=self._run, daemon=True, name="player")
         self._thread.start()
 
@@ -98,7 +101,7 @@ class Player:
 
         ``ticks`` is when it is shown, by a clock of 90 kHz; what goes before all frames has no such time.
         """
-        if self._gone:
+        if self.gone:
             return
         due = 0.0
         if self._playout_s is not None and ticks is not None:
@@ -119,17 +122,17 @@ class Player:
                 pipe.flush()
         except OSError:
             # The player was closed: receiving goes on.
-            self._gone = True
+            self.gone = True
         with contextlib.suppress(OSError):
             pipe.close()
 
     def finish(self) -> list[str]:
         """Let it read the rest and end, or end it; return what the record should say of it."""
-        if not self._gone:
+        if not self.gone:
             with contextlib.suppress(queue.Full):
                 self._queue.put(None, timeout=self._PATIENCE_S)
         self._thread.join(self._PATIENCE_S + (self._playout_s or 0.0))
-        notes = ["the player ended before the stream"] if self._gone else []
+        notes = ["the player ended before the stream"] if self.gone else []
         if self._thread.is_alive():
             notes.append("the player did not read the stream to its end, and was ended")
             self._process.kill()
@@ -146,6 +149,9 @@ class Player:
 
 class Sink:
     """Takes frames in a thread of its own, and hands them to a file, and to a player that has another thread.
+
+    Each of them fails by itself: when nothing more can be written (a full disk), the player goes on, and a comparison
+    with the original does. The session ends when none of them is left.
 
     FILE.part is written as frames come, as FILE's container or as the stream itself, and takes FILE's name at the end;
     where that fails it stays, and the error says where. A container that can't be begun (no frame says what the stream
@@ -220,16 +226,29 @@ class Sink:
                     self._first = self._first or self._last
                     if self._keep:
                         self.kept.append((ticks, data))
-                    if self._container is not None:
+                    if self._container is not None and self._failed is None:
                         self._contain(ticks, data)
                     self._take(
                         stream.framed(self.codec, ticks, data), stream.closed(self.codec, ticks, data), ticks
                     )
+                if self._failed is not None and not self._serves():
+                    self._receiver.stop()
         except Exception as error:
             self._fail(error)
+            self._receiver.stop()
         self._close()
 
+    def _serves(self) -> bool:
+        """Whether frames are of use to anything beside the file."""
+        return self._keep or (self._player is not None and not self._player.gone)
+
     def _contain(self, ticks: int, data: bytes) -> None:
+        try:
+            self._add(ticks, data)
+        except (OSError, ValueError) as error:
+            self._fail(error)
+
+    def _add(self, ticks: int, data: bytes) -> None:
         if self._growing is not None and self._growing.hopeless:
             self._plain(self._growing)
         if self._growing is not None:
@@ -247,7 +266,10 @@ class Sink:
 
     def _take(self, kept: bytes, played: bytes, ticks: int | None) -> None:
         if self._raw is not None:
-            self._raw.write(kept)
+            try:
+                self._raw.write(kept)
+            except (OSError, ValueError) as error:
+                self._fail(error)
         if self._player is not None:
             self._player.take(played, ticks)
 
@@ -268,10 +290,21 @@ class Sink:
             self._raw = None
 
     def _fail(self, error: Exception) -> None:
-        """End the session: what it is for can't be done any more."""
-        if self._failed is None:
-            self._failed = UnwrittenError.of(self._out or "--play", error, self._kept())
-        self._receiver.stop()
+        """Write no more to the file, and say so."""
+        if self._failed is not None:
+            return
+        self._failed = UnwrittenError.of(self._out or "--play", error, self._kept())
+        # What is still in buffers can't be written either.
+        growing, raw, self._growing, self._raw = self._growing, self._raw, None, None
+        self._frames.clear()
+        with contextlib.suppress(OSError, ValueError):
+            if growing is not None:
+                growing.close()
+        with contextlib.suppress(OSError, ValueError):
+            if raw is not None:
+                raw.close()
+        if self._serves():
+            print(f"{self._failed}; the session goes on without it", file=sys.stderr)
 
     def _kept(self) -> str:
         return (
@@ -307,11 +340,42 @@ class Sink:
         if self._container is not None and self._growing is None:
             contain(self._place, self._out, self._container, self.codec, self._frames, self._head)
             self._take_away()
-            return
-        try:
-            self._place.replace(self._out)
-        except OSError as error:
-            raise UnwrittenError.of(self._out, error, self._kept()) from error
+        else:
+            try:
+                self._place.replace(self._out)
+            except OSError as error:
+                raise UnwrittenError.of(self._out, error, self._kept()) from error
+        form = stream.FORMS[self.codec].demuxer if self._container is None else None
+        if (why := unplayable(self._out, form)) is not None:
+            self.notes.append(f"{self._out} can't be played: {why}")
+
+
+_LOOKED_AT = 300
+"""As many frames of a recording are decoded at the most to see whether it can be played: the first group's."""
+
+
+def unplayable(path: Path, form: str | None) -> str | None:
+    """Say why no picture of a recording's first group can be decoded; `None` where one can.
+
+    ``form`` is FFmpeg's name of a raw stream's format.
+    """
+    import av
+
+    level, seen = av.logging.get_level(), 0
+    av.logging.set_level(av.logging.PANIC)
+    try:
+        with files.media(path, "r", form=form) as recording:
+            film = recording.streams.video[0]
+            for packet in itertools.islice(recording.demux(film), _LOOKED_AT):
+                seen += bool(packet.size)
+                with contextlib.suppress(av.error.FFmpegError, EOFError, ValueError):
+                    if film.codec_context.decode(packet):
+                        return None
+    except (av.error.FFmpegError, OSError, ValueError, IndexError) as error:
+        return f"it can't be read ({reason(error)})"
+    finally:
+        av.logging.set_level(level)
+    return f"of its first {view.counted(seen, 'frame', 'frames')} none can be decoded"
 
 
 def playout_of(options: Options) -> float | None:
@@ -455,8 +519,12 @@ def need_pictures(receiver: Any, what: str) -> None:
     """Stop a core `Receiver` whose pictures can't be had."""
     if receiver.codec is not None:
         return
-    offered = receiver.offered
+    offered, other_clock = receiver.offered, receiver.other_clock
     receiver.stop()
+    if other_clock is not None:
+        name, number, clock = other_clock
+        problem = f"its {name} packets (payload type {number}) have a clock of {clock} Hz, and here video has 90000 Hz"
+        raise UserError(what, problem, "have the sender use the clock of 90000 Hz")
     if offered is not None:
         from steadycast.media.ladder import CODECS
 
@@ -540,4 +608,5 @@ def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | N
         print(f"steadycast: {more}", file=sys.stderr)
     if failed:
         raise failed[0]
-    return Received(summary, record.silent)
+    unused = (json.loads(receiver.status()) or {}).get("unused_said", ())
+    return Received(summary, record.silent, tuple(unused))

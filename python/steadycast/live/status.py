@@ -156,6 +156,8 @@ class ReceiverStatus:
     """Frames of which nothing came."""
     undecodable_frames: int
     """Frames that came without something that they depend on."""
+    unused: Mapping[str, int]
+    """Packets that came and were not used, by reason."""
     unread: int
     """Pictures that left the queue before anybody read them."""
     silent_s: float | None
@@ -174,6 +176,7 @@ class ReceiverStatus:
             packets=status["received"],
             expected_packets=status["expected"],
             repaired_packets=(status["repair"] or {}).get("repaired", 0),
+            unused=dict(status.get("unused", {})),
             unread=status["overrun"] + unread,
             source=status["from"],
             **{f"{fate}_frames": status["frames"][fate] for fate in FATES},

@@ -268,6 +268,9 @@ def receive_hints(status: Json, address: str) -> list[str]:
     if other := status["other"]:
         found.append(_waiting(other, status))
     elif status["silent_s"] is None and status["at_s"] > 3:
+        if status.get("unused"):
+            found.append(f"nothing that can be used has come to {address} for {status['at_s']:.0f} s")
+            return [*found, *_unreadable(status), *status["unused_said"]]
         found.append(f"nothing has come to {address} for {status['at_s']:.0f} s: does the sender send here?")
     elif status["silent_s"] is not None and status["silent_s"] > 2:
         found.append(f"nothing has come for {status['silent_s']:.0f} s")
@@ -275,10 +278,15 @@ def receive_hints(status: Json, address: str) -> list[str]:
         found.append(f"the picture has stood still for {status['still_s']:.0f} s: no frame came whole")
     if status["overrun"]:
         found.append(f"{counted(status['overrun'], 'frame was', 'frames were')} not written in time")
-    if status["unreadable"]:
-        why = "the key may be wrong" if status.get("keyed") else "is the stream encrypted?"
-        found.append(f"{counted(status['unreadable'], 'datagram', 'datagrams')} could not be read: {why}")
-    return [*found, *status["odd"]]
+    return [*found, *_unreadable(status), *status["odd"]]
+
+
+def _unreadable(status: Json) -> list[str]:
+    """Say that datagrams could not be read, where there were any."""
+    if not status["unreadable"]:
+        return []
+    why = "the key may be wrong" if status.get("keyed") else "is the stream encrypted?"
+    return [f"{counted(status['unreadable'], 'datagram', 'datagrams')} could not be read: {why}"]
 
 
 def _waiting(other: Json, status: Json) -> str:

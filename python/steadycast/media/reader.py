@@ -26,8 +26,15 @@ _LONGEST_PAUSE_S = 5
 """A longer pause between two pictures is taken for a damaged time stamp where no length of the whole covers it."""
 _TRIES = 25
 """Errors in a row, with no packet between them, after which a container is not read on."""
-_ATTACHED = 0x400
-"""FFmpeg's AV_DISPOSITION_ATTACHED_PIC: a cover, not a film."""
+_DEFAULT, _ATTACHED = 0x1, 0x400
+"""FFmpeg's AV_DISPOSITION_DEFAULT, and AV_DISPOSITION_ATTACHED_PIC: a cover, not a film."""
+_BESIDE = 0x800 | 0x80000 | 0x100000
+"""FFmpeg's AV_DISPOSITION_TIMED_THUMBNAILS, _DEPENDENT and _STILL_IMAGE: pictures that go with a film."""
+_WITH_AN_END = ("matroska,webm", "flv", "live_flv")
+"""Containers that say when the file ends, and not how long it or a track is."""
+_WITHOUT_LENGTHS = ("mpegts", "mpeg")
+"""Containers whose tracks say no length: FFmpeg may give them that of the file, longer sound included."""
+_ROUNDING_S = Fraction(1, 10_000)
 _FULL = 2
 """FFmpeg's AVCOL_RANGE_JPEG: samples from 0 to 255."""
 _MATRICES = {1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020", 10: "bt2020"}
@@ -103,9 +110,10 @@ class Facts:
     def of(stream: av.VideoStream, first: av.VideoFrame, tracks: int) -> Facts:
         """Look at a stream and its first picture."""
         warnings = [*_untouched(stream, first)]
-        if tracks > 1:
-            warnings.append(f"it holds {tracks} films; the first one is taken")
         width, height = first.width, first.height
+        if tracks > 1:
+            which = f"track {stream.index} ({width}x{height})"
+            warnings.append(f"it holds {tracks} films; {which} is taken, as players do")
         aspect = Fraction(stream.sample_aspect_ratio or 1)
         if not Fraction(1, 8) <= aspect <= 8:
             warnings.append(f"its samples are said to be {aspect} as wide as high, and are taken for square")
@@ -155,8 +163,24 @@ def _turn(frame: av.VideoFrame) -> Turn | None:
     return _TURNS.get((signs[0], signs[1], signs[2], signs[3]))
 
 
+def _films(container: Any) -> list[Any]:
+    """Return the video tracks that are films, in the order in which FFmpeg's players choose among them.
+
+    The default one comes before others, a larger one before smaller ones, and the first one before its equals. What
+    goes with a film (thumbnails, still pictures) comes last, and covers are none.
+    """
+
+    def order(stream: Any) -> tuple[bool, bool, int]:
+        kind = int(stream.disposition)
+        return bool(kind & _BESIDE), not kind & _DEFAULT, -(stream.width or 0) * (stream.height or 0)
+
+    return sorted(
+        (each for each in container.streams.video if not int(each.disposition) & _ATTACHED), key=order
+    )
+
+
 class Reader:
-    """Reads the pictures of an open container, its first film's.
+    """Reads the pictures of an open container's film, or of the first of several by `_films`.
 
     A picture that can't be decoded costs that picture alone.
 
@@ -174,7 +198,7 @@ class Reader:
             raise ClipError(
                 name, f"the file is a picture ({kind}), not a film", "name a film, such as an .mp4 or a .y4m"
             )
-        films = [each for each in container.streams.video if not int(each.disposition) & _ATTACHED]
+        films = _films(container)
         if not films:
             what = "a cover, but no film" if container.streams.video else "no video"
             raise ClipError(name, f"the file holds {what}", "name a file with pictures")
@@ -183,6 +207,8 @@ class Reader:
         self._notes: list[str] = []
         self.lost = 0
         """Packets that gave an error instead of a picture."""
+        self.headless = 0
+        """Packets before the first key frame that gave no picture: the source begins within a group of pictures."""
         self.ended: BaseException | None = None
         """What ended the reading before the source's end."""
         self._decoded = self._decode()
@@ -194,8 +220,8 @@ class Reader:
             raise ClipError(name, problem, f"sides go from {_SIDES[0]} to {_SIDES[1]} samples")
         self._first = first
         self.facts = Facts.of(self._stream, first, len(films))
-        self.length = _duration(container, self._stream)
-        """Seconds that the pictures should last, if it says so."""
+        self.length = _duration(container, self._stream, _shown(first, self._stream))
+        """Seconds that the pictures should last from the first one that can be shown, if the source says so."""
         self._label = name.rpartition("/")[2]
         self.warnings = [f"{self._label}: {warning}" for warning in self.facts.warnings]
         """What was wrong with the source; complete when `pictures` have ended."""
@@ -238,6 +264,11 @@ class Reader:
             self._note(note)
         if self.lost:
             self._notes.insert(0, f"{self.lost} of its parts could not be decoded")
+        if self.headless:
+            which = "part has" if self.headless == 1 else f"{self.headless} parts have"
+            self.warnings.append(
+                f"{self._label} begins within a group of pictures: its first {which} nothing to begin with"
+            )
         if self._notes:
             self.warnings.append(f"{self._label} is damaged: {'; '.join(self._notes)}")
 
@@ -266,21 +297,28 @@ class Reader:
     def _decode(self) -> Generator[av.VideoFrame, None, None]:
         level = av.logging.get_level()
         av.logging.set_level(av.logging.ERROR)
-        bad = 0
+        bad, begun = 0, False
         try:
             with av.logging.Capture(local=False) as log:
                 for packet in self._packets():
                     frames: list[av.VideoFrame] = []
+                    failed = None
                     try:
                         frames = self._stream.codec_context.decode(packet)
                     except EOFError:
                         pass
                     except (av.error.FFmpegError, ValueError) as error:
-                        self.lost, bad = self.lost + 1, bad + 1
-                        self._note(said(error))
-                    for _, _, message in log:
-                        self._note(" ".join(message.split()))
+                        failed, bad = said(error), bad + 1
+                    said_of_it = [*filter(None, [failed]), *(" ".join(each[2].split()) for each in log)]
                     log.clear()
+                    begun = begun or bool(frames) or packet is None or packet.is_keyframe
+                    if begun:
+                        self.lost += failed is not None
+                        for each in said_of_it:
+                            self._note(each)
+                    else:
+                        # What it depends on stands before the source's beginning: nothing is damaged.
+                        self.headless += 1
                     bad = 0 if frames else bad
                     yield from frames
                     if bad == self._patience:
@@ -329,17 +367,38 @@ class _Clock:
         return f"the pictures end at {float(end):.2f} s of {float(self._length):.2f} s"
 
 
-def _duration(container: Any, stream: av.VideoStream) -> Fraction | None:
-    """How long the pictures should last, in seconds; `None` where only a longer sound could be meant."""
-    if stream.duration and stream.time_base:
-        return stream.duration * Fraction(stream.time_base)
-    told = {name.upper(): value for name, value in stream.metadata.items()}.get("DURATION", "")  # Matroska
-    parts = told.split(":")
+def _duration(container: Any, stream: av.VideoStream, first: Fraction | None) -> Fraction | None:
+    """How long the pictures should last, in seconds; `None` where only a longer sound could be meant.
+
+    It counts from ``first``, when the first picture is shown. A source says a length or an end, and counts each from
+    its own zero: the first time stamp of the track or of the file, or 0. Where that is not known, the earlier end is
+    taken: only what ends before it is certain to be cut.
+    """
+    base = Fraction(stream.time_base) if stream.time_base else None
+    begin = stream.start_time * base if base and stream.start_time is not None else Fraction(0)
+    zero = begin if first is None else first
+    end = _end(container, stream, begin, zero)
+    return None if end is None else max(end - zero, Fraction(0))
+
+
+def _end(container: Any, stream: av.VideoStream, begin: Fraction, zero: Fraction) -> Fraction | None:
+    """When the last picture should be over, on the clock of the time stamps."""
+    told = {name.upper(): value for name, value in stream.metadata.items()}
+    parts = told.get("DURATION", "").split(":")  # Matroska
     if len(parts) == 3 and all(part.replace(".", "", 1).isdecimal() for part in parts):
         hours, minutes, seconds = map(Fraction, parts)
-        return (hours * 60 + minutes) * 60 + seconds
-    alone = len(container.streams) == 1
-    return Fraction(container.duration, 1_000_000) if alone and container.duration else None
+        length = (hours * 60 + minutes) * 60 + seconds
+        # The statistics of mkvmerge have the track's length, and FFmpeg's muxer writes its end.
+        return length + (zero if "_STATISTICS_WRITING_APP" in told else 0)
+    own = stream.duration * Fraction(stream.time_base) if stream.duration and stream.time_base else None
+    alone, name = len(container.streams) == 1, container.format.name
+    whole = Fraction(container.duration, 1_000_000) if container.duration else None
+    filled = own is not None and whole is not None and abs(own - whole) < _ROUNDING_S
+    if name in _WITHOUT_LENGTHS and filled and not alone:
+        return None
+    if name in _WITH_AN_END:
+        return whole if alone else None
+    return begin + own if own is not None else whole if alone else None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of, row};
 use steadycast_session::{
     EcnCounts, EcnPath, FeedbackCounts, Frame, Media, MediaPacket, Origin, Output, Patience, Protected, Protection,
-    Received, Receiver, Recovered, Repairs, Requests, Sender, SenderSettings,
+    Received, Receiver, Recovered, Repairs, Requests, Sender, SenderSettings, UnusedReason,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -802,6 +802,13 @@ impl VideoSink {
         received
     }
 
+    /// See [`Receiver::on_clock_gap`].
+    pub fn on_clock_gap(&mut self, now: Time) {
+        if let Some(receiver) = &mut self.receiver {
+            receiver.on_clock_gap(self.skew.own(now));
+        }
+    }
+
     /// See [`Receiver::begin_run`].
     pub fn begin_run(&mut self, now: Time, from: AgentIx, header: &RtpHeader) {
         if let Some(receiver) = &mut self.receiver {
@@ -810,7 +817,7 @@ impl VideoSink {
     }
 
     fn take_media(&mut self, now: Time, packet: &Arriving<'_>, media: &Media) -> Received {
-        let Some(receiver) = &mut self.receiver else { return Received::Stray };
+        let Some(receiver) = &mut self.receiver else { return Received::Unused(UnusedReason::Outside) };
         let from = Origin(u64::from(packet.from.0));
         let taken_apart = MediaPacket {
             header: &media.header,
@@ -822,7 +829,7 @@ impl VideoSink {
             buffer: level_of(self.buffer.as_mut(), now),
         };
         let received = receiver.on_media(self.skew.own(now), from, &taken_apart);
-        self.by_ecn[usize::from(packet.ecn.bits())] += u64::from(received != Received::Stray);
+        self.by_ecn[usize::from(packet.ecn.bits())] += u64::from(!matches!(received, Received::Unused(_)));
         if media.stream != Stream::Media {
             self.intake.add_repair(now, packet.size);
         }
@@ -862,7 +869,7 @@ impl VideoSink {
         protection: &Protection,
         out: &mut Out<'_>,
     ) -> Received {
-        let Some(receiver) = &mut self.receiver else { return Received::Stray };
+        let Some(receiver) = &mut self.receiver else { return Received::Unused(UnusedReason::Outside) };
         let buffer = level_of(self.buffer.as_mut(), now);
         let (header, transport, ecn) = (&media.header, media.transport, packet.ecn);
         let taken_apart = MediaPacket { header, notice: &[], transport, repairs: None, size: media.size, ecn, buffer };

@@ -7,6 +7,7 @@
 //! one host both speak, and neither takes the other's place.
 
 use super::{Receiver, Stream, Totals};
+use crate::UnusedReason;
 use crate::sender::CLOCK_RATE;
 use steadycast_rtcp::{Arrived, Origin, Reception};
 use steadycast_units::{Span, Time};
@@ -77,16 +78,16 @@ impl Receiver {
         let (stream, other) = (self.stream.as_ref()?, self.other.as_ref()?);
         let ssrc = other.reception.ssrc();
         let passed = now.since(other.heard) > PASSED || ssrc == stream.ssrc;
-        let after = self.patience_for(stream, other.from).saturating_sub(now.since(stream.heard));
+        let after = self.patience_for(stream, other.from).saturating_sub(now.since(stream.heard.max(self.resumed)));
         (!passed).then_some(Waiting { ssrc, from: other.from, after })
     }
 
     /// For how long neither media nor RTCP of the source that it follows has come, nor media of one that could take its
     /// place, once that is five reporting intervals and `least`: it has left, and its BYE was lost or never sent (RFC
-    /// 3550, sections 6.2.1 and 6.3.5).
+    /// 3550, sections 6.2.1 and 6.3.5). A time in which the driver's own clock stood still does not count.
     pub fn source_left(&self, now: Time, least: Span) -> Option<Span> {
         let other = self.other.as_ref().filter(|other| other.is_stream()).map(|other| other.heard);
-        let silence = now.since(self.stream.as_ref()?.spoke.max(other.unwrap_or(Time::ZERO)));
+        let silence = now.since(self.stream.as_ref()?.spoke.max(other.unwrap_or(Time::ZERO)).max(self.resumed));
         (silence >= least.max(self.participant.member_timeout())).then_some(silence)
     }
 
@@ -156,7 +157,7 @@ impl Receiver {
 
     /// Whether the packet's source is the one to follow from now on.
     pub(super) fn follow(&mut self, now: Time, from: Origin, header: &RtpHeader) -> bool {
-        if self.payload_type.is_some_and(|described| described != header.payload_type) {
+        if !self.takes_type(header) {
             return false;
         }
         if self.is_next(now, from, header) {
@@ -175,12 +176,29 @@ impl Receiver {
         false
     }
 
+    /// Whether a source of this payload type may be followed.
+    fn takes_type(&self, header: &RtpHeader) -> bool {
+        self.payload_types.is_none_or(|described| described.contains(header.payload_type))
+    }
+
+    /// Why a packet's source is not followed.
+    pub(super) fn why_not_followed(&self, from: Origin, header: &RtpHeader) -> UnusedReason {
+        let repairs = self.repair.as_ref().map(|repair| repair.settings.payload_type);
+        match &self.stream {
+            _ if repairs == Some(header.payload_type) => UnusedReason::UnaskedRepair,
+            _ if !self.takes_type(header) => UnusedReason::UnknownPayloadType,
+            Some(stream) if stream.ssrc != header.ssrc => UnusedReason::OtherSource,
+            Some(stream) if stream.from != from => UnusedReason::OtherAddress,
+            _ => UnusedReason::FarNumber,
+        }
+    }
+
     /// Whether a source takes the followed one's place with this packet: the first that is heard; the one that the
     /// description names; and another one, or the same from other numbers on, when it has said BYE, never came to a
     /// second packet, or is silent.
     fn is_next(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         let Some(old) = &self.stream else { return true };
-        if self.payload_type.is_some_and(|described| described != header.payload_type) {
+        if !self.takes_type(header) {
             return false;
         }
         let again = old.ssrc == header.ssrc;
@@ -189,7 +207,7 @@ impl Receiver {
         }
         let ended = old.ended && (old.heir.is_none_or(|heir| heir == header.ssrc) || self.source_ended());
         let [old_named, new_named] = [old.ssrc, header.ssrc].map(|ssrc| self.named == Some(ssrc));
-        let silent = now.since(old.heard);
+        let silent = now.since(old.heard.max(self.resumed));
         // Its first packet may have been overtaken by others of its own, too.
         let known = self.other.as_ref().filter(|other| other.reception.ssrc() == header.ssrc && other.from == from);
         let known = known.filter(|other| other.is_stream_with(now, header) && !(again && old.reception.holds()));

@@ -7,7 +7,7 @@ use crate::group;
 use group::{Datagram, Group, SENDER, at, media, receiver, rtcp, sender, settings};
 use proptest::prelude::*;
 use steadycast_control::ReceiverId;
-use steadycast_session::{Emit, Origin, Output, Profile, Received, RtcpSettings};
+use steadycast_session::{Emit, Origin, Output, Profile, Received, RtcpSettings, UnusedReason};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::rtcp::{Compound, GroupSize, KeyFrameRequest, Packet, ReportBlock};
 use steadycast_wire::rtp::RtpHeader;
@@ -445,7 +445,7 @@ proptest! {
             }
             for (now, bytes) in come {
                 match receiver.on_rtp(now, SENDERS, &bytes, Ecn::NotEct, None).unwrap().0 {
-                    Received::Stray => held.push((now, bytes)),
+                    Received::Unused(_) => held.push((now, bytes)),
                     _ => held.clear(),
                 }
             }
@@ -494,7 +494,7 @@ fn two_sources_of_one_place_that_both_send_do_not_take_turns() {
         group.run_to(now);
         let datagram = other_source(700 + k, 900 * u32::from(k), 55);
         let (received, ..) = group.at(n).on_rtp(now, SENDERS, &datagram, Ecn::NotEct, None).unwrap();
-        followed += u32::from(received != Received::Stray);
+        followed += u32::from(!matches!(received, Received::Unused(_)));
     }
     assert_eq!((followed, group.at(n).source()), (0, Some(SENDER)));
 }
@@ -719,7 +719,7 @@ fn a_lone_packet_of_a_stranger_does_not_lock_the_stream_out() {
     assert!((147..=151).contains(&received), "{received}");
     // Later it is a stray.
     let verdict = group.at(0).on_rtp(at(2_000), Origin(9), &stranger, Ecn::NotEct, None).map(|r| r.0);
-    assert_eq!(verdict, Some(Received::Stray));
+    assert_eq!(verdict, Some(Received::Unused(UnusedReason::OtherSource)));
     group.send(None, Datagram::Rtp(stranger));
     group.run_to(at(2_100));
     assert_eq!(group.at(0).expected(), group.at(0).received());
@@ -738,7 +738,7 @@ fn a_stranger_that_goes_on_does_not_lock_the_described_stream_out() {
         let mut group = asmp();
         group.join();
         let receiver = group.receivers[0].take().unwrap();
-        group.receivers[0] = Some(receiver.described(Some(96), named));
+        group.receivers[0] = Some(receiver.described(Some([96].into_iter().collect()), named));
         for n in 0..100 {
             let bytes = packet(payload_type, 0xdead_beef, n);
             group.at(0).on_rtp(at(n.into()), Origin(9), &bytes, Ecn::NotEct, None);

@@ -6,7 +6,8 @@ use crate::group;
 use group::{SENDER, at, rtcp, sender, settings};
 use steadycast_control::{Arrival, ReceiverHalf, Reply, Slot, Stream};
 use steadycast_session::{
-    Emit, FeedbackFormat, Identity, Origin, Output, Profile, Received, Receiver, RepairSettings, Sender, SenderSettings,
+    Emit, FeedbackFormat, Identity, Origin, Output, Profile, Received, Receiver, RepairSettings, Sender,
+    SenderSettings, UnusedReason,
 };
 use steadycast_units::{Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::rtcp::{Compound, CongestionFeedback, KeyFrameRequest, Nack, Packet, ReportBlock};
@@ -228,15 +229,19 @@ fn a_stream_of_retransmissions_is_known_by_its_first_answer_to_a_request_and_no_
     arrives(&mut receiver, at(990), 1, SENDER, 99, None);
     let forger = 666;
     // Of what nobody has asked for yet.
-    assert_eq!(arrives(&mut receiver, at(990), 1, forger, 0, Some(98)), Received::Stray);
+    assert_eq!(arrives(&mut receiver, at(990), 1, forger, 0, Some(98)), Received::Unused(UnusedReason::UnaskedRepair));
     assert_eq!(asked(&mut receiver, at(990), at(1_040)), [98]);
     // Of what has come, of what was never sent, and from where no media comes.
-    for (from, osn) in [(1, 97), (1, 20_000), (2, 98)] {
-        assert_eq!(arrives(&mut receiver, at(1_040), from, forger, 0, Some(osn)), Received::Stray, "{osn}");
+    let [unasked, other] = [UnusedReason::UnaskedRepair, UnusedReason::OtherSource];
+    for (from, osn, why) in [(1, 97, unasked), (1, 20_000, unasked), (2, 98, other)] {
+        assert_eq!(arrives(&mut receiver, at(1_040), from, forger, 0, Some(osn)), Received::Unused(why), "{osn}");
     }
     assert_eq!(arrives(&mut receiver, at(1_041), 1, 9, 500, Some(98)), Received::Repaired(98));
     assert_eq!(arrives(&mut receiver, at(1_042), 1, 9, 501, Some(98)), Received::Duplicate);
-    assert_eq!(arrives(&mut receiver, at(1_042), 1, forger, 0, Some(98)), Received::Stray);
+    assert_eq!(
+        arrives(&mut receiver, at(1_042), 1, forger, 0, Some(98)),
+        Received::Unused(UnusedReason::UnaskedRepair)
+    );
     assert_eq!((receiver.received(), receiver.requests().repaired), (99, 1));
 }
 
@@ -251,7 +256,7 @@ fn a_stream_of_retransmissions_that_was_announced_is_heard_from_its_first_packet
     for n in 0..10 {
         arrives(&mut receiver, at(10 * n), 1, SENDER, n as u16, None);
     }
-    assert_eq!(arrives(&mut receiver, at(91), 1, 666, 3, Some(9)), Received::Stray);
+    assert_eq!(arrives(&mut receiver, at(91), 1, 666, 3, Some(9)), Received::Unused(UnusedReason::UnaskedRepair));
     // Padding: a packet that has come is sent again.
     assert_eq!(arrives(&mut receiver, at(92), 1, 9, 500, Some(9)), Received::Duplicate);
     let mut reported = Vec::new();

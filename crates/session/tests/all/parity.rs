@@ -8,7 +8,7 @@ use std::sync::Arc;
 use steadycast_control::Stream;
 use steadycast_session::{
     Emit, Media, MediaPacket, Origin, Output, ParitySettings, Profile, Protection, Received, Receiver, RepairSettings,
-    Sender, SenderSettings,
+    Sender, SenderSettings, UnusedReason,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
@@ -378,7 +378,11 @@ fn a_receiver_does_not_ask_when_it_hears_another_do_so_or_when_the_group_is_larg
 fn parity_from_elsewhere_of_another_stream_and_of_absurd_blocks_gives_nothing_back() {
     let (mut receiver, now) = receiving(&[105], 10);
     for (from, ssrc) in [(2, 9), (1, 8), (1, SENDER)] {
-        assert_eq!(parity(&mut receiver, now, from, ssrc, 500, FIRST), Received::Stray, "{from} {ssrc}");
+        assert_eq!(
+            parity(&mut receiver, now, from, ssrc, 500, FIRST),
+            Received::Unused(UnusedReason::OtherSource),
+            "{from} {ssrc}"
+        );
     }
     let mut number = 500;
     for packets in [0, 1, 19, 64, 65, 255] {

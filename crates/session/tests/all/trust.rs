@@ -112,7 +112,7 @@ fn run(case: &Case, seconds: u64, hostile: &mut Hostile<'_>) -> Seen {
             let (half, chance) = (chosen.receiver(&setup(ssrc)), Seed(ssrc.into()).part("rtcp"));
             Receiver::new(who(ssrc), avpf, chosen.terms().app, half, chance, case.join)
                 .with_feedback(own, bandwidth)
-                .described(Some(96), Some(SOURCE))
+                .described(Some([96].into_iter().collect()), Some(SOURCE))
                 .answering()
         })
         .collect();

@@ -15,6 +15,8 @@ pub struct Reassembled {
     pub bytes: Vec<u8>,
     /// Whether something is missing or was refused.
     pub damaged: bool,
+    /// Whether something came packed in a way that is not taken apart, and is not in its bytes.
+    pub unsupported: bool,
 }
 
 /// Puts the payloads of one frame together. Payloads are pushed in the order of their sequence numbers; between frames,
@@ -29,6 +31,10 @@ pub struct Depacketiser {
     open: bool,
     /// Where in the frame the open unit begins, in AV1.
     unit: usize,
+    /// The way in which the unit that goes on was begun, where that is not taken apart.
+    skipped: Option<&'static str>,
+    /// See [`Depacketiser::is_orphaned`].
+    orphaned: bool,
 }
 
 /// A start code before each NAL unit.
@@ -37,7 +43,15 @@ const START: [u8; 4] = [0, 0, 0, 1];
 impl Depacketiser {
     /// A depacketiser of payloads in `format`.
     pub fn new(format: PayloadFormat) -> Self {
-        Self { format, frame: Reassembled::default(), headless: false, open: false, unit: 0 }
+        Self {
+            format,
+            frame: Reassembled::default(),
+            headless: false,
+            open: false,
+            unit: 0,
+            skipped: None,
+            orphaned: false,
+        }
     }
 
     /// One or more packets are missing before the next one. What can't be decoded without them is dropped: the rest of
@@ -59,10 +73,14 @@ impl Depacketiser {
         }
     }
 
-    /// The payload of the next packet. One that can't be read counts as lost.
+    /// Takes the payload of the next packet.
+    ///
+    /// # Errors
+    /// A payload that contradicts its format counts as lost. One that is packed in an unsupported way does not, nor one
+    /// of another layer.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), ParseError> {
         let pushed = match self.format {
-            PayloadFormat::Mpeg4 => self.append(&[], payload),
+            PayloadFormat::Mpeg4 => self.append(&[], payload).map(|()| true),
             PayloadFormat::Mpeg2 => self.push_mpeg2(payload),
             PayloadFormat::H263p => self.push_h263(payload),
             PayloadFormat::H264 => self.push_h264(payload),
@@ -71,10 +89,17 @@ impl Depacketiser {
             PayloadFormat::Vp9 => self.push_vp9(payload),
             PayloadFormat::Av1 => self.push_av1(payload),
         };
-        if pushed.is_err() {
-            self.gap();
+        match pushed {
+            Err(ParseError::Unsupported { .. }) => self.frame.unsupported = true,
+            Ok(_) | Err(ParseError::OtherLayer { .. }) => {}
+            Err(_) => self.gap(),
         }
-        pushed
+        pushed.map(|kept| self.orphaned = !kept)
+    }
+
+    /// Whether the latest payload was left out since it continues a unit whose beginning is lost.
+    pub const fn is_orphaned(&self) -> bool {
+        self.orphaned
     }
 
     /// What came of the frame, as it is now.
@@ -90,7 +115,7 @@ impl Depacketiser {
     /// The frame is over: gives it out and begins the next.
     pub fn finish(&mut self) -> Reassembled {
         self.give_up();
-        self.headless = false;
+        (self.headless, self.skipped) = (false, None);
         std::mem::take(&mut self.frame)
     }
 
@@ -109,19 +134,20 @@ impl Depacketiser {
         !self.headless
     }
 
-    fn push_mpeg2(&mut self, payload: &[u8]) -> Result<(), ParseError> {
+    fn push_mpeg2(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let mut reader = Reader::new(payload);
         let header = reader.u32("MPEG-2 payload header")?;
         if header & 0x0400_0000 != 0 {
             reader.u32("MPEG-2 header extension")?;
         }
-        if self.keeps(header & 0x1000 != 0) {
+        let keeps = self.keeps(header & 0x1000 != 0);
+        if keeps {
             self.append(&[], reader.rest)?;
         }
-        Ok(())
+        Ok(keeps)
     }
 
-    fn push_h263(&mut self, payload: &[u8]) -> Result<(), ParseError> {
+    fn push_h263(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let mut reader = Reader::new(payload);
         let header = reader.u16("H.263 payload header")?;
         let begins = header & 0x0400 != 0;
@@ -129,31 +155,42 @@ impl Depacketiser {
             reader.u8("H.263 redundancy coding")?;
         }
         reader.take(usize::from(header >> 3 & 0x3f), "H.263 extra picture header")?;
-        if self.keeps(begins) {
+        let keeps = self.keeps(begins);
+        if keeps {
             let start: &[u8] = if begins { &[0, 0] } else { &[] };
             self.append(start, reader.rest)?;
         }
-        Ok(())
+        Ok(keeps)
     }
 
-    fn push_h264(&mut self, payload: &[u8]) -> Result<(), ParseError> {
+    fn push_h264(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let mut reader = Reader::new(payload);
         let indicator = reader.u8("NAL unit header")?;
         let kind = indicator & 0x1f;
         if kind != units::FU_A {
             // Whatever was open has lost its end.
             self.give_up();
-            self.headless = false;
+            (self.headless, self.skipped) = (false, None);
         }
         match kind {
-            1..=23 => self.append(&START, payload),
-            units::STAP_A => self.aggregate(reader),
+            1..=23 => self.append(&START, payload).map(|()| true),
+            units::STAP_A => self.aggregate(reader).map(|()| true),
             units::FU_A => {
                 let header = reader.u8("FU header")?;
                 let nal = [indicator & 0xe0 | header & 0x1f];
                 self.part(header, &nal, reader.rest)
             }
-            _ => Err(ParseError::Malformed { what: "NAL unit type that packetization mode 1 doesn't have" }),
+            // Those of the interleaved mode (RFC 6184, table 3).
+            units::STAP_B => Err(ParseError::Unsupported { what: "H.264 in STAP-B packets (interleaved mode)" }),
+            units::MTAP16 => Err(ParseError::Unsupported { what: "H.264 in MTAP16 packets (interleaved mode)" }),
+            units::MTAP24 => Err(ParseError::Unsupported { what: "H.264 in MTAP24 packets (interleaved mode)" }),
+            units::FU_B => {
+                let what = "H.264 in FU-B packets (interleaved mode)";
+                let ends = reader.u8("FU header")? & 0x40 != 0;
+                self.skipped = (!ends).then_some(what);
+                Err(ParseError::Unsupported { what })
+            }
+            _ => Err(ParseError::Malformed { what: "a NAL unit type that RFC 6184 reserves" }),
         }
     }
 
@@ -169,22 +206,25 @@ impl Depacketiser {
 
     /// A part of a NAL unit; `fu` says in its first bits whether it is the first or the last one, `nal` is the unit's
     /// header.
-    fn part(&mut self, fu: u8, nal: &[u8], body: &[u8]) -> Result<(), ParseError> {
+    fn part(&mut self, fu: u8, nal: &[u8], body: &[u8]) -> Result<bool, ParseError> {
         let (starts, ends) = (fu & 0x80 != 0, fu & 0x40 != 0);
         if starts {
             self.frame.damaged |= self.open;
-            self.headless = false;
+            (self.headless, self.skipped) = (false, None);
             self.append(&START, nal)?;
+        } else if let Some(what) = self.skipped {
+            self.skipped = self.skipped.filter(|_| !ends);
+            return Err(ParseError::Unsupported { what });
         } else if !self.open {
             self.frame.damaged = true;
-            return Ok(());
+            return Ok(false);
         }
         self.append(&[], body)?;
         self.open = !ends;
-        Ok(())
+        Ok(true)
     }
 
-    fn push_h265(&mut self, payload: &[u8]) -> Result<(), ParseError> {
+    fn push_h265(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let mut reader = Reader::new(payload);
         let header: [u8; 2] = reader.array("NAL unit header")?;
         let kind = h265::kind(header);
@@ -193,44 +233,52 @@ impl Depacketiser {
             self.headless = false;
         }
         match kind {
-            0..h265::AP => self.append(&START, payload),
-            h265::AP => self.aggregate(reader),
+            0..h265::AP => self.append(&START, payload).map(|()| true),
+            h265::AP => self.aggregate(reader).map(|()| true),
             h265::FU => {
                 let fu = reader.u8("FU header")?;
                 self.part(fu, &h265::of_part(header, fu), reader.rest)
             }
-            _ => Err(ParseError::Malformed { what: "NAL unit type that isn't read: PACI or reserved" }),
+            h265::PACI => Err(ParseError::Unsupported { what: "H.265 in PACI packets (RFC 7798, section 4.4.4)" }),
+            _ => Err(ParseError::Malformed { what: "a NAL unit type that RFC 7798 leaves open" }),
         }
     }
 
-    fn push_vp8(&mut self, payload: &[u8]) -> Result<(), ParseError> {
+    fn push_vp8(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let (begins, body) = vp8::parse(payload)?;
         // The head of the frame, or the end of the one before, was lost, and nobody has said so.
         if begins != self.frame.bytes.is_empty() && !self.headless {
             self.gap();
         }
-        if self.keeps(begins) { self.append(&[], body) } else { Ok(()) }
+        let keeps = self.keeps(begins);
+        if keeps {
+            self.append(&[], body)?;
+        }
+        Ok(keeps)
     }
 
-    fn push_vp9(&mut self, payload: &[u8]) -> Result<(), ParseError> {
+    fn push_vp9(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let (descriptor, body) = vp9::parse(payload)?;
         if descriptor.begins == self.open && !self.headless {
             self.gap();
         }
-        if self.keeps(descriptor.begins) {
+        let keeps = self.keeps(descriptor.begins);
+        if keeps {
             self.append(&[], body)?;
             self.open = !descriptor.ends;
         }
-        Ok(())
+        Ok(keeps)
     }
 
-    fn push_av1(&mut self, payload: &[u8]) -> Result<(), ParseError> {
+    fn push_av1(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
+        let mut kept = false;
         for element in av1::elements(payload)? {
             if !element.continues {
                 self.give_up();
                 (self.open, self.unit) = (true, self.frame.bytes.len());
             }
             if self.open {
+                kept = true;
                 self.append(&[], element.bytes)?;
                 if !element.goes_on {
                     self.open = false;
@@ -240,6 +288,6 @@ impl Depacketiser {
                 self.frame.damaged = true;
             }
         }
-        Ok(())
+        Ok(kept)
     }
 }

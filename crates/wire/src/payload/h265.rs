@@ -6,15 +6,38 @@
 //! several NAL units (AP, type 48):       payload header, then each unit behind its length (16)
 //! ```
 
-use super::Fragment;
+use super::units::{behind_start_codes, nal_unit_of};
+use super::{Fragment, PictureKind, sei};
 
 /// Aggregation packet.
 pub(super) const AP: u8 = 48;
 /// Fragmentation unit.
 pub(super) const FU: u8 = 49;
-/// NAL units below it hold picture data; 16…23 of them are of pictures that a decoder can begin with (H.265, table
-/// 7-1).
+/// Payload content information, around another payload.
+pub(super) const PACI: u8 = 50;
+/// NAL units below it hold picture data (H.265, table 7-1).
 pub(super) const FIRST_OTHER: u8 = 32;
+
+/// NAL units of pictures with which a decoder can begin (H.265, section 3.62 and table 7-1).
+pub(super) const IRAP: std::ops::Range<u8> = 16..24;
+/// The NAL unit with the SEI messages of a picture that follows (H.265, table 7-1).
+const PREFIX_SEI: u8 = 39;
+
+/// The kind of a frame; `None` when no picture data has come. Encoders of ours send no frames that nothing needs.
+pub(super) fn picture_kind(frame: &[u8]) -> Option<PictureKind> {
+    let mut recovers = false;
+    for unit in behind_start_codes(frame) {
+        match kind([*unit.first()?, 0]) {
+            kind if IRAP.contains(&kind) => return Some(PictureKind::Intra),
+            kind if kind < FIRST_OTHER => {
+                return Some(if recovers { PictureKind::Intra } else { PictureKind::Predicted });
+            }
+            PREFIX_SEI => recovers |= unit.get(2..).is_some_and(|body| sei::has_recovery_point(nal_unit_of(body))),
+            _ => {}
+        }
+    }
+    None
+}
 
 /// The type of a NAL unit or a payload.
 pub(super) const fn kind(header: [u8; 2]) -> u8 {

@@ -1,20 +1,21 @@
 //! Where a decoder can begin.
 
 use super::units::{PICTURE, Units, start_codes};
-use super::{PayloadFormat, av1, h265, vp8, vp9};
+use super::{PayloadFormat, PictureKind, av1, h265, picture_kind, vp8, vp9};
 
 /// Start code of a video object plane (ISO 14496-2, table 6-3).
 const VOP: u8 = 0xb6;
 
 /// Whether a decoder can begin with a frame: an I picture (MPEG-4, MPEG-2, H.263), an IDR picture (H.264), an IRAP
-/// picture (H.265, section 3.62), a key frame (VP8, VP9), or the beginning of a coded video sequence (AV1, section
-/// 7.5).
+/// picture (H.265, section 3.62), a picture with a recovery point (H.264, D.2.8; H.265, D.3.8), a key frame (VP8, VP9),
+/// or the beginning of a coded video sequence (AV1, section 7.5).
 pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
     let byte = |at: usize| frame.get(at).copied();
     let after = |code: u8, bytes: usize| {
         let (at, _) = start_codes(frame).find(|(_, found)| *found == code)?;
         byte(at + 4 + bytes)
     };
+    let recovers = || picture_kind(format, frame) == Some(PictureKind::Intra);
     match format {
         PayloadFormat::Mpeg4 => after(VOP, 0).is_some_and(|byte| byte >> 6 == 0),
         PayloadFormat::Mpeg2 => after(PICTURE, 1).is_some_and(|byte| byte >> 3 & 7 == 1),
@@ -22,11 +23,15 @@ pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
         PayloadFormat::H264 => {
             first_slice(format, frame, |nal| Some(nal.first()? & 0x1f).filter(|kind| (1..=5).contains(kind)))
                 .is_some_and(|kind| kind == 5)
+                || recovers()
         }
-        PayloadFormat::H265 => first_slice(format, frame, |nal| {
-            Some(h265::kind([*nal.first()?, 0])).filter(|kind| *kind < h265::FIRST_OTHER)
-        })
-        .is_some_and(|kind| (16..24).contains(&kind)),
+        PayloadFormat::H265 => {
+            first_slice(format, frame, |nal| {
+                Some(h265::kind([*nal.first()?, 0])).filter(|kind| *kind < h265::FIRST_OTHER)
+            })
+            .is_some_and(|kind| h265::IRAP.contains(&kind))
+                || recovers()
+        }
         PayloadFormat::Vp8 => vp8::is_key(frame),
         PayloadFormat::Vp9 => vp9::is_key(frame),
         PayloadFormat::Av1 => av1::is_key(frame),

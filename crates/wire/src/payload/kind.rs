@@ -1,7 +1,7 @@
 //! What a frame depends on, from its own header.
 
-use super::units::{PICTURE, start_codes};
-use super::{PayloadFormat, av1, h265, is_key_frame};
+use super::units::{PICTURE, behind_start_codes, nal_unit_of};
+use super::{PayloadFormat, av1, h265, is_key_frame, sei};
 
 /// What a frame needs, and what needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +18,6 @@ pub enum PictureKind {
 const SLICE: u8 = 1;
 const IDR: u8 = 5;
 const SEI: u8 = 6;
-/// The payload type of an SEI message from which a decoder can begin without an IDR picture (H.264, D.1.8).
-const RECOVERY_POINT: u8 = 6;
 /// MPEG-4's `vop_start_code` (ISO/IEC 14496-2, table 6-3).
 const VOP: u8 = 0xb6;
 
@@ -32,8 +30,9 @@ pub fn picture_kind(format: PayloadFormat, frame: &[u8]) -> Option<PictureKind> 
         PayloadFormat::Mpeg2 => Some(by_number(u32::from(after(frame, PICTURE)?.get(1)? >> 3 & 7), [1, 3])),
         PayloadFormat::H263p => h263(frame),
         PayloadFormat::H264 => h264(frame),
+        PayloadFormat::H265 => h265::picture_kind(frame),
         // Encoders of ours send these without frames that nothing needs.
-        PayloadFormat::H265 | PayloadFormat::Vp8 | PayloadFormat::Vp9 | PayloadFormat::Av1 => {
+        PayloadFormat::Vp8 | PayloadFormat::Vp9 | PayloadFormat::Av1 => {
             let kind = if is_key_frame(format, frame) { PictureKind::Intra } else { PictureKind::Predicted };
             holds_picture(format, frame).then_some(kind)
         }
@@ -43,7 +42,6 @@ pub fn picture_kind(format: PayloadFormat, frame: &[u8]) -> Option<PictureKind> 
 /// Whether anything of a picture is there, beside what describes the stream.
 fn holds_picture(format: PayloadFormat, frame: &[u8]) -> bool {
     match format {
-        PayloadFormat::H265 => start_codes(frame).any(|(_, first)| h265::kind([first, 0]) < h265::FIRST_OTHER),
         PayloadFormat::Av1 => av1::holds_picture(frame),
         _ => !frame.is_empty(),
     }
@@ -83,11 +81,11 @@ fn h263(frame: &[u8]) -> Option<PictureKind> {
 
 fn h264(frame: &[u8]) -> Option<PictureKind> {
     let mut recovers = false;
-    for at in frame.windows(3).enumerate().filter(|(_, bytes)| *bytes == [0, 0, 1]).map(|(at, _)| at + 3) {
-        let (head, body) = frame.get(at..)?.split_first()?;
+    for unit in behind_start_codes(frame) {
+        let (head, body) = unit.split_first()?;
         match head & 0x1f {
             IDR => return Some(PictureKind::Intra),
-            SEI if body.first() == Some(&RECOVERY_POINT) => recovers = true,
+            SEI => recovers |= sei::has_recovery_point(nal_unit_of(body)),
             SLICE if recovers => return Some(PictureKind::Intra),
             SLICE if head & 0x60 == 0 => return Some(PictureKind::Disposable),
             SLICE => return Some(PictureKind::Predicted),

@@ -9,7 +9,11 @@ pub(super) const SEQUENCE: u8 = 0xb3;
 const GROUP: u8 = 0xb8;
 /// NAL unit types of payloads (RFC 6184, table 1).
 pub(super) const STAP_A: u8 = 24;
+pub(super) const STAP_B: u8 = 25;
+pub(super) const MTAP16: u8 = 26;
+pub(super) const MTAP24: u8 = 27;
 pub(super) const FU_A: u8 = 28;
+pub(super) const FU_B: u8 = 29;
 
 /// The sizes of the units of a frame, start codes included.
 pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
@@ -74,6 +78,21 @@ pub(super) fn start_codes(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> + '
         from = at + 4;
         Some((at, bytes[at + 3]))
     })
+}
+
+/// What stands behind each start code of a frame in the byte stream format of H.264's and H.265's annexes B, up to the
+/// frame's end: a unit's end is looked for only by [`nal_unit_of`], since slices are long.
+pub(super) fn behind_start_codes(frame: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        from += frame.get(from..)?.windows(3).position(|three| *three == [0, 0, 1])? + 3;
+        frame.get(from..)
+    })
+}
+
+/// The NAL unit at the beginning of what [`behind_start_codes`] gives.
+pub(super) fn nal_unit_of(behind: &[u8]) -> &[u8] {
+    &behind[..behind.windows(3).position(|three| *three == [0, 0, 1]).unwrap_or(behind.len())]
 }
 
 fn mpeg2_unit(offset: usize, rest: &[u8]) -> Unit {

@@ -42,7 +42,7 @@ pub(super) fn parse(payload: &[u8]) -> Result<(Descriptor, &[u8]), ParseError> {
     }
     if has(5) {
         if reader.u8(what)? >> 1 & 7 != 0 {
-            return malformed("a spatial layer of VP9 above the first");
+            return Err(ParseError::OtherLayer { what: "a spatial layer of VP9 above the first" });
         }
         if !flexible {
             reader.u8(what)?;

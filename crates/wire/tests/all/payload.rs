@@ -191,7 +191,7 @@ fn h265_aggregates_and_divided_parameter_sets_of_others_are_read() {
     depacketiser.push(&[0x62, 0x01, 0x62, 6]).unwrap();
     let sets = [0, 0, 0, 1, 0x40, 1, 7, 0, 0, 0, 1, 0x42, 1, 0, 0, 0, 1, 0x44, 1, 5, 6];
     assert_eq!(depacketiser.finish().bytes, sets);
-    for refused in [&[0x60, 0x01, 0, 9, 0x40][..], &[0x64, 0x01, 1, 2], &[0x62, 0x01], &[0x40], &[]] {
+    for refused in [&[0x60, 0x01, 0, 9, 0x40][..], &[0x66, 0x01, 1, 2], &[0x62, 0x01], &[0x40], &[]] {
         assert!(depacketiser.push(refused).is_err(), "{refused:?}");
         assert!(depacketiser.finish().damaged);
     }
@@ -260,7 +260,8 @@ fn vp9_descriptors_of_others_are_read() {
     for head in read {
         assert_eq!(push(head), Ok(vec![7, 8]), "{head:?}");
     }
-    assert!(push(&[0x2c, 0x02, 9]).is_err(), "a second spatial layer");
+    let other_layer = ParseError::OtherLayer { what: "a spatial layer of VP9 above the first" };
+    assert_eq!(push(&[0x2c, 0x02, 9]), Err(other_layer));
     assert!(push(&[0xdc, 5, 3, 5, 7, 9]).is_err(), "four references");
     let mut depacketiser = Depacketiser::new(PayloadFormat::Vp9);
     for head in read {
@@ -569,6 +570,140 @@ fn a_frames_kind_is_read_from_headers_that_ffmpeg_wrote() {
     // The others have no start codes to look for: what is no key frame counts as predicted.
     for format in [Mpeg4, Mpeg2, H263p, H264] {
         assert_eq!([&[][..], &[0; 40], &[0xff; 40]].map(|bytes| picture_kind(format, bytes)), [None; 3]);
+    }
+}
+
+#[test]
+fn what_is_not_supported_is_neither_damage_nor_loss() {
+    use PayloadFormat::{H264, H265, Vp9};
+    // Each stands between two payloads that are taken: of all formats of payload that a sender may choose.
+    let whole: [(PayloadFormat, &[u8], &[u8]); 2] =
+        [(H264, &[0x67, 9], &[0x68, 1]), (H265, &[0x40, 1, 7], &[0x42, 1, 8])];
+    let packets = |format: PayloadFormat| -> Vec<Vec<Vec<u8>>> {
+        match format {
+            // STAP-B, MTAP16, MTAP24, and FU-B with the parts of its unit behind it.
+            H264 => vec![
+                vec![vec![0x79, 0, 1, 0, 2, 0x67, 9]],
+                vec![vec![0x7a, 0, 1, 0, 9, 0, 0, 0, 0x67, 9]],
+                vec![vec![0x7b, 0, 1, 0, 9, 0, 0, 0, 0, 0x67, 9]],
+                vec![vec![0x7d, 0x85, 0, 1, 7], vec![0x7c, 0x05, 8], vec![0x7c, 0x45, 9]],
+                vec![vec![0x7d, 0x85, 0, 1, 7], vec![0x7c, 0x45, 9]],
+            ],
+            // PACI around a unit.
+            H265 => vec![vec![vec![0x64, 0x01, 0x02, 0, 1, 2]]],
+            _ => vec![],
+        }
+    };
+    for (format, before, behind) in whole {
+        for unsupported in packets(format) {
+            let mut depacketiser = Depacketiser::new(format);
+            depacketiser.push(before).unwrap();
+            for payload in &unsupported {
+                let error = depacketiser.push(payload).unwrap_err();
+                assert!(matches!(error, ParseError::Unsupported { .. }), "{format:?} {payload:02x?}: {error}");
+            }
+            depacketiser.push(behind).unwrap();
+            let frame = depacketiser.finish();
+            assert_eq!((frame.damaged, frame.unsupported), (false, true), "{format:?} {unsupported:02x?}");
+            assert_eq!(frame.bytes, [&[0, 0, 0, 1], before, &[0, 0, 0, 1], behind].concat());
+            // The next frame knows nothing of it.
+            depacketiser.push(before).unwrap();
+            let next = depacketiser.finish();
+            assert_eq!((next.damaged, next.unsupported), (false, false));
+        }
+    }
+    // A spatial layer of VP9 above the first is left out, and the first one is whole without it.
+    let mut depacketiser = Depacketiser::new(Vp9);
+    depacketiser.push(&[0x2c, 0x00, 9, 7, 8]).unwrap();
+    assert!(matches!(depacketiser.push(&[0x2c, 0x02, 9, 5]), Err(ParseError::OtherLayer { .. })));
+    let frame = depacketiser.finish();
+    assert_eq!((frame.bytes, frame.damaged, frame.unsupported), (vec![7, 8], false, false));
+}
+
+#[test]
+fn what_continues_a_lost_beginning_is_told_from_what_is_of_use() {
+    for format in FORMATS {
+        let frame: Vec<u8> = match format {
+            PayloadFormat::H264 => [&[0, 0, 0, 1, 0x65][..], &[7; 60]].concat(),
+            PayloadFormat::H265 => [&[0, 0, 0, 1, 0x26, 1][..], &[7; 60]].concat(),
+            PayloadFormat::Vp8 | PayloadFormat::Vp9 => vec![0x82; 60],
+            // The others are kept, or have other units.
+            _ => continue,
+        };
+        let parts = cut(format, &frame, 20);
+        let mut depacketiser = Depacketiser::new(format);
+        for (n, part) in parts.iter().enumerate() {
+            depacketiser.push(part).unwrap();
+            assert!(!depacketiser.is_orphaned(), "{format:?} {n}");
+        }
+        depacketiser.finish();
+        depacketiser.gap();
+        for part in &parts[1..] {
+            depacketiser.push(part).unwrap();
+            assert!(depacketiser.is_orphaned(), "{format:?}");
+        }
+    }
+}
+
+/// An SEI message as an encoder writes it, before emulation prevention (H.264 and H.265, section 7.3.5).
+fn sei_message(kind: usize, payload: &[u8]) -> Vec<u8> {
+    let number = |value: usize| [vec![255; value / 255], vec![(value % 255) as u8]].concat();
+    [number(kind), number(payload.len()), payload.to_vec()].concat()
+}
+
+/// The NAL unit behind a start code, with what emulation prevention puts between its bytes (H.264, section 7.4.1).
+fn escaped_unit(head: &[u8], body: &[u8]) -> Vec<u8> {
+    let mut unit = [&[0, 0, 0, 1], head].concat();
+    let mut zeros = 0;
+    for byte in body {
+        if zeros >= 2 && *byte <= 3 {
+            unit.push(3);
+            zeros = 0;
+        }
+        zeros = if *byte == 0 { zeros + 1 } else { 0 };
+        unit.push(*byte);
+    }
+    unit
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+    #[test]
+    fn a_recovery_point_is_found_wherever_it_stands_among_sei_messages(
+        // Payload types and payloads of up to two bytes of 255 before the last one; zeros call for prevention.
+        messages in prop::collection::vec(
+            (prop_oneof![Just(0usize), Just(1), Just(4), Just(5), 7usize..700],
+             prop::collection::vec(prop_oneof![Just(0u8), Just(0), Just(1), Just(3), any::<u8>()], 0..600)), 0..5),
+        place in prop::option::of(any::<prop::sample::Index>()),
+        apart in any::<bool>(),
+        h265 in any::<bool>(),
+        delimiter in any::<bool>(),
+    ) {
+        let mut all: Vec<Vec<u8>> = messages.iter().map(|(kind, payload)| sei_message(*kind, payload)).collect();
+        if let Some(place) = &place {
+            all.insert(place.index(all.len() + 1), sei_message(6, &[0xc4]));
+        }
+        // One NAL unit with all messages, or one for each; every one ends with its trailing bits.
+        let bodies = if apart { all } else { vec![all.concat()] };
+        let (format, sei, slice): (_, &[u8], &[u8]) = if h265 {
+            (PayloadFormat::H265, &[39 << 1, 1], &[1 << 1, 1])
+        } else {
+            (PayloadFormat::H264, &[6], &[0x41])
+        };
+        let mut frame = Vec::new();
+        if delimiter {
+            frame.extend(escaped_unit(if h265 { &[35 << 1, 1] } else { &[9] }, &[0xf0]));
+        }
+        for body in bodies.iter().filter(|body| !body.is_empty()) {
+            frame.extend(escaped_unit(sei, &[&body[..], &[0x80]].concat()));
+        }
+        frame.extend(escaped_unit(slice, &[0x9a, 0x28, 0x02, 0xca]));
+        let kind = if place.is_some() { PictureKind::Intra } else { PictureKind::Predicted };
+        prop_assert_eq!(picture_kind(format, &frame), Some(kind));
+        prop_assert_eq!(is_key_frame(format, &frame), place.is_some());
+        // One that stands behind the picture is of another picture.
+        let behind = [escaped_unit(slice, &[0x9a]), escaped_unit(sei, &[6, 1, 0xc4, 0x80])].concat();
+        prop_assert_eq!(picture_kind(format, &behind), Some(PictureKind::Predicted));
     }
 }
 

@@ -1,0 +1,156 @@
+//! What a receiver says of the packets that it did not use.
+
+use std::collections::BTreeMap;
+use steadycast_session::{UnusedCounts, UnusedReason};
+use steadycast_units::counted;
+use steadycast_web::Protocol;
+
+/// The packets of a receiver that were not used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unused {
+    /// Their numbers, by reason.
+    pub counts: UnusedCounts,
+    /// Of those of unknown payload types: how many have which.
+    types: BTreeMap<u8, u64>,
+    /// What is wrong with the latest payload that can't be taken apart.
+    payload: Option<&'static str>,
+}
+
+impl Unused {
+    /// Counts a packet.
+    pub fn add(&mut self, reason: UnusedReason) {
+        self.counts.add(reason);
+    }
+
+    /// Counts a packet with this payload type, which is known if the packet is RTP.
+    pub fn add_of_type(&mut self, reason: UnusedReason, payload_type: u8) {
+        self.add(reason);
+        if reason == UnusedReason::UnknownPayloadType {
+            *self.types.entry(payload_type).or_default() += 1;
+        }
+    }
+
+    /// Counts a packet whose payload can't be taken apart for this cause.
+    pub fn add_payload(&mut self, reason: UnusedReason, what: &'static str) {
+        self.add(reason);
+        self.payload = Some(what);
+    }
+
+    /// The packets of both.
+    #[must_use]
+    pub fn with(mut self, other: &Self) -> Self {
+        self.counts = self.counts + other.counts;
+        for (payload_type, count) in &other.types {
+            *self.types.entry(*payload_type).or_default() += count;
+        }
+        self.payload = self.payload.or(other.payload);
+        self
+    }
+
+    /// The datagrams that could not be read.
+    pub fn unreadable(&self) -> u64 {
+        use UnusedReason::{FailedAuthentication, Malformed, NotRtp};
+        [NotRtp, Malformed, FailedAuthentication].into_iter().map(|reason| self.counts.get(reason)).sum()
+    }
+
+    /// What came and was not used, and why, in words: all that is no ordinary part of a session, or `all` of it.
+    /// `offered` are the payload types of the session's description, if it has one.
+    pub fn said(&self, offered: Option<&[String]>, all: bool) -> Vec<String> {
+        let said = |(reason, count): (UnusedReason, u64)| {
+            let noun = |what: &str| counted(count, what);
+            let text = match reason {
+                UnusedReason::Stun => {
+                    format!(
+                        "{} came: the sender looks for a way by ICE, which is not spoken here",
+                        noun("STUN message")
+                    )
+                }
+                UnusedReason::Dtls => format!(
+                    "{} came: the sender wants to agree on keys, which is not spoken here: share a key file",
+                    noun("DTLS record")
+                ),
+                UnusedReason::KeepAlive => {
+                    format!("{} came: such datagrams hold a way open, and carry nothing", noun("keep-alive"))
+                }
+                UnusedReason::UnknownPayloadType => format!("{} {}", noun("packet"), self.of_types(offered)),
+                UnusedReason::OtherAddress => format!(
+                    "{} not used: another address sends under the SSRC of the source that is followed",
+                    noun("packet")
+                ),
+                UnusedReason::OwnSource => {
+                    format!("{} not used: the SSRC of this receiver stands in it; a loop?", noun("packet"))
+                }
+                UnusedReason::UnsupportedPacketisation | UnusedReason::UnsupportedLayer => format!(
+                    "{} not used: not supported is {}",
+                    noun("packet"),
+                    self.payload.unwrap_or("the way in which its payload is packed")
+                ),
+                UnusedReason::MalformedPayload => format!(
+                    "{} not used: its payload contradicts its format ({}); is the codec another one?",
+                    noun("packet"),
+                    self.payload.unwrap_or("cut")
+                ),
+                _ if !all => return None,
+                UnusedReason::NotRtp => format!("{} of another protocol than RTP", noun("datagram")),
+                UnusedReason::Malformed => format!("{} with damaged headers", noun("datagram")),
+                UnusedReason::FailedAuthentication => {
+                    format!("{} not protected by this key", noun("datagram"))
+                }
+                UnusedReason::ExcludedSource => {
+                    format!("{} of a source that the description excludes", noun("datagram"))
+                }
+                UnusedReason::OtherReport => {
+                    format!("{} (RTCP) of no source whose media came", noun("report"))
+                }
+                UnusedReason::FarNumber => format!("{} whose number is far from its stream's", noun("packet")),
+                UnusedReason::OtherSource => {
+                    format!("{} came of sources that were not followed: another one was sending", noun("packet"))
+                }
+                UnusedReason::Duplicate => format!("{} that had come before", noun("packet")),
+                UnusedReason::UnaskedRepair => format!("{} sent again that was not asked for", noun("packet")),
+                UnusedReason::Outside => format!("{} outside the session", noun("packet")),
+                UnusedReason::TooLate => format!("{} that came too late", noun("packet")),
+                UnusedReason::NoPayload => format!("{} without payload", noun("packet")),
+                UnusedReason::AfterLoss => {
+                    format!("{} that continues what was lost", noun("packet"))
+                }
+            };
+            Some(text)
+        };
+        self.counts.iter().filter_map(said).collect()
+    }
+
+    /// Which payload types came that are not taken, and what would help.
+    fn of_types(&self, offered: Option<&[String]>) -> String {
+        const NAMED: usize = 3;
+        let mut types: Vec<String> = self.types.keys().take(NAMED).map(u8::to_string).collect();
+        if self.types.len() > NAMED {
+            types.push(format!("{} more", self.types.len() - NAMED));
+        }
+        let why = match offered {
+            None => "which is unknown without a description: give the sender's .sdp file".to_owned(),
+            Some(offered) => {
+                let is_named = |of: &u8| offered.iter().any(|offer| offer.ends_with(&format!(" ({of})")));
+                let named = self.types.keys().any(is_named);
+                let why = if named {
+                    "is not of the format that the description names first"
+                } else {
+                    "the description does not name"
+                };
+                format!("which {why}: it has {}", offered.join(", "))
+            }
+        };
+        format!("of payload type {} came, {why}", types.join(" and "))
+    }
+}
+
+/// The reason for which a datagram is not even taken for RTP or RTCP; `None` when it may be.
+pub(crate) fn foreign(bytes: &[u8]) -> Option<UnusedReason> {
+    match Protocol::of(bytes) {
+        _ if bytes.len() < 4 => Some(UnusedReason::KeepAlive),
+        Protocol::Stun => Some(UnusedReason::Stun),
+        Protocol::Dtls => Some(UnusedReason::Dtls),
+        Protocol::Rtp => None,
+        Protocol::Other => Some(UnusedReason::NotRtp),
+    }
+}

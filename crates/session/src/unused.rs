@@ -1,0 +1,110 @@
+//! Why packets that arrived were not used: each counts under one reason.
+
+/// Declares the reasons, each with its name.
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $reason:ident = $name:literal,)*) => {
+        /// Why a packet that arrived was not used.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum UnusedReason {
+            $($(#[$doc])* $reason,)*
+        }
+
+        impl UnusedReason {
+            /// All reasons, in the order in which they are listed.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$reason),*];
+
+            /// Its name in records, status lines and metrics.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$reason => $name,)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Its source is excluded by the description (RFC 4570).
+    ExcludedSource = "excluded_source",
+    /// It is shorter than a header, and only keeps a way open (RFC 6263, sections 4.1 and 4.2).
+    KeepAlive = "keep_alive",
+    /// It is a STUN message.
+    Stun = "stun",
+    /// It is a record of DTLS.
+    Dtls = "dtls",
+    /// It is of another protocol, or of another version of RTP.
+    NotRtp = "not_rtp",
+    /// Its headers contradict RTP's or RTCP's format.
+    Malformed = "malformed",
+    /// It is not protected by the session's key, or is a replayed copy (RFC 3711).
+    FailedAuthentication = "failed_authentication",
+    /// Its payload type is none that the session takes.
+    UnknownPayloadType = "unknown_payload_type",
+    /// It is of another source than the one that is followed.
+    OtherSource = "other_source",
+    /// Its source is known from another address (RFC 3550, section 8.2).
+    OtherAddress = "other_address",
+    /// It carries the receiver's own SSRC (RFC 3550, section 8.2).
+    OwnSource = "own_source",
+    /// Its number is far from those of its stream (RFC 3550, appendix A.1).
+    FarNumber = "far_number",
+    /// It has arrived before.
+    Duplicate = "duplicate",
+    /// It repeats a packet that was not asked for.
+    UnaskedRepair = "unasked_repair",
+    /// It is RTCP that is not of the source that is followed.
+    OtherReport = "other_report",
+    /// It arrived before the session's beginning, or after its end or that of its source.
+    Outside = "outside",
+    /// Packets behind it had already been put together without it.
+    TooLate = "too_late",
+    /// It has no payload.
+    NoPayload = "no_payload",
+    /// Its payload is packed in a way that is not taken apart.
+    UnsupportedPacketisation = "unsupported_packetisation",
+    /// Its payload is of a layer that is not taken.
+    UnsupportedLayer = "unsupported_layer",
+    /// Its payload contradicts its format.
+    MalformedPayload = "malformed_payload",
+    /// What its payload continues was lost.
+    AfterLoss = "after_loss",
+}
+
+/// Numbers of packets that were not used, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnusedCounts([u64; UnusedReason::ALL.len()]);
+
+impl UnusedCounts {
+    /// Counts a packet.
+    pub fn add(&mut self, reason: UnusedReason) {
+        self.0[reason as usize] += 1;
+    }
+
+    /// Takes a packet back that is used after all.
+    pub fn take_back(&mut self, reason: UnusedReason) {
+        self.0[reason as usize] = self.get(reason).saturating_sub(1);
+    }
+
+    /// The number of packets that were not used for this reason.
+    pub const fn get(&self, reason: UnusedReason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// The number of packets that were not used.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The reasons for which packets were not used, with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (UnusedReason, u64)> {
+        UnusedReason::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
+    }
+}
+
+impl std::ops::Add for UnusedCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(std::array::from_fn(|n| self.0[n] + other.0[n]))
+    }
+}

@@ -1,0 +1,55 @@
+//! Supplemental enhancement information (SEI) of H.264 (sections 7.3.2.3 and D.1) and of H.265 (sections 7.3.2.4 and
+//! D.2): a NAL unit holds one message or several.
+//!
+//! ```text
+//! payload type: bytes of 255, then one below | size: likewise | payload | the next message, or the trailing bits
+//! ```
+
+/// The payload type of a recovery point, in both standards: a decoder can begin with that picture (H.264, D.2.8; H.265,
+/// D.3.8).
+const RECOVERY_POINT: usize = 6;
+
+/// Whether the SEI messages of a NAL unit hold a recovery point; `body` is what stands behind the unit's header.
+pub(super) fn has_recovery_point(body: &[u8]) -> bool {
+    let mut bytes = Unescaped { bytes: body.iter(), zeros: 0 };
+    loop {
+        let (Some(kind), Some(size)) = (number(&mut bytes), number(&mut bytes)) else { return false };
+        let whole = (0..size).all(|_| bytes.next().is_some());
+        if !whole || kind == RECOVERY_POINT {
+            return whole && size > 0;
+        }
+    }
+}
+
+/// Reads a payload type or a size: the sum of all bytes of 255 and of the one behind them.
+fn number(bytes: &mut Unescaped<'_>) -> Option<usize> {
+    let mut sum = 0usize;
+    loop {
+        let byte = bytes.next()?;
+        sum = sum.saturating_add(byte.into());
+        if byte < 255 {
+            return Some(sum);
+        }
+    }
+}
+
+/// The bytes of a NAL unit without those that keep start codes out of it (`emulation_prevention_three_byte`).
+struct Unescaped<'a> {
+    bytes: std::slice::Iter<'a, u8>,
+    /// Zeros before the next byte.
+    zeros: u32,
+}
+
+impl Iterator for Unescaped<'_> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        let mut byte = *self.bytes.next()?;
+        if byte == 3 && self.zeros >= 2 {
+            self.zeros = 0;
+            byte = *self.bytes.next()?;
+        }
+        self.zeros = if byte == 0 { self.zeros + 1 } else { 0 };
+        Some(byte)
+    }
+}
