@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* Bounds from a floor to a cap, in bit/s: packets of 1,200 bytes, no ECN, no probes, seed 0, told on time. */
-#define STEADYCAST_BOUNDS(floor, cap) { sizeof(SteadycastBounds), (floor), (cap), 1200, 0, 0, 0, 0 }
+#define STEADYCAST_BOUNDS(floor, cap) { sizeof(SteadycastBounds), (floor), (cap), 1200, 0, 0, 0, 0, 0 }
 
 
 // The version of this interface, which the program gives to `steadycast_new`. Functions and flags that are added leave
@@ -92,6 +92,9 @@ typedef struct {
   // 1 if `steadycast_sent` is called with the feedback about a packet, and not when it leaves, else 0: a controller
   // with a window is then refused. A program made before there was this field goes on with 0.
   uint32_t late;
+  // The longest time between two feedbacks in ms; 0 where it is not known. Above 100 a controller whose window is
+  // clocked by acknowledgements is refused.
+  uint32_t interval_ms;
 } SteadycastBounds;
 
 // What feedback tells of one packet.

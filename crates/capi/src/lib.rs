@@ -96,6 +96,9 @@ pub struct SteadycastBounds {
     /// 1 if `steadycast_sent` is called with the feedback about a packet, and not when it leaves, else 0: a controller
     /// with a window is then refused. A program made before there was this field goes on with 0.
     pub late: u32,
+    /// The longest time between two feedbacks in ms; 0 where it is not known. Above 100 a controller whose window is
+    /// clocked by acknowledgements is refused.
+    pub interval_ms: u32,
 }
 
 /// What feedback tells of one packet.
@@ -223,8 +226,17 @@ unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBound
     if size != first && size != whole {
         return Err(format!("bounds: its size is {size}, not {whole}; begin with STEADYCAST_BOUNDS(floor, cap)"));
     }
-    let mut read =
-        SteadycastBounds { size, floor_bps: 0, cap_bps: 0, packet_bytes: 0, ecn: 0, probes: 0, seed: 0, late: 0 };
+    let mut read = SteadycastBounds {
+        size,
+        floor_bps: 0,
+        cap_bps: 0,
+        packet_bytes: 0,
+        ecn: 0,
+        probes: 0,
+        seed: 0,
+        late: 0,
+        interval_ms: 0,
+    };
     // SAFETY: the caller's bounds have `size` bytes, and `read` has as many or more.
     unsafe { ptr::copy_nonoverlapping(bounds.cast::<u8>(), ptr::from_mut(&mut read).cast::<u8>(), size) };
     Ok(read)
@@ -255,6 +267,7 @@ fn make(
     bounds.offers = if given.probes == 0 { Vec::new() } else { vec![Need::Probes] };
     bounds.seed = Seed(given.seed);
     bounds.feedback.late = given.late != 0;
+    bounds.feedback.interval = Span::millis(given.interval_ms.into());
     let params = text::params(params?.unwrap_or("{}"))?;
     let remote = Remote::new(controller, &params, &bounds).map_err(|problem| problem.to_string())?;
     Ok(SteadycastRemote { remote, packet: given.packet_bytes.into(), broken: false })
@@ -541,6 +554,7 @@ mod tests {
             probes: 0,
             seed: 0,
             late: 0,
+            interval_ms: 0,
         };
         let mut own = make(STEADYCAST_ABI, Ok(Some("tfrc")), Ok(None), Ok(bounds)).unwrap();
         // SAFETY: the handle is of this frame.

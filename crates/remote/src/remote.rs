@@ -5,7 +5,7 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Given, ParamError, check_needs};
 use steadycast_control::{
     Check, Decision, Departing, Due, ExtraSent, FrameEdge, MediaQueue, Mode, Need, PacketArrival, PacketReport, Probe,
-    ReceiverId, Report, SenderHalf, Sent, Setup, Stream, Wake,
+    ReceiverId, Report, SenderHalf, Sent, Setup, Stream, Wake, Window,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
 
@@ -35,8 +35,11 @@ pub struct Bounds {
 #[non_exhaustive]
 pub struct Feedback {
     /// [`Remote::sent`] is called with the feedback about a packet, and not when it leaves. What is in flight is then not
-    /// known: a controller with a window ([`Decision::window`]) is refused.
+    /// known: a controller with a window ([`Decision::window`]), which is to be read after each packet, is refused.
     pub late: bool,
+    /// The longest time between two feedbacks; zero where it is not known. A controller whose window of packets is
+    /// clocked by acknowledgements is refused above 100 ms.
+    pub interval: Span,
 }
 
 impl Bounds {
@@ -92,6 +95,9 @@ const SENDER: ReceiverId = ReceiverId(1);
 /// The interval at which each half tells the other what RTCP's reports would, unless it has times of its own: RFC
 /// 4585's default.
 const TOLD: Span = Span::secs(1);
+/// Acknowledgements that come less often clock no window: `pgmcc` has 0.26 of its native pair's rate with feedback every
+/// 250 ms (`tests/all/matrix.rs`).
+const COARSEST: Span = Span::millis(100);
 /// Times beyond a century, of either clock, can't be true.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
 
@@ -148,16 +154,22 @@ impl Remote {
         let offered: Vec<_> = [Need::PacketReports].into_iter().chain(bounds.offers.iter().copied()).collect();
         check_needs(controller, chosen.terms().needs, &offered)?;
         let remote = Self::around(Arc::new(chosen), bounds)?;
-        if bounds.feedback.late && remote.decision().window.is_some() {
-            return Err(ParamError {
-                name: controller.into(),
-                problem:
-                    "its window needs to know what is in flight, and packets are told of with their feedback alone"
-                        .into(),
-                remedy:
-                    "tell of each packet when it leaves, or choose a controller without a window, for example steady"
-                        .into(),
-            });
+        let window = remote.decision().window;
+        let refuse =
+            |problem: String, remedy: &str| Err(ParamError { name: controller.into(), problem, remedy: remedy.into() });
+        if bounds.feedback.late && window.is_some() {
+            return refuse(
+                "its decision depends on each packet that leaves, and packets are told of with their feedback alone"
+                    .into(),
+                "tell of each packet when it leaves, or choose a controller without a window, for example steady",
+            );
+        }
+        let is_clocked = matches!(window, Some(Window::Packets(packets)) if packets < u32::MAX);
+        if is_clocked && bounds.feedback.interval > COARSEST {
+            return refuse(
+                format!("acknowledgements clock its window, and feedback comes every {}", bounds.feedback.interval),
+                "have feedback come every 100 ms or more often, or choose a controller without a window, for example steady",
+            );
         }
         Ok(remote)
     }
@@ -229,7 +241,7 @@ impl Remote {
         self.tell_uncovered();
         let seq = self.media;
         // What would ride in a header extension stays here, beside the packet.
-        self.half.notice(&Departing { at, seq, size, edge });
+        self.half.notice(&Departing { at: left, seq, size, edge });
         self.half.on_sent(&Sent { at, left, number, seq, size, data_limited });
         self.media += 1;
         number
