@@ -66,8 +66,8 @@
 #define STEADYCAST_DATA_LIMITED 4
 
 // Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet, as that
-// of a browser leaves out retransmissions, and QUIC never acknowledges acknowledgements. None is awaited for it, and its
-// silence is no loss.
+// of a browser leaves out retransmissions, and QUIC never acknowledges acknowledgements. None is awaited for it, and
+// its silence is no loss.
 #define STEADYCAST_UNCOVERED 8
 
 // A controller in use.
@@ -187,8 +187,8 @@ uint64_t steadycast_sent(SteadycastRemote *handle,
 uint64_t steadycast_sent_extra(SteadycastRemote *handle, int64_t at_ns, uint32_t size_bytes, uint32_t stream);
 
 // No feedback will tell of the packet called `number`: it is no longer in flight, and it is not lost. A fate that is
-// told all the same counts. Packets need not be forgotten once feedback tells of later ones. Where a library may be older
-// than this function, look it up when the program starts (`dlsym`).
+// told all the same counts. Packets need not be forgotten once feedback tells of later ones. Where a library may be
+// older than this function, look it up when the program starts (`dlsym`).
 //
 // # Safety
 // As for `steadycast_decision`.
@@ -214,9 +214,9 @@ int steadycast_queued(SteadycastRemote *handle,
                       int64_t frame_bytes);
 
 // Feedback has come at `at_ns` with the fates of `count` packets, in any order. What is told twice, or of packets that
-// were never sent, is ignored. A packet is lost when its fate is `STEADYCAST_MISSING`: that of a packet left out, though
-// later ones are told of, is unknown. Where all of a feedback's packets arrived at one time, as in acknowledgements,
-// the newest alone counts as timed.
+// were never sent, is ignored. A packet is lost when its fate is `STEADYCAST_MISSING`: that of a packet left out,
+// though later ones are told of, is unknown. Where all of a feedback's packets arrived at one time, as in
+// acknowledgements, the newest alone counts as timed.
 //
 // # Safety
 // As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.

@@ -64,8 +64,8 @@ pub const STEADYCAST_FRAME_LAST: u32 = 2;
 pub const STEADYCAST_DATA_LIMITED: u32 = 4;
 
 /// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet, as that
-/// of a browser leaves out retransmissions, and QUIC never acknowledges acknowledgements. None is awaited for it, and its
-/// silence is no loss.
+/// of a browser leaves out retransmissions, and QUIC never acknowledges acknowledgements. None is awaited for it, and
+/// its silence is no loss.
 pub const STEADYCAST_UNCOVERED: u32 = 8;
 
 /// A controller in use.
@@ -342,8 +342,8 @@ pub unsafe extern "C" fn steadycast_sent_extra(
 }
 
 /// No feedback will tell of the packet called `number`: it is no longer in flight, and it is not lost. A fate that is
-/// told all the same counts. Packets need not be forgotten once feedback tells of later ones. Where a library may be older
-/// than this function, look it up when the program starts (`dlsym`).
+/// told all the same counts. Packets need not be forgotten once feedback tells of later ones. Where a library may be
+/// older than this function, look it up when the program starts (`dlsym`).
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -397,9 +397,9 @@ pub unsafe extern "C" fn steadycast_queued(
 }
 
 /// Feedback has come at `at_ns` with the fates of `count` packets, in any order. What is told twice, or of packets that
-/// were never sent, is ignored. A packet is lost when its fate is `STEADYCAST_MISSING`: that of a packet left out, though
-/// later ones are told of, is unknown. Where all of a feedback's packets arrived at one time, as in acknowledgements,
-/// the newest alone counts as timed.
+/// were never sent, is ignored. A packet is lost when its fate is `STEADYCAST_MISSING`: that of a packet left out,
+/// though later ones are told of, is unknown. Where all of a feedback's packets arrived at one time, as in
+/// acknowledgements, the newest alone counts as timed.
 ///
 /// # Safety
 /// As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.

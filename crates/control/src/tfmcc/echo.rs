@@ -72,8 +72,8 @@ impl Echoes {
         self.clr_echoed = false;
     }
 
-    /// The echo for a packet that leaves `now`, in round `fb_nr`; `late` in a round's second half. A packet of which the
-    /// session learns late echoes no report that came after it left.
+    /// The echo for a packet that leaves `now`, in round `fb_nr`; `late` in a round's second half. A packet of which
+    /// the session learns late echoes no report that came after it left.
     pub(super) fn next(&mut self, now: Time, fb_nr: u8, late: bool) -> Option<(ReceiverId, Stamp)> {
         let clr_first = self.clr_is_new || (late && !self.clr_echoed);
         let waiting = if clr_first && self.clr.is_some() { None } else { self.most_urgent(now, fb_nr) };

@@ -3,12 +3,13 @@
 //!
 //! The bounds, written before the first run:
 //!
-//! - Rate by itself: 0.8 to 1.25 times the native pair's. With a fifth of the packets never told of 0.7 to 1.3; with the
-//!   time of acknowledgement, which has the way back and the wait in it, 0.7 to 1.25; with feedback every 100 ms 0.75 to
-//!   1.25, and every 250 ms, which is later than most laws report, 0.6 to 1.25.
+//! - Rate by itself: 0.8 to 1.25 times the native pair's. With a fifth of the packets never told of 0.7 to 1.3; with
+//!   the time of acknowledgement, which has the way back and the wait in it, 0.7 to 1.25; with feedback every 100 ms
+//!   0.75 to 1.25, and every 250 ms, which is later than most laws report, 0.6 to 1.25.
 //! - Rate beside a CUBIC: 0.6 to 1.6 times the native pair's, and the CUBIC's at least 0.7 times what that pair leaves
 //!   it. Who wins the first losses of a shared queue is chance: the mean of two seeds counts.
-//! - `pgmcc` and the `tfrcp` controllers wait for feedback, which is known to cost them rate (`native.rs`): at least 0.4.
+//! - `pgmcc` and the `tfrcp` controllers wait for feedback, which is known to cost them rate (`native.rs`): at least
+//!   0.4.
 //! - Loss: at most 1.5 times the native pair's and 1 % of the packets more.
 //! - Queue, the 95th of a hundred packets: at most 1.5 times the native pair's, 30 ms, and the time by which feedback
 //!   comes later than every 50 ms.
@@ -16,15 +17,16 @@
 //! Changed after the first run, each with what it showed:
 //!
 //! - A fair half of the link breaks no bound beside a CUBIC: `nada` has 1.08 Mb/s natively of 5, and 2.71 with repairs
-//!   that nothing is told of. At most the larger of 1.6 times the native rate and 0.6 of the link; the CUBIC at least the
-//!   smaller of 0.7 times its own and 0.4 of the link.
-//! - The `tfrcp` controllers: 0.3 to 1.6. By themselves they have 0.16 Mb/s of 5 natively and 0.24 here, and 0.15 to 0.18
-//!   beside a CUBIC where the native pair has 0.47: at a few packets per round trip chance decides.
-//! - `asmp` by itself on 5 Mb/s: at least 0.5. Natively it stands at 240 ms of queue, here at none with 0.54 of that rate,
-//!   in each way.
-//! - Loss of the `tfrcp` controllers: 15 % more. `tfrcp-eai` beside a CUBIC loses 12 to 16 % here and 3 % natively: rounds
-//!   of feedback every 50 ms are longer than the link's, and it answers later.
-//! - Loss: 2.5 % more. A flow of 80 kb/s beside a CUBIC sends 400 packets in all; `gcc` lost 3.3 % of them, natively 1.2 %.
+//!   that nothing is told of. At most the larger of 1.6 times the native rate and 0.6 of the link; the CUBIC at least
+//!   the smaller of 0.7 times its own and 0.4 of the link.
+//! - The `tfrcp` controllers: 0.3 to 1.6. By themselves they have 0.16 Mb/s of 5 natively and 0.24 here, and 0.15 to
+//!   0.18 beside a CUBIC where the native pair has 0.47: at a few packets per round trip chance decides.
+//! - `asmp` by itself on 5 Mb/s: at least 0.5. Natively it stands at 240 ms of queue, here at none with 0.54 of that
+//!   rate, in each way.
+//! - Loss of the `tfrcp` controllers: 15 % more. `tfrcp-eai` beside a CUBIC loses 12 to 16 % here and 3 % natively:
+//!   rounds of feedback every 50 ms are longer than the link's, and it answers later.
+//! - Loss: 2.5 % more. A flow of 80 kb/s beside a CUBIC sends 400 packets in all; `gcc` lost 3.3 % of them, natively
+//!   1.2 %.
 
 use crate::model::{Outcome, Path, Side, Way, shared};
 use std::collections::BTreeMap;
@@ -39,8 +41,8 @@ const PATHS: [(&str, Path); 3] = [
     ("20 Mb/s", link(20, 50, 0.0, 100)),
 ];
 
-/// A link of so many Mb/s, with a round trip and a queue in ms; the cap is a quarter above its rate. Of a fast link half
-/// a minute is as many packets as there are of others.
+/// A link of so many Mb/s, with a round trip and a queue in ms; the cap is a quarter above its rate. Of a fast link
+/// half a minute is as many packets as there are of others.
 const fn link(mbps: u64, rtt: u64, loss: f64, queue: u64) -> Path {
     let (rate, cap) = (Rate::mbps(mbps), Rate::kbps(1_250 * mbps));
     let length = Span::secs(if mbps > 10 { 30 } else { 60 });
