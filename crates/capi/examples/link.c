@@ -1,8 +1,8 @@
 /* A controller over a link of 2 Mb/s with 40 ms of round trip: its decision at each report.
  *
  * A program that learns of packets with their feedback alone sets bounds.late, and calls steadycast_sent right before
- * steadycast_feedback, each with the time at which the packet left. One that knows that feedback will not tell of a packet
- * sends it with STEADYCAST_UNCOVERED, or calls steadycast_forget with its number.
+ * steadycast_feedback, each with the time at which the packet left. One that knows that feedback will not tell of a
+ * packet sends it with STEADYCAST_UNCOVERED, or calls steadycast_forget with its number.
  *
  * cc -std=c11 link.c $(pkg-config --cflags --libs steadycast) -o link && ./link steady
  */

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* Bounds from a floor to a cap, in bit/s: packets of 1,200 bytes, no ECN, no probes, seed 0, told on time. */
-#define STEADYCAST_BOUNDS(floor, cap) { sizeof(SteadycastBounds), (floor), (cap), 1200, 0, 0, 0, 0 }
+#define STEADYCAST_BOUNDS(floor, cap) { sizeof(SteadycastBounds), (floor), (cap), 1200, 0, 0, 0, 0, 0 }
 
 
 // The version of this interface, which the program gives to `steadycast_new`. Functions and flags that are added leave
@@ -66,8 +66,8 @@
 #define STEADYCAST_DATA_LIMITED 4
 
 // Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet, as that
-// of a browser leaves out retransmissions, and QUIC never acknowledges acknowledgements. None is awaited for it, and its
-// silence is no loss.
+// of a browser leaves out retransmissions, and QUIC never acknowledges acknowledgements. None is awaited for it, and
+// its silence is no loss.
 #define STEADYCAST_UNCOVERED 8
 
 // A controller in use.
@@ -92,6 +92,9 @@ typedef struct {
   // 1 if `steadycast_sent` is called with the feedback about a packet, and not when it leaves, else 0: a controller
   // with a window is then refused. A program made before there was this field goes on with 0.
   uint32_t late;
+  // The longest time between two feedbacks in ms; 0 where it is not known. Above 100 a controller whose window is
+  // clocked by acknowledgements is refused.
+  uint32_t interval_ms;
 } SteadycastBounds;
 
 // What feedback tells of one packet.
@@ -184,8 +187,8 @@ uint64_t steadycast_sent(SteadycastRemote *handle,
 uint64_t steadycast_sent_extra(SteadycastRemote *handle, int64_t at_ns, uint32_t size_bytes, uint32_t stream);
 
 // No feedback will tell of the packet called `number`: it is no longer in flight, and it is not lost. A fate that is
-// told all the same counts. Packets need not be forgotten once feedback tells of later ones. Where a library may be older
-// than this function, look it up when the program starts (`dlsym`).
+// told all the same counts. Packets need not be forgotten once feedback tells of later ones. Where a library may be
+// older than this function, look it up when the program starts (`dlsym`).
 //
 // # Safety
 // As for `steadycast_decision`.
@@ -211,9 +214,9 @@ int steadycast_queued(SteadycastRemote *handle,
                       int64_t frame_bytes);
 
 // Feedback has come at `at_ns` with the fates of `count` packets, in any order. What is told twice, or of packets that
-// were never sent, is ignored. A packet is lost when its fate is `STEADYCAST_MISSING`: that of a packet left out, though
-// later ones are told of, is unknown. Where all of a feedback's packets arrived at one time, as in acknowledgements,
-// the newest alone counts as timed.
+// were never sent, is ignored. A packet is lost when its fate is `STEADYCAST_MISSING`: that of a packet left out,
+// though later ones are told of, is unknown. Where all of a feedback's packets arrived at one time, as in
+// acknowledgements, the newest alone counts as timed.
 //
 // # Safety
 // As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.

@@ -64,8 +64,8 @@ pub const STEADYCAST_FRAME_LAST: u32 = 2;
 pub const STEADYCAST_DATA_LIMITED: u32 = 4;
 
 /// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet, as that
-/// of a browser leaves out retransmissions, and QUIC never acknowledges acknowledgements. None is awaited for it, and its
-/// silence is no loss.
+/// of a browser leaves out retransmissions, and QUIC never acknowledges acknowledgements. None is awaited for it, and
+/// its silence is no loss.
 pub const STEADYCAST_UNCOVERED: u32 = 8;
 
 /// A controller in use.
@@ -96,6 +96,9 @@ pub struct SteadycastBounds {
     /// 1 if `steadycast_sent` is called with the feedback about a packet, and not when it leaves, else 0: a controller
     /// with a window is then refused. A program made before there was this field goes on with 0.
     pub late: u32,
+    /// The longest time between two feedbacks in ms; 0 where it is not known. Above 100 a controller whose window is
+    /// clocked by acknowledgements is refused.
+    pub interval_ms: u32,
 }
 
 /// What feedback tells of one packet.
@@ -223,8 +226,17 @@ unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBound
     if size != first && size != whole {
         return Err(format!("bounds: its size is {size}, not {whole}; begin with STEADYCAST_BOUNDS(floor, cap)"));
     }
-    let mut read =
-        SteadycastBounds { size, floor_bps: 0, cap_bps: 0, packet_bytes: 0, ecn: 0, probes: 0, seed: 0, late: 0 };
+    let mut read = SteadycastBounds {
+        size,
+        floor_bps: 0,
+        cap_bps: 0,
+        packet_bytes: 0,
+        ecn: 0,
+        probes: 0,
+        seed: 0,
+        late: 0,
+        interval_ms: 0,
+    };
     // SAFETY: the caller's bounds have `size` bytes, and `read` has as many or more.
     unsafe { ptr::copy_nonoverlapping(bounds.cast::<u8>(), ptr::from_mut(&mut read).cast::<u8>(), size) };
     Ok(read)
@@ -255,6 +267,7 @@ fn make(
     bounds.offers = if given.probes == 0 { Vec::new() } else { vec![Need::Probes] };
     bounds.seed = Seed(given.seed);
     bounds.feedback.late = given.late != 0;
+    bounds.feedback.interval = Span::millis(given.interval_ms.into());
     let params = text::params(params?.unwrap_or("{}"))?;
     let remote = Remote::new(controller, &params, &bounds).map_err(|problem| problem.to_string())?;
     Ok(SteadycastRemote { remote, packet: given.packet_bytes.into(), broken: false })
@@ -329,8 +342,8 @@ pub unsafe extern "C" fn steadycast_sent_extra(
 }
 
 /// No feedback will tell of the packet called `number`: it is no longer in flight, and it is not lost. A fate that is
-/// told all the same counts. Packets need not be forgotten once feedback tells of later ones. Where a library may be older
-/// than this function, look it up when the program starts (`dlsym`).
+/// told all the same counts. Packets need not be forgotten once feedback tells of later ones. Where a library may be
+/// older than this function, look it up when the program starts (`dlsym`).
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -384,9 +397,9 @@ pub unsafe extern "C" fn steadycast_queued(
 }
 
 /// Feedback has come at `at_ns` with the fates of `count` packets, in any order. What is told twice, or of packets that
-/// were never sent, is ignored. A packet is lost when its fate is `STEADYCAST_MISSING`: that of a packet left out, though
-/// later ones are told of, is unknown. Where all of a feedback's packets arrived at one time, as in acknowledgements,
-/// the newest alone counts as timed.
+/// were never sent, is ignored. A packet is lost when its fate is `STEADYCAST_MISSING`: that of a packet left out,
+/// though later ones are told of, is unknown. Where all of a feedback's packets arrived at one time, as in
+/// acknowledgements, the newest alone counts as timed.
 ///
 /// # Safety
 /// As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
@@ -541,6 +554,7 @@ mod tests {
             probes: 0,
             seed: 0,
             late: 0,
+            interval_ms: 0,
         };
         let mut own = make(STEADYCAST_ABI, Ok(Some("tfrc")), Ok(None), Ok(bounds)).unwrap();
         // SAFETY: the handle is of this frame.

@@ -38,7 +38,7 @@ pub enum Stream {
 /// A packet that is about to leave, for [`SenderHalf::notice`].
 #[derive(Clone, Copy, Debug)]
 pub struct Departing {
-    /// Now.
+    /// When it leaves, or has left ([`Sent::left`]).
     pub at: Time,
     /// Extended sequence number.
     pub seq: u64,

@@ -104,8 +104,8 @@ impl History {
         (numbered(left.stream) == of && left.seqs[of] == seq).then_some(self.first + low as u64)
     }
 
-    /// Adds to `unknown` the packets before those in `joined` whose fates no feedback has told, each once. Feedback that
-    /// has told of a later packet need never tell of these: receivers leave out retransmissions (transport-wide
+    /// Adds to `unknown` the packets before those in `joined` whose fates no feedback has told, each once. Feedback
+    /// that has told of a later packet need never tell of these: receivers leave out retransmissions (transport-wide
     /// feedback), and QUIC's acknowledgements name what arrived alone (RFC 9000, section 13.2). Waiting for more of it
     /// would gain nothing, since a fate that is told later still counts.
     pub fn overtaken(&mut self, joined: &Joined, unknown: &mut Vec<PacketReport>) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Given, ParamError, check_needs};
 use steadycast_control::{
     Check, Decision, Departing, Due, ExtraSent, FrameEdge, MediaQueue, Mode, Need, PacketArrival, PacketReport, Probe,
-    ReceiverId, Report, SenderHalf, Sent, Setup, Stream, Wake,
+    ReceiverId, Report, SenderHalf, Sent, Setup, Stream, Wake, Window,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
 
@@ -34,9 +34,12 @@ pub struct Bounds {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Feedback {
-    /// [`Remote::sent`] is called with the feedback about a packet, and not when it leaves. What is in flight is then not
-    /// known: a controller with a window ([`Decision::window`]) is refused.
+    /// [`Remote::sent`] is called with the feedback about a packet, and not when it leaves. What is in flight is then
+    /// not known: a controller with a window ([`Decision::window`]), which is to be read after each packet, is refused.
     pub late: bool,
+    /// The longest time between two feedbacks; zero where it is not known. A controller whose window of packets is
+    /// clocked by acknowledgements is refused above 100 ms.
+    pub interval: Span,
 }
 
 impl Bounds {
@@ -92,6 +95,9 @@ const SENDER: ReceiverId = ReceiverId(1);
 /// The interval at which each half tells the other what RTCP's reports would, unless it has times of its own: RFC
 /// 4585's default.
 const TOLD: Span = Span::secs(1);
+/// Acknowledgements that come less often clock no window: `pgmcc` has 0.26 of its native pair's rate with feedback
+/// every 250 ms (`tests/all/matrix.rs`).
+const COARSEST: Span = Span::millis(100);
 /// Times beyond a century, of either clock, can't be true.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
 
@@ -102,8 +108,8 @@ const MOST_UNCOVERED: usize = 1_024;
 ///
 /// A product calls [`Remote::sent`] for each packet that leaves and [`Remote::feedback`] for each report that comes; it
 /// reads [`Remote::decision`] after each call, and calls [`Remote::timer`] at the time that [`Remote::wake`] says.
-/// A packet is lost when feedback says so ([`PacketResult::missing`]). The fate of a packet of which feedback says nothing,
-/// though it tells of later ones, is unknown: it is no loss, and no longer in flight.
+/// A packet is lost when feedback says so ([`PacketResult::missing`]). The fate of a packet of which feedback says
+/// nothing, though it tells of later ones, is unknown: it is no loss, and no longer in flight.
 ///
 /// Times are of one clock of the product's own, from any start on. A time before the last one counts as the last one,
 /// but for when a packet left.
@@ -133,8 +139,8 @@ impl Remote {
     /// The controller called `controller` in the registry, with `params` over its defaults.
     ///
     /// # Errors
-    /// An unknown name or parameter, a value out of range, a need that `bounds` does not offer, a floor above the cap, or
-    /// a controller that can't work with such feedback.
+    /// An unknown name or parameter, a value out of range, a need that `bounds` does not offer, a floor above the cap,
+    /// or a controller that can't work with such feedback.
     ///
     /// ```
     /// use steadycast_remote::{Bounds, Rate, Remote};
@@ -148,16 +154,22 @@ impl Remote {
         let offered: Vec<_> = [Need::PacketReports].into_iter().chain(bounds.offers.iter().copied()).collect();
         check_needs(controller, chosen.terms().needs, &offered)?;
         let remote = Self::around(Arc::new(chosen), bounds)?;
-        if bounds.feedback.late && remote.decision().window.is_some() {
-            return Err(ParamError {
-                name: controller.into(),
-                problem:
-                    "its window needs to know what is in flight, and packets are told of with their feedback alone"
-                        .into(),
-                remedy:
-                    "tell of each packet when it leaves, or choose a controller without a window, for example steady"
-                        .into(),
-            });
+        let window = remote.decision().window;
+        let refuse =
+            |problem: String, remedy: &str| Err(ParamError { name: controller.into(), problem, remedy: remedy.into() });
+        if bounds.feedback.late && window.is_some() {
+            return refuse(
+                "its decision depends on each packet that leaves, and packets are told of with their feedback alone"
+                    .into(),
+                "tell of each packet when it leaves, or choose a controller without a window, for example steady",
+            );
+        }
+        let is_clocked = matches!(window, Some(Window::Packets(packets)) if packets < u32::MAX);
+        if is_clocked && bounds.feedback.interval > COARSEST {
+            return refuse(
+                format!("acknowledgements clock its window, and feedback comes every {}", bounds.feedback.interval),
+                "have feedback come every 100 ms at least, or choose a controller without a window, for example steady",
+            );
         }
         Ok(remote)
     }
@@ -229,7 +241,7 @@ impl Remote {
         self.tell_uncovered();
         let seq = self.media;
         // What would ride in a header extension stays here, beside the packet.
-        self.half.notice(&Departing { at, seq, size, edge });
+        self.half.notice(&Departing { at: left, seq, size, edge });
         self.half.on_sent(&Sent { at, left, number, seq, size, data_limited });
         self.media += 1;
         number
@@ -280,8 +292,8 @@ impl Remote {
         (number, now, left)
     }
 
-    /// The half learns of packets that feedback does not cover right before a packet that it covers, or feedback: a half
-    /// that waits for feedback from when a packet leaves would else wait for nothing.
+    /// The half learns of packets that feedback does not cover right before a packet that it covers, or feedback: a
+    /// half that waits for feedback from when a packet leaves would else wait for nothing.
     fn tell_uncovered(&mut self) {
         let at = self.now;
         for (number, left, stream, size) in self.uncovered.drain(..) {

@@ -146,8 +146,8 @@ impl Unknown {
         }
     }
 
-    /// Adds to the arrivals of a report those packets that left before one of them: what is waiting, and what arrived at
-    /// a time that is not told.
+    /// Adds to the arrivals of a report those packets that left before one of them: what is waiting, and what arrived
+    /// at a time that is not told.
     fn play(&mut self, report: &[PacketReport], arrivals: &mut Vec<(PeerTime, PacketReport)>) {
         let timeless = |packet: &&PacketReport| packet.arrived.is_some_and(|arrived| arrived.at.is_none());
         let played = &self.played;

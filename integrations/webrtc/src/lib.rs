@@ -17,7 +17,7 @@
 //!
 //! An estimator of webrtc-rs learns that a packet was sent with its feedback, not before. So it can't tell silence of a
 //! receiver from silence of its own application: where feedback stops, the rate falls by the controller's own timer
-//! alone. Controllers that count the packets in flight (`scream`, `pgmcc`) are refused.
+//! alone. Controllers with a window (`scream`, `pgmcc`, `lda-plus`) are refused.
 
 use rtc_interceptor::{BandwidthEstimator, EstimatorStats, PacketReport};
 use rtc_rtcp::transport_feedbacks::cc_feedback_report::Ecn as Mark;

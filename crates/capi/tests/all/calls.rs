@@ -39,6 +39,8 @@ fn what_can_t_be_made_is_told_with_place_and_remedy() {
     assert!(refusal(STEADYCAST_ABI, b"tfrc", "{}", &SteadycastBounds { size: 8, ..good }).contains("its size is 8"));
     let late = SteadycastBounds { late: 1, ..good };
     assert!(refusal(STEADYCAST_ABI, b"scream", "{}", &late).contains("told of with their feedback alone"));
+    let rare = SteadycastBounds { interval_ms: 250, ..good };
+    assert!(refusal(STEADYCAST_ABI, b"pgmcc", "{}", &rare).contains("feedback comes every 250"));
     // A program made with the first header has bounds that end before `late`.
     let first = SteadycastBounds { size: std::mem::offset_of!(SteadycastBounds, late), ..late };
     // SAFETY: it is not used again.

@@ -19,6 +19,7 @@ fn bounds(floor: u64, cap: u64) -> SteadycastBounds {
         probes: 0,
         seed: 0,
         late: 0,
+        interval_ms: 0,
     }
 }
 

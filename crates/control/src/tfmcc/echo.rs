@@ -72,15 +72,17 @@ impl Echoes {
         self.clr_echoed = false;
     }
 
-    /// The echo for a packet that leaves `now`, in round `fb_nr`; `late` in a round's second half.
+    /// The echo for a packet that leaves `now`, in round `fb_nr`; `late` in a round's second half. A packet of which
+    /// the session learns late echoes no report that came after it left.
     pub(super) fn next(&mut self, now: Time, fb_nr: u8, late: bool) -> Option<(ReceiverId, Stamp)> {
         let clr_first = self.clr_is_new || (late && !self.clr_echoed);
-        let waiting = if clr_first && self.clr.is_some() { None } else { self.most_urgent(fb_nr) };
+        let waiting = if clr_first && self.clr.is_some() { None } else { self.most_urgent(now, fb_nr) };
         let (id, stamp, arrived) = match waiting {
             Some(i) => {
                 let pending = self.waiting.swap_remove(i);
                 (pending.id, pending.stamp, pending.arrived)
             }
+            None if self.clr.is_some_and(|(.., arrived)| arrived > now) => return None,
             None => {
                 (self.clr_is_new, self.clr_echoed) = (false, true);
                 self.clr?
@@ -89,9 +91,9 @@ impl Echoes {
         Some((id, stamp.plus(now.since(arrived))))
     }
 
-    fn most_urgent(&self, fb_nr: u8) -> Option<usize> {
+    fn most_urgent(&self, now: Time, fb_nr: u8) -> Option<usize> {
         let key = |p: &Pending| (p.has_rtt, u8::MAX - fb_nr.wrapping_sub(p.fb_nr), p.rate, p.id);
-        (0..self.waiting.len()).min_by_key(|i| key(&self.waiting[*i]))
+        (0..self.waiting.len()).filter(|i| self.waiting[*i].arrived <= now).min_by_key(|i| key(&self.waiting[*i]))
     }
 }
 

@@ -196,12 +196,21 @@ fn bounds_that_no_rate_can_keep_are_refused_with_a_remedy() {
     assert!(refused(&crossed, "tfrc").contains("above the cap"));
     let plain = Bounds::new(Rate::kbps(50), Rate::mbps(1));
     assert!(refused(&plain, "gcc").contains("it needs probes"), "{}", refused(&plain, "gcc"));
-    for (name, refuses) in [("scream", true), ("pgmcc", true), ("steady", false), ("tfrc", false), ("nada", false)] {
+    for (name, refuses) in [("scream", true), ("pgmcc", true), ("lda-plus", true), ("steady", false), ("tfrc", false)] {
         let mut late = Bounds::new(Rate::kbps(50), Rate::mbps(1));
         late.feedback.late = true;
         let made = Remote::new(name, &[], &late).map_err(|problem| problem.to_string());
         assert_eq!(made.is_err(), refuses, "{made:?}");
         assert!(made.is_ok() || made.unwrap_err().contains("told of with their feedback alone"), "{name}");
+    }
+    for (name, ms, refuses) in
+        [("pgmcc", 250, true), ("pgmcc", 100, false), ("scream", 250, false), ("lda-plus", 250, false)]
+    {
+        let mut rare = Bounds::new(Rate::kbps(50), Rate::mbps(1));
+        rare.feedback.interval = Span::millis(ms);
+        let made = Remote::new(name, &[], &rare).map_err(|problem| problem.to_string());
+        assert_eq!(made.is_err(), refuses, "{made:?}");
+        assert!(made.is_ok() || made.unwrap_err().contains("feedback comes every 250"), "{name}");
     }
     let mut empty = plain;
     empty.packet = Bytes::ZERO;

@@ -33,8 +33,8 @@ enum Told {
     Never,
 }
 
-/// Sends a packet each 5 ms for 30 s over 50 ms of round trip, with feedback every 50 ms; each `lost`-th packet is lost.
-/// Returns the decision at the end.
+/// Sends a packet each 5 ms for 30 s over 50 ms of round trip, with feedback every 50 ms; each `lost`-th packet is
+/// lost. Returns the decision at the end.
 fn run(name: &str, lost: u64, told: Told) -> Decision {
     let mut remote = remote(name);
     let (mut pending, mut missing) = (Vec::new(), Vec::new());
@@ -76,8 +76,8 @@ fn a_loss_that_is_told_after_the_silence_about_it_counts_as_one_that_is_told_at_
         // Losses cost a law that answers them at least a fifth of the rate; told later they cost nearly as much.
         if together < 0.8 * never {
             let said = format!("{}: {together}, {after} where told after, {never} where never", controller.name);
-            // `pgmcc` is clocked by acknowledgements: that a loss comes with the first packet of a feedback, and not among
-            // others, costs it half of the rate (0.48; the bound was 0.75 for all).
+            // `pgmcc` is clocked by acknowledgements: that a loss comes with the first packet of a feedback, and not
+            // among others, costs it half of the rate (0.48; the bound was 0.75 for all).
             let least = if controller.name == "pgmcc" { 0.4 } else { 0.75 };
             assert!(after < 1.25 * together && after > least * together, "{said}");
         }
