@@ -102,6 +102,7 @@ class Folder:
             if summary.get("complete") is False:
                 raise UserError(str(path), "this run was interrupted before it had results", "run it again")
             raise UserError(str(path / "summary.json"), "there are no flows in it", "run the scenario again")
+        check_summary(summary, path / "summary.json")
         return cls(path, with_scores(summary))
 
     @property
@@ -112,8 +113,14 @@ class Folder:
     @cached_property
     def cost(self) -> Json:
         """What the run cost; empty where it was not written."""
+        from steadycast import shape
+
         path = self.path / "cost.json"
-        return read_json(path, "run the scenario again") if path.exists() else {}
+        if not path.exists():
+            return {}
+        told = read_json(path, "run the scenario again")
+        shape.check(told, shape.cost(), path, "run the scenario again")
+        return told
 
     @cached_property
     def scenario_text(self) -> str:
@@ -127,9 +134,12 @@ class Folder:
     def scenario(self) -> Json:
         """The resolved scenario as plain values; empty where it can't be read."""
         try:
-            return tomllib.loads(self.scenario_text)
-        except tomllib.TOMLDecodeError:
+            found = tomllib.loads(self.scenario_text)
+        except (tomllib.TOMLDecodeError, RecursionError):
             return {}
+        lists = [found.get(key, []) for key in ("flow", "event", "link")]
+        whole = all(isinstance(each, list) and all(isinstance(row, dict) for row in each) for each in lists)
+        return found if whole else {}
 
     @property
     def film(self) -> tuple[Json, bytes] | None:
@@ -139,8 +149,12 @@ class Folder:
             return None
         with readable(path, "look at its rights"):
             data = path.read_bytes()
+        from steadycast import shape
+
         remedy = f"remove {path}, then write steadycast report --film {self.path}"
-        return read_json(self.path / "film.json", remedy), data
+        told = read_json(self.path / "film.json", remedy)
+        shape.check(told, shape.FILM, self.path / "film.json", remedy)
+        return told, data
 
     def absent(self) -> list[str]:
         """Tables that every run writes, and that are not there."""
@@ -160,14 +174,19 @@ class Folder:
                 else "run the scenario again"
             )
             raise UserError(str(path), "no such table", remedy)
+        from steadycast import shape
+
         try:
-            return pl.read_parquet(path)
+            found = pl.read_parquet(path)
         except (
             Exception
         ) as error:  # polars raises a dozen kinds; all mean that the file is not what it should be
             raise UserError(
                 str(path), f"the table is damaged ({reason(error)})", "run the scenario again"
             ) from error
+        if (what := shape.table_problem(name, dict(found.schema))) is not None:
+            raise UserError(str(path), f"the table is damaged: {what}", "run the scenario again")
+        return found
 
 
 def add_film(folder: Folder, shown: Mapping[str, Any], data: bytes) -> None:
@@ -182,6 +201,19 @@ def is_seeds(path: Path | str) -> bool:
     return (Path(path) / "seeds.json").exists()
 
 
+def check_summary(summary: Json, place: Path, *, several: bool = False) -> None:
+    """Check that a summary, or that of several seeds, holds what its readers take it to hold.
+
+    Raises:
+        UserError: a value is of another kind; the place is the file and the path to the value.
+
+    """
+    from steadycast import shape
+
+    remedy = "run the seeds again" if several else "run the scenario again"
+    shape.check(summary, shape.summary(), place, remedy, several=several)
+
+
 def read_json(path: Path, remedy: str) -> Json:
     """JSON object from a file."""
     try:
@@ -189,9 +221,13 @@ def read_json(path: Path, remedy: str) -> Json:
             if not path.exists():
                 made = 'make one with "steadycast run FILE -o DIR"'
                 raise UserError(str(path), "no such file: this is not a run folder", made)
+            if not path.is_file():
+                raise UserError(str(path), "this is no regular file", remedy)
             value = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}", f"damaged: {error.msg}", remedy) from error
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits, a thousand brackets
+        raise UserError(str(path), f"damaged: {reason(error)}", remedy) from error
     if not isinstance(value, dict):
         raise UserError(str(path), "damaged: not an object", remedy)
     return value

@@ -20,4 +20,4 @@ pub use answer::{Hello, Wrong, decision, hello};
 pub use fault::{Fault, FaultSlot, moment, one_line};
 pub use half::{Decided, Event, Half, Heard, Law};
 #[cfg(unix)]
-pub use program::{Patience, Program};
+pub use program::{LOG_BYTES, Patience, Program};

@@ -32,6 +32,9 @@ impl Default for Patience {
 /// Bytes at the end of a log in which its last line is looked for.
 const LAST: u64 = 4096;
 
+/// Bytes at the beginning of a log that are kept; its last line says how many more there were.
+pub const LOG_BYTES: u64 = 4 << 20;
+
 /// A flow's program, which makes a process for each sender half.
 pub struct Program {
     source: Arc<Source>,
@@ -47,6 +50,8 @@ struct Source {
     words: Vec<String>,
     patience: Patience,
     log: Mutex<File>,
+    /// Bytes that were cut from the log.
+    left_out: AtomicU64,
     fault: FaultSlot,
 }
 
@@ -70,15 +75,21 @@ impl Program {
             problem: format!("there is no room for what it writes to stderr ({error})"),
             remedy: "make room for temporary files".into(),
         })?;
-        let source = Source { place, words, patience, log: Mutex::new(log), fault };
+        let source = Source { place, words, patience, log: Mutex::new(log), left_out: AtomicU64::new(0), fault };
         let (first, hello) = source.begin()?;
         let feedback = if feedback == FeedbackFormat::Own { hello.feedback } else { feedback };
         Ok(Self { source: Arc::new(source), hello, feedback, first: Mutex::new(Some(first)) })
     }
 
-    /// What its processes have written to stderr.
+    /// Returns what its processes have written to stderr, of which [`LOG_BYTES`] are kept.
     pub fn log(&self) -> Vec<u8> {
-        self.source.log_from(SeekFrom::Start(0))
+        self.source.cut_log();
+        let mut bytes = self.source.log_from(SeekFrom::Start(0));
+        let left_out = self.source.left_out.load(Ordering::Relaxed);
+        if left_out > 0 {
+            bytes.extend(format!("\n{left_out} bytes more were left out\n").bytes());
+        }
+        bytes
     }
 }
 
@@ -142,6 +153,15 @@ impl Source {
     fn mistaken(&self, wrong: answer::Wrong, line: &[u8], now: Option<Time>, kind: &str) -> Fault {
         let answer::Wrong { problem, remedy } = wrong;
         self.wrong(format!("{} it answered \"{kind}\" with {}: {problem}", moment(now), text(line)), remedy)
+    }
+
+    /// Cuts what was written to the log beyond its bound: the file is open for appending, and goes on at its new end.
+    fn cut_log(&self) {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let len = log.metadata().map_or(0, |about| about.len());
+        if len > LOG_BYTES && log.set_len(LOG_BYTES).is_ok() {
+            self.left_out.fetch_add(len - LOG_BYTES, Ordering::Relaxed);
+        }
     }
 
     /// What stands in the log from there on, or all that is shorter.
@@ -230,6 +250,7 @@ impl Law for Told {
             Event::Leave(receiver) => self.message.leave(at, *receiver, rows),
             Event::Sent(_) | Event::Timer => self.message.at(kind, at, rows),
         }
+        self.source.cut_log();
         let line = process.exchange(self.message.line(), self.source.patience.answer);
         let decided = match line {
             Ok(line) => answer::decision(&line).map_err(|wrong| self.source.mistaken(wrong, &line, now, kind)),

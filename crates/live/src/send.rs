@@ -1,6 +1,6 @@
 //! A live sender in a thread of its own.
 
-use crate::browser::{Taken, Way};
+use crate::browser::Taken;
 use crate::entropy;
 use crate::flow::{self, FLOW, FlowKeys, SOURCE};
 use crate::folder::{STEP, reported};

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steadycast import shape
 from steadycast.compare import Condition, Verdict
 from steadycast.errors import UserError, meant
 from steadycast.folder import Json, number, read_json, within
@@ -209,15 +210,22 @@ def check(networks: Sequence[str], fail_if: Sequence[str], baseline: Path | None
         if figure not in FIGURES:
             raise UserError(place, f"there is no figure {figure!r}", meant(figure, FIGURES))
     if baseline is not None:
-        _ = read_json(baseline, "name a judge.json")
+        _ = _baseline(baseline)
+
+
+def _baseline(path: Path) -> Json:
+    """Read an earlier judgement."""
+    told = read_json(path, "name a judge.json")
+    shape.check(told, shape.JUDGED, path, "name a judge.json")
+    return told
 
 
 def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None) -> list[Json]:
     """Judge changes against a baseline: NETWORK.FIGURE<CHANGE, "*" for all networks."""
     if baseline is None:
         return []
-    told = read_json(baseline, "name a judge.json")
-    was = {cell["network"]: cell.get("worst") or {} for cell in told.get("cells", ())}
+    told = _baseline(baseline)
+    was = {cell["network"]: cell.get("worst") or {} for cell in told.get("cells") or ()}
     found = []
     for condition in map(Condition.read, fail_if):
         pattern, _, key = condition.path.rpartition(".")

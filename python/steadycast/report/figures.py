@@ -271,9 +271,8 @@ def draw_quality(folder: Folder) -> Figure | None:
     if not folder.has("frames"):
         return None
     frames = folder.table("frames").sort("pts_s")
-    flows = [
-        f for f in folder.summary["flows"] if f.get("kind") == "video" and (frames["flow"] == f["name"]).any()
-    ][:3]
+    videos = [f for f in folder.summary["flows"] if f.get("kind") == "video" and f.get("receivers")]
+    flows = [f for f in videos if (frames["flow"] == f["name"]).any()][:3]
     if not flows:
         return None
     pixels = [f for f in flows if frames.filter(pl.col("flow") == f["name"])["psnr_y_db"].is_not_null().any()]

@@ -11,7 +11,17 @@ from urllib.parse import quote
 
 from steadycast import record, style
 from steadycast.errors import UserError
-from steadycast.folder import Folder, Json, is_seeds, is_spread, number, read_json, with_scores, write_text
+from steadycast.folder import (
+    Folder,
+    Json,
+    check_summary,
+    is_seeds,
+    is_spread,
+    number,
+    read_json,
+    with_scores,
+    write_text,
+)
 from steadycast.report import canvas, choice, figures, page, say, series
 from steadycast.report.answer import got, title, uncompared
 from steadycast.report.markup import Html, element, joined
@@ -46,6 +56,7 @@ def read(path: Path) -> Run:
         raise UserError(str(path), "these runs were interrupted", remedy)
     if not isinstance(summary.get("flows"), list):
         raise UserError(str(path / "seeds.json"), "there are no flows in it", "run the seeds again")
+    check_summary(summary, path / "seeds.json", several=True)
     with_scores(summary)
     seeds = sorted(
         (p for p in path.glob("seed-*") if p.is_dir() and p.suffix != ".part"),

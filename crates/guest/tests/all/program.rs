@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use steadycast_control::registry::Factory;
 use steadycast_control::{FeedbackFormat, Need, SenderHalf, Sent, Setup};
-use steadycast_guest::{Fault, FaultSlot, Patience, Program};
+use steadycast_guest::{Fault, FaultSlot, LOG_BYTES, Patience, Program};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
 fn setup() -> Setup {
@@ -64,6 +64,20 @@ fn a_program_decides_from_its_setup_on_and_what_it_writes_to_stderr_is_kept() {
     assert_eq!((told.target, &*told.why.rule), (Rate::kbps(300), "so"));
     drop(half);
     assert_eq!((slot.take(), program.log()), (None, b"seen\n".to_vec()));
+}
+
+#[test]
+fn a_log_keeps_its_beginning_and_says_how_much_more_there_was() {
+    let slot = FaultSlot::default();
+    // Three MiB before each of three answers.
+    let flood = "head -c 3145728 /dev/zero >&2; ";
+    let script = format!("{HELLO}{flood}{RATE}{flood}{RATE}{flood}{RATE}read -r _");
+    let program = start(&script, &slot).unwrap();
+    drop(driven(&program));
+    let log = program.log();
+    let last = String::from_utf8_lossy(&log[LOG_BYTES as usize..]).into_owned();
+    let left_out = 3 * 3_145_728 - LOG_BYTES;
+    assert_eq!((slot.take(), last), (None, format!("\n{left_out} bytes more were left out\n")));
 }
 
 #[test]

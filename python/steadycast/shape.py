@@ -1,0 +1,215 @@
+"""The shape of files that runs leave: what a summary, a film's facts or a table may hold, checked where they are read.
+
+Whoever reads them afterwards need not ask whether a number is one. The shape of a summary and of tables is what
+`crates/record` declares. Keys that nothing here names are not looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from steadycast.core import core
+from steadycast.errors import UserError
+
+NUMBER, TEXT, FLAG, TEXTS, ANY = "a number", "a text", "true or false", "a list of texts", "anything"
+_LARGEST = 1e24
+"""A number that is larger is none that was measured."""
+
+
+@dataclass(frozen=True)
+class Object:
+    """An object with these keys; those in ``needed`` are there, and like those in ``filled`` they are not null."""
+
+    keys: Mapping[str, Any]
+    needed: frozenset[str] = frozenset()
+    filled: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Each:
+    """An object whose keys are names, or a list: all values have the same shape."""
+
+    shape: Any
+    is_list: bool = True
+
+
+Shape = str | Object | Each
+
+FILM: Shape = Object(
+    {
+        **dict.fromkeys(("flow", "receiver"), TEXT),
+        **dict.fromkeys(("from_s", "to_s", "slots"), NUMBER),
+        "frames": Object(dict.fromkeys(("ok", "late", "lost", "undecodable"), NUMBER), frozenset({"ok"})),
+    },
+    frozenset({"flow", "receiver", "from_s", "to_s", "slots", "frames"}),
+)
+"""What `film.json` says."""
+JUDGED: Shape = Object(
+    {"cells": Each(Object({"network": TEXT, "worst": Object({})}, frozenset({"network"})))}
+)
+"""What is read of an earlier `judge.json`."""
+
+_OF_UNITS = {"text": TEXT, "true or false": FLAG}
+_LISTS = {
+    "warnings": TEXTS,
+    "flows": "flow",
+    "links": "link",
+    "simulcasts": "simulcast",
+    "invariants": "invariant",
+    "expect": "expectation",
+}
+"""Lists of a summary: what their elements are about."""
+_NEEDED = {
+    "flow": ("name", "kind"),
+    "receiver": ("name",),
+    "link": ("name", "direction"),
+    "simulcast": ("name",),
+    "viewer": ("name",),
+    "invariant": ("id",),
+    "expectation": ("that",),
+}
+_FILLED = {"run": ("from_s", "to_s", "warnings")}
+"""Besides lists, what is not null where it is written; a run that was interrupted may lack it."""
+
+
+@cache
+def summary() -> Shape:
+    """Return the shape of `summary.json` and `seeds.json`."""
+    return _of("run")
+
+
+@cache
+def cost() -> Shape:
+    """Return the shape of `cost.json`."""
+    return _of("cost")
+
+
+def _of(kind: str) -> Object:
+    """Return the shape of what figures of this kind are about."""
+    keys: dict[str, Any] = {}
+    for figure in core.figures():
+        if figure["of"] != kind:
+            continue
+        below, (*way, last) = keys, figure["key"].split(".")
+        for key in way:
+            below = below.setdefault(key, {})
+        below[last] = _of_figure(kind, figure)
+    lists = [key for key, each in keys.items() if isinstance(each, Each) and each.is_list]
+    return _object(keys, _NEEDED.get(kind, ()), [*lists, *_FILLED.get(kind, ())])
+
+
+def _of_figure(kind: str, figure: Mapping[str, Any]) -> Shape:
+    key, unit = figure["key"], figure["unit"]
+    if unit == "list":
+        of = _LISTS.get(key, TEXTS)
+        if key == "receivers":
+            of = "viewer" if kind == "simulcast" else "receiver"
+        return TEXTS if of == TEXTS else Each(_of(of))
+    if figure["parts"]:
+        return Object(dict.fromkeys(figure["parts"], NUMBER))
+    return Each(NUMBER, is_list=False) if figure["by_flow"] else _OF_UNITS.get(unit, NUMBER)
+
+
+def _object(keys: Mapping[str, Any], needed: Sequence[str] = (), filled: Sequence[str] = ()) -> Object:
+    made = {key: _object(each) if isinstance(each, dict) else each for key, each in keys.items()}
+    return Object(made, frozenset(needed), frozenset(filled))
+
+
+def check(value: object, shape: Shape, place: object, remedy: str, *, several: bool = False) -> None:
+    """Check a value that was read from a file.
+
+    Args:
+        value: the value.
+        shape: what it has to be.
+        place: what errors call the file.
+        remedy: what mends a file that is damaged.
+        several: it stands for several seeds, whose numbers are spreads and whose texts are lists.
+
+    Raises:
+        UserError: it is not of this shape; the place is the file and the path to the value.
+
+    """
+    for path, what in _wrong(value, shape, "", several=several):
+        raise UserError(f"{place}: {path}" if path else str(place), f"damaged: {what}", remedy)
+
+
+def _wrong(value: object, shape: Shape, path: str, *, several: bool) -> Iterator[tuple[str, str]]:
+    """Yield each place where a value is not of its shape, and what is wrong there."""
+    if isinstance(shape, Each):
+        kind = list if shape.is_list else dict
+        if value is not None and not isinstance(value, kind):
+            yield path, f"{_shown(value)} is not {'a list' if shape.is_list else 'an object'}"
+            return
+        inner = value.items() if isinstance(value, dict) else enumerate(value or ())
+        for key, each in inner:
+            if each is None and isinstance(shape.shape, Object):
+                yield f"{path}[{key}]", "null is not an object"
+            yield from _wrong(each, shape.shape, f"{path}[{key}]", several=several)
+    elif isinstance(shape, Object):
+        if value is None:
+            return
+        if not isinstance(value, dict):
+            yield path, f"{_shown(value)} is not an object"
+            return
+        for key in sorted(shape.needed | shape.filled):
+            if value.get(key) is None and (key in shape.needed or key in value):
+                yield _below(path, key), "it is null" if key in value else "it is missing"
+        for key, each in shape.keys.items():
+            yield from _wrong(value.get(key), each, _below(path, key), several=several)
+    elif value is not None and not _fits(value, shape, several=several):
+        yield path, f"{_shown(value)} is not {shape}"
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _fits(value: object, shape: str, *, several: bool) -> bool:
+    if several and isinstance(value, list):
+        return all(
+            each is None or _fits(each, shape if shape != TEXTS else TEXT, several=False) for each in value
+        )
+    if shape == NUMBER:
+        if several and isinstance(value, dict):
+            return all(each is None or _is_number(each) for each in value.values())
+        return _is_number(value)
+    if shape == TEXTS:
+        return isinstance(value, list) and all(_fits(each, TEXT, several=False) for each in value)
+    if shape == TEXT and isinstance(value, str):
+        return not any("\ud800" <= each <= "\udfff" for each in value)  # half a character can't be written
+    return isinstance(value, {TEXT: str, FLAG: bool}.get(shape, object))
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= _LARGEST and math.isfinite(value)
+
+
+def _shown(value: object) -> str:
+    """Return a short text for a value in an error message."""
+    text = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+_SHOWN = 40
+
+
+def table_problem(table: str, found: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the columns of a table, by their names and types; `None` where nothing is."""
+    for column in core.columns():
+        if column["table"] != table or column["measured"]:
+            continue
+        kind = found.get(column["name"])
+        if kind is None:
+            return f"there is no column {column['name']}"
+        is_text = str(kind) in ("String", "Categorical", "Enum")
+        if str(kind) != "Null" and is_text != (column["unit"] == "text"):
+            return f"the column {column['name']} holds {kind}"
+        if not is_text and not (kind.is_numeric() or str(kind) in ("Boolean", "Null")):
+            return f"the column {column['name']} holds {kind}"
+    return None

@@ -1,0 +1,185 @@
+"""Each JSON type at each place of what a run leaves: an error with place, problem and remedy, or an answer."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from steadycast import cli, record, shape
+from steadycast.errors import UserError
+from steadycast.folder import Folder
+from steadycast.report import page, several, terminal
+from steadycast.run import run, run_seeds
+
+HOME = Path(shape.__file__).parent / "scenarios" / "home.toml"
+VALUES: tuple[Any, ...] = (
+    *(None, True, 0, 3, -1.5, 1e300, 10**400, "", "text", "\ud800", [], [1], ["a"], [{}], [[]], {}, {"a": 1}),
+    *(float("nan"), float("inf"), {"mean": 1, "ci95": None, "min": 1, "max": 1, "n": 1}, {"mean": "x"}),
+)
+REMEDY = "run the scenario again"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a run and with a run of two seeds."""
+    made = tmp_path_factory.mktemp("runs")
+    sets = ["duration=4s", "warmup=1s"]
+    run(HOME, set=sets, out=made / "one", film=True)
+    run_seeds(HOME, seeds=[1, 2], set=sets, out=made / "seeds", quality=False)
+    return made
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of each value within another one; of a list the first and the last element."""
+    yield path
+    inner: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        inner = list(value.items())
+    elif isinstance(value, list):
+        inner = list(dict([(0, value[0]), (len(value) - 1, value[-1])]).items()) if value else []
+    for key, each in inner:
+        yield from places(each, (*path, key))
+
+
+def put(whole: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """Return a copy with another value at a place; what is not on the way to it is shared."""
+    if not path:
+        return value
+    found = whole.copy()
+    found[path[0]] = put(whole[path[0]], path[1:], value)
+    return found
+
+
+FILES = [("one", "summary.json"), ("seeds", "seeds.json"), ("one", "cost.json"), ("one", "film.json")]
+
+
+@pytest.mark.parametrize(("folder", "name"), FILES)
+def test_a_value_of_another_type_is_refused_with_its_place_and_a_remedy_or_is_one_that_readers_take(
+    folders: Path, folder: str, name: str
+) -> None:
+    whole = json.loads((folders / folder / name).read_text())
+    of = {"cost.json": shape.cost(), "film.json": shape.FILM}.get(name, shape.summary())
+    shape.check(whole, of, name, REMEDY, several=name == "seeds.json")
+    refused = 0
+    for path in places(whole):
+        for value in VALUES:
+            error = refusal(put(whole, path, value), of, name)
+            if error is None:
+                continue
+            refused += 1
+            assert error.place.startswith(name)
+            assert error.problem.startswith("damaged: ")
+            assert error.remedy == REMEDY
+            assert str(error).encode()
+            assert len(str(error)) < 200
+            # The place is the value's, or one within the value.
+            assert not path or str(path[0]) in error.place
+    assert refused > 5 * len([*places(whole)])
+
+
+def refusal(whole: Any, of: shape.Shape, name: str) -> UserError | None:
+    try:
+        shape.check(whole, of, name, REMEDY, several=name == "seeds.json")
+    except UserError as error:
+        return error
+    return None
+
+
+def taken(whole: Any, of: shape.Shape, *, several_seeds: bool = False) -> list[tuple[tuple[Any, ...], Any]]:
+    """Return all changes that the check lets pass, and that change something."""
+    name = "seeds.json" if several_seeds else "summary.json"
+    changes = ((path, value, put(whole, path, value)) for path in places(whole) for value in VALUES if path)
+    return [
+        (path, value)
+        for path, value, changed in changes
+        if changed != whole and refusal(changed, of, name) is None and path[0] != "format"
+    ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_the_check_lets_pass_is_shown_and_compared_without_a_fault(
+    folders: Path, tmp_path: Path, seed: int
+) -> None:
+    draw = random.Random(seed)
+    folder, name = FILES[seed % 2]
+    place = tmp_path / "changed"
+    shutil.copytree(folders / folder, place)
+    whole = json.loads((place / name).read_text())
+    changes = taken(whole, shape.summary(), several_seeds=folder == "seeds")
+    assert len(changes) > 300
+    for path, value in draw.sample(changes, 40):
+        try:
+            whole = put(whole, path, value)
+        except (AttributeError, KeyError, TypeError, IndexError):
+            continue  # an earlier change has taken the place away
+    (place / name).write_text(json.dumps(whole))
+    try:
+        seen = several.read(place)
+    except UserError:
+        return
+    _ = page.page(seen.folders[0]) if folder == "one" else several.write_seeds_report(place)
+    terminal.console().print(terminal.flows(seen.summary))
+    comparison = import_module("steadycast.compare")
+    runs = comparison.read([place, folders / "one"])
+    _ = [comparison.tables(runs, None, []), comparison.answer(runs), comparison.as_json(runs, None, [])]
+
+
+BROKEN = (
+    b"",
+    b"{",
+    b"[]",
+    b"3",
+    b'"text"',
+    b"null",
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b'{"format": ' + b"9" * 5000 + b"}",
+)
+
+
+@pytest.mark.parametrize("command", [["report"], ["compare"], ["export", "--csv"]])
+@pytest.mark.parametrize("content", BROKEN, ids=[str(n) for n in range(len(BROKEN))])
+def test_a_file_that_is_no_object_is_one_line_and_exit_code_2(
+    folders: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    content: bytes,
+) -> None:
+    shutil.copytree(folders / "one", tmp_path / "one")
+    (tmp_path / "one" / "summary.json").write_bytes(content)
+    monkeypatch.setattr("sys.argv", ["steadycast", command[0], str(tmp_path / "one"), *command[1:]])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    told = capsys.readouterr().err.strip()
+    assert told.count("\n") == 0
+    assert "summary.json" in told
+
+
+def test_a_table_without_a_column_or_with_another_type_is_refused(folders: Path, tmp_path: Path) -> None:
+    for table in ("rates", "links", "decisions", "frames", "tcp"):
+        place = tmp_path / table
+        shutil.copytree(folders / "one", place)
+        found = pl.read_parquet(place / f"{table}.parquet")
+        for column in found.columns:
+            if column not in record.columns(table):
+                continue
+            wrong = pl.lit(1.5) if found.schema[column] == pl.String else pl.lit("text")
+            nested = pl.lit(pl.Series([[1]])).first()
+            for changed in (
+                found.drop(column),
+                found.with_columns(wrong.alias(column)),
+                found.with_columns(nested.alias(column)),
+            ):
+                changed.write_parquet(place / f"{table}.parquet")
+                with pytest.raises(UserError, match=column):
+                    Folder.open(place).table(table)
