@@ -9,7 +9,7 @@ use steadycast_control::{
     Arrival, Body, Departing, Due, FrameEdge, Leave, Mode, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
     Slot,
 };
-use steadycast_imported::{Path, read};
+use steadycast_imported::{Options, Path, read};
 use steadycast_live::sdp::Description;
 use steadycast_live::{CameSymbols, MasterKey, Srtp};
 use steadycast_scenario::{Quantity, Recorded, recorded};
@@ -534,7 +534,7 @@ pub fn trace(data: &[u8]) {
 
 /// A call's event log or capture: what is read has a path with as many bins as it lasts, or says why not.
 pub fn call(data: &[u8]) {
-    let Ok(call) = read(data, None, None, None) else { return };
+    let Ok(call) = read(data, Options::default(), None) else { return };
     assert!(!call.packets.is_empty(), "a call without packets");
     let path = Path::of(&call, data.len().is_multiple_of(2));
     let finite = |rate: Rate| rate.as_bps_f64().is_finite();

@@ -34,19 +34,19 @@ def figures() -> list[dict[str, Any]]:
 def flat(summary: str) -> str:
     """Return a summary's numbers by their paths; both are JSON."""
 
-def call(file: Path, controllers: list[str], options: dict[str, Any]) -> str:
+def call(place: str, file: bytes, controllers: list[str], options: dict[str, Any]) -> str:
     """Return what a call's event log or capture shows, in JSON.
 
     Args:
-        file: its path.
-        controllers: whose decisions on its reports are told.
-        options: ``stream`` by its SSRC; ``sender``, which side the file is of; ``other``, the receiver's file of the
-            same call; ``beside``, whether somebody has named the others in its queue; ``key``, the text of its
-            session's key file. Each but ``beside`` may be ``None``.
+        place: the file's name in errors.
+        file: its bytes.
+        controllers: whose decisions on its reports are computed.
+        options: ``stream`` by its SSRC; ``sender``, which side the file is of; ``other``, the bytes of the receiver's
+            file of the same call; ``send_time_id``, the id of abs-send-time; ``beside``, whether the user named the
+            others in its queue; ``key``, the text of its session's key file. Each but ``beside`` may be ``None``.
 
     Raises:
         UserError: it can't be read.
-        OSError: the system refused.
 
     """
 

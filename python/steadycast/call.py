@@ -15,7 +15,7 @@ from steadycast import cause, dumps, openloop, replay, style
 from steadycast.controllers import find, registry
 from steadycast.core import core
 from steadycast.errors import UserError, reason
-from steadycast.files import folder, write_text
+from steadycast.files import contents, folder, write_text
 from steadycast.folder import Json, write_json
 from steadycast.live.session import read_key
 from steadycast.record import middle
@@ -36,6 +36,8 @@ _APART = 1.5
 """How far what was asked for may be from the mean size of the frames around one to be what they went by."""
 _SEEN = ["source", "notes", "packets", "reports", "begins", "round_trip_ms", "estimates", "delay_p95_ms"]
 """What the core tells of the call itself."""
+_MOST_BYTES = 1 << 30
+"""The largest file that is read, unpacked."""
 _LOST_MS = 1000.0
 """How late a lost packet counts as where the worst seconds are looked for."""
 
@@ -48,6 +50,7 @@ def read(
     controllers: Sequence[str] = replay.CONTROLLERS,
     beside: str | None = None,
     key_file: Path | None = None,
+    send_time_id: int | None = None,
 ) -> Json:
     """Read a call: an event log of libwebrtc's, a capture, a dump of its statistics, or a run folder.
 
@@ -60,6 +63,7 @@ def read(
         controllers: whose decisions on the recorded reports are told.
         beside: who else was in the queue, where others are seen there: `replay.others`.
         key_file: the key with which `steadycast send` encrypted a captured session.
+        send_time_id: the id of the header extension abs-send-time, as the session description's a=extmap says.
 
     Returns:
         ``file``, ``seen`` (rates in bit/s, delays in ms above that of an empty queue, shares of one), ``path`` (its
@@ -73,28 +77,27 @@ def read(
     if side not in (None, "sender", "receiver"):
         raise UserError("--side", f'"{side}" is no side of a call', "sender or receiver")
     names = [find(name).name for name in dict.fromkeys([*controllers, replay.RECORDED])]
-    asked = {
+    asked: Json = {
         "stream": stream,
-        "other": other,
+        "send_time_id": send_time_id,
         "beside": bool(replay.others(beside)),
         "key": read_key(key_file),
     }
 
-    def packets(is_sender: bool | None) -> Json:
-        return _packets(file, json.loads(core.call(file, names, {**asked, "sender": is_sender})), beside)
-
     try:
-        if other is not None:
-            return packets(None)
         if file.is_dir():
             capture = dumps.capture_of(file)
             if capture is None:
                 return _averaged(dumps.of_run(file), key_file)
-            captured = read(capture, stream, side, None, controllers, beside, key_file)
+            captured = read(capture, stream, side, other, controllers, beside, key_file, send_time_id)
             return captured | {"file": file.resolve().name}
-        if (found := dumps.read(file, side)) is not None:
-            return _averaged(found, key_file)
-        return packets(None if side is None else side == "sender")
+        data = contents(file, _MOST_BYTES)
+        if other is None and dumps.is_dump(data):
+            return _averaged(dumps.read(file, data, side), key_file)
+        place = str(file) if other is None else f"{file} and {other}"
+        asked["other"] = None if other is None else contents(other, _MOST_BYTES)
+        asked["sender"] = None if side is None or other is not None else side == "sender"
+        return _packets(file, json.loads(core.call(place, data, names, asked)), beside)
     except OSError as error:
         place = str(error.filename or file)
         raise UserError(place, reason(error), "name an event log, a capture or a dump") from error
@@ -127,9 +130,11 @@ def _averaged(found: Json, key_file: Path | None) -> Json:
 
 def _seen(bins: list[Json], bin_s: float) -> Json:
     active = [each for each in bins if each["packets"]]
-    packets, lost = (sum(each[key] for each in bins) for key in ("packets", "lost"))
+    packets, lost = sum(each["packets"] for each in bins), cause.losses(bins)
     told = [
-        (each["delay_ms"], each["packets"] - each["lost"]) for each in active if each["delay_ms"] is not None
+        (each["delay_ms"], each["packets"] - (each["lost"] or 0))
+        for each in active
+        if each["delay_ms"] is not None
     ]
     weight = sum(n for _, n in told)
     return {
@@ -137,7 +142,7 @@ def _seen(bins: list[Json], bin_s: float) -> Json:
         "sent_bps": middle(each["sent_bps"] for each in active),
         "sent_max_bps": max((each["sent_bps"] for each in active), default=None),
         "arrived_bps": middle(each["arrived_bps"] for each in active),
-        "lost_frac": lost / packets if packets else None,
+        "lost_frac": lost / packets if packets and lost is not None else None,
         "delay_mean_ms": sum(delay * n for delay, n in told) / weight if weight else None,
         "delay_max_ms": max(
             (each["delay_max_ms"] for each in active if each["delay_max_ms"] is not None), default=None
@@ -153,19 +158,19 @@ def _worst(bins: list[Json], bin_s: float) -> Json | None:
         return None
 
     def bad(each: Json) -> float:
-        lost = each["lost"] / each["packets"] if each["packets"] else 0.0
+        lost = (each["lost"] or 0) / each["packets"] if each["packets"] else 0.0
         return float((each["delay_ms"] or 0.0) + _LOST_MS * (lost + each.get("frozen_s", 0.0) / bin_s))
 
     marks = [bad(each) for each in bins]
     first = max(range(len(bins) - n + 1), key=lambda i: sum(marks[i : i + n]))
     part = [each for each in bins[first : first + n] if each["packets"]]
-    packets = sum(each["packets"] for each in part)
+    packets, lost = sum(each["packets"] for each in part), cause.losses(part)
     return {
         "from_s": first * bin_s,
         "to_s": first * bin_s + WORST_S,
         "sent_bps": middle(each["sent_bps"] for each in part),
         "delay_mean_ms": middle(each["delay_ms"] for each in part if each["delay_ms"] is not None),
-        "lost_frac": sum(each["lost"] for each in part) / packets if packets else None,
+        "lost_frac": lost / packets if packets and lost is not None else None,
     }
 
 
@@ -508,9 +513,9 @@ def _draw(call: Json) -> Figure:
     middle_axes.set_title(f"{what} (ms)")
     known = [delay for delay in (*longest, *delays) if not math.isnan(delay)]
     canvas.from_zero(middle_axes, max(known, default=0.0) * 1.05)
-    lost = [100 * each["lost"] / each["packets"] if each["packets"] else 0.0 for each in bins]
+    lost = [100 * (each["lost"] or 0) / each["packets"] if each["packets"] else 0.0 for each in bins]
     low.bar(middles, lost, width=bin_s, color=style.FATE["lost"])
-    low.set_title("lost (%)")
+    low.set_title("lost (%)" if cause.losses(bins) is not None else "lost: unknown")
     canvas.from_zero(low, max(lost) * 1.05)
     low.set_xlabel("time (s)", loc="right")
     low.set_xlim(0, len(bins) * bin_s)

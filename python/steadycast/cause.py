@@ -16,6 +16,12 @@ SLOW_MS = 50.0
 """A delay above an empty queue's that is felt beside the path's own."""
 
 
+def losses(bins: Sequence[Json]) -> int | None:
+    """Return the packets that were lost in these bins; None where nothing counts them."""
+    counted = [each["lost"] for each in bins if each["lost"] is not None]
+    return sum(counted) if counted else None
+
+
 def sentence(call: Json) -> str:
     """Say what made the worst ten seconds bad, or that nothing in the network did."""
     seen, bins, bin_s = call["seen"], call["bins"], call["bin_s"]
@@ -23,11 +29,14 @@ def sentence(call: Json) -> str:
     first, last = round(worst["from_s"] / bin_s), round(worst["to_s"] / bin_s)
     part = [each for each in bins[first:last] if each["packets"]]
     packets = sum(each["packets"] for each in part)
-    lost = sum(each["lost"] for each in part) / packets if packets else 0.0
-    delay = sum((each["delay_ms"] or 0.0) * each["packets"] for each in part) / packets if packets else 0.0
+    gone, weighed = losses(part), [each for each in part if each["delay_ms"] is not None]
+    lost = gone / packets if packets and gone is not None else None
+    weight = sum(each["packets"] for each in weighed)
+    delay = sum(each["delay_ms"] * each["packets"] for each in weighed) / weight if weight else None
     where = f"{say.seconds(worst['from_s'])} to {say.seconds(worst['to_s'])}"
     if "limited" in seen:
         return _averaged(seen, where, lost, delay)
+    lost, delay = lost or 0.0, delay or 0.0
     if lost < LOSSY and delay < SLOW_MS:
         added = f"{say.ms(delay)} of delay and {say.frac(lost)} of loss were added{_unsent(seen)}"
         return f"Cause: none in the network, where at worst ({where}) {added}{_less(call, first, last)}."
@@ -77,7 +86,7 @@ def _unsent(seen: Json) -> str:
     return f"; pictures paused for {say.seconds(paused)} in all, of which {sent}"
 
 
-def _averaged(seen: Json, where: str, lost: float, delay: float) -> str:
+def _averaged(seen: Json, where: str, lost: float | None, delay: float | None) -> str:
     held = {
         "bandwidth": "the network held the encoder back",
         "cpu": "the sender's computer was too slow to encode",
@@ -85,6 +94,10 @@ def _averaged(seen: Json, where: str, lost: float, delay: float) -> str:
     if limited := seen["limited"]:
         reason = max(limited, key=lambda key: limited[key])
         why = f"{held.get(reason, f'{reason} held the encoder back')} for {say.frac(limited[reason])} of the time"
+    elif lost is None:
+        why = "unknown, as nothing in it counts losses"
     else:
         why = "packets were lost" if lost >= LOSSY else "none that its averages show"
-    return f"Cause: {why}. Worst from {where}: {say.ms(delay)} of {seen['delay_is']}, {say.frac(lost)} lost."
+    trip = f"no {seen['delay_is']} is known" if delay is None else f"{say.ms(delay)} of {seen['delay_is']}"
+    gone = "losses are unknown" if lost is None else f"{say.frac(lost)} lost"
+    return f"Cause: {why}. Worst from {where}: {trip}, {gone}."

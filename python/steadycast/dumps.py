@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -32,6 +33,13 @@ _REMEDY = (
     "give an event log, a capture (.pcap, .pcapng), a dump of chrome://webrtc-internals (Create a WebRTC-Internals "
     "dump) or a series of getStats"
 )
+_NO_LOSSES = {
+    "sender": "no packetsLost of a remote-inbound-rtp is in it: losses are unknown",
+    "receiver": "no packetsLost of an inbound-rtp is in it: losses are unknown",
+}
+_PACKETS = {"sender": "packetsSent", "receiver": "packetsReceived"}
+_MOST_DEPTH = 8
+"""How deep statistics may stand in a dump."""
 _UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
 """What averages don't show of a bin."""
 
@@ -64,41 +72,77 @@ class Stats:
         return [each for each in ids if media(each) == "video"] or ids
 
 
-def read(file: Path, side: str | None = None) -> Json | None:
-    """Read a dump, or nothing where the file is none: as `call.read` has it, with bins of a second.
+def is_dump(data: bytes) -> bool:
+    """Return whether bytes begin as JSON does."""
+    return data[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
+
+
+def read(file: Path, data: bytes, side: str | None = None) -> Json:
+    """Read a dump: as `call.read` has it, with bins of a second.
 
     Args:
-        file: JSON, also compressed by gzip.
+        file: its name.
+        data: its JSON.
         side: ``sender`` or ``receiver``, what left or what came; without it what carried more.
 
     Raises:
         UserError: it is a dump that can't be read, or says nothing of a call.
 
     """
-    with file.open("rb") as opened:
-        head = opened.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")
-    if not head.startswith((b"{", b"[", b"\x1f\x8b")):
-        return None
-    data = file.read_bytes() if file.stat().st_size <= _MOST_BYTES else None
+    if len(data) > _MOST_BYTES:
+        raise UserError(str(file), "it has more than 256 MiB", "cut it into parts")
+    dump = _parsed(file, data)
     try:
-        if data is not None and head.startswith(b"\x1f\x8b"):
-            with gzip.open(file) as packed:
-                data = packed.read(_MOST_BYTES + 1)
-        if data is None or len(data) > _MOST_BYTES:
-            raise UserError(str(file), "it has more than 256 MiB", "cut it into parts")
-        dump = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError, EOFError, OSError) as error:
-        raise UserError(str(file), f"it is not whole JSON ({str(error)[:100]})", _REMEDY) from error
-    try:
-        calls = [_old(each) for each in _connections(dump)] if isinstance(dump, dict) else [_new(dump)]
-        told = max(map(lambda stats: _told(stats, side), calls), key=_carried, default=None)
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        calls = _calls(dump)
+        told = [each for each in (_told(stats, side) for stats in calls) if each["bins"]]
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(
             str(file), f"this dump can't be read ({type(error).__name__}: {str(error)[:100]})", _REMEDY
         ) from error
-    if told is None or not told["bins"]:
-        raise UserError(str(file), "it has no statistics of RTP streams over two seconds or more", _REMEDY)
-    return {"file": file.name} | told
+    if not told:
+        raise UserError(str(file), _nothing(calls), _REMEDY)
+    most = max(told, key=_carried)
+    if len(told) > 1:
+        most["seen"]["notes"].append(
+            f"the dump has {len(told)} connections with RTP: this is the one that carried most"
+        )
+    return {"file": file.name} | most
+
+
+def _parsed(file: Path, data: bytes) -> Any:
+    """Parse JSON, or one JSON value a line, of which the last may be cut."""
+    try:
+        text = data.decode("utf-8-sig")
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            lines = [line for line in text.splitlines() if line.strip()]
+            if not error.msg.startswith("Extra data") or len(lines) < 2:
+                raise
+            values = [json.loads(line) for line in lines[:-1]]
+            with suppress(json.JSONDecodeError):
+                values.append(json.loads(lines[-1]))
+            return values
+    except (ValueError, RecursionError) as error:
+        raise UserError(str(file), f"it is not whole JSON ({str(error)[:100]})", _REMEDY) from error
+
+
+def _nothing(calls: Sequence[Stats]) -> str:
+    """Say why a dump tells nothing of a call."""
+    kinds = {kind for stats in calls for kind in stats.kinds.values()}
+    if kinds & {"ssrc", "googCandidatePair"}:
+        return "it has the statistics that browsers had before 2023 (goog…), which are not read"
+    if kinds:
+        listed = ", ".join(sorted(kinds)[:6])
+        return f"it has no statistics of RTP streams over two seconds or more (it has {listed})"
+    return "it has no statistics of RTP streams over two seconds or more"
+
+
+def _calls(dump: Any) -> list[Stats]:
+    """Return the statistics of each connection."""
+    if isinstance(dump, dict) and isinstance(dump.get("PeerConnections"), dict):
+        return [_old(each) for each in _connections(dump)]
+    return _new(dump)
 
 
 def _carried(told: Json) -> float:
@@ -113,9 +157,10 @@ def _seconds(value: object) -> float:
     """Read a time: text as ISO 8601 has it, or milliseconds."""
     if isinstance(value, str):
         return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
-    if not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{str(value)[:40]} is no time")
-    return value / 1000
+    # Native programs write microseconds: 1e14 ms are beyond the year 5000.
+    return value / (1e6 if value > 1e14 else 1e3)
 
 
 def _old(stats: Mapping[str, Any]) -> Stats:
@@ -143,42 +188,119 @@ def _old(stats: Mapping[str, Any]) -> Stats:
     return found
 
 
-def _new(reports: Sequence[Any]) -> Stats:
-    """Read a series of getStats: each an array of statistics, or a table of them by id."""
-    found = Stats()
-    for report in reports:
-        inner = report.get("stats", report) if isinstance(report, dict) else report
-        for each in inner.values() if isinstance(inner, dict) else inner:
-            if not isinstance(each, dict) or "type" not in each:
-                continue
-            found.kinds[str(each["id"])] = str(each["type"])
-            for metric, value in each.items():
-                found.series.setdefault((str(each["id"]), metric), []).append(
-                    (_seconds(each["timestamp"]), value)
-                )
-    return found
+def _new(dump: Any) -> list[Stats]:
+    """Read a series of getStats, one `Stats` for each connection.
+
+    A report is an array of statistics, a table of them by id, the entries of a Map as pairs, or any of these inside
+    another object. Where one id stands under several keys of the outermost object, or twice in one report, it is of
+    several connections.
+    """
+    found: list[tuple[str, str, dict[str, Any]]] = []
+    keyed = isinstance(dump, dict) and not _is_statistic(dump)
+    outermost = dump.items() if keyed else [("", dump)]
+    for key, reports in outermost:
+        each = reports if isinstance(reports, list) else [reports]
+        for report in each:
+            seen: Counter[str] = Counter()
+            for statistic in _statistics(report, 0):
+                owner = str(statistic["id"])
+                found.append((str(key), f" {seen[owner]}" if seen[owner] else "", statistic))
+                seen[owner] += 1
+    keys: dict[str, set[str]] = {}
+    for key, _, statistic in found:
+        keys.setdefault(str(statistic["id"]), set()).add(key)
+    is_split = any(len(each) > 1 for each in keys.values())
+    calls: dict[str, Stats] = {}
+    for key, again, statistic in found:
+        stats = calls.setdefault((key if is_split else "") + again, Stats())
+        owner = str(statistic["id"])
+        stats.kinds[owner] = str(statistic["type"])
+        at = _seconds(statistic["timestamp"])
+        for metric, value in statistic.items():
+            stats.series.setdefault((owner, metric), []).append((at, value))
+    return list(calls.values())
+
+
+def _is_statistic(value: Any) -> bool:
+    return isinstance(value, dict) and {"id", "type", "timestamp"} <= value.keys()
+
+
+def _statistics(value: Any, depth: int) -> Iterator[dict[str, Any]]:
+    """Yield the statistics inside a value, at most `_MOST_DEPTH` objects deep."""
+    if _is_statistic(value):
+        yield value
+    elif depth < _MOST_DEPTH and isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _statistics(each, depth + 1)
+
+
+def _number(value: object) -> float | None:
+    """Return a finite number; some programs write numbers as text."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
 
 
 def _numbers(points: Points) -> list[tuple[float, float]]:
-    return sorted(
-        (at, float(value))
-        for at, value in points
-        if isinstance(value, int | float) and math.isfinite(value) and math.isfinite(at)
-    )
+    numbers = ((at, _number(value)) for at, value in points)
+    return sorted((at, value) for at, value in numbers if value is not None and math.isfinite(at))
 
 
 def _grown(all_of: list[Points], edges: Sequence[float]) -> list[float]:
     """Return how much counters grew from each edge to the next; one that falls has begun anew."""
-    total = [0.0] * (len(edges) - 1)
+    return _summed([_rising(_numbers(points)) for points in all_of], edges)
+
+
+def _rising(counted: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return a counter's growth since its first value, over restarts."""
+    rising = [(at, 0.0) for at, _ in counted[:1]]
+    for (_, before), (at, value) in pairwise(counted):
+        rising.append((at, rising[-1][1] + (value - before if value >= before else value)))
+    return rising
+
+
+def _restarts(all_of: list[Points]) -> list[float]:
+    """Return when counters that can't fall did."""
+    return sorted(
+        at for points in all_of for (_, before), (at, value) in pairwise(_numbers(points)) if value < before
+    )
+
+
+def _lost(all_of: list[Points], restarts: Sequence[float], edges: Sequence[float]) -> list[float] | None:
+    """Return the losses from each edge to the next; none where nothing counts them.
+
+    ``packetsLost`` is signed, and falls when a packet that was counted arrives after all, or twice (RFC 3550, section
+    6.4.1 and appendix A.3): such a packet is taken back where it was counted. It begins anew where the other counters
+    of its stream do.
+    """
+    grown = []
     for points in all_of:
         counted = _numbers(points)
-        if len(counted) < 2:
+        if not counted:
             continue
-        rising, before = [(counted[0][0], 0.0)], counted[0][1]
-        for at, value in counted[1:]:
-            rising.append((at, rising[-1][1] + (value - before if value >= before else value)))
-            before = value
-        reached = [_between(rising, edge) for edge in edges]
+        total = [(counted[0][0], 0.0)]
+        for (then, before), (at, value) in pairwise(counted):
+            anew = value < before and any(then - BIN_S < restart <= at + BIN_S for restart in restarts)
+            total.append((at, total[-1][1] + (max(value, 0.0) if anew else value - before)))
+        least = math.inf
+        kept = []
+        for at, value in reversed(total):
+            least = min(least, value)
+            kept.append((at, max(least, 0.0)))
+        grown.append(kept[::-1])
+    return _summed(grown, edges) if grown else None
+
+
+def _summed(rising: list[list[tuple[float, float]]], edges: Sequence[float]) -> list[float]:
+    """Return how much sums grew from each edge to the next."""
+    total = [0.0] * (len(edges) - 1)
+    for points in rising:
+        if len(points) < 2:
+            continue
+        reached = [_between(points, edge) for edge in edges]
         total = [sum_of + b - a for sum_of, (a, b) in zip(total, pairwise(reached), strict=True)]
     return total
 
@@ -196,9 +318,8 @@ def _told(stats: Stats, side: str | None) -> Json:
     ways = {"sender": ("outbound-rtp", "bytesSent"), "receiver": ("inbound-rtp", "bytesReceived")}
 
     def carried(name: str) -> float:
-        return sum(
-            float(points[-1][1]) for points in stats.of(*ways[name], stats.video(ways[name][0])) if points
-        )
+        counted = map(_numbers, stats.of(*ways[name], stats.video(ways[name][0])))
+        return sum(_rising(points)[-1][1] for points in counted if points)
 
     side = side or max(ways, key=carried)
     kind, counter = ways[side]
@@ -214,25 +335,31 @@ def _told(stats: Stats, side: str | None) -> Json:
         return _grown(stats.of(of, metric, only), edges)
 
     came = side == "receiver"
-    size, packets = grown(counter), grown("packetsReceived" if came else "packetsSent")
+    size, packets = grown(counter), grown(_PACKETS[side])
     reports = "remote-inbound-rtp"
-    lost = grown("packetsLost") if came else grown("packetsLost", reports, stats.video(reports))
+    restarts = _restarts(stats.of(kind, counter, ids) + stats.of(kind, _PACKETS[side], ids))
+    counting = (
+        stats.of(kind, "packetsLost", ids) if came else stats.of(reports, "packetsLost", stats.video(reports))
+    )
+    lost = _lost(counting, restarts, edges)
+    gone_of = lost or [0.0] * len(size)
+    notes = [] if lost is not None else [_NO_LOSSES[side]]
     frozen = grown("totalFreezesDuration")
     trips = _latest(
         stats.of(reports, "roundTripTime") or stats.of("candidate-pair", "currentRoundTripTime"), edges
     )
-    all_packets = [n + (gone if came else 0.0) for n, gone in zip(packets, lost, strict=True)]
+    all_packets = [n + (gone if came else 0.0) for n, gone in zip(packets, gone_of, strict=True)]
     bins = [
         _UNSHOWN
         | {
             "sent_bps": 8 * all_of / BIN_S,
             "arrived_bps": 8 * all_of / BIN_S * (1 if came else 1 - min(gone / max(n, 1), 1)),
             "packets": round(n),
-            "lost": round(min(gone, n)),
+            "lost": None if lost is None else round(min(gone, n)),
             "delay_ms": None if trip is None else 1000 * trip,
             "frozen_s": min(stood, BIN_S),
         }
-        for all_of, n, gone, stood, trip in zip(size, all_packets, lost, frozen, trips, strict=True)
+        for all_of, n, gone, stood, trip in zip(size, all_packets, gone_of, frozen, trips, strict=True)
     ]
     estimates = _numbers(next(iter(stats.of("candidate-pair", "availableOutgoingBitrate")), []))
     return {
@@ -241,7 +368,7 @@ def _told(stats: Stats, side: str | None) -> Json:
             "source": f"a dump of its statistics, the {side}'s",
             "delay_is": "round trip",
             "frozen_s": sum(frozen),
-            "notes": [],
+            "notes": notes,
             "reports": len(times),
             "estimates": [] if came else [[at - begin, rate] for at, rate in estimates if rate > 0],
             "freezes": _counted(stats.of(kind, "freezeCount", ids)),
@@ -253,7 +380,7 @@ def _told(stats: Stats, side: str | None) -> Json:
 
 
 def _counted(all_of: list[Points]) -> float | None:
-    ends = [counted[-1][1] - counted[0][1] for points in all_of if (counted := _numbers(points))]
+    ends = [_rising(counted)[-1][1] for points in all_of if (counted := _numbers(points))]
     return sum(ends) if ends else None
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import bz2
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -50,6 +54,49 @@ def whole(
         if isinstance(error, OSError) or (isinstance(error, Exception) and "(os error " in str(error)):
             raise UnwrittenError.of(path, error, remedy) from error
         raise
+
+
+_COMPRESSED: dict[bytes, tuple[str, Callable[[Path], Any] | None]] = {
+    b"\x1f\x8b": ("gzip", gzip.open),
+    b"BZh": ("bzip2", bz2.open),
+    b"\xfd7zXZ\0": ("xz", lzma.open),
+    b"\x28\xb5\x2f\xfd": ("Zstandard", None),
+    b"\x04\x22\x4d\x18": ("LZ4", None),
+    b"PK\x03\x04": ("ZIP", None),
+    b"7z\xbc\xaf\x27\x1c": ("7-Zip", None),
+}
+"""Compressed forms by their first bytes: the name, and what opens it where the standard library does."""
+
+
+def contents(path: Path, most_bytes: int) -> bytes:
+    """Return a file's bytes, decompressed where it is compressed by gzip, bzip2 or xz.
+
+    Raises:
+        UserError: it is too large, damaged, or compressed in another form.
+
+    """
+    with path.open("rb") as opened:
+        head = opened.read(8)
+        name, opener = next(
+            (form for magic, form in _COMPRESSED.items() if head.startswith(magic)), ("", None)
+        )
+        if not name:
+            opened.seek(0)
+            data = opened.read(most_bytes + 1)
+        elif opener is None:
+            raise UserError(str(path), f"it is compressed in the form {name}, which is not read", "unpack it")
+        else:
+            try:
+                with opener(path) as packed:
+                    data = packed.read(most_bytes + 1)
+            except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+                what = f"it is not whole: its {name} stream is damaged or cut ({str(error)[:80]})"
+                raise UserError(
+                    str(path), what, "give the whole file, or unpack what is left of it"
+                ) from error
+    if len(data) > most_bytes:
+        raise UserError(str(path), f"it has more than {most_bytes >> 20} MiB", "cut it into parts")
+    return bytes(data)
 
 
 def folder(path: Path, remedy: str = "make room, or name another place") -> Path:

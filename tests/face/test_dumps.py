@@ -141,6 +141,123 @@ def test_a_run_folder_is_read_by_its_capture_or_by_its_tables(tmp_path: Path) ->
     assert low < tables["seen"]["sent_bps"] < high
 
 
+LOST, RECEIVED = 100, 8850
+
+
+def counters(*, is_sender: bool, restart: bool) -> list[dict[str, dict[str, Any]]]:
+    """Return a report a second of one stream: losses come and are taken back, and counters may begin anew."""
+    packets, lost, reports = 0, 0, []
+    base = [0, 0]
+    gone = [5 if 10 <= t < 36 else 0 for t in range(60)]
+    for t in range(60):
+        if restart and t == 55:
+            base = [packets, lost]
+        if t:
+            packets += RECEIVED // 59
+            lost += gone[t]
+            # 30 of the 130 that were counted arrive after all.
+            lost -= 3 if 40 <= t < 50 else 0
+        at = BEGIN_MS + 1000 * t
+        common = {"timestamp": at, "kind": "video", "ssrc": 7}
+        sent, missed = packets - base[0], lost - base[1]
+        if is_sender:
+            size = {"packetsSent": sent, "bytesSent": sent * 1000}
+            found = {
+                "O": {"id": "O", "type": "outbound-rtp", **common, **size},
+                "R": {
+                    "id": "R",
+                    "type": "remote-inbound-rtp",
+                    **common,
+                    "localId": "O",
+                    "packetsLost": missed,
+                },
+            }
+        else:
+            size = {"packetsReceived": sent, "bytesReceived": sent * 1000, "packetsLost": missed}
+            found = {"I": {"id": "I", "type": "inbound-rtp", **common, **size}}
+        reports.append(found)
+    assert lost == LOST
+    return reports
+
+
+def in_form(reports: list[dict[str, dict[str, Any]]], form: str) -> bytes:
+    """Write reports in one of the forms in which programs keep them."""
+    arrays = [list(each.values()) for each in reports]
+    native = [[one | {"timestamp": one["timestamp"] * 1000} for one in each] for each in arrays]
+    texts = [
+        [{k: str(v) if k.startswith("bytes") else v for k, v in one.items()} for one in each]
+        for each in arrays
+    ]
+    forms: dict[str, Any] = {
+        "arrays": arrays,
+        "tables": reports,
+        "pairs": [list(each.items()) for each in reports],
+        "wrapped": [{"at": k, "report": each} for k, each in enumerate(arrays)],
+        "keyed": {"pc": arrays},
+        "flat": [one for each in arrays for one in each],
+        "microseconds": native,
+        "numbers as text": texts,
+        "connections": {"small": [each[:] for each in quarter(arrays)], "large": arrays},
+        "side by side": [[small, large] for small, large in zip(quarter(arrays), arrays, strict=True)],
+        "internals": old_form(arrays),
+    }
+    if form.startswith("lines"):
+        lines = [
+            json.dumps(each) for each in (arrays if form == "lines" else [list(r.items()) for r in reports])
+        ]
+        return ("\n".join(lines) + ("\n[{" if form == "lines cut" else "")).encode()
+    return json.dumps(forms[form]).encode()
+
+
+def quarter(arrays: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+    """Return another connection with the same ids, a quarter of the bytes, and no losses."""
+
+    def less(one: dict[str, Any]) -> dict[str, Any]:
+        counted = {k: v // 4 for k, v in one.items() if k.startswith(("bytes", "packets"))}
+        return one | counted | ({"packetsLost": 0} if "packetsLost" in one else {})
+
+    return [[less(one) for one in each] for each in arrays]
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["going on", "restarted"])
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        *("arrays", "tables", "pairs", "wrapped", "keyed", "flat", "microseconds", "numbers as text"),
+        *("lines", "lines of pairs", "lines cut", "connections", "side by side", "internals"),
+    ],
+)
+def test_losses_that_are_taken_back_and_counters_that_begin_anew_are_right_in_each_form(
+    tmp_path: Path, form: str, side: str, restart: bool
+) -> None:
+    reports = counters(is_sender=side == "sender", restart=restart)
+    file = tmp_path / "dump.json"
+    file.write_bytes(in_form(reports, form))
+    seen = call.read(file)["seen"]
+    total = RECEIVED // 59 * 59 + (LOST if side == "receiver" else 0)
+    assert seen["source"].endswith(f"the {side}'s")
+    assert seen["lost_frac"] == pytest.approx(LOST / total, abs=0.001)
+    assert seen["packets"] == pytest.approx(total, abs=61)
+    if form in ("connections", "side by side"):
+        assert any("2 connections" in note for note in seen["notes"])
+
+
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+def test_losses_that_nothing_counts_are_unknown(tmp_path: Path, side: str) -> None:
+    reports = counters(is_sender=side == "sender", restart=False)
+    bare = [
+        [{k: v for k, v in one.items() if k != "packetsLost"} for one in each.values()] for each in reports
+    ]
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(bare))
+    read = call.read(file)
+    assert read["seen"]["lost_frac"] is None
+    assert "losses are unknown" in call.sentences(read)[0]
+    assert "none" not in call.sentences(read)[0]
+    call.write(read, tmp_path / "out")
+
+
 def damaged(kind: str, chance: random.Random) -> bytes:
     """Return a file that is none of those that are read, or a broken one."""
     text = json.dumps(old_form(statistics(1, 5))).encode()

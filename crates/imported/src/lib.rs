@@ -6,12 +6,17 @@
 
 mod call;
 mod capture;
+mod clock;
+mod decapsulation;
 mod decide;
+mod evidence;
 mod path;
 mod rtclog;
+mod send_time;
 
-pub use call::{Call, Exchange, Fate, Flight, Frame, Side, Told};
+pub use call::{Call, Exchange, Flight, Frame, Side, Told};
 pub use decide::{Decided, decisions};
+pub use evidence::{Arrival, Departure, Evidence, Fate, Unknown};
 pub use path::{Band, Bin, Losses, Path, Queue, Verdict};
 pub use rtclog::{Counts, counts};
 
@@ -38,18 +43,23 @@ impl Problem {
 /// What opens the SRTCP in a capture; `None` for a datagram that the key is not of.
 pub type Opener<'a> = &'a mut dyn FnMut(&[u8]) -> Option<Vec<u8>>;
 
-/// Reads a file's bytes. Of the calls in a capture, `stream` names one by one of its sources. `side` names one of a
-/// log's two directions, or says at which end a capture was made. `opener` opens a capture's SRTCP.
+/// What a user says of a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Of the calls in a capture, the one with this source.
+    pub stream: Option<u32>,
+    /// Which of a log's two directions, or at which end a capture was made.
+    pub side: Option<Side>,
+    /// The id of the header extension abs-send-time, as the session description's `a=extmap` says.
+    pub send_time_id: Option<u8>,
+}
+
+/// Reads a file's bytes. `opener` opens a capture's SRTCP.
 ///
 /// # Errors
 /// It is neither a log nor a capture, contradicts itself, or does not say how packets arrived.
-pub fn read(
-    bytes: &[u8],
-    stream: Option<u32>,
-    side: Option<Side>,
-    opener: Option<Opener<'_>>,
-) -> Result<Call, Problem> {
-    record(bytes, stream, side, opener)?.alone()
+pub fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<Call, Problem> {
+    record(bytes, options, opener)?.alone()
 }
 
 /// Reads both ends of a call: departures from the sender's file, arrivals from the receiver's. What each alone does not
@@ -61,25 +71,35 @@ pub fn read(
 pub fn read_ends(
     sender: &[u8],
     receiver: &[u8],
-    stream: Option<u32>,
+    options: Options,
     opener: Option<Opener<'_>>,
 ) -> Result<Call, Problem> {
-    record(sender, stream, Some(Side::Sender), opener)?.with(record(receiver, stream, Some(Side::Receiver), None)?)
+    let at = |side: Side| Options { side: Some(side), ..options };
+    record(sender, at(Side::Sender), opener)?.with(record(receiver, at(Side::Receiver), None)?)
 }
 
-fn record(
-    bytes: &[u8],
-    stream: Option<u32>,
-    side: Option<Side>,
-    opener: Option<Opener<'_>>,
-) -> Result<call::Record, Problem> {
+/// The beginnings of capture formats that are not read, and their names.
+const FOREIGN: [(&[u8], &str); 7] = [
+    (b"snoop\0\0\0", "a Solaris snoop capture"),
+    (b"btsnoop\0", "a Bluetooth capture"),
+    (b"GMBU", "a Microsoft Network Monitor capture"),
+    (b"RTSS", "a Microsoft Network Monitor capture"),
+    (b"XCP\0", "a Network Instruments or Sniffer capture"),
+    (b"RTCStatsDump", "an rtcstats dump"),
+    (b"#!rtpplay1.0", "an rtpdump, which has neither RTCP nor times finer than 1 ms"),
+];
+
+fn record(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<call::Record, Problem> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err(Problem::at(MOST_BYTES, "it has more than 1 GiB", "cut it into parts"));
     }
     if capture::is(bytes) {
-        capture::read(bytes, stream, side, opener)
+        capture::read(bytes, options, opener)
+    } else if let Some((_, name)) = FOREIGN.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        let remedy = "give a capture as .pcap or .pcapng (Wireshark's editcap converts others)";
+        Err(Problem::at(0, format!("this is {name}, which is not read"), remedy))
     } else if rtclog::is(bytes) {
-        let mut record = rtclog::read(bytes, side)?;
+        let mut record = rtclog::read(bytes, options.side)?;
         record.notes.extend(opener.map(|_| "nothing in a log is encrypted, and --key-file left out".to_owned()));
         Ok(record)
     } else {

@@ -5,7 +5,8 @@
 //! Ramanathan, Moore: Packet-dispersion techniques and a capacity-estimation methodology, ToN 12(6), 2004), unless
 //! others' packets stand between them.
 
-use crate::call::{Call, Fate};
+use crate::call::Call;
+use crate::evidence::Fate;
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 
@@ -120,18 +121,48 @@ pub struct Path {
     pub refusals: Vec<String>,
 }
 
+/// When a packet left the path, on the sender's clock as if an empty queue took no time.
+#[derive(Clone, Copy, PartialEq)]
+enum Exit {
+    /// In seconds.
+    At(f64),
+    /// In seconds, of a packet whose departure is unknown: it has no delay, and shows what others waited for.
+    Undated(f64),
+    /// It was lost.
+    Lost,
+    /// It arrived, and its times are not both known.
+    Untimed,
+    /// Nothing shows whether it arrived: it is in no count, and ends a train.
+    Unknown,
+}
+
 /// A packet with its times in seconds; the delay is above that of an empty queue.
 #[derive(Clone, Copy)]
 struct Point {
     left: f64,
     size: f64,
-    /// Arrival on the sender's clock as if an empty queue took no time; `None` where it was lost.
-    out: Option<f64>,
+    exit: Exit,
 }
 
 impl Point {
+    fn out(&self) -> Option<f64> {
+        match self.exit {
+            Exit::At(at) | Exit::Undated(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    fn arrives_earlier(&mut self, by: f64) {
+        if let Exit::At(at) | Exit::Undated(at) = &mut self.exit {
+            *at -= by;
+        }
+    }
+
     fn delay(&self) -> Option<f64> {
-        self.out.map(|out| out - self.left)
+        match self.exit {
+            Exit::At(at) => Some(at - self.left),
+            _ => None,
+        }
     }
 }
 
@@ -147,11 +178,11 @@ impl Path {
     /// The path that a call shows; with `beside` somebody has named the others in its queue, and where they are seen
     /// the capacity is the rate at which its own packets follow each other.
     pub fn of(call: &Call, beside: bool) -> Self {
-        let begin = call.packets.first().map_or(Time::from_nanos(0), |packet| packet.left);
+        let begin = call.packets.first().map_or(Time::from_nanos(0), |packet| packet.departure.near());
         let (mut points, drift, routes) = placed(call, begin, beside);
         points.sort_by(|a, b| a.left.total_cmp(&b.left));
         let (left_every, every) = (call.every.0.as_secs_f64(), call.every.1.as_secs_f64());
-        let margin = if left_every.max(every) > 0.5e-3 { 1.5e-3 } else { 0.5e-3 };
+        let margin = (1.5 * left_every.max(every)).max(if left_every.max(every) > 0.5e-3 { 1.5e-3 } else { 0.5e-3 });
         let trains = trains(&points, margin);
         let windows = windows(&trains, every);
         let (mut verdict, shared) = judged(&windows);
@@ -236,45 +267,52 @@ impl Path {
     }
 }
 
-/// The packets whose fate is known, on one clock; the drift that was taken out, `None` where more was seen than any
+/// The packets on one clock; the drift that was taken out, `None` where more was seen than any
 /// clock's, and where the route changed.
 fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, Vec<u32>) {
-    let known = call.packets.iter().filter(|packet| packet.fate != Fate::Unknown);
-    let mut raw: Vec<(f64, f64, Option<f64>)> = known
+    let mut raw: Vec<Point> = call
+        .packets
+        .iter()
         .map(|packet| {
-            let left = packet.left.since(begin).as_secs_f64();
-            let arrived = match packet.fate {
-                Fate::Arrived(at) => Some(at.as_nanos() as f64 * 1e-9),
-                _ => None,
+            let arrived = packet.arrival.known().map(|at| at.as_nanos() as f64 * 1e-9);
+            let exit = match (packet.fate, arrived) {
+                (_, Some(at)) if packet.departure.known().is_some() => Exit::At(at),
+                (_, Some(at)) => Exit::Undated(at),
+                (Fate::Lost(_), _) => Exit::Lost,
+                (Fate::Arrived(_), _) => Exit::Untimed,
+                (Fate::Unknown(_), _) => Exit::Unknown,
             };
-            (left, packet.size.get() as f64, arrived)
+            let left = packet.departure.near().since(begin).as_secs_f64();
+            Point { left, size: packet.size.get() as f64, exit }
         })
         .collect();
-    let delays: Vec<(f64, f64)> = raw.iter().filter_map(|(left, _, at)| Some((*left, (*at)? - left))).collect();
+    let delays: Vec<(f64, f64)> = raw.iter().filter_map(|point| Some((point.left, point.delay()?))).collect();
     let drift = drift(&delays);
     // A queue that others fill grows faster than clocks drift apart.
-    let Some(slope) = drift.or(beside.then_some(0.0)) else { return (points(&raw, &[]), None, Vec::new()) };
-    for (left, _, arrived) in &mut raw {
-        if let Some(at) = arrived {
-            *at -= slope * *left;
-        }
+    let Some(slope) = drift.or(beside.then_some(0.0)) else {
+        // Without a line below them delays are those above the least of all.
+        let least = delays.iter().map(|one| one.1).fold(f64::INFINITY, f64::min);
+        raw.iter_mut().for_each(|point| point.arrives_earlier(least));
+        return (raw, None, Vec::new());
+    };
+    for point in &mut raw {
+        point.arrives_earlier(slope * point.left);
     }
-    let seconds = raw.last().map_or(0, |one| one.0 as usize) + 1;
+    let seconds = raw.last().map_or(0, |one| one.left as usize) + 1;
     let mut least = vec![f64::INFINITY; seconds];
-    for (left, _, at) in &raw {
-        if let Some(at) = at {
-            let second = &mut least[(*left as usize).min(seconds - 1)];
-            *second = second.min(at - left);
+    for point in &raw {
+        if let Some(delay) = point.delay() {
+            let second = &mut least[(point.left as usize).min(seconds - 1)];
+            *second = second.min(delay);
         }
     }
     let routes = routes(&least);
     let base: Vec<f64> = (0..seconds).map(|k| floor(&least, &routes, k)).collect();
-    (points(&raw, &base), drift, routes)
-}
-
-fn points(raw: &[(f64, f64, Option<f64>)], base: &[f64]) -> Vec<Point> {
-    let of = |left: f64| base.get(left as usize).copied().filter(|b| b.is_finite()).unwrap_or(0.0);
-    raw.iter().map(|(left, size, at)| Point { left: *left, size: *size, out: at.map(|at| at - of(*left)) }).collect()
+    for point in &mut raw {
+        let floor = base.get(point.left as usize).copied().filter(|floor| floor.is_finite()).unwrap_or(0.0);
+        point.arrives_earlier(floor);
+    }
+    (raw, drift, routes)
 }
 
 /// The least delay around a second, on the same route.
@@ -344,12 +382,14 @@ fn trains(points: &[Point], margin: f64) -> Vec<Vec<Pair>> {
     let mut train: Vec<Pair> = Vec::new();
     let mut before: Option<f64> = None;
     for point in points {
-        let pair = before.zip(point.out).filter(|(ahead, out)| point.left + margin < *ahead && out >= ahead);
+        let pair = before.zip(point.out()).filter(|(ahead, out)| point.left + margin < *ahead && out >= ahead);
         match pair {
+            // Others waited for it, and whether it waited is unknown.
+            _ if matches!(point.exit, Exit::Undated(_)) => {}
             Some((ahead, out)) => train.push(Pair { at: out, size: point.size, took: out - ahead }),
             None => all.push(std::mem::take(&mut train)),
         }
-        before = point.out;
+        before = point.out();
     }
     all.push(train);
     all.retain(|train| train.len() + 1 >= LEAST_PACKETS && train.iter().map(|pair| pair.took).sum::<f64>() >= LEAST_S);
@@ -470,7 +510,7 @@ fn waited(points: &[Point], trains: &[Vec<Pair>], margin: f64) -> bool {
     let (mut idle, mut late) = (0, 0);
     for pair in points.windows(2) {
         let [before, point] = pair else { continue };
-        let (Some(ahead), Some(delay)) = (before.out, point.delay()) else { continue };
+        let (Some(ahead), Some(delay)) = (before.out(), point.delay()) else { continue };
         if ahead + margin < point.left {
             idle += 1;
             let train = byte.partition_point(|one| one.0 < point.left).saturating_sub(1);
@@ -484,16 +524,17 @@ fn waited(points: &[Point], trains: &[Vec<Pair>], margin: f64) -> bool {
 fn fill(bins: &mut [Bin], points: &[Point]) {
     let mut sums = vec![(0.0, 0.0, 0.0, 0.0_f64, 0_u32); bins.len()];
     let of = |at: f64| (at / BIN_S) as usize;
-    for point in points {
+    for point in points.iter().filter(|point| point.exit != Exit::Unknown) {
         let (bin, sum) = (&mut bins[of(point.left)], &mut sums[of(point.left)]);
         bin.packets += 1;
         sum.0 += point.size;
-        match point.delay() {
-            Some(delay) => {
-                let delay = delay.max(0.0);
-                *sum = (sum.0, sum.1 + point.size, sum.2 + delay, sum.3.max(delay), sum.4 + 1);
-            }
-            None => bin.lost += 1,
+        match point.exit {
+            Exit::Lost => bin.lost += 1,
+            _ => sum.1 += point.size,
+        }
+        if let Some(delay) = point.delay() {
+            let delay = delay.max(0.0);
+            *sum = (sum.0, sum.1, sum.2 + delay, sum.3.max(delay), sum.4 + 1);
         }
     }
     for (bin, (sent, arrived, total, most, n)) in bins.iter_mut().zip(sums) {
@@ -504,15 +545,15 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
     let (mut first, mut bytes, mut lost) = (0, 0.0, 0_u32);
     for (i, point) in points.iter().enumerate() {
         bytes += point.size;
-        lost += u32::from(point.out.is_none());
+        lost += u32::from(point.exit == Exit::Lost);
         while first < i && point.left - points[first + 1].left >= 0.05 {
             bytes -= points[first].size;
-            lost -= u32::from(points[first].out.is_none());
+            lost -= u32::from(points[first].exit == Exit::Lost);
             first += 1;
         }
         let span = point.left - points[first].left;
         let grew = points[first].delay().zip(point.delay()).is_some_and(|(a, b)| b - a > 2e-3);
-        if lost == 0 && (0.05..0.5).contains(&span) && !grew && point.out.is_some() {
+        if lost == 0 && (0.05..0.5).contains(&span) && !grew && point.delay().is_some() {
             let rate = Rate::from_bps_f64((bytes - points[first].size) * 8.0 / span);
             let bin = &mut bins[of(point.left)];
             bin.at_least = bin.at_least.max(Some(rate));
@@ -637,21 +678,22 @@ fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     let mut losses: Vec<Loss> = Vec::new();
     let (mut last, mut running) = ((0.0, 0.0), false);
     for point in points {
-        match point.delay() {
-            Some(delay) => {
+        match (point.exit, point.delay()) {
+            (_, Some(delay)) => {
                 last = (delay.max(0.0), held(point.left, delay.max(0.0)));
                 all.push(last);
                 running = false;
             }
-            None if running => {
+            (Exit::Lost, None) if running => {
                 if let Some(loss) = losses.last_mut() {
                     loss.run += 1;
                 }
             }
-            None => {
+            (Exit::Lost, None) => {
                 losses.push(Loss { delay: last.0, held: last.1, run: 1 });
                 running = true;
             }
+            (_, None) => running = false,
         }
     }
     let most = all.iter().map(|one| one.1).fold(0.0, f64::max);
@@ -703,7 +745,7 @@ fn nearest(bins: &[Bin]) -> Vec<f64> {
 
 /// The share of the packets that arrived after more than three that had left later.
 fn late(points: &[Point]) -> f64 {
-    let arrived: Vec<f64> = points.iter().filter_map(|point| point.out).collect();
+    let arrived: Vec<f64> = points.iter().filter_map(|point| point.delay().and(point.out())).collect();
     let behind = |i: usize| arrived[i + 1..(i + 65).min(arrived.len())].iter().filter(|at| **at < arrived[i]).count();
     let late = (0..arrived.len()).filter(|i| behind(*i) > 3).count();
     late as f64 / arrived.len().max(1) as f64

@@ -4,7 +4,8 @@
 //! `logging/rtc_event_log/encoder/delta_encoding.cc`). Fields that are not known are skipped and counted.
 
 use crate::Problem;
-use crate::call::{Direction, Record, Side, Sighting, Stamps};
+use crate::call::{Direction, Hidden, Record, Side, Sighting, Vantage};
+use crate::send_time::SendTimes;
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_wire::IP_UDP_OVERHEAD;
 
@@ -423,25 +424,28 @@ pub(crate) fn read(bytes: &[u8], side: Option<Side>) -> Result<Record, Problem> 
         return Err(Problem::at(0, "its times are more than 24 h apart", "give a log of one call"));
     }
     let at = |ms: i64| Time::from_nanos((ms - first) as u64 * 1_000_000);
-    let stamped = packets.iter().all(|packet| packet.send_time.is_some());
-    let mut stamps = Stamps::new(24);
+    let mut stamps = SendTimes::new(24);
     let flights = packets.iter().map(|packet| {
         let logged = at(packet.ms);
         Sighting {
             seen: logged,
-            stamp: packet.send_time.filter(|_| stamped).map(|raw| stamps.unwrap(raw, logged)),
+            stamp: packet.send_time.map(|raw| stamps.unwrap(raw, logged)),
             size: Bytes::new(packet.size),
             ssrc: packet.ssrc,
             seq: packet.seq,
             transport: packet.transport,
             timestamp: packet.timestamp,
             marker: packet.marker,
+            is_recorded: true,
         }
     });
     let direction = Direction {
         packets: flights.collect(),
         reports: reports.iter().map(|(ms, bytes)| (at(*ms), bytes.to_vec())).collect(),
         side: Some(side),
+        vantage: Vantage::Unknown,
+        hidden: if reports.is_empty() { Hidden::Absent } else { Hidden::Summary },
+        has_drops: false,
         every: Span::millis(1),
     };
     let estimates = estimates.iter().map(|(ms, bps)| (at(*ms), Rate::bps(*bps))).collect();

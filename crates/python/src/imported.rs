@@ -3,10 +3,10 @@
 use crate::error::wrong;
 use crate::live::{master, want};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
-use std::path::PathBuf;
-use steadycast_imported::{Band, Call, MOST_BYTES, Opener, Path, Side, Verdict, decisions, read, read_ends};
+use steadycast_imported::{Band, Call, Opener, Options, Path, Side, Verdict, decisions, read, read_ends};
 use steadycast_live::Srtp;
 use steadycast_units::{Rate, Span, Time};
 
@@ -18,34 +18,30 @@ fn band(band: Band) -> Value {
     json!({ "low": bps(band.low), "rate": bps(band.rate), "high": bps(band.high) })
 }
 
-/// Reads a call's file: what it shows, as JSON; ``controllers`` are those whose decisions on its reports are told.
+/// Reads a call's file by its bytes: what it shows, as JSON; ``controllers`` are those whose decisions on its reports are
+/// computed. ``place`` names the file in errors.
 /// ``options``: ``stream`` by its SSRC; ``sender``, which side it is of; ``other``, the receiver's file of the same
-/// call; ``beside``, whether somebody has named the others in its queue; ``key``, the text of its session's key file.
+/// call; ``send_time_id``, the id of abs-send-time; ``beside``, whether the user named the others in its queue; ``key``,
+/// the text of its session's key file.
 /// Raises `UserError` for one that can't be read.
 #[pyfunction]
 pub(crate) fn call(
     py: Python<'_>,
-    file: PathBuf,
+    place: &str,
+    file: PyBackedBytes,
     controllers: Vec<String>,
     options: &Bound<'_, PyDict>,
 ) -> PyResult<String> {
-    let (stream, other, beside) =
-        (want(options, "stream")?, want::<Option<PathBuf>>(options, "other")?, want(options, "beside")?);
+    let (other, beside) = (want::<Option<PyBackedBytes>>(options, "other")?, want(options, "beside")?);
     let mut srtp = master(want::<Option<String>>(options, "key")?.as_deref())?.map(|key| Srtp::new(&key));
     let side = want::<Option<bool>>(options, "sender")?.map(|is| if is { Side::Sender } else { Side::Receiver });
-    let mut all = Vec::new();
-    for file in [Some(&file), other.as_ref()].into_iter().flatten() {
-        if std::fs::metadata(file)?.len() > MOST_BYTES {
-            return Err(wrong(file.to_string_lossy(), "it has more than 1 GiB", "cut it into parts"));
-        }
-        all.push(std::fs::read(file)?);
-    }
+    let chosen = Options { stream: want(options, "stream")?, side, send_time_id: want(options, "send_time_id")? };
     let read = py.detach(|| {
         let mut opener = srtp.as_mut().map(|srtp| |bytes: &[u8]| srtp.open_rtcp(bytes).map(<[u8]>::to_vec));
         let opener = opener.as_mut().map(|opener| opener as Opener<'_>);
-        let call = match all.get(1) {
-            Some(other) => read_ends(&all[0], other, stream, opener),
-            None => read(&all[0], stream, side, opener),
+        let call = match &other {
+            Some(other) => read_ends(&file, other, chosen, opener),
+            None => read(&file, chosen, opener),
         };
         call.map(|call| {
             let path = Path::of(&call, beside);
@@ -54,11 +50,7 @@ pub(crate) fn call(
             all
         })
     });
-    let read = read.map_err(|problem| {
-        let files = other.map_or(String::new(), |other| format!(" and {}", other.to_string_lossy()));
-        let place = format!("{}{files}: byte {}", file.to_string_lossy(), problem.at);
-        wrong(place, problem.what, problem.remedy)
-    })?;
+    let read = read.map_err(|problem| wrong(format!("{place}: byte {}", problem.at), problem.what, problem.remedy))?;
     Ok(read.to_string())
 }
 

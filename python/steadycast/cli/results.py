@@ -292,6 +292,12 @@ def call(
     key_file: Annotated[
         Path | None, option("--key-file FILE", "The key of a captured session (send --key-file).")
     ] = None,
+    send_time_id: Annotated[
+        int | None,
+        option(
+            "--send-time-id N", "The header extension abs-send-time, as a=extmap numbers it.", min=1, max=255
+        ),
+    ] = None,
     controllers: Annotated[
         str, option("--controllers A,B", "Those that run on the paths that fit the call.")
     ] = "steady,gcc,scream,nada,tfrc",
@@ -315,7 +321,9 @@ def call(
     if other_end is not None and len(files) > 1:
         raise UserError("--other-end", "it is of one call", "give one FILE, the sender's")
     asked = controllers.split(",")
-    read = [calls.read(file, stream, side, other_end, asked, beside, key_file) for file in files]
+    read = [
+        calls.read(file, stream, side, other_end, asked, beside, key_file, send_time_id) for file in files
+    ]
     if paths:
         with base.module("steadycast.progress").shown() as told:
             for each in read:

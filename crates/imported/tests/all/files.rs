@@ -1,10 +1,8 @@
 //! Event logs and captures are read, and what is broken is refused.
 
-use pcap_file::pcap::{PcapHeader, PcapPacket, PcapTsResolution, PcapWriter};
-use pcap_file::{DataLink, Endianness};
 use proptest::prelude::*;
 use std::time::Duration;
-use steadycast_imported::{Call, Counts, Fate, Flight, Opener, Side, counts, decisions, read, read_ends};
+use steadycast_imported::{Call, Counts, Fate, Flight, Opener, Options, Side, counts, decisions, read, read_ends};
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtcp::{Compound, PacketStatus, Ticks, TransportFeedback};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
@@ -13,43 +11,48 @@ use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 const SENDER: &[u8] = include_bytes!("../logs/sender.log");
 const RECEIVER: &[u8] = include_bytes!("../logs/receiver.log");
 
+/// A file of one side of a call.
+fn at(side: Side) -> Options {
+    Options { side: Some(side), ..Options::default() }
+}
+
 fn sizes(call: &Call) -> u64 {
     call.packets.iter().map(|packet| packet.size.get()).sum()
 }
 
 #[test]
 fn a_log_is_read_from_the_side_that_is_named_where_packets_went_that_way() {
-    assert!(read(SENDER, None, Some(Side::Sender), None).unwrap().source.contains("sender"));
-    assert!(read(RECEIVER, None, Some(Side::Receiver), None).unwrap().source.contains("receiver"));
-    assert!(read(SENDER, None, Some(Side::Receiver), None).unwrap_err().remedy.contains("--side"));
+    assert!(read(SENDER, at(Side::Sender), None).unwrap().source.contains("sender"));
+    assert!(read(RECEIVER, at(Side::Receiver), None).unwrap().source.contains("receiver"));
+    assert!(read(SENDER, at(Side::Receiver), None).unwrap_err().remedy.contains("--side"));
 }
 
 #[test]
 fn two_ends_joined_say_what_each_alone_says() {
-    let joined = read_ends(SENDER, RECEIVER, None, None).unwrap();
-    let sender = read(SENDER, None, None, None).unwrap();
+    let joined = read_ends(SENDER, RECEIVER, Options::default(), None).unwrap();
+    let sender = read(SENDER, Options::default(), None).unwrap();
     assert_eq!(sizes(&joined), sizes(&sender));
-    assert!(joined.packets.iter().all(|packet| matches!(packet.fate, Fate::Arrived(_))));
+    assert!(joined.packets.iter().all(|packet| packet.arrival.known().is_some()));
     assert_eq!(joined.estimates, sender.estimates);
     // Its packets carry when they left: the receiver's log alone tells the same delays, up to a constant.
     let vary = |call: &Call| {
-        let delay = |packet: &Flight| match packet.fate {
-            Fate::Arrived(at) => at.as_nanos() - packet.left.as_nanos() as i64,
-            _ => unreachable!("all arrived"),
+        let delay = |packet: &Flight| {
+            packet.arrival.known().expect("all arrived").as_nanos() - packet.departure.near().as_nanos() as i64
         };
         let all: Vec<i64> = call.packets.iter().map(delay).collect();
         all.iter().max().unwrap() - all.iter().min().unwrap()
     };
-    let receiver = read(RECEIVER, None, None, None).unwrap();
+    let receiver = read(RECEIVER, Options::default(), None).unwrap();
     assert!((vary(&joined) - vary(&receiver)).abs() <= 5_000, "{} {}", vary(&joined), vary(&receiver));
-    assert!(read_ends(RECEIVER, SENDER, None, None).is_err(), "the sender's comes first");
+    assert!(read_ends(RECEIVER, SENDER, Options::default(), None).is_err(), "the sender's comes first");
 }
 
 #[test]
 fn what_a_controller_would_have_decided_is_told_for_a_sender_s_record_alone() {
-    let sender = read(SENDER, None, None, None).unwrap();
+    let sender = read(SENDER, Options::default(), None).unwrap();
     let decided = decisions(&sender, "gcc").unwrap();
-    let (first, last) = (sender.packets.first().unwrap().left, sender.packets.last().unwrap().left);
+    let (first, last) =
+        (sender.packets.first().unwrap().departure.near(), sender.packets.last().unwrap().departure.near());
     assert_eq!(decided[0].1, Rate::kbps(300), "the start rate");
     assert!(decided.windows(2).all(|two| two[0].0 <= two[1].0));
     assert!(decided.iter().all(|one| one.0 >= first.before(Span::millis(50)) && one.0 <= last));
@@ -57,7 +60,7 @@ fn what_a_controller_would_have_decided_is_told_for_a_sender_s_record_alone() {
     // The log's estimates are on the packets' clock, which begins with the first.
     assert!(sender.estimates.iter().all(|one| one.0 >= first.before(Span::secs(1)) && one.0 < last + Span::secs(1)));
     assert!(decisions(&sender, "gccc").is_err());
-    assert_eq!(decisions(&read(RECEIVER, None, None, None).unwrap(), "gcc"), Ok(Vec::new()));
+    assert_eq!(decisions(&read(RECEIVER, Options::default(), None).unwrap(), "gcc"), Ok(Vec::new()));
 }
 
 #[test]
@@ -66,28 +69,31 @@ fn both_ends_of_a_call_have_the_same_packets() {
     let received = Counts { rtp_in: 580, rtcp_in: 14, rtcp_out: 152, estimates: 3, ..Counts::default() };
     assert_eq!(counts(SENDER), Ok(sent));
     assert_eq!(counts(RECEIVER), Ok(received));
-    let (sender, receiver) = (read(SENDER, None, None, None).unwrap(), read(RECEIVER, None, None, None).unwrap());
+    let (sender, receiver) =
+        (read(SENDER, Options::default(), None).unwrap(), read(RECEIVER, Options::default(), None).unwrap());
     assert_eq!(sizes(&sender), sizes(&receiver));
     assert_eq!((sender.frames.len(), receiver.frames.len()), (145, 145));
-    assert!(sender.packets.iter().all(|packet| packet.fate != Fate::Lost));
+    assert!(sender.packets.iter().all(|packet| !matches!(packet.fate, Fate::Lost(_))));
     assert_eq!(sender.reports, 141);
     assert!(sender.begins);
     assert_eq!(sender.every, (Span::micros(4), Span::micros(250)));
     assert!(sender.round_trip.unwrap() < Span::millis(10), "over loopback");
-    let gone = |call: &Call| call.packets.last().unwrap().left.since(call.packets[0].left).as_secs_f64();
+    let gone = |call: &Call| {
+        call.packets.last().unwrap().departure.near().since(call.packets[0].departure.near()).as_secs_f64()
+    };
     assert!((gone(&sender) - gone(&receiver)).abs() < 1e-3);
 }
 
 #[test]
 fn a_log_that_is_cut_is_used_up_to_there() {
-    let call = read(&SENDER[..SENDER.len() - 100], None, None, None).unwrap();
+    let call = read(&SENDER[..SENDER.len() - 100], Options::default(), None).unwrap();
     assert!(call.notes.iter().any(|note| note.contains("is cut at byte")), "{:?}", call.notes);
     assert!(call.packets.len() > 200);
 }
 
 #[test]
 fn what_is_no_log_is_refused_with_a_remedy() {
-    let refused = |bytes: &[u8]| read(bytes, None, None, None).unwrap_err().what;
+    let refused = |bytes: &[u8]| read(bytes, Options::default(), None).unwrap_err().what;
     assert!(refused(b"<html>").contains("neither an event log"));
     assert!(refused(&[0x0a, 2, 1, 2]).contains("version 1"));
     // A batch of RTP that claims 2³¹ more packets.
@@ -104,7 +110,7 @@ proptest! {
         let mut bytes = SENDER.to_vec();
         bytes[at] = byte;
         bytes.truncate(end);
-        let _ = read(&bytes, None, None, None);
+        let _ = read(&bytes, Options::default(), None);
     }
 
     #[test]
@@ -113,7 +119,7 @@ proptest! {
         let (at, end) = (at % bytes.len(), end % bytes.len());
         bytes[at] = byte;
         bytes.truncate(end);
-        let _ = read(&bytes, None, None, None);
+        let _ = read(&bytes, Options::default(), None);
     }
 }
 
@@ -144,17 +150,17 @@ fn masked(mask: u8, mut compound: Vec<u8>) -> Vec<u8> {
 
 /// As [`capture`], with its reports under a mask.
 fn sealed(packets: u16, reports: bool, nth: u16, mask: u8) -> Vec<u8> {
-    let header = PcapHeader {
-        datalink: DataLink::ETHERNET,
-        ts_resolution: PcapTsResolution::NanoSecond,
-        endianness: Endianness::Little,
-        ..PcapHeader::default()
-    };
-    let mut writer = PcapWriter::with_header(Vec::new(), header).expect("a buffer takes it");
+    // A pcap of Ethernet frames, with times in nanoseconds.
+    let mut file = Vec::new();
+    for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 0xffff, 1] {
+        file.extend(word.to_le_bytes());
+    }
     let mut put = |at: Duration, back: bool, payload: &[u8]| {
         let frame = datagram(back, payload);
-        let packet = PcapPacket::new(at, frame.len() as u32, &frame[..]).expect("it is whole");
-        writer.write_packet(&packet).expect("a buffer takes it");
+        for word in [at.as_secs() as u32, at.subsec_nanos(), frame.len() as u32, frame.len() as u32] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(frame);
     };
     for n in 0..packets {
         let at = Duration::from_millis(1000 + 10 * u64::from(n));
@@ -189,23 +195,20 @@ fn sealed(packets: u16, reports: bool, nth: u16, mask: u8) -> Vec<u8> {
             put(at + Duration::from_millis(60), true, &masked(mask, bytes));
         }
     }
-    writer.into_inner()
+    file
 }
 
 #[test]
 fn a_capture_s_reports_tell_when_its_packets_arrived_over_both_wraps() {
-    let call = read(&capture(200, true, 10), None, None, None).unwrap();
+    let call = read(&capture(200, true, 10), at(Side::Sender), None).unwrap();
     assert_eq!((call.packets.len(), call.reports), (200, 20));
     let fates = call.packets.iter().enumerate();
-    let wrong = fates.filter(|(i, packet)| (packet.fate == Fate::Lost) != (i % 10 == 4)).count();
+    let wrong = fates.filter(|(i, packet)| matches!(packet.fate, Fate::Lost(_)) != (i % 10 == 4)).count();
     assert_eq!(wrong, 0);
     let trips: Vec<i64> = call
         .packets
         .iter()
-        .filter_map(|packet| match packet.fate {
-            Fate::Arrived(at) => Some(at.as_nanos() - packet.left.as_nanos() as i64),
-            _ => None,
-        })
+        .filter_map(|packet| Some(packet.arrival.known()?.as_nanos() - packet.departure.near().as_nanos() as i64))
         .collect();
     assert_eq!(trips.iter().max(), trips.iter().min(), "each took as long");
     assert_eq!(call.packets[0].size, Bytes::new(28 + 12 + 8 + 500));
@@ -216,23 +219,29 @@ fn a_capture_s_reports_tell_when_its_packets_arrived_over_both_wraps() {
 fn sealed_reports_tell_what_open_ones_do_to_whoever_has_the_key() {
     let (open, hidden) = (capture(200, true, 10), sealed(200, true, 10, 0x5a));
     let mut key = |bytes: &[u8]| Some(masked(0x5a, bytes.to_vec()));
-    let call = read(&hidden, None, None, Some(&mut key)).unwrap();
-    assert_eq!(call.packets, read(&open, None, None, None).unwrap().packets);
+    let call = read(&hidden, at(Side::Sender), Some(&mut key)).unwrap();
+    assert_eq!(call.packets, read(&open, at(Side::Sender), None).unwrap().packets);
     assert!(call.notes.iter().any(|note| note.contains("opened 20 of 20")), "{:?}", call.notes);
-    assert!(read(&hidden, None, None, None).is_err());
+    assert!(read(&hidden, at(Side::Sender), None).is_err());
     // Both ends tell the arrivals, and the sender's reports the round trip.
-    let trip = |sender: &[u8], key: Option<Opener<'_>>| read_ends(sender, &open, None, key).unwrap().round_trip;
+    let trip =
+        |sender: &[u8], key: Option<Opener<'_>>| read_ends(sender, &open, Options::default(), key).unwrap().round_trip;
     assert_eq!((trip(&hidden, None), trip(&hidden, Some(&mut key))), (None, trip(&open, None)));
     assert!(trip(&open, None).is_some());
-    let log = read(SENDER, None, None, Some(&mut key)).unwrap();
+    let log = read(SENDER, Options::default(), Some(&mut key)).unwrap();
     assert!(log.notes.iter().any(|note| note.contains("--key-file left out")), "{:?}", log.notes);
-    let other = read(&hidden, None, None, Some(&mut |_: &[u8]| None)).unwrap_err();
+    let other = read(&hidden, Options::default(), Some(&mut |_: &[u8]| None)).unwrap_err();
     assert!(other.what.contains("opens none of its 20"), "{other:?}");
 }
 
 #[test]
 fn a_capture_that_does_not_say_when_packets_arrived_is_refused() {
-    assert!(read(&capture(200, false, 10), None, None, None).unwrap_err().what.contains("when they arrived"));
-    assert!(read(&capture(10, true, 10), None, None, None).unwrap_err().what.contains("no RTP"));
-    assert!(read(&capture(200, true, 10), Some(9), None, None).unwrap_err().remedy.contains("SSRC 7"));
+    assert!(read(&capture(200, false, 10), Options::default(), None).unwrap_err().what.contains("when they arrived"));
+    assert!(read(&capture(10, true, 10), Options::default(), None).unwrap_err().what.contains("no RTP"));
+    assert!(
+        read(&capture(200, true, 10), Options { stream: Some(9), ..Options::default() }, None)
+            .unwrap_err()
+            .remedy
+            .contains("SSRC 7")
+    );
 }

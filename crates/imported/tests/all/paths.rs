@@ -1,6 +1,6 @@
 //! A path is told where a call shows it, and refused with its reason where not.
 
-use steadycast_imported::{Call, Exchange, Fate, Flight, Path, Verdict};
+use steadycast_imported::{Arrival, Call, Departure, Evidence, Exchange, Fate, Flight, Path, Unknown, Verdict};
 use steadycast_units::{Bytes, PeerTime, Seed, Span, Time};
 
 /// A queue and who uses it: a call with 25 frames a second.
@@ -85,12 +85,13 @@ impl Net {
             let arrived = last + if chance.happens(self.late) { 0.06 } else { 0.0 };
             let ticks = (arrived * (1.0 + self.drift) / 250e-6) as i64;
             let lost = dropped || chance.happens(self.chance);
-            packets.push(Flight {
-                left: Time::from_nanos((at * 1e9) as u64),
-                size: Bytes::new(size as u64),
-                ssrc: 1,
-                fate: if lost { Fate::Lost } else { Fate::Arrived(PeerTime::from_nanos(ticks * 250_000)) },
-            });
+            let (arrival, fate) = if lost {
+                (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Feedback))
+            } else {
+                (Arrival::Reported(PeerTime::from_nanos(ticks * 250_000)), Fate::Arrived(Evidence::Feedback))
+            };
+            let departure = Departure::Stamped(Time::from_nanos((at * 1e9) as u64));
+            packets.push(Flight { departure, arrival, fate, size: Bytes::new(size as u64), ssrc: 1 });
         }
         Call {
             source: String::new(),

@@ -1,0 +1,146 @@
+//! What a record's clock is worth: how coarse its times are, and where it was set.
+
+use steadycast_units::{Span, Time};
+
+/// Times of a longer step than this do not show delays.
+pub(crate) const COARSEST: Span = Span::millis(5);
+/// A clock that goes back by this much was set, and a forward step of this much that stays is one.
+const LEAST_BACK_NS: i64 = 10_000_000;
+const LEAST_STEP_NS: i64 = 100_000_000;
+/// A step counts where the times on either side of it last this long.
+const LEAST_SIDE_NS: i64 = 2_000_000_000;
+/// This share of the successive times is equal where a clock is coarser than what it records.
+const EQUAL_SHARE: f64 = 0.1;
+
+/// Returns the step in which times advance, at least a nanosecond; `None` where all are equal.
+///
+/// Steps up to 1 ms are taken from the decimals. A longer one counts only where packets share a time: a sender may
+/// space its packets by 10 ms.
+pub(crate) fn resolution(times: &[Time]) -> Option<Span> {
+    let mut sorted = times.to_vec();
+    sorted.sort();
+    let gaps: Vec<u64> = sorted.windows(2).map(|pair| pair[1].since(pair[0]).as_nanos()).collect();
+    let shortest = gaps.iter().copied().filter(|gap| *gap > 0).min()?;
+    let equal = gaps.iter().filter(|gap| **gap == 0).count() as f64;
+    if shortest > 1_000_000 && equal > EQUAL_SHARE * gaps.len() as f64 {
+        return Some(Span::nanos(shortest));
+    }
+    let decimal = (0..=6).rev().map(|power| 10_u64.pow(power)).find(|step| gaps.iter().all(|gap| gap % step == 0));
+    Some(Span::nanos(decimal.unwrap_or(1)))
+}
+
+/// A step of a clock: from which place on, and by how many nanoseconds the clock is ahead from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) place: usize,
+    pub(crate) nanos: i64,
+}
+
+/// What is said of a step.
+pub(crate) fn set_note(nanos: i64) -> String {
+    let by = nanos as f64 * 1e-9;
+    format!(
+        "the record's clock was set by {by:+.3} s during the call, or the route changed by as much: this is taken out"
+    )
+}
+
+/// Finds where a record's clock was set, by delays against another clock.
+///
+/// `points` are the record's times and delays in nanoseconds, in the order in which the packets were recorded. A queue
+/// drains and a late packet is alone, but what a set clock adds to delays stays: the least delay of the whole part
+/// behind a step differs by it from that of the part before.
+pub(crate) fn steps(points: &[(i64, i64)]) -> Vec<Step> {
+    let jumps: Vec<usize> = (1..points.len())
+        .filter(|&k| {
+            let (before, after) = (points[k - 1], points[k]);
+            let jump = after.1 - before.1;
+            // Records out of order go back on both clocks.
+            let advances = after.0 - after.1 >= before.0 - before.1;
+            advances && (jump.abs() >= LEAST_STEP_NS || jump <= -LEAST_BACK_NS && after.0 < before.0)
+        })
+        .collect();
+    let mut found: Vec<Step> = Vec::new();
+    let mut begin = 0;
+    for (i, &k) in jumps.iter().enumerate() {
+        let jump = points[k].1 - points[k - 1].1;
+        let (before, after) = (&points[begin..k], &points[k..]);
+        // Jumps that come soon behind a step, and return to its level, are late packets.
+        let end = jumps[i + 1..].iter().copied().find(|&next| lasts(&points[k..next])).unwrap_or(points.len());
+        let after = &after[..end - k];
+        if !lasts(before) || !lasts(after) {
+            continue;
+        }
+        let moved = least(after) - least(before);
+        // The least queues of the two parts may differ.
+        if (moved - jump).abs() <= jump.abs() / 4 + LEAST_BACK_NS / 2 {
+            found.push(Step { place: k, nanos: jump });
+            begin = k;
+        }
+    }
+    found
+}
+
+fn least(part: &[(i64, i64)]) -> i64 {
+    part.iter().map(|point| point.1).min().unwrap_or(0)
+}
+
+fn lasts(part: &[(i64, i64)]) -> bool {
+    part.first().zip(part.last()).is_some_and(|(first, last)| last.0 - first.0 >= LEAST_SIDE_NS)
+}
+
+/// Returns how far delays spread, in nanoseconds: the widest of the 5th to 95th percentiles of five seconds each. The
+/// drift between two clocks adds little to five seconds.
+pub(crate) fn spread(points: &[(i64, i64)]) -> i64 {
+    const WINDOW_NS: i64 = 5_000_000_000;
+    const LEAST_PACKETS: usize = 20;
+    let mut sorted = points.to_vec();
+    sorted.sort_by_key(|point| point.0);
+    let begin = sorted.first().map_or(0, |point| point.0);
+    let windows = sorted.chunk_by(|a, b| (a.0 - begin) / WINDOW_NS == (b.0 - begin) / WINDOW_NS);
+    let widths = windows.filter(|window| window.len() >= LEAST_PACKETS).map(|window| {
+        let mut delays: Vec<i64> = window.iter().map(|point| point.1).collect();
+        delays.sort_unstable();
+        delays[delays.len() * 95 / 100] - delays[delays.len() * 5 / 100]
+    });
+    widths.max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coarse_clock_is_told_from_packets_that_leave_by_a_clock() {
+        let times = |step: u64, tick: u64| -> Vec<Time> {
+            (0..400).map(|k| Time::from_nanos(k * step / tick * tick)).collect()
+        };
+        assert_eq!(resolution(&times(3_141_592, 15_625_000)), Some(Span::nanos(15_625_000)));
+        assert_eq!(resolution(&times(3_141_592, 1_000_000)), Some(Span::millis(1)));
+        assert_eq!(resolution(&times(10_000_000, 1000)), Some(Span::millis(1)), "each 10 ms, and by no coarse clock");
+        assert_eq!(resolution(&times(3_141_592, 1)), Some(Span::nanos(1)));
+        assert_eq!(resolution(&[Time::ZERO; 9]), None);
+    }
+
+    #[test]
+    fn a_set_clock_is_found_and_a_queue_a_stall_and_a_late_packet_are_none() {
+        // 20 s of a packet each 10 ms; the delay grows to 150 ms and drains, every 4 s.
+        let queue = |k: i64| (k % 400 - 200).abs().min(150) * 1_000_000;
+        let record = |set: &dyn Fn(i64) -> i64| -> Vec<(i64, i64)> {
+            let delay = |k: i64| queue(k) + set(k);
+            (0..2000).map(|k| (k * 10_000_000 + delay(k), delay(k))).collect()
+        };
+        for by in [-2_000_000_000, -130_000_000, -20_000_000, 150_000_000, 3_600_000_000_000_i64] {
+            let found = steps(&record(&|k| if k >= 900 { by } else { 0 }));
+            assert_eq!(found.len(), 1, "{by}: {found:?}");
+            assert_eq!(found[0].place, 900);
+            assert!((found[0].nanos - by).abs() <= 1_000_000, "{found:?}");
+        }
+        let stall = |k: i64| if (900..940).contains(&k) { (940 - k) * 10_000_000 } else { 0 };
+        assert_eq!(steps(&record(&stall)), Vec::new());
+        assert_eq!(steps(&record(&|k| if k % 500 == 0 { 300_000_000 } else { 0 })), Vec::new());
+        assert_eq!(steps(&record(&|_| 0)), Vec::new());
+        let mut late = record(&|_| 0);
+        late.chunks_mut(40).for_each(<[_]>::reverse);
+        assert_eq!(steps(&late), Vec::new(), "records out of order");
+    }
+}

@@ -1,0 +1,413 @@
+//! The UDP datagram in a captured frame: link headers, tags and tunnels are removed by `etherparse` and `pcap-parser`.
+//!
+//! The tunnels that `etherparse` does not read (PPP, MPLS, GRE, VXLAN, GTP-U, TURN) have headers of a few bytes, which
+//! are skipped here.
+
+use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice, UdpSlice, ip_number};
+use pcap_parser::Linktype;
+use pcap_parser::data::{PacketData, get_packetdata};
+use std::net::IpAddr;
+
+/// An address and a port.
+pub(crate) type End = (IpAddr, u16);
+
+/// Headers in one frame beyond which it is taken for damaged.
+const MOST_LAYERS: usize = 12;
+/// Tunnels in UDP have ports of their own.
+const VXLAN: u16 = 4789;
+const GENEVE: u16 = 6081;
+const GTP_U: u16 = 2152;
+const STUN_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
+
+/// A UDP datagram of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Datagram<'a> {
+    pub(crate) from: End,
+    pub(crate) to: End,
+    /// Bytes of the IP packet; of fragments as if they were one packet.
+    pub(crate) size: u64,
+    pub(crate) payload: &'a [u8],
+    /// Whether this is the first fragment of a longer datagram, and of which.
+    pub(crate) fragment: Option<Fragment>,
+}
+
+/// A fragment's place: its datagram, its bytes, and those of the whole datagram where it is the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fragment {
+    pub(crate) of: FragmentedDatagram,
+    pub(crate) bytes: u64,
+    pub(crate) all: u64,
+}
+
+/// What the fragments of one datagram have in common.
+pub(crate) type FragmentedDatagram = (IpAddr, IpAddr, u32);
+
+/// Why a record is not a datagram that can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Skipped {
+    /// The capture's link type is not read.
+    LinkType(i32),
+    /// It carries no IP.
+    EtherType(u16),
+    /// It is TCP.
+    Tcp,
+    /// It is another protocol over IP.
+    Protocol(u8),
+    /// It is encrypted by IPsec.
+    Ipsec,
+    /// Too few of its bytes were captured.
+    CutShort,
+    /// It is UDP, and not RTP.
+    NotRtp,
+    /// Its headers contradict themselves.
+    Damaged,
+    /// Its record has no time.
+    Timeless,
+}
+
+impl std::fmt::Display for Skipped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::LinkType(105 | 119 | 127) => f.write_str("Wi-Fi frames (their link type is not read)"),
+            Self::LinkType(link) => write!(f, "of link type {link}, which is not read"),
+            Self::EtherType(kind) => write!(f, "no IP (EtherType 0x{kind:04x})"),
+            Self::Tcp => f.write_str("TCP, in which media are not read"),
+            Self::Protocol(number) => write!(f, "IP protocol {number}, which is not read"),
+            Self::Ipsec => f.write_str("encrypted by IPsec"),
+            Self::CutShort => f.write_str("cut so short that no header can be read"),
+            Self::NotRtp => f.write_str("UDP without RTP"),
+            Self::Damaged => f.write_str("damaged"),
+            Self::Timeless => f.write_str("without a time"),
+        }
+    }
+}
+
+impl Skipped {
+    /// What helps where most records were skipped for this reason.
+    pub(crate) fn remedy(self) -> &'static str {
+        match self {
+            Self::LinkType(105 | 119 | 127) => {
+                "capture at an interface with an address (not in monitor mode), or decrypt and convert by Wireshark"
+            }
+            Self::LinkType(_) => "capture at an Ethernet interface or by tcpdump -i any, or convert it by Wireshark",
+            Self::EtherType(_) | Self::Protocol(_) | Self::Ipsec => "capture inside the tunnel, where the call is UDP",
+            Self::Tcp => "have the call use UDP (TURN over UDP, RTSP over UDP)",
+            Self::CutShort => "capture 128 bytes or more of each: tcpdump -s 128",
+            Self::NotRtp => "capture where the call passes, and its UDP packets",
+            Self::Damaged => "capture again, or give another file",
+            Self::Timeless => "capture with pcapng's enhanced packets, or as pcap",
+        }
+    }
+}
+
+/// What is in a frame.
+pub(crate) enum Content<'a> {
+    Datagram(Datagram<'a>),
+    /// A fragment that is not its datagram's first: it has no ports.
+    LaterFragment(Fragment),
+    Skipped(Skipped),
+    /// TCP's payload, in which a session description may stand.
+    Tcp(&'a [u8]),
+}
+
+/// A part of a frame that is still to be read, and what it begins with.
+enum Layer<'a> {
+    Ethernet(&'a [u8]),
+    EtherType(u16, &'a [u8]),
+    Ip(&'a [u8]),
+    Gre(&'a [u8]),
+    Ppp(&'a [u8]),
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]))
+}
+
+/// Whether a frame was sent by the host that captured it, by the packet type of Linux's cooked captures.
+pub(crate) fn is_outgoing(link: Linktype, bytes: &[u8]) -> Option<bool> {
+    let kind = match link {
+        Linktype::LINUX_SLL => word(bytes, 0)?,
+        Linktype::LINUX_SLL2 => u16::from(*bytes.get(10)?),
+        _ => return None,
+    };
+    match kind {
+        0 => Some(false),
+        4 => Some(true),
+        _ => None,
+    }
+}
+
+/// Removes all headers around a UDP datagram.
+pub(crate) fn decapsulate(link: Linktype, bytes: &[u8]) -> Content<'_> {
+    let mut layer = match first_layer(link, bytes) {
+        Ok(layer) => layer,
+        Err(skipped) => return Content::Skipped(skipped),
+    };
+    for _ in 0..MOST_LAYERS {
+        match inner(layer) {
+            Inner::Layer(next) => layer = next,
+            Inner::Content(content) => return content,
+        }
+    }
+    Content::Skipped(Skipped::Damaged)
+}
+
+fn first_layer(link: Linktype, bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
+    let from = |at: usize| bytes.get(at..).filter(|rest| !rest.is_empty()).ok_or(Skipped::CutShort);
+    let kind = |at: usize| word(bytes, at).ok_or(Skipped::CutShort);
+    Ok(match link.0 {
+        // BSD loopback: four bytes of an address family, in the order of the host or of the network.
+        0 | 108 => Layer::Ip(from(4)?),
+        9 => Layer::Ppp(bytes),
+        12 | 14 => Layer::Ip(bytes),
+        50 if bytes.first() == Some(&0xff) => Layer::Ppp(bytes),
+        50 | 104 => Layer::EtherType(kind(2)?, from(4)?),
+        51 => Layer::EtherType(0x8864, bytes),
+        109 => Layer::Ip(from(12)?),
+        117 => Layer::Ip(from(usize::from(*bytes.first().ok_or(Skipped::CutShort)?).next_multiple_of(4))?),
+        // Apple's PKTAP: its length and the link type behind it are in the order of little endians.
+        258 => {
+            let number = |at: usize| {
+                let four = bytes.get(at..at + 4).and_then(|four| four.try_into().ok());
+                four.map(u32::from_le_bytes).ok_or(Skipped::CutShort)
+            };
+            let inner = Linktype(number(8)? as i32);
+            if inner.0 == 258 {
+                return Err(Skipped::Damaged);
+            }
+            first_layer(inner, from(number(0)? as usize)?)?
+        }
+        _ => match get_packetdata(bytes, link, bytes.len()) {
+            Some(PacketData::L2(frame)) => Layer::Ethernet(frame),
+            Some(PacketData::L3(kind, packet)) => Layer::EtherType(kind, packet),
+            Some(PacketData::L4(47, packet)) => Layer::Gre(packet),
+            Some(PacketData::L4(number, _)) => return Err(Skipped::Protocol(number)),
+            Some(PacketData::Unsupported(_)) => return Err(Skipped::LinkType(link.0)),
+            None => return Err(Skipped::CutShort),
+        },
+    })
+}
+
+enum Inner<'a> {
+    Layer(Layer<'a>),
+    Content(Content<'a>),
+}
+
+fn skipped<'a>(why: Skipped) -> Inner<'a> {
+    Inner::Content(Content::Skipped(why))
+}
+
+fn inner(layer: Layer<'_>) -> Inner<'_> {
+    match layer {
+        Layer::Ethernet(frame) => LaxSlicedPacket::from_ethernet(frame)
+            .map_or_else(|_| skipped(Skipped::CutShort), |packet| network(&packet, frame.len(), None)),
+        Layer::EtherType(kind, packet) => ether_type(kind, packet),
+        Layer::Ip(packet) => LaxSlicedPacket::from_ip(packet)
+            .map_or_else(|_| skipped(Skipped::Damaged), |sliced| network(&sliced, packet.len(), None)),
+        Layer::Gre(packet) => gre(packet).map_or_else(|| skipped(Skipped::CutShort), Inner::Layer),
+        Layer::Ppp(packet) => ppp(packet).map_or_else(|| skipped(Skipped::CutShort), Inner::Layer),
+    }
+}
+
+fn ether_type(kind: u16, packet: &[u8]) -> Inner<'_> {
+    let layer = match kind {
+        // PPPoE's session header (RFC 2516, section 4).
+        0x8864 => packet.get(6..).map(Layer::Ppp),
+        0x8847 | 0x8848 => mpls(packet),
+        0x6558 => Some(Layer::Ethernet(packet)),
+        0x880b => Some(Layer::Ppp(packet)),
+        _ => return network(&LaxSlicedPacket::from_ether_type(kind.into(), packet), packet.len(), Some(kind)),
+    };
+    layer.map_or_else(|| skipped(Skipped::CutShort), Inner::Layer)
+}
+
+/// PPP's protocol number (RFC 1661, section 2), with or without HDLC's address and control.
+fn ppp(packet: &[u8]) -> Option<Layer<'_>> {
+    let packet = packet.strip_prefix(&[0xff, 0x03]).unwrap_or(packet);
+    // A protocol number whose first byte is odd is compressed to one byte.
+    let (number, rest) = match *packet.first()? {
+        short if short & 1 == 1 => (u16::from(short), packet.get(1..)?),
+        _ => (word(packet, 0)?, packet.get(2..)?),
+    };
+    Some(match number {
+        0x0021 | 0x0057 => Layer::Ip(rest),
+        0x0281 | 0x0283 => mpls(rest)?,
+        other => Layer::EtherType(other, &[]),
+    })
+}
+
+/// MPLS labels down to the bottom of the stack (RFC 3032); a pseudowire's Ethernet may have a control word (RFC 4448).
+fn mpls(mut packet: &[u8]) -> Option<Layer<'_>> {
+    loop {
+        let (label, rest) = packet.split_at_checked(4)?;
+        packet = rest;
+        if label[2] & 1 == 1 {
+            break;
+        }
+    }
+    Some(match packet.first()? >> 4 {
+        4 | 6 => Layer::Ip(packet),
+        0 if packet.starts_with(&[0, 0]) => Layer::Ethernet(packet.get(4..)?),
+        _ => Layer::Ethernet(packet),
+    })
+}
+
+/// GRE with its optional fields (RFC 2784, RFC 2890; version 1: RFC 2637).
+fn gre(packet: &[u8]) -> Option<Layer<'_>> {
+    let (flags, kind) = (word(packet, 0)?, word(packet, 2)?);
+    let optional = match flags & 7 {
+        1 => 4 + [0x1000, 0x0080].iter().filter(|flag| flags & **flag != 0).count() * 4,
+        _ => [0x8000 | 0x4000, 0x2000, 0x1000].iter().filter(|flag| flags & **flag != 0).count() * 4,
+    };
+    Some(Layer::EtherType(kind, packet.get(4 + optional..)?))
+}
+
+/// The IP packet that `etherparse` found behind the tags, or what else stands there.
+fn network<'a>(packet: &LaxSlicedPacket<'a>, captured: usize, read_as: Option<u16>) -> Inner<'a> {
+    let (from, to, head, total, id, first): (IpAddr, IpAddr, u64, u64, u32, bool) = match &packet.net {
+        Some(LaxNetSlice::Ipv4(ip)) => {
+            let header = ip.header();
+            let head = u64::from(header.ihl()) * 4;
+            let offset = header.fragments_offset().value();
+            // A total length of zero: the network card is to cut the packet into parts (TSO), or the capture is of one.
+            let total = match header.total_len() {
+                0 => captured as u64,
+                total => u64::from(total),
+            };
+            let (from, to) = (header.source_addr().into(), header.destination_addr().into());
+            (from, to, head, total, u32::from(header.identification()), offset == 0)
+        }
+        Some(LaxNetSlice::Ipv6(ip)) => {
+            let header = ip.header();
+            let mut place = (0, true, 0);
+            for extension in ip.extensions().clone() {
+                if let etherparse::Ipv6ExtensionSlice::Fragment(fragment) = &extension {
+                    place = (fragment.identification(), fragment.fragment_offset().value() == 0, 8);
+                }
+            }
+            let extensions = ip.extensions().slice().len() as u64;
+            let total = 40 + u64::from(header.payload_length());
+            (header.source_addr().into(), header.destination_addr().into(), 40 + extensions, total, place.0, place.1)
+        }
+        Some(LaxNetSlice::Arp(_)) => return skipped(Skipped::EtherType(0x0806)),
+        None => return no_network(packet, read_as),
+    };
+    let Some(payload) = packet.net.as_ref().and_then(LaxNetSlice::ip_payload_ref) else {
+        return skipped(Skipped::CutShort);
+    };
+    let number = payload.ip_number;
+    let mut fragment = None;
+    if payload.fragmented {
+        if number != ip_number::UDP {
+            return skipped(Skipped::Protocol(number.0));
+        }
+        let bytes = total.saturating_sub(head);
+        let of = (from, to, id);
+        let all = word(payload.payload, 4).map_or(0, u64::from);
+        if !first {
+            return Inner::Content(Content::LaterFragment(Fragment { of, bytes, all: 0 }));
+        }
+        fragment = Some(Fragment { of, bytes, all });
+    }
+    match number {
+        ip_number::UDP => {
+            let udp = match &packet.transport {
+                Some(TransportSlice::Udp(udp)) => Some(udp.clone()),
+                _ => UdpSlice::from_slice_lax(payload.payload).ok(),
+            };
+            let Some(udp) = udp else { return skipped(Skipped::CutShort) };
+            let size = fragment.map_or(total, |one| head + one.all);
+            let (from, to) = ((from, udp.source_port()), (to, udp.destination_port()));
+            tunnelled(&Datagram { from, to, size, payload: udp.payload(), fragment })
+        }
+        ip_number::GRE => Inner::Layer(Layer::Gre(payload.payload)),
+        ip_number::IPV4 | ip_number::IPV6 => Inner::Layer(Layer::Ip(payload.payload)),
+        ip_number::TCP => {
+            let content = match &packet.transport {
+                Some(TransportSlice::Tcp(tcp)) => Content::Tcp(tcp.payload()),
+                _ => Content::Skipped(Skipped::Tcp),
+            };
+            Inner::Content(content)
+        }
+        ip_number::ENCAP_SEC => skipped(Skipped::Ipsec),
+        other => skipped(Skipped::Protocol(other.0)),
+    }
+}
+
+fn no_network<'a>(packet: &LaxSlicedPacket<'a>, read_as: Option<u16>) -> Inner<'a> {
+    if packet.stop_err.is_some() {
+        return skipped(Skipped::CutShort);
+    }
+    match packet.ether_payload() {
+        // Nothing was removed: this type is not read.
+        Some(inside) if Some(inside.ether_type.0) != read_as || !packet.link_exts.is_empty() => {
+            Inner::Layer(Layer::EtherType(inside.ether_type.0, inside.payload))
+        }
+        Some(inside) => skipped(Skipped::EtherType(inside.ether_type.0)),
+        None => skipped(Skipped::EtherType(read_as.unwrap_or(0))),
+    }
+}
+
+/// The datagram, or what a tunnel in UDP carries.
+fn tunnelled<'a>(datagram: &Datagram<'a>) -> Inner<'a> {
+    let payload = datagram.payload;
+    let inside = |at: usize| payload.get(at..);
+    let layer = match datagram.to.1 {
+        VXLAN if payload.first() == Some(&0x08) => inside(8).map(Layer::Ethernet),
+        GENEVE if payload.first().is_some_and(|first| first >> 6 == 0) => {
+            let options = usize::from(payload[0] & 0x3f) * 4;
+            word(payload, 2).zip(inside(8 + options)).map(|(kind, rest)| Layer::EtherType(kind, rest))
+        }
+        GTP_U if payload.starts_with(&[0x30, 0xff]) => inside(8).map(Layer::Ip),
+        GTP_U if payload.get(1) == Some(&0xff) && payload[0] >> 5 == 1 => gtp(payload).map(Layer::Ip),
+        _ => None,
+    };
+    if let Some(layer) = layer {
+        return Inner::Layer(layer);
+    }
+    Inner::Content(Content::Datagram(Datagram { payload: relayed(payload).unwrap_or(payload), ..*datagram }))
+}
+
+/// GTP-U with extension headers (3GPP TS 29.281, section 5).
+fn gtp(payload: &[u8]) -> Option<&[u8]> {
+    let mut at = 12;
+    let mut next = if payload[0] & 0x04 != 0 { *payload.get(11)? } else { 0 };
+    while next != 0 {
+        let length = usize::from(*payload.get(at)?).max(1) * 4;
+        next = *payload.get(at + length - 1)?;
+        at += length;
+    }
+    payload.get(at..)
+}
+
+/// What a TURN client and its server carry: ChannelData (RFC 8656, section 12.4), or the DATA attribute of a Send or
+/// Data indication (section 11).
+fn relayed(payload: &[u8]) -> Option<&[u8]> {
+    let kind = word(payload, 0)?;
+    let length = usize::from(word(payload, 2)?);
+    if (0x4000..0x5000).contains(&kind) {
+        // Padding to four bytes may follow; a capture may be cut.
+        return payload.get(4..).map(|data| &data[..length.min(data.len())]).filter(|data| !data.is_empty());
+    }
+    if !matches!(kind, 0x0016 | 0x0017) || payload.get(4..8)? != STUN_COOKIE {
+        return None;
+    }
+    let mut rest = payload.get(20..)?;
+    while let (Some(attribute), Some(length)) = (word(rest, 0), word(rest, 2)) {
+        let data = rest.get(4..)?;
+        let length = usize::from(length);
+        if attribute == 0x0013 {
+            return Some(&data[..length.min(data.len())]);
+        }
+        rest = data.get(length.next_multiple_of(4)..)?;
+    }
+    None
+}
+
+/// The transaction of a STUN message (RFC 8489, section 5), and whether it is a response; `None` for what is none.
+pub(crate) fn stun(payload: &[u8]) -> Option<([u8; 12], bool)> {
+    let kind = word(payload, 0).filter(|kind| kind >> 14 == 0)?;
+    let id = payload.get(8..20).filter(|_| payload.get(4..8) == Some(&STUN_COOKIE))?;
+    let class = kind & 0x0110;
+    matches!(class, 0 | 0x0100 | 0x0110).then_some((id.try_into().ok()?, class != 0))
+}

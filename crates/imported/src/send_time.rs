@@ -1,0 +1,192 @@
+//! Which header extension is abs-send-time, and what it says.
+//!
+//! The id of an extension is agreed on in a session description (RFC 8285, section 5), which a capture seldom holds. An
+//! id is taken where its values behave as abs-send-time does: 24 bits that count 2⁻¹⁸ s, so that over seconds they
+//! advance as the capture's clock does, and wrap at 64 s. The transmission offset of RFC 5450 has 24 bits, too, and
+//! stays near zero.
+
+use crate::Problem;
+use std::collections::BTreeMap;
+use steadycast_units::{Span, Time};
+
+/// Elements of a packet: id, length, and the value of those with 2 to 4 bytes.
+pub(crate) type Elements = Vec<(u8, usize, u32)>;
+/// An extension's id and length.
+pub(crate) type Kind = (u8, usize);
+
+/// Values that are compared are this far apart, or a quarter of a short record.
+const APART: Span = Span::secs(2);
+/// How far the two clocks' advance may differ, as a share of that time: a queue grows or drains meanwhile.
+const TOLERANCE: f64 = 0.5;
+/// The share of the comparisons that have to agree: a clock that was set spoils some.
+const AGREEING: f64 = 0.75;
+/// Packets that show it, at the least.
+const LEAST_PACKETS: usize = 20;
+/// Bits that count a second.
+const FRACTION_BITS: u32 = 18;
+
+/// Finds the extension that is abs-send-time (3 bytes), or the send time of our sessions (4 bytes, its id is fixed).
+/// `named` is the id that a session description or the user gives.
+///
+/// # Errors
+/// Two extensions behave as it does, or the named one does not.
+pub(crate) fn find<'a>(
+    packets: impl Iterator<Item = (Time, &'a Elements)> + Clone,
+    named: Option<u8>,
+) -> Result<Option<Kind>, Problem> {
+    let mut values: BTreeMap<Kind, Vec<(Time, u32)>> = BTreeMap::new();
+    for (at, elements) in packets {
+        for (id, len, value) in elements {
+            let ours = *len == 4 && *id == steadycast_wire::rtp::SEND_TIME_ID;
+            if *len == 3 || ours {
+                values.entry((*id, *len)).or_default().push((at, *value));
+            }
+        }
+    }
+    let found: Vec<Kind> = values.iter().filter(|(kind, all)| advances(all, bits(**kind))).map(|one| *one.0).collect();
+    if let Some(id) = named {
+        return found.iter().find(|kind| kind.0 == id).copied().map(Some).ok_or_else(|| {
+            let what = format!("the header extension {id} does not advance as abs-send-time does");
+            Problem::at(0, what, "name the id that a=extmap gives it in the session description by --send-time-id")
+        });
+    }
+    match found[..] {
+        [] => Ok(None),
+        [one] => Ok(Some(one)),
+        _ => {
+            let ids: Vec<String> = found.iter().map(|kind| kind.0.to_string()).collect();
+            let what = format!("the header extensions {} all advance as abs-send-time does", ids.join(" and "));
+            Err(Problem::at(0, what, "name the one that a=extmap gives in the session description by --send-time-id"))
+        }
+    }
+}
+
+/// Bits of a kind's value.
+pub(crate) fn bits(kind: Kind) -> u32 {
+    kind.1 as u32 * 8
+}
+
+/// The id of abs-send-time in a session description, if `text` holds one.
+pub(crate) fn described(text: &[u8]) -> Option<u8> {
+    let text = String::from_utf8_lossy(text);
+    let line = text.lines().find(|line| line.starts_with("a=extmap:") && line.contains("abs-send-time"))?;
+    line.strip_prefix("a=extmap:")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// Whether values advance as the capture's clock does, compared over [`APART`].
+fn advances(values: &[(Time, u32)], bits: u32) -> bool {
+    let (Some(first), Some(last)) = (values.iter().map(|v| v.0).min(), values.iter().map(|v| v.0).max()) else {
+        return false;
+    };
+    let apart = APART.min(Span::nanos(last.since(first).as_nanos() / 4));
+    if values.len() < LEAST_PACKETS || apart == Span::ZERO {
+        return false;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_by_key(|value| value.0);
+    let (mut agreeing, mut compared, mut later) = (0_usize, 0_usize, 0_usize);
+    for (at, value) in &sorted {
+        while sorted.get(later).is_some_and(|other| other.0 < *at + apart) {
+            later += 1;
+        }
+        let Some((other_at, other)) = sorted.get(later) else { break };
+        let passed = other_at.since(*at).as_secs_f64();
+        let wrap = libm::exp2(f64::from(bits - FRACTION_BITS));
+        let advance = f64::from(other.wrapping_sub(*value) & (u32::MAX >> (32 - bits))) / f64::from(1 << FRACTION_BITS);
+        // The difference to the nearest wrap.
+        let off = libm::remainder(advance - passed, wrap);
+        compared += 1;
+        agreeing += usize::from(off.abs() <= TOLERANCE * apart.as_secs_f64());
+    }
+    compared >= LEAST_PACKETS / 2 && agreeing as f64 >= AGREEING * compared as f64
+}
+
+/// Unwraps send times beside a record's clock.
+pub(crate) struct SendTimes {
+    bits: u32,
+    first: Option<(u32, Time)>,
+}
+
+/// What is added to times by stamps: packets that were stamped before the first one that was seen.
+pub(crate) const BEFORE: Span = Span::secs(1);
+
+impl SendTimes {
+    pub(crate) fn new(bits: u32) -> Self {
+        Self { bits, first: None }
+    }
+
+    /// Returns the send time as a time, nearest to the one that `beside` says.
+    pub(crate) fn unwrap(&mut self, raw: u32, beside: Time) -> Time {
+        let (first, anchor) = *self.first.get_or_insert((raw, beside));
+        let wrap = 1_i128 << self.bits;
+        let gone =
+            (i128::from(beside.as_nanos()) - i128::from(anchor.as_nanos())) * (1 << FRACTION_BITS) / 1_000_000_000;
+        let raw = (i128::from(raw) - i128::from(first)).rem_euclid(wrap);
+        let ticks = raw + (gone - raw + wrap / 2).div_euclid(wrap) * wrap;
+        let nanos = i128::from((anchor + BEFORE).as_nanos()) + ticks * 1_000_000_000 / (1 << FRACTION_BITS);
+        Time::from_nanos(nanos.clamp(0, i128::from(u64::MAX)) as u64)
+    }
+}
+
+/// The nanoseconds from one send time to the next, as the signed distance to the nearest wrap.
+pub(crate) fn advance(from: u32, to: u32, bits: u32) -> i64 {
+    let shift = 32 - bits;
+    let signed = (to.wrapping_sub(from) << shift) as i32 >> shift;
+    i64::from(signed) * 1_000_000_000 / (1 << FRACTION_BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn packets(seconds: u32, send_time: Option<u8>, offset: Option<u8>, wait: u32) -> Vec<(Time, Elements)> {
+        let one = |k: u32| {
+            let (left, waits) = (u64::from(k) * 8, u64::from(wait * (k % 400) / 400));
+            let mut elements = vec![(9, 3, 0x0001_4064), (4, 2, k & 0xffff)];
+            elements.extend(send_time.map(|id| (id, 3, ((left * 262_144 / 1000 + 0xff_0000) & 0xff_ffff) as u32)));
+            // RFC 5450: what the pacer held it back, in ticks of 90 kHz.
+            elements.extend(offset.map(|id| (id, 3, k % 7 * 450)));
+            (Time::from_nanos((left + waits) * 1_000_000), elements)
+        };
+        (0..seconds * 125).map(one).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn abs_send_time_is_found_by_its_rate_whatever_the_ids_are(
+            ids in Just((1..=14_u8).filter(|id| ![4, 9].contains(id)).collect::<Vec<_>>()).prop_shuffle(),
+            seconds in 2..200_u32,
+            wait in 0..900_u32,
+        ) {
+            let seen = packets(seconds, Some(ids[0]), Some(ids[1]), if seconds < 8 { wait / 10 } else { wait });
+            let all = || seen.iter().map(|one| (one.0, &one.1));
+            prop_assert_eq!(find(all(), None), Ok(Some((ids[0], 3))));
+            prop_assert_eq!(find(all(), Some(ids[0])), Ok(Some((ids[0], 3))));
+            prop_assert!(find(all(), Some(ids[1])).is_err());
+            let without = packets(seconds, None, Some(ids[1]), wait);
+            prop_assert_eq!(find(without.iter().map(|one| (one.0, &one.1)), None), Ok(None));
+        }
+    }
+
+    #[test]
+    fn two_extensions_that_advance_alike_are_refused_and_a_description_decides() {
+        let mut seen = packets(20, Some(3), None, 0);
+        for (_, elements) in &mut seen {
+            let value = elements[2].2;
+            elements.push((5, 3, value.wrapping_add(77) & 0xff_ffff));
+        }
+        let all = || seen.iter().map(|one| (one.0, &one.1));
+        let refused = find(all(), None).unwrap_err();
+        assert!(refused.what.contains("3 and 5") && refused.remedy.contains("--send-time-id"), "{refused:?}");
+        let text = b"v=0\r\na=extmap:2 urn:ietf:params:rtp-hdrext:toffset\r\n\
+                     a=extmap:5/sendonly http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time\r\n";
+        assert_eq!(find(all(), described(text)), Ok(Some((5, 3))));
+    }
+
+    #[test]
+    fn the_way_from_one_send_time_to_the_next_goes_over_the_wrap() {
+        assert_eq!(advance(0xff_ffff, 0x3_ffff, 24), 1_000_000_000);
+        assert_eq!(advance(0x3_ffff, 0xff_ffff, 24), -1_000_000_000);
+    }
+}
