@@ -414,8 +414,8 @@ const ONE_LINE: &[(&str, &str, &str)] = &[
     ("[[expect]]\n", "[expect]\n", "write [[expect]]"),
     (
         "that = \"flows.tcp.share_of_fair\"",
-        "that = \"flows.video.score\"",
-        "did you mean \"flows.video.receivers.r1.viewing_score\"?",
+        "that = \"flows.video.rate_score\"",
+        "did you mean \"flows.video.receivers.r1.rate_score\"?",
     ),
     (
         "that = \"flows.tcp.share_of_fair\"",
