@@ -245,7 +245,7 @@ def measure(row: Row, changes: Mapping[str, str], seed: int, clips: Sequence[str
         float(flow["throughput_bps"]),
         sum(others) / len(others) if others else 0.0,
         extra / float(flow["throughput_bps"] or 1.0),
-        float(receiver.get("viewing_score") or 0.0),
+        float(receiver.get("rate_score") or 0.0),
     )
 
 
@@ -278,7 +278,7 @@ TABLE = [
     "at most",
     "play-out, p95",
     "freezes/min",
-    "viewing score",
+    "rate score",
     "video, kb/s",
     "a TCP, kb/s",
     "repair's share",

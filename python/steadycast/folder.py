@@ -605,7 +605,7 @@ def spread(values: Sequence[float]) -> Json:
 def with_scores(summary: Json) -> Json:
     """Return a summary whose receivers have their score under its name of today, where an older program wrote it.
 
-    Until 0.1 both scores were called `viewing_score`, and `viewing_score_by` said which of them it was.
+    It called both `viewing_score`, and `viewing_score_by` said which of them it was.
     """
     for flow in summary["flows"]:
         for receiver in flow.get("receivers") or [] if isinstance(flow, dict) else []:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from steadycast.progress import Progress
     from steadycast.table import Column
 
-MEASURED = ("psnr_db.raw.y", "ssim", "vmaf", "mos.mean")
+MEASURED = ("picture_score", "psnr_db.raw.y", "ssim", "vmaf", "mos.mean")
 """Figures of pictures, one of each family."""
 
 

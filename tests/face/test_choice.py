@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import random
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from steadycast.report import choice
 from steadycast.report.choice import Candidate, Sample, verdict
 
+ROOT = Path(__file__).parents[2]
 FIVE = range(1, 6)
 
 
@@ -47,19 +50,19 @@ def test_the_one_that_keeps_the_rule_is_taken_though_another_looks_better() -> N
     assert text == (
         "Take steady: fixed leaves tcp 20 % of its fair share, steady 87 %; tfrc stands still for 30 % of the time, "
         "steady 0 %. It costs: tcp has 87 % of its fair share, the video has 90 % of its own and its viewer sees "
-        "everything 200 ms late. In return, tfrc shows everything 100 ms late, steady 200 ms. One seed is one sample, "
-        "so that only large differences count; run each with `steadycast run … --seeds 1-5`, and compare the folders."
+        "everything 200 ms late. One seed is one sample, so that only large differences count; run each with "
+        "`steadycast run … --seeds 1-5`, and compare the folders."
     )
 
 
 @pytest.mark.parametrize(
     ("better", "worse", "key"),
     [
-        ({"share": 0.9}, {"share": 0.15}, "starvation"),
+        ({"share": 0.9}, {"share": 0.05}, "starvation"),
         ({"tcp": 0.9}, {"tcp": 0.2}, "others_share"),
         ({"frozen": 0.0}, {"frozen": 0.3}, "frozen_frac"),
         ({"rate_score": 4.5}, {"rate_score": 1.9}, "rate_score"),
-        ({"share": 0.99}, {"share": 0.62}, "share_of_fair"),
+        ({"share": 0.99}, {"share": 0.55}, "share_of_fair"),
         ({"delay_ms": 100.0}, {"delay_ms": 300.0}, "delay_ms"),
     ],
 )
@@ -68,6 +71,9 @@ def test_each_criterion_decides_where_all_before_it_are_alike(
     better: Mapping[str, float], worse: Mapping[str, float], key: str, seeds: Any
 ) -> None:
     pair = candidate("good", seeds=seeds, **better), candidate("bad", seeds=seeds, **worse)
+    if key == "delay_ms" and len(seeds) == 1:
+        assert taken(*pair) == [], "a delay of one seed decides nothing"
+        return
     for order in (pair, pair[::-1]):
         found = verdict(order)
         assert found.take == ["good"]
@@ -234,6 +240,16 @@ def test_no_order_changes_the_verdict_and_all_that_is_taken_keeps_the_rule(seed:
     assert not faulty & set(found.take)
     for order in itertools.islice(itertools.permutations(field), 10):
         assert set(verdict(order).take) == set(found.take)
+
+
+def test_the_placebo_is_the_measured_table() -> None:
+    with (ROOT / "docs" / "data" / "placebo.csv").open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    assert {
+        key: choice.Placebo(float(middle if key in choice.MIDDLE else wide), float(most))
+        for key, wide, middle, most, _ in rows
+    } == choice.PLACEBO
+    assert choice.PLACEBO["delay"].most >= 2.0, "no two delays are further apart: the rule says so"
 
 
 def test_the_video_in_question_is_the_one_whose_controller_differs_and_others_are_others() -> None:

@@ -240,3 +240,23 @@ def test_expectations_hold_within_their_bounds_and_absent_values_fail() -> None:
 def test_a_truth_value_is_not_a_number() -> None:
     assert number(True) is None
     assert number(spread([1.0, 3.0])) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("by", "key"), [("pictures", "picture_score"), ("rate", "rate_score"), (None, "rate_score")]
+)
+def test_an_older_programs_score_is_read_under_the_name_of_today(
+    tmp_path: Path, by: str | None, key: str
+) -> None:
+    place = tmp_path / "old"
+    place.mkdir()
+    receiver = {"name": "dst", "viewing_score": 3.5, **({"viewing_score_by": by} if by else {})}
+    summary = {
+        "format": 1,
+        "complete": True,
+        "flows": [{"name": "video", "receivers": [receiver]}, {"name": "tcp"}],
+    }
+    (place / "summary.json").write_text(json.dumps(summary))
+    (read,) = Folder.open(place).summary["flows"][0]["receivers"]
+    other = {"picture_score": "rate_score", "rate_score": "picture_score"}[key]
+    assert (read[key], read.get(other), read["viewing_score"]) == (3.5, None, 3.5)

@@ -449,6 +449,8 @@ encode = { size = "176x144" }
             (found,) = flow.receivers.values()
             assert found.viewing_score_by == ("pictures" if quality else "rate")
             assert found.viewing_score == found.score == flow.score
+            assert found.score == (found.picture_score if quality else found.rate_score)
+            assert quality or found.get("picture_score") is None
             scores[loss, quality] = found.score
             if quality:
                 coding = 1.0 + (found.score - 1.0) / found.smooth_frac if found.smooth_frac else 1.0

@@ -1,4 +1,4 @@
-//! The viewing score: one number from 1 to 5 for what a viewer saw. It is not an ITU MOS; docs/viewing-score.md has its
+//! The rate score: one number from 1 to 5 for what a viewer saw. It is not an ITU MOS; docs/viewing-score.md has its
 //! formula.
 
 use steadycast_units::Span;
@@ -14,7 +14,7 @@ const STANDING: f64 = 0.08;
 const WIDTH: f64 = 1.5;
 
 /// `1 + (Q − 1) · S`: the quality of coding `Q`, 1 to 5, times what of it the showing leaves.
-pub(crate) fn viewing_score(coding: f64, smooth: f64) -> f64 {
+pub(crate) fn combined_score(coding: f64, smooth: f64) -> f64 {
     1.0 + (coding - 1.0) * smooth
 }
 
@@ -104,7 +104,7 @@ mod tests {
     fn nothing_shown_leaves_nothing_and_no_slot_says_nothing() {
         assert_eq!(smooth([(false, PERIOD); 50], PERIOD), Some(0.0));
         assert_eq!(smooth([], PERIOD), None);
-        near(viewing_score(4.5, 0.0), 1.0, 1e-9);
+        near(combined_score(4.5, 0.0), 1.0, 1e-9);
     }
 
     proptest! {

@@ -42,19 +42,25 @@ class Placebo:
     """How a figure differs between two runs that differ by nothing but the seed (`python -m validation.placebo`)."""
 
     spread: float
-    """The root of the mean square of the differences; of delays as a share of their mean."""
+    """The root of the mean square of the differences; of delays as a share of their mean. Of `MIDDLE` the median's over
+    scenarios, networks and controllers.
+    """
     most: float
     """The difference that one pair in a thousand exceeds."""
 
 
 PLACEBO: Mapping[str, Placebo] = {
-    "share": Placebo(0.051, 0.28),
-    "others_share": Placebo(0.103, 0.50),
-    "frozen": Placebo(0.038, 0.19),
-    "score": Placebo(0.334, 2.3),
-    "delay": Placebo(0.062, 0.44),
+    "others_share": Placebo(0.067, 0.407),
+    "frozen": Placebo(0.032, 0.165),
+    "score": Placebo(0.156, 2.29),
+    "share": Placebo(0.076, 0.401),
+    "delay": Placebo(0.205, 2.18),
 }
 """The table docs/data/placebo.csv, which a test compares with this."""
+MIDDLE = ("score",)
+"""Figures whose spread differs so much between networks that the mean square is that of a few of them: on Wi-Fi a
+score scatters six times as widely as elsewhere. There the runs' own spread says so.
+"""
 
 
 @dataclass(frozen=True)
@@ -227,7 +233,7 @@ def criteria(score: str | None) -> list[Criterion]:
         Criterion("starvation", "share", 0.05, above_starving, share, say.frac, own),
         Criterion("others_share", "others_share", 0.05, left_to_others, least, say.frac, leaves),
         Criterion("frozen_frac", "frozen", 0.01, moving, frozen, say.frac, stands),
-        Criterion(score or "score", "score", 0.1, lambda _, s: scored(s), seen, say.score, sees),
+        Criterion(score or "score", "score", 0.2, lambda _, s: scored(s), seen, say.score, sees),
         Criterion("share_of_fair", "share", 0.05, own_share, share, say.frac, own),
         Criterion(
             "delay_ms", "delay", 0.1, lambda _, s: _negative(s.delay_ms), delay, say.ms, waits, True, 20.0
@@ -241,15 +247,15 @@ def say_score(score: str | None) -> str:
 
 
 RULE = (
-    f"The rule, in this order: the video has {say.frac(LEAST_OWN_SHARE)} of its own fair share or more; nobody else, a "
-    f"TCP or another video, has less than {say.frac(LEAST_SHARE)} of its fair share; no picture stands still for more "
-    f"than {say.frac(MOST_FROZEN)} of the time; then the better score; then more of the video's own fair share; then "
-    "less delay, play-out included. A difference counts from 0.1 of a score, 5 points of a share, 1 point of frozen "
-    "time, and 10 % and 20 ms of delay, and beyond what seeds alone explain: the 99 % interval of the differences seed "
-    "by seed; of one seed what a thousandth of the runs that differ by their seed alone exceed "
-    f"({PLACEBO['score'].most:.1f} of a score, {100 * PLACEBO['share'].most:.0f} points of the own share, "
-    f"{100 * PLACEBO['others_share'].most:.0f} of others', {100 * PLACEBO['frozen'].most:.0f} of frozen time, "
-    f"{100 * PLACEBO['delay'].most:.0f} % of delay). Who breaks the rule is not recommended."
+    f"The rule, in this order: the video has {say.frac(LEAST_OWN_SHARE)} of its own fair share or more; no other flow, "
+    f"a TCP or another video, has less than {say.frac(LEAST_SHARE)} of its fair share; no picture stands still for "
+    f"more than {say.frac(MOST_FROZEN)} of the time; then the better score; then more of the video's own fair share; "
+    "then less delay, play-out included. A difference counts from 0.2 of a score, 5 points of a share, 1 point of "
+    "frozen time, and 10 % and 20 ms of delay, and where it is beyond chance. Of several seeds chance is the 99 % "
+    "interval of the differences seed by seed. Of one seed it is what one in a thousand pairs of runs that differ by "
+    f"their seed alone exceeds: {PLACEBO['score'].most:.1f} of a score, {100 * PLACEBO['share'].most:.0f} points of "
+    f"the own share, {100 * PLACEBO['others_share'].most:.0f} of others', {100 * PLACEBO['frozen'].most:.0f} of frozen "
+    "time; a delay of one seed decides nothing. A run that breaks the first three is not recommended."
 )
 
 
@@ -339,9 +345,9 @@ class Verdict:
 
     candidates: Sequence[Candidate]
     take: Sequence[str] = ()
-    """Whom the rule recommends: one, several that nothing tells apart among more, or nobody."""
+    """The recommended candidates: one, several that nothing tells apart among more, or none."""
     nearest: str | None = None
-    """Who comes nearest to the rule, where all break it."""
+    """The candidate that comes nearest to the rule, where all break it."""
     score: str | None = None
     """The score that is compared."""
     decided: Sequence[Difference] = ()

@@ -154,13 +154,13 @@ def verdicts(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, cho
         values = point.values
         groups.setdefault((*values[:place], *values[place + 1 :]), []).append((values[place], values))
     axes = [path for n, path in enumerate(sweep.plan.axes) if n != place]
-    summaries, idles = _summaries(sweep), idle(sweep)
+    runs, idles = summaries(sweep), idle(sweep)
     each = re.compile(re.escape(tested) + r"\d*")  # a counted flow is several
     found: list[tuple[str, choice.Verdict | None]] = []
     for group, points in groups.items():
         named = zip(_heads(axes), group, strict=False)
         said = ", ".join(f"{head} {value}" for head, value in named) or sweep.plan.name
-        compared = [(name, summaries[values]) for name, values in points if values in summaries]
+        compared = [(name, runs[values]) for name, values in points if values in runs]
         if any(values in idles for _, values in points):
             found.append((said, None))
         elif len(compared) > 1:
@@ -173,14 +173,14 @@ def verdicts(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, cho
 
 def verdicts_json(sweep: Sweep, where: choice.Where = "sweep") -> list[Json]:
     """Return the verdicts for a program, each with its point."""
-    idle_one: Json = {"take": [], "recommended": None, "reason": "idle"}
+    idle_one: Json = {"take": [], "recommended": None, "reason": "idle", "rule": choice.RULE}
     return [
         {"point": point, **(found.as_json() if found is not None else idle_one)}
         for point, found in verdicts(sweep, where)
     ]
 
 
-def _summaries(sweep: Sweep) -> dict[Values, dict[int, Json]]:
+def summaries(sweep: Sweep) -> dict[Values, dict[int, Json]]:
     """Flows and receivers of each run, as far as they are judged: by point and seed."""
     names = _figures(sweep)
     places: list[tuple[str, str, str | None, list[str]]] = []
@@ -189,7 +189,7 @@ def _summaries(sweep: Sweep) -> dict[Values, dict[int, Json]]:
             places.append((name, found[1], None, ["share_of_fair"]))
         elif found := _JUDGED.fullmatch(name):
             places.append((name, found[1], found[2], found[3].split(".")))
-    summaries: dict[Values, dict[int, Json]] = {}
+    runs: dict[Values, dict[int, Json]] = {}
     for metric, flow, receiver, keys in places:
         video = f"flows.{flow}.limited_by_frac.network" in names
         if not video and any(
@@ -198,7 +198,7 @@ def _summaries(sweep: Sweep) -> dict[Values, dict[int, Json]]:
             continue  # background traffic
         for point, seeds in _by_point(sweep, metric).items():
             for seed, value in seeds.items():
-                summary = summaries.setdefault(point, {}).setdefault(seed, {"flows": {}})
+                summary = runs.setdefault(point, {}).setdefault(seed, {"flows": {}})
                 kind = "video" if video else "tcp"
                 below = summary["flows"].setdefault(flow, {"name": flow, "kind": kind, "receivers": {}})
                 if receiver is not None:
@@ -206,10 +206,10 @@ def _summaries(sweep: Sweep) -> dict[Values, dict[int, Json]]:
                 for key in keys[:-1]:
                     below = below.setdefault(key, {})
                 below[keys[-1]] = value
-    for summary in (summary for seeds in summaries.values() for summary in seeds.values()):
+    for summary in (summary for seeds in runs.values() for summary in seeds.values()):
         flows = list(summary["flows"].values())
         summary["flows"] = [{**told, "receivers": list(told["receivers"].values())} for told in flows]
-    return summaries
+    return runs
 
 
 def frame(axes: Sequence[str], found: Spreads) -> pl.DataFrame:

@@ -67,6 +67,8 @@ const WRONG: &[(&str, &str)] = &[
     ("rate = \"4Mbps\"", "policer = { rate = \"0bps\", burst = \"30kB\" }"),
     ("rate = \"4Mbps\"", "policer = { rate = \"4Mbps\", burst = \"1kB\" }"),
     ("rate = \"4Mbps\"", "policer = \"4Mbps\""),
+    ("rate = \"4Mbps\"", "shaper = { rate = \"4Mbps\" }"),
+    ("rate = \"4Mbps\"", "shaper = { rate = \"4Mbps\", burst = \"1kB\" }"),
     ("limit = \"50p\"", "kind = \"dualpi2\", classic_share = 1"),
     ("limit = \"50p\"", "kind = \"codel\", ce_threshold = \"soon\""),
     ("duration = \"80s\"", "duration = \"80s\"\nwarmup = \"80s\""),
@@ -412,8 +414,8 @@ const ONE_LINE: &[(&str, &str, &str)] = &[
     ("[[expect]]\n", "[expect]\n", "write [[expect]]"),
     (
         "that = \"flows.tcp.share_of_fair\"",
-        "that = \"flows.video.score\"",
-        "did you mean \"flows.video.receivers.r1.viewing_score\"?",
+        "that = \"flows.video.rate_score\"",
+        "did you mean \"flows.video.receivers.r1.rate_score\"?",
     ),
     (
         "that = \"flows.tcp.share_of_fair\"",

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use steadycast_control::{FeedbackFormat, registry};
-use steadycast_link::{BernoulliLoss, Policer};
+use steadycast_link::{BernoulliLoss, Policer, Shaper};
 use steadycast_media::{Bucket, PerFrame, Vbr};
 use steadycast_scenario::{
     Buffer, Cast, CoDel, Congestion, Document, FirstNumbers, FlowIx, FlowKind, Fps, FqCoDel, JitterDist, KERNEL_JITTER,
@@ -228,7 +228,7 @@ fn codel_is_as_its_rfcs_have_it_unless_it_is_told_otherwise() {
 }
 
 #[test]
-fn a_policer_is_of_both_directions_unless_one_says_otherwise_and_reads_back() {
+fn a_policer_or_a_shaper_is_of_both_directions_unless_one_says_otherwise_and_reads_back() {
     let of = |keys: &str| {
         let text = format!("duration = \"1s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\n{keys}\n");
         let loaded = load(&format!(
@@ -236,19 +236,26 @@ fn a_policer_is_of_both_directions_unless_one_says_otherwise_and_reads_back() {
         ));
         let read = |loaded: &Loaded| {
             let link = &loaded.scenario.links[0];
-            (link.forward.policer, link.back.policer)
+            let bucket = |d: &steadycast_scenario::Direction| {
+                let policer = d.policer.map(|Policer { rate, burst }| (rate, burst));
+                (policer, d.shaper.map(|Shaper { rate, burst }| (rate, burst)))
+            };
+            (bucket(&link.forward), bucket(&link.back))
         };
         let both = read(&loaded);
         assert_eq!(read(&load(&loaded.resolved_toml())), both, "resolved, it says the same");
         both
     };
-    let said = "policer = { rate = \"4Mbps\", burst = \"30kB\" }";
-    let policer = Some(Policer { rate: Rate::mbps(4), burst: Bytes::new(30_000) });
-    assert_eq!(of(""), (None, None));
-    assert_eq!(of(said), (policer, policer));
-    assert_eq!(of(&format!("{said}\nback = {{ policer = \"none\" }}")), (policer, None));
-    assert_eq!(of(&format!("back = {{ {said} }}")), (None, policer));
-    assert_eq!(of("policer = \"none\""), (None, None));
+    let bucket = Some((Rate::mbps(4), Bytes::new(30_000)));
+    assert_eq!(of(""), ((None, None), (None, None)));
+    for key in ["policer", "shaper"] {
+        let one = if key == "policer" { (bucket, None) } else { (None, bucket) };
+        let said = format!("{key} = {{ rate = \"4Mbps\", burst = \"30kB\" }}");
+        assert_eq!(of(&said), (one, one));
+        assert_eq!(of(&format!("{said}\nback = {{ {key} = \"none\" }}")), (one, (None, None)));
+        assert_eq!(of(&format!("back = {{ {said} }}")), ((None, None), one));
+        assert_eq!(of(&format!("{key} = \"none\"")), ((None, None), (None, None)));
+    }
 }
 
 #[test]

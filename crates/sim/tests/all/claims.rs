@@ -293,7 +293,7 @@ fn the_score_is_the_same_whether_a_viewer_joins_at_a_groups_start_or_in_its_midd
         );
         let run = run(&text);
         let receiver = run.receiver("video", "video.dst2");
-        (num(&receiver["viewing_score"]), num(&receiver["frames"]["undecodable"]))
+        (num(&receiver["rate_score"]), num(&receiver["frames"]["undecodable"]))
     };
     // Groups of twelve frames: one begins at 8.64 s, of which two are shown in either case.
     let (whole, none) = score("8.62");

@@ -4,7 +4,7 @@ use super::{LimitShares, VideoSink, VideoSource, ViewRow};
 use crate::Freezes;
 use crate::agent::{About, RowOrigin, SentStep, Tell};
 use crate::intake::Intake;
-use crate::score::{coding, smooth, viewing_score};
+use crate::score::{coding, combined_score, smooth};
 use std::collections::BTreeSet;
 use std::ops::Add;
 use steadycast_control::Check;
@@ -186,7 +186,7 @@ impl VideoSink {
         let total = slots.iter().fold(Span::ZERO, |sum, (_, lasts)| sum + *lasts);
         let fps = 1.0 / period.max(Span::nanos(1)).as_secs_f64();
         let by_rate = (total > Span::ZERO).then(|| coding(media.per(total).as_bps_f64() / 1e3, fps));
-        let score = by_rate.zip(smooth).map(|(coding, smooth)| viewing_score(coding, smooth));
+        let score = by_rate.zip(smooth).map(|(coding, smooth)| combined_score(coding, smooth));
         into.put(&receiver::RATE_SCORE, score);
         into.put(&receiver::VIEWING_SCORE, score);
         into.put(&receiver::SCORED_BY, score.map(|_| "rate"));

@@ -1,0 +1,185 @@
+"""How much two runs differ that differ by nothing but the seed, and what the rule of comparisons makes of them.
+
+    python -m validation.placebo            # the built-in scenarios, and home over the networks of the set smoke
+    python -m validation.placebo --write    # and docs/data/placebo.csv, which report/choice.py repeats
+
+Beside the spread of each figure it prints how often the rule recommends one of two runs, or one of two groups of runs,
+of the same scenario and controller (it should not), and how often with five seeds it recommends the right one of two
+controllers whose scores or shares are half a point or more apart over all seeds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from steadycast.report import choice
+from steadycast.report.choice import Candidate
+from steadycast.sweep import Sweep, sweep
+from steadycast.sweep.show import summaries
+
+from validation import page
+
+TABLE = "placebo"
+SCENARIOS = {
+    "home": "video",
+    "wifi": "call",
+    "bufferbloat": "call",
+    "demo": "video",
+    "ci": "video",
+    "lte": "video",
+}
+"""Built-in scenarios with a video of one receiver, and its name. All play drawn frames; no picture is encoded."""
+CONTROLLERS = ("steady", "tfrc", "gcc", "asmp", "scream", "tfmcc")
+NETWORKS = {"network": ["smoke"], "flow.video.controller": ["steady", "tfrc", "gcc"]}
+SEEDS = 10
+DRAWS = 1000
+HEAD = (
+    "figure",
+    "spread of a difference",
+    "at the point in the middle",
+    "one in a thousand exceeds",
+    "pairs",
+)
+Points = dict[tuple[str, ...], list[Candidate]]
+
+
+def points(seeds: int) -> Points:
+    """Run the sweeps; return the controllers at each point of their other axes."""
+    found: Points = {}
+    for name, flow in SCENARIOS.items():
+        over = {f"flow.{flow}.controller": list(CONTROLLERS)}
+        found |= candidates(
+            name, flow, sweep(Path(f"scenarios/{name}.toml"), over, seeds=range(1, seeds + 1))
+        )
+    done = sweep(Path("scenarios/home.toml"), NETWORKS, seeds=range(1, seeds + 1), set={"duration": "30s"})
+    return found | candidates("home", "video", done)
+
+
+def candidates(scenario: str, flow: str, done: Sweep) -> Points:
+    """Return the controllers at each point of a sweep's other axes."""
+    place = done.plan.axes.index(f"flow.{flow}.controller")
+    found: Points = {}
+    for values, runs in summaries(done).items():
+        point = (scenario, *values[:place], *values[place + 1 :])
+        found.setdefault(point, []).append(choice.candidate(values[place], runs, [flow]))
+    return found
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What seeds alone do to one figure."""
+
+    key: str
+    spread: float
+    """The root of the mean square of the difference of two runs."""
+    middle: float
+    """The same of the point in the middle: the median."""
+    most: float
+    """What one pair in a thousand exceeds, of all pairs of seeds at all points."""
+    pairs: int
+
+
+def spreads(found: Points) -> list[Spread]:
+    """Return the spread of each figure over all pairs of seeds of each controller at each point."""
+    apart: dict[str, list[float]] = {}
+    points: dict[str, list[float]] = {}
+    for criterion in choice.criteria("rate_score"):
+        if criterion.key == "starvation":  # the share's, cut off at the bound
+            continue
+        for each in itertools.chain.from_iterable(found.values()):
+            values = list(criterion.by_seed(each).values())
+            level = statistics.fmean(map(abs, values)) if criterion.relative and values else 1.0
+            pairs = itertools.combinations(values, 2)
+            mine = [abs(x - y) / level for x, y in pairs]
+            if mine:
+                apart.setdefault(criterion.placebo, []).extend(mine)
+                points.setdefault(criterion.placebo, []).append(
+                    math.sqrt(statistics.fmean(x * x for x in mine))
+                )
+    return [
+        Spread(
+            key,
+            math.sqrt(statistics.fmean(x * x for x in values)),
+            statistics.median(points[key]),
+            sorted(values)[math.ceil(0.999 * len(values)) - 1],
+            len(values),
+        )
+        for key, values in apart.items()
+    ]
+
+
+def some(of: Candidate, seeds: Sequence[int]) -> Candidate:
+    """Return a candidate with these seeds alone."""
+    return Candidate(of.name, {seed: of.samples[seed] for seed in seeds}, of.alone)
+
+
+def recommended(found: Points, count: int, draws: int) -> float:
+    """Return how often the rule recommends one of two groups of runs that differ by their seeds alone."""
+    chance, wrong = random.Random(f"placebo {count}"), 0
+    all_ = list(itertools.chain.from_iterable(found.values()))
+    for _ in range(draws):
+        each = chance.choice(all_)
+        seeds = chance.sample(sorted(each.samples), 2 * count)
+        pair = [some(each, seeds[:count]), some(each, seeds[count:])]
+        pair = [Candidate(name, one.samples, one.alone) for name, one in zip("ab", pair, strict=True)]
+        wrong += bool(choice.verdict(pair).take)
+    return wrong / draws
+
+
+def apart(found: Points) -> Iterator[tuple[Candidate, Candidate]]:
+    """Yield pairs of controllers that are half a point of score or share apart over all seeds, the right one first."""
+    for field in found.values():
+        for pair in itertools.combinations(field, 2):
+            whole = choice.verdict(pair)
+            by = next(iter(whole.decided), None)
+            if by is not None and len(whole.take) == 1 and by.difference >= 0.5 and by.criterion.least < 1.0:
+                yield by.better, by.worse
+
+
+def right(found: Points, count: int, draws: int) -> tuple[float, int]:
+    """Return how often the rule recommends the right one of such a pair with `count` seeds, and the number of pairs."""
+    chance, pairs = random.Random(f"real {count}"), list(apart(found))
+    taken = 0
+    for _ in range(draws):
+        better, worse = chance.choice(pairs)
+        seeds = chance.sample(sorted(better.samples.keys() & worse.samples.keys()), count)
+        taken += list(choice.verdict([some(better, seeds), some(worse, seeds)]).take) == [better.name]
+    return taken / draws, len(pairs)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, and print or write the table."""
+    args = page.options("validation.placebo", __doc__, TABLE, seeds=SEEDS).parse_args(argv)
+    found = points(args.seeds)
+    made = spreads(found)
+    rows = [
+        (one.key, f"{one.spread:.3f}", f"{one.middle:.3f}", f"{one.most:.3g}", str(one.pairs)) for one in made
+    ]
+    # What the rule makes of them is what it makes with this table.
+    choice.PLACEBO = {
+        one.key: choice.Placebo(one.middle if one.key in choice.MIDDLE else one.spread, one.most)
+        for one in made
+    }
+    wrong = {count: recommended(found, count, DRAWS) for count in (1, 2, 3, 5)}
+    rate, pairs = right(found, 5, DRAWS)
+    said = ", ".join(f"{100 * share:.1f} % with {count}" for count, share in wrong.items())
+    note = (
+        f"{sum(map(len, found.values()))} controllers and points, {args.seeds} seeds each; delays as a share of their "
+        f"mean. Of {DRAWS} drawn pairs that differ by their seeds alone the rule recommends one in {said} seeds. Of "
+        f"{pairs} pairs of controllers that are half a point of score or share apart it recommends the right one with "
+        f"five drawn seeds in {100 * rate:.1f} %."
+    )
+    page.show(args, TABLE, "How runs differ by their seed alone", page.table(HEAD, rows), note)
+    print(note, file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    page.end(main)
