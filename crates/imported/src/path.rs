@@ -389,7 +389,11 @@ fn trains(points: &[Point], margin: f64) -> Vec<Vec<Pair>> {
             Some((ahead, out)) => train.push(Pair { at: out, size: point.size, took: out - ahead }),
             None => all.push(std::mem::take(&mut train)),
         }
-        before = point.out();
+        // Where it stands among the others is a guess.
+        before = match point.exit {
+            Exit::Undated(out) => Some(before.map_or(out, |ahead| ahead.max(out))),
+            _ => point.out(),
+        };
     }
     all.push(train);
     all.retain(|train| train.len() + 1 >= LEAST_PACKETS && train.iter().map(|pair| pair.took).sum::<f64>() >= LEAST_S);
