@@ -405,7 +405,7 @@ def truth(way: Way) -> tuple[float, float]:
 
 
 def is_right(read: dict[str, Any], way: Way) -> None:
-    """Check what was read against the truth: bounds written before the first run.
+    """Check what was read against the truth. Bounds were written before the first run, but for the one that says so.
 
     A loss is right to 0.2 points; where the capture missed packets and no report says so, its 5 % are among the
     losses, and the note says so. A delay is right to 2 ms and a twentieth, and to two steps of a coarse clock.
@@ -423,7 +423,8 @@ def is_right(read: dict[str, Any], way: Way) -> None:
     else:
         assert found == pytest.approx(lost, abs=0.002 + 0.004 * (way.trouble == "missing"))
     coarse = 2.0 if way.trouble == "1 ms" else 0.0
-    # Where a report is missing, so are the delays of 0.1 s, and the quantile is steep: 0.05 was 0.085 in the first run.
+    # Where a report is missing, so are the delays of 0.1 s, and the quantile is steep: the bound of 0.05 was broken
+    # (0.085) in the second run, and is 0.15 since.
     share = 0.15 if way.trouble == "missing" else 0.05
     assert read["seen"]["delay_p95_ms"] == pytest.approx(delay, abs=2 + coarse + share * delay)
     if way.trouble in ("back", "ahead") and way.stamps != "none":

@@ -98,6 +98,18 @@ pub(super) const CUT_SCALE: f64 = 0.2;
 /// A quarter: the greatest cut, by which, as a share of the link's rate, a lone flow's queue falls in an experiment.
 /// The least scale of the target. The next late packet is waited for so much longer than the last one was late.
 pub(super) const A_QUARTER: f64 = 0.25;
+/// Increase of the one-way delay from a packet to the next, in seconds, that shows a silence of the path. Radios serve
+/// in bursts of 20 ms, which are none.
+pub(super) const PATH_SILENCE: f64 = 0.040;
+/// Time after a silence of the path, in seconds, in which the first packets do not tell yet what it carries.
+pub(super) const PATH_RESUME_TIME: f64 = 0.060;
+/// Spans for which a delay, measured as the least of each span, must stay within noise to be the path's, beside a round
+/// trip. Without jitter they take half a second. A CUBIC's queue changes in that time by more than the noise of 1 ms:
+/// by 3 ms/s at 40 Mb/s and 44 ms (RFC 9438, equation 1).
+pub(super) const PATH_CONSTANT_SPANS: f64 = 8.0;
+/// Least share of the rate that is counted as yielded where the delay may be the path's. The rate before the yield is
+/// known to a tenth: what arrives is divided by 0.9.
+pub(super) const PATH_YIELD_LEAST: f64 = 0.15;
 /// The rate grows by this per second near what the path carries, and by that below it.
 pub(super) const GAIN: f64 = 0.06;
 pub(super) const GAIN_BELOW: f64 = 0.4;

@@ -13,18 +13,56 @@ const STANDS: &str = "compete: yielded, and still a queue";
 /// The rule by which the rate grows.
 pub(super) const UP: &str = "delay: up";
 
+/// How long the queueing delay has stayed within noise, and how much of the flow's own queue the yield has drained since
+/// then.
+#[derive(Clone, Copy, Debug)]
+struct Constancy {
+    since: f64,
+    least: f64,
+    most: f64,
+    /// The yielded share of the rate times its duration, in seconds of queue.
+    yielded: f64,
+}
+
+impl Constancy {
+    fn new(now: f64, low: f64) -> Self {
+        Self { since: now, least: low, most: low, yielded: 0.0 }
+    }
+
+    /// Adds a report's delay, and the `share` of the rate that was yielded in the `dt` seconds before it. Begins anew
+    /// where the delay has changed by more than `noise`.
+    fn see(&mut self, now: f64, low: f64, noise: f64, (share, dt): (f64, f64)) {
+        (self.least, self.most) = (self.least.min(low), self.most.max(low));
+        self.yielded += if share > PATH_YIELD_LEAST { share * dt } else { 0.0 };
+        if self.most - self.least > noise {
+            *self = Self::new(now, low);
+        }
+    }
+
+    /// Whether the delay, measured as the least of each `span` seconds, is constant.
+    fn holds(&self, now: f64, span: f64) -> bool {
+        now - self.since > PATH_CONSTANT_SPANS * span
+    }
+
+    /// Whether the constant delay is the path's: the yield, which takes effect a round trip later, would have drained
+    /// all of it.
+    fn is_path(&self, now: f64, (share, rtt): (f64, f64), span: f64) -> bool {
+        self.holds(now - rtt, span) && self.yielded - share * rtt > self.most
+    }
+}
+
 /// Over the target: since when, and how it was then.
 #[derive(Clone, Copy, Debug)]
 struct Episode {
     since: f64,
-    /// The highest of the least queueing delays, and when that was.
+    /// The highest of the least queueing delays, but for noise.
     peak: f64,
-    peak_at: f64,
     /// The rate from which the yield is counted.
     rate: f64,
     received: f64,
     /// The target then, which the yield raises.
     target: f64,
+    constancy: Constancy,
 }
 
 impl Episode {
@@ -90,6 +128,8 @@ pub(super) struct Delay {
     stood_at: f64,
     /// The rate may go up to what the path carried at once when the queue is gone.
     pub(super) refill: bool,
+    /// The seconds for which the delay of another path has been constant, once one is found; the law takes the value.
+    pub(super) new_path: Option<f64>,
     /// How much more than the least of a few packets their delay is in the mean, in seconds: what jitter makes, since
     /// a queue that stands is there for all of them. The least queueing delay of this many seconds is the queue.
     jitter: f64,
@@ -195,7 +235,7 @@ impl Delay {
         if low > EMPTY * target {
             self.filled_at = now;
         }
-        let mut received = signals.carries(rtt.max(RECEIVED_SPAN), rate).unwrap_or(rate);
+        let mut received = signals.carries_since_silence(rtt.max(RECEIVED_SPAN), rate).unwrap_or(rate);
         if signals.is_idle(now, NOT_ALL) {
             // What arrives of a source that sends less than it might says nothing of the path.
             received = received.max(ALMOST * rate);
@@ -206,10 +246,13 @@ impl Delay {
             return turn;
         }
         self.scale = (self.scale + SCALE_UP * dt).min(1.0);
+        if self.finds_path(step, low, config) {
+            return Turn::Rate(rate, "delay: a longer path");
+        }
         if low > target {
             // A queue that is there for certain shows what the path carries within a few packets.
             let soon = signals
-                .carries(self.span, rate)
+                .carries_since_silence(self.span, rate)
                 .filter(|_| low > f64::from(ENOUGH) * target && !signals.is_idle(now, NOT_ALL));
             return self.over(step, low, soon.map_or(received, |soon| soon.min(received)), target, config);
         }
@@ -322,33 +365,60 @@ impl Delay {
         Turn::Go(step.rate.max(received).max(0.5 * self.memory.0), "compete: little of a queue that stands")
     }
 
+    /// Returns the range in seconds within which a delay counts as constant: half of what the target takes for noise.
+    fn constant_within(&self, config: &Config) -> f64 {
+        0.5 * config.target_floor.max(BETA * self.jitter)
+    }
+
+    /// Returns true if the queueing delay is that of another path, because no yield changes it: a queue of the flow's own
+    /// would have drained, and that of a TCP varies with its window.
+    fn finds_path(&mut self, step: &Step<'_>, low: f64, config: &Config) -> bool {
+        let Step { now, dt, rate, rtt, .. } = *step;
+        let noise = self.constant_within(config);
+        let Some(over) = self.episode.as_mut() else { return false };
+        let share = if step.place.obeyed { 1.0 - rate / over.rate } else { 0.0 };
+        over.constancy.see(now, low, noise, (share, dt));
+        if !over.constancy.is_path(now, (share, rtt), self.span) {
+            return false;
+        }
+        self.new_path = Some(now - over.constancy.since);
+        self.carried = Some(over.received.max(over.rate));
+        (self.episode, self.refill) = (None, true);
+        true
+    }
+
     /// Above the target: yield, and see whether the queue goes.
     fn over(&mut self, step: &Step<'_>, low: f64, received: f64, target: f64, config: &Config) -> Turn {
         let Step { now, rate, rtt, signals, .. } = *step;
+        let noise = self.constant_within(config);
+        // Just after a silence of the path the first packets do not tell yet what it carries.
+        let resumes = signals.resumed_for().is_some_and(|since| since < PATH_RESUME_TIME);
         let over = self.episode.get_or_insert(Episode {
             since: now,
             peak: low,
-            peak_at: now,
-            rate: rate.min(received.max(0.5 * rate)),
+            rate: if resumes { rate } else { rate.min(received.max(0.5 * rate)) },
             received,
             target,
+            constancy: Constancy::new(now, low),
         });
-        if low >= over.peak {
-            (over.peak, over.peak_at) = (low, now);
+        if low > over.peak + noise {
+            over.peak = low;
+            if received < NEARLY * over.rate {
+                // A queue that grows is served at the rate that arrives: the path itself carries less.
+                over.rate = received / ALMOST;
+            }
         }
         if !step.place.obeyed {
             // More is sent than this law asks for: nobody yields yet.
             over.since = now;
         }
-        if received < NEARLY * over.rate {
-            // The path itself carries less.
-            over.rate = received / ALMOST;
-        }
         let (age, enough) = (now - over.since, over.enough(signals));
-        if age > enough && (low > target.max(BETA * over.peak) || age > f64::from(ENOUGH) * enough) {
+        let stands = age > enough && (low > target.max(BETA * over.peak) || age > f64::from(ENOUGH) * enough);
+        if stands && !over.constancy.holds(now, self.span) {
             return Turn::Go(over.received.max(over.rate), STANDS);
         }
-        if now - self.cut_at > rtt.min(CUT_SCALE) + 2.0 * config.report_every {
+        let waits = resumes && age < PATH_RESUME_TIME;
+        if !waits && now - self.cut_at > rtt.min(CUT_SCALE) + 2.0 * config.report_every {
             let cut = ((low - target / 2.0) / CUT_SCALE).min(A_QUARTER);
             let lower = (rate.min(received) * (1.0 - cut)).max(config.yield_to * over.rate);
             self.carried = Some(received);

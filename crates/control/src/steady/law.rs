@@ -363,6 +363,9 @@ impl Law {
         let before = (self.mode, self.rate);
         self.law(&step);
         self.signals = signals;
+        if let Some(span) = self.delay.new_path.take() {
+            self.signals.learn_path(now, span);
+        }
         self.see_own(now);
         self.clamp();
         self.look(now, before, place);

@@ -142,6 +142,7 @@ pub(super) const RULES: &[&str] = &[
     "l4s: marks",
     "compete: little of a queue that stands",
     "delay: lost in its own queue",
+    "delay: a longer path",
 ];
 
 #[cfg(test)]

@@ -175,6 +175,8 @@ pub(super) struct Signals {
     newest: f64,
     /// The share of packets that came before others or with them, as none do that wait in a queue.
     mixed: f64,
+    /// Arrival of the first packet after the path's last silence, in seconds of the receiver's clock.
+    resumed_at: Option<f64>,
     /// What trains have told.
     pub(super) trains: Trains,
 }
@@ -215,6 +217,16 @@ impl Signals {
     /// The sender's clock is another one: what was known of single packets is worthless.
     pub(super) fn begin_again(&mut self) {
         *self = Self { rtts: std::mem::take(&mut self.rtts), base_rtt: self.base_rtt, ..Self::default() };
+    }
+
+    /// Replaces the base delay by the least delay of the last `span` seconds. Forgets what was measured by the old one:
+    /// the least round-trip time, which the next report gives anew, and the trains.
+    pub(super) fn learn_path(&mut self, now: f64, span: f64) {
+        let raised = self.least(span, |packet| packet.whole);
+        self.base += raised;
+        self.q = (self.q - raised).max(0.0);
+        (self.delays, self.rtts, self.trains, self.row) = Default::default();
+        self.delays.add(now, self.base);
     }
 
     /// A packet that has not come yet comes, late: when it left and what it measures are known now.
@@ -358,7 +370,7 @@ impl Signals {
             self.anchor = None;
             self.arrivals.clear();
             self.delays = Least::default();
-            self.before = None;
+            (self.before, self.resumed_at) = (None, None);
         }
         self.ahead = Some(ahead);
     }
@@ -372,6 +384,9 @@ impl Signals {
         self.arrived_bytes += out.size;
         self.delays.add(now, delay);
         let whole = delay;
+        if self.arrivals.back().is_some_and(|before| whole - before.whole > PATH_SILENCE) {
+            self.resumed_at = Some(came);
+        }
         let delay = if out.own > 0.0 { (whole - out.own).max(self.base.min(whole)) } else { whole };
         let at = (came + (out.early - (whole - delay)).max(0.0)).max(last.0);
         let left = out.sent + out.early;
@@ -497,6 +512,20 @@ impl Signals {
         let newest = self.arrivals.back()?;
         let place = self.arrivals.partition_point(|a| a.at < newest.at - span.min(SEEN));
         Some((self.arrivals.get(place)?, newest))
+    }
+
+    /// Returns the seconds since the first packet after the path's last silence.
+    pub(super) fn resumed_for(&self) -> Option<f64> {
+        let newest = self.arrivals.back()?;
+        self.resumed_at.map(|at| newest.came - at)
+    }
+
+    /// Returns what [`Self::carries`] does, but only since the path's last silence: what did not arrive in the silence
+    /// says nothing of the path after it. The first packets after it come at the rate of the last link, and say nothing
+    /// either.
+    pub(super) fn carries_since_silence(&self, span: f64, rate: f64) -> Option<f64> {
+        let since = self.resumed_for().filter(|since| *since >= PATH_RESUME_TIME);
+        self.carries(since.map_or(span, |since| since.min(span)), rate)
     }
 
     /// The rate of what arrived in the last `span` seconds, three at most, in bit/s; `None` where packets cover less

@@ -8,6 +8,7 @@ mod ecn;
 mod faults;
 mod feedback;
 mod groups;
+mod handover;
 mod hardship;
 mod lab;
 mod own;
