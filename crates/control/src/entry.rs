@@ -479,6 +479,8 @@ pub struct Controller {
     pub receivers: Receivers,
     /// What clocks its feedback.
     pub feedback: FeedbackTiming,
+    /// The longest time between two feedback messages with which it works, where both halves run at the sender.
+    pub slowest_feedback: Span,
     /// What it cannot do without, with these values of its parameters.
     pub needs: fn(&Values) -> &'static [Need],
     /// Whether it can be run on standard receiver reports alone.

@@ -2,7 +2,7 @@
 
 use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use crate::{Arrival, Decision, Limit, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Why};
-use steadycast_units::Rate;
+use steadycast_units::{Rate, Span};
 
 /// The registry's entry. Other entries begin with it: what they do not say is as here.
 pub(crate) const CONTROLLER: Controller = Controller {
@@ -12,6 +12,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "plain RTP (RFC 3550)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::None,
+    slowest_feedback: Span::MAX,
     needs: |_| &[],
     standard_reports: true,
     repeats: false,

@@ -6,6 +6,7 @@ use crate::{
     tfmcc, tfrc, tfrcp,
 };
 use std::sync::Arc;
+use steadycast_units::Span;
 use steadycast_words::nearest;
 
 pub use crate::entry::{
@@ -190,6 +191,8 @@ pub struct Terms {
     pub feedback: FeedbackTiming,
     /// See [`Controller::repeats`].
     pub repeats: bool,
+    /// See [`Controller::slowest_feedback`].
+    pub slowest_feedback: Span,
     /// See [`Controller::needs`].
     pub needs: &'static [Need],
     /// How many receivers it can serve.
@@ -200,7 +203,8 @@ impl Terms {
     /// Of a controller that needs nothing and tells its receivers nothing, whose half says when it reports.
     pub const fn plain(app: [u8; 4]) -> Self {
         let (feedback, receivers) = (FeedbackTiming::Clocked, Receivers::OneOrMany);
-        Self { extension: 0, app, feedback, repeats: false, needs: &[], receivers }
+        let slowest_feedback = Span::MAX;
+        Self { extension: 0, app, feedback, slowest_feedback, repeats: false, needs: &[], receivers }
     }
 
     /// What it needs of a session with a group, or without. Many receivers can't each report every packet: a controller
@@ -274,8 +278,9 @@ impl Factory for Chosen {
         (self.controller.receiver)(setup, &self.values)
     }
     fn terms(&self) -> Terms {
-        let Controller { extension, app, feedback, repeats, receivers, .. } = *self.controller;
-        Terms { extension, app, feedback, repeats, needs: (self.controller.needs)(&self.values), receivers }
+        let Controller { extension, app, feedback, slowest_feedback, repeats, receivers, .. } = *self.controller;
+        let needs = (self.controller.needs)(&self.values);
+        Terms { extension, app, feedback, slowest_feedback, repeats, needs, receivers }
     }
 }
 

@@ -95,9 +95,6 @@ const SENDER: ReceiverId = ReceiverId(1);
 /// The interval at which each half tells the other what RTCP's reports would, unless it has times of its own: RFC
 /// 4585's default.
 const TOLD: Span = Span::secs(1);
-/// Acknowledgements that come less often clock no window: `pgmcc` has 0.26 of its native pair's rate with feedback
-/// every 250 ms (`tests/all/matrix.rs`).
-const COARSEST: Span = Span::millis(100);
 /// Times beyond a century, of either clock, can't be true.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
 
@@ -153,6 +150,7 @@ impl Remote {
         let chosen = Chosen::new(controller, Mode::Repaired, params)?;
         let offered: Vec<_> = [Need::PacketReports].into_iter().chain(bounds.offers.iter().copied()).collect();
         check_needs(controller, chosen.terms().needs, &offered)?;
+        let slowest = chosen.terms().slowest_feedback;
         let remote = Self::around(Arc::new(chosen), bounds)?;
         let window = remote.decision().window;
         let refuse =
@@ -164,11 +162,10 @@ impl Remote {
                 "tell of each packet when it leaves, or choose a controller without a window, for example steady",
             );
         }
-        let is_clocked = matches!(window, Some(Window::Packets(packets)) if packets < u32::MAX);
-        if is_clocked && bounds.feedback.interval > COARSEST {
+        if bounds.feedback.interval > slowest {
             return refuse(
-                format!("acknowledgements clock its window, and feedback comes every {}", bounds.feedback.interval),
-                "have feedback come every 100 ms at least, or choose a controller without a window, for example steady",
+                format!("it needs feedback every {slowest} at least, and it comes every {}", bounds.feedback.interval),
+                "have feedback come more often, or choose another controller, for example steady",
             );
         }
         Ok(remote)
