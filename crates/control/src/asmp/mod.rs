@@ -26,6 +26,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Bouras, Gkamas, Kioumourtzis: ASMP (Wiley, 2009); Multi-Evalvid-RA (2009)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Periodic,
+    slowest_feedback: Span::MAX,
     needs: |_| &[],
     standard_reports: true,
     repeats: true,
