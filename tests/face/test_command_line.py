@@ -28,9 +28,21 @@ min = 0.01
 """
 LONG = "a" * 300
 COMMANDS = [
-    *("run", "demo", "scenarios", "networks", "clips", "doctor", "sweep", "experiment", "test-cases", "emulate"),
-    "agree",
-    *("judge", "report", "compare", "encode", "quality", "export", "call", "psnr", "controllers", "check"),
+    *("run", "demo", "scenarios", "networks", "clips", "doctor", "sweep", "experiment", "test-cases"),
+    *(
+        "emulate",
+        "agree",
+        "judge",
+        "report",
+        "compare",
+        "encode",
+        "quality",
+        "export",
+        "call",
+        "psnr",
+        "controllers",
+        "check",
+    ),
     *("schema", "lab", "reproduce", "send", "serve", "receive"),
 ]
 
