@@ -29,20 +29,8 @@ min = 0.01
 LONG = "a" * 300
 COMMANDS = [
     *("run", "demo", "scenarios", "networks", "clips", "doctor", "sweep", "experiment", "test-cases"),
-    *(
-        "emulate",
-        "agree",
-        "judge",
-        "report",
-        "compare",
-        "encode",
-        "quality",
-        "export",
-        "call",
-        "psnr",
-        "controllers",
-        "check",
-    ),
+    *("emulate", "agree"),
+    *("judge", "report", "compare", "encode", "quality", "export", "call", "psnr", "controllers", "check"),
     *("schema", "lab", "reproduce", "send", "serve", "receive"),
 ]
 
