@@ -8,8 +8,8 @@
 //! sender, on the arrivals that the feedback tells.
 //!
 //! It is sans-IO: time is told and never asked, and nothing is sent. Once the memory of sent packets is full (16,384
-//! packets), [`Remote::sent`] takes no new memory, and [`Remote::feedback`] takes none but for what a half's own report
-//! holds.
+//! packets), [`Remote::sent`] takes no new memory. [`Remote::feedback`] takes memory for what a half's own report holds,
+//! and where it leaves more fates unknown than any feedback before it.
 //!
 //! # Example
 //!

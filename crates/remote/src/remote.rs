@@ -5,7 +5,7 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Given, ParamError, check_needs};
 use steadycast_control::{
     Check, Decision, Departing, Due, ExtraSent, FrameEdge, MediaQueue, Mode, Need, PacketArrival, PacketReport, Probe,
-    ReceiverId, Report, SenderHalf, Sent, Setup, Stream, Wake, Window,
+    ReceiverId, Report, SenderHalf, Sent, Setup, Stream, Wake,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
 
@@ -164,7 +164,7 @@ impl Remote {
         }
         if bounds.feedback.interval > slowest {
             return refuse(
-                format!("it needs feedback every {slowest} at least, and it comes every {}", bounds.feedback.interval),
+                format!("it needs feedback every {slowest}, and feedback comes every {}", bounds.feedback.interval),
                 "have feedback come more often, or choose another controller, for example steady",
             );
         }

@@ -83,6 +83,8 @@ impl ReceiverHalf for Counting {
 
 /// Packets that are remembered: as many as a sender's history holds.
 const REMEMBERED: usize = 1 << 14;
+/// Limit of the packets of unknown fate that are remembered.
+const MOST_UNKNOWN: usize = REMEMBERED / 2;
 /// The least difference of the clocks is that of the last two to three such spans, so that clocks may drift.
 const OFFSETS: Span = Span::secs(10);
 
@@ -170,12 +172,13 @@ impl Unknown {
             let ecn = first.arrived.and_then(|arrived| arrived.ecn);
             arrivals.push((at, PacketReport { arrived: Some(PacketArrival { at: Some(at), ecn }), ..first }));
             if let (None, Err(place)) = (first.arrived, self.played.binary_search(&first.number)) {
+                // Room for all of them is made once: a report then takes no new memory.
+                self.played.reserve_exact((2 * MOST_UNKNOWN).saturating_sub(self.played.len()));
                 self.played.insert(place, first.number);
             }
         }
-        let most = REMEMBERED / 2;
-        self.waiting.drain(..self.waiting.len().saturating_sub(most));
-        self.played.drain(..self.played.len().saturating_sub(most));
+        self.waiting.drain(..self.waiting.len().saturating_sub(MOST_UNKNOWN));
+        self.played.drain(..self.played.len().saturating_sub(MOST_UNKNOWN));
     }
 
     /// Whether a packet of the media is left out in place of one that is missing.
