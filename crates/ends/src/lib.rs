@@ -7,11 +7,11 @@
 
 mod activity;
 mod agent;
+mod batchable;
 mod body;
 mod freeze;
 mod intake;
 mod make;
-mod patience;
 mod plan;
 mod promises;
 mod record;
@@ -31,11 +31,11 @@ pub use agent::{
     PlainSource, Player, Repaired, SegmentCounts, SourcePoint, TcpSink, TcpSource, VideoSink, VideoSource, ViewRow,
     Work,
 };
+pub use batchable::{BatchKey, Batchable, PlainRun};
 pub use body::{AgentIx, Arriving, Body};
 pub use freeze::Freezes;
 pub use intake::{Digest, Intake, Point};
 pub use make::{AgentFactory, BuildError, Inputs, MakeSink, MakeSource, Makers};
-pub use patience::{Patience, PlainRun, Routine};
 pub use plan::{Does, End, Turn, plan, turns_of};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
 pub use skew::Skew;

@@ -20,7 +20,7 @@
 //! without RTCP show pictures worth the name for as long as the first condition allows.
 
 use crate::OperatorControls;
-use crate::defence::BEHIND;
+use crate::feedback_filter::BEHIND;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -11,19 +11,19 @@
 //! sender half ◀─ Sender::on_rtcp ◀═ the world ◀═ Output::Rtcp ◀─ report block, body ◀─ Receiver::poll ◀┘
 //! ```
 
-mod belief;
+mod batchable;
 mod breaker;
-mod defence;
 mod ecn;
 mod feedback;
+mod feedback_filter;
 mod gate;
 mod media;
 mod pacer;
 mod participant;
-mod patience;
 mod peers;
 mod probe;
 mod receiver;
+mod receiver_proof;
 mod repair;
 mod sender;
 mod share;
@@ -31,14 +31,14 @@ mod simulcast;
 mod standard;
 mod unused;
 
+pub use batchable::{BatchKey, Batchable};
 pub use breaker::CircuitBreaker;
-pub use defence::{FeedbackDefence, OperatorControls};
 pub use ecn::{EcnCounts, EcnPath};
 pub use feedback::TRANSPORT_NUMBER_ID;
+pub use feedback_filter::{FeedbackDefence, OperatorControls};
 pub use media::{HeaderIds, Media, SendTime};
 pub use pacer::Backlog;
 pub use participant::{Identity, RtcpSettings};
-pub use patience::{Patience, Routine};
 pub use probe::Probes;
 pub use receiver::{MediaPacket, Received, Receiver, Waiting};
 pub use repair::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered, RepairSettings, Repairs, Requests};

@@ -13,7 +13,7 @@ pub(crate) struct Peer {
     /// Which sender report it echoed last, and that it has echoed two: it receives the stream.
     echo: Option<u32>,
     pub(crate) receives: bool,
-    /// When it was heard last; of whoever sends nothing but standard reports, later by [`PATIENCE`].
+    /// When it was heard last; of whoever sends nothing but standard reports, later by [`STANDARD_REPORTS_GRACE`].
     aged: Time,
     /// What is added to the numbers in its blocks, whole cycles of 2^16: it counts cycles from the first packet that it
     /// got. Known from its first block on.
@@ -63,7 +63,7 @@ impl Peer {
 
 /// Whoever sends nothing but standard reports may keep to RFC 3550's own interval of 5 s, whatever ours is: five of
 /// them, less the five seconds that the shortest time-out of ours allows.
-pub(crate) const PATIENCE: Span = Span::secs(20);
+pub(crate) const STANDARD_REPORTS_GRACE: Span = Span::secs(20);
 
 /// How far a block that another one has overtaken is ahead of it, at the least. A receiver that begins anew falls back
 /// by nearly a whole cycle of 2^16, or by several.
@@ -127,7 +127,7 @@ impl Peers {
         };
         let peer = self.table.entry(ssrc).or_insert(fresh);
         peer.ours |= ours;
-        let aged = if peer.ours { now } else { now + PATIENCE };
+        let aged = if peer.ours { now } else { now + STANDARD_REPORTS_GRACE };
         if peer.aged != aged {
             self.by_age.remove(&(peer.aged, ssrc));
             peer.aged = aged;

@@ -2,10 +2,10 @@ mod succession;
 
 pub use succession::Waiting;
 
+use crate::batchable::Batchable;
 use crate::feedback::{Reporter, TRANSPORT_NUMBER_ID};
 use crate::participant::{Farewell, Participant, Standing};
-use crate::patience::Patience;
-use crate::repair::{Asker, Group, Need, Requester, Solver};
+use crate::repair::{Group, Need, ParityRequester, Requester, Solver};
 use crate::sender::{CLOCK_RATE, app};
 use crate::simulcast::PresenceTimer;
 use crate::{
@@ -104,28 +104,28 @@ pub struct Receiver {
     /// Writes per-packet feedback.
     reporter: Option<Box<Reporter>>,
     /// Asks for lost packets.
-    repair: Option<Box<Repairing>>,
+    repair: Option<Box<RetransmissionReceiver>>,
     /// Asks for a key frame.
-    plea: Option<Plea>,
+    pending_key_frame: Option<PendingKeyFrameRequest>,
     /// The number of its last full intra request.
     intra: u8,
     /// Computes lost packets from parity.
-    parity: Option<Box<Solving>>,
+    parity: Option<Box<ParityReceiver>>,
 }
 
 /// What a receiver needs to compute lost packets from parity.
-struct Solving {
+struct ParityReceiver {
     settings: ParitySettings,
     /// Whether nobody has said under which SSRC parity comes, and whether it is known by now.
-    of_any: bool,
+    any_ssrc: bool,
     associated: bool,
     solver: Solver,
     /// Asks for more of it.
-    asker: Asker,
+    requester: ParityRequester,
     /// RTCP's timer knows that there is something to ask for.
-    wished: bool,
+    scheduled: bool,
     /// Nothing can be asked for before.
-    held: Time,
+    not_before: Time,
     /// Requests, the blocks in them, and packets that parity gave back.
     counts: Requests,
     /// Whether it tells the sender its play-out delay, and when it did last.
@@ -136,16 +136,16 @@ struct Solving {
     sent: Option<PeerTime>,
 }
 
-impl Solving {
+impl ParityReceiver {
     fn new(settings: ParitySettings, chance: Chance) -> Self {
         Self {
             settings,
-            of_any: false,
+            any_ssrc: false,
             associated: true,
             solver: Solver::new(),
-            asker: Asker::new(chance),
-            wished: false,
-            held: Time::ZERO,
+            requester: ParityRequester::new(chance),
+            scheduled: false,
+            not_before: Time::ZERO,
             counts: Requests::default(),
             tells: false,
             told: None,
@@ -157,34 +157,34 @@ impl Solving {
     /// Another source, or the same one from another number on.
     fn restart(&mut self) {
         self.solver.restart();
-        self.asker.clear();
+        self.requester.clear();
         self.told = None;
     }
 }
 
 /// A request for a key frame that stands.
 #[derive(Clone, Copy, Debug)]
-struct Plea {
+struct PendingKeyFrameRequest {
     /// Nothing could be decoded so far.
     joins: bool,
     /// Not to be sent, or sent again, before.
     at: Time,
     /// RTCP's timer knows of it.
-    wished: bool,
+    scheduled: bool,
 }
 
 /// A key frame is asked for again after this time: when the answer, or the request, was lost.
-const ASKED_AGAIN: Span = Span::millis(700);
+const KEY_FRAME_RETRY_INTERVAL: Span = Span::millis(700);
 /// For how long a request for a key frame is of use.
-const PLEA_USEFUL: Span = Span::secs(1);
+const KEY_FRAME_REQUEST_USEFUL: Span = Span::secs(1);
 /// A sender is told the play-out delay this often.
-const TOLD_EVERY: Span = Span::secs(1);
+const PLAYOUT_REPORT_INTERVAL: Span = Span::secs(1);
 
 /// What a receiver needs to ask for lost packets.
-struct Repairing {
+struct RetransmissionReceiver {
     settings: RepairSettings,
     /// Whether nobody has said under which SSRC retransmissions come, and whether it is known by now.
-    of_any: bool,
+    any_ssrc: bool,
     associated: bool,
     /// The stream's SSRC as the sender's description has it.
     announced: Option<u32>,
@@ -193,26 +193,26 @@ struct Repairing {
     reception: Reception,
     sent: Option<PeerTime>,
     /// RTCP's timer knows that there is something to ask for.
-    wished: bool,
+    scheduled: bool,
     /// Nothing can be asked for before.
-    held: Time,
+    not_before: Time,
     /// Packets that counted when they came, or when a later one showed whose they are.
     shown: u64,
     check: Check,
 }
 
-impl Repairing {
+impl RetransmissionReceiver {
     fn new(settings: RepairSettings) -> Self {
         Self {
             settings,
-            of_any: false,
+            any_ssrc: false,
             associated: true,
             announced: None,
             requester: Requester::new(settings),
             reception: Reception::trusting(settings.ssrc, CLOCK_RATE),
             sent: None,
-            wished: false,
-            held: Time::ZERO,
+            scheduled: false,
+            not_before: Time::ZERO,
             shown: 0,
             check: Check::new(&REPAIR_NOT_COUNTED),
         }
@@ -220,9 +220,9 @@ impl Repairing {
 }
 
 /// After so long without another packet a receiver that answers does so, also when its half has nothing to say yet.
-const ANSWER: Span = Span::millis(500);
+const KEEPALIVE_DELAY: Span = Span::millis(500);
 /// The subtype of an APP packet that says no more than that a receiver of the controller's own is there.
-const PRESENT: u8 = 31;
+const PRESENCE_SUBTYPE: u8 = 31;
 
 struct Stream {
     ssrc: u32,
@@ -281,7 +281,7 @@ impl Receiver {
             said,
             reporter: None,
             repair: None,
-            plea: None,
+            pending_key_frame: None,
             intra: 0,
             parity: None,
         }
@@ -332,7 +332,7 @@ impl Receiver {
     /// sessions of two members under [`crate::Profile::Avpf`].
     #[must_use]
     pub fn with_repair(self, settings: RepairSettings) -> Self {
-        Self { repair: Some(Box::new(Repairing::new(settings))), ..self }
+        Self { repair: Some(Box::new(RetransmissionReceiver::new(settings))), ..self }
     }
 
     /// As [`Receiver::with_repair`], whatever SSRC retransmissions come under: the first one of something that was
@@ -341,7 +341,12 @@ impl Receiver {
     #[must_use]
     pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
         let announced = Some(settings.ssrc).filter(|ssrc| *ssrc != 0);
-        let repair = Repairing { of_any: true, associated: false, announced, ..Repairing::new(settings) };
+        let repair = RetransmissionReceiver {
+            any_ssrc: true,
+            associated: false,
+            announced,
+            ..RetransmissionReceiver::new(settings)
+        };
         Self { repair: Some(Box::new(repair)), ..self }
     }
 
@@ -349,28 +354,28 @@ impl Receiver {
     /// a picture loss indication (RFC 4585) when a reference is lost. It asks until [`Receiver::has_key_frame`]. Only
     /// under [`crate::Profile::Avpf`]. Poll afterwards.
     pub fn needs_key_frame(&mut self, now: Time, joins: bool) {
-        if self.plea.is_none_or(|plea| plea.joins != joins) {
+        if self.pending_key_frame.is_none_or(|pending_key_frame| pending_key_frame.joins != joins) {
             self.intra = self.intra.wrapping_add(u8::from(joins));
-            self.plea = Some(Plea { joins, at: now, wished: false });
+            self.pending_key_frame = Some(PendingKeyFrameRequest { joins, at: now, scheduled: false });
         }
     }
 
     /// What it decodes next needs nothing that is lost.
     pub fn has_key_frame(&mut self) {
-        self.plea = None;
+        self.pending_key_frame = None;
     }
 
     /// It computes lost packets from parity, and in a small group asks for more of it, at times that `chance` draws.
     #[must_use]
     pub fn with_parity(self, settings: ParitySettings, chance: Chance) -> Self {
-        Self { parity: Some(Box::new(Solving::new(settings, chance))), ..self }
+        Self { parity: Some(Box::new(ParityReceiver::new(settings, chance))), ..self }
     }
 
     /// As [`Receiver::with_parity`], whatever SSRC parity comes under: the first packet of its payload type from where
     /// the media comes tells it, anew for each source of the media.
     #[must_use]
     pub fn with_parity_of_any_source(self, settings: ParitySettings, chance: Chance) -> Self {
-        let parity = Solving { of_any: true, associated: false, ..Solving::new(settings, chance) };
+        let parity = ParityReceiver { any_ssrc: true, associated: false, ..ParityReceiver::new(settings, chance) };
         Self { parity: Some(Box::new(parity)), ..self }
     }
 
@@ -437,11 +442,11 @@ impl Receiver {
     /// What a packet of the media or of parity has left of a block's need. Who asks for packets does not ask for
     /// parity.
     fn on_need(&mut self, now: Time, need: Option<Need>) {
-        let idle = self.parity.as_ref().is_none_or(|parity| parity.asker.is_idle());
+        let idle = self.parity.as_ref().is_none_or(|parity| parity.requester.is_idle());
         let Some(need) = need.filter(|need| self.repair.is_none() && !(idle && need.lacks == 0)) else { return };
         let group = self.group();
         if let Some(parity) = &mut self.parity {
-            parity.asker.on_need(now, &need, &parity.settings, group);
+            parity.requester.on_need(now, &need, &parity.settings, group);
         }
     }
 
@@ -818,7 +823,7 @@ impl Receiver {
         let Some(parity) = &mut self.parity else { return };
         for request in &asked.blocks {
             if let Some(base) = parity.solver.extended(request.base) {
-                parity.asker.on_overheard(now, base, request, group);
+                parity.requester.on_overheard(now, base, request, group);
             }
         }
     }
@@ -829,13 +834,13 @@ impl Receiver {
     }
 
     /// The packets that it may be told of later; `None`: it has to be told of each at once.
-    pub fn patience(&self) -> Option<Patience> {
-        let asks = self.repair.is_some() || self.parity.is_some() || self.plea.is_some();
+    pub fn batchable(&self) -> Option<Batchable> {
+        let asks = self.repair.is_some() || self.parity.is_some() || self.pending_key_frame.is_some();
         let speaks = self.knock.is_some() || self.answers || self.reporter.is_some();
         let stays = self.participant.farewell == Farewell::Stays;
         let stream = self.stream.as_ref().filter(|stream| !stream.ended && stream.ssrc != self.ssrc())?;
         let receivers = self.participant.members.reported_receivers().unwrap_or(0);
-        (stays && !asks && !speaks && self.half.is_patient()).then_some(Patience { source: stream.ssrc, receivers })
+        (stays && !asks && !speaks && self.half.is_patient()).then_some(Batchable { source: stream.ssrc, receivers })
     }
 
     /// Leaves the session: one of the next polls gives the last words, in a large group not the first. Poll afterwards.
@@ -887,7 +892,9 @@ impl Receiver {
                 }
             }
             Due::Rtcp => match self.participant.expiry(now) {
-                Some(Expiry::SendFeedback) if self.repair.is_some() || self.plea.is_some() || self.asks_parity() => {
+                Some(Expiry::SendFeedback)
+                    if self.repair.is_some() || self.pending_key_frame.is_some() || self.asks_parity() =>
+                {
                     if let Some(bytes) = self.encode_request(now) {
                         return Output::Rtcp(bytes);
                     }
@@ -960,28 +967,28 @@ impl Receiver {
     }
 
     fn wants_to_ask(&self) -> bool {
-        let asks = self.repair.as_ref().is_some_and(|repair| repair.wished) || self.asks_parity();
-        asks || self.plea.is_some_and(|plea| plea.wished)
+        let asks = self.repair.as_ref().is_some_and(|repair| repair.scheduled) || self.asks_parity();
+        asks || self.pending_key_frame.is_some_and(|pending_key_frame| pending_key_frame.scheduled)
     }
 
     fn asks_parity(&self) -> bool {
-        self.parity.as_ref().is_some_and(|parity| parity.wished)
+        self.parity.as_ref().is_some_and(|parity| parity.scheduled)
     }
 
     /// Tells RTCP's timer when there is parity to ask for.
     fn wish_parity(&mut self, now: Time) {
         let Some(parity) = &self.parity else { return };
-        if parity.wished || now < parity.held || parity.asker.wake().is_none_or(|at| at > now) {
+        if parity.scheduled || now < parity.not_before || parity.requester.wake().is_none_or(|at| at > now) {
             return;
         }
         let group = self.group();
         let Some(parity) = &mut self.parity else { return };
-        if !parity.asker.wants(now, group) {
+        if !parity.requester.wants(now, group) {
             return;
         }
-        parity.wished = self.participant.request_dithered(now, parity.asker.useful(now, group));
-        if !parity.wished {
-            parity.held = self.participant.timer.next();
+        parity.scheduled = self.participant.request_dithered(now, parity.requester.useful(now, group));
+        if !parity.scheduled {
+            parity.not_before = self.participant.timer.next();
         }
     }
 
@@ -989,10 +996,12 @@ impl Receiver {
     fn parity_request(&mut self, now: Time) -> Option<Packet> {
         let (media, group) = (self.stream.as_ref().filter(|s| !s.ended)?.ssrc, self.group());
         let parity = self.parity.as_mut()?;
-        if std::mem::take(&mut parity.wished) && !self.plea.is_some_and(|plea| plea.wished) {
+        if std::mem::take(&mut parity.scheduled)
+            && !self.pending_key_frame.is_some_and(|pending_key_frame| pending_key_frame.scheduled)
+        {
             self.participant.timer.cancel_early();
         }
-        let blocks = parity.asker.take(now, group);
+        let blocks = parity.requester.take(now, group);
         if blocks.is_empty() {
             return None;
         }
@@ -1004,7 +1013,7 @@ impl Receiver {
     /// What it tells of its play-out delay, when it is time for it.
     fn parity_use(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
-        let due = |told: Option<Time>| told.is_none_or(|told| now.since(told) >= TOLD_EVERY);
+        let due = |told: Option<Time>| told.is_none_or(|told| now.since(told) >= PLAYOUT_REPORT_INTERVAL);
         let parity = self.parity.as_mut().filter(|parity| parity.tells && due(parity.told))?;
         let playout = parity.settings.playout.filter(|playout| *playout > Span::ZERO)?;
         parity.told = Some(now);
@@ -1013,10 +1022,16 @@ impl Receiver {
 
     /// Tells RTCP's timer when a key frame is to be asked for.
     fn schedule_key_frame_request(&mut self, now: Time) {
-        let Some(plea) = self.plea.as_mut().filter(|plea| !plea.wished && plea.at <= now) else { return };
-        plea.wished = self.participant.request_early(now, PLEA_USEFUL);
-        if !plea.wished {
-            plea.at = self.participant.timer.next().max(now);
+        let Some(pending_key_frame) = self
+            .pending_key_frame
+            .as_mut()
+            .filter(|pending_key_frame| !pending_key_frame.scheduled && pending_key_frame.at <= now)
+        else {
+            return;
+        };
+        pending_key_frame.scheduled = self.participant.request_early(now, KEY_FRAME_REQUEST_USEFUL);
+        if !pending_key_frame.scheduled {
+            pending_key_frame.at = self.participant.timer.next().max(now);
         }
     }
 
@@ -1024,9 +1039,12 @@ impl Receiver {
     fn key_frame_request(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
         let (sender, number) = (self.participant.identity.ssrc, self.intra);
-        let plea = self.plea.as_mut().filter(|plea| plea.wished || plea.at <= now)?;
-        (plea.wished, plea.at) = (false, now + ASKED_AGAIN);
-        Some(match plea.joins {
+        let pending_key_frame = self
+            .pending_key_frame
+            .as_mut()
+            .filter(|pending_key_frame| pending_key_frame.scheduled || pending_key_frame.at <= now)?;
+        (pending_key_frame.scheduled, pending_key_frame.at) = (false, now + KEY_FRAME_RETRY_INTERVAL);
+        Some(match pending_key_frame.joins {
             true => KeyFrameRequest::FullIntra { sender, media, number }.to_packet(),
             false => KeyFrameRequest::PictureLoss { sender, media }.to_packet(),
         })
@@ -1035,7 +1053,7 @@ impl Receiver {
     /// Tells RTCP's timer when there is something to ask for.
     fn schedule_nack(&mut self, now: Time) {
         let Some(repair) = &mut self.repair else { return };
-        if repair.wished || now < repair.held || repair.requester.wake().is_none_or(|at| at > now) {
+        if repair.scheduled || now < repair.not_before || repair.requester.wake().is_none_or(|at| at > now) {
             return;
         }
         if let Some(rtt) = self.half.view().rtt {
@@ -1044,39 +1062,41 @@ impl Receiver {
         if !repair.requester.wants(now) {
             return;
         }
-        repair.wished = self.participant.request_early(now, repair.requester.useful(now));
-        if !repair.wished {
-            repair.held = self.participant.timer.next();
+        repair.scheduled = self.participant.request_early(now, repair.requester.useful(now));
+        if !repair.scheduled {
+            repair.not_before = self.participant.timer.next();
         }
     }
 
-    /// When [`Receiver::wish`] has something to do, or what it wished for comes.
+    /// When [`Receiver::wish`] has something to do, or what it scheduled for comes.
     fn asks_at(&self) -> Option<Time> {
-        let plea = self.plea.map(|plea| if plea.wished { self.participant.timer.next() } else { plea.at });
-        self.asks_for_packets_at().into_iter().chain(self.asks_for_parity_at()).chain(plea).min()
+        let pending_key_frame = self.pending_key_frame.map(|pending_key_frame| {
+            if pending_key_frame.scheduled { self.participant.timer.next() } else { pending_key_frame.at }
+        });
+        self.asks_for_packets_at().into_iter().chain(self.asks_for_parity_at()).chain(pending_key_frame).min()
     }
 
     fn asks_for_parity_at(&self) -> Option<Time> {
         let parity = self.parity.as_ref()?;
-        if parity.wished {
+        if parity.scheduled {
             return Some(self.participant.timer.next());
         }
-        Some(parity.asker.wake()?.max(parity.held))
+        Some(parity.requester.wake()?.max(parity.not_before))
     }
 
     fn asks_for_packets_at(&self) -> Option<Time> {
         let repair = self.repair.as_ref()?;
-        if repair.wished {
+        if repair.scheduled {
             return Some(self.participant.timer.next());
         }
-        Some(repair.requester.wake()?.max(repair.held))
+        Some(repair.requester.wake()?.max(repair.not_before))
     }
 
     /// A request for the packets that are missing, if there is still something to ask for.
     fn nack_packet(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
         let repair = self.repair.as_mut()?;
-        if std::mem::take(&mut repair.wished) {
+        if std::mem::take(&mut repair.scheduled) {
             self.participant.timer.cancel_early();
         }
         let missing = repair.requester.take(now);
@@ -1141,13 +1161,14 @@ impl Receiver {
     /// report.
     fn answer_wake(&self) -> Option<Wake> {
         let heard = self.stream.as_ref().filter(|s| self.answers && !s.ended)?.heard;
-        let at = (heard + ANSWER).max(self.participant.timer.next());
+        let at = (heard + KEEPALIVE_DELAY).max(self.participant.timer.next());
         self.said.is_none_or(|said| said < heard).then_some(Wake { at, why: "media pauses" })
     }
 
     fn encode_answer(&mut self, now: Time) -> Vec<u8> {
         self.said = Some(now);
-        let present = app(self.participant.identity.ssrc, self.app, Body { subtype: PRESENT, bytes: Vec::new() });
+        let present =
+            app(self.participant.identity.ssrc, self.app, Body { subtype: PRESENCE_SUBTYPE, bytes: Vec::new() });
         let packets = vec![self.receiver_report(now), self.participant.sdes(), present];
         self.participant.encode(now, packets)
     }

@@ -1,13 +1,16 @@
-use crate::belief::SentReports;
 use crate::ecn::{EcnCheck, EcnCounts, EcnPath};
 use crate::feedback;
 use crate::gate::ReportLimiter;
 use crate::media::{HeaderIds, overhead};
 use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
-use crate::peers::{PATIENCE, Peers};
+use crate::peers::{Peers, STANDARD_REPORTS_GRACE};
 use crate::probe::{Prober, Probes};
-use crate::repair::{ASKING, Asked, AskedParity, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend, Words};
+use crate::receiver_proof::SentReports;
+use crate::repair::{
+    AnnouncedPlayouts, Blocks, CachedPacket, MAX_REQUESTING_MEMBERS, NackContext, PARITY_MORE, Parity,
+    ParityRequestContext, Retransmission, RetransmissionCache,
+};
 use crate::share::RepairShare;
 use crate::{
     Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings, Part, Protected, Protection,
@@ -74,7 +77,7 @@ pub struct SenderSettings {
     /// Packets may leave this many times as fast as the target: for frames that are larger than others, of an encoder
     /// whose mean is the target.
     pub room: f64,
-    /// It keeps what it sends and sends again what its receiver asks for (RFC 4588). Only for sessions of two members.
+    /// It keeps what it sends and sends again what its receiver asks for (RFC 4588). SoleReceiver for sessions of two members.
     pub repair: Option<RepairSettings>,
     /// Where nothing waits during a probe, it sends its newest packet again, in the stream of retransmissions: what
     /// libwebrtc fills probes up with, and what every receiver that takes RFC 4588 drops as a duplicate. It needs
@@ -130,7 +133,7 @@ impl SenderSettings {
 }
 
 /// The longest that the pacer's backlog may take at the pacing rate.
-const BACKLOG: Span = Span::secs(1);
+const MAX_BACKLOG: Span = Span::secs(1);
 
 /// How much more than the cap a sender of frames may send at a time, as a time at the cap: a key frame is several times
 /// as large as the mean frame, and leaves at the pacing rate. Over any time T a session sends at most
@@ -153,7 +156,7 @@ pub struct Sender {
     participant: Participant,
     peers: Peers,
     /// Who is listened to where there is one receiver.
-    only: Option<Only>,
+    only: Option<SoleReceiver>,
     /// Who has echoed which sender report from elsewhere than where that is.
     elsewhere: Option<(Origin, u32)>,
     /// What shows who receives the stream.
@@ -168,7 +171,7 @@ pub struct Sender {
     greedy_frame: u32,
     /// What a notice cost in the packet before: most notices are of one size.
     notice_cost: Bytes,
-    purse: AllowanceLeft,
+    allowance_left: AllowanceLeft,
     feedback: FeedbackCounts,
     gate: Option<ReportLimiter>,
     /// The group's size as it was told last, and when.
@@ -178,11 +181,11 @@ pub struct Sender {
     /// With which ECN field packets leave.
     ecn: EcnCheck,
     /// Sends lost packets again.
-    repair: Option<Repairing>,
+    repair: Option<RetransmissionSender>,
     /// Fills up probes.
     padding: Option<Padding>,
     /// Sends parity.
-    parity: Option<Protecting>,
+    parity: Option<ParitySender>,
     /// A receiver waits for a key frame; when the encoder was last told so.
     key_frame: (bool, Option<Time>),
     /// The one receiver's clock, and when it came: until the next report, which answers.
@@ -193,7 +196,7 @@ pub struct Sender {
 /// Nobody else's RTCP is read until it has said BYE, or, if it is not the one that was described, has reported nothing
 /// for as long as its kind of reports may take.
 #[derive(Clone, Copy, Debug)]
-struct Only {
+struct SoleReceiver {
     from: Origin,
     /// It sends more than standard reports.
     often: bool,
@@ -202,12 +205,12 @@ struct Only {
 }
 
 /// What a sender needs to send lost packets again.
-struct Repairing {
-    keeper: Keeper,
+struct RetransmissionSender {
+    cache: RetransmissionCache,
     /// The next number of the retransmission stream, extended.
     seq: u64,
     share: RepairShare,
-    inside: Inside,
+    inside: PacingCheck,
 }
 
 /// Packets that are sent for nothing but their size.
@@ -218,7 +221,7 @@ struct Padding {
 }
 
 /// What a sender needs to send parity.
-struct Protecting {
+struct ParitySender {
     blocks: Blocks,
     /// The next number of the stream of parity, extended.
     seq: u64,
@@ -231,30 +234,30 @@ struct Protecting {
     looked: Time,
     /// It is made until then: as long as a receiver's word holds, where that is waited for.
     until: Time,
-    words: Words,
+    announced: AnnouncedPlayouts,
 }
 
 /// The share of packets that parity leaves missing in a group: a hundredth of a per cent of pictures of a hundred
 /// packets.
-const LEFT: f64 = 2e-5;
+const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
 /// The same in a group that is small enough to ask for what else it needs.
-const LEFT_TO_ASK: f64 = 1e-3;
+const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
 /// The same towards one receiver, retransmission included. Far less than is aimed at: a retransmission that has to pass
 /// the queue that dropped its original is lost more often than independent losses are.
-const LEFT_OF_ONE: f64 = 3e-7;
+const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
 /// A receiver that has said that it uses parity is taken to do so for this time.
-const WORD_HOLDS: Span = Span::secs(10);
+const PARITY_USE_LIFETIME: Span = Span::secs(10);
 /// A receiver's play-out delay is taken to be no longer than this.
-const LONGEST_PLAYOUT: Span = Span::secs(10);
+const MAX_PLAYOUT: Span = Span::secs(10);
 /// This share of the receivers is left behind, where others need less parity.
-const LEFT_BEHIND: f64 = 0.02;
+const UNSERVED_SHARE: f64 = 0.02;
 /// Receivers' losses are looked at this often.
-const LOOKS: Span = Span::secs(1);
+const LOSS_CHECK_INTERVAL: Span = Span::secs(1);
 
 /// Checks that all streams together stay within the pacing rate: each packet takes its size at the highest rate until
 /// the next one, and may leave a packet and the credit before those ahead of it are through. The pacer itself looks at
 /// the last packet alone.
-struct Inside {
+struct PacingCheck {
     check: Check,
     packet: Bytes,
     /// What a late wake may catch up is a time: at whichever rate that is used, a lower one afterwards owes no more.
@@ -268,9 +271,9 @@ struct Inside {
     rate: Rate,
 }
 
-impl Repairing {
+impl RetransmissionSender {
     fn new(repair: RepairSettings, settings: &SenderSettings) -> Self {
-        let inside = Inside {
+        let inside = PacingCheck {
             check: Check::new(&REPAIR_WITHIN_RATE),
             packet: settings.packet,
             credit: settings.credit,
@@ -279,11 +282,16 @@ impl Repairing {
             last: Time::ZERO,
             rate: Rate::ZERO,
         };
-        Self { keeper: Keeper::new(repair), seq: settings.first_seq.into(), share: RepairShare::default(), inside }
+        Self {
+            cache: RetransmissionCache::new(repair),
+            seq: settings.first_seq.into(),
+            share: RepairShare::default(),
+            inside,
+        }
     }
 }
 
-impl Protecting {
+impl ParitySender {
     fn new(parity: ParitySettings, settings: &SenderSettings) -> Self {
         let mut blocks = Blocks::new(parity);
         blocks.anywhere = settings.greedy;
@@ -296,12 +304,12 @@ impl Protecting {
             bytes: Bytes::ZERO,
             looked: Time::ZERO,
             until: if settings.parity_on_word { Time::ZERO } else { Time::NEVER },
-            words: Words::default(),
+            announced: AnnouncedPlayouts::default(),
         }
     }
 }
 
-impl Inside {
+impl PacingCheck {
     fn on_sent(&mut self, now: Time, size: Bytes, pacing: Rate) {
         let rate = self.rate.max(pacing);
         // Times are whole nanoseconds: each packet may seem to be early by one.
@@ -338,23 +346,23 @@ impl AllowanceLeft {
 }
 
 /// What a compound tells of one receiver.
-struct Told<'a> {
+struct ReceiverFeedback<'a> {
     block: Option<&'a ReportBlock>,
     body: Option<&'a Body>,
     packets: Joined,
 }
 
 /// Least time between two key frames that one receiver asked for.
-const KEY_FRAMES_APART: Span = Span::millis(500);
+const MIN_KEY_FRAME_INTERVAL: Span = Span::millis(500);
 
 /// GStreamer 1.22 reports packets under this number until its session has one of its own.
-const NAMELESS: u32 = u32::MAX;
+const GSTREAMER_UNSET_SSRC: u32 = u32::MAX;
 
 /// Least time between a unicast sender's reports under AVPF.
-const BETWEEN_REPORTS: Span = Span::secs(1);
+const MIN_REPORT_INTERVAL: Span = Span::secs(1);
 
 /// Least time between two summaries of a group that grows.
-const BETWEEN_SUMMARIES: Span = Span::millis(50);
+const MIN_SUMMARY_INTERVAL: Span = Span::millis(50);
 
 /// Feedback that has arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -381,7 +389,7 @@ impl Sender {
         {
             // RFC 4585 lets two members send as often as RTCP's bandwidth allows: a hundred reports a second. Feedback
             // is worth that, a sender's report is not.
-            *t_rr_interval = (*t_rr_interval).max(BETWEEN_REPORTS);
+            *t_rr_interval = (*t_rr_interval).max(MIN_REPORT_INTERVAL);
         }
         let participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
         let decision = half.decision();
@@ -395,7 +403,7 @@ impl Sender {
             changed: true,
             pacer: Pacer::new(
                 emit,
-                (emit == Emit::Paced || settings.cap.is_some()).then_some(BACKLOG),
+                (emit == Emit::Paced || settings.cap.is_some()).then_some(MAX_BACKLOG),
                 settings.credit,
             ),
             cap: settings.cap.map(|cap| TokenBucket::new(cap, settings.burst_above(cap))),
@@ -412,15 +420,15 @@ impl Sender {
             octets: 0,
             greedy_frame: 0,
             notice_cost: Bytes::ZERO,
-            purse: AllowanceLeft::default(),
+            allowance_left: AllowanceLeft::default(),
             feedback: FeedbackCounts::default(),
             gate: settings.gated.then(|| ReportLimiter::new(settings.rtcp.session_bandwidth)),
             told: (0, now),
             heard: now,
             ecn: EcnCheck::new(settings.ecn, settings.feedback == FeedbackFormat::Rfc8888),
-            repair: settings.repair.map(|repair| Repairing::new(repair, &settings)),
+            repair: settings.repair.map(|repair| RetransmissionSender::new(repair, &settings)),
             padding: settings.padding.then(Padding::default),
-            parity: settings.parity.map(|parity| Protecting::new(parity, &settings)),
+            parity: settings.parity.map(|parity| ParitySender::new(parity, &settings)),
             key_frame: (false, None),
             reference: None,
             half,
@@ -445,7 +453,7 @@ impl Sender {
 
     /// What was sent again, and what was not.
     pub fn repairs(&self) -> Repairs {
-        let again = self.repair.as_ref().map(|repair| repair.keeper.counts).unwrap_or_default();
+        let again = self.repair.as_ref().map(|repair| repair.cache.counts).unwrap_or_default();
         let Some(parity) = &self.parity else { return again };
         let refused = again.refused + parity.blocks.refused;
         Repairs { parities: parity.packets, parity_bytes: parity.bytes, refused, ..again }
@@ -484,7 +492,7 @@ impl Sender {
     /// The extended sequence number of the first packet that may be sent again, or of which parity may be; `None`
     /// without repair.
     pub fn first_kept(&self) -> Option<u64> {
-        let again = self.repair.as_ref().map(|repair| repair.keeper.first());
+        let again = self.repair.as_ref().map(|repair| repair.cache.first());
         let covered = self.parity.as_ref().map(|parity| parity.blocks.first().unwrap_or(self.seq));
         again.into_iter().chain(covered).min()
     }
@@ -571,7 +579,7 @@ impl Sender {
         if self.stopped() {
             return false;
         }
-        if !self.purse.take(self.half.allowance(), self.cost_on_wire(frame.size)) {
+        if !self.allowance_left.take(self.half.allowance(), self.cost_on_wire(frame.size)) {
             self.pacer.skip(frame.kind);
             return false;
         }
@@ -627,7 +635,7 @@ impl Sender {
         self.participant.leave();
         self.pacer.clear();
         if let Some(repair) = &mut self.repair {
-            repair.keeper.clear();
+            repair.cache.clear();
         }
         if let Some(parity) = &mut self.parity {
             parity.blocks.clear();
@@ -682,7 +690,8 @@ impl Sender {
                     let body = block.and_then(|_| self.body_of(&compound, *ssrc));
                     let packets = joined.take();
                     if block.is_some() || body.is_some() || packets.is_some() {
-                        let told = Told { block, body: body.as_ref(), packets: packets.unwrap_or_default() };
+                        let told =
+                            ReceiverFeedback { block, body: body.as_ref(), packets: packets.unwrap_or_default() };
                         reports |= self.report(now, from, *ssrc, &told);
                     }
                 }
@@ -697,7 +706,7 @@ impl Sender {
         // Feedback may come without a report (RFC 5506): a receiver sends what it knows of packets as a packet of its
         // own.
         if let Some((who, packets)) = teller.zip(joined) {
-            reports |= self.report(now, from, who, &Told { block: None, body: None, packets });
+            reports |= self.report(now, from, who, &ReceiverFeedback { block: None, body: None, packets });
         }
         self.on_byes(now, from, &compound, datagram.len());
         if reports {
@@ -721,7 +730,7 @@ impl Sender {
     /// Whether another one than who is there is the one receiver.
     fn is_shut_to(&self, now: Time, from: Origin) -> bool {
         let described = self.settings.peer;
-        let stays = |only: &Only| described == Some(only.from) || now < only.until;
+        let stays = |only: &SoleReceiver| described == Some(only.from) || now < only.until;
         described != Some(from) && self.only.is_some_and(|only| only.from != from && stays(&only))
     }
 
@@ -764,27 +773,27 @@ impl Sender {
         if !self.is_from_member(from, nack.sender, nack.media) {
             return;
         }
-        let asked = self.asked(now);
+        let context = self.nack_context(now);
         let Some(repair) = &mut self.repair else { return };
         for number in nack.missing {
-            repair.keeper.on_nack(&asked, number);
+            repair.cache.on_nack(&context, number);
         }
     }
 
     /// Feedback tells of packets that left again and are lost: towards who is authenticated, as browsers are, they
     /// leave once more at once.
     fn on_lost(&mut self, now: Time, packets: &[PacketReport]) {
-        let asked = self.asked(now);
+        let context = self.nack_context(now);
         let Some(repair) = self.repair.as_mut().filter(|_| self.settings.rtcp.authenticated) else { return };
         for lost in packets.iter().filter(|packet| packet.stream == Stream::Repair && packet.arrived.is_none()) {
-            repair.keeper.on_lost(&asked, lost.number);
+            repair.cache.on_lost(&context, lost.number);
         }
     }
 
-    fn asked(&self, now: Time) -> Asked {
+    fn nack_context(&self, now: Time) -> NackContext {
         let scarce = self.decision.limit == Limit::Floor;
-        let told = self.parity.as_ref().and_then(|parity| parity.words.longest(now));
-        Asked { now, target: self.decision.target, packet: self.settings.packet, scarce, told }
+        let announced_playout = self.parity.as_ref().and_then(|parity| parity.announced.longest(now));
+        NackContext { now, target: self.decision.target, packet: self.settings.packet, scarce, announced_playout }
     }
 
     /// Somebody asks for parity: a member, as in [`Sender::on_request`].
@@ -796,8 +805,9 @@ impl Sender {
         }
         let Some(parity) = &mut self.parity else { return };
         for wanted in &request.blocks {
-            let asked = AskedParity { now, target: self.decision.target, packet: self.settings.packet, head };
-            parity.blocks.on_request(&asked, wanted);
+            let context =
+                ParityRequestContext { now, target: self.decision.target, packet: self.settings.packet, head };
+            parity.blocks.on_request(&context, wanted);
         }
     }
 
@@ -809,11 +819,11 @@ impl Sender {
             return;
         }
         let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
-        parity.words.say(now, told.sender, told.playout.min(LONGEST_PLAYOUT), now + WORD_HOLDS);
-        let Some(playout) = parity.words.longest(now) else { return };
+        parity.announced.say(now, told.sender, told.playout.min(MAX_PLAYOUT), now + PARITY_USE_LIFETIME);
+        let Some(playout) = parity.announced.longest(now) else { return };
         parity.blocks.settings.playout = Some(playout);
-        if self.repair.as_mut().is_none_or(|repair| repair.keeper.on_playout(playout)) {
-            parity.until = now + WORD_HOLDS;
+        if self.repair.as_mut().is_none_or(|repair| repair.cache.on_playout(playout)) {
+            parity.until = now + PARITY_USE_LIFETIME;
         }
     }
 
@@ -844,7 +854,7 @@ impl Sender {
             };
             sender != mine && self.is_from_member(from, sender, media)
         });
-        let apart = if self.settings.rtcp.group { KEY_FRAMES_APART * 4 } else { KEY_FRAMES_APART };
+        let apart = if self.settings.rtcp.group { MIN_KEY_FRAME_INTERVAL * 4 } else { MIN_KEY_FRAME_INTERVAL };
         if asks && self.key_frame.1.is_none_or(|last| now.since(last) >= apart) {
             self.key_frame = (true, Some(now));
         }
@@ -887,7 +897,7 @@ impl Sender {
     fn join_feedback(&mut self, now: Time, compound: &Compound) -> Option<Joined> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         let history = self.history.as_mut()?;
-        let repair = self.repair.as_ref().map(|repair| repair.keeper.settings.ssrc);
+        let repair = self.repair.as_ref().map(|repair| repair.cache.settings.ssrc);
         let parity = self.parity.as_ref().map(|parity| parity.blocks.settings.ssrc);
         let stream_of = |ssrc| match ssrc {
             _ if ssrc == mine => Some(Stream::Media),
@@ -910,14 +920,14 @@ impl Sender {
             }
         }
         let often = often || before.is_some_and(|only| only.often);
-        let patience = if often { Span::ZERO } else { PATIENCE };
-        self.only = Some(Only { from, often, until: now + self.participant.member_timeout() + patience });
+        let patience = if often { Span::ZERO } else { STANDARD_REPORTS_GRACE };
+        self.only = Some(SoleReceiver { from, often, until: now + self.participant.member_timeout() + patience });
     }
 
     /// A receiver reports. False: its SSRC is that of another one. Of a group that is sampled the members alone do not
     /// show that.
-    fn report(&mut self, now: Time, origin: Origin, from: u32, told: &Told<'_>) -> bool {
-        let Told { block, body, packets: joined } = told;
+    fn report(&mut self, now: Time, origin: Origin, from: u32, told: &ReceiverFeedback<'_>) -> bool {
+        let ReceiverFeedback { block, body, packets: joined } = told;
         if !self.settings.rtcp.group {
             self.listen_to(now, origin, body.is_some() || !joined.packets.is_empty());
         }
@@ -954,7 +964,7 @@ impl Sender {
             });
         }
         if let Some((repair, rtt)) = self.repair.as_mut().zip(rtt) {
-            repair.keeper.on_round_trip(rtt);
+            repair.cache.on_round_trip(rtt);
         }
         // What a packet's own feedback measures is newer than what a report block does.
         let rtt = joined.rtt.or(rtt);
@@ -969,9 +979,10 @@ impl Sender {
             packets: &joined.packets,
             members,
         });
-        if from != NAMELESS && self.peers.get(NAMELESS).is_some_and(|peer| peer.from == origin) {
-            self.peers.remove(NAMELESS);
-            self.half.on_leave(now, ReceiverId(NAMELESS), Leave::Silent);
+        if from != GSTREAMER_UNSET_SSRC && self.peers.get(GSTREAMER_UNSET_SSRC).is_some_and(|peer| peer.from == origin)
+        {
+            self.peers.remove(GSTREAMER_UNSET_SSRC);
+            self.half.on_leave(now, ReceiverId(GSTREAMER_UNSET_SSRC), Leave::Silent);
         }
         true
     }
@@ -1064,7 +1075,7 @@ impl Sender {
         if reports || self.grown_at().is_some_and(|at| at <= now) {
             return Output::Rtcp(self.sender_report(now));
         }
-        let repairs = self.repair.as_mut().is_some_and(|repair| repair.keeper.waits(now));
+        let repairs = self.repair.as_mut().is_some_and(|repair| repair.cache.waits(now));
         if let Some(due) = self.media_due()
             && due <= now
         {
@@ -1096,7 +1107,7 @@ impl Sender {
     /// When the next packet may leave; `None` when there is none or the window is closed.
     fn media_due(&self) -> Option<Time> {
         let closed = self.decision.window.is_some_and(Window::is_closed);
-        let repairs = self.repair.as_ref().is_some_and(|repair| repair.keeper.has_waiting());
+        let repairs = self.repair.as_ref().is_some_and(|repair| repair.cache.has_waiting());
         let parity = self.parity.as_ref().is_some_and(|parity| parity.blocks.waits());
         let waits = self.settings.greedy || self.pacer.head().is_some() || repairs || parity || self.pads_for_probe();
         let capped = || self.cap.map_or(Time::ZERO, |bucket| bucket.holds_at(self.settings.packet));
@@ -1105,7 +1116,7 @@ impl Sender {
 
     /// Whether padding would leave, did nothing else wait: a probe is under way.
     fn pads_for_probe(&self) -> bool {
-        let kept = self.repair.as_ref().is_some_and(|repair| repair.keeper.newest().is_some());
+        let kept = self.repair.as_ref().is_some_and(|repair| repair.cache.newest().is_some());
         kept && self.padding.is_some() && self.prober.pads() && !self.stopped()
     }
 
@@ -1220,9 +1231,10 @@ impl Sender {
         let Some(repair) = &mut self.repair else { return };
         let (header, fragment) = (media.header, media.fragment);
         let size = again + Bytes::new(u64::from(header.payload_len));
-        repair
-            .keeper
-            .on_sent(media.seq, Kept { header, fragment, kind, ready, sent: now, size, waits: false, again: None });
+        repair.cache.on_sent(
+            media.seq,
+            CachedPacket { header, fragment, kind, ready, sent: now, size, queued: false, resent_as: None },
+        );
         repair.share.on_sent(now, media.size, false);
         if self.settings.emit == Emit::Paced {
             repair.inside.on_sent(now, media.size, pacing);
@@ -1233,22 +1245,29 @@ impl Sender {
     fn send_repair(&mut self, now: Time) -> Option<Media> {
         let pacing = self.media_rate();
         let repair = self.repair.as_mut()?;
-        let Resend { seq: original, kept } = repair.keeper.next(now, self.number)?;
-        repair.keeper.counts.packets += 1;
-        repair.keeper.counts.bytes += kept.size;
-        repair.share.on_sent(now, kept.size, true);
-        self.send_again(now, original, &kept, Stream::Repair, pacing)
+        let Retransmission { seq: original, packet } = repair.cache.next(now, self.number)?;
+        repair.cache.counts.packets += 1;
+        repair.cache.counts.bytes += packet.size;
+        repair.share.on_sent(now, packet.size, true);
+        self.send_again(now, original, &packet, Stream::Repair, pacing)
     }
 
     /// Sends a packet again, at this rate, under the next number of the retransmission stream.
-    fn send_again(&mut self, now: Time, original: u64, kept: &Kept, stream: Stream, pacing: Rate) -> Option<Media> {
+    fn send_again(
+        &mut self,
+        now: Time,
+        original: u64,
+        packet: &CachedPacket,
+        stream: Stream,
+        pacing: Rate,
+    ) -> Option<Media> {
         let (numbered, media) = (self.numbered(), self.participant.identity.ssrc);
         let repair = self.repair.as_mut()?;
-        let RepairSettings { ssrc, payload_type, .. } = repair.keeper.settings;
+        let RepairSettings { ssrc, payload_type, .. } = repair.cache.settings;
         let rtx = RtxStream { payload_type, apt: self.settings.payload_type, ssrc, media };
-        let header = rtx.header(repair.seq as u16, &kept.header).ok()?;
+        let header = rtx.header(repair.seq as u16, &packet.header).ok()?;
         let header = RtpHeader { send_time: Some(Stamp::of(now)), ..header };
-        let (seq, size, number) = (repair.seq, kept.size, self.number);
+        let (seq, size, number) = (repair.seq, packet.size, self.number);
         repair.seq += 1;
         self.number += 1;
         if self.settings.emit == Emit::Paced {
@@ -1261,7 +1280,7 @@ impl Sender {
         self.half.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
         self.read_decision();
         let transport = numbered.then_some(number as u16);
-        let (notice, fragment, repairs) = (Notice::NONE, kept.fragment, Some(original));
+        let (notice, fragment, repairs) = (Notice::NONE, packet.fragment, Some(original));
         let (ids, ecn) = (self.settings.ids, self.ecn.field());
         Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
     }
@@ -1271,8 +1290,8 @@ impl Sender {
         if !self.pads_for_probe() {
             return None;
         }
-        let Resend { seq: original, kept } = self.repair.as_ref()?.keeper.newest()?;
-        let media = self.send_again(now, original, &kept, Stream::Padding, self.departure_rate())?;
+        let Retransmission { seq: original, packet } = self.repair.as_ref()?.cache.newest()?;
+        let media = self.send_again(now, original, &packet, Stream::Padding, self.departure_rate())?;
         // A probe that is filled up is not within the pacing rate: nothing of it was too early.
         self.prober.on_sent(None, media.size);
         if let Some(padding) = &mut self.padding {
@@ -1289,21 +1308,21 @@ impl Sender {
         if now >= parity.until {
             return;
         }
-        if now.since(parity.looked) >= LOOKS {
+        if now.since(parity.looked) >= LOSS_CHECK_INTERVAL {
             parity.looked = now;
-            if let Some(loss) = self.peers.loss(LEFT_BEHIND) {
+            if let Some(loss) = self.peers.loss(UNSERVED_SHARE) {
                 parity.blocks.on_loss(now, loss);
             }
         }
         let loss = parity.blocks.loss();
-        let few = self.participant.census().members <= ASKING;
+        let few = self.participant.census().members <= MAX_REQUESTING_MEMBERS;
         let left = match &mut self.repair {
-            None if few && self.peers.len() > 0 => LEFT_TO_ASK,
-            None => LEFT,
+            None if few && self.peers.len() > 0 => REQUESTING_GROUP_RESIDUAL_LOSS,
+            None => GROUP_RESIDUAL_LOSS,
             Some(repair) => {
                 let missed = 1.0 - (1.0 - loss) * (1.0 - loss);
-                let tries = repair.keeper.tries(now, media.header.timestamp, waited, parity.words.longest(now));
-                (0..tries).fold(LEFT_OF_ONE, |left, _| left / missed.max(1e-9))
+                let tries = repair.cache.tries(now, media.header.timestamp, waited, parity.announced.longest(now));
+                (0..tries).fold(UNICAST_RESIDUAL_LOSS, |left, _| left / missed.max(1e-9))
             }
         };
         let packet = Protected { seq: media.seq, fragment: media.fragment, marker: media.header.marker };
@@ -1355,7 +1374,7 @@ impl Sender {
     fn grown_at(&self) -> Option<Time> {
         let (known, at) = self.told;
         let grown = self.participant.summary() && self.participant.census().members > known + known / 2 + 2;
-        grown.then(|| at + BETWEEN_SUMMARIES)
+        grown.then(|| at + MIN_SUMMARY_INTERVAL)
     }
 
     fn sender_report(&mut self, now: Time) -> Vec<u8> {

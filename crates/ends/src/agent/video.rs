@@ -19,7 +19,7 @@ use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of, row};
 use steadycast_session::{
-    EcnCounts, EcnPath, FeedbackCounts, Frame, Media, MediaPacket, Origin, Output, Patience, Protected, Protection,
+    Batchable, EcnCounts, EcnPath, FeedbackCounts, Frame, Media, MediaPacket, Origin, Output, Protected, Protection,
     Received, Receiver, Recovered, Repairs, Requests, Sender, SenderSettings, UnusedReason,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
@@ -774,11 +774,11 @@ impl VideoSink {
     }
 
     /// The packets that it may be told of later, by [`VideoSink::catch_up`].
-    pub fn patience(&self) -> Option<Patience> {
-        self.receiver.as_ref().filter(|_| self.buffer.is_none())?.patience()
+    pub fn batchable(&self) -> Option<Batchable> {
+        self.receiver.as_ref().filter(|_| self.buffer.is_none())?.batchable()
     }
 
-    /// A packet that it had [`VideoSink::patience`] with has arrived at `at`: there is nothing to send, and its wake
+    /// A packet that it had [`VideoSink::batchable`] with has arrived at `at`: there is nothing to send, and its wake
     /// is where it was.
     pub fn catch_up(&mut self, at: Time, packet: &Arriving<'_>) {
         match packet.body {

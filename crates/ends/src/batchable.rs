@@ -7,41 +7,41 @@ use steadycast_units::Time;
 
 /// Of an agent: packets that it may be told of later, by [`Agent::catch_up`].
 #[derive(Clone, Copy, Debug)]
-pub enum Patience {
+pub enum Batchable {
     /// Plain ones: it sends nothing, and never wakes.
     Plain,
     /// Those of the source of its session.
-    Session(session::Patience),
+    Session(session::Batchable),
 }
 
 /// Of a packet: what decides whether it can wait.
 #[derive(Clone, Copy, Debug)]
-pub enum Routine {
+pub enum BatchKey {
     /// A plain one.
     Plain,
     /// One of a session.
-    Session(session::Routine),
+    Session(session::BatchKey),
 }
 
-impl Routine {
+impl BatchKey {
     /// Of a packet's content; `None`: it can't wait.
     pub fn of(body: &Body) -> Option<Self> {
         match body {
             Body::Plain(_) => Some(Self::Plain),
-            Body::Rtp(media) => session::Routine::of_media(media).map(Self::Session),
-            Body::Rtcp { parsed, .. } => session::Routine::of_compound(parsed).map(Self::Session),
+            Body::Rtp(media) => session::BatchKey::of_media(media).map(Self::Session),
+            Body::Rtcp { parsed, .. } => session::BatchKey::of_compound(parsed).map(Self::Session),
             Body::Tcp(..) | Body::TcpAck(..) | Body::Parity(..) | Body::Raw(_) => None,
         }
     }
 }
 
-impl Patience {
+impl Batchable {
     /// Whether the packet can wait. One that can is to be told before any that cannot.
     #[inline]
-    pub fn bears(&mut self, packet: &Routine) -> bool {
+    pub fn accepts(&mut self, packet: &BatchKey) -> bool {
         match (self, packet) {
-            (Self::Plain, Routine::Plain) => true,
-            (Self::Session(patience), Routine::Session(packet)) => patience.bears(packet),
+            (Self::Plain, BatchKey::Plain) => true,
+            (Self::Session(batchable), BatchKey::Session(packet)) => batchable.accepts(packet),
             _ => false,
         }
     }
@@ -79,15 +79,15 @@ impl Agent {
 
     /// The packets that it may be told of later, until its wake and before anything else happens to it; `None`: it has
     /// to be told of each at once.
-    pub fn patience(&self) -> Option<Patience> {
+    pub fn batchable(&self) -> Option<Batchable> {
         match self {
-            Self::PlainSink(_) => Some(Patience::Plain),
-            Self::VideoSink(sink) => sink.patience().map(Patience::Session),
+            Self::PlainSink(_) => Some(Batchable::Plain),
+            Self::VideoSink(sink) => sink.batchable().map(Batchable::Session),
             _ => None,
         }
     }
 
-    /// Packets that it had [`Agent::patience`] with have arrived at these times: there is nothing to send, and its wake
+    /// Packets that it had [`Agent::batchable`] with have arrived at these times: there is nothing to send, and its wake
     /// is where it was.
     #[inline]
     pub fn catch_up<'a>(&mut self, packets: impl Iterator<Item = (Time, Arriving<'a>)>) {
@@ -98,7 +98,7 @@ impl Agent {
                 }
             }),
             Self::VideoSink(sink) => packets.for_each(|(at, packet)| sink.catch_up(at, &packet)),
-            _ => debug_assert!(packets.count() == 0, "it has no patience"),
+            _ => debug_assert!(packets.count() == 0, "it has no batchable"),
         }
     }
 }
