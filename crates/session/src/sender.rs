@@ -32,70 +32,72 @@ use steadycast_wire::rtcp::{
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx::{self, RtxStream};
 
-/// What a sender is made with.
+/// Settings of a [`Sender`].
 #[derive(Clone, Debug)]
 pub struct SenderSettings {
-    /// The sender's SSRC and canonical name.
+    /// The sender's SSRC and canonical name (CNAME).
     pub identity: Identity,
-    /// The timing of RTCP.
+    /// The RTCP timing rules.
     pub rtcp: RtcpSettings,
-    /// IP size of a full packet, header extensions included.
+    /// The IP size of a full packet, header extensions included.
     pub packet: Bytes,
-    /// RTP payload type.
+    /// The RTP payload type of the media.
     pub payload_type: u8,
-    /// In which elements of the header extension packets carry what receivers read.
+    /// The ids of the RTP header extensions.
     pub ids: HeaderIds,
-    /// Whether packets leave paced or in bursts.
+    /// Whether packets are paced or sent in bursts.
     pub emit: Emit,
-    /// The delay that a driver which wakes late may make up for.
+    /// The maximum delay of a late wake-up for which the pacer may catch up.
     pub credit: Span,
-    /// The most that the session may send, of media, repairs, parity and padding together. A frame may exceed it by what
-    /// [`CAP_BURST`] carries.
+    /// The maximum total rate of media, repair and padding. A frame may exceed it by [`CAP_BURST`] times this rate.
     pub cap: Option<Rate>,
-    /// Whether the source always has data: packets as fast as the pacer lets them go, each with a timestamp of its own
-    /// and none with a marker, since there are no frames that could end.
+    /// Whether the source always has data. Then packets are sent as fast as the pacer allows, each with its own
+    /// timestamp and without a marker, since there are no frames.
     pub greedy: bool,
-    /// Whether reports are limited: an address that reports more often than a whole group would has the rest counted
-    /// and not read; and of a group only who echoes its sender reports is believed.
+    /// Whether reports are checked. An address that sends more reports than a whole group would has the excess counted
+    /// and ignored. In a group, only members that echo the sender's reports affect the controller.
     pub gated: bool,
-    /// Where its one receiver is, if that is known. From elsewhere a report is believed as long as nothing has come
-    /// from there, and if it echoes the sender's own: the receiver's host may have several addresses.
+    /// The address of a unicast session's receiver, if it is known. Reports from another address count while nothing
+    /// has arrived from this one, and only if they echo the sender's own reports: the receiver's host may have several
+    /// addresses.
     pub peer: Option<Origin>,
-    /// The format in which receivers report single packets. The sender reads no other, and sends what this one needs.
+    /// The format of per-packet feedback. The sender parses no other, and sends the header extensions that this one
+    /// needs.
     pub feedback: FeedbackFormat,
-    /// The name of the controller's APP packets.
+    /// The name of the controller's RTCP APP packets.
     pub app: [u8; 4],
-    /// First sequence number.
+    /// The first sequence number.
     pub first_seq: u16,
-    /// RTP timestamp of time zero.
+    /// The RTP timestamp of time zero.
     pub first_timestamp: u32,
-    /// Wall-clock time of time zero, for NTP timestamps.
+    /// The wall-clock time of time zero, for NTP timestamps.
     pub epoch: NtpEpoch,
-    /// Its RTP packets leave with this ECN field as long as the path keeps it, which is checked where receivers report
-    /// single packets by RFC 8888.
+    /// The ECN field of RTP packets, as long as the path preserves it. That is checked if receivers send RFC 8888
+    /// feedback.
     pub ecn: Ecn,
-    /// Packets may leave this many times as fast as the target: for frames that are larger than others, of an encoder
-    /// whose mean is the target.
+    /// The factor by which the pacing rate may exceed the target, for an encoder whose mean rate is the target but
+    /// whose frames vary in size.
     pub room: f64,
-    /// It keeps what it sends and sends again what its receiver asks for (RFC 4588). SoleReceiver for sessions of two members.
+    /// Retransmission on NACK (RFC 4588); `None` disables it. Only for sessions of two members.
     pub repair: Option<RepairSettings>,
-    /// Where nothing waits during a probe, it sends its newest packet again, in the stream of retransmissions: what
-    /// libwebrtc fills probes up with, and what every receiver that takes RFC 4588 drops as a duplicate. It needs
-    /// `repair`.
+    /// Whether probes are filled with padding when no packet waits. Padding repeats the newest packet in the
+    /// retransmission stream, as libwebrtc does; each RFC 4588 receiver drops it as a duplicate. Requires `repair`.
     pub padding: bool,
-    /// It sends parity, from which receivers compute lost packets; its amount follows their losses.
+    /// Parity (FEC), whose amount follows the receivers' losses; `None` disables it.
     pub parity: Option<ParitySettings>,
-    /// It sends parity only while a receiver says that it uses it ([`Receiver::telling_playout`]), and with the
-    /// play-out delay that it tells: for a receiver that may not know parity.
+    /// Whether parity is sent only while a receiver announces that it uses it ([`Receiver::telling_playout`]), with the
+    /// play-out delay that it announces. For receivers that may not support parity.
     ///
     /// [`Receiver::telling_playout`]: crate::Receiver::telling_playout
     pub parity_on_word: bool,
-    /// It is one of several that carry the same video at different rates, and tells its group the rates of all.
+    /// The other senders of a simulcast, which carry the same video at different rates. This sender announces the rates
+    /// of all to its group.
     pub siblings: Option<Siblings>,
 }
 
 impl SenderSettings {
-    /// A paced sender of frames, without catching up, whose numbers and times begin at 0.
+    /// Returns the settings of a paced sender of frames without catch-up, whose sequence numbers and timestamps begin
+    /// at 0.
     pub fn new(identity: Identity, rtcp: RtcpSettings, packet: Bytes, app: [u8; 4]) -> Self {
         Self {
             identity,
@@ -124,150 +126,151 @@ impl SenderSettings {
         }
     }
 
-    /// How much more than the cap may leave at a time: of what has no frames one packet beside the next, and what a late
-    /// driver makes up for.
+    /// Returns the burst size of the cap's token bucket. For a greedy source it is one packet beside the next one, and
+    /// what a late driver catches up.
     fn burst_above(&self, cap: Rate) -> Bytes {
         let packets = self.packet + self.packet + cap.over(self.credit);
         if self.greedy { packets } else { packets.max(cap.over(CAP_BURST)) }
     }
 }
 
-/// The longest that the pacer's backlog may take at the pacing rate.
+/// Maximum time that the pacer's backlog may take at the pacing rate.
 const MAX_BACKLOG: Span = Span::secs(1);
 
-/// How much more than the cap a sender of frames may send at a time, as a time at the cap: a key frame is several times
-/// as large as the mean frame, and leaves at the pacing rate. Over any time T a session sends at most
-/// `cap · (T + CAP_BURST)`, and a packet.
+/// The burst allowance of [`SenderSettings::cap`], as a time at the cap. A key frame is several times as large as the
+/// mean frame and is sent at the pacing rate. Over any time T a session sends at most `cap · (T + CAP_BURST)`, plus one
+/// packet.
 pub const CAP_BURST: Span = Span::millis(250);
 
-/// RTP timestamps count 90,000 ticks per second for video.
+/// RTP clock rate for video in Hz.
 pub(crate) const CLOCK_RATE: u32 = 90_000;
 
-/// The sending end of a session.
+/// The sending side of a session.
 pub struct Sender {
     settings: SenderSettings,
     half: Box<dyn SenderHalf>,
     decision: Decision,
     changed: bool,
     pacer: Pacer,
-    /// The tokens that the cap leaves.
+    /// The token bucket of the cap.
     cap: Option<TokenBucket>,
     prober: Prober,
     participant: Participant,
     peers: Peers,
-    /// Who is listened to where there is one receiver.
+    /// The receiver of a unicast session; other reporters are ignored.
     only: Option<SoleReceiver>,
-    /// Who has echoed which sender report from elsewhere than where that is.
+    /// The address, other than the described one, from which a sender report was echoed, and that report's LSR.
     elsewhere: Option<(Origin, u32)>,
-    /// What shows who receives the stream.
+    /// The sender reports that receivers may echo, as a proof that they receive the stream.
     sent_reports: SentReports,
     seq: u64,
-    /// Packets of all streams sent so far.
+    /// The number of packets of all streams sent so far.
     number: u64,
-    /// What was sent last, where receivers report single packets.
+    /// The latest sent packets, if receivers send per-packet feedback.
     history: Option<History>,
     packets: u32,
     octets: u32,
     greedy_frame: u32,
-    /// What a notice cost in the packet before: most notices are of one size.
+    /// The overhead of the previous packet. Most notices have the same size, so it predicts the next one's.
     notice_cost: Bytes,
     allowance_left: AllowanceLeft,
     feedback: FeedbackCounts,
     gate: Option<ReportLimiter>,
-    /// The group's size as it was told last, and when.
-    told: (u32, Time),
-    /// When a member was heard last; at first, when it began.
-    heard: Time,
-    /// With which ECN field packets leave.
+    /// The group size in the latest summary, and when that was sent.
+    last_summary: (u32, Time),
+    /// When RTCP of a member last arrived; initially, when the session began.
+    last_rtcp: Time,
+    /// Decides the ECN field of packets.
     ecn: EcnCheck,
-    /// Sends lost packets again.
+    /// The state of retransmission.
     repair: Option<RetransmissionSender>,
-    /// Fills up probes.
+    /// The counts of padding for probes.
     padding: Option<Padding>,
-    /// Sends parity.
+    /// The state of parity.
     parity: Option<ParitySender>,
-    /// A receiver waits for a key frame; when the encoder was last told so.
+    /// Whether a key frame is requested, and when the encoder last received such a request.
     key_frame: (bool, Option<Time>),
-    /// The one receiver's clock, and when it came: until the next report, which answers.
+    /// The receiver's reference time (RFC 3611) and its arrival time, until the next report answers it.
     reference: Option<(ReferenceTime, Time)>,
 }
 
-/// The receiver of a session that is no group: at [`SenderSettings::peer`], or else the first whose report is believed.
-/// Nobody else's RTCP is read until it has said BYE, or, if it is not the one that was described, has reported nothing
-/// for as long as its kind of reports may take.
+/// The receiver of a unicast session: the one at [`SenderSettings::peer`], or else the first whose report is accepted.
+/// RTCP from any other address is ignored until this receiver has sent BYE. If it is not at the described address, it
+/// can also be replaced after a time without reports.
 #[derive(Clone, Copy, Debug)]
 struct SoleReceiver {
     from: Origin,
-    /// It sends more than standard reports.
+    /// Whether it sends more than standard reports, and so reports frequently.
     often: bool,
-    /// Another one may take its place from then on.
+    /// The time from which another receiver may replace it.
     until: Time,
 }
 
-/// What a sender needs to send lost packets again.
+/// The sender's state of retransmission (RFC 4588).
 struct RetransmissionSender {
     cache: RetransmissionCache,
-    /// The next number of the retransmission stream, extended.
+    /// The next extended sequence number of the retransmission stream.
     seq: u64,
     share: RepairShare,
     inside: PacingCheck,
 }
 
-/// Packets that are sent for nothing but their size.
+/// Counts of padding packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Padding {
     packets: u64,
     bytes: Bytes,
 }
 
-/// What a sender needs to send parity.
+/// The sender's state of parity.
 struct ParitySender {
     blocks: Blocks,
-    /// The next number of the stream of parity, extended.
+    /// The next extended sequence number of the parity stream.
     seq: u64,
     share: RepairShare,
-    /// What the newest parity covers.
+    /// What the newest parity packet covers.
     newest: Option<Protection>,
     packets: u64,
     bytes: Bytes,
-    /// When the receivers' losses were looked at last.
+    /// When the receivers' loss rate was last read.
     looked: Time,
-    /// It is made until then: as long as a receiver's word holds, where that is waited for.
+    /// The time until which parity is made. With [`SenderSettings::parity_on_word`], a receiver's announcement extends
+    /// it.
     until: Time,
     announced: AnnouncedPlayouts,
 }
 
-/// The share of packets that parity leaves missing in a group: a hundredth of a per cent of pictures of a hundred
+/// Target share of packets that stay missing in a group. It damages a hundredth of a per cent of pictures of a hundred
 /// packets.
 const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
-/// The same in a group that is small enough to ask for what else it needs.
+/// The same for a group that is small enough to request more parity.
 const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
-/// The same towards one receiver, retransmission included. Far less than is aimed at: a retransmission that has to pass
+/// The same for one receiver, retransmission included. It is far below the actual goal: a retransmission that passes
 /// the queue that dropped its original is lost more often than independent losses are.
 const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
-/// A receiver that has said that it uses parity is taken to do so for this time.
+/// Time for which a receiver's announcement that it uses parity is valid.
 const PARITY_USE_LIFETIME: Span = Span::secs(10);
-/// A receiver's play-out delay is taken to be no longer than this.
+/// Maximum play-out delay that is accepted from a receiver.
 const MAX_PLAYOUT: Span = Span::secs(10);
-/// This share of the receivers is left behind, where others need less parity.
+/// Share of the receivers, those with the highest losses, that parity does not have to serve.
 const UNSERVED_SHARE: f64 = 0.02;
-/// Receivers' losses are looked at this often.
+/// Time between two readings of the receivers' loss rates.
 const LOSS_CHECK_INTERVAL: Span = Span::secs(1);
 
-/// Checks that all streams together stay within the pacing rate: each packet takes its size at the highest rate until
-/// the next one, and may leave a packet and the credit before those ahead of it are through. The pacer itself looks at
-/// the last packet alone.
+/// Checks that all streams together stay within the pacing rate. Each packet occupies its size at the highest rate
+/// until the next one, and may be sent one packet and the credit before those ahead of it are through. The pacer itself
+/// only considers the last packet.
 struct PacingCheck {
     check: Check,
     packet: Bytes,
-    /// What a late wake may catch up is a time: at whichever rate that is used, a lower one afterwards owes no more.
+    /// The catch-up time after a late wake-up. It is a time, so a later decrease of the rate leaves no debt.
     credit: Span,
-    /// How long what was ahead of the last packet still took when that left.
+    /// The time that earlier packets still needed when the last packet was sent.
     ahead: Span,
-    /// The last packet: its size, and when it left.
+    /// The size of the last packet, and when it was sent.
     size: Bytes,
     last: Time,
-    /// The highest pacing rate since then.
+    /// The highest pacing rate since the last packet.
     rate: Rate,
 }
 
@@ -312,7 +315,7 @@ impl ParitySender {
 impl PacingCheck {
     fn on_sent(&mut self, now: Time, size: Bytes, pacing: Rate) {
         let rate = self.rate.max(pacing);
-        // Times are whole nanoseconds: each packet may seem to be early by one.
+        // Times are rounded to nanoseconds, so each packet may seem to be early by one.
         let since = now.since(self.last) + Span::nanos(1);
         self.ahead = (self.ahead + self.size.at(rate)).saturating_sub(since);
         self.check.see(self.ahead <= self.packet.saturating_sub(size).at(rate) + self.credit);
@@ -320,18 +323,18 @@ impl PacingCheck {
     }
 }
 
-/// What is left of an allowance.
+/// The unused part of the controller's allowance.
 #[derive(Clone, Copy, Debug, Default)]
 struct AllowanceLeft {
-    /// The allowance that it belongs to, by its end.
+    /// The end of the allowance, which identifies it.
     until: Time,
     spent: Bytes,
-    /// A frame did not fit: nothing follows it.
+    /// Whether a frame did not fit. No later frame is sent in this allowance then.
     closed: bool,
 }
 
 impl AllowanceLeft {
-    /// Takes `cost` out, or nothing: false.
+    /// Takes `cost` out of the allowance. Returns false if it does not fit.
     fn take(&mut self, allowance: Option<Allowance>, cost: Bytes) -> bool {
         let Some(allowance) = allowance else { return true };
         if allowance.until != self.until {
@@ -345,50 +348,50 @@ impl AllowanceLeft {
     }
 }
 
-/// What a compound tells of one receiver.
+/// The feedback of one receiver in an RTCP compound.
 struct ReceiverFeedback<'a> {
     block: Option<&'a ReportBlock>,
     body: Option<&'a Body>,
     packets: Joined,
 }
 
-/// Least time between two key frames that one receiver asked for.
+/// Minimum time between two key frames on request, in a unicast session.
 const MIN_KEY_FRAME_INTERVAL: Span = Span::millis(500);
 
-/// GStreamer 1.22 reports packets under this number until its session has one of its own.
+/// The SSRC under which GStreamer 1.22 sends feedback until its session has one.
 const GSTREAMER_UNSET_SSRC: u32 = u32::MAX;
 
-/// Least time between a unicast sender's reports under AVPF.
+/// Minimum time between a unicast sender's reports under AVPF.
 const MIN_REPORT_INTERVAL: Span = Span::secs(1);
 
-/// Least time between two summaries of a group that grows.
+/// Minimum time between two summaries of a growing group.
 const MIN_SUMMARY_INTERVAL: Span = Span::millis(50);
 
-/// Feedback that has arrived.
+/// Counts of RTCP feedback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedbackCounts {
-    /// Compounds with a report on our stream.
+    /// Compounds with a report on this sender's stream.
     pub packets: u64,
-    /// Their IP bytes.
+    /// The IP bytes of these compounds.
     pub bytes: Bytes,
-    /// Datagrams that could not be read.
+    /// Datagrams that could not be parsed.
     pub unreadable: u64,
-    /// Datagrams that were not read, since their address had sent too many, or is not that of the one receiver; reports
-    /// under the SSRC of another; and messages of a compound that tells of more packets than are read of one.
+    /// Feedback that was ignored: datagrams from an address that had sent too many or is not the receiver's, reports
+    /// under another receiver's SSRC, and messages of a compound that covers more packets than one compound may.
     pub refused: u64,
 }
 
 sums!(FeedbackCounts { packets, bytes, unreadable, refused });
 
 impl Sender {
-    /// A sender that starts now. `chance` draws RTCP's intervals.
+    /// Creates a sender that starts at `now`. `chance` randomizes the RTCP intervals.
     pub fn new(settings: SenderSettings, half: Box<dyn SenderHalf>, chance: Chance, now: Time) -> Self {
         let mut rtcp = settings.rtcp;
         if let Profile::Avpf { t_rr_interval } = &mut rtcp.profile
             && !rtcp.group
         {
-            // RFC 4585 lets two members send as often as RTCP's bandwidth allows: a hundred reports a second. Feedback
-            // is worth that, a sender's report is not.
+            // RFC 4585 lets two members send as often as the RTCP bandwidth allows: a hundred reports a second. That is
+            // useful for feedback, but not for a sender's reports.
             *t_rr_interval = (*t_rr_interval).max(MIN_REPORT_INTERVAL);
         }
         let participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
@@ -396,7 +399,7 @@ impl Sender {
         if let Some(siblings) = &settings.siblings {
             siblings.tell(decision.target);
         }
-        // A burst of what never ends would never end.
+        // A burst ends with its frame; a greedy source has no frames, so its burst would never end.
         let emit = if settings.greedy { Emit::Paced } else { settings.emit };
         Self {
             decision,
@@ -423,8 +426,8 @@ impl Sender {
             allowance_left: AllowanceLeft::default(),
             feedback: FeedbackCounts::default(),
             gate: settings.gated.then(|| ReportLimiter::new(settings.rtcp.session_bandwidth)),
-            told: (0, now),
-            heard: now,
+            last_summary: (0, now),
+            last_rtcp: now,
             ecn: EcnCheck::new(settings.ecn, settings.feedback == FeedbackFormat::Rfc8888),
             repair: settings.repair.map(|repair| RetransmissionSender::new(repair, &settings)),
             padding: settings.padding.then(Padding::default),
@@ -436,22 +439,22 @@ impl Sender {
         }
     }
 
-    /// What is known of the path's way with the ECN field, and what became of the packets that left as ECN-capable.
+    /// Returns whether the path preserves the ECN field, and the counts of packets that were sent as ECN-capable.
     pub fn ecn(&self) -> (EcnPath, EcnCounts) {
         (self.ecn.path, self.ecn.counts)
     }
 
-    /// Packets of padding sent so far, and their IP bytes; `None` without padding.
+    /// Returns the number of padding packets sent so far and their IP bytes; `None` without padding.
     pub fn padding(&self) -> Option<(u64, Bytes)> {
         self.padding.map(|padding| (padding.packets, padding.bytes))
     }
 
-    /// What a packet of parity that has just been polled covers.
+    /// Returns what the parity packet that was last polled covers.
     pub fn protection(&self) -> Option<&Protection> {
         self.parity.as_ref()?.newest.as_ref()
     }
 
-    /// What was sent again, and what was not.
+    /// Returns the counts of retransmissions and parity.
     pub fn repairs(&self) -> Repairs {
         let again = self.repair.as_ref().map(|repair| repair.cache.counts).unwrap_or_default();
         let Some(parity) = &self.parity else { return again };
@@ -459,19 +462,19 @@ impl Sender {
         Repairs { parities: parity.packets, parity_bytes: parity.bytes, refused, ..again }
     }
 
-    /// The rate for the encoder, as a rate of IP packets: the decision's target, less what repair takes.
+    /// Returns the encoder's rate, as a rate of IP packets: the controller's target minus the rate that repair takes.
     pub fn media_target(&mut self, now: Time) -> Rate {
         let target = self.decision.target;
         let target = self.repair.as_mut().map_or(target, |repair| repair.share.left(now, target));
         self.parity.as_mut().map_or(target, |parity| parity.share.left(now, target))
     }
 
-    /// The time from which the sender takes it that no receiver is left, unless one is heard before.
+    /// Returns the time from which the sender assumes that no receiver is left, unless one reports before.
     pub fn deserted_at(&self) -> Time {
-        self.heard + self.participant.member_timeout()
+        self.last_rtcp + self.participant.member_timeout()
     }
 
-    /// Continues with the sequence numbers of a sender that was stopped, whose streams start again.
+    /// Continues the sequence numbers of a sender that was stopped. The streams start again.
     pub fn continue_after(&mut self, before: &Self) {
         self.seq = before.seq;
         if let (Some(repair), Some(before)) = (&mut self.repair, &before.repair) {
@@ -482,14 +485,13 @@ impl Sender {
         }
     }
 
-    /// Whether the encoder is to make a key frame: true once for each time that a receiver's request (RFC 4585, section
-    /// 6.3.1; RFC 5104, section 4.3.1) is to be answered, which is at most twice a second, and once in two seconds in a
-    /// group.
+    /// Returns true once for each key-frame request (RFC 4585, section 6.3.1; RFC 5104, section 4.3.1) that is to be
+    /// answered. That is at most one in 0.5 s, and one in 2 s in a group.
     pub fn take_key_frame(&mut self) -> bool {
         std::mem::take(&mut self.key_frame.0)
     }
 
-    /// The extended sequence number of the first packet that may be sent again, or of which parity may be; `None`
+    /// Returns the extended sequence number of the oldest packet that may be retransmitted or covered by parity; `None`
     /// without repair.
     pub fn first_kept(&self) -> Option<u64> {
         let again = self.repair.as_ref().map(|repair| repair.cache.first());
@@ -497,84 +499,86 @@ impl Sender {
         again.into_iter().chain(covered).min()
     }
 
-    /// The extended sequence number of the next packet.
+    /// Returns the extended sequence number of the next packet.
     pub fn next_seq(&self) -> u64 {
         self.seq
     }
 
-    /// Its synchronisation source, which changes after a collision.
+    /// Returns the SSRC, which changes after a collision.
     pub fn ssrc(&self) -> u32 {
         self.participant.identity.ssrc
     }
 
-    /// What the controller wants now, and why.
+    /// Returns the controller's present decision and its reason.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// Whether the decision has changed since this was last asked.
+    /// Returns true if the decision has changed since the last call.
     pub fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// What waits in the pacer.
+    /// Returns the pacer's backlog.
     pub fn backlog(&self) -> Backlog {
         self.pacer.backlog()
     }
 
-    /// What became of the controller's probes.
+    /// Returns the results of the controller's probes.
     pub fn probes(&self) -> Probes {
         self.prober.told()
     }
 
-    /// Packets sent so far.
+    /// Returns the number of media packets sent so far.
     pub fn packets(&self) -> u32 {
         self.packets
     }
 
-    /// Feedback that has arrived so far.
+    /// Returns the counts of feedback so far.
     pub fn feedback(&self) -> FeedbackCounts {
         self.feedback
     }
 
-    /// The promises that the controller has kept an eye on.
+    /// Returns the promises that the controller checks.
     pub fn checks(&self) -> &[Check] {
         self.half.checks()
     }
 
-    /// The promise of repair: with it, too, no more leaves than the controller allows.
+    /// Returns the check of repair's promise: with repair, too, the sending rate stays within what the controller
+    /// allows.
     pub fn repair_check(&self) -> Option<Check> {
         Some(self.repair.as_ref()?.inside.check)
     }
 
-    /// The promise that no packet of its own, of RTP or RTCP, is larger than the path's MTU.
+    /// Returns the check of the promise that no RTP or RTCP packet exceeds the path's MTU.
     pub fn mtu_check(&self) -> Check {
         self.participant.mtu_check()
     }
 
-    /// RTCP's share of the session bandwidth over the last half minute, as heard here.
+    /// Returns RTCP's measured share of the session bandwidth over the last half minute.
     pub fn rtcp_share(&self, now: Time) -> f64 {
         self.participant.share(now)
     }
 
-    /// Receivers that are in the session now.
+    /// Returns the number of receivers in the session.
     pub fn receivers(&self) -> u32 {
         self.peers.len() as u32
     }
 
-    /// Whether one that was heard last at `last` is of the session still: it reports, or its time-out is not over.
+    /// Returns true if a receiver whose last RTCP arrived at `last` is still in the session: it reports, or has not
+    /// timed out.
     pub fn counts(&self, now: Time, ssrc: u32, last: Time) -> bool {
         self.peers.get(ssrc).is_some() || now.since(last) <= self.participant.member_timeout()
     }
 
-    /// A frame is ready. False when it was skipped because the backlog is at its bound, or the controller can't afford
-    /// it. Poll afterwards.
+    /// Adds a frame to be sent. Returns false if it is skipped, because the backlog is full or the controller's
+    /// allowance is used up. Poll afterwards.
     pub fn push_frame(&mut self, now: Time, frame: &Frame) -> bool {
         self.push_cut(now, frame, VecDeque::new())
     }
 
-    /// The same as [`Sender::push_frame`], for a frame that a payload format has cut into `parts`, which together cover
-    /// all of it. The payloads have the parts' lengths.
+    /// Adds a frame that a payload format has cut into `parts`, which together cover all of it; otherwise as
+    /// [`Sender::push_frame`]. The payloads have the parts' lengths.
     pub fn push_cut(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>) -> bool {
         if self.stopped() {
             return false;
@@ -591,7 +595,7 @@ impl Sender {
         taken
     }
 
-    /// Tells the half what waits.
+    /// Reports the pacer's queue to the controller.
     fn tell_queue(&mut self, now: Time, frame: Option<Bytes>) {
         if self.settings.greedy {
             return;
@@ -600,7 +604,7 @@ impl Sender {
         self.half.on_queue(&MediaQueue { at: now, waiting: self.pacer.backlog().bytes, age, frame });
     }
 
-    /// What a frame of this size takes on the wire.
+    /// Returns the number of bytes that a frame of this size takes on the wire, headers included.
     fn cost_on_wire(&self, size: Bytes) -> Bytes {
         let each = self.overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost);
         let limit = self.settings.packet.saturating_sub(self.number_of_original());
@@ -608,12 +612,12 @@ impl Sender {
         Bytes::new(size.get() + size.get().div_ceil(fits.get()) * each.get())
     }
 
-    /// IP size of a packet with this header and notice, without its payload.
+    /// Returns the IP size of a packet with this header and notice, without its payload.
     fn overhead(&self, header: &RtpHeader, notice: &Notice) -> Bytes {
         overhead(header, notice, self.settings.ids, self.numbered())
     }
 
-    /// Whether packets carry their transport-wide number.
+    /// Returns true if packets carry a transport-wide sequence number.
     fn numbered(&self) -> bool {
         self.settings.feedback == FeedbackFormat::TransportWide
     }
@@ -630,7 +634,8 @@ impl Sender {
         }
     }
 
-    /// Sends nothing more but a BYE, which in a large group waits its turn. Poll afterwards.
+    /// Stops sending, except for a BYE. In a large group the BYE waits for its time (RFC 3550, section 6.3.7). Poll
+    /// afterwards.
     pub fn stop(&mut self) {
         self.participant.leave();
         self.pacer.clear();
@@ -645,12 +650,12 @@ impl Sender {
         }
     }
 
-    /// Whether it was stopped.
+    /// Returns true if the sender was stopped.
     pub fn stopped(&self) -> bool {
         self.participant.farewell != Farewell::Stays
     }
 
-    /// A datagram has arrived on the RTCP port. Poll afterwards.
+    /// Processes a datagram from the RTCP port. Poll afterwards.
     pub fn on_rtcp(&mut self, now: Time, from: Origin, datagram: &[u8]) {
         if self.participant.farewell == Farewell::Gone {
             return;
@@ -672,27 +677,29 @@ impl Sender {
             return;
         }
         match self.participant.learn(now, from, &compound, datagram.len()) {
-            Standing::Good => self.heard = now,
+            Standing::Good => self.last_rtcp = now,
             Standing::Ignored => return,
             Standing::Collision => return self.participant.renew(),
         }
         let mine = self.participant.identity.ssrc;
         let mut reports = false;
-        let teller = self.feedback_sender(now, from, &compound);
-        let mut joined = teller.and_then(|_| self.join_feedback(now, &compound));
+        let feedback_sender = self.feedback_sender(now, from, &compound);
+        // The history reports each packet once, so feedback is joined once per compound and belongs to the first
+        // report.
+        let mut joined = feedback_sender.and_then(|_| self.join_feedback(now, &compound));
         for packet in &compound.packets {
             match packet {
                 Packet::ReceiverReport { ssrc, blocks } | Packet::SenderReport { ssrc, blocks, .. }
                     if *ssrc != mine =>
                 {
                     let block = blocks.iter().find(|b| b.ssrc == mine);
-                    // What is said of no stream of ours may have been said in another session.
+                    // A report without a block on this stream may belong to another session.
                     let body = block.and_then(|_| self.body_of(&compound, *ssrc));
                     let packets = joined.take();
                     if block.is_some() || body.is_some() || packets.is_some() {
-                        let told =
+                        let feedback =
                             ReceiverFeedback { block, body: body.as_ref(), packets: packets.unwrap_or_default() };
-                        reports |= self.report(now, from, *ssrc, &told);
+                        reports |= self.report(now, from, *ssrc, &feedback);
                     }
                 }
                 Packet::Feedback { .. } => self.on_request(now, from, packet),
@@ -703,9 +710,8 @@ impl Sender {
                 _ => self.on_reference(now, from, packet),
             }
         }
-        // Feedback may come without a report (RFC 5506): a receiver sends what it knows of packets as a packet of its
-        // own.
-        if let Some((who, packets)) = teller.zip(joined) {
+        // Feedback may arrive without a report (reduced-size RTCP, RFC 5506).
+        if let Some((who, packets)) = feedback_sender.zip(joined) {
             reports |= self.report(now, from, who, &ReceiverFeedback { block: None, body: None, packets });
         }
         self.on_byes(now, from, &compound, datagram.len());
@@ -723,19 +729,19 @@ impl Sender {
                 self.half.on_leave(now, ReceiverId(ssrc), Leave::Bye);
             }
         }
-        // Whoever goes on under another SSRC says BYE, too, and has yet to report under it.
+        // A receiver that changes its SSRC sends BYE as well, and has not reported under the new one yet.
         self.only = self.only.filter(|_| self.peers.len() > 0);
     }
 
-    /// Whether another one than who is there is the one receiver.
+    /// Returns true if the unicast receiver is at another address, and this one cannot replace it now.
     fn is_shut_to(&self, now: Time, from: Origin) -> bool {
         let described = self.settings.peer;
         let stays = |only: &SoleReceiver| described == Some(only.from) || now < only.until;
         described != Some(from) && self.only.is_some_and(|only| only.from != from && stays(&only))
     }
 
-    /// Whether a compound is of the one receiver's host: from where that is, or, as long as nothing has come from
-    /// there, from where two of the sender's own reports were echoed.
+    /// Returns true if a compound is from the unicast receiver's host: from its described address, or, while nothing
+    /// has arrived from there, from an address that has echoed two of the sender's own reports.
     fn is_receivers_host(&mut self, from: Origin, compound: &Compound) -> bool {
         let Some(described) = self.settings.peer.filter(|_| !self.settings.rtcp.group) else { return true };
         if described == from || self.only.is_some_and(|only| only.from == from) {
@@ -752,21 +758,21 @@ impl Sender {
         before.is_some_and(|(place, earlier)| place == from && earlier != lsr)
     }
 
-    /// Whether the controller hears what this one says: who receives the stream, and towards one receiver anybody as
-    /// long as nobody there has shown that.
+    /// Returns true if the controller receives this member's reports. The member has to prove that it receives the
+    /// stream. In a unicast session, any member counts until one has proved it.
     fn believes(&self, ssrc: u32) -> bool {
         let open = if self.settings.rtcp.group { !self.settings.gated } else { self.peers.receiving == 0 };
         open || self.peers.get(ssrc).is_some_and(|peer| peer.receives)
     }
 
-    /// Why the controller does not hear this one, if it has been heard of.
+    /// Returns why the controller ignores a member's reports; `None` if it does not, or if the member is unknown.
     pub fn doubt(&self, ssrc: u32) -> Option<&'static str> {
         (self.peers.get(ssrc).is_some() && !self.believes(ssrc))
             .then_some("it does not show that it receives the stream")
     }
 
-    /// Somebody asks for packets or a key frame: a member, from where it is one. In the same compound it has mostly
-    /// said who it is, but requests may also come alone: GStreamer's session asks often, and reports little.
+    /// Processes a NACK or key-frame request from a member. In most cases the member has identified itself in the same
+    /// compound, but requests may also arrive alone: GStreamer's session sends many requests and few reports.
     fn on_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         self.on_key_request(now, from, packet);
         let Ok(Some(nack)) = Nack::from_packet(packet) else { return };
@@ -780,8 +786,8 @@ impl Sender {
         }
     }
 
-    /// Feedback tells of packets that left again and are lost: towards who is authenticated, as browsers are, they
-    /// leave once more at once.
+    /// Retransmits again the retransmissions that feedback reports as lost. Only for authenticated receivers, as
+    /// browsers are, since others' feedback may be forged.
     fn on_lost(&mut self, now: Time, packets: &[PacketReport]) {
         let context = self.nack_context(now);
         let Some(repair) = self.repair.as_mut().filter(|_| self.settings.rtcp.authenticated) else { return };
@@ -796,7 +802,7 @@ impl Sender {
         NackContext { now, target: self.decision.target, packet: self.settings.packet, scarce, announced_playout }
     }
 
-    /// Somebody asks for parity: a member, as in [`Sender::on_request`].
+    /// Processes a parity request from a member.
     fn on_parity_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         let head = self.overhead(&self.bare_header(), &Notice::NONE);
         let Ok(Some(request)) = ParityRequest::from_packet(packet) else { return };
@@ -811,15 +817,20 @@ impl Sender {
         }
     }
 
-    /// A receiver says that it uses parity, and how long it waits: a member, as in [`Sender::on_request`]. Before a
-    /// round trip is known nobody can tell how much parity it needs.
+    /// Processes a member's announcement that it uses parity, and its play-out delay. Parity starts once an RTT is
+    /// known, since before it is unknown how much is needed.
     fn on_parity_use(&mut self, now: Time, from: Origin, packet: &Packet) {
-        let Ok(Some(told)) = ParityUse::from_packet(packet) else { return };
-        if !self.is_from_member(from, told.sender, told.media) || told.playout == Span::ZERO {
+        let Ok(Some(announcement)) = ParityUse::from_packet(packet) else { return };
+        if !self.is_from_member(from, announcement.sender, announcement.media) || announcement.playout == Span::ZERO {
             return;
         }
         let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
-        parity.announced.say(now, told.sender, told.playout.min(MAX_PLAYOUT), now + PARITY_USE_LIFETIME);
+        parity.announced.say(
+            now,
+            announcement.sender,
+            announcement.playout.min(MAX_PLAYOUT),
+            now + PARITY_USE_LIFETIME,
+        );
         let Some(playout) = parity.announced.longest(now) else { return };
         parity.blocks.settings.playout = Some(playout);
         if self.repair.as_mut().is_none_or(|repair| repair.cache.on_playout(playout)) {
@@ -827,7 +838,7 @@ impl Sender {
         }
     }
 
-    /// The one receiver wants to know the round trip.
+    /// Stores the unicast receiver's reference time, which the next report answers so that it can measure the RTT.
     fn on_reference(&mut self, now: Time, from: Origin, packet: &Packet) {
         let Ok(Some(time)) = ReferenceTime::from_packet(packet) else { return };
         if !self.settings.rtcp.group && self.is_from_member(from, time.ssrc, self.participant.identity.ssrc) {
@@ -835,16 +846,17 @@ impl Sender {
         }
     }
 
-    /// Whether a request comes from a member, from where that speaks, and is about the stream that is being sent.
+    /// Returns true if a request comes from a member's own address and concerns this stream.
     fn is_from_member(&self, from: Origin, sender: u32, media: u32) -> bool {
         let members = &self.participant.members;
         let known = members.contains(sender) && members.speaks_from(sender, from);
-        // In a group requests have a share of their own, and a newcomer's first one is for what it can't begin without.
+        // In a group, requests have a separate share of the bandwidth, and a new member requests the key frame before
+        // it can prove that it receives the stream.
         let known = known && (self.settings.rtcp.group || self.believes(sender));
         known && media == self.participant.identity.ssrc && self.participant.farewell == Farewell::Stays
     }
 
-    /// Somebody asks for a key frame.
+    /// Processes a key-frame request (PLI or FIR).
     fn on_key_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         let mine = self.participant.identity.ssrc;
         let asks = KeyFrameRequest::all(packet).any(|request| {
@@ -869,9 +881,9 @@ impl Sender {
         })
     }
 
-    /// Who tells of single packets in a compound: who reports in it, or, without a report, who sent its first feedback
-    /// message. `None` unless that is a member that speaks from there. Of each packet only the first word that it has
-    /// arrived counts: a stranger's would take the place of the receiver's.
+    /// Returns who sent the per-packet feedback in a compound: the member that reports in it, or, without a report, the
+    /// sender of its first feedback message. Returns `None` unless that member sends from this address. Only the first
+    /// arrival report of each packet counts, so an attacker's would replace the receiver's.
     fn feedback_sender(&mut self, now: Time, from: Origin, compound: &Compound) -> Option<u32> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         if !compound.packets.iter().any(|packet| feedback::tells(format, packet)) {
@@ -893,7 +905,7 @@ impl Sender {
         (members.contains(who) && members.speaks_from(who, from) && self.believes(who)).then_some(who)
     }
 
-    /// The per-packet feedback in a compound, joined with what was sent; `None` without any.
+    /// Returns the compound's per-packet feedback, joined with the sent packets; `None` without any.
     fn join_feedback(&mut self, now: Time, compound: &Compound) -> Option<Joined> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         let history = self.history.as_mut()?;
@@ -910,8 +922,8 @@ impl Sender {
         joined
     }
 
-    /// The one receiver reports from there; `often`: by more than a standard report. If it is another one, those before
-    /// it have left.
+    /// Makes the reporter at this address the unicast receiver. `often`: it sends more than standard reports. If the
+    /// address is new, the previous receivers leave.
     fn listen_to(&mut self, now: Time, from: Origin, often: bool) {
         let before = self.only.filter(|only| only.from == from);
         if before.is_none() {
@@ -924,10 +936,10 @@ impl Sender {
         self.only = Some(SoleReceiver { from, often, until: now + self.participant.member_timeout() + patience });
     }
 
-    /// A receiver reports. False: its SSRC is that of another one. Of a group that is sampled the members alone do not
-    /// show that.
-    fn report(&mut self, now: Time, origin: Origin, from: u32, told: &ReceiverFeedback<'_>) -> bool {
-        let ReceiverFeedback { block, body, packets: joined } = told;
+    /// Processes a receiver's report. Returns false if its SSRC belongs to another receiver. In a sampled group the
+    /// member table alone does not show that.
+    fn report(&mut self, now: Time, origin: Origin, from: u32, feedback: &ReceiverFeedback<'_>) -> bool {
+        let ReceiverFeedback { block, body, packets: joined } = feedback;
         if !self.settings.rtcp.group {
             self.listen_to(now, origin, body.is_some() || !joined.packets.is_empty());
         }
@@ -943,7 +955,7 @@ impl Sender {
         if let Some(block) = block.filter(|_| echoes) {
             self.peers.echo(from, block.lsr);
         }
-        // In a group, one whose report echoes no report of late receives nothing now: no rate would suit it.
+        // In a group, a member whose report echoes no recent sender report receives nothing now. No rate would suit it.
         let stale = self.settings.rtcp.group && self.settings.gated && block.is_some() && !echoes;
         if stale || !self.believes(from) {
             return true;
@@ -966,7 +978,7 @@ impl Sender {
         if let Some((repair, rtt)) = self.repair.as_mut().zip(rtt) {
             repair.cache.on_round_trip(rtt);
         }
-        // What a packet's own feedback measures is newer than what a report block does.
+        // Per-packet feedback measures a newer RTT than a report block.
         let rtt = joined.rtt.or(rtt);
         self.ecn.on_report(&joined.packets, self.number);
         self.on_lost(now, &joined.packets);
@@ -987,8 +999,8 @@ impl Sender {
         true
     }
 
-    /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come.
-    /// A call too many changes nothing.
+    /// Returns what the driver has to do now. Call it until it returns [`Output::Wait`], after each other call and when
+    /// the time has come. An extra call changes nothing.
     ///
     /// One frame crosses a path of 20 ms, and the receiver's reports come back:
     ///
@@ -1066,7 +1078,7 @@ impl Sender {
             self.half.on_timer(now);
             self.read_decision();
         }
-        // As a receiver half's reports, those that a sender half asks for have a bandwidth of their own.
+        // Reports that a sender half schedules itself have their own bandwidth, as a receiver half's have.
         let reports = match self.half.due() {
             Due::Rtcp => self.participant.rtcp_due(now),
             Due::At(wake) => wake.at <= now,
@@ -1100,11 +1112,11 @@ impl Sender {
         };
         let grown = self.grown_at().map(|at| Wake { at, why: "group has grown" });
         let soonest = [self.half.wake(), report, media, grown].into_iter().flatten().min_by_key(|w| w.at);
-        // A half that is late all the same must not keep its driver from ever waiting.
+        // A wake-up in the past would make the driver poll forever without any progress of time.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
-    /// When the next packet may leave; `None` when there is none or the window is closed.
+    /// Returns when the next packet may be sent; `None` if there is none or the window is closed.
     fn media_due(&self) -> Option<Time> {
         let closed = self.decision.window.is_some_and(Window::is_closed);
         let repairs = self.repair.as_ref().is_some_and(|repair| repair.cache.has_waiting());
@@ -1114,18 +1126,18 @@ impl Sender {
         (waits && !closed).then(|| self.pacer.due(self.departure_rate()).max(capped()))
     }
 
-    /// Whether padding would leave, did nothing else wait: a probe is under way.
+    /// Returns true if padding is sent when no other packet waits: a probe is in progress.
     fn pads_for_probe(&self) -> bool {
         let kept = self.repair.as_ref().is_some_and(|repair| repair.cache.newest().is_some());
         kept && self.padding.is_some() && self.prober.pads() && !self.stopped()
     }
 
-    /// The rate at which packets leave: a probe's while one is under way.
+    /// Returns the rate at which packets are sent: the probe's rate during a probe.
     fn departure_rate(&self) -> Rate {
         self.prober.rate().unwrap_or_else(|| self.media_rate())
     }
 
-    /// Counts a packet of any stream at the pacer and at the cap.
+    /// Charges a packet of any stream to the pacer and to the cap.
     fn count_departure(&mut self, now: Time, size: Bytes, pacing: Rate) {
         self.pacer.sent(now, size, pacing);
         if let Some(bucket) = &mut self.cap {
@@ -1133,7 +1145,7 @@ impl Sender {
         }
     }
 
-    /// The rate at which packets leave without a probe.
+    /// Returns the pacing rate outside of probes.
     fn media_rate(&self) -> Rate {
         let Decision { target, pacing, .. } = self.decision;
         if self.settings.room > 1.0 { pacing.max(target.scale(self.settings.room)) } else { pacing }
@@ -1141,7 +1153,7 @@ impl Sender {
 
     fn send_media(&mut self, now: Time) -> Media {
         let mut header = RtpHeader { send_time: Some(Stamp::of(now)), ..self.bare_header() };
-        // A retransmission is longer by the original's number.
+        // A retransmission is longer by the original's sequence number, and must not exceed the MTU either.
         let limit = self.settings.packet.saturating_sub(self.number_of_original());
         let room = |cost: Bytes| limit.saturating_sub(cost).max(Bytes::new(1));
         let ready = self.pacer.head().map_or(now, |head| head.since);
@@ -1166,7 +1178,7 @@ impl Sender {
             None if self.settings.greedy => (fits, fits),
             None => (rest.min(fits), rest.min(fits)),
         };
-        // What has no frames ends none.
+        // A greedy source has no frames, so none ends.
         edge.last = !self.settings.greedy && len == rest;
         header.marker = edge.last;
         header.timestamp = self.timestamp(frame.sampled);
@@ -1183,7 +1195,7 @@ impl Sender {
         media
     }
 
-    /// A packet of the media leaves, with `len` bytes of the frame: pacer, history, counters and controller take it in.
+    /// Updates pacer, history, counters and controller after a media packet was sent with `len` bytes of the frame.
     fn on_media_sent(&mut self, now: Time, media: &Media, len: Bytes) {
         let size = media.size;
         if let Some(history) = &mut self.history {
@@ -1200,6 +1212,7 @@ impl Sender {
         if !self.settings.greedy && self.pacer.head().is_none() && !self.pads_for_probe() {
             self.prober.ran_dry();
         }
+        // RFC 3550, section 6.3.8: a member that has sent data counts as a sender.
         self.participant.members.on_own_rtp(now);
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(u32::from(media.header.payload_len));
@@ -1213,7 +1226,7 @@ impl Sender {
         }
     }
 
-    /// What a packet that is sent again, or its parity, is longer by.
+    /// Returns the number of bytes by which a retransmission or parity packet exceeds its original.
     fn number_of_original(&self) -> Bytes {
         match (&self.parity, &self.repair) {
             (Some(_), _) => PARITY_MORE,
@@ -1222,10 +1235,10 @@ impl Sender {
         }
     }
 
-    /// An original leaves: it may be asked for.
+    /// Stores a sent original for retransmission and parity.
     fn keep_for_repair(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
         let again = self.overhead(&media.header, &Notice::NONE) + self.number_of_original();
-        // A probe's packets may leave faster.
+        // During a probe packets are sent faster.
         let pacing = self.media_rate().max(self.departure_rate());
         self.add_to_block(now, media, now.since(ready));
         let Some(repair) = &mut self.repair else { return };
@@ -1241,7 +1254,7 @@ impl Sender {
         }
     }
 
-    /// Sends a packet again, under a number of the retransmission stream; `None`: none waits.
+    /// Sends the next queued retransmission; `None` if none waits.
     fn send_repair(&mut self, now: Time) -> Option<Media> {
         let pacing = self.media_rate();
         let repair = self.repair.as_mut()?;
@@ -1252,7 +1265,7 @@ impl Sender {
         self.send_again(now, original, &packet, Stream::Repair, pacing)
     }
 
-    /// Sends a packet again, at this rate, under the next number of the retransmission stream.
+    /// Sends a packet again under the next number of the retransmission stream, at the rate `pacing`.
     fn send_again(
         &mut self,
         now: Time,
@@ -1285,14 +1298,14 @@ impl Sender {
         Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
     }
 
-    /// Sends the newest packet again, for its size alone; `None`: none is kept.
+    /// Sends the newest packet again as padding; `None` if no packet is cached.
     fn send_padding(&mut self, now: Time) -> Option<Media> {
         if !self.pads_for_probe() {
             return None;
         }
         let Retransmission { seq: original, packet } = self.repair.as_ref()?.cache.newest()?;
         let media = self.send_again(now, original, &packet, Stream::Padding, self.departure_rate())?;
-        // A probe that is filled up is not within the pacing rate: nothing of it was too early.
+        // A padded probe is exempt from the pacing rate, so none of it counts as sent early.
         self.prober.on_sent(None, media.size);
         if let Some(padding) = &mut self.padding {
             padding.packets += 1;
@@ -1301,7 +1314,7 @@ impl Sender {
         Some(media)
     }
 
-    /// A packet of the media leaves `waited` after its frame was ready: it becomes part of a block.
+    /// Adds a media packet, sent `waited` after its frame was ready, to the current parity block.
     fn add_to_block(&mut self, now: Time, media: &Media, waited: Span) {
         let Some(parity) = &mut self.parity else { return };
         parity.share.on_sent(now, media.size, false);
@@ -1320,6 +1333,7 @@ impl Sender {
             None if few && self.peers.len() > 0 => REQUESTING_GROUP_RESIDUAL_LOSS,
             None => GROUP_RESIDUAL_LOSS,
             Some(repair) => {
+                // A retransmission fails if its request or the packet itself is lost.
                 let missed = 1.0 - (1.0 - loss) * (1.0 - loss);
                 let tries = repair.cache.tries(now, media.header.timestamp, waited, parity.announced.longest(now));
                 (0..tries).fold(UNICAST_RESIDUAL_LOSS, |left, _| left / missed.max(1e-9))
@@ -1329,7 +1343,7 @@ impl Sender {
         parity.blocks.on_sent(now, packet, media.header.payload_len, left);
     }
 
-    /// Sends a parity; `None`: none waits.
+    /// Sends the next parity packet; `None` if none waits.
     fn send_parity(&mut self, now: Time) -> Option<Media> {
         let numbered = self.numbered();
         let (pacing, bare) = (self.media_rate(), self.bare_header());
@@ -1369,20 +1383,21 @@ impl Sender {
         self.settings.first_timestamp.wrapping_add(ticks as u32)
     }
 
-    /// When members are to be told out of turn that they have become many more than they know: they report to us alone,
-    /// and would go on at the pace of a small group.
+    /// Returns when an extra summary is due, because the group has grown well beyond the size that its members know.
+    /// They report only to the sender, and would otherwise keep the report interval of a small group.
     fn grown_at(&self) -> Option<Time> {
-        let (known, at) = self.told;
+        let (known, at) = self.last_summary;
         let grown = self.participant.summary() && self.participant.census().members > known + known / 2 + 2;
         grown.then(|| at + MIN_SUMMARY_INTERVAL)
     }
 
     fn sender_report(&mut self, now: Time) -> Vec<u8> {
+        // Time-outs are checked once per report (RFC 3550, section 6.3.5).
         self.forget_silent(now);
         let ssrc = self.participant.identity.ssrc;
         let mut packets = vec![self.first_report(now), self.participant.sdes()];
         if self.participant.summary() {
-            self.told = (self.participant.census().members, now);
+            self.last_summary = (self.participant.census().members, now);
             let (group, ntp) = (Some(self.participant.group_size()), self.settings.epoch.ntp(now));
             packets.push(Packet::Summary { ssrc, media: ssrc, ntp, group });
         }
@@ -1422,7 +1437,7 @@ impl Sender {
         }
     }
 
-    /// A receiver that has been silent for five intervals is gone (RFC 3550, 6.3.5).
+    /// Removes receivers that have been silent for five intervals (RFC 3550, section 6.3.5).
     fn forget_silent(&mut self, now: Time) {
         let limit = now.before(self.participant.member_timeout());
         while let Some(ssrc) = self.peers.pop_silent(limit) {
@@ -1448,12 +1463,12 @@ impl Sender {
     }
 }
 
-/// The SSRC with which a compound begins.
+/// Returns the first SSRC of a compound.
 fn first_ssrc(datagram: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*datagram.get(4..)?.first_chunk()?))
 }
 
-/// Who sent the first feedback message in a compound, unless that was the source `mine` itself.
+/// Returns the sender of the first feedback message in a compound, unless that is `mine`.
 fn reporter(compound: &Compound, mine: u32) -> Option<u32> {
     let sender = |packet: &Packet| if let Packet::Feedback { sender, .. } = packet { Some(*sender) } else { None };
     compound.packets.iter().find_map(sender).filter(|ssrc| *ssrc != mine)

@@ -56,7 +56,7 @@ impl PresenceTimer {
         Wake { at: heard.map_or(self.at, |heard| self.at.max(heard + Self::SILENCE)), why: "no media" }
     }
 
-    pub(crate) fn knocked(&mut self, now: Time) {
+    pub(crate) fn on_report_sent(&mut self, now: Time) {
         self.apart = (self.apart * 2).min(Self::MOST);
         self.at = now + self.apart;
     }
