@@ -1,10 +1,10 @@
-//! An RTP/RTCP session around a pair of controller halves (RFC 3550), sans-IO.
+//! An RTP/RTCP session around the sender half and receiver half of a controller (RFC 3550), sans-IO.
 //!
-//! A session is driven by three verbs: hand it what happened (a frame, a datagram), then `poll` it until it says
-//! [`Output::Wait`], then come back at that time or when something else happens. Its driver owns the clock and the way
-//! of the datagrams: the simulator, an emulated network or a socket.
+//! A driver passes events (a frame, a datagram) to a session, then calls `poll` until it returns [`Output::Wait`], and
+//! comes back at that time or with the next event. The driver owns the clock and the transport of datagrams: the
+//! simulator, an emulated network or a socket.
 //!
-//! The way of a packet, forward only:
+//! A packet takes this way:
 //!
 //! ```text
 //! Sender::push_frame ─▶ Pacer ─▶ header, notice ─▶ Output::Media ═▶ the world ═▶ Receiver::on_media ─▶ receiver half
@@ -16,7 +16,6 @@ mod breaker;
 mod ecn;
 mod feedback;
 mod feedback_filter;
-mod gate;
 mod media;
 mod pacer;
 mod participant;
@@ -25,8 +24,9 @@ mod probe;
 mod receiver;
 mod receiver_proof;
 mod repair;
+mod repair_share;
+mod report_limiter;
 mod sender;
-mod share;
 mod simulcast;
 mod standard;
 mod unused;
@@ -53,13 +53,13 @@ pub use unused::{UnusedCounts, UnusedReason};
 
 use steadycast_control::Wake;
 
-/// What a session asks of its driver.
+/// What a session's driver has to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Send this RTP packet now, in the stream that it names.
     Media(Media),
-    /// Send this RTCP compound now; the bytes are without IP and UDP headers.
+    /// Send this RTCP compound now. The bytes exclude IP and UDP headers.
     Rtcp(Vec<u8>),
-    /// Do nothing until this time, or until something happens. `None`: until something happens.
+    /// Wait until this time or the next event; `None`: until the next event.
     Wait(Option<Wake>),
 }

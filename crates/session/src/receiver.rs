@@ -788,7 +788,7 @@ impl Receiver {
                 Packet::Summary { ssrc, group: Some(group), .. }
                     if self.participant.summary() && self.stream.as_ref().is_none_or(|s| s.ssrc == *ssrc) =>
                 {
-                    self.participant.told(now, *ssrc, from, *group);
+                    self.participant.on_group_size(now, *ssrc, from, *group);
                 }
                 Packet::App { ssrc, subtype, name, data } if *name == self.app => {
                     let body = Body { subtype: *subtype, bytes: data.clone() };
@@ -807,7 +807,7 @@ impl Receiver {
                 _ => {}
             }
         }
-        for ssrc in self.participant.heard_byes(now, from, compound, len) {
+        for ssrc in self.participant.read_byes(now, from, compound, len) {
             // The media's address identifies the source: its RTCP may not have arrived before.
             if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == ssrc && s.from == from) {
                 stream.ended = true;
@@ -866,7 +866,7 @@ impl Receiver {
     /// Returns what the driver has to do now. Call it until it returns [`Output::Wait`], after each other call and when
     /// the time has come.
     pub fn poll(&mut self, now: Time) -> Output {
-        if let Some(bytes) = self.participant.first_of_all(now) {
+        if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
         }
         if self.participant.farewell != Farewell::Stays {

@@ -1,6 +1,5 @@
 use crate::ecn::{EcnCheck, EcnCounts, EcnPath};
 use crate::feedback;
-use crate::gate::ReportLimiter;
 use crate::media::{HeaderIds, overhead};
 use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
@@ -11,7 +10,8 @@ use crate::repair::{
     AnnouncedPlayouts, Blocks, CachedPacket, MAX_REQUESTING_MEMBERS, NackContext, PARITY_MORE, Parity,
     ParityRequestContext, Retransmission, RetransmissionCache,
 };
-use crate::share::RepairShare;
+use crate::repair_share::RepairShare;
+use crate::report_limiter::ReportLimiter;
 use crate::{
     Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings, Part, Protected, Protection,
     RepairSettings, Repairs, RtcpSettings, Siblings,
@@ -526,7 +526,7 @@ impl Sender {
 
     /// Returns the results of the controller's probes.
     pub fn probes(&self) -> Probes {
-        self.prober.told()
+        self.prober.counts()
     }
 
     /// Returns the number of media packets sent so far.
@@ -723,7 +723,7 @@ impl Sender {
     }
 
     fn on_byes(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) {
-        for ssrc in self.participant.heard_byes(now, from, compound, len) {
+        for ssrc in self.participant.read_byes(now, from, compound, len) {
             if self.peers.get(ssrc).is_some_and(|p| p.from == from) {
                 self.peers.remove(ssrc);
                 self.half.on_leave(now, ReceiverId(ssrc), Leave::Bye);
@@ -886,7 +886,7 @@ impl Sender {
     /// arrival report of each packet counts, so an attacker's would replace the receiver's.
     fn feedback_sender(&mut self, now: Time, from: Origin, compound: &Compound) -> Option<u32> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
-        if !compound.packets.iter().any(|packet| feedback::tells(format, packet)) {
+        if !compound.packets.iter().any(|packet| feedback::is_packet_feedback(format, packet)) {
             return None;
         }
         let reports = compound.packets.iter().find_map(|packet| match packet {
@@ -1063,7 +1063,7 @@ impl Sender {
     /// # Ok::<(), steadycast_control::ParamError>(())
     /// ```
     pub fn poll(&mut self, now: Time) -> Output {
-        if let Some(bytes) = self.participant.first_of_all(now) {
+        if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
         }
         if self.stopped() {
