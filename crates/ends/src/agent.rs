@@ -39,9 +39,9 @@ impl Out<'_> {
 }
 
 /// What an agent says for the record. A source fills its flow's figures, a sink those of its receiver.
-pub(crate) trait Tell {
+pub(crate) trait Recorded {
     /// Writes its own figures.
-    fn figures(&self, _about: &About<'_>, _into: &mut Figures) {}
+    fn figures(&self, _about: &FigureContext<'_>, _into: &mut Figures) {}
 
     /// A digest of all that it did, and a number to go with it; of a sink, of what arrived.
     fn digest(&self) -> (u64, u64) {
@@ -88,7 +88,7 @@ pub(crate) trait Tell {
 }
 
 /// What an agent has to know for its figures.
-pub(crate) struct About<'a> {
+pub(crate) struct FigureContext<'a> {
     /// How long its flow was active.
     pub(crate) active: Span,
     /// From when on means are taken, …
@@ -148,7 +148,7 @@ pub enum Agent {
 
 impl Agent {
     /// It, as what speaks for the record.
-    pub(crate) fn tell(&self) -> &dyn Tell {
+    pub(crate) fn recorded(&self) -> &dyn Recorded {
         match self {
             Self::PlainSource(source) => &**source,
             Self::PlainSink(sink) => &**sink,

@@ -98,7 +98,7 @@ impl Agent {
                 }
             }),
             Self::VideoSink(sink) => packets.for_each(|(at, packet)| sink.catch_up(at, &packet)),
-            _ => debug_assert!(packets.count() == 0, "it has no batchable"),
+            _ => debug_assert!(packets.count() == 0, "it takes no batches"),
         }
     }
 }

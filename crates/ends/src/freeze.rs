@@ -6,10 +6,10 @@ use steadycast_units::Span;
 
 /// How many shown pictures the mean duration is taken over (W3C, Identifiers for WebRTC's Statistics API,
 /// `freezeCount`).
-const RECENT: usize = 30;
+const RECENT_PICTURES: usize = 30;
 
 /// What an interval has to be longer than the mean.
-const LONGER: Span = Span::millis(150);
+const FREEZE_MARGIN: Span = Span::millis(150);
 
 /// When a picture stood still.
 ///
@@ -39,7 +39,7 @@ impl Freezes {
     /// picture is blank.
     pub fn of(slots: impl IntoIterator<Item = (bool, Span)>) -> Self {
         let mut all = Self::default();
-        let mut recent: VecDeque<Span> = VecDeque::with_capacity(RECENT);
+        let mut recent: VecDeque<Span> = VecDeque::with_capacity(RECENT_PICTURES);
         let (mut lasts, mut held) = (Span::ZERO, 0);
         for (new, span) in slots.into_iter().skip_while(|(new, _)| !new) {
             if new && held > 0 {
@@ -56,13 +56,13 @@ impl Freezes {
 
     /// One picture was shown for this long; returns whether that was a freeze.
     fn interval(&mut self, span: Span, slots: u64, recent: &mut VecDeque<Span>) -> bool {
-        if recent.len() == RECENT {
+        if recent.len() == RECENT_PICTURES {
             recent.pop_front();
         }
         recent.push_back(span);
         let sum = recent.iter().fold(Span::ZERO, |sum, one| sum + *one);
         let mean = Span::nanos(sum.as_nanos() / recent.len() as u64);
-        let frozen = span >= (mean * 3).max(mean + LONGER);
+        let frozen = span >= (mean * 3).max(mean + FREEZE_MARGIN);
         if frozen {
             self.count += 1;
             self.time += span;

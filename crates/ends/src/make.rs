@@ -1,6 +1,8 @@
 //! From a scenario's flow to its agents.
 
-use crate::{Agent, AgentIx, Beat, FlowEnds, Intake, Place, PlainSink, PlainSource, TcpSink, TcpSource, VideoPlan};
+use crate::{
+    Agent, AgentIx, Beat, FlowEnds, HostContext, Intake, PlainSink, PlainSource, TcpSink, TcpSource, VideoPlan,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
@@ -108,16 +110,16 @@ impl<'a> AgentFactory<'a> {
             }
             sc::Start::Event => None,
         };
-        let mut turns: Vec<(Time, bool)> =
+        let mut transitions: Vec<(Time, bool)> =
             own.map(|at| (at, true)).into_iter().chain(flow.stop.map(|at| (at, false))).collect();
-        turns.extend(self.scenario.events.iter().filter_map(|e| match e.what {
+        transitions.extend(self.scenario.events.iter().filter_map(|e| match e.what {
             sc::What::StartFlow(flow) if flow.0 == n => Some((e.at, true)),
             sc::What::StopFlow(flow) if flow.0 == n => Some((e.at, false)),
             _ => None,
         }));
-        turns.sort_by_key(|(at, _)| *at);
+        transitions.sort_by_key(|(at, _)| *at);
         let (mut active, mut since) = (Vec::new(), None);
-        for (at, on) in turns {
+        for (at, on) in transitions {
             match since {
                 None if on => since = Some(at),
                 Some(from) if !on => {
@@ -189,7 +191,7 @@ impl<'a> AgentFactory<'a> {
             video,
             own,
             ladder,
-            Place::whole(self.seed, self.inputs.credit, self.scenario.mtu(flow)),
+            HostContext::whole(self.seed, self.inputs.credit, self.scenario.mtu(flow)),
         )?;
         let (plan, chosen) = (Arc::new(plan), siblings.is_some());
         let of_source = Arc::clone(&plan);

@@ -6,7 +6,7 @@ use steadycast_units::Time;
 
 /// One entry of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct Transition {
     /// When.
     pub at: Time,
     /// The flow.
@@ -14,7 +14,7 @@ pub struct Turn {
     /// Which end of it.
     pub end: End,
     /// What the end does.
-    pub does: Does,
+    pub does: Action,
 }
 
 /// An end of a flow.
@@ -28,7 +28,7 @@ pub enum End {
 
 /// What an end does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Does {
+pub enum Action {
     /// It starts.
     Start,
     /// It stops.
@@ -39,7 +39,7 @@ pub enum Does {
     Leave,
 }
 
-impl Does {
+impl Action {
     /// Whether the end is active from then on.
     pub const fn begins(self) -> bool {
         matches!(self, Self::Start | Self::Join)
@@ -48,11 +48,11 @@ impl Does {
 
 /// The plan of a scenario. Turns of one end stand in the order of time; those of equal times stand in the order in
 /// which they are to happen: starts and stops flow by flow, then the scenario's events.
-pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Turn> {
+pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
     let mut plan = Vec::new();
     for (n, (flow, ends)) in scenario.flows.iter().zip(flows).enumerate() {
         let ix = FlowIx(n as u32);
-        let turn = |at, end, does| Turn { at, flow: ix, end, does };
+        let transition = |at, end, does| Transition { at, flow: ix, end, does };
         if matches!(flow.kind, sc::FlowKind::Video(_)) {
             let outside = scenario.starts_outside(ix);
             for (times, (at, _)) in ends.active.iter().enumerate() {
@@ -61,34 +61,34 @@ pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Turn> {
                 // flow's first start has its session already.
                 let there = |r: &usize| members[*r] && (times > 0 || outside.binary_search(r).is_err());
                 let starts = (0..flow.to.len()).filter(there);
-                plan.extend(starts.map(|receiver| turn(*at, End::Receiver(receiver), Does::Start)));
+                plan.extend(starts.map(|receiver| transition(*at, End::Receiver(receiver), Action::Start)));
             }
         }
         for (at, stop) in &ends.active {
-            plan.push(turn(*at, End::Source, Does::Start));
+            plan.push(transition(*at, End::Source, Action::Start));
             if *stop < Time::NEVER {
-                plan.push(turn(*stop, End::Source, Does::Stop));
+                plan.push(transition(*stop, End::Source, Action::Stop));
             }
         }
     }
     let event = |event: &sc::Event| {
         let (flow, receiver, does) = match event.what {
-            What::Join { flow, receiver } => (flow, receiver, Does::Join),
-            What::Leave { flow, receiver } => (flow, receiver, Does::Leave),
+            What::Join { flow, receiver } => (flow, receiver, Action::Join),
+            What::Leave { flow, receiver } => (flow, receiver, Action::Leave),
             _ => return None,
         };
-        Some(Turn { at: event.at, flow, end: End::Receiver(receiver), does })
+        Some(Transition { at: event.at, flow, end: End::Receiver(receiver), does })
     };
     plan.extend(scenario.events.iter().filter_map(event));
     plan
 }
 
-/// The turns of one end, in the order of time.
-pub fn turns_of(plan: &[Turn], flow: FlowIx, end: End) -> impl Iterator<Item = (Time, Does)> + use<> {
-    let of = |turn: &&Turn| turn.flow == flow && turn.end == end;
-    let mut turns: Vec<_> = plan.iter().filter(of).map(|turn| (turn.at, turn.does)).collect();
-    turns.sort_by_key(|(at, _)| *at);
-    turns.into_iter()
+/// The transitions of one end, in the order of time.
+pub fn transitions_of(plan: &[Transition], flow: FlowIx, end: End) -> impl Iterator<Item = (Time, Action)> + use<> {
+    let of = |transition: &&Transition| transition.flow == flow && transition.end == end;
+    let mut transitions: Vec<_> = plan.iter().filter(of).map(|transition| (transition.at, transition.does)).collect();
+    transitions.sort_by_key(|(at, _)| *at);
+    transitions.into_iter()
 }
 
 /// Which receivers are in the group at a time, events of that very time included.

@@ -4,14 +4,14 @@
 use steadycast_units::Span;
 
 /// A picture may stand this long beyond its own slot before its standing counts.
-const UNNOTICED: Span = Span::millis(100);
+const UNNOTICED_STILL: Span = Span::millis(100);
 
 /// The share of the time after which pictures that stand leave 1/e of the quality: fitted to what P.1203.3 (equation
 /// 29) leaves of half a minute with one to five freezes of 0.4 s and 0.5 s.
-const STANDING: f64 = 0.08;
+const STILL_SHARE_SCALE: f64 = 0.08;
 
 /// The width of G.1070's curve over frame rates, at 1 Mb/s (`D_FrV`).
-const WIDTH: f64 = 1.5;
+const FRAME_RATE_WIDTH: f64 = 1.5;
 
 /// `1 + (Q − 1) · S`: the quality of coding `Q`, 1 to 5, times what of it the showing leaves.
 pub(crate) fn combined_score(coding: f64, smooth: f64) -> f64 {
@@ -37,7 +37,7 @@ pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
 pub(crate) fn smooth(slots: impl IntoIterator<Item = (bool, Span)>, period: Span) -> Option<f64> {
     let (mut shown, mut count) = (0_u64, 0_u64);
     let (mut total, mut standing, mut gap) = (Span::ZERO, Span::ZERO, Span::ZERO);
-    let beyond = |gap: Span| gap.saturating_sub(period + UNNOTICED);
+    let beyond = |gap: Span| gap.saturating_sub(period + UNNOTICED_STILL);
     for (new, lasts) in slots {
         if new {
             standing += beyond(std::mem::replace(&mut gap, Span::ZERO));
@@ -53,8 +53,8 @@ pub(crate) fn smooth(slots: impl IntoIterator<Item = (bool, Span)>, period: Span
         return Some(0.0);
     }
     let fewer = libm::log(shown as f64 / count as f64);
-    let rate = libm::exp(-fewer * fewer / (2.0 * WIDTH * WIDTH));
-    Some(rate * libm::exp(-standing.as_secs_f64() / total.as_secs_f64() / STANDING))
+    let rate = libm::exp(-fewer * fewer / (2.0 * FRAME_RATE_WIDTH * FRAME_RATE_WIDTH));
+    Some(rate * libm::exp(-standing.as_secs_f64() / total.as_secs_f64() / STILL_SHARE_SCALE))
 }
 
 #[cfg(test)]
@@ -95,9 +95,9 @@ mod tests {
         let every = |n: u64| smooth((0..1_000).map(|slot| (slot % n == 0, PERIOD)), PERIOD);
         near(every(2).expect("there are slots"), 0.90, 0.01);
         // Four slots of 40 ms between two pictures stand 60 ms beyond what goes unnoticed: 30 % of the time.
-        let alone = libm::exp(-libm::log(5.0) * libm::log(5.0) / (2.0 * WIDTH * WIDTH));
+        let alone = libm::exp(-libm::log(5.0) * libm::log(5.0) / (2.0 * FRAME_RATE_WIDTH * FRAME_RATE_WIDTH));
         near(alone, 0.56, 0.01);
-        near(every(5).expect("there are slots"), alone * libm::exp(-0.3 / STANDING), 0.01);
+        near(every(5).expect("there are slots"), alone * libm::exp(-0.3 / STILL_SHARE_SCALE), 0.01);
     }
 
     #[test]

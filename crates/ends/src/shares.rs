@@ -105,8 +105,8 @@ impl Record<'_> {
         let ends = &self.flows[n];
         let rate = |(place, sink): (usize, &AgentIx)| {
             let stream = streams.get(if streams.len() > 1 { place } else { 0 })?;
-            let joined = self.tell(*sink).joined();
-            let samples = self.tell(*sink).intake()?.samples.all();
+            let joined = self.recorded(*sink).joined();
+            let samples = self.recorded(*sink).intake()?.samples.all();
             let times = stream.times.iter().map(|(begin, end)| ((*begin).max(joined), *end));
             let times: Vec<_> = times.filter(|(begin, end)| begin < end).collect();
             let span: Span = times.iter().map(|(begin, end)| end.since(*begin)).sum();
@@ -155,7 +155,8 @@ impl Record<'_> {
                 let sinks = if ways.len() > 1 { ends.sinks.get(place..=place) } else { ends.sinks.get(..) };
                 let (source, sinks) = (ends.source_of(place), sinks.unwrap_or_default());
                 let there = if group.is_some() { self.active(ends) } else { self.there(spec, ends, source) };
-                let own = sinks.first().filter(|_| ways.len() > 1).map_or(Time::ZERO, |sink| self.tell(*sink).joined());
+                let own =
+                    sinks.first().filter(|_| ways.len() > 1).map_or(Time::ZERO, |sink| self.recorded(*sink).joined());
                 let wants = match group {
                     // What it sends at one rate is no bound of what its receivers could take.
                     Some(_) => Wants::Always(Demand::All),
@@ -195,7 +196,7 @@ impl Record<'_> {
         let Some(source) = source else { return active };
         let busy = match self.agents[source.0 as usize].video_source() {
             Some(video) => Some(&video.sending),
-            None if spec.kind.pauses() => self.tell(source).activity(),
+            None if spec.kind.pauses() => self.recorded(source).activity(),
             None => None,
         };
         let Some(busy) = busy else { return active };
@@ -230,7 +231,7 @@ impl Record<'_> {
     /// What arrived in each of the first seconds, at the receiver that got most of it.
     fn took(&self, sinks: &[AgentIx], seconds: usize) -> Vec<Bytes> {
         let mut most = vec![Bytes::ZERO; seconds];
-        for intake in sinks.iter().filter_map(|sink| self.tell(*sink).intake()) {
+        for intake in sinks.iter().filter_map(|sink| self.recorded(*sink).intake()) {
             let mut took = vec![Bytes::ZERO; seconds];
             // A step that is longer than a second is spread over its seconds.
             let parts = (self.step.as_nanos() / SECOND.as_nanos()).max(1);

@@ -46,7 +46,7 @@ impl Record<'_> {
         let lowest = spec.flows[0].0 as usize;
         let ends = &self.flows[lowest];
         let span = ends.active(ends.means_from, self.now);
-        let bytes = seen.sinks.iter().filter_map(|sink| Some(self.tell(*sink).intake()?.bytes));
+        let bytes = seen.sinks.iter().filter_map(|sink| Some(self.recorded(*sink).intake()?.bytes));
         let bytes = bytes.fold(Bytes::ZERO, |sum, bytes| sum + bytes);
         let rate = (!span.is_zero()).then(|| bytes.per(span).as_bps_f64());
         let share = self.share_alone(n, seen, streams).map(Rate::as_bps_f64);
@@ -71,17 +71,17 @@ impl Record<'_> {
     pub(crate) fn moves(&self, into: &mut Table) {
         let mut all: Vec<_> = self.viewers.iter().flat_map(|v| v.moves.iter().map(move |m| (v, m))).collect();
         all.sort_by_key(|(_, m)| m.at);
-        for (viewer, told) in all {
+        for (viewer, change) in all {
             let spec = &self.scenario.simulcasts[viewer.simulcast];
-            into.real(&moves::T, told.at.since(Time::ZERO).as_secs_f64());
+            into.real(&moves::T, change.at.since(Time::ZERO).as_secs_f64());
             into.text(&moves::SIMULCAST, &spec.name);
             into.text(&moves::RECEIVER, self.receiver_name(viewer));
-            into.text(&moves::FROM, self.flow_name(spec.flows[told.from].0));
-            into.text(&moves::TO, self.flow_name(spec.flows[told.to].0));
+            into.text(&moves::FROM, self.flow_name(spec.flows[change.from].0));
+            into.text(&moves::TO, self.flow_name(spec.flows[change.to].0));
             // Without any loss nothing bounds it.
-            into.real(&moves::OWN, (told.own < Rate::MAX).then(|| told.own.as_bps_f64()));
-            into.real(&moves::AGAINST, told.against.as_bps_f64());
-            into.text(&moves::WHY, told.why());
+            into.real(&moves::OWN, (change.own < Rate::MAX).then(|| change.own.as_bps_f64()));
+            into.real(&moves::AGAINST, change.against.as_bps_f64());
+            into.text(&moves::WHY, change.why());
             into.end_row();
         }
     }

@@ -3,9 +3,9 @@
 use steadycast_units::{Offset, Span, Time};
 
 /// After this the stamps in packets start again: clocks that differ by so much can't be told from clocks that agree.
-const STAMPS: Span = Span::secs(1 << 14);
+const STAMP_RANGE: Span = Span::secs(1 << 14);
 
-const BILLION: u128 = 1_000_000_000;
+const PARTS_PER_BILLION: u128 = 1_000_000_000;
 
 /// How a clock differs from the network's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl Skew {
     /// The skew of a clock that is `ahead` of the network's and runs `ppm` parts per million fast.
     pub fn new(ahead: Offset, ppm: f64) -> Self {
         // There are no times before a clock's start. Who is an hour behind is, by the stamps, 3.5 hours ahead.
-        let ahead = if ahead < Offset::ZERO { STAMPS.saturating_sub(ahead.abs()) } else { ahead.later() };
+        let ahead = if ahead < Offset::ZERO { STAMP_RANGE.saturating_sub(ahead.abs()) } else { ahead.later() };
         Self { ahead, drift: (ppm * 1_000.0) as i64 }
     }
 
@@ -28,7 +28,7 @@ impl Skew {
         if self == Self::default() || at == Time::NEVER {
             return at;
         }
-        let passed = u128::from(at.as_nanos()) * self.pace() / BILLION;
+        let passed = u128::from(at.as_nanos()) * self.pace() / PARTS_PER_BILLION;
         Time::from_nanos(passed as u64) + self.ahead
     }
 
@@ -38,7 +38,7 @@ impl Skew {
             return own;
         }
         let passed = u128::from(own.before(self.ahead).as_nanos());
-        Time::from_nanos((passed * BILLION).div_ceil(self.pace()) as u64)
+        Time::from_nanos((passed * PARTS_PER_BILLION).div_ceil(self.pace()) as u64)
     }
 
     /// Its billionths of a second per second.

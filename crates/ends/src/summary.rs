@@ -1,8 +1,8 @@
 //! What a run comes to: the numbers of `summary.json`.
 
 use crate::activity::{throughout, within};
-use crate::agent::{About, Tell};
-use crate::promises::Kept;
+use crate::agent::{FigureContext, Recorded};
+use crate::promises::CheckedPromise;
 use crate::shares::{CompetingRate, FlowShare};
 use crate::{Activity, AgentIx, FlowEnds, LinkRecord, Record};
 use serde_json::Value;
@@ -30,14 +30,14 @@ impl Record<'_> {
         into.put(&run::WORLD, self.world);
         into.put(&run::COMPLETE, complete);
         let kept = self.promises();
-        let warnings = kept.iter().filter_map(Kept::warning).chain(self.feedback_warnings());
+        let warnings = kept.iter().filter_map(CheckedPromise::warning).chain(self.feedback_warnings());
         let warnings = warnings.chain(self.window_warnings(&shares));
         into.put(&run::WARNINGS, warnings.collect::<Vec<_>>());
         into.put(&run::FROM, self.scenario.warmup.as_secs_f64());
         into.put(&run::TO, self.now.as_secs_f64());
         into.put(&run::RECORD_SHA256, self.record_sha256());
         self.fairness(&mut into);
-        into.put_list(&run::INVARIANTS, kept.iter().map(Kept::figures));
+        into.put_list(&run::INVARIANTS, kept.iter().map(CheckedPromise::figures));
         into.put(&run::EXPECT, Vec::<Value>::new());
         if !self.scenario.simulcasts.is_empty() {
             into.put_list(&run::SIMULCASTS, self.simulcasts());
@@ -85,8 +85,8 @@ impl Record<'_> {
         if let Some((source, others)) = ends.sources.split_first() {
             let others = others.iter().map(|other| &self.agents[other.0 as usize]).collect();
             let about = self.about(ends.active(Time::ZERO, self.now), ends.means_from, ends.means_from);
-            let about = About { others, ..about };
-            self.tell(*source).figures(&about, &mut into);
+            let about = FigureContext { others, ..about };
+            self.recorded(*source).figures(&about, &mut into);
         }
         // A live sender knows its receivers by their reports alone, and has listed them.
         let listed = into.get(&flow::RECEIVERS).is_some();
@@ -98,18 +98,18 @@ impl Record<'_> {
     }
 
     /// An agent, as what speaks for the record.
-    pub(crate) fn tell(&self, agent: AgentIx) -> &dyn Tell {
-        self.agents[agent.0 as usize].tell()
+    pub(crate) fn recorded(&self, agent: AgentIx) -> &dyn Recorded {
+        self.agents[agent.0 as usize].recorded()
     }
 
-    fn about(&self, active: Span, means_from: Time, from: Time) -> About<'_> {
+    fn about(&self, active: Span, means_from: Time, from: Time) -> FigureContext<'_> {
         let first_step = (means_from.as_nanos() / self.step.as_nanos()) as usize;
-        About { active, from, first_step, source: None, others: Vec::new() }
+        FigureContext { active, from, first_step, source: None, others: Vec::new() }
     }
 
     /// When a sink's means begin: a member that joins late is measured from then on.
     fn means_from(&self, ends: &FlowEnds, sink: AgentIx) -> Time {
-        self.tell(sink).joined().max(ends.means_from)
+        self.recorded(sink).joined().max(ends.means_from)
     }
 
     /// How much of the time of a sink's means its flow was between start and stop.
@@ -119,7 +119,7 @@ impl Record<'_> {
 
     /// A sink's mean rate over a span, in bit/s.
     fn rate_over(&self, sink: AgentIx, span: Span) -> Option<f64> {
-        let bytes = self.tell(sink).intake()?.bytes;
+        let bytes = self.recorded(sink).intake()?.bytes;
         (!span.is_zero()).then(|| bytes.per(span).as_bps_f64())
     }
 
@@ -151,7 +151,7 @@ impl Record<'_> {
 
     /// When the source of the receiver in this place had something to send.
     fn activity(&self, ends: &FlowEnds, receiver: usize) -> Option<&Activity> {
-        self.tell(ends.source_of(receiver)?).activity()
+        self.recorded(ends.source_of(receiver)?).activity()
     }
 
     /// How much of the time of a receiver's means its source had something to send.
@@ -167,7 +167,7 @@ impl Record<'_> {
         let shares = each().map(|(sink, active)| active.as_secs_f64() / self.time_of_means(ends, sink).as_secs_f64());
         into.put(&flow::ACTIVE, mean(shares));
         into.put(&flow::ACTIVE_THROUGHPUT, rate);
-        let activities = ends.sources.iter().filter_map(|source| self.tell(*source).activity());
+        let activities = ends.sources.iter().filter_map(|source| self.recorded(*source).activity());
         let transfers: Vec<(Time, Time)> = activities.flat_map(Activity::transfers).collect();
         if let Some(first) = transfers.iter().map(|(_, ended)| *ended).min() {
             let mut times = Spread::default();
@@ -185,7 +185,7 @@ impl Record<'_> {
     fn bins(&self, ends: &FlowEnds) -> Vec<f64> {
         let mut bins = Vec::new();
         for sink in &ends.sinks {
-            let Some(intake) = self.tell(*sink).intake() else { continue };
+            let Some(intake) = self.recorded(*sink).intake() else { continue };
             let samples = intake.samples.all();
             bins.resize(samples.len().max(bins.len()), 0.0);
             for (bin, point) in bins.iter_mut().zip(&*samples) {
@@ -193,7 +193,7 @@ impl Record<'_> {
             }
         }
         match ends.sources.first().filter(|_| ends.sinks.is_empty()) {
-            Some(source) => self.tell(*source).sent().iter().map(|step| step.bytes as f64).collect(),
+            Some(source) => self.recorded(*source).sent().iter().map(|step| step.bytes as f64).collect(),
             None => bins,
         }
     }
@@ -229,8 +229,8 @@ impl Record<'_> {
             into.put(&receiver::THROUGHPUT, self.sink_rate(ends, *sink));
             let from = self.means_from(ends, *sink);
             let source = ends.source_of(n).and_then(|source| self.agents[source.0 as usize].video_source());
-            let about = About { source, ..self.about(ends.active(from, self.now), ends.means_from, from) };
-            self.tell(*sink).figures(&about, &mut into);
+            let about = FigureContext { source, ..self.about(ends.active(from, self.now), ends.means_from, from) };
+            self.recorded(*sink).figures(&about, &mut into);
             into
         })
     }
@@ -286,7 +286,7 @@ impl Record<'_> {
     /// times.
     fn active_throughout(&self, n: usize, from: Time, until: Time) -> bool {
         let ends = &self.flows[n];
-        let mut activities = ends.sources.iter().filter_map(|source| self.tell(*source).activity());
+        let mut activities = ends.sources.iter().filter_map(|source| self.recorded(*source).activity());
         let busy = |one: &Activity| throughout(one.stretches(), from, until);
         ends.active_throughout(from, until) && (!self.scenario.flows[n].kind.pauses() || activities.all(busy))
     }
@@ -323,13 +323,13 @@ impl Record<'_> {
     fn record_sha256(&self) -> String {
         let mut hash = Sha256::new();
         for agent in self.agents {
-            let (a, b) = agent.tell().digest();
+            let (a, b) = agent.recorded().digest();
             hash.update(a.to_le_bytes());
             hash.update(b.to_le_bytes());
         }
-        for told in self.viewers.iter().flat_map(|viewer| &viewer.moves) {
-            hash.update(told.at.as_nanos().to_le_bytes());
-            hash.update([told.from as u8, told.to as u8]);
+        for change in self.viewers.iter().flat_map(|viewer| &viewer.moves) {
+            hash.update(change.at.as_nanos().to_le_bytes());
+            hash.update([change.from as u8, change.to as u8]);
         }
         hash.update(self.hops.to_le_bytes());
         hash.finalize().iter().fold(String::new(), |mut text, byte| {

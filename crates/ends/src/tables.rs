@@ -51,7 +51,7 @@ impl Record<'_> {
     fn rates(&self, into: &mut Table) {
         for (spec, ends) in self.flows() {
             for source in &ends.sources {
-                for (at, steps, span) in self.intervals(&self.tell(*source).sent()) {
+                for (at, steps, span) in self.intervals(&self.recorded(*source).sent()) {
                     into.real(&rates::T, at);
                     into.text(&rates::FLOW, &spec.name);
                     into.text(&rates::NODE, self.scenario.node_name(spec.from));
@@ -63,7 +63,7 @@ impl Record<'_> {
                 }
             }
             for (to, sink) in spec.to.iter().zip(&ends.sinks) {
-                let Some(intake) = self.tell(*sink).intake() else { continue };
+                let Some(intake) = self.recorded(*sink).intake() else { continue };
                 self.arrived(spec, self.scenario.node_name(*to), intake, into);
             }
         }
@@ -95,7 +95,8 @@ impl Record<'_> {
             let sources = ends.sources.iter().map(|source| (spec.from, source));
             for (node, agent) in sources.chain(spec.to.iter().copied().zip(&ends.sinks)) {
                 let (flow, node) = (spec.name.as_str(), self.scenario.node_name(node));
-                self.tell(*agent).decisions(&RowOrigin { flow, node, receivers: &receivers, until: self.now }, into);
+                self.recorded(*agent)
+                    .decisions(&RowOrigin { flow, node, receivers: &receivers, until: self.now }, into);
             }
         }
     }
@@ -134,7 +135,7 @@ impl Record<'_> {
                 if !sink.stayed(row.ready) || row.is_gap() {
                     continue;
                 }
-                let came = assembly.arrival(n as u32);
+                let arrival = assembly.arrival(n as u32);
                 let left = source.frames.packets.get(row.first_packet as usize).filter(|_| row.packets > 0);
                 into.text(&frames::FLOW, &spec.name);
                 into.text(&frames::NODE, name);
@@ -147,9 +148,9 @@ impl Record<'_> {
                 into.whole(&frames::SIZE, row.coded.size.get() as i64);
                 into.real(&frames::READY, row.ready.as_secs_f64());
                 into.real(&frames::SENT, left.map(|(at, _)| at.as_secs_f64()));
-                into.real(&frames::FIRST, came.map(|(at, _)| at.as_secs_f64()));
-                into.real(&frames::ARRIVED, came.map(|(_, at)| at.as_secs_f64()));
-                into.millis(&frames::DELAY, came.map(|(_, at)| at.since(row.ready)));
+                into.real(&frames::FIRST, arrival.map(|(at, _)| at.as_secs_f64()));
+                into.real(&frames::ARRIVED, arrival.map(|(_, at)| at.as_secs_f64()));
+                into.millis(&frames::DELAY, arrival.map(|(_, at)| at.since(row.ready)));
                 into.real(&frames::DUE, schedule.due(row.ready).map(Time::as_secs_f64));
                 into.text(&frames::FATE, fate.word());
                 into.end_row();
@@ -198,7 +199,7 @@ impl Record<'_> {
     fn tcp_table(&self, into: &mut Table) {
         for (spec, ends) in self.flows() {
             for source in &ends.sources {
-                for (at, steps, _) in self.intervals(self.tell(*source).windows()) {
+                for (at, steps, _) in self.intervals(self.recorded(*source).windows()) {
                     let Some(last) = steps.last() else { continue };
                     into.real(&tcp::T, at);
                     into.text(&tcp::FLOW, &spec.name);

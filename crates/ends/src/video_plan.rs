@@ -19,21 +19,21 @@ use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::rtx::OSN;
 
 /// Bytes of the IP, UDP and RTP headers with the send time: what a packet costs before its notice.
-const HEADERS: u64 = 28 + 12 + 4 + 8;
+const HEADER_BYTES: u64 = 28 + 12 + 4 + 8;
 /// Bytes of the largest notice in its header extension element.
-const NOTICE: u64 = 24;
+const MAX_NOTICE_BYTES: u64 = 24;
 /// Bytes of the header extension element with the transport-wide number.
-const TRANSPORT_NUMBER: u64 = 4;
+const TRANSPORT_NUMBER_BYTES: u64 = 4;
 /// RTP payload type of media whose format has none of its own.
-const MEDIA: u8 = 96;
+const MEDIA_PAYLOAD_TYPE: u8 = 96;
 /// RTP payload type of packets that are sent again, where nothing else is agreed on.
-pub const RETRANSMISSIONS: u8 = 97;
+pub const RETRANSMISSION_PAYLOAD_TYPE: u8 = 97;
 /// RTP payload type of parity.
-const PARITY: u8 = 98;
+const PARITY_PAYLOAD_TYPE: u8 = 98;
 
 /// What the place where a flow's ends run adds to what the flow says.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct HostContext {
     /// Draws what the flow leaves open: SSRCs, first numbers, times.
     pub seed: Seed,
     /// By how much a source that is woken late may catch up: nothing in virtual time, where nobody is late.
@@ -41,10 +41,10 @@ pub struct Place {
     /// The largest datagram that the way takes, as IP size.
     pub mtu: Bytes,
     /// The far end, where it is another program.
-    pub apart: Option<Apart>,
+    pub apart: Option<RemotePeer>,
 }
 
-impl Place {
+impl HostContext {
     /// Both ends are in one program, which knows all that the scenario says.
     pub const fn whole(seed: Seed, credit: Span, mtu: Bytes) -> Self {
         Self { seed, credit, mtu, apart: None }
@@ -54,7 +54,7 @@ impl Place {
 /// What holds where the other end is another program. A receiver's play-out delay is then what it says itself, frames
 /// are cut into payloads before their packets' notices are known, and an operator may move the limits of the rate.
 #[derive(Clone, Debug)]
-pub struct Apart {
+pub struct RemotePeer {
     /// The canonical name of this end.
     pub cname: String,
     /// Where the one receiver is that a sender sends to.
@@ -180,7 +180,7 @@ impl Repairs {
 pub struct VideoPlan {
     flow: String,
     video: sc::Video,
-    place: Place,
+    place: HostContext,
     /// Makes the controller's sender halves, with the layers around them.
     senders: Arc<dyn Factory>,
     /// Makes the controller's receiver halves.
@@ -210,22 +210,27 @@ impl VideoPlan {
         video: &sc::Video,
         own: Option<&Arc<dyn Factory>>,
         ladder: Option<&Arc<Ladder>>,
-        place: Place,
+        place: HostContext,
     ) -> Result<Self, BuildError> {
-        let asked = Asked::of(flow, video, own)?;
+        let choice = ControllerChoice::of(flow, video, own)?;
         let supply = Supply::of(&flow.name, video, ladder)?;
-        Ok(asked.planned(flow, video, supply, place))
+        Ok(choice.planned(flow, video, supply, place))
     }
 
     /// The plan of a flow whose frames come from `supply`, whatever its media says.
     ///
     /// # Errors
     /// As [`VideoPlan::of`].
-    pub fn supplied(flow: &sc::Flow, video: &sc::Video, supply: Supply, place: Place) -> Result<Self, BuildError> {
+    pub fn supplied(
+        flow: &sc::Flow,
+        video: &sc::Video,
+        supply: Supply,
+        place: HostContext,
+    ) -> Result<Self, BuildError> {
         if let Supply::Ladder(ladder) = &supply {
             fits(&flow.name, ladder)?;
         }
-        Ok(Asked::of(flow, video, None)?.planned(flow, video, supply, place))
+        Ok(ControllerChoice::of(flow, video, None)?.planned(flow, video, supply, place))
     }
 
     /// The name of the controller's APP packets.
@@ -311,7 +316,7 @@ impl VideoPlan {
     pub fn repair(&self, session: &str) -> Option<RepairSettings> {
         self.repairs.again.then(|| RepairSettings {
             ssrc: self.place.seed.part(&format!("{session}.repair.ssrc")).bits32(),
-            payload_type: self.place.apart.as_ref().map_or(RETRANSMISSIONS, |apart| apart.again),
+            payload_type: self.place.apart.as_ref().map_or(RETRANSMISSION_PAYLOAD_TYPE, |apart| apart.again),
             playout: self.place.apart.as_ref().map_or_else(|| self.video.playout.most(), |apart| apart.useful),
         })
     }
@@ -321,7 +326,7 @@ impl VideoPlan {
         let known = || self.video.playout.most();
         self.repairs.parity.then(|| ParitySettings {
             ssrc: self.place.seed.part(&format!("{session}.parity.ssrc")).bits32(),
-            payload_type: PARITY,
+            payload_type: PARITY_PAYLOAD_TYPE,
             playout: self.place.apart.as_ref().map_or_else(known, |apart| Some(apart.playout)),
         })
     }
@@ -333,7 +338,7 @@ impl VideoPlan {
         let drawn = || seed.part(&format!("{name}.timestamp")).bits32();
         let plain = SenderSettings::new(self.identity(name), self.rtcp, video.packet, self.app());
         SenderSettings {
-            payload_type: apart.map_or(MEDIA, |apart| apart.payload_type),
+            payload_type: apart.map_or(MEDIA_PAYLOAD_TYPE, |apart| apart.payload_type),
             ids: apart.map(|apart| apart.ids).unwrap_or_default(),
             emit: video.emit,
             credit: self.place.credit,
@@ -435,7 +440,7 @@ impl VideoPlan {
 }
 
 /// A flow's controller, and what its receivers report to it.
-struct Asked {
+struct ControllerChoice {
     factory: Arc<dyn Factory>,
     /// Whether it is one of the registry's.
     registered: bool,
@@ -444,7 +449,7 @@ struct Asked {
     group: bool,
 }
 
-impl Asked {
+impl ControllerChoice {
     fn of(flow: &sc::Flow, video: &sc::Video, own: Option<&Arc<dyn Factory>>) -> Result<Self, BuildError> {
         let wrong = |error| BuildError::new(format!("flow.{}.controller", flow.name), error);
         let factory = match own {
@@ -456,12 +461,12 @@ impl Asked {
         Ok(Self { factory, registered: own.is_none(), own: format, group })
     }
 
-    fn planned(self, flow: &sc::Flow, video: &sc::Video, supply: Supply, place: Place) -> VideoPlan {
+    fn planned(self, flow: &sc::Flow, video: &sc::Video, supply: Supply, place: HostContext) -> VideoPlan {
         let feedback = video.feedback.or(self.own);
         let repairs = Repairs::of(video, self.group);
         let headers = match &place.apart {
-            None => HEADERS,
-            Some(apart) => HEADERS + self.elements(feedback) + apart.tag + repairs.more(),
+            None => HEADER_BYTES,
+            Some(apart) => HEADER_BYTES + self.elements(feedback) + apart.tag + repairs.more(),
         };
         let payload = payload(video.packet, headers, place.apart.is_some());
         let range = supply.range(payload, headers);
@@ -493,8 +498,8 @@ impl Asked {
     /// single packets tells its receivers nothing.
     fn elements(&self, feedback: FeedbackFormat) -> u64 {
         let silent = self.factory.terms().extension == 0 || self.own != FeedbackFormat::Own;
-        let number = if feedback == FeedbackFormat::TransportWide { TRANSPORT_NUMBER } else { 0 };
-        number + if silent { 0 } else { NOTICE }
+        let number = if feedback == FeedbackFormat::TransportWide { TRANSPORT_NUMBER_BYTES } else { 0 };
+        number + if silent { 0 } else { MAX_NOTICE_BYTES }
     }
 
     /// Whether the receivers' halves run at the sender, on reports of single packets. A class in Python is told of
@@ -510,7 +515,7 @@ impl Asked {
 
     /// The sender's halves with what stands around them: from the controller outwards a replay, the treatment of
     /// standard reports, the circuit breaker (RFC 8083) and the defence against false feedback.
-    fn senders(&self, video: &sc::Video, feedback: FeedbackFormat, place: &Place) -> Arc<dyn Factory> {
+    fn senders(&self, video: &sc::Video, feedback: FeedbackFormat, place: &HostContext) -> Arc<dyn Factory> {
         let own = Arc::clone(&self.factory);
         let factory = if self.replayed(feedback) { Replayed::at_sender(own, Span::ZERO) } else { own };
         // Report blocks are played back to a half that can't read them itself.
@@ -546,9 +551,9 @@ fn rtcp(video: &sc::Video, group: bool, mtu: Bytes) -> RtcpSettings {
     RtcpSettings { t_min: video.rtcp.t_min, group, summary, mtu, ..RtcpSettings::new(profile, video.rtcp.session_bw) }
 }
 
-/// What the halves are told of the flow, but for its pictures. Its rate stays within what is asked for and what its
+/// What the halves are told of the flow, but for its pictures. Its rate stays within what is choice for and what its
 /// media needs; a floor that an operator may lower holds from outside.
-fn setup(video: &sc::Video, group: bool, range: Option<(Rate, Rate)>, apart: Option<&Apart>) -> Setup {
+fn setup(video: &sc::Video, group: bool, range: Option<(Rate, Rate)>, apart: Option<&RemotePeer>) -> Setup {
     let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Setup::NO_CAP, |range| range.1));
     let lowest = range.map_or(apart.map_or(Rate::ZERO, |apart| apart.floor), |range| range.0);
     let mut floor = video.floor.unwrap_or(lowest).min(cap);

@@ -44,8 +44,8 @@ impl Viewer {
         let Agent::VideoSink(sink) = &agents[from.0 as usize] else { return None };
         let session = sink.session()?;
         self.chooser.on_told(session.siblings());
-        let told = self.chooser.look(now, session.acceptable())?;
-        self.moves.push(told);
+        let change = self.chooser.look(now, session.acceptable())?;
+        self.moves.push(change);
         Some((from, self.sink()))
     }
 

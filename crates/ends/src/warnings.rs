@@ -7,7 +7,7 @@ use steadycast_tcp::{LINUX_WINDOW, MAX_WINDOW};
 use steadycast_units::{Bytes, Span, Time, counted};
 
 /// Reports that take more than this share of a link back are in the way of others, and of themselves.
-const MOST_OF_THE_WAY_BACK: f64 = 0.5;
+const MAX_RETURN_LINK_SHARE: f64 = 0.5;
 
 impl Record<'_> {
     /// TCPs whose window holds less than what their fair share has on the way: the window limits them there.
@@ -86,7 +86,7 @@ impl Record<'_> {
         };
         let (most, back) = self.ways.get(n)?.iter().flatten().filter_map(share).max_by(|a, b| a.0.total_cmp(&b.0))?;
         let link = &self.scenario.links[back as usize / 2].name;
-        (most > MOST_OF_THE_WAY_BACK).then(|| {
+        (most > MAX_RETURN_LINK_SHARE).then(|| {
             format!(
                 "flow.{}: its reports want {:.0} % of the way back over link \"{link}\", and wait there for each \
                  other; give that direction a higher rate (link.back.rate), or take a controller that reports less",

@@ -397,7 +397,7 @@ impl Sender {
         let participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
         let decision = half.decision();
         if let Some(siblings) = &settings.siblings {
-            siblings.tell(decision.target);
+            siblings.set_rate(decision.target);
         }
         // A burst ends with its frame; a greedy source has no frames, so its burst would never end.
         let emit = if settings.greedy { Emit::Paced } else { settings.emit };
@@ -646,7 +646,7 @@ impl Sender {
             parity.blocks.clear();
         }
         if let Some(siblings) = &self.settings.siblings {
-            siblings.tell(Rate::ZERO);
+            siblings.set_rate(Rate::ZERO);
         }
     }
 
@@ -1457,7 +1457,7 @@ impl Sender {
             }
             self.changed = true;
             if let Some(siblings) = self.settings.siblings.as_ref().filter(|_| !self.stopped()) {
-                siblings.tell(self.decision.target);
+                siblings.set_rate(self.decision.target);
             }
         }
     }

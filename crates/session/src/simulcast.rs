@@ -21,7 +21,7 @@ impl Siblings {
     }
 
     /// Sets the rate of this sender; zero: it does not send.
-    pub fn tell(&self, rate: Rate) {
+    pub fn set_rate(&self, rate: Rate) {
         self.rates[self.place].store(rate.as_bps(), Ordering::Relaxed);
     }
 

@@ -1,7 +1,7 @@
 //! TCP's two ends where a kernel has them: what a world sees of them from outside.
 
 use super::tcp::{SegmentCounts, TcpPoint, WindowArea, tcp_figures};
-use super::{About, Tell};
+use super::{FigureContext, Recorded};
 use crate::intake::{Digest, Intake};
 use crate::{Activity, Rows};
 use steadycast_record::Figures;
@@ -107,8 +107,8 @@ pub struct KernelSink {
     pub intake: Intake,
 }
 
-impl Tell for KernelSource {
-    fn figures(&self, _about: &About<'_>, into: &mut Figures) {
+impl Recorded for KernelSource {
+    fn figures(&self, _about: &FigureContext<'_>, into: &mut Figures) {
         tcp_figures(self.counts(), &self.srtt, &self.window, into);
     }
     fn digest(&self) -> (u64, u64) {
@@ -122,7 +122,7 @@ impl Tell for KernelSource {
     }
 }
 
-impl Tell for KernelSink {
+impl Recorded for KernelSink {
     fn intake(&self) -> Option<&Intake> {
         Some(&self.intake)
     }

@@ -1,6 +1,6 @@
 //! Packets at a constant rate, always or in some periods, and where they go.
 
-use super::{About, Agent, Out, SentStep, Tell};
+use super::{Agent, FigureContext, Out, Recorded, SentStep};
 use crate::intake::{Bundle, Intake};
 use crate::{Activity, Body, Rows};
 use steadycast_link::Ecn;
@@ -9,7 +9,7 @@ use steadycast_scenario::{Pareto, PeriodDist, Periods};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
 /// A source that was called later than this lets the packets go that it missed.
-const CATCH_UP: Span = Span::millis(20);
+const MAX_CATCH_UP: Span = Span::millis(20);
 
 /// When a source may send.
 pub enum Beat {
@@ -125,7 +125,7 @@ impl PlainSource {
         self.bytes += self.packet;
         // Where the clock is real it may be called late: the rate is kept all the same, without a burst after a long
         // pause.
-        self.next = (self.next + self.gap).max(now.before(CATCH_UP));
+        self.next = (self.next + self.gap).max(now.before(MAX_CATCH_UP));
         Some(self.sent - 1)
     }
 
@@ -150,13 +150,13 @@ pub struct PlainSink {
     first: Option<u64>,
     next: u64,
     /// Which of the numbers before `next` have come; the lowest bit is the newest.
-    came: u128,
+    arrived: u128,
 }
 
 impl PlainSink {
     /// It has heard nothing yet.
     pub fn new(intake: Intake) -> Self {
-        Self { intake, first: None, next: 0, came: 0 }
+        Self { intake, first: None, next: 0, arrived: 0 }
     }
 
     /// Packet `number` of the flow, which left at `sent`, has come.
@@ -165,18 +165,18 @@ impl PlainSink {
         self.first.get_or_insert(number);
         if number == self.next {
             // Mostly it is the next one.
-            (self.next, self.came) = (number + 1, self.came << 1 | 1);
+            (self.next, self.arrived) = (number + 1, self.arrived << 1 | 1);
             return self.intake.add(now, size, sent);
         }
         let ahead = (number + 1).saturating_sub(self.next);
-        self.came = self.came.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX)).unwrap_or(0);
+        self.arrived = self.arrived.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX)).unwrap_or(0);
         self.next += ahead;
         // What is older than these bits reach counts as new.
         let bit = u32::try_from(self.next - 1 - number).ok().and_then(|back| 1u128.checked_shl(back));
-        if bit.is_some_and(|bit| self.came & bit != 0) {
+        if bit.is_some_and(|bit| self.arrived & bit != 0) {
             return;
         }
-        self.came |= bit.unwrap_or(0);
+        self.arrived |= bit.unwrap_or(0);
         self.intake.add(now, size, sent);
     }
 
@@ -189,7 +189,7 @@ impl PlainSink {
         }
         self.first.get_or_insert(first);
         self.next += n;
-        self.came = self.came << n | ((1 << n) - 1);
+        self.arrived = self.arrived << n | ((1 << n) - 1);
         true
     }
 
@@ -205,8 +205,8 @@ impl PlainSink {
     }
 }
 
-impl Tell for PlainSource {
-    fn figures(&self, about: &About<'_>, into: &mut Figures) {
+impl Recorded for PlainSource {
+    fn figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
         let others =
             about.others.iter().map(|agent| if let Agent::PlainSource(other) = agent { other.sent } else { 0 });
         into.put(&flow::SENT_PACKETS, self.sent + others.sum::<u64>());
@@ -222,8 +222,8 @@ impl Tell for PlainSource {
     }
 }
 
-impl Tell for PlainSink {
-    fn figures(&self, about: &About<'_>, into: &mut Figures) {
+impl Recorded for PlainSink {
+    fn figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
         self.intake.figures(about.first_step, into);
     }
     fn intake(&self) -> Option<&Intake> {

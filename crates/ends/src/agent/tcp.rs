@@ -1,6 +1,6 @@
 //! TCP's two ends.
 
-use super::{About, Out, Tell, Work};
+use super::{FigureContext, Out, Recorded, Work};
 use crate::intake::{Digest, Intake};
 use crate::{Activity, Arriving, Body, Rows};
 use std::cmp::Ordering;
@@ -343,8 +343,8 @@ pub(super) fn tcp_figures(counts: SegmentCounts, srtt: &Spread, window: &WindowA
     into.put(&flow::CWND_MEAN, window.mean());
 }
 
-impl Tell for TcpSource {
-    fn figures(&self, _about: &About<'_>, into: &mut Figures) {
+impl Recorded for TcpSource {
+    fn figures(&self, _about: &FigureContext<'_>, into: &mut Figures) {
         tcp_figures(self.counts(), &self.srtt, &self.window, into);
     }
     fn digest(&self) -> (u64, u64) {
@@ -359,7 +359,7 @@ impl Tell for TcpSource {
 }
 
 /// Loss and delay of TCP's segments say nothing of what its application got: a sink writes no figures.
-impl Tell for TcpSink {
+impl Recorded for TcpSink {
     fn intake(&self) -> Option<&Intake> {
         Some(&self.intake)
     }

@@ -10,7 +10,7 @@ pub use repaired::Repaired;
 use super::Out;
 use crate::intake::{Digest, Intake};
 use crate::{Activity, AgentIx, Arriving, Body, Fields, Kept, Row, Rows, Skew};
-use player::Came;
+use player::ArrivedPacket;
 use std::sync::Arc;
 use steadycast_control::promise::LOSSES_COUNT;
 use steadycast_control::registry::Factory;
@@ -309,7 +309,7 @@ impl VideoSource {
         self.sending.end(now);
         (self.running, self.until) = (false, Time::NEVER);
         if let Some(siblings) = &self.settings.siblings {
-            siblings.tell(Rate::ZERO);
+            siblings.set_rate(Rate::ZERO);
         }
         let why = Why::rule("nobody is there: paused");
         let decision = Decision { target: Rate::ZERO, pacing: Rate::ZERO, window: None, limit: Limit::Start, why };
@@ -612,7 +612,7 @@ pub struct VideoSink {
     past_requests: Requests,
     past_untold: (u64, u64),
     /// Packets of the media that came in the present session, of which none was repaired.
-    came: u64,
+    media_packets: u64,
     /// It asks for lost packets or computes them.
     pub repair: bool,
     /// The packets that came as repairs alone.
@@ -662,7 +662,7 @@ impl VideoSink {
             past_checks: Vec::new(),
             past_requests: Requests::default(),
             past_untold: (0, 0),
-            came: 0,
+            media_packets: 0,
             repair: false,
             repaired: Repaired::default(),
             computable: Vec::new(),
@@ -697,7 +697,7 @@ impl VideoSink {
         self.past_checks = self.checks();
         self.past_requests = self.requests().unwrap_or_default();
         self.past_untold = self.untold();
-        self.came = 0;
+        self.media_packets = 0;
         self.repaired.restart();
         self.player.restart();
         let own = self.skew.own(now);
@@ -757,7 +757,7 @@ impl VideoSink {
             Check::gather(&mut all, receiver.repair_check().as_slice());
             // What the session counts as received is what came of the media itself.
             let mut losses = Check::new(&LOSSES_COUNT);
-            losses.see(receiver.received() == self.came);
+            losses.see(receiver.received() == self.media_packets);
             Check::gather(&mut all, &[losses]);
         }
         all
@@ -837,14 +837,14 @@ impl VideoSink {
         if let (Received::Repaired(seq), Some(original)) = (received, media.repairs) {
             let number = original - self.first_seq;
             self.repaired.insert(seq, now, fragment.frame);
-            self.keep(number, media.size, Came { now, sent: None, stamp, fragment, ends });
+            self.keep(number, media.size, ArrivedPacket { now, sent: None, stamp, fragment, ends });
         }
         if let Received::New(seq) = received {
-            self.came += 1;
+            self.media_packets += 1;
             self.intake.add(now, packet.size, packet.sent);
             let number = media.seq - self.first_seq;
             if !self.repaired.remove(media.header.ssrc, seq) {
-                self.keep(number, media.size, Came { now, sent: Some(packet.sent), stamp, fragment, ends });
+                self.keep(number, media.size, ArrivedPacket { now, sent: Some(packet.sent), stamp, fragment, ends });
             }
             if media.header.marker
                 && let Some(stamp) = media.header.send_time
@@ -913,13 +913,13 @@ impl VideoSink {
         let number = seq.saturating_sub(self.first_seq);
         self.repaired.insert(counted, now, fragment.frame);
         let size = Bytes::new(fragment.len.into());
-        self.keep(number, size, Came { now, sent: None, stamp: None, fragment, ends: marker });
+        self.keep(number, size, ArrivedPacket { now, sent: None, stamp: None, fragment, ends: marker });
     }
 
     /// A packet is there, itself or as a repair: buffer, assembly and player get it. Numbers count from the flow's
     /// first packet.
-    fn keep(&mut self, number: u64, size: Bytes, came: Came) {
-        let Came { now, fragment, .. } = came;
+    fn keep(&mut self, number: u64, size: Bytes, packet: ArrivedPacket) {
+        let ArrivedPacket { now, fragment, .. } = packet;
         let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, fragment.frame));
         if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
             assembly.on_packet(now, number, fragment);
@@ -928,7 +928,7 @@ impl VideoSink {
             return;
         }
         let Some(receiver) = &mut self.receiver else { return };
-        if let Some(delay) = self.player.on_packet(&came, receiver.repair_time(self.skew.own(now))) {
+        if let Some(delay) = self.player.on_packet(&packet, receiver.repair_time(self.skew.own(now))) {
             receiver.set_playout(delay);
             self.intake.digest.add(delay.as_nanos());
         }

@@ -52,7 +52,7 @@ fn a_receiver_that_hears_no_media_knocks_ever_more_seldom_and_stops_when_it_hear
 #[test]
 fn a_group_is_told_what_all_groups_are_sent_at() {
     let [low, high] = &Siblings::new(2)[..] else { panic!("not two") };
-    high.tell(Rate::kbps(900));
+    high.set_rate(Rate::kbps(900));
     let one = SenderSettings { siblings: Some(low.clone()), ..settings(asmp(), Emit::Burst) };
     let (mut source, _) = sender(one, Rate::kbps(300), &[]);
     source.push_frame(Time::ZERO, &frame(0, FrameKind::I, 500, 0));

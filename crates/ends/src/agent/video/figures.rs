@@ -2,7 +2,7 @@
 
 use super::{LimitShares, VideoSink, VideoSource, ViewRow};
 use crate::Freezes;
-use crate::agent::{About, RowOrigin, SentStep, Tell};
+use crate::agent::{FigureContext, Recorded, RowOrigin, SentStep};
 use crate::intake::Intake;
 use crate::score::{coding, combined_score, smooth};
 use std::collections::BTreeSet;
@@ -13,8 +13,8 @@ use steadycast_record::{Figures, Table, decisions, flow, receiver};
 use steadycast_session::FeedbackCounts;
 use steadycast_units::{Bytes, Span, Spread, Time};
 
-impl Tell for VideoSource {
-    fn figures(&self, about: &About<'_>, into: &mut Figures) {
+impl Recorded for VideoSource {
+    fn figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
         let all: Vec<&Self> = about.others.iter().filter_map(|agent| agent.video_source()).chain([self]).collect();
         let sum = |of: fn(&Self) -> u64| all.iter().map(|source| of(source)).sum::<u64>();
         let feedback = all.iter().map(|source| source.feedback()).fold(FeedbackCounts::default(), Add::add);
@@ -104,7 +104,7 @@ impl Tell for VideoSource {
 
 impl VideoSink {
     /// What repair did; nothing without it.
-    fn repair_figures(&self, about: &About<'_>, into: &mut Figures) {
+    fn repair_figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
         let Some(requests) = self.requests() else { return };
         let (expected, got) = self.intake.expected_and_got(about.first_step);
         let counted = || self.repaired.iter().filter(|(at, _)| self.intake.counts(*at));
@@ -123,8 +123,8 @@ impl VideoSink {
     }
 }
 
-impl Tell for VideoSink {
-    fn figures(&self, about: &About<'_>, into: &mut Figures) {
+impl Recorded for VideoSink {
+    fn figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
         self.intake.figures(about.first_step, into);
         self.repair_figures(about, into);
         let view = self.session().map(|s| s.view()).unwrap_or_default();
@@ -194,7 +194,7 @@ impl VideoSink {
     }
 
     /// What became of the frames that it was sent.
-    fn frames(&self, source: &VideoSource, about: &About<'_>, into: &mut Figures) {
+    fn frames(&self, source: &VideoSource, about: &FigureContext<'_>, into: &mut Figures) {
         let Some(assembly) = &self.assembly else { return };
         let (sent, schedule) = (&source.frames, &self.player.schedule);
         let fates = assembly.fates(sent, schedule);

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use steadycast_media::{Bounds, Fragment, Playout, Schedule};
 use steadycast_units::{Span, Time};
 
-/// Frames of which something came and more is to come; with more the oldest are forgotten.
-const OPEN: usize = 256;
+/// Frames of which something packet and more is to come; with more the oldest are forgotten.
+const MAX_OPEN_FRAMES: usize = 256;
 /// When frames are ready is learnt from the packets of this time and of the same time before it.
-const LEARNT_FROM: Span = Span::secs(10);
+const ORIGIN_WINDOW: Span = Span::secs(10);
 
 /// How long a player waits with each frame.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ pub struct Player {
 }
 
 /// What a packet tells a player.
-pub(super) struct Came {
+pub(super) struct ArrivedPacket {
     pub(super) now: Time,
     /// When it left for the first time; `None` of one that was lost.
     pub(super) sent: Option<Time>,
@@ -100,48 +100,48 @@ impl Player {
     }
 
     /// A packet has come; a lost packet's repair takes `repair`. Returns the delay when it has changed.
-    pub(super) fn on_packet(&mut self, came: &Came, repair: Span) -> Option<Span> {
+    pub(super) fn on_packet(&mut self, packet: &ArrivedPacket, repair: Span) -> Option<Span> {
         let adaptive = self.adaptive.as_mut()?;
         adaptive.playout.on_repair_time(repair);
-        let delay = adaptive.on_packet(came)?;
-        self.schedule.change(came.now, delay);
+        let delay = adaptive.on_packet(packet)?;
+        self.schedule.change(packet.now, delay);
         Some(delay)
     }
 }
 
 impl Adaptive {
-    fn on_packet(&mut self, came: &Came) -> Option<Span> {
-        let Fragment { frame, offset, len } = came.fragment;
-        let begins = self.begins(came);
-        if let Some((sent, begins)) = came.sent.zip(begins) {
-            self.origin.see(came.now, sent, begins);
+    fn on_packet(&mut self, packet: &ArrivedPacket) -> Option<Span> {
+        let Fragment { frame, offset, len } = packet.fragment;
+        let begins = self.begins(packet);
+        if let Some((sent, begins)) = packet.sent.zip(begins) {
+            self.origin.see(packet.now, sent, begins);
         }
         let open = self.open.entry(frame).or_default();
         open.begins = open.begins.or(begins);
         open.bytes = open.bytes.saturating_add(len.into());
-        open.repaired |= came.sent.is_none();
-        if came.ends {
+        open.repaired |= packet.sent.is_none();
+        if packet.ends {
             open.of = Some(offset.saturating_add(len.into()));
         }
         let Open { bytes, of, repaired, begins } = *open;
         if of != Some(bytes) {
-            while self.open.len() > OPEN {
+            while self.open.len() > MAX_OPEN_FRAMES {
                 self.open.pop_first();
             }
             return None;
         }
         self.open.remove(&frame);
-        let changed = self.playout.on_whole(came.now, self.origin.age(came.now, begins?)?, repaired);
+        let changed = self.playout.on_whole(packet.now, self.origin.age(packet.now, begins?)?, repaired);
         let first = std::mem::take(&mut self.fresh);
         changed.or_else(|| first.then(|| self.playout.delay()))
     }
 
     /// When the packet's frame was ready, in nanoseconds after the first one.
-    fn begins(&mut self, came: &Came) -> Option<i64> {
+    fn begins(&mut self, packet: &ArrivedPacket) -> Option<i64> {
         if let Some(period) = self.period {
-            return Some(nanos(period * u64::from(came.fragment.frame)));
+            return Some(nanos(period * u64::from(packet.fragment.frame)));
         }
-        let clock = MediaClock::at(self.clock, came.stamp?);
+        let clock = MediaClock::at(self.clock, packet.stamp?);
         self.clock = Some(clock);
         Some(clock.nanos())
     }
@@ -161,7 +161,7 @@ impl Origin {
         let origin = nanos(sent.since(Time::ZERO)) - begins;
         let (present, past, since) = self.earliest.unwrap_or((origin, origin, now));
         let present = present.min(origin);
-        let turned = now.since(since) > LEARNT_FROM;
+        let turned = now.since(since) > ORIGIN_WINDOW;
         self.earliest = Some(if turned { (origin, present, now) } else { (present, past, since) });
     }
 
@@ -194,11 +194,12 @@ mod tests {
         let part = |offset, len| Fragment { frame: n, offset, len };
         let (now, last) = (sent + Span::millis(20), Span::millis(if repaired { 90 } else { 10 }));
         let stamp = Some((start as u32 + 40 * n).wrapping_mul(90).wrapping_add(u32::MAX - 50_000));
-        let first = Came { now, sent: Some(sent), stamp, fragment: part(0, 100), ends: false };
+        let first = ArrivedPacket { now, sent: Some(sent), stamp, fragment: part(0, 100), ends: false };
         assert_eq!(player.on_packet(&first, Span::ZERO), None, "not whole yet");
         let sent = (!repaired).then(|| sent + last);
         let stamp = stamp.filter(|_| !repaired);
-        player.on_packet(&Came { now: now + last, sent, stamp, fragment: part(100, 50), ends: true }, Span::ZERO)
+        player
+            .on_packet(&ArrivedPacket { now: now + last, sent, stamp, fragment: part(100, 50), ends: true }, Span::ZERO)
     }
 
     #[test]

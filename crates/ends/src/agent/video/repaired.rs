@@ -6,7 +6,7 @@ use steadycast_record::row;
 use steadycast_units::Time;
 
 /// The originals of so many may still come, the newest.
-const NEWEST: usize = 4_096;
+const MAX_TRACKED_REPAIRS: usize = 4_096;
 
 /// Packets that came as repairs, of which no original has come.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl Repaired {
     /// A packet has come as a repair.
     pub(super) fn insert(&mut self, number: u64, at: Time, frame: u32) {
         self.newest.insert(number, RepairedRow { at, frame });
-        if self.newest.len() > NEWEST
+        if self.newest.len() > MAX_TRACKED_REPAIRS
             && let Some((_, oldest)) = self.newest.pop_first()
         {
             self.settle(oldest);
@@ -92,7 +92,7 @@ mod tests {
         repaired.remove(1, 0);
         for n in 0..10_000 {
             repaired.insert(n, Time::from_nanos(n), n as u32);
-            assert!(repaired.newest.len() <= NEWEST && repaired.len() == n as usize + 1);
+            assert!(repaired.newest.len() <= MAX_TRACKED_REPAIRS && repaired.len() == n as usize + 1);
         }
         assert!(repaired.remove(1, 9_000) && !repaired.remove(1, 9_000) && !repaired.remove(1, 100));
         assert_eq!((repaired.len(), repaired.iter().count()), (9_999, 9_999));
