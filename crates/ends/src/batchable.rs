@@ -1,30 +1,30 @@
-//! What an agent may be told of later: a world that has many receivers goes round them once for many packets.
+//! Batched delivery of packets to agents: a world with many receivers visits each once for many packets.
 
 use crate::intake::Bundle;
 use crate::{Agent, Arriving, Body};
 use steadycast_session as session;
 use steadycast_units::Time;
 
-/// Of an agent: packets that it may be told of later, by [`Agent::catch_up`].
+/// The packets that may be delivered to an agent later, by [`Agent::catch_up`].
 #[derive(Clone, Copy, Debug)]
 pub enum Batchable {
-    /// Plain ones: it sends nothing, and never wakes.
+    /// Plain packets: the agent sends nothing and has no timer.
     Plain,
-    /// Those of the source of its session.
+    /// Packets of the source of its session.
     Session(session::Batchable),
 }
 
-/// Of a packet: what decides whether it can wait.
+/// The properties of a packet that decide whether it can be delivered in a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum BatchKey {
-    /// A plain one.
+    /// A plain packet.
     Plain,
-    /// One of a session.
+    /// A packet of a session.
     Session(session::BatchKey),
 }
 
 impl BatchKey {
-    /// Of a packet's content; `None`: it can't wait.
+    /// Returns the key of a packet with this content; `None` if it cannot wait.
     pub fn of(body: &Body) -> Option<Self> {
         match body {
             Body::Plain(_) => Some(Self::Plain),
@@ -36,7 +36,7 @@ impl BatchKey {
 }
 
 impl Batchable {
-    /// Whether the packet can wait. One that can is to be told before any that cannot.
+    /// Returns true if the packet can be delivered later. It then has to be delivered before any packet that cannot.
     #[inline]
     pub fn accepts(&mut self, packet: &BatchKey) -> bool {
         match (self, packet) {
@@ -47,7 +47,7 @@ impl Batchable {
     }
 }
 
-/// Plain packets of a flow that follow each other by number, and have reached many agents alike.
+/// Consecutive plain packets of a flow that have reached many agents at the same times.
 #[derive(Debug)]
 pub struct PlainRun {
     first: u64,
@@ -55,7 +55,7 @@ pub struct PlainRun {
 }
 
 impl PlainRun {
-    /// Of packets that have arrived at these times; `None`: they are no such run.
+    /// Creates a run from packets with these arrival times; `None` if they are not plain or not consecutive.
     pub fn of<'a>(packets: impl Iterator<Item = (Time, Arriving<'a>)>) -> Option<Self> {
         let mut run = None;
         for (at, packet) in packets {
@@ -71,14 +71,14 @@ impl PlainRun {
 }
 
 impl Agent {
-    /// As [`Agent::catch_up`] with all packets of a run. Returns `false`, and does nothing, where they have to be told
-    /// one by one.
+    /// Delivers all packets of a run, with the same result as [`Agent::catch_up`]. Returns false and does nothing if
+    /// they have to be delivered individually.
     pub fn catch_up_run(&mut self, run: &PlainRun) -> bool {
         if let Self::PlainSink(sink) = self { sink.on_bundle(run.first, &run.bundle) } else { false }
     }
 
-    /// The packets that it may be told of later, until its wake and before anything else happens to it; `None`: it has
-    /// to be told of each at once.
+    /// Returns the packets that may be delivered later, until its timer expires and before anything else happens to it;
+    /// `None` if each has to be delivered immediately.
     pub fn batchable(&self) -> Option<Batchable> {
         match self {
             Self::PlainSink(_) => Some(Batchable::Plain),
@@ -87,8 +87,8 @@ impl Agent {
         }
     }
 
-    /// Packets that it had [`Agent::batchable`] with have arrived at these times: there is nothing to send, and its wake
-    /// is where it was.
+    /// Delivers packets that [`Agent::batchable`] accepted, with their arrival times. They make the agent send nothing,
+    /// and do not move its timer forward.
     #[inline]
     pub fn catch_up<'a>(&mut self, packets: impl Iterator<Item = (Time, Arriving<'a>)>) {
         match self {

@@ -1,9 +1,10 @@
-//! The ends of flows, and the record that they make.
+//! The endpoints of flows, and the record that they make.
 //!
-//! An [`Agent`] is one end of a flow on one host: a video sender with its encoder, a video receiver with its assembly,
-//! the two ends of TCP and of plain traffic. It is told what arrived or that its time has come, and says what leaves;
-//! how packets get across, and what moves time, is the business of a world. What the agents of a world and its links
-//! have counted is a [`Record`]: the summary and the tables of a run come from it, whichever world it ran in.
+//! An [`Agent`] is one end of a flow on one host: a video sender with its encoder, a video receiver with its frame
+//! assembly, the two ends of TCP and of plain traffic. A world passes it packets that arrive and timers that expire,
+//! and takes the packets that it sends. The world also transports the packets and advances the time. The counts of a
+//! world's agents and links form a [`Record`], from which the summary and the tables of a run are made, the same for
+//! all worlds.
 
 mod activity;
 mod agent;

@@ -1,4 +1,4 @@
-//! How the promises of the controllers and of the session were kept: `invariants` of `summary.json`.
+//! The results of the controllers' and the session's promises: `invariants` of `summary.json`.
 
 use crate::Record;
 use steadycast_control::promise::RTCP_SHARE;
@@ -8,13 +8,13 @@ use steadycast_record::{Figures, Of, invariant};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::counted;
 
-/// The most that RTCP may take of the session bandwidth: the 5 % of RFC 3550, 6.2, with a point to spare over half a
+/// Maximum share of the session bandwidth for RTCP: 5 % (RFC 3550, section 6.2), and one point of tolerance over half a
 /// minute.
 const MAX_RTCP_SHARE: f64 = 0.06;
-/// So many flows that broke a promise are named.
+/// Maximum number of flows that a warning names.
 const MAX_NAMED_FLOWS: usize = 3;
 
-/// A promise as it was kept in a run.
+/// The result of a promise in a run.
 pub(crate) struct CheckedPromise<'a> {
     check: Check,
     /// The flows in which it was broken.
@@ -44,7 +44,7 @@ impl<'a> CheckedPromise<'a> {
         into
     }
 
-    /// What a run that broke it says of it.
+    /// Returns the warning, if the promise was broken.
     pub(crate) fn warning(&self) -> Option<String> {
         let Check { promise, checked, broken } = self.check;
         let flows = match self.broken_by.len().checked_sub(MAX_NAMED_FLOWS).filter(|more| *more > 0) {
@@ -63,9 +63,8 @@ impl<'a> CheckedPromise<'a> {
 }
 
 impl Record<'_> {
-    /// The promises that were looked at, by name: those that the controllers and the session keep an eye on as they
-    /// run, and, step by
-    /// step, RTCP's part of the session bandwidth.
+    /// Returns the results of all checked promises, ordered by id: those that the controllers and the session check at
+    /// run time, and RTCP's share of the session bandwidth in each step.
     pub(crate) fn promises(&self) -> Vec<CheckedPromise<'_>> {
         let mut all = Vec::new();
         for (spec, ends) in self.scenario.flows.iter().zip(self.flows) {
@@ -87,9 +86,7 @@ impl Record<'_> {
     }
 }
 
-/// Whether the flow's feedback goes by RTCP's timer, which bounds it. Reports of single packets have a share of their
-/// own: that of what
-/// arrives.
+/// Returns true if RTCP's timer bounds the flow's feedback. Per-packet feedback is bounded by what arrives instead.
 fn has_timed_feedback(video: &sc::Video) -> bool {
     video.feedback == FeedbackFormat::Own
         && video.controller.entry().is_some_and(|controller| controller.feedback != FeedbackTiming::Clocked)

@@ -1,4 +1,4 @@
-//! The record as tables.
+//! The tables of a record.
 
 use crate::agent::{RowOrigin, VideoSink, VideoSource};
 use crate::{FlowEnds, Intake, Point, Record};
@@ -8,7 +8,7 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
-    /// The table called `name`: rates, decisions, frames, missing, links, tcp, moves, packets or, without rows,
+    /// Returns the table called `name`: rates, decisions, frames, missing, links, tcp, moves, packets or, without rows,
     /// wire; `None` for another name.
     pub fn table(&self, name: &str) -> Option<Table> {
         let mut table = Table::called(name)?;
@@ -21,14 +21,14 @@ impl Record<'_> {
             "tcp" => self.tcp_table(&mut table),
             "moves" => self.moves(&mut table),
             "packets" => self.packets(&mut table),
-            // The emulated world writes it.
+            // The emulated world writes this table.
             "wire" => {}
             _ => return None,
         }
         Some(table)
     }
 
-    /// Steps of the series that make up one interval of the record.
+    /// Returns the number of series steps per interval of the record.
     fn steps(&self) -> usize {
         (self.scenario.record.interval.as_nanos() / self.step.as_nanos()).max(1) as usize
     }
@@ -41,7 +41,7 @@ impl Record<'_> {
         self.scenario.flows.iter().zip(self.flows)
     }
 
-    /// A series in intervals of the record: when each begins, its steps, and how long they are together.
+    /// Splits a series into intervals of the record. Returns each one's begin, steps and duration.
     fn intervals<'s, T>(&self, series: &'s [T]) -> impl Iterator<Item = (f64, &'s [T], Span)> {
         let (interval, step) = (self.interval(), self.step);
         let chunks = series.chunks(self.steps()).enumerate();
@@ -69,7 +69,7 @@ impl Record<'_> {
         }
     }
 
-    /// The rates of one receiver.
+    /// Writes the rates of one receiver.
     fn arrived(&self, spec: &sc::Flow, node: &str, intake: &Intake, into: &mut Table) {
         let lossless = matches!(spec.kind, FlowKind::Tcp(_));
         for (at, steps, span) in self.intervals(&intake.samples.all()) {
@@ -111,7 +111,7 @@ impl Record<'_> {
         names.collect()
     }
 
-    /// Each video flow's receivers with their sources, where there are frames.
+    /// Returns each video flow's receivers with their sources, if there are frames.
     fn views(&self) -> Vec<(&sc::Flow, &str, &VideoSource, &VideoSink)> {
         let mut all = Vec::new();
         for (spec, ends) in self.flows() {
@@ -245,7 +245,7 @@ impl Record<'_> {
     }
 }
 
-/// Bytes as a rate over a span, in bit/s.
+/// Returns bytes over a span as a rate in bit/s.
 fn rate_of(bytes: u64, span: Span) -> f64 {
     Rate::as_bps_f64(Bytes::new(bytes).per(span))
 }
