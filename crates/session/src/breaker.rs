@@ -163,6 +163,7 @@ impl Breaker {
     /// Returns the time since which no report has arrived while the sender's clock ran; `None` if no report is
     /// required.
     fn silent_since(&self) -> Option<Time> {
+        // A controller that ignores feedback needs no first report, but once there were reports they have to continue.
         let since = match (self.last_report, self.began) {
             (Some(heard), _) => Some(heard),
             (None, began) if !self.ignores_feedback => began,
@@ -211,6 +212,7 @@ impl Breaker {
 
     fn judge_report(&mut self, report: &Report<'_>) {
         let Some(reception) = report.reception else { return };
+        // The bound limits the memory that forged SSRCs can take.
         if self.watched.len() >= MAX_WATCHED && !self.watched.contains_key(&report.from) {
             return;
         }
@@ -220,6 +222,7 @@ impl Breaker {
         watched.lost = watched.lost.saturating_add_signed(reception.lost);
         watched.rtt = report.rtt.or(watched.rtt);
         watched.reports += 1;
+        // Without sent packets the highest number cannot grow, which is no fault.
         let idle = std::mem::replace(&mut watched.sent_before, sent) == sent;
         if reception.highest > watched.highest || idle {
             (watched.highest, watched.still) = (reception.highest.max(watched.highest), (now, 0));
@@ -234,6 +237,7 @@ impl Breaker {
         }
         let over = watched.over;
         let stuck = |w: &Watched| w.still.1 >= CB_INTERVAL_REPORTS && now.since(w.still.0) >= MIN_CB_INTERVAL;
+        // One receiver that still gets packets shows that the path to the group works.
         if self.watched.values().all(stuck) {
             return self.trip_breaker(now, "nothing arrives any more");
         }
@@ -272,6 +276,7 @@ impl Watched {
         };
         let loss = (self.lost as f64 / self.expected as f64).min(1.0);
         let tcp = packet.per(rtt).scale(1.0 / (2.0 * loss / 3.0).sqrt());
+        // The factor of ten (section 4.3) keeps the breaker closed in normal operation.
         sent.saturating_sub(self.sent).per(now.since(self.since)) > tcp.scale(10.0)
     }
 }
@@ -305,6 +310,7 @@ impl SenderHalf for Breaker {
     }
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
+        // A receiver that left must not count as one that receives nothing.
         self.watched.remove(&receiver);
         self.half.on_leave(at, receiver, how);
     }
@@ -330,6 +336,7 @@ impl SenderHalf for Breaker {
         };
         decision.target = decision.target.min(most);
         decision.pacing = decision.pacing.min(most);
+        // The decision names the breaker as its rule, so that the record shows why the rate is low.
         decision.limit = Limit::Network;
         decision.why.rule = Cow::Owned(format!("circuit breaker, {step}: {why}"));
         decision

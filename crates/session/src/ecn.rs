@@ -163,6 +163,7 @@ impl EcnCheck {
         if self.path.failure().is_some() {
             return;
         }
+        // CE is no change: a router may mark each ECN-capable packet.
         let (cleared, changed) = (ecn == Ecn::NotEct, ecn.is_capable() && !ecn.is_ce() && ecn != self.asked);
         self.counts.marked += u64::from(ecn.is_ce());
         self.counts.cleared += u64::from(cleared);
@@ -184,6 +185,7 @@ impl EcnCheck {
         } else {
             EcnPath::Kept
         };
+        // The assessment continues during the session, because a route may change.
         self.judged = (0, 0, 0);
     }
 }

@@ -246,6 +246,7 @@ impl Reporter {
         self.received += size;
         if let Some(window) = self.windows.iter_mut().find(|window| window.ssrc == ssrc) {
             self.untold += window.on_packet(seq, Arrival { at: now, ecn });
+        // The bound limits the memory that forged SSRCs can take.
         } else if self.windows.len() < MAX_SOURCES {
             let mut window = Window::new(ssrc, seq);
             window.on_packet(seq, Arrival { at: now, ecn });
@@ -259,9 +260,11 @@ impl Reporter {
     pub(crate) fn due(&self) -> Option<Wake> {
         let (since, ended) = self.waiting?;
         // RTCP's share determines the interval if it allows less than a report per frame.
+        // At a high media rate, 5 % of what arrived pays for a report per frame even if the session bandwidth is small.
         let saved = self.received.as_f64() * RTCP_SHARE >= self.size.as_f64();
         let pace = if saved { MIN_INTERVAL } else { self.size.at(self.share).max(MIN_INTERVAL).min(MAX_INTERVAL) };
         let after = self.last_report.map_or(since, |last| last + pace);
+        // A report after the end of a frame covers all of it; otherwise it waits for more packets.
         let at = if ended { since.max(after) } else { (since + MIN_INTERVAL).max(after) };
         Some(Wake { at, why: "per-packet feedback" })
     }
@@ -290,6 +293,7 @@ impl Reporter {
     fn fitting(&self, now: Time, room: Room) -> usize {
         let since = self.last_report.map_or(Span::ZERO, |last| now.since(last));
         let share = self.share.over(since).as_f64().max(self.received.as_f64() * RTCP_SHARE);
+        // At least one datagram, since a report without packets would be useless.
         let datagrams = (share / room.datagram.as_f64()).ceil().max(1.0) as usize;
         let streams = 8 * self.windows.len();
         datagrams * (room.packets.saturating_sub(MESSAGE_HEADER_SIZE + streams) / 2)
@@ -298,6 +302,7 @@ impl Reporter {
     /// Returns each window's first number in a report of `most` packets.
     fn begins(&self, most: usize) -> Vec<u64> {
         let count = |again: usize| self.windows.iter().map(|w| w.from(w.begin(again)).len()).sum::<usize>();
+        // As many repetitions as fit: they protect against the loss of reports.
         let again = (0..REPORTS_PER_PACKET).rev().find(|again| count(*again) <= most);
         let begin = |window: &Window| match again {
             Some(again) => window.begin(again),

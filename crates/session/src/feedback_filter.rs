@@ -202,10 +202,12 @@ impl Defence {
             let room = orders.aside.iter().find(|(_, (_, until))| until.is_some()).map(|(ssrc, _)| *ssrc);
             room.and_then(|ssrc| orders.aside.remove(&ssrc));
         }
+        // An exclusion expires, so that a receiver whose path has recovered is served again.
         orders.aside.insert(who.0, (why, Some(now + EXCLUSION_TIME)));
         drop(orders);
         self.at_floor = None;
         self.known.remove(&who);
+        // The controller must forget the receiver, or its last report would still limit the rate.
         self.half.on_leave(now, who, Leave::Silent);
     }
 
@@ -213,6 +215,7 @@ impl Defence {
     /// others.
     fn leave_behind(&mut self, report: &Report<'_>, by: ReceiverId) {
         let now = report.at;
+        // At most one second per report: after a pause of reports it is unknown who limited the rate.
         let lasted = now.since(std::mem::replace(&mut self.judged, now)).min(Span::secs(1));
         if now.since(self.window) >= LIMITING_WINDOW {
             self.window = now;
@@ -303,6 +306,7 @@ impl SenderHalf for Defence {
         let known = known.or_insert(fresh);
         // The controller may still react to a loss of a few reports ago, so the highest recent fraction counts.
         (known.heard, known.fraction) = (report.at, fraction.max(known.fraction * 0.9));
+        // The mean smooths single reports, so that one bad report does not make a receiver the slowest.
         known.loss += (fraction - known.loss) / 8.0;
         known.rtt = report.rtt.or(known.rtt);
         let before = self.half.decision().target;

@@ -1,7 +1,7 @@
 //! An RTP/RTCP session around the sender half and receiver half of a controller (RFC 3550), sans-IO.
 //!
 //! A driver passes events (a frame, a datagram) to a session, then calls `poll` until it returns [`Output::Wait`], and
-//! comes back at that time or with the next event. The driver owns the clock and the transport of datagrams: the
+//! calls it again at that time or with the next event. The driver owns the clock and the transport of datagrams: the
 //! simulator, an emulated network or a socket.
 //!
 //! A packet takes this way:

@@ -64,6 +64,8 @@ impl Pacer {
             FrameKind::I => {
                 self.broken = false;
                 if full {
+                    // A frame whose first packets were sent is completed, as its rest is small and receivers wait for
+                    // it.
                     let begun = self.waiting.front().is_some_and(|p| p.offset > Bytes::ZERO);
                     let dropped = self
                         .waiting

@@ -287,6 +287,7 @@ impl Participant {
 
     /// Counts a compound, sent or received from a member, for the mean size and RTCP's share.
     fn count(&mut self, now: Time, len: usize) {
+        // One large compound of an attacker must not slow down RTCP for the whole group.
         let most = if self.settings.group { self.longest * MAX_SIZE_RATIO } else { MAX_COUNTED_COMPOUND.into() };
         self.timer.on_rtcp(Bytes::new((len.min(most) + IP_UDP_OVERHEAD) as u64));
         let second = whole_seconds(now);
@@ -300,6 +301,7 @@ impl Participant {
 
     /// Returns RTCP's share of the session bandwidth over the last half minute.
     pub(crate) fn share(&self, now: Time) -> f64 {
+        // In the first seconds a shorter window would give an arbitrary share.
         let window = now.since(self.started).min(Span::secs(SHARE_WINDOW)).max(Span::secs(5));
         // Seconds without any RTCP have not been overwritten, and must not count.
         let silent = whole_seconds(now).saturating_sub(self.second).min(SHARE_WINDOW);
@@ -352,6 +354,7 @@ impl Participant {
     pub(crate) fn renew(&mut self) {
         let old = self.identity.ssrc;
         let mut new = self.chance.bits32();
+        // A new collision would force another change immediately, so known SSRCs are excluded.
         while new == old || self.members.contains(new) {
             new = self.chance.bits32();
         }
@@ -369,6 +372,7 @@ impl Participant {
             return Some(rest);
         }
         let ssrc = self.given_up.take()?;
+        // Both SSRCs with the same CNAME show that they are the same participant.
         let chunks = [ssrc, self.identity.ssrc].map(|of| (of, self.identity.cname.clone()));
         let packets = vec![
             Packet::ReceiverReport { ssrc, blocks: Vec::new() },
@@ -429,6 +433,7 @@ impl Participant {
     /// that begins with a report (no session here allows RFC 5506's reduced size) and concerns a source that reports in
     /// it from its own address.
     pub(crate) fn read_byes(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Vec<u32> {
+        // RFC 3550, section 6.1: BYE should be the last packet with a given SSRC.
         let Some(Packet::Bye { .. }) = compound.packets.last() else { return Vec::new() };
         let reporter = |packet: &Packet| match packet {
             Packet::SenderReport { ssrc, .. } | Packet::ReceiverReport { ssrc, .. } => Some(*ssrc),
@@ -444,6 +449,7 @@ impl Participant {
         let mut left = Vec::new();
         for ssrc in byes.flatten().copied() {
             let reports = compound.packets.iter().any(|packet| reporter(packet) == Some(ssrc));
+            // Otherwise any host could remove a member with a forged BYE.
             if !reports || !self.members.speaks_from(ssrc, from) {
                 continue;
             }
@@ -465,6 +471,7 @@ impl Participant {
         let block = ReportBlock::default();
         let report = Packet::ReceiverReport { ssrc: self.identity.ssrc, blocks: vec![block] };
         let most = self.settings.largest_compound();
+        // The report with one block is the longest that precedes feedback.
         let packets = most.saturating_sub(report.encoded_len() + self.sdes().encoded_len());
         Room { datagram: Bytes::new((most + IP_UDP_OVERHEAD) as u64), packets }
     }

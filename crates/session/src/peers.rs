@@ -46,6 +46,7 @@ impl Peer {
             ..REORDERED_BLOCK => (self.cycles, self.cumulative) = (None, 0),
             0.. => {}
         }
+        // The difference may be negative: duplicates count as received (RFC 3550, section 6.4.1).
         let lost = i64::from(block.cumulative_lost) - i64::from(self.cumulative);
         (self.highest, self.cumulative) = (Some(block.highest_seq), block.cumulative_lost);
         (ahead.max(0).unsigned_abs().into(), lost)
@@ -144,6 +145,7 @@ impl Peers {
         let mut all: Vec<f64> = known.map(|peer| peer.loss).collect();
         all.sort_unstable_by(f64::total_cmp);
         let place = (all.len() as f64 * (1.0 - but)).ceil() as usize;
+        // The quantile: a few receivers with high losses must not determine the parity for all.
         all.get(place.saturating_sub(1)).copied()
     }
 

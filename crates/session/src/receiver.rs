@@ -437,6 +437,7 @@ impl Receiver {
         let sent = header.send_time.map(|stamp| stamp.peer(parity.sent.or(stream.sent)));
         parity.sent = sent.or(parity.sent);
         let sent = sent.or(stream.sent).unwrap_or_default();
+        // The solver may recover packets, which take_recovered() returns afterwards.
         let need = parity.solver.on_parity(protection);
         self.half.on_extra(&ExtraArrival { at: now, stream: Kind::Parity, size, sent, ecn, missing });
         self.on_need(now, need);
@@ -588,6 +589,7 @@ impl Receiver {
         buffer: Option<BufferLevel>,
     ) -> Option<(Received, RtpHeader, &'a [u8])> {
         // RTCP may arrive on this port, too (RFC 5761), and is not RTP.
+        // The check for RTCP comes first, because RTCP also parses as RTP.
         let parsed = if steadycast_wire::is_rtcp(datagram) { None } else { RtpHeader::parse(datagram).ok() };
         let Some((header, extensions, payload)) = parsed else {
             self.unreadable += 1;
@@ -644,6 +646,7 @@ impl Receiver {
         }
         let before = repair.reception.highest();
         let arrived = repair.reception.on_rtp(now, header.seq, header.timestamp);
+        // Duplicates are reported as well: a CE mark on any copy counts (RFC 8888, section 3.1).
         let fresh = !matches!(arrived, Arrived::Stray | Arrived::Probation);
         if let Some(reporter) = self.reporter.as_mut().filter(|_| fresh) {
             reporter.on_packet(now, packet, false);
@@ -658,6 +661,7 @@ impl Receiver {
         repair.sent = sent.or(repair.sent);
         let sent = sent.or(stream.sent).unwrap_or_default();
         self.half.on_extra(&ExtraArrival { at: now, stream: Kind::Repair, size, sent, ecn, missing });
+        // Only a requested packet that is still missing counts as repaired.
         let original = packet.repairs.and_then(|number| repair.requester.on_repair(now, number, header.marker));
         let Some(original) = original else { return Received::Duplicate };
         let seq = stream.session_seq(original);
@@ -673,6 +677,7 @@ impl Receiver {
         if self.participant.farewell != Farewell::Stays {
             return Received::Unused(UnusedReason::Outside);
         }
+        // Retransmissions have their own SSRC and numbers, and must not start a new run of the media.
         if self.is_repair(header) {
             return self.on_repair(now, from, packet);
         }
@@ -680,6 +685,7 @@ impl Receiver {
             self.hear_media(now, header.ssrc, from);
             return Received::Unused(UnusedReason::OwnSource);
         }
+        // The source is selected before the address check, since a restarted source may send from a new address.
         if !self.goes_on(now, header) && !self.follow(now, from, header) {
             return Received::Unused(self.why_not_followed(from, header));
         }
@@ -717,6 +723,7 @@ impl Receiver {
         stream.after_marker = header.marker;
         stream.marks |= header.marker;
         self.half.on_arrival(&Arrival { at: now, seq, size, sent, sampled, edge, ecn, notice, buffer });
+        // Parity may have arrived before this packet, which then completes its block.
         let need = self.parity.as_mut().and_then(|parity| parity.solver.on_packet(number));
         if let Some(repair) = &mut self.repair {
             match header.send_time {
@@ -765,6 +772,7 @@ impl Receiver {
 
     /// Processes a parsed compound of `len` bytes. In the simulator, a group's members share the parsing.
     pub fn on_compound(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) {
+        // A unicast receiver only accepts RTCP from the media's address.
         if self.gone() || self.ignores_rtcp(from) {
             return;
         }
@@ -839,6 +847,7 @@ impl Receiver {
 
     /// Returns which packets may be delivered later; `None` if each has to be delivered immediately.
     pub fn batchable(&self) -> Option<Batchable> {
+        // These functions react to single packets, and must get each one immediately.
         let asks = self.repair.is_some() || self.parity.is_some() || self.pending_key_frame.is_some();
         let speaks = self.presence.is_some() || self.sends_keepalives || self.reporter.is_some();
         let stays = self.participant.farewell == Farewell::Stays;
@@ -886,6 +895,7 @@ impl Receiver {
         if self.feedback_due().is_some_and(|wake| wake.at <= now) {
             return Output::Rtcp(self.feedback(now));
         }
+        // The requests are scheduled before the timer is checked, so that a due report can carry them.
         self.schedule_nack(now);
         self.schedule_parity_request(now);
         self.schedule_key_frame_request(now);
@@ -939,6 +949,7 @@ impl Receiver {
             .into_iter()
             .flatten()
             .min_by_key(|w| w.at);
+        // A wake-up in the past would make the driver poll forever without any progress of time.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
@@ -952,10 +963,12 @@ impl Receiver {
             interval: self.participant.interval(),
             rtcp_share: self.participant.share(now),
         };
+        // The slot has signed differences: duplicates can make the loss negative (RFC 3550, section 6.4.1).
         let reply = self.half.report(&slot);
         if reply == Reply::Suppress {
             return None;
         }
+        // A suppressed report does not move the reference, so the next one covers its packets.
         self.prior = Totals { expected, received, ..self.prior };
         self.last_report = Some(now);
         let ssrc = self.participant.identity.ssrc;
@@ -1061,12 +1074,14 @@ impl Receiver {
         if repair.scheduled || now < repair.not_before || repair.requester.wake().is_none_or(|at| at > now) {
             return;
         }
+        // Before the first answer, the controller's RTT is a better estimate than the default.
         if let Some(rtt) = self.half.view().rtt {
             repair.requester.on_round_trip(rtt);
         }
         if !repair.requester.wants(now) {
             return;
         }
+        // If RTCP's timer cannot send in time, the request waits for the next regular report.
         repair.scheduled = self.participant.request_early(now, repair.requester.useful(now));
         if !repair.scheduled {
             repair.not_before = self.participant.timer.next();
@@ -1138,6 +1153,7 @@ impl Receiver {
         let ssrc = self.participant.identity.ssrc;
         // Only differences of these times are used, so any epoch will do.
         let ntp = NtpEpoch::default().middle(now);
+        // Feedback that exceeds a datagram is split, so it needs the room that is left beside the report.
         let room = self.participant.room();
         self.reporter.as_mut().map_or_else(Vec::new, |reporter| reporter.write(now, ntp, ssrc, room))
     }

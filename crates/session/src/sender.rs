@@ -608,6 +608,7 @@ impl Sender {
     fn cost_on_wire(&self, size: Bytes) -> Bytes {
         let each = self.overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost);
         let limit = self.settings.packet.saturating_sub(self.number_of_original());
+        // At least one byte, so that a header that fills the packet causes no division by zero.
         let fits = limit.saturating_sub(each).max(Bytes::new(1));
         Bytes::new(size.get() + size.get().div_ceil(fits.get()) * each.get())
     }
@@ -657,11 +658,13 @@ impl Sender {
 
     /// Processes a datagram from the RTCP port. Poll afterwards.
     pub fn on_rtcp(&mut self, now: Time, from: Origin, datagram: &[u8]) {
+        // After its BYE the sender is no member, and must not react to reports.
         if self.participant.farewell == Farewell::Gone {
             return;
         }
         let receives = |ssrc: &u32| self.peers.get(*ssrc).is_some_and(|peer| peer.receives && peer.from == from);
         let whose = (from, first_ssrc(datagram).filter(receives));
+        // The rate limit applies before parsing, so that a flood costs little.
         let shut =
             self.is_shut_to(now, from) || self.gate.as_mut().is_some_and(|gate| !gate.admits(now, whose, self.packets));
         if shut {
@@ -676,6 +679,7 @@ impl Sender {
             self.feedback.refused += 1;
             return;
         }
+        // The member table decides first: a collision or loop (RFC 3550, section 8.2) invalidates the whole compound.
         match self.participant.learn(now, from, &compound, datagram.len()) {
             Standing::Good => self.last_rtcp = now,
             Standing::Ignored => return,
@@ -754,6 +758,7 @@ impl Sender {
         });
         let echo = |block: &&ReportBlock| block.ssrc == mine && self.sent_reports.echoed_by(block, self.seq);
         let Some(lsr) = blocks.clone().find(echo).map(|block| block.lsr) else { return false };
+        // Two different reports have to be echoed: a single LSR could be guessed or replayed.
         let before = self.elsewhere.replace((from, lsr));
         before.is_some_and(|(place, earlier)| place == from && earlier != lsr)
     }
@@ -825,6 +830,7 @@ impl Sender {
             return;
         }
         let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
+        // A bound on the announced delay bounds the block duration, which depends on it.
         parity.announced.say(
             now,
             announcement.sender,
@@ -866,7 +872,9 @@ impl Sender {
             };
             sender != mine && self.is_from_member(from, sender, media)
         });
+        // A key frame costs all members rate, so a group gets them less often.
         let apart = if self.settings.rtcp.group { MIN_KEY_FRAME_INTERVAL * 4 } else { MIN_KEY_FRAME_INTERVAL };
+        // All requests within this time are answered by one key frame.
         if asks && self.key_frame.1.is_none_or(|last| now.since(last) >= apart) {
             self.key_frame = (true, Some(now));
         }
@@ -927,6 +935,7 @@ impl Sender {
     fn listen_to(&mut self, now: Time, from: Origin, often: bool) {
         let before = self.only.filter(|only| only.from == from);
         if before.is_none() {
+            // A report from a new address means that the session has moved to another receiver.
             while let Some(gone) = self.peers.pop_silent(Time::NEVER) {
                 self.half.on_leave(now, ReceiverId(gone), Leave::Silent);
             }
@@ -960,16 +969,19 @@ impl Sender {
         if stale || !self.believes(from) {
             return true;
         }
+        // Unproven members may be forged, and must not affect a controller that scales with the group size.
         let members = if self.settings.gated { self.peers.receiving.max(1) } else { self.peers.len() } as u32;
         let Some(peer) = self.peers.get_mut(from) else { return true };
         let (mut reception, mut rtt) = (None, None);
         if let Some(block) = block {
+            // RFC 3550, section 6.4.1: arrival − LSR − DLSR.
             rtt = ntp::round_trip(self.settings.epoch.middle(now), block.lsr, block.dlsr);
             let (expected, lost) = peer.count(block);
             peer.on_loss(expected, lost);
             reception = Some(Reception {
                 expected,
                 lost,
+                // An 8-bit fixed-point number (RFC 3550, section 6.4.1).
                 fraction: f64::from(block.fraction) / 256.0,
                 highest: peer.extended(block.highest_seq, self.seq),
                 jitter: Span::nanos(u64::from(block.jitter) * 1_000_000_000 / u64::from(CLOCK_RATE)),
@@ -991,6 +1003,7 @@ impl Sender {
             packets: &joined.packets,
             members,
         });
+        // The same receiver now reports under its SSRC; its earlier entry would never report again.
         if from != GSTREAMER_UNSET_SSRC && self.peers.get(GSTREAMER_UNSET_SSRC).is_some_and(|peer| peer.from == origin)
         {
             self.peers.remove(GSTREAMER_UNSET_SSRC);
@@ -1091,6 +1104,8 @@ impl Sender {
         if let Some(due) = self.media_due()
             && due <= now
         {
+            // Order: retransmissions have deadlines, parity serves packets that were already sent, padding only fills
+            // what is left.
             let again = if repairs { self.send_repair(now) } else { None };
             let extra = again.or_else(|| self.send_parity(now));
             let waits = self.settings.greedy || self.pacer.head().is_some();
@@ -1123,6 +1138,7 @@ impl Sender {
         let parity = self.parity.as_ref().is_some_and(|parity| parity.blocks.waits());
         let waits = self.settings.greedy || self.pacer.head().is_some() || repairs || parity || self.pads_for_probe();
         let capped = || self.cap.map_or(Time::ZERO, |bucket| bucket.holds_at(self.settings.packet));
+        // The cap applies to all streams, so it delays media and repair alike.
         (waits && !closed).then(|| self.pacer.due(self.departure_rate()).max(capped()))
     }
 
@@ -1155,6 +1171,7 @@ impl Sender {
         let mut header = RtpHeader { send_time: Some(Stamp::of(now)), ..self.bare_header() };
         // A retransmission is longer by the original's sequence number, and must not exceed the MTU either.
         let limit = self.settings.packet.saturating_sub(self.number_of_original());
+        // At least one byte, so that a frame ends even if the headers fill the packet.
         let room = |cost: Bytes| limit.saturating_sub(cost).max(Bytes::new(1));
         let ready = self.pacer.head().map_or(now, |head| head.since);
         let cost = self.overhead(&header, &Notice::NONE).max(self.notice_cost);
@@ -1169,6 +1186,8 @@ impl Sender {
         let last = !self.settings.greedy && rest <= most;
         let mut edge = FrameEdge { first: offset == Bytes::ZERO, last };
         let size = cost + part.map_or(rest.min(room(cost)), |p| Bytes::new(u64::from(p.payload)));
+        // The notice's size is only known now, but its content depends on the packet's size: the size is estimated with
+        // the previous notice, and corrected afterwards.
         let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
         let cost = self.overhead(&header, &notice);
         self.notice_cost = cost;
@@ -1216,11 +1235,14 @@ impl Sender {
         self.participant.members.on_own_rtp(now);
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(u32::from(media.header.payload_len));
+        // Controllers have to know whether the media, not the network, limits the rate ("data-limited" in RFC 5348,
+        // section 4.3).
         let data_limited = !self.settings.greedy && self.pacer.head().is_none();
         self.half.on_sent(&Sent { at: now, left: now, number: self.number, seq: self.seq, size, data_limited });
         self.tell_queue(now, None);
         self.number += 1;
         self.seq += 1;
+        // Only a window changes with a sent packet; a rate changes with reports and timers.
         if self.decision.window.is_some() {
             self.read_decision();
         }
@@ -1321,6 +1343,7 @@ impl Sender {
         if now >= parity.until {
             return;
         }
+        // The quantile over all receivers is too costly for each packet of a large group.
         if now.since(parity.looked) >= LOSS_CHECK_INTERVAL {
             parity.looked = now;
             if let Some(loss) = self.peers.loss(UNSERVED_SHARE) {

@@ -168,6 +168,7 @@ impl Receiver {
             return true;
         }
         if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == header.ssrc && s.from == from) {
+            // Under heavy loss a packet of this stream may be that far ahead. Several of them show that.
             stream.reception.hold(now, header.seq);
         }
         match &mut self.other {
@@ -205,6 +206,7 @@ impl Receiver {
             return false;
         }
         let again = old.ssrc == header.ssrc;
+        // One SSRC at two addresses is a conflict (RFC 3550, section 8.2), not a restart.
         if again && old.from != from {
             return false;
         }
@@ -215,7 +217,10 @@ impl Receiver {
         // The first packet of the followed source may have been reordered behind others of it, so one of another number
         // does not prove a restart.
         let known = self.other.as_ref().filter(|other| other.reception.ssrc() == header.ssrc && other.from == from);
+        // One packet may be forged or a leftover; several consistent ones show a stream. Numbers that may belong to the
+        // present stream are no restart.
         let known = known.filter(|other| other.is_stream_with(now, header) && !(again && old.reception.holds()));
+        // A source with a single packet has proved nothing, and is replaced without any wait.
         let fleeting = old.reception.received() < 2 && !old_named && (!again || known.is_some());
         let proven = || known.is_some_and(|other| now.since(other.began) >= MIN_SILENCE);
         let silent =
@@ -239,6 +244,7 @@ impl Stream {
     /// Returns true if the sequence number is far from all that arrived: the packet is forged, or belongs to another
     /// run.
     fn is_far(&self, now: Time, header: &RtpHeader) -> bool {
+        // A cheap check first: cloning the reception for each packet would be costly.
         let off = self.reception.highest().map_or(0, |highest| header.seq.wrapping_sub(highest as u16) as i16);
         let arrived = || self.reception.clone().on_rtp(now, header.seq, header.timestamp);
         off.unsigned_abs() >= MAX_MISORDER && matches!(arrived(), Arrived::Restarted(_) | Arrived::Stray)

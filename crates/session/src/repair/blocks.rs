@@ -181,6 +181,7 @@ impl Blocks {
     /// Adds a media packet that was sent, with `payload` bytes. At the end of the block, parity is added that leaves at
     /// most a share of `residual` of its packets missing.
     pub(crate) fn on_sent(&mut self, now: Time, packet: Protected, payload: u16, residual: f64) {
+        // A block covers consecutive numbers only: its header has a base and a count.
         if self.open.last().is_some_and(|last| last.seq + 1 != packet.seq) {
             self.open.clear();
         }
@@ -198,6 +199,7 @@ impl Blocks {
     }
 
     fn close(&mut self, now: Time, residual: f64) {
+        // Shared, because each parity packet of the block refers to all its packets.
         let packets: Arc<[Protected]> = std::mem::take(&mut self.open).into();
         let count = packets.len() as u8;
         let mut block = SentBlock { packets, longest: self.longest, began: self.began, sent: 0 };
@@ -221,6 +223,7 @@ impl Blocks {
         let useful = self.settings.useful();
         let in_time = |block: &&mut SentBlock| now.since(block.began) < useful;
         let Some(block) = self.recent.iter_mut().find(same).filter(in_time) else { return };
+        // The request names a total, so a repeated or overheard request does not add parity.
         while block.sent < wanted.parities.min(MAX_PARITIES).min(wanted.packets) {
             let size = head + Bytes::new(u64::from(block.longest)) + PARITY_MORE;
             if !self.budget.take(now, target, packet, size) {
@@ -381,6 +384,7 @@ impl Solver {
             block.parities |= 1 << index;
             block.sent = block.sent.max(sent);
         }
+        // The bound limits the memory that forged parity can take.
         while self.blocks.len() > MAX_OPEN_BLOCKS {
             self.blocks.pop_first();
         }
@@ -397,6 +401,7 @@ impl Solver {
         let block = self.blocks.get(&base)?;
         let all = base..base + u64::from(block.count);
         let missing: Vec<u64> = all.filter(|seq| !self.arrived.has(*seq)).collect();
+        // Each parity packet replaces one lost packet, whichever it is (MDS code).
         let lacks = (missing.len() as u32).saturating_sub(block.parities.count_ones()) as u8;
         if lacks == 0 {
             let packet = |seq: u64| block.packets.get((seq - base) as usize).copied();

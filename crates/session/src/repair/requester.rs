@@ -204,6 +204,7 @@ impl Requester {
         let ahead = seq - newest;
         if ahead == 1 {
             let spacing = expected.since(before);
+            // Only adjacent packets are used: across a gap the spacing is unknown.
             self.spacing = self.spacing.scale(0.875) + spacing / 8;
             if self.open {
                 let before = self.pause.unwrap_or(Span::ZERO);
@@ -291,6 +292,7 @@ impl Requester {
                 wants = true;
             }
         }
+        // Each packet that was given up without any request lowers the RTT estimate.
         (0..untried).for_each(|_| self.round_trip.age());
         wants
     }
@@ -310,7 +312,9 @@ impl Requester {
         let due = self.missing.iter().filter(|(_, missing)| missing.ask <= now);
         let seqs: Vec<u64> = due.map(|(seq, _)| *seq).collect();
         let mut named: Vec<u16> = seqs.iter().map(|seq| *seq as u16).collect();
+        // The rest is requested with the next RTCP packet.
         named.truncate(Nack::fitting(&named));
+        // Not before the answer can have arrived: a repeated request would be answered twice.
         let again = now + self.round_trip.timer().max(self.spacing);
         for seq in &seqs[..named.len()] {
             if let Some(missing) = self.missing.get_mut(seq) {

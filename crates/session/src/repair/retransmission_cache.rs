@@ -166,6 +166,8 @@ impl RetransmissionCache {
         let Some(cached) = seq.checked_sub(self.first).and_then(|place| self.packets.get_mut(place as usize)) else {
             return;
         };
+        // At the controller's floor there is not enough rate for all. I frames come first, since all later frames
+        // depend on them.
         if cached.queued || scarce && cached.kind != FrameKind::I {
             return;
         }
@@ -213,6 +215,7 @@ impl RetransmissionCache {
         }
         let (.., seq) = self.queue.pop_first()?;
         let cached = self.get(seq)?;
+        // The sample runs from the previous transmission, so that it contains all delays of one attempt.
         let took = now.since(cached.sent);
         (cached.queued, cached.sent, cached.resent_as) = (false, now, Some(number));
         let retransmission = Retransmission { seq, packet: *cached };
