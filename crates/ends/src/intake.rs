@@ -100,6 +100,7 @@ impl Intake {
     /// the means begin, end or pause in its time.
     pub(crate) fn add_all(&mut self, bundle: &Bundle) -> bool {
         let Bundle { begins, ends, sum, delay, digested } = bundle;
+        // Within the bundle, the means may only count some of the packets.
         if !self.pauses.is_empty() || *begins < self.from || *ends > self.until {
             return false;
         }
@@ -118,6 +119,7 @@ impl Intake {
         if self.counts(now) {
             self.bytes += size;
         }
+        // The complement distinguishes a repair from an original of the same time and size.
         self.digest.add(!digested(now, size));
     }
 

@@ -136,6 +136,7 @@ impl Record<'_> {
         }
         let lowest = self.scenario.simulcasts[n].flows.first()?.0 as usize;
         let place = streams.iter().position(|stream| stream.flow == lowest)?;
+        // The simulcast's stream temporarily gets the path of this receiver alone.
         let others = std::mem::replace(&mut streams[place].links, viewer.way.clone());
         let share = self.shares_of(streams).swap_remove(place).there;
         streams[place].links = others;
@@ -216,6 +217,7 @@ impl Record<'_> {
             return at_most(spec.kind.rate_while_active());
         };
         let content = video.content(self.now);
+        // A video that was never limited by itself has a constant demand.
         if content.iter().all(|span| span.is_zero()) {
             return at_most(Some(video.most));
         }
@@ -259,6 +261,7 @@ fn edges(streams: &[Stream], links: &[&Link], now: Time) -> Vec<Time> {
     }
     let by_second = streams.iter().any(|stream| matches!(stream.wants, Wants::BySecond(_)));
     if by_second || links.iter().any(|link| link.is_traced()) {
+        // Demands are per second, and a traced link's capacity is sampled per second.
         edges.extend((0..=now.as_nanos() / SECOND.as_nanos()).map(|n| Time::ZERO + SECOND * n));
     }
     edges.retain(|edge| (begin..=now).contains(edge));

@@ -39,6 +39,7 @@ impl Record<'_> {
         into.put(&run::RECORD_SHA256, self.record_sha256());
         self.fairness(&mut into);
         into.put_list(&run::INVARIANTS, kept.iter().map(CheckedPromise::figures));
+        // The expectations are filled in by the caller that judges them.
         into.put(&run::EXPECT, Vec::<Value>::new());
         if !self.scenario.simulcasts.is_empty() {
             into.put_list(&run::SIMULCASTS, self.simulcasts());
@@ -208,6 +209,7 @@ impl Record<'_> {
         let per = self.steps_per_second();
         let second = |n: usize| bins[n * per..(n + 1) * per].iter().sum::<f64>() * 8.0;
         let whole = bins.len() / per;
+        // Only whole seconds, since a partial one would show a lower rate.
         let first = ends.means_from.as_secs_f64().ceil() as usize;
         let last = whole.min(ends.stop.min(self.now).as_secs_f64().floor() as usize);
         let instant = |n: usize| Time::ZERO + Span::secs(n as u64);
@@ -298,6 +300,7 @@ impl Record<'_> {
                 && self.scenario.group_of(sc::FlowIx(*n as u32)).is_none()
         };
         let flows: Vec<usize> = (0..self.flows.len()).filter(adapts).collect();
+        // A flow that paused got less by its own choice, which is no unfairness.
         let always = flows.iter().filter(|n| !self.paused(**n));
         let means: Vec<f64> = always.filter_map(|n| self.throughput(&self.flows[*n])).collect();
         let per = self.steps_per_second();
@@ -312,6 +315,7 @@ impl Record<'_> {
                 jain(&rates)
             })
             .collect();
+        // Sorted for the fifth percentile below.
         seconds.sort_by(f64::total_cmp);
         let mean = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
         into.put(&run::JAIN, jain(&means));

@@ -71,6 +71,7 @@ impl Record<'_> {
 
     /// Writes the rates of one receiver.
     fn arrived(&self, spec: &sc::Flow, node: &str, intake: &Intake, into: &mut Table) {
+        // TCP retransmits, so its application loses nothing.
         let lossless = matches!(spec.kind, FlowKind::Tcp(_));
         for (at, steps, span) in self.intervals(&intake.samples.all()) {
             let sum = |of: fn(&Point) -> u64| steps.iter().map(of).sum::<u64>();
@@ -132,6 +133,7 @@ impl Record<'_> {
             let schedule = &sink.player.schedule;
             let fates = assembly.fates(&source.frames, schedule);
             for (n, (row, fate)) in source.frames.frames.iter().zip(fates).enumerate() {
+                // Frames outside of the membership were not sent to this receiver; gaps are skipped numbers.
                 if !sink.stayed(row.ready) || row.is_gap() {
                     continue;
                 }
@@ -174,6 +176,7 @@ impl Record<'_> {
 
     fn link_table(&self, into: &mut Table) {
         for (n, hop) in self.links.iter().enumerate() {
+            // A link without traffic has no rows, as it has no summary.
             if hop.link.counts(self.now).offered == 0 {
                 continue;
             }

@@ -564,6 +564,7 @@ fn setup(video: &sc::Video, group: bool, range: Option<(Rate, Rate)>, apart: Opt
     let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Setup::NO_CAP, |range| range.1));
     let lowest = range.map_or(apart.map_or(Rate::ZERO, |apart| apart.floor), |range| range.0);
     let mut floor = video.floor.unwrap_or(lowest).min(cap);
+    // With defences the operator's floor is enforced outside, so the controller itself may go lower.
     if let Some(apart) = apart.filter(|_| video.defences) {
         apart.operator.limit(Some(floor), None);
         floor = floor.min(range.map_or(apart.floor, |range| range.0.max(apart.floor)));

@@ -15,6 +15,7 @@ impl Record<'_> {
     /// The window limits the flow then.
     pub(crate) fn window_warnings(&self, shares: &[FlowShare]) -> Vec<String> {
         let flows = self.scenario.flows.iter().zip(shares).zip(&self.ways);
+        // The kernel's TCP allows another maximum window than the simulated one.
         let most = if self.world == "simulated" { MAX_WINDOW } else { LINUX_WINDOW };
         let each = flows.filter_map(|((flow, share), ways)| {
             let FlowKind::Tcp(tcp) = &flow.kind else { return None };
@@ -78,6 +79,7 @@ impl Record<'_> {
 
     /// Returns a warning if the reports of a flow with one receiver use most of a link on the way back.
     fn way_back_is_full(&self, n: usize, flow: &sc::Flow, ends: &FlowEnds) -> Option<String> {
+        // With several receivers, the reports take different links.
         let [sink] = ends.sinks[..] else { return None };
         let said = self.agents[sink.0 as usize].video_sink()?.rtcp_bytes;
         let share = |way: &u32| {

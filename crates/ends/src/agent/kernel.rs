@@ -53,6 +53,7 @@ impl KernelSource {
             self.window.add(self.now.cwnd, now.since(last));
         }
         if let Some(srtt) = seen.srtt {
+            // One sample per segment, as in simulated TCP, so that the percentiles are comparable.
             for _ in self.now.sent..seen.sent.max(self.now.sent) {
                 self.srtt.add(srtt);
             }

@@ -183,6 +183,7 @@ impl PlainSink {
     /// individually.
     pub(crate) fn on_bundle(&mut self, first: u64, bundle: &Bundle) -> bool {
         let n = bundle.packets();
+        // A bundle that follows the newest packet contains no duplicates; others are counted individually.
         if first != self.next || n >= u64::from(u128::BITS) || !self.intake.add_all(bundle) {
             return false;
         }

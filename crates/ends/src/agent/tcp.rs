@@ -147,6 +147,7 @@ impl TcpSource {
     /// polled.
     #[inline(always)]
     pub fn take(&mut self, now: Time, transfer: u32, ack: &Ack) -> bool {
+        // A late acknowledgment of an earlier transfer belongs to a closed connection.
         if !self.running || transfer != self.number {
             return false;
         }
@@ -241,6 +242,7 @@ impl TcpSource {
 
     fn renew(&mut self) {
         self.past = self.counts();
+        // Each connection has separate random numbers, independent of the length of earlier ones.
         self.config.draws = self.config.draws.derive("next");
         self.sender = Sender::new(&self.config);
         self.number += 1;
@@ -254,6 +256,7 @@ impl TcpSource {
     }
 
     fn account(&mut self, now: Time) {
+        // The window was constant since the last event, so the integral is exact.
         self.window.add(self.sender.cwnd, now.since(self.last));
         self.last = now;
     }
@@ -293,6 +296,7 @@ impl TcpSink {
     /// Processes a segment of transfer `transfer`. Returns the acknowledgment to send and its IP size.
     #[inline(always)]
     pub fn take(&mut self, now: Time, packet: &Arriving<'_>, transfer: u32, segment: &Segment) -> Option<(Bytes, Ack)> {
+        // The network may have marked the packet: its ECN field counts, not the sender's.
         let segment = match packet.ecn {
             Ecn::Ce => &Segment { ecn: Ecn::Ce, ..*segment },
             _ => segment,
@@ -307,6 +311,7 @@ impl TcpSink {
         }
         let ack = self.receiver.on_segment(now, segment);
         let distinct = self.receiver.distinct_segments;
+        // Duplicates do not count as arrivals.
         if distinct > self.distinct {
             self.intake.add(now, packet.size, packet.sent);
         }

@@ -264,6 +264,7 @@ impl VideoSource {
         }
         let mut sender = (self.make)(self.settings.clone(), now);
         if let Some(old) = &self.sender {
+            // Receivers take both sessions for one stream, so numbers must not restart.
             sender.continue_after(old);
             self.past_repairs = self.past_repairs + old.repairs();
             self.past_feedback = self.feedback();
@@ -272,6 +273,7 @@ impl VideoSource {
             self.past_checks = self.checks();
             self.past_skipped = self.skipped();
             if let Some(encoder) = &mut self.encoder {
+                // The new session begins with an I frame, so the encoder may skip to the next group of pictures.
                 self.frames.skip_to(encoder.resume());
             }
         }
@@ -280,6 +282,7 @@ impl VideoSource {
         let due = self.encoder.as_ref().map(|e| e.due()).filter(|due| *due < Span::MAX).unwrap_or(Span::ZERO);
         self.epochs.push(Epoch { first: self.frames.count(), at: now, due });
         (self.limits_since, self.running, self.until) = (now, true, Time::NEVER);
+        // Each start sends the whole amount again.
         self.left = self.amount;
         self.sending.begin(now);
         self.drain(now, out);
@@ -309,6 +312,7 @@ impl VideoSource {
         if let Some(siblings) = &self.settings.siblings {
             siblings.set_rate(Rate::ZERO);
         }
+        // The decision is recorded here, since no controller runs during the pause.
         let why = Why::rule("nobody is there: paused");
         let decision = Decision { target: Rate::ZERO, pacing: Rate::ZERO, window: None, limit: Limit::Start, why };
         self.decisions.push(DecisionRow { at: now, decision, by_encoder: false });
@@ -371,6 +375,7 @@ impl VideoSource {
             self.pause(now);
         }
         while self.running && self.frame_due() <= now {
+            // The encoder has no frame yet, although it is due; the next wake-up tries again.
             if !self.frame(now) {
                 break;
             }
@@ -385,6 +390,7 @@ impl VideoSource {
         let backlog = sender.backlog().bytes;
         let Some(coded) = encoder.next(sender.media_target(now), backlog) else { return false };
         let by_encoder = encoder.limited();
+        // The limit may change between two decisions, when the encoder reaches its best quality.
         if let Some(row) = self.decisions.last().filter(|row| row.by_encoder != by_encoder) {
             let decision = row.decision.clone();
             self.decisions.push(DecisionRow { at: now, decision, by_encoder });
@@ -407,6 +413,7 @@ impl VideoSource {
             if sender.take_change() {
                 let decision = sender.decision().clone();
                 if let Some(encoder) = &mut self.encoder {
+                    // The encoder gets the target without the share of repair.
                     encoder.on_rate(sender.media_target(now));
                 }
                 self.digest.add(now.as_nanos() ^ decision.target.as_bps() << 20);
@@ -438,6 +445,7 @@ impl VideoSource {
     fn media(&mut self, now: Time, media: Media, out: &mut Out<'_>) {
         let ecn = media.ecn;
         self.sent_bytes += media.size;
+        // Repair and padding do not count as sent data of a greedy source.
         let original = media.stream == Stream::Media;
         self.sent_packets += u64::from(original);
         self.left = self.left.map(|left| if original { left.saturating_sub(media.size) } else { left });
@@ -450,6 +458,7 @@ impl VideoSource {
             }
         }
         let sender = self.sender.as_ref().filter(|_| media.stream == Stream::Parity);
+        // Simulated parity has no bytes, so its description travels with it.
         let body = match sender.and_then(Sender::protection) {
             Some(protection) => Body::Parity(Box::new((media, protection.clone()))),
             None => Body::Rtp(Box::new(media)),
@@ -691,6 +700,7 @@ impl VideoSink {
 
     /// Joins the session. Each further join creates a new session with another SSRC.
     pub fn join(&mut self, now: Time) {
+        // A new session starts its counts at zero; the totals continue.
         self.past_expected = self.expected();
         self.past_checks = self.checks();
         self.past_requests = self.requests().unwrap_or_default();
@@ -834,6 +844,7 @@ impl VideoSink {
         }
         let (fragment, ends, stamp) = (media.fragment, media.header.marker, Some(media.header.timestamp));
         if let (Received::Repaired(seq), Some(original)) = (received, media.repairs) {
+            // Assembly counts packets from the flow's first one, like the record of sent frames.
             let number = original - self.first_seq;
             self.repaired.insert(seq, now, fragment.frame);
             self.keep(number, media.size, ArrivedPacket { now, sent: None, stamp, fragment, ends });
@@ -842,6 +853,7 @@ impl VideoSink {
             self.media_packets += 1;
             self.intake.add(now, packet.size, packet.sent);
             let number = media.seq - self.first_seq;
+            // A packet whose repair arrived first has been passed to the assembly already.
             if !self.repaired.remove(media.header.ssrc, seq) {
                 self.keep(number, media.size, ArrivedPacket { now, sent: Some(packet.sent), stamp, fragment, ends });
             }
@@ -850,6 +862,7 @@ impl VideoSink {
             {
                 let way = OneWay::between(stamp.peer(None), now);
                 let ssrc = media.header.ssrc;
+                // The reference is the first frame's delay; only differences are used, since the clocks may differ.
                 let anchor = self.jitter.anchor.filter(|(of, _)| *of == ssrc).map_or(way, |(_, anchor)| anchor);
                 self.jitter.anchor = Some((ssrc, anchor));
                 self.jitter.max = self.jitter.max.max(way.variation_since(anchor));
@@ -922,6 +935,7 @@ impl VideoSink {
         if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
             assembly.on_packet(now, number, fragment);
         }
+        // A constant play-out delay needs no measurement.
         if !self.player.adapts() {
             return;
         }
@@ -960,6 +974,7 @@ impl VideoSink {
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
         let Some(receiver) = &mut self.receiver else { return };
         let own = self.skew.own(now);
+        // The half needs the present level before it may write a report.
         if let Some(level) = level_of(self.buffer.as_mut(), now) {
             receiver.on_buffer(own, level);
         }
@@ -969,6 +984,7 @@ impl VideoSink {
                     self.rtcp_packets += 1;
                     self.rtcp_bytes += Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
                     if self.keep_views {
+                        // The view is recorded with the report that it led to.
                         self.views.push(ViewRow { at: now, view: receiver.view() });
                     }
                     send_rtcp(bytes, out);

@@ -164,8 +164,8 @@ impl Blocks {
         Self { settings, anywhere, open, longest, began, loss, waiting, recent, budget, refused: 0 }
     }
 
-    /// Updates the loss rate (0 to 1) of the receivers that parity is to serve. A higher rate counts immediately, a lower
-    /// one after [`LOSS_HOLD_TIME`].
+    /// Updates the loss rate (0 to 1) of the receivers that parity is to serve. A higher rate counts immediately, a
+    /// lower one after [`LOSS_HOLD_TIME`].
     pub(crate) fn on_loss(&mut self, now: Time, share: f64) {
         let held = self.loss.share.filter(|held| *held > share && now.since(self.loss.since) < LOSS_HOLD_TIME);
         if held.is_none() {

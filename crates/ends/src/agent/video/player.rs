@@ -114,6 +114,7 @@ impl Adaptive {
     fn on_packet(&mut self, packet: &ArrivedPacket) -> Option<Span> {
         let Fragment { frame, offset, len } = packet.fragment;
         let begins = self.begins(packet);
+        // A repaired packet does not show when its frame was ready: it was sent later.
         if let Some((sent, begins)) = packet.sent.zip(begins) {
             self.origin.see(packet.now, sent, begins);
         }
@@ -122,10 +123,12 @@ impl Adaptive {
         open.bytes = open.bytes.saturating_add(len.into());
         open.repaired |= packet.sent.is_none();
         if packet.ends {
+            // Only the last packet shows the frame's size.
             open.of = Some(offset.saturating_add(len.into()));
         }
         let Open { bytes, of, repaired, begins } = *open;
         if of != Some(bytes) {
+            // Frames with a lost packet are never completed, and must not fill the memory.
             while self.open.len() > MAX_OPEN_FRAMES {
                 self.open.pop_first();
             }
@@ -134,6 +137,7 @@ impl Adaptive {
         self.open.remove(&frame);
         let changed = self.playout.on_whole(packet.now, self.origin.age(packet.now, begins?)?, repaired);
         let first = std::mem::take(&mut self.fresh);
+        // The first frame sets the delay even if it equals the initial value.
         changed.or_else(|| first.then(|| self.playout.delay()))
     }
 
@@ -162,6 +166,7 @@ impl Origin {
         let origin = nanos(sent.since(Time::ZERO)) - begins;
         let (present, past, since) = self.earliest.unwrap_or((origin, origin, now));
         let present = present.min(origin);
+        // Two periods, so that the minimum always covers at least one, and an old minimum expires.
         let turned = now.since(since) > ORIGIN_WINDOW;
         self.earliest = Some(if turned { (origin, present, now) } else { (present, past, since) });
     }
