@@ -68,7 +68,7 @@ mod tests {
         assert!((value - expected).abs() < by, "{value} instead of {expected}");
     }
 
-    /// Half a minute at 25 pictures per second with as many freezes of so many slots, evenly spread.
+    /// Half a minute at 25 pictures per second with a number of freezes of some slots each, evenly spread.
     fn frozen(freezes: usize, slots: usize) -> f64 {
         let every = 750 / freezes.max(1);
         let stands = |n: usize| freezes > 0 && (every / 2..every / 2 + slots - 1).contains(&(n % every));

@@ -216,7 +216,7 @@ impl Record<'_> {
         let (FlowKind::Video(_), Some(video)) = (&spec.kind, video) else {
             return at_most(spec.kind.rate_while_active());
         };
-        let content = video.content(self.now);
+        let content = video.self_limited(self.now);
         // A video that was never limited by itself has a constant demand.
         if content.iter().all(|span| span.is_zero()) {
             return at_most(Some(video.most));

@@ -524,8 +524,8 @@ mod tests {
 
     #[test]
     fn ten_times_tcps_rate_trips_it_and_five_times_does_not() {
-        // At 100 ms and 1000 B, 1 Mb/s is ten times TCP's rate where √(2p/3) is 0.8, which is p = 0.96; at 20 Mb/s it
-        // would be a tenth of that. Here 125 packets a second are sent, of which so many are lost.
+        // At 100 ms and 1000 B, 1 Mb/s is ten times TCP's rate if √(2p/3) is 0.8, which is p = 0.96; at 20 Mb/s it
+        // would be a tenth of that. Here 125 packets a second are sent, most of which are lost.
         let mut world = World::new(false);
         world.seconds(20, |seq| Some((seq, 110)));
         assert_eq!(world.rate(), Rate::mbps(1), "88 % lost");

@@ -119,7 +119,7 @@ impl Layer for FeedbackDefence {
         &*self.own
     }
     fn around(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        Box::new(Defence::new(self.own.sender(setup), self.orders.clone(), setup.group))
+        Box::new(FeedbackFilter::new(self.own.sender(setup), self.orders.clone(), setup.group))
     }
 }
 
@@ -162,7 +162,7 @@ impl Known {
     }
 }
 
-struct Defence {
+struct FeedbackFilter {
     half: Box<dyn SenderHalf>,
     orders: OperatorControls,
     /// Whether there can be more than one receiver.
@@ -176,14 +176,14 @@ struct Defence {
     window: Time,
 }
 
-impl Defence {
+impl FeedbackFilter {
     fn new(half: Box<dyn SenderHalf>, orders: OperatorControls, group: bool) -> Self {
         let (known, judged, window) = (BTreeMap::new(), Time::ZERO, Time::ZERO);
         Self { half, orders, group, known, newest: 0, at_floor: None, judged, window }
     }
 
     /// Returns true if a receiver's reports count. Admits it again if its exclusion has expired.
-    fn hears_receiver(&mut self, now: Time, from: ReceiverId) -> bool {
+    fn accepts_receiver(&mut self, now: Time, from: ReceiverId) -> bool {
         let mut orders = self.orders.locked();
         match orders.aside.get(&from.0) {
             Some((_, Some(until))) if *until <= now => {
@@ -195,7 +195,7 @@ impl Defence {
         }
     }
 
-    fn set_aside(&mut self, now: Time, who: ReceiverId, why: &'static str) {
+    fn exclude_receiver(&mut self, now: Time, who: ReceiverId, why: &'static str) {
         let mut orders = self.orders.locked();
         if orders.aside.len() >= MAX_RECEIVERS {
             // The bound limits the memory that forged SSRCs can take.
@@ -235,11 +235,11 @@ impl Defence {
         let mut all: Vec<f64> = self.known.values().map(Known::hardship).collect();
         all.sort_by(|a, b| b.total_cmp(a));
         if all.get(more).is_some_and(|served| own >= served * LEFT_BEHIND_FACTOR && own > 0.0) {
-            self.set_aside(now, by, LEFT_BEHIND);
+            self.exclude_receiver(now, by, LEFT_BEHIND);
         }
     }
 
-    fn possible(&self, report: &Report<'_>) -> bool {
+    fn is_plausible(&self, report: &Report<'_>) -> bool {
         report.reception.is_none_or(|r| {
             let sent = r.highest <= self.newest.saturating_add(1);
             sent && r.lost <= i64::try_from(r.expected).unwrap_or(i64::MAX).saturating_add(1 << 16) && r.fraction <= 1.0
@@ -256,7 +256,11 @@ impl Defence {
         let fraction = self.known.get(&report.from).map_or(1.0, |k| k.fraction);
         let mine = decision.why.by == Some(report.from);
         if mine && decision.target < before.scale(0.5) && fraction < SUPPORTING_LOSS {
-            return self.set_aside(now, report.from, "its report block does not bear out the rate that it asks for");
+            return self.exclude_receiver(
+                now,
+                report.from,
+                "its report block does not bear out the rate that it asks for",
+            );
         }
         self.at_floor = match (decision.limit, decision.why.by, self.at_floor) {
             (Limit::Floor, Some(by), Some((who, since))) if by == who => Some((who, since)),
@@ -266,7 +270,7 @@ impl Defence {
         if let Some((who, since)) = self.at_floor
             && now.since(since) >= LIMITING_TIME
         {
-            return self.set_aside(now, who, "it can't keep up with the floor");
+            return self.exclude_receiver(now, who, "it can't keep up with the floor");
         }
         if let (Limit::Network | Limit::Floor, Some(by)) = (decision.limit, decision.why.by) {
             self.leave_behind(report, by);
@@ -274,7 +278,7 @@ impl Defence {
     }
 }
 
-impl SenderHalf for Defence {
+impl SenderHalf for FeedbackFilter {
     around!(half);
 
     fn on_sent(&mut self, sent: &Sent) {
@@ -283,13 +287,13 @@ impl SenderHalf for Defence {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        if !self.hears_receiver(report.at, report.from) {
+        if !self.accepts_receiver(report.at, report.from) {
             if self.known.remove(&report.from).is_some() {
                 self.half.on_leave(report.at, report.from, Leave::Silent);
             }
             return;
         }
-        if !self.possible(report) {
+        if !self.is_plausible(report) {
             return;
         }
         if self.known.len() >= MAX_RECEIVERS && !self.known.contains_key(&report.from) {
@@ -354,14 +358,14 @@ mod tests {
         }
     }
 
-    struct World(Defence, OperatorControls, u64);
+    struct World(FeedbackFilter, OperatorControls, u64);
 
     impl World {
         fn new() -> Self {
             let orders = OperatorControls::default();
-            let mut defence = Defence::new(Box::new(Least::default()), orders.clone(), true);
-            defence.newest = 1_000;
-            Self(defence, orders, 0)
+            let mut filter = FeedbackFilter::new(Box::new(Least::default()), orders.clone(), true);
+            filter.newest = 1_000;
+            Self(filter, orders, 0)
         }
 
         /// Simulates a second with sixteen receivers that request 1 Mb/s, and one with the given request and loss
@@ -536,7 +540,7 @@ mod tests {
                 members: 5_000,
                 packets: &[],
             });
-            world.0.set_aside(now + Span::millis(n.into()), ReceiverId(n + 100_000), LEFT_BEHIND);
+            world.0.exclude_receiver(now + Span::millis(n.into()), ReceiverId(n + 100_000), LEFT_BEHIND);
             assert!(world.0.known.len() <= MAX_RECEIVERS);
         }
         let aside = world.1.aside().len();

@@ -126,7 +126,7 @@ impl Pacer {
     }
 
     /// Charges bytes that were sent sooner than at the pacing rate, so that the next packet waits for them as well.
-    pub(crate) fn owe(&mut self, bytes: Bytes) {
+    pub(crate) fn charge_early(&mut self, bytes: Bytes) {
         if let Some((_, size)) = &mut self.last {
             *size += bytes;
         }

@@ -517,7 +517,7 @@ impl Participant {
         self.has_sent = true;
         self.longest = self.longest.max(bytes.len().min(MAX_COUNTED_COMPOUND.into()));
         self.count(now, bytes.len());
-        self.see_size(Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64));
+        self.check_size(Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64));
         bytes
     }
 
@@ -532,7 +532,7 @@ impl Participant {
     }
 
     /// Checks the IP size of a sent packet against the MTU.
-    pub(crate) fn see_size(&mut self, size: Bytes) {
+    pub(crate) fn check_size(&mut self, size: Bytes) {
         self.mtu.see(size <= self.settings.mtu);
     }
 

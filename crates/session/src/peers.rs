@@ -114,7 +114,7 @@ impl Peers {
     }
 
     /// Adds a report. `ours`: it is a report of the session's controller.
-    pub(crate) fn hear(&mut self, now: Time, from: Origin, ssrc: u32, ours: bool) {
+    pub(crate) fn on_report(&mut self, now: Time, from: Origin, ssrc: u32, ours: bool) {
         let (highest, cumulative) = (None, 0);
         let fresh = Peer {
             from,

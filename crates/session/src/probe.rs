@@ -40,7 +40,7 @@ impl Prober {
     }
 
     /// Updates the probe that the controller requests.
-    pub(crate) fn want(&mut self, wanted: Option<Probe>) {
+    pub(crate) fn request(&mut self, wanted: Option<Probe>) {
         let new = wanted.map(|probe| probe.id).filter(|id| self.begun != Some(*id));
         if self.pending.is_some_and(|pending| new != Some(pending)) {
             self.counts.skipped += 1;
@@ -118,12 +118,12 @@ mod tests {
     #[test]
     fn a_probe_that_never_began_is_told_as_skipped_and_one_that_began_is_not() {
         let mut prober = Prober::default();
-        [probe(1), probe(1), probe(2), None, None].into_iter().for_each(|wanted| prober.want(wanted));
+        [probe(1), probe(1), probe(2), None, None].into_iter().for_each(|wanted| prober.request(wanted));
         assert_eq!(prober.counts().skipped, 2);
-        prober.want(probe(3));
+        prober.request(probe(3));
         prober.on_sent(probe(3), S);
-        prober.want(probe(3));
-        prober.want(None);
+        prober.request(probe(3));
+        prober.request(None);
         assert_eq!(prober.counts().skipped, 2);
     }
 
@@ -132,7 +132,7 @@ mod tests {
         let mut prober = Prober::default();
         prober.on_sent(probe(1), S);
         for _ in 0..3 {
-            prober.want(probe(2));
+            prober.request(probe(2));
             prober.on_sent(probe(2), S);
         }
         assert_eq!((prober.counts().whole, prober.rate()), (1, None));

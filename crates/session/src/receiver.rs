@@ -5,7 +5,7 @@ pub use succession::Waiting;
 use crate::batchable::Batchable;
 use crate::feedback::{Reporter, TRANSPORT_NUMBER_ID};
 use crate::participant::{Farewell, Participant, Standing};
-use crate::repair::{Group, Need, ParityRequester, Requester, Solver};
+use crate::repair::{Group, NackRequester, Need, ParityRequester, Solver};
 use crate::sender::{CLOCK_RATE, app};
 use crate::simulcast::PresenceTimer;
 use crate::{
@@ -189,7 +189,7 @@ struct RetransmissionReceiver {
     associated: bool,
     /// The retransmission stream's SSRC according to the sender's session description.
     announced: Option<u32>,
-    requester: Requester,
+    requester: NackRequester,
     /// The sequence numbers of the retransmission stream.
     reception: Reception,
     sent: Option<PeerTime>,
@@ -209,7 +209,7 @@ impl RetransmissionReceiver {
             any_ssrc: false,
             associated: true,
             announced: None,
-            requester: Requester::new(settings),
+            requester: NackRequester::new(settings),
             reception: Reception::trusting(settings.ssrc, CLOCK_RATE),
             sent: None,
             scheduled: false,
@@ -504,7 +504,7 @@ impl Receiver {
     /// Returns the time from sending a packet that is lost to its repair; zero without repair.
     pub fn repair_time(&self, now: Time) -> Span {
         match (&self.repair, &self.parity) {
-            (Some(repair), _) => repair.requester.takes(now),
+            (Some(repair), _) => repair.requester.repair_time(now),
             (None, Some(parity)) => parity.settings.block(),
             (None, None) => Span::ZERO,
         }
@@ -682,14 +682,14 @@ impl Receiver {
             return self.on_repair(now, from, packet);
         }
         if header.ssrc == self.participant.identity.ssrc {
-            self.hear_media(now, header.ssrc, from);
+            self.check_media_address(now, header.ssrc, from);
             return Received::Unused(UnusedReason::OwnSource);
         }
         // The source is selected before the address check, since a restarted source may send from a new address.
         if !self.goes_on(now, header) && !self.follow(now, from, header) {
             return Received::Unused(self.why_not_followed(from, header));
         }
-        if !self.hear_media(now, header.ssrc, from) {
+        if !self.check_media_address(now, header.ssrc, from) {
             return Received::Unused(UnusedReason::OtherAddress);
         }
         let Some(stream) = &mut self.stream else { return Received::Unused(UnusedReason::OtherSource) };
@@ -743,7 +743,7 @@ impl Receiver {
 
     /// Returns true if media of this source from this address may be used. A source keeps the address from which it
     /// first sent (RFC 3550, section 8.2), so that no other host can use its SSRC.
-    fn hear_media(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
+    fn check_media_address(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
         let heard = self.participant.members.on_rtp(now, ssrc, from, true);
         if Standing::of(heard) == Standing::Collision {
             self.take_new_ssrc();

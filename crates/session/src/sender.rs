@@ -158,7 +158,7 @@ pub struct Sender {
     participant: Participant,
     peers: Peers,
     /// The receiver of a unicast session; other reporters are ignored.
-    only: Option<SoleReceiver>,
+    sole_receiver: Option<SoleReceiver>,
     /// The address, other than the described one, from which a sender report was echoed, and that report's LSR.
     elsewhere: Option<(Origin, u32)>,
     /// The sender reports that receivers may echo, as a proof that they receive the stream.
@@ -212,7 +212,7 @@ struct RetransmissionSender {
     /// The next extended sequence number of the retransmission stream.
     seq: u64,
     share: RepairShare,
-    inside: PacingCheck,
+    pacing_check: PacingCheck,
 }
 
 /// Counts of padding packets.
@@ -276,7 +276,7 @@ struct PacingCheck {
 
 impl RetransmissionSender {
     fn new(repair: RepairSettings, settings: &SenderSettings) -> Self {
-        let inside = PacingCheck {
+        let pacing_check = PacingCheck {
             check: Check::new(&REPAIR_WITHIN_RATE),
             packet: settings.packet,
             credit: settings.credit,
@@ -289,7 +289,7 @@ impl RetransmissionSender {
             cache: RetransmissionCache::new(repair),
             seq: settings.first_seq.into(),
             share: RepairShare::default(),
-            inside,
+            pacing_check,
         }
     }
 }
@@ -413,7 +413,7 @@ impl Sender {
             prober: Prober::default(),
             participant,
             peers: Peers::default(),
-            only: None,
+            sole_receiver: None,
             elsewhere: None,
             sent_reports: SentReports::default(),
             seq: u64::from(settings.first_seq),
@@ -590,13 +590,13 @@ impl Sender {
         let drains = self.settings.cap.map_or(self.media_rate(), |cap| cap.min(self.media_rate()));
         let taken = self.pacer.push(now, frame, parts, drains);
         if taken {
-            self.tell_queue(now, Some(frame.size));
+            self.report_queue(now, Some(frame.size));
         }
         taken
     }
 
     /// Reports the pacer's queue to the controller.
-    fn tell_queue(&mut self, now: Time, frame: Option<Bytes>) {
+    fn report_queue(&mut self, now: Time, frame: Option<Bytes>) {
         if self.settings.greedy {
             return;
         }
@@ -665,8 +665,8 @@ impl Sender {
         let receives = |ssrc: &u32| self.peers.get(*ssrc).is_some_and(|peer| peer.receives && peer.from == from);
         let whose = (from, first_ssrc(datagram).filter(receives));
         // The rate limit applies before parsing, so that a flood costs little.
-        let shut =
-            self.is_shut_to(now, from) || self.gate.as_mut().is_some_and(|gate| !gate.admits(now, whose, self.packets));
+        let shut = self.rejects_address(now, from)
+            || self.gate.as_mut().is_some_and(|gate| !gate.admits(now, whose, self.packets));
         if shut {
             self.feedback.refused += 1;
             return;
@@ -734,21 +734,21 @@ impl Sender {
             }
         }
         // A receiver that changes its SSRC sends BYE as well, and has not reported under the new one yet.
-        self.only = self.only.filter(|_| self.peers.len() > 0);
+        self.sole_receiver = self.sole_receiver.filter(|_| self.peers.len() > 0);
     }
 
     /// Returns true if the unicast receiver is at another address, and this one cannot replace it now.
-    fn is_shut_to(&self, now: Time, from: Origin) -> bool {
+    fn rejects_address(&self, now: Time, from: Origin) -> bool {
         let described = self.settings.peer;
         let stays = |only: &SoleReceiver| described == Some(only.from) || now < only.until;
-        described != Some(from) && self.only.is_some_and(|only| only.from != from && stays(&only))
+        described != Some(from) && self.sole_receiver.is_some_and(|only| only.from != from && stays(&only))
     }
 
     /// Returns true if a compound is from the unicast receiver's host: from its described address, or, while nothing
     /// has arrived from there, from an address that has echoed two of the sender's own reports.
     fn is_receivers_host(&mut self, from: Origin, compound: &Compound) -> bool {
         let Some(described) = self.settings.peer.filter(|_| !self.settings.rtcp.group) else { return true };
-        if described == from || self.only.is_some_and(|only| only.from == from) {
+        if described == from || self.sole_receiver.is_some_and(|only| only.from == from) {
             return true;
         }
         let mine = self.participant.identity.ssrc;
@@ -765,14 +765,14 @@ impl Sender {
 
     /// Returns true if the controller receives this member's reports. The member has to prove that it receives the
     /// stream. In a unicast session, any member counts until one has proved it.
-    fn believes(&self, ssrc: u32) -> bool {
+    fn affects_controller(&self, ssrc: u32) -> bool {
         let open = if self.settings.rtcp.group { !self.settings.gated } else { self.peers.receiving == 0 };
         open || self.peers.get(ssrc).is_some_and(|peer| peer.receives)
     }
 
     /// Returns why the controller ignores a member's reports; `None` if it does not, or if the member is unknown.
     pub fn doubt(&self, ssrc: u32) -> Option<&'static str> {
-        (self.peers.get(ssrc).is_some() && !self.believes(ssrc))
+        (self.peers.get(ssrc).is_some() && !self.affects_controller(ssrc))
             .then_some("it does not show that it receives the stream")
     }
 
@@ -831,7 +831,7 @@ impl Sender {
         }
         let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
         // A bound on the announced delay bounds the block duration, which depends on it.
-        parity.announced.say(
+        parity.announced.announce(
             now,
             announcement.sender,
             announcement.playout.min(MAX_PLAYOUT),
@@ -858,7 +858,7 @@ impl Sender {
         let known = members.contains(sender) && members.speaks_from(sender, from);
         // In a group, requests have a separate share of the bandwidth, and a new member requests the key frame before
         // it can prove that it receives the stream.
-        let known = known && (self.settings.rtcp.group || self.believes(sender));
+        let known = known && (self.settings.rtcp.group || self.affects_controller(sender));
         known && media == self.participant.identity.ssrc && self.participant.farewell == Farewell::Stays
     }
 
@@ -910,7 +910,7 @@ impl Sender {
                 who
             }
         };
-        (members.contains(who) && members.speaks_from(who, from) && self.believes(who)).then_some(who)
+        (members.contains(who) && members.speaks_from(who, from) && self.affects_controller(who)).then_some(who)
     }
 
     /// Returns the compound's per-packet feedback, joined with the sent packets; `None` without any.
@@ -932,8 +932,8 @@ impl Sender {
 
     /// Makes the reporter at this address the unicast receiver. `often`: it sends more than standard reports. If the
     /// address is new, the previous receivers leave.
-    fn listen_to(&mut self, now: Time, from: Origin, often: bool) {
-        let before = self.only.filter(|only| only.from == from);
+    fn set_sole_receiver(&mut self, now: Time, from: Origin, often: bool) {
+        let before = self.sole_receiver.filter(|only| only.from == from);
         if before.is_none() {
             // A report from a new address means that the session has moved to another receiver.
             while let Some(gone) = self.peers.pop_silent(Time::NEVER) {
@@ -942,7 +942,8 @@ impl Sender {
         }
         let often = often || before.is_some_and(|only| only.often);
         let patience = if often { Span::ZERO } else { STANDARD_REPORTS_GRACE };
-        self.only = Some(SoleReceiver { from, often, until: now + self.participant.member_timeout() + patience });
+        self.sole_receiver =
+            Some(SoleReceiver { from, often, until: now + self.participant.member_timeout() + patience });
     }
 
     /// Processes a receiver's report. Returns false if its SSRC belongs to another receiver. In a sampled group the
@@ -950,7 +951,7 @@ impl Sender {
     fn report(&mut self, now: Time, origin: Origin, from: u32, feedback: &ReceiverFeedback<'_>) -> bool {
         let ReceiverFeedback { block, body, packets: joined } = feedback;
         if !self.settings.rtcp.group {
-            self.listen_to(now, origin, body.is_some() || !joined.packets.is_empty());
+            self.set_sole_receiver(now, origin, body.is_some() || !joined.packets.is_empty());
         }
         if self.peers.get(from).is_some_and(|peer| peer.from != origin) {
             self.feedback.refused += 1;
@@ -959,14 +960,14 @@ impl Sender {
         if let Some(gone) = self.peers.make_room_for(from) {
             self.half.on_leave(now, ReceiverId(gone), Leave::Silent);
         }
-        self.peers.hear(now, origin, from, body.is_some());
+        self.peers.on_report(now, origin, from, body.is_some());
         let echoes = block.is_some_and(|block| self.sent_reports.echoed_by(block, self.seq));
         if let Some(block) = block.filter(|_| echoes) {
             self.peers.echo(from, block.lsr);
         }
         // In a group, a member whose report echoes no recent sender report receives nothing now. No rate would suit it.
         let stale = self.settings.rtcp.group && self.settings.gated && block.is_some() && !echoes;
-        if stale || !self.believes(from) {
+        if stale || !self.affects_controller(from) {
             return true;
         }
         // Unproven members may be forged, and must not affect a controller that scales with the group size.
@@ -1112,7 +1113,7 @@ impl Sender {
             let extra = extra.or_else(|| if waits { None } else { self.send_padding(now) });
             let media = extra.unwrap_or_else(|| self.send_media(now));
             self.ecn.on_sent(now, media.number);
-            self.participant.see_size(media.size);
+            self.participant.check_size(media.size);
             return Output::Media(media);
         }
         self.wait_until_due(now)
@@ -1227,7 +1228,7 @@ impl Sender {
         }
         self.count_departure(now, size, self.departure_rate());
         let early = self.prober.on_sent(self.half.probe(), size);
-        self.pacer.owe(early);
+        self.pacer.charge_early(early);
         if !self.settings.greedy && self.pacer.head().is_none() && !self.pads_for_probe() {
             self.prober.ran_dry();
         }
@@ -1239,7 +1240,7 @@ impl Sender {
         // section 4.3).
         let data_limited = !self.settings.greedy && self.pacer.head().is_none();
         self.half.on_sent(&Sent { at: now, left: now, number: self.number, seq: self.seq, size, data_limited });
-        self.tell_queue(now, None);
+        self.report_queue(now, None);
         self.number += 1;
         self.seq += 1;
         // Only a window changes with a sent packet; a rate changes with reports and timers.
@@ -1272,7 +1273,7 @@ impl Sender {
         );
         repair.share.on_sent(now, media.size, false);
         if self.settings.emit == Emit::Paced {
-            repair.inside.on_sent(now, media.size, pacing);
+            repair.pacing_check.on_sent(now, media.size, pacing);
         }
     }
 
@@ -1306,7 +1307,7 @@ impl Sender {
         repair.seq += 1;
         self.number += 1;
         if self.settings.emit == Emit::Paced {
-            repair.inside.on_sent(now, size, pacing);
+            repair.pacing_check.on_sent(now, size, pacing);
         }
         if let Some(history) = &mut self.history {
             history.on_sent(number, now, size, stream, seq as u16);
@@ -1358,7 +1359,12 @@ impl Sender {
             Some(repair) => {
                 // A retransmission fails if its request or the packet itself is lost.
                 let missed = 1.0 - (1.0 - loss) * (1.0 - loss);
-                let tries = repair.cache.tries(now, media.header.timestamp, waited, parity.announced.longest(now));
+                let tries = repair.cache.possible_retransmissions(
+                    now,
+                    media.header.timestamp,
+                    waited,
+                    parity.announced.longest(now),
+                );
                 (0..tries).fold(UNICAST_RESIDUAL_LOSS, |left, _| left / missed.max(1e-9))
             }
         };
@@ -1383,7 +1389,7 @@ impl Sender {
         let fragment = protection.packets.first()?.fragment;
         parity.newest = Some(protection);
         if let Some(repair) = self.repair.as_mut().filter(|_| self.settings.emit == Emit::Paced) {
-            repair.inside.on_sent(now, size, pacing);
+            repair.pacing_check.on_sent(now, size, pacing);
         }
         if let Some(history) = &mut self.history {
             history.on_sent(number, now, size, stream, seq as u16);
@@ -1470,13 +1476,13 @@ impl Sender {
     }
 
     fn read_decision(&mut self) {
-        self.prober.want(self.half.probe());
+        self.prober.request(self.half.probe());
         let decision = self.half.decision();
         if decision != self.decision {
             self.decision = decision;
             let pacing = self.media_rate();
             if let Some(repair) = &mut self.repair {
-                repair.inside.rate = repair.inside.rate.max(pacing);
+                repair.pacing_check.rate = repair.pacing_check.rate.max(pacing);
             }
             self.changed = true;
             if let Some(siblings) = self.settings.siblings.as_ref().filter(|_| !self.stopped()) {

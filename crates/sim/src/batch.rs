@@ -132,7 +132,7 @@ impl Batches {
         }
     }
 
-    /// Something has happened to an agent: it may have other batchable.
+    /// Updates the packets that an agent accepts later, after an event at the agent.
     #[inline]
     pub(crate) fn changed(&mut self, ix: AgentIx, agent: &Agent) {
         if let Some(Some((batch, place))) = self.places.get(ix.0 as usize) {

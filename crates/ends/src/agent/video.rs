@@ -354,7 +354,7 @@ impl VideoSource {
     /// Processes a datagram from the RTCP port.
     pub fn on_rtcp(&mut self, now: Time, from: AgentIx, bytes: &[u8], out: &mut Out<'_>) {
         // In a simulcast, the first report of a receiver starts the session.
-        if self.paused() && stays(bytes) {
+        if self.paused() && continues(bytes) {
             self.begin(now, out);
         }
         if let Some(sender) = self.sender.as_mut().filter(|_| self.running || !self.finished) {
@@ -482,7 +482,7 @@ impl VideoSource {
 
     /// Returns, for each second until `now`, how long the source itself limited the rate: by its encoder's best quality
     /// or its cap.
-    pub(crate) fn content(&self, now: Time) -> Vec<Span> {
+    pub(crate) fn self_limited(&self, now: Time) -> Vec<Span> {
         let mut seconds = vec![Span::ZERO; now.as_secs_f64().ceil() as usize];
         let ends = self.decisions.iter().skip(1).map(|next| next.at).chain([now]);
         for (row, until) in self.decisions.iter().zip(ends) {
@@ -577,7 +577,7 @@ fn shown_at(epochs: &[Epoch], encoder: &dyn Feed, display: u32) -> Time {
 }
 
 /// Returns true if the sender of this compound is present and does not leave with it.
-fn stays(rtcp: &[u8]) -> bool {
+fn continues(rtcp: &[u8]) -> bool {
     Compound::parse(rtcp).is_ok_and(|c| !c.packets.iter().any(|p| matches!(p, Packet::Bye { .. })))
 }
 
@@ -847,7 +847,7 @@ impl VideoSink {
             // Assembly counts packets from the flow's first one, like the record of sent frames.
             let number = original - self.first_seq;
             self.repaired.insert(seq, now, fragment.frame);
-            self.keep(number, media.size, ArrivedPacket { now, sent: None, stamp, fragment, ends });
+            self.deliver(number, media.size, ArrivedPacket { now, sent: None, stamp, fragment, ends });
         }
         if let Received::New(seq) = received {
             self.media_packets += 1;
@@ -855,7 +855,7 @@ impl VideoSink {
             let number = media.seq - self.first_seq;
             // A packet whose repair arrived first has been passed to the assembly already.
             if !self.repaired.remove(media.header.ssrc, seq) {
-                self.keep(number, media.size, ArrivedPacket { now, sent: Some(packet.sent), stamp, fragment, ends });
+                self.deliver(number, media.size, ArrivedPacket { now, sent: Some(packet.sent), stamp, fragment, ends });
             }
             if media.header.marker
                 && let Some(stamp) = media.header.send_time
@@ -924,12 +924,12 @@ impl VideoSink {
         let number = seq.saturating_sub(self.first_seq);
         self.repaired.insert(counted, now, fragment.frame);
         let size = Bytes::new(fragment.len.into());
-        self.keep(number, size, ArrivedPacket { now, sent: None, stamp: None, fragment, ends: marker });
+        self.deliver(number, size, ArrivedPacket { now, sent: None, stamp: None, fragment, ends: marker });
     }
 
     /// Passes a packet, original or repair, to buffer, assembly and player. `number` counts from the flow's first
     /// packet.
-    fn keep(&mut self, number: u64, size: Bytes, packet: ArrivedPacket) {
+    fn deliver(&mut self, number: u64, size: Bytes, packet: ArrivedPacket) {
         let ArrivedPacket { now, fragment, .. } = packet;
         let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, fragment.frame));
         if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {

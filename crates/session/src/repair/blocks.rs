@@ -467,7 +467,7 @@ mod tests {
             got.dedup();
             let media: Vec<u64> = gone.iter().filter(|n| **n < 20).map(|n| 65_530 + *n as u64).collect();
             let solvable = lost <= parities.len();
-            // Some came after they had been recovered.
+            // Some arrived after they had been recovered.
             assert!(media.iter().all(|n| got.contains(n) == solvable), "{lost} lost: {media:?} {got:?}");
         }
     }

@@ -1,18 +1,18 @@
 //! Loss repair: retransmission (RFC 4588) on generic NACKs (RFC 4585, section 6.2.1), and parity packets (FEC).
 //!
-//! At the receiver, a [`Requester`] detects gaps and schedules NACKs. At the sender, a [`RetransmissionCache`] holds
+//! At the receiver, a [`NackRequester`] detects gaps and schedules NACKs. At the sender, a [`RetransmissionCache`] holds
 //! sent packets and selects those to retransmit. Retransmissions pass the media's pacer, so they are part of the rate
 //! that the controller decided.
 
 mod blocks;
+mod nack_requester;
 mod parity_requester;
-mod requester;
 mod retransmission_cache;
 
 pub(crate) use blocks::{Blocks, Need, Parity, ParityRequestContext, Solver};
 pub use blocks::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered};
+pub(crate) use nack_requester::NackRequester;
 pub(crate) use parity_requester::{Group, MAX_REQUESTING_MEMBERS, ParityRequester};
-pub(crate) use requester::Requester;
 pub(crate) use retransmission_cache::{CachedPacket, NackContext, Retransmission, RetransmissionCache};
 
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ pub(crate) struct AnnouncedPlayouts(BTreeMap<u32, (Span, Time)>);
 
 impl AnnouncedPlayouts {
     /// Stores the play-out delay `waits` that the receiver `who` announced. It expires at `until`.
-    pub(crate) fn say(&mut self, now: Time, who: u32, waits: Span, until: Time) {
+    pub(crate) fn announce(&mut self, now: Time, who: u32, waits: Span, until: Time) {
         self.0.retain(|_, (_, until)| now < *until);
         self.0.insert(who, (waits, until));
     }

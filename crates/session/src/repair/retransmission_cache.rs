@@ -126,7 +126,13 @@ impl RetransmissionCache {
     /// the detection of the loss, the RTCP interval, the way back and the pacer. The time that is available is the
     /// announced play-out delay. Without an announcement it is the useful time, minus what the frame `timestamp` has
     /// already spent in the pacer or half of `waited`. Only half counts, because a wait behind other frames passes.
-    pub(crate) fn tries(&mut self, now: Time, timestamp: u32, waited: Span, announced_playout: Option<Span>) -> u32 {
+    pub(crate) fn possible_retransmissions(
+        &mut self,
+        now: Time,
+        timestamp: u32,
+        waited: Span,
+        announced_playout: Option<Span>,
+    ) -> u32 {
         let (_, began) = *self
             .departing_frame
             .insert(self.departing_frame.filter(|(frame, _)| *frame == timestamp).unwrap_or((timestamp, now)));

@@ -18,7 +18,8 @@ use steadycast_wire::rtcp::{
 const WAY: Span = Span::millis(120);
 const LOSS: f64 = 0.05;
 const SECONDS: u64 = 50;
-/// Maximum number of NACKs per packet. They are repeated after an RTT, which the browser knows from an extended report.
+/// Interval between NACKs for a packet: an RTT, which the browser knows from an extended report (RFC 3611). `TRIES` is
+/// their maximum number.
 const AGAIN: Span = Span::millis(242);
 const TRIES: u32 = 10;
 /// Time without a picture after which it requests a key frame.

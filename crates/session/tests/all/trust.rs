@@ -23,7 +23,7 @@ const SOURCE: u32 = 1;
 const FIRST: u16 = 3_000;
 const WAY: Span = Span::millis(20);
 
-/// The address of the sender. Receiver `n` has SSRC `2 + n`, and that address.
+/// The address of the sender. Receiver `n` has SSRC and address `2 + n`.
 const SENDER: Origin = Origin(1);
 const RECEIVER: u32 = 2;
 /// The address of an attacker.

@@ -118,7 +118,7 @@ impl Loss {
 
 /// Detects missing packets at a receiver and schedules NACKs for them.
 #[derive(Debug, Default)]
-pub(crate) struct Requester {
+pub(crate) struct NackRequester {
     settings: RepairSettings,
     missing: BTreeMap<u64, Missing>,
     /// The newest packets that arrived as retransmissions or were recovered from parity.
@@ -143,7 +143,7 @@ pub(crate) struct Requester {
     pub(crate) counts: Requests,
 }
 
-impl Requester {
+impl NackRequester {
     pub(crate) fn new(settings: RepairSettings) -> Self {
         let round_trip = RoundTrip { mean: DEFAULT_RTT, ..RoundTrip::default() };
         Self { settings, round_trip, ..Self::default() }
@@ -156,7 +156,7 @@ impl Requester {
 
     /// Returns the time from when a packet was expected to when its repair has arrived. It contains the detection of
     /// the loss, the wait for RTCP, and as many requests as reduce the loss to [`RESIDUAL_LOSS`].
-    pub(crate) fn takes(&self, now: Time) -> Span {
+    pub(crate) fn repair_time(&self, now: Time) -> Span {
         self.reordering_delay(now) + self.spacing + self.round_trip.timer() * self.loss.tries()
     }
 
@@ -175,7 +175,7 @@ impl Requester {
     /// Processes the first arrival of an original. `ends`: it is the last packet of its frame.
     pub(crate) fn on_original(&mut self, now: Time, seq: u64, sent: PeerTime, ends: bool) {
         let expected = self.without_queueing(now, sent);
-        self.came(now, seq, expected, ends);
+        self.process_arrival(now, seq, expected, ends);
     }
 
     /// Processes an original without a send time. The media clock alone does not show how long the packet waited at the
@@ -186,10 +186,10 @@ impl Requester {
             // The expected times of the missing packets before it are unknown for the same reason.
             *expected = now;
         }
-        self.came(now, seq, now, ends);
+        self.process_arrival(now, seq, now, ends);
     }
 
-    fn came(&mut self, now: Time, seq: u64, expected: Time, ends: bool) {
+    fn process_arrival(&mut self, now: Time, seq: u64, expected: Time, ends: bool) {
         self.missing.remove(&seq);
         let lost = self.newest.map_or(0, |(newest, _)| seq.saturating_sub(newest + 1));
         self.loss.see(lost);
@@ -232,12 +232,12 @@ impl Requester {
 
     /// Returns true if this packet was requested and has not arrived.
     pub(crate) fn awaits(&self, osn: u16) -> bool {
-        let Some(seq) = self.named(osn) else { return false };
+        let Some(seq) = self.extended_seq(osn) else { return false };
         self.missing.get(&seq).is_some_and(|missing| missing.tries > 0)
     }
 
     /// Returns the extended sequence number that is nearest to the newest one.
-    fn named(&self, osn: u16) -> Option<u64> {
+    fn extended_seq(&self, osn: u16) -> Option<u64> {
         let (newest, _) = self.newest?;
         Some(newest.saturating_add_signed(i64::from(osn.wrapping_sub(newest as u16) as i16)))
     }
@@ -254,7 +254,7 @@ impl Requester {
     /// Processes a retransmission. Returns the extended sequence number of its original, or `None` if that has arrived
     /// before.
     pub(crate) fn on_repair(&mut self, now: Time, osn: u16, ends: bool) -> Option<u64> {
-        let (newest, seq) = (self.newest?.0, self.named(osn)?);
+        let (newest, seq) = (self.newest?.0, self.extended_seq(osn)?);
         let missing = self.missing.remove(&seq)?;
         if missing.tries > 0 {
             self.round_trip.on_answer(now.since(missing.asked), missing.tries);
@@ -326,7 +326,7 @@ impl Requester {
         named
     }
 
-    /// Returns the time at which [`Requester::wants`] may change.
+    /// Returns the time at which [`NackRequester::wants`] may change.
     pub(crate) fn wake(&self) -> Option<Time> {
         let asks = self.missing.values().map(|missing| missing.ask).filter(|ask| *ask != Time::NEVER);
         asks.chain(self.tail).min()
@@ -397,13 +397,13 @@ mod tests {
     }
 
     /// Packets every 10 ms on a path of 20 ms, up to number 99.
-    fn running(requester: &mut Requester) {
+    fn running(requester: &mut NackRequester) {
         (0..100).for_each(|n| requester.on_original(ms(20 + 10 * n), n, sent(10 * n), true));
     }
 
     #[test]
     fn where_packets_overtake_each_other_one_is_asked_for_after_half_a_spacing_and_then_after_a_round_trip() {
-        let mut requester = Requester::new(SETTINGS);
+        let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         requester.reordered = Some(ms(1_000));
         requester.on_original(ms(1_030), 101, sent(1_010), true);
@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn while_no_packet_overtakes_another_a_missing_one_is_asked_for_at_once() {
-        let mut requester = Requester::new(SETTINGS);
+        let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         requester.on_original(ms(1_030), 101, sent(1_010), true);
         assert_eq!(requester.take(ms(1_030)), [100]);
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn three_later_packets_make_it_ask_at_once_and_a_late_original_makes_it_forget() {
-        let mut requester = Requester::new(SETTINGS);
+        let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         requester.reordered = Some(ms(1_000));
         for n in [101, 102, 103] {
@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn of_packets_without_a_send_time_a_late_frame_makes_no_later_one_too_late() {
-        let mut requester = Requester::new(SETTINGS);
+        let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         // From here on the source takes 500 ms to encode a frame; number 100 is lost.
         requester.on_unstamped(ms(1_530), 101, sent(1_010), true);
@@ -461,7 +461,7 @@ mod tests {
 
     #[test]
     fn what_would_come_too_late_is_not_asked_for_but_taken() {
-        let mut requester = Requester::new(SETTINGS);
+        let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         requester.round_trip.on_answer(Span::millis(40), 1);
         // The deadline is 1250 ms: 300 ms after packet 100 was expected, less 20 ms for its way, 40 ms for the answer
@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_frame_is_asked_for_when_nothing_follows() {
-        let mut requester = Requester::new(RepairSettings { playout: None, ..SETTINGS });
+        let mut requester = NackRequester::new(RepairSettings { playout: None, ..SETTINGS });
         // The time between the packets of a frame is not known before.
         requester.on_original(ms(20), 0, sent(0), false);
         assert_eq!(requester.wake(), None);
@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn a_guess_that_turns_out_to_be_missing_is_not_asked_for_before_its_answer_can_be_there() {
-        let mut requester = Requester::new(RepairSettings { playout: None, ..SETTINGS });
+        let mut requester = NackRequester::new(RepairSettings { playout: None, ..SETTINGS });
         (0..100).for_each(|n| requester.on_original(ms(20 + 10 * n), n, sent(10 * n), n % 2 == 1));
         requester.on_original(ms(1_020), 100, sent(1_000), false);
         let wake = requester.wake().expect("the frame's end is missing");
@@ -510,7 +510,7 @@ mod tests {
 
     #[test]
     fn a_pause_that_packets_of_a_frame_made_before_does_not_make_it_ask() {
-        let mut requester = Requester::new(RepairSettings { playout: None, ..SETTINGS });
+        let mut requester = NackRequester::new(RepairSettings { playout: None, ..SETTINGS });
         // Frames of two packets that are 12 ms apart; in each third frame they are 3 ms apart. The next frame follows
         // after 3 ms.
         let mut now = 20;
@@ -529,10 +529,10 @@ mod tests {
             (1..20_000).for_each(|n| loss.see(u64::from(n % every == 0)));
             assert_eq!(loss.tries(), tries, "one in {every}: {loss:?}");
         }
-        let mut requester = Requester::new(SETTINGS);
+        let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         requester.round_trip.on_answer(Span::millis(40), 1);
-        let takes = requester.takes(ms(1_020));
+        let takes = requester.repair_time(ms(1_020));
         assert!(
             takes > Span::millis(59) && takes <= Span::millis(60),
             "a spacing, a round trip and its margin: {takes}"
@@ -541,7 +541,7 @@ mod tests {
 
     #[test]
     fn more_than_a_thousand_missing_packets_are_given_up() {
-        let mut requester = Requester::new(SETTINGS);
+        let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         requester.on_original(ms(1_030), 1_099, sent(1_010), true);
         assert_eq!(requester.missing.len(), 999);
@@ -551,7 +551,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_comes_too_soon_after_the_second_request_lengthens_the_timer() {
-        let mut round_trip = Requester::new(SETTINGS).round_trip;
+        let mut round_trip = NackRequester::new(SETTINGS).round_trip;
         assert_eq!(round_trip.timer(), Span::millis(110));
         round_trip.on_answer(Span::millis(90), 2);
         assert_eq!(round_trip.timer(), Span::millis(220));
