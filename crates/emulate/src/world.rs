@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use steadycast_ends::{
     Agent, AgentFactory, AgentIx, BuildError, End, FlowEnds, Inputs, Intake, Kept, KernelSink, KernelSource, PacketRow,
-    Record, Rows, Store, Table, Turn, plan, turns_of,
+    Record, Rows, Store, Table, Transition, plan, transitions_of,
 };
 use steadycast_live::{Clock, Interface, Loop, Pair, PairOptions, Spool};
 use steadycast_network::{Datagrams, group_address, host_address};
@@ -545,7 +545,7 @@ struct Planner<'a> {
     sessions: usize,
     groups: u32,
     /// When all flows' ends start, stop, join and leave.
-    turns: Vec<Turn>,
+    turns: Vec<Transition>,
 }
 
 impl Planner<'_> {
@@ -590,7 +590,7 @@ impl Planner<'_> {
 
     /// The turns of an end, as whether it is active from then on.
     fn turns(&self, n: u32, end: End) -> VecDeque<(Time, bool)> {
-        turns_of(&self.turns, sc::FlowIx(n), end).map(|(at, does)| (at, does.begins())).collect()
+        transitions_of(&self.turns, sc::FlowIx(n), end).map(|(at, does)| (at, does.begins())).collect()
     }
 
     fn flow(&mut self, n: u32, cast: &AgentFactory<'_>, ends: &mut FlowEnds) -> Result<(), EmulateError> {

@@ -1,36 +1,36 @@
-//! When a source that pauses had something to send.
+//! The periods in which a source that pauses had data to send.
 
 use steadycast_units::{Span, Time};
 
-/// One transfer, or one period with something to send.
+/// One transfer, or one period with data to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     from: Time,
-    /// [`Time::NEVER`] while it lasts.
+    /// The end; [`Time::NEVER`] before it ends.
     until: Time,
     complete: bool,
 }
 
-/// When a source had something to send: until all of it was acknowledged or, without acknowledgements, sent.
+/// The periods in which a source had data to send: until all was acknowledged or, without acknowledgments, sent.
 #[derive(Clone, Debug, Default)]
 pub struct Activity(Vec<Stretch>);
 
 impl Activity {
-    /// There is something to send; a stretch that lasts goes on.
+    /// Begins a period, unless one is open.
     pub fn begin(&mut self, now: Time) {
         if self.open().is_none() {
             self.0.push(Stretch { from: now, until: Time::NEVER, complete: false });
         }
     }
 
-    /// There is nothing more to send, or nobody sends it.
+    /// Ends the open period.
     pub fn end(&mut self, now: Time) {
         if let Some(stretch) = self.open() {
             stretch.until = now;
         }
     }
 
-    /// The transfer under way is complete.
+    /// Ends the open period as a complete transfer.
     pub fn complete(&mut self, now: Time) {
         if let Some(stretch) = self.open() {
             (stretch.until, stretch.complete) = (now, true);
@@ -41,23 +41,23 @@ impl Activity {
         self.0.last_mut().filter(|stretch| stretch.until == Time::NEVER)
     }
 
-    /// When each complete transfer began and ended.
+    /// Returns the begin and end of each complete transfer.
     pub fn transfers(&self) -> impl Iterator<Item = (Time, Time)> {
         self.0.iter().filter(|stretch| stretch.complete).map(|stretch| (stretch.from, stretch.until))
     }
 
-    /// Its stretches.
+    /// Returns the begin and end of each period.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = (Time, Time)> {
         self.0.iter().map(|stretch| (stretch.from, stretch.until))
     }
 }
 
-/// How much of the time between two times lies within stretches.
+/// Returns how much of the time between two times lies within periods.
 pub(crate) fn within(stretches: impl Iterator<Item = (Time, Time)>, from: Time, until: Time) -> Span {
     stretches.map(|(start, stop)| stop.min(until).since(start.max(from))).fold(Span::ZERO, |sum, span| sum + span)
 }
 
-/// Whether one stretch covers all the time between two times.
+/// Returns true if one period covers all the time between two times.
 pub(crate) fn throughout(mut stretches: impl Iterator<Item = (Time, Time)>, from: Time, until: Time) -> bool {
     stretches.any(|(start, stop)| start <= from && until <= stop)
 }
@@ -79,7 +79,7 @@ mod tests {
         activity.end(at(60));
         activity.begin(at(90));
         assert_eq!(activity.transfers().collect::<Vec<_>>(), [(at(10), at(30))]);
-        // 5 ms of the first, all of the second, and of the third, which lasts, what lies before the end.
+        // 5 ms of the first period, all of the second, and the part of the third before the end.
         assert_eq!(within(activity.stretches(), at(25), at(100)), Span::millis(5 + 10 + 10));
         assert!(throughout(activity.stretches(), at(10), at(30)));
         assert!(!throughout(activity.stretches(), at(25), at(55)));

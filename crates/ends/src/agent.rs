@@ -1,4 +1,4 @@
-//! The ends of flows. An agent is told what arrived or that its time has come, and says what leaves.
+//! The endpoints of flows. An agent processes packets that arrive and timers that expire, and returns packets to send.
 
 mod kernel;
 mod plain;
@@ -25,88 +25,88 @@ use steadycast_record::{Figures, Table};
 use steadycast_units::{Bytes, Rate, Span, Time};
 pub(crate) use tcp::TcpPoint;
 
-/// What an agent lets go.
+/// The packets that an agent sends.
 pub struct Out<'a> {
-    /// Size, ECN field and content of each, in the order in which they leave.
+    /// IP size, ECN field and content of each packet, in sending order.
     pub packets: &'a mut Vec<(Bytes, Ecn, Body)>,
 }
 
 impl Out<'_> {
-    /// Lets one go.
+    /// Sends a packet.
     pub fn send(&mut self, size: Bytes, ecn: Ecn, body: Body) {
         self.packets.push((size, ecn, body));
     }
 }
 
-/// What an agent says for the record. A source fills its flow's figures, a sink those of its receiver.
-pub(crate) trait Tell {
-    /// Writes its own figures.
-    fn figures(&self, _about: &About<'_>, _into: &mut Figures) {}
+/// The results of an agent for the record. A source writes the figures of its flow, a sink those of its receiver.
+pub(crate) trait Recorded {
+    /// Writes the agent's figures.
+    fn figures(&self, _about: &FigureContext<'_>, _into: &mut Figures) {}
 
-    /// A digest of all that it did, and a number to go with it; of a sink, of what arrived.
+    /// Returns a digest of all its actions, and a number that complements it. A sink's digest covers the arrivals.
     fn digest(&self) -> (u64, u64) {
         self.intake().map_or_else(Default::default, |intake| (intake.digest.value(), intake.packets()))
     }
 
-    /// What arrived, at a sink.
+    /// Returns a sink's arrivals.
     fn intake(&self) -> Option<&Intake> {
         None
     }
 
-    /// When it was in its session for the first time: it is measured from then on.
+    /// Returns when it first joined its session. Its measurement begins then.
     fn joined(&self) -> Time {
         Time::ZERO
     }
 
-    /// When a source that may pause had something to send.
+    /// Returns the times in which a source that may pause had data to send.
     fn activity(&self) -> Option<&Activity> {
         None
     }
 
-    /// What a source sent, step by step.
+    /// Returns what a source sent in each step.
     fn sent(&self) -> Vec<SentStep> {
         self.windows().iter().map(|step| SentStep::plain(step.bytes)).collect()
     }
 
-    /// Writes a row for each decision, or for each report about one.
+    /// Writes a row for each decision, or for each report of a receiver.
     fn decisions(&self, _origin: &RowOrigin<'_>, _into: &mut Table) {}
 
-    /// TCP's window, step by step.
+    /// Returns TCP's window in each step.
     fn windows(&self) -> &[TcpPoint] {
         &[]
     }
 
-    /// What its controller's half has kept an eye on.
+    /// Returns the promises that the controller's half checked.
     fn promises(&self) -> Vec<Check> {
         Vec::new()
     }
 
-    /// RTCP's share of the session bandwidth, step by step.
+    /// Returns RTCP's share of the session bandwidth in each step.
     fn rtcp_shares(&self) -> &[f64] {
         &[]
     }
 }
 
-/// What an agent has to know for its figures.
-pub(crate) struct About<'a> {
-    /// How long its flow was active.
+/// The context in which an agent computes its figures.
+pub(crate) struct FigureContext<'a> {
+    /// The time for which its flow was active.
     pub(crate) active: Span,
-    /// From when on means are taken, …
+    /// The time from which means are taken.
     pub(crate) from: Time,
-    /// … and the first step of the series that counts.
+    /// The first step of the series from which means are taken.
     pub(crate) first_step: usize,
-    /// The other end, of a video's sink.
+    /// The other end, for a video sink.
     pub(crate) source: Option<&'a VideoSource>,
-    /// The flow's other sources, of a source: each receiver may have a session of its own.
+    /// The flow's other sources, for a source. Each receiver may have a separate session.
     pub(crate) others: Vec<&'a Agent>,
 }
 
 /// One step of a source's series.
 #[derive(Clone, Copy)]
 pub(crate) struct SentStep {
-    /// IP bytes.
+    /// The IP bytes sent.
     pub(crate) bytes: u64,
-    /// Target and pacing rate at its end, of a video.
+    /// The target and the pacing rate at the end of the step, for a video.
     pub(crate) decided: Option<(Rate, Rate)>,
 }
 
@@ -116,39 +116,39 @@ impl SentStep {
     }
 }
 
-/// Where an agent is, for the rows that it writes.
+/// The origin of an agent's table rows.
 pub(crate) struct RowOrigin<'a> {
     pub(crate) flow: &'a str,
     pub(crate) node: &'a str,
-    /// The flow's receivers by what they go by in its session.
+    /// The names of the flow's receivers by their SSRCs.
     pub(crate) receivers: &'a BTreeMap<u32, String>,
-    /// The run's end.
+    /// The end of the run.
     pub(crate) until: Time,
 }
 
 /// One end of a flow.
 pub enum Agent {
-    /// Sends at a constant rate, always or in some periods.
+    /// A source of packets at a constant rate, always or in periods.
     PlainSource(Box<PlainSource>),
-    /// Where that goes.
+    /// The sink of these packets.
     PlainSink(Box<PlainSink>),
-    /// TCP's sending end.
+    /// A TCP sender.
     TcpSource(Box<TcpSource>),
-    /// TCP's receiving end.
+    /// A TCP receiver.
     TcpSink(Box<TcpSink>),
-    /// TCP's sending end in a kernel.
+    /// A TCP sender in a kernel.
     KernelSource(Box<KernelSource>),
-    /// TCP's receiving end in a kernel.
+    /// A TCP receiver in a kernel.
     KernelSink(Box<KernelSink>),
-    /// A video session's sender, with an encoder before it.
+    /// A video session's sender, with its encoder.
     VideoSource(Box<VideoSource>),
-    /// A video session's receiver, with an assembly behind it.
+    /// A video session's receiver, with its frame assembly.
     VideoSink(Box<VideoSink>),
 }
 
 impl Agent {
-    /// It, as what speaks for the record.
-    pub(crate) fn tell(&self) -> &dyn Tell {
+    /// Returns the agent's results for the record.
+    pub(crate) fn recorded(&self) -> &dyn Recorded {
         match self {
             Self::PlainSource(source) => &**source,
             Self::PlainSink(sink) => &**sink,
@@ -161,18 +161,18 @@ impl Agent {
         }
     }
 
-    /// It, if it is a video's source.
+    /// Returns the agent if it is a video source.
     pub(crate) fn video_source(&self) -> Option<&VideoSource> {
         if let Self::VideoSource(source) = self { Some(source) } else { None }
     }
 
-    /// It, if it is a video's receiver.
+    /// Returns the agent if it is a video sink.
     pub(crate) fn video_sink(&self) -> Option<&VideoSink> {
         if let Self::VideoSink(sink) = self { Some(sink) } else { None }
     }
 
-    /// A packet has arrived; what it can't make sense of, an agent ignores. TCP's ends are told by who moves packets:
-    /// see [`TcpSource::take`] and [`TcpSink::take`].
+    /// Processes a packet. Packets of another kind are ignored. For TCP, the world calls [`TcpSource::take`] and
+    /// [`TcpSink::take`] instead.
     pub fn on_packet(&mut self, now: Time, packet: &Arriving<'_>, out: &mut Out<'_>) {
         match (self, packet.body) {
             (Self::PlainSink(sink), Body::Plain(n)) => sink.on_packet(now, *n, packet.size, packet.sent),
@@ -186,12 +186,12 @@ impl Agent {
                 sink.on_rtcp(now, packet.from, parsed, bytes.len(), out)
             }
             (Self::VideoSource(source), Body::Rtcp { bytes, .. }) => source.on_rtcp(now, packet.from, bytes, out),
-            // A group's source hears nothing of its own, and members no media of each other.
+            // A group's source receives none of its own packets, and members receive no media from each other.
             _ => {}
         }
     }
 
-    /// The time of [`Agent::wake`] has come.
+    /// Processes the expiry of the timer of [`Agent::wake`].
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::PlainSource(source) => source.on_wake(now, out),
@@ -203,7 +203,7 @@ impl Agent {
         }
     }
 
-    /// When it next wants [`Agent::on_wake`]; `Time::NEVER` when it waits for a packet.
+    /// Returns when [`Agent::on_wake`] has to be called next; `Time::NEVER` if the agent only waits for packets.
     pub fn wake(&self) -> Time {
         match self {
             Self::PlainSource(source) => source.wake(),
@@ -215,7 +215,7 @@ impl Agent {
         }
     }
 
-    /// Starts what has a start.
+    /// Starts the agent; sinks other than video need no start.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::PlainSource(source) => source.start(now),
@@ -226,7 +226,7 @@ impl Agent {
         }
     }
 
-    /// Stops what can be stopped: it sends nothing more of its own accord.
+    /// Stops the agent. It starts no new transmission.
     pub fn stop(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::PlainSource(source) => source.stop(now),
@@ -237,12 +237,12 @@ impl Agent {
         }
     }
 
-    /// Whether it has asked to leave its group and not left it yet.
+    /// Returns true if it is leaving its group and has not left it yet.
     pub fn leaving(&self) -> bool {
         matches!(self, Self::VideoSink(sink) if sink.leaving())
     }
 
-    /// The run is over: nothing new begins.
+    /// Ends the run: no new data is sent.
     pub fn finish(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::VideoSource(source) => source.finish(now),
@@ -251,7 +251,7 @@ impl Agent {
         }
     }
 
-    /// What it keeps for the record.
+    /// Returns the rows that it keeps for the record.
     fn kept(&mut self) -> Vec<&mut dyn Kept> {
         match self {
             Self::PlainSource(source) => vec![&mut source.samples],
@@ -265,20 +265,20 @@ impl Agent {
         }
     }
 
-    /// The older part of what it keeps for the record is to go there.
+    /// Sets the store of the older part of its rows.
     pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.kept().into_iter().for_each(|rows| rows.keep_in(store));
     }
 
-    /// The run is over: fetches what it keeps for the record.
+    /// Fetches its rows from the store after the run.
     ///
     /// # Errors
-    /// The store's.
+    /// Returns an error of the store.
     pub fn recall(&mut self) -> io::Result<()> {
         self.kept().into_iter().try_for_each(Kept::recall)
     }
 
-    /// Ends one step of the series.
+    /// Ends a step of the series.
     pub fn sample(&mut self, now: Time) {
         match self {
             Self::PlainSource(source) => source.sample(),
@@ -286,7 +286,7 @@ impl Agent {
             Self::TcpSource(source) => source.sample(now),
             Self::TcpSink(sink) => sink.sample(),
             Self::KernelSource(source) => source.sample(),
-            // Whoever sees what reaches its host ends its steps.
+            // The driver that captures the host's packets ends these steps.
             Self::KernelSink(_) => {}
             Self::VideoSource(source) => source.sample(now),
             Self::VideoSink(sink) => sink.sample(now),

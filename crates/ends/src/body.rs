@@ -1,4 +1,4 @@
-//! What travels between agents.
+//! The packets that agents exchange.
 
 use std::sync::Arc;
 use steadycast_link::Ecn;
@@ -6,47 +6,48 @@ use steadycast_session::{Media, Protection};
 use steadycast_units::{Bytes, Time};
 use steadycast_wire::rtcp::Compound;
 
-/// An agent: the end of a flow on one host.
+/// The index of an agent, which is the end of a flow on one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AgentIx(pub u32);
 
-/// What a packet carries.
+/// The content of a packet.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// Nothing that anybody looks into; its number in the flow.
+    /// A plain packet with its number in the flow; the payload is not used.
     Plain(u64),
-    /// With the number of the transfer that it belongs to: what is late from an earlier one is another connection's.
+    /// A TCP segment with the number of its transfer. A late segment of an earlier transfer belongs to another
+    /// connection.
     Tcp(u32, steadycast_tcp::Segment),
-    /// Its acknowledgement, with the same number.
+    /// A TCP acknowledgment with the number of its transfer.
     TcpAck(u32, steadycast_tcp::Ack),
-    /// RTP: the header as the session made it. Its encoded size is the packet's. Boxed because it is larger than any
-    /// other body.
+    /// An RTP packet with the session's header. Its encoded size is the packet's. Boxed because it is larger than any
+    /// other content.
     Rtp(Box<Media>),
-    /// The same with a payload of parity, and what that covers: simulated packets have no bytes to compute it from.
-    /// Over sockets the bytes say so, and [`Protection::packets`] is empty where they arrive.
+    /// An RTP packet with parity, and the description of what it covers: simulated packets have no bytes to compute
+    /// that from. Over sockets the bytes contain it, and [`Protection::packets`] is empty on arrival.
     Parity(Box<(Media, Protection)>),
-    /// RTCP, in its bytes. A group's members share the work of parsing them.
+    /// An RTCP compound as bytes and parsed. A group's members share the parsing.
     Rtcp {
         /// The datagram.
         bytes: Arc<[u8]>,
-        /// What stands in it.
+        /// The parsed compound.
         parsed: Arc<Compound>,
     },
-    /// A whole IP datagram, of hosts that are not ours.
+    /// A whole IP datagram of hosts outside of Steadycast.
     Raw(Vec<u8>),
 }
 
 /// A packet that has reached an agent.
 #[derive(Clone, Copy, Debug)]
 pub struct Arriving<'a> {
-    /// Who sent it.
+    /// The agent that sent it.
     pub from: AgentIx,
-    /// IP size.
+    /// The IP size.
     pub size: Bytes,
-    /// When it left.
+    /// The time at which it was sent.
     pub sent: Time,
-    /// Its ECN field on arrival.
+    /// The ECN field on arrival.
     pub ecn: Ecn,
-    /// What it carries.
+    /// The content.
     pub body: &'a Body,
 }

@@ -1,45 +1,44 @@
-//! Freezes: when a viewer's picture stands still, by the definition of the W3C.
+//! Detection of freezes, by the W3C's definition.
 
 use std::collections::VecDeque;
 use steadycast_record::{Figures, receiver};
 use steadycast_units::Span;
 
-/// How many shown pictures the mean duration is taken over (W3C, Identifiers for WebRTC's Statistics API,
-/// `freezeCount`).
-const RECENT: usize = 30;
+/// Number of shown pictures in the mean duration (W3C, Identifiers for WebRTC's Statistics API, `freezeCount`).
+const RECENT_PICTURES: usize = 30;
 
-/// What an interval has to be longer than the mean.
-const LONGER: Span = Span::millis(150);
+/// Minimum time by which a freeze exceeds the mean duration.
+const FREEZE_MARGIN: Span = Span::millis(150);
 
-/// When a picture stood still.
+/// Counts of freezes.
 ///
-/// An interval between two pictures that are shown one after the other is a freeze when it is at least max(3·avg, avg +
-/// 150 ms), where avg is the mean duration of the last 30 shown pictures, the interval itself included. The interval
-/// from the last picture to the end is judged in the same way; the W3C leaves that one out.
+/// An interval between two consecutively shown pictures is a freeze if it is at least max(3·avg, avg + 150 ms). Here,
+/// avg is the mean duration of the last 30 shown pictures, the interval included. The interval from the last picture to
+/// the end is judged in the same way, which the W3C's definition leaves out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freezes {
-    /// The sum of the squares of the pictures' durations, in ns².
+    /// The sum of the squares of the pictures' durations in ns².
     squares_ns2: u128,
-    /// Intervals that are freezes.
+    /// The number of freezes.
     pub count: u64,
-    /// How long they are together.
+    /// The total time of all freezes.
     pub time: Span,
-    /// The longest of them.
+    /// The longest freeze.
     pub longest: Span,
-    /// Whether the last one lasted to the end.
+    /// Whether the last freeze lasted to the end.
     pub at_end: bool,
-    /// How often a picture was shown for more than its own slot.
+    /// The number of pictures that were shown for more than one slot.
     pub stills: u64,
-    /// How long pictures were shown: from the first one to the end.
+    /// The time from the first picture to the end.
     pub shown: Span,
 }
 
 impl Freezes {
-    /// Of display slots: whether a new picture appears in it, and how long it lasts. What comes before the first
-    /// picture is blank.
+    /// Counts the freezes in display slots. Each slot states whether a new picture appears, and how long it lasts.
+    /// Slots before the first picture are blank.
     pub fn of(slots: impl IntoIterator<Item = (bool, Span)>) -> Self {
         let mut all = Self::default();
-        let mut recent: VecDeque<Span> = VecDeque::with_capacity(RECENT);
+        let mut recent: VecDeque<Span> = VecDeque::with_capacity(RECENT_PICTURES);
         let (mut lasts, mut held) = (Span::ZERO, 0);
         for (new, span) in slots.into_iter().skip_while(|(new, _)| !new) {
             if new && held > 0 {
@@ -54,15 +53,15 @@ impl Freezes {
         all
     }
 
-    /// One picture was shown for this long; returns whether that was a freeze.
+    /// Counts a picture that was shown for `span`. Returns true if that was a freeze.
     fn interval(&mut self, span: Span, slots: u64, recent: &mut VecDeque<Span>) -> bool {
-        if recent.len() == RECENT {
+        if recent.len() == RECENT_PICTURES {
             recent.pop_front();
         }
         recent.push_back(span);
         let sum = recent.iter().fold(Span::ZERO, |sum, one| sum + *one);
         let mean = Span::nanos(sum.as_nanos() / recent.len() as u64);
-        let frozen = span >= (mean * 3).max(mean + LONGER);
+        let frozen = span >= (mean * 3).max(mean + FREEZE_MARGIN);
         if frozen {
             self.count += 1;
             self.time += span;
@@ -74,13 +73,13 @@ impl Freezes {
         frozen
     }
 
-    /// The harmonic frame rate: the time divided by the sum of the squares of the pictures' durations, as libwebrtc has
-    /// it.
+    /// Returns the harmonic frame rate: the time divided by the sum of the squares of the pictures' durations, as in
+    /// libwebrtc.
     pub fn harmonic_fps(&self) -> Option<f64> {
         (self.squares_ns2 > 0).then(|| self.shown.as_nanos() as f64 * 1e9 / self.squares_ns2 as f64)
     }
 
-    /// Writes them as figures of a receiver.
+    /// Writes the counts as figures of a receiver.
     pub fn figures(&self, into: &mut Figures) {
         let shown = Some(self.shown.as_secs_f64()).filter(|s| *s > 0.0);
         into.put(&receiver::FREEZE_COUNT, self.count);

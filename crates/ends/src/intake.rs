@@ -1,27 +1,27 @@
-//! What arrives at a receiver, counted.
+//! Counts of the packets that arrive at a receiver.
 
 use crate::{Fields, Row, Rows};
 use steadycast_record::{Figures, receiver};
 use steadycast_units::{Bytes, Span, Spread, Time};
 
-/// Counts of what arrived; a series of them is made by taking samples.
+/// The counts of arrivals. Sampling them gives a series.
 #[derive(Clone, Debug, Default)]
 pub struct Intake {
-    /// Means count from here on …
+    /// The time from which means are taken.
     from: Time,
-    /// … up to here.
+    /// The time until which means are taken.
     until: Time,
-    /// Nor while the flow pauses.
+    /// The pauses of the flow, which means leave out.
     pauses: Vec<(Time, Time)>,
-    /// IP bytes of distinct packets between them.
+    /// The IP bytes of distinct packets in the time of the means.
     pub bytes: Bytes,
-    /// One-way delays of the packets between them.
+    /// The one-way delays of packets in the time of the means.
     pub delay: Spread,
     now: Sample,
     last: Sample,
     /// The series.
     pub samples: Rows<Point>,
-    /// A digest of what came, and when.
+    /// A digest of the arrivals and their times.
     pub digest: Digest,
 }
 
@@ -44,9 +44,9 @@ pub struct Point {
     pub expected: u32,
     /// Mean one-way delay in the step.
     pub delay: Option<Span>,
-    /// What is in the play-out buffer at its end, where there is one.
+    /// Bytes in the play-out buffer at the end of the step, if there is one.
     pub buffer: Option<Bytes>,
-    /// The play-out delay at its end, where there is one.
+    /// The play-out delay at the end of the step, if there is one.
     pub playout: Option<Span>,
 }
 
@@ -56,7 +56,7 @@ impl Row for Point {
         self.packets.pass(by);
         self.expected.pass(by);
         self.delay.pass(by);
-        // Most have neither.
+        // Most points have neither value.
         let mut more = self.buffer.is_some() || self.playout.is_some();
         more.pass(by);
         if more {
@@ -67,24 +67,24 @@ impl Row for Point {
 }
 
 impl Intake {
-    /// Means are taken between these times.
+    /// Creates counts whose means are taken between these times.
     pub fn new(from: Time, until: Time) -> Self {
         Self { from, until, ..Self::default() }
     }
 
-    /// One of very many: its series is to take little memory.
+    /// Stores the series compactly, for one of very many receivers.
     #[must_use]
     pub fn packed(self) -> Self {
         Self { samples: Rows::packed(), ..self }
     }
 
-    /// Leaves the time between these stretches out of the means.
+    /// Excludes the time between these active periods from the means.
     pub fn active(mut self, stretches: &[(Time, Time)]) -> Self {
         self.pauses = stretches.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect();
         self
     }
 
-    /// A distinct packet of `size` that left at `sent`.
+    /// Counts a distinct packet of `size` that was sent at `sent`.
     #[inline]
     pub fn add(&mut self, now: Time, size: Bytes, sent: Time) {
         let delay = now.since(sent);
@@ -96,10 +96,11 @@ impl Intake {
         self.digest.add(digested(now, size));
     }
 
-    /// Adds a whole bundle, as one packet after the other by [`Intake::add`]. Returns `false`, and does nothing, where
-    /// means begin, end or pause meanwhile.
+    /// Counts a bundle of packets, with the same result as [`Intake::add`] for each. Returns false and does nothing if
+    /// the means begin, end or pause in its time.
     pub(crate) fn add_all(&mut self, bundle: &Bundle) -> bool {
         let Bundle { begins, ends, sum, delay, digested } = bundle;
+        // Within the bundle, the means may only count some of the packets.
         if !self.pauses.is_empty() || *begins < self.from || *ends > self.until {
             return false;
         }
@@ -112,27 +113,28 @@ impl Intake {
         true
     }
 
-    /// A packet of `size` that repairs a lost one: its bytes arrived, the lost packet did not.
+    /// Counts a retransmission or parity packet of `size`. Its bytes arrived, but the lost packet stays lost.
     pub fn add_repair(&mut self, now: Time, size: Bytes) {
         self.now.bytes += size.get();
         if self.counts(now) {
             self.bytes += size;
         }
+        // The complement distinguishes a repair from an original of the same time and size.
         self.digest.add(!digested(now, size));
     }
 
-    /// Whether means are taken now.
+    /// Returns true if `now` is in the time of the means.
     pub fn counts(&self, now: Time) -> bool {
         let pauses = self.pauses.iter().any(|(from, to)| now > *from && now < *to);
         now >= self.from && now <= self.until && !pauses
     }
 
-    /// Distinct packets, the whole time.
+    /// Returns the number of distinct packets, over the whole time.
     pub const fn packets(&self) -> u64 {
         self.now.packets
     }
 
-    /// Packets that were expected from this step of the series on, and that came.
+    /// Returns the packets that were expected and that arrived, from this step of the series on.
     pub(crate) fn expected_and_got(&self, first_step: usize) -> (u64, u64) {
         let all = self.samples.all();
         let counted = all.get(first_step..).unwrap_or(&[]);
@@ -140,7 +142,7 @@ impl Intake {
         (sum(|p| p.expected), sum(|p| p.packets))
     }
 
-    /// Writes loss from this step of the series on, and delay.
+    /// Writes the loss from this step of the series on, and the delay.
     pub(crate) fn figures(&self, first_step: usize, into: &mut Figures) {
         let (expected, got) = self.expected_and_got(first_step);
         let lost = (expected > 0).then(|| (1.0 - got as f64 / expected as f64).max(0.0));
@@ -149,7 +151,7 @@ impl Intake {
         into.put_span(&receiver::DELAY_MEAN, self.delay.mean());
     }
 
-    /// Ends a step of the series; `expected` are all packets that should have come so far.
+    /// Ends a step of the series. `expected` is the number of packets that should have arrived so far.
     pub fn sample(&mut self, expected: u64) {
         self.now.expected = expected;
         let packets = self.now.packets - self.last.packets;
@@ -165,7 +167,7 @@ impl Intake {
     }
 }
 
-/// Distinct packets that have reached many receivers alike: they are added up once for all of them.
+/// Distinct packets that have reached many receivers at the same times. They are added up once for all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bundle {
     begins: Time,
@@ -176,7 +178,7 @@ pub(crate) struct Bundle {
 }
 
 impl Bundle {
-    /// What it is made of: see [`Intake::add`].
+    /// Adds a packet; see [`Intake::add`].
     pub(crate) fn add(&mut self, now: Time, size: Bytes, sent: Time) {
         if self.sum.packets == 0 {
             self.begins = now;
@@ -201,24 +203,24 @@ impl Sample {
     }
 }
 
-/// What a packet adds to the digest.
+/// Returns the value that a packet adds to the digest.
 #[inline]
 const fn digested(now: Time, size: Bytes) -> u64 {
     now.as_nanos() ^ size.get() << 48
 }
 
-/// A running digest of a record: cheap per packet, and different for any other record.
+/// A running digest of a record. It costs little per packet, and differs between records with high probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest(u64);
 
 impl Digest {
-    /// Goes on with this value.
+    /// Adds a value.
     #[inline]
     pub fn add(&mut self, value: u64) {
-        // A multiplication by an odd constant and a rotation: every bit of the past moves every later state.
+        // Multiplication by an odd constant and rotation make each bit of the past affect all later states.
         self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
-    /// The digest so far.
+    /// Returns the digest so far.
     pub const fn value(self) -> u64 {
         self.0
     }

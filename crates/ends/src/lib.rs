@@ -1,17 +1,18 @@
-//! The ends of flows, and the record that they make.
+//! The endpoints of flows, and the record that they make.
 //!
-//! An [`Agent`] is one end of a flow on one host: a video sender with its encoder, a video receiver with its assembly,
-//! the two ends of TCP and of plain traffic. It is told what arrived or that its time has come, and says what leaves;
-//! how packets get across, and what moves time, is the business of a world. What the agents of a world and its links
-//! have counted is a [`Record`]: the summary and the tables of a run come from it, whichever world it ran in.
+//! An [`Agent`] is one end of a flow on one host: a video sender with its encoder, a video receiver with its frame
+//! assembly, the two ends of TCP and of plain traffic. A world passes it packets that arrive and timers that expire,
+//! and takes the packets that it sends. The world also transports the packets and advances the time. The counts of a
+//! world's agents and links form a [`Record`], from which the summary and the tables of a run are made, the same for
+//! all worlds.
 
 mod activity;
 mod agent;
+mod batchable;
 mod body;
 mod freeze;
 mod intake;
 mod make;
-mod patience;
 mod plan;
 mod promises;
 mod record;
@@ -31,14 +32,14 @@ pub use agent::{
     PlainSource, Player, Repaired, SegmentCounts, SourcePoint, TcpSink, TcpSource, VideoSink, VideoSource, ViewRow,
     Work,
 };
+pub use batchable::{BatchKey, Batchable, PlainRun};
 pub use body::{AgentIx, Arriving, Body};
 pub use freeze::Freezes;
 pub use intake::{Digest, Intake, Point};
 pub use make::{AgentFactory, BuildError, Inputs, MakeSink, MakeSource, Makers};
-pub use patience::{Patience, PlainRun, Routine};
-pub use plan::{Does, End, Turn, plan, turns_of};
+pub use plan::{Action, End, Transition, plan, transitions_of};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
 pub use skew::Skew;
 pub use steadycast_record::{Fields, Kept, Row, Rows, Store, Table, Values};
-pub use video_plan::{Apart, Place, RETRANSMISSIONS, Supply, VideoPlan};
+pub use video_plan::{HostContext, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, Supply, VideoPlan};
 pub use viewer::Viewer;

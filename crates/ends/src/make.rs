@@ -1,6 +1,8 @@
-//! From a scenario's flow to its agents.
+//! Creation of the agents of a scenario's flows.
 
-use crate::{Agent, AgentIx, Beat, FlowEnds, Intake, Place, PlainSink, PlainSource, TcpSink, TcpSource, VideoPlan};
+use crate::{
+    Agent, AgentIx, Beat, FlowEnds, HostContext, Intake, PlainSink, PlainSource, TcpSink, TcpSource, VideoPlan,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
@@ -10,78 +12,80 @@ use steadycast_session::Siblings;
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-/// What a scenario needs besides itself.
+/// Inputs that a scenario needs to run.
 #[derive(Default)]
 pub struct Inputs {
-    /// For each video flow that is not greedy: its ladder.
+    /// The ladder of each video flow that is not greedy.
     pub ladders: BTreeMap<String, Arc<Ladder>>,
-    /// For video flows whose controller is not in the registry: what makes its halves.
+    /// The factories of controllers that are not in the registry, by flow.
     pub factories: BTreeMap<String, Arc<dyn Factory>>,
-    /// By how much a source that is woken late may catch up: nothing in virtual time, where nobody is late.
+    /// The maximum time that a source may catch up after a late wake-up; zero in virtual time, where no wake-up is
+    /// late.
     pub credit: Span,
 }
 
-/// Why a world can't run a scenario.
+/// The reason for which a world cannot run a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {what}")]
 pub struct BuildError {
     /// The scenario's key.
     pub key: String,
-    /// What is wrong with it.
+    /// The problem with it.
     pub what: String,
 }
 
 impl BuildError {
-    /// This is wrong with a key of the scenario.
+    /// Creates an error for a key of the scenario.
     pub fn new(key: impl Into<String>, what: impl ToString) -> Self {
         Self { key: key.into(), what: what.to_string() }
     }
 }
 
-/// Makes a source, told the name of its session.
+/// Creates a source from the name of its session.
 pub type MakeSource<'a> = Box<dyn FnMut(&str) -> Agent + 'a>;
 
-/// Makes a sink, told its place among the receivers and the name of its session.
+/// Creates a sink from its index among the receivers and the name of its session.
 pub type MakeSink<'a> = Box<dyn FnMut(usize, &str) -> Agent + 'a>;
 
-/// Makes the agents of a flow.
+/// The constructors of a flow's agents.
 pub struct Makers<'a> {
-    /// Its source, or one for each receiver.
+    /// Creates the source, or one for each receiver.
     pub source: MakeSource<'a>,
-    /// Its sinks.
+    /// Creates the sinks.
     pub sink: MakeSink<'a>,
 }
 
-/// Makes the agents of a scenario's flows.
+/// A factory of the agents of a scenario.
 pub struct AgentFactory<'a> {
     scenario: &'a sc::Scenario,
     inputs: &'a Inputs,
     seed: Seed,
-    /// For each simulcast its groups' senders.
+    /// The senders of each simulcast's groups.
     siblings: Vec<Vec<Siblings>>,
 }
 
 impl<'a> AgentFactory<'a> {
-    /// For this scenario.
+    /// Creates the factory for a scenario.
     pub fn new(scenario: &'a sc::Scenario, inputs: &'a Inputs) -> Self {
         let siblings = scenario.simulcasts.iter().map(|s| Siblings::new(s.flows.len())).collect();
         Self { scenario, inputs, seed: scenario.seed, siblings }
     }
 
-    /// When the flow in place `n` is active, without agents yet.
+    /// Returns the active periods of flow `n`, without agents.
     pub fn ends(&self, n: u32) -> FlowEnds {
         let active = self.activity(n, &self.scenario.flows[n as usize]);
         let start = active.first().map_or(Time::NEVER, |a| a.0);
         let stop = active.last().map_or(Time::NEVER, |a| a.1);
+        // Means exclude the warm-up, and the time before the flow's start.
         let means_from = start.max(Time::ZERO + self.scenario.warmup);
         let (sources, sinks): (Vec<AgentIx>, Vec<AgentIx>) = (Vec::new(), Vec::new());
         FlowEnds { start, stop, active, means_from, sources, sinks }
     }
 
-    /// What makes the agents of the flow in place `n`.
+    /// Returns the constructors of the agents of flow `n`.
     ///
     /// # Errors
-    /// A controller, TCP or ladder that can't be.
+    /// Returns an error if the controller, the TCP configuration or the ladder is not valid.
     pub fn makers(&self, n: u32, ends: &FlowEnds) -> Result<Makers<'a>, BuildError> {
         let flow = &self.scenario.flows[n as usize];
         let end = Time::ZERO + self.scenario.duration;
@@ -98,7 +102,7 @@ impl<'a> AgentFactory<'a> {
         }
     }
 
-    /// When the flow is active: its own start and stop, and those of events, in the order of time.
+    /// Returns the active periods of a flow, from its start and stop and from events, in the order of time.
     fn activity(&self, n: u32, flow: &sc::Flow) -> Vec<(Time, Time)> {
         let own = match flow.start {
             sc::Start::At(at) => Some(at),
@@ -108,16 +112,16 @@ impl<'a> AgentFactory<'a> {
             }
             sc::Start::Event => None,
         };
-        let mut turns: Vec<(Time, bool)> =
+        let mut transitions: Vec<(Time, bool)> =
             own.map(|at| (at, true)).into_iter().chain(flow.stop.map(|at| (at, false))).collect();
-        turns.extend(self.scenario.events.iter().filter_map(|e| match e.what {
+        transitions.extend(self.scenario.events.iter().filter_map(|e| match e.what {
             sc::What::StartFlow(flow) if flow.0 == n => Some((e.at, true)),
             sc::What::StopFlow(flow) if flow.0 == n => Some((e.at, false)),
             _ => None,
         }));
-        turns.sort_by_key(|(at, _)| *at);
+        transitions.sort_by_key(|(at, _)| *at);
         let (mut active, mut since) = (Vec::new(), None);
-        for (at, on) in turns {
+        for (at, on) in transitions {
             match since {
                 None if on => since = Some(at),
                 Some(from) if !on => {
@@ -158,7 +162,7 @@ impl<'a> AgentFactory<'a> {
     fn tcp(&self, flow: &'a sc::Flow, spec: &'a sc::Tcp, intake: Intake) -> Result<Makers<'a>, BuildError> {
         let mut config = tcp_config(flow, spec)?;
         if !config.tick.is_zero() {
-            // As in ns-2, a connection's clock starts anywhere within a tick.
+            // As in ns-2, a connection's clock starts at a random time within a tick.
             let mut chance = self.seed.part(&format!("flow.{}.tick", flow.name));
             let phase = chance.span_between(Span::ZERO, config.tick);
             config.tick_phase = phase.min(config.tick.saturating_sub(Span::nanos(1)));
@@ -189,11 +193,11 @@ impl<'a> AgentFactory<'a> {
             video,
             own,
             ladder,
-            Place::whole(self.seed, self.inputs.credit, self.scenario.mtu(flow)),
+            HostContext::whole(self.seed, self.inputs.credit, self.scenario.mtu(flow)),
         )?;
         let (plan, chosen) = (Arc::new(plan), siblings.is_some());
         let of_source = Arc::clone(&plan);
-        // So many receivers keep no more of their own than they must.
+        // A large group's receivers keep only what is needed, to bound the memory.
         let crowd = flow.to.len() > 1_000;
         Ok(Makers {
             source: Box::new(move |session| {
@@ -217,12 +221,12 @@ fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, BuildError
     let mut config = spec.config.clone();
     config.bytes = match spec.source {
         sc::Workload::File(bytes) | sc::Workload::Transfers { bytes, .. } => Some(bytes),
-        // What the application writes is offered as it comes.
+        // The application offers its data as it writes it.
         sc::Workload::OnOff { .. } => Some(Bytes::ZERO),
         sc::Workload::Bulk => None,
     };
     if !flow.send_jitter.is_zero() {
-        // ns-2 drops the limit where it delays sends (its `overhead_`).
+        // ns-2 does not apply the limit if it delays sends (its `overhead_`).
         config.recovery_burst = 0;
     }
     Ok(config)

@@ -1,97 +1,97 @@
-//! When the ends of flows start, stop, join and leave: one plan, which every world follows.
+//! The plan of when the ends of flows start, stop, join and leave, which all worlds follow.
 
 use crate::FlowEnds;
 use steadycast_scenario::{self as sc, FlowIx, Scenario, What};
 use steadycast_units::Time;
 
-/// One entry of a plan.
+/// A transition of one end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
-    /// When.
+pub struct Transition {
+    /// The time of the transition.
     pub at: Time,
     /// The flow.
     pub flow: FlowIx,
-    /// Which end of it.
+    /// The end of the flow.
     pub end: End,
-    /// What the end does.
-    pub does: Does,
+    /// The action of the end.
+    pub does: Action,
 }
 
 /// An end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Its source; where each receiver has a source of its own, all of them.
+    /// The source. If each receiver has a separate source, all of them.
     Source,
-    /// The receiver in this place.
+    /// The receiver with this index.
     Receiver(usize),
 }
 
 /// What an end does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Does {
-    /// It starts.
+pub enum Action {
+    /// The end starts.
     Start,
-    /// It stops.
+    /// The end stops.
     Stop,
-    /// It joins its group, and starts.
+    /// The end joins its group and starts.
     Join,
-    /// It leaves its group, and stops.
+    /// The end leaves its group and stops.
     Leave,
 }
 
-impl Does {
-    /// Whether the end is active from then on.
+impl Action {
+    /// Returns true if the end is active after this action.
     pub const fn begins(self) -> bool {
         matches!(self, Self::Start | Self::Join)
     }
 }
 
-/// The plan of a scenario. Turns of one end stand in the order of time; those of equal times stand in the order in
-/// which they are to happen: starts and stops flow by flow, then the scenario's events.
-pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Turn> {
+/// Returns the plan of a scenario. The transitions of one end are in the order of time. Those of equal times are in the
+/// order in which they happen: starts and stops flow by flow, then the scenario's events.
+pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
     let mut plan = Vec::new();
     for (n, (flow, ends)) in scenario.flows.iter().zip(flows).enumerate() {
         let ix = FlowIx(n as u32);
-        let turn = |at, end, does| Turn { at, flow: ix, end, does };
+        let transition = |at, end, does| Transition { at, flow: ix, end, does };
         if matches!(flow.kind, sc::FlowKind::Video(_)) {
             let outside = scenario.starts_outside(ix);
             for (times, (at, _)) in ends.active.iter().enumerate() {
                 let members = members(scenario, ix, flow.to.len(), *at);
-                // Receivers that are members at the start are there before the first packet. One that joined before the
-                // flow's first start has its session already.
+                // Members at the start join before the first packet. A receiver that joined before the flow's first
+                // start has its session already.
                 let there = |r: &usize| members[*r] && (times > 0 || outside.binary_search(r).is_err());
                 let starts = (0..flow.to.len()).filter(there);
-                plan.extend(starts.map(|receiver| turn(*at, End::Receiver(receiver), Does::Start)));
+                plan.extend(starts.map(|receiver| transition(*at, End::Receiver(receiver), Action::Start)));
             }
         }
         for (at, stop) in &ends.active {
-            plan.push(turn(*at, End::Source, Does::Start));
+            plan.push(transition(*at, End::Source, Action::Start));
             if *stop < Time::NEVER {
-                plan.push(turn(*stop, End::Source, Does::Stop));
+                plan.push(transition(*stop, End::Source, Action::Stop));
             }
         }
     }
     let event = |event: &sc::Event| {
         let (flow, receiver, does) = match event.what {
-            What::Join { flow, receiver } => (flow, receiver, Does::Join),
-            What::Leave { flow, receiver } => (flow, receiver, Does::Leave),
+            What::Join { flow, receiver } => (flow, receiver, Action::Join),
+            What::Leave { flow, receiver } => (flow, receiver, Action::Leave),
             _ => return None,
         };
-        Some(Turn { at: event.at, flow, end: End::Receiver(receiver), does })
+        Some(Transition { at: event.at, flow, end: End::Receiver(receiver), does })
     };
     plan.extend(scenario.events.iter().filter_map(event));
     plan
 }
 
-/// The turns of one end, in the order of time.
-pub fn turns_of(plan: &[Turn], flow: FlowIx, end: End) -> impl Iterator<Item = (Time, Does)> + use<> {
-    let of = |turn: &&Turn| turn.flow == flow && turn.end == end;
-    let mut turns: Vec<_> = plan.iter().filter(of).map(|turn| (turn.at, turn.does)).collect();
-    turns.sort_by_key(|(at, _)| *at);
-    turns.into_iter()
+/// Returns the transitions of one end, in the order of time.
+pub fn transitions_of(plan: &[Transition], flow: FlowIx, end: End) -> impl Iterator<Item = (Time, Action)> + use<> {
+    let of = |transition: &&Transition| transition.flow == flow && transition.end == end;
+    let mut transitions: Vec<_> = plan.iter().filter(of).map(|transition| (transition.at, transition.does)).collect();
+    transitions.sort_by_key(|(at, _)| *at);
+    transitions.into_iter()
 }
 
-/// Which receivers are in the group at a time, events of that very time included.
+/// Returns which receivers are in the group at a time, after the events of that time.
 fn members(scenario: &Scenario, flow: FlowIx, receivers: usize, at: Time) -> Vec<bool> {
     let mut inside = vec![true; receivers];
     for receiver in scenario.starts_outside(flow) {

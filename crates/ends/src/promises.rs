@@ -1,4 +1,4 @@
-//! How the promises of the controllers and of the session were kept: `invariants` of `summary.json`.
+//! The results of the controllers' and the session's promises: `invariants` of `summary.json`.
 
 use crate::Record;
 use steadycast_control::promise::RTCP_SHARE;
@@ -8,20 +8,20 @@ use steadycast_record::{Figures, Of, invariant};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::counted;
 
-/// The most that RTCP may take of the session bandwidth: the 5 % of RFC 3550, 6.2, with a point to spare over half a
+/// Maximum share of the session bandwidth for RTCP: 5 % (RFC 3550, section 6.2), and one point of tolerance over half a
 /// minute.
-const MOST_RTCP: f64 = 0.06;
-/// So many flows that broke a promise are named.
-const NAMED: usize = 3;
+const MAX_RTCP_SHARE: f64 = 0.06;
+/// Maximum number of flows that a warning names.
+const MAX_NAMED_FLOWS: usize = 3;
 
-/// A promise as it was kept in a run.
-pub(crate) struct Kept<'a> {
+/// The result of a promise in a run.
+pub(crate) struct CheckedPromise<'a> {
     check: Check,
     /// The flows in which it was broken.
     broken_by: Vec<&'a str>,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> CheckedPromise<'a> {
     fn add(all: &mut Vec<Self>, check: &Check, flow: &'a str) {
         let place = all.iter().position(|kept| kept.check.promise.id == check.promise.id).unwrap_or_else(|| {
             all.push(Self { check: Check::new(check.promise), broken_by: Vec::new() });
@@ -44,11 +44,11 @@ impl<'a> Kept<'a> {
         into
     }
 
-    /// What a run that broke it says of it.
+    /// Returns the warning, if the promise was broken.
     pub(crate) fn warning(&self) -> Option<String> {
         let Check { promise, checked, broken } = self.check;
-        let flows = match self.broken_by.len().checked_sub(NAMED).filter(|more| *more > 0) {
-            Some(more) => format!("{} and {more} more", self.broken_by[..NAMED].join(", ")),
+        let flows = match self.broken_by.len().checked_sub(MAX_NAMED_FLOWS).filter(|more| *more > 0) {
+            Some(more) => format!("{} and {more} more", self.broken_by[..MAX_NAMED_FLOWS].join(", ")),
             None => self.broken_by.join(", "),
         };
         (broken > 0).then(|| {
@@ -63,31 +63,30 @@ impl<'a> Kept<'a> {
 }
 
 impl Record<'_> {
-    /// The promises that were looked at, by name: those that the controllers and the session keep an eye on as they
-    /// run, and, step by
-    /// step, RTCP's part of the session bandwidth.
-    pub(crate) fn promises(&self) -> Vec<Kept<'_>> {
+    /// Returns the results of all checked promises, ordered by id: those that the controllers and the session check at
+    /// run time, and RTCP's share of the session bandwidth in each step.
+    pub(crate) fn promises(&self) -> Vec<CheckedPromise<'_>> {
         let mut all = Vec::new();
         for (spec, ends) in self.scenario.flows.iter().zip(self.flows) {
             let FlowKind::Video(video) = &spec.kind else { continue };
             let (mut seen, mut rtcp) = (Vec::new(), Check::new(&RTCP_SHARE));
             let timed = has_timed_feedback(video);
             for agent in ends.sources.iter().chain(&ends.sinks) {
-                let agent = self.tell(*agent);
+                let agent = self.recorded(*agent);
                 Check::gather(&mut seen, &agent.promises());
-                agent.rtcp_shares().iter().filter(|_| timed).for_each(|share| rtcp.see(*share <= MOST_RTCP));
+                agent.rtcp_shares().iter().filter(|_| timed).for_each(|share| rtcp.see(*share <= MAX_RTCP_SHARE));
             }
             seen.push(rtcp);
-            seen.iter().filter(|check| check.checked > 0).for_each(|check| Kept::add(&mut all, check, &spec.name));
+            seen.iter()
+                .filter(|check| check.checked > 0)
+                .for_each(|check| CheckedPromise::add(&mut all, check, &spec.name));
         }
         all.sort_by_key(|kept| kept.check.promise.id);
         all
     }
 }
 
-/// Whether the flow's feedback goes by RTCP's timer, which bounds it. Reports of single packets have a share of their
-/// own: that of what
-/// arrives.
+/// Returns true if RTCP's timer bounds the flow's feedback. Per-packet feedback is bounded by what arrives instead.
 fn has_timed_feedback(video: &sc::Video) -> bool {
     video.feedback == FeedbackFormat::Own
         && video.controller.entry().is_some_and(|controller| controller.feedback != FeedbackTiming::Clocked)
@@ -104,7 +103,7 @@ mod tests {
         bad.see(false);
         let said = |flows: &[(&Check, &'static str)]| {
             let mut all = Vec::new();
-            flows.iter().for_each(|(check, flow)| Kept::add(&mut all, check, flow));
+            flows.iter().for_each(|(check, flow)| CheckedPromise::add(&mut all, check, flow));
             assert_eq!(all.len(), 1);
             all[0].warning()
         };

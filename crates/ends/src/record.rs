@@ -1,4 +1,4 @@
-//! What a run has left behind.
+//! The record of a run.
 
 use crate::activity::{throughout, within};
 use crate::{Agent, AgentIx, Body, Viewer};
@@ -7,11 +7,11 @@ use steadycast_record::row;
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
-/// A run's record, as its world shows it.
+/// The record of a run, as its world provides it.
 pub struct Record<'a> {
-    /// Which world: simulated, emulated or live.
+    /// The world: simulated, emulated or live.
     pub world: &'static str,
-    /// What was run.
+    /// The scenario that was run.
     pub scenario: &'a Scenario,
     /// All agents.
     pub agents: &'a [Agent],
@@ -19,63 +19,63 @@ pub struct Record<'a> {
     pub flows: &'a [FlowEnds],
     /// The receivers of simulcasts, in the scenario's order.
     pub viewers: &'a [Viewer],
-    /// The scenario's links in its order, two directions each; empty where links are not ours.
+    /// The scenario's links in its order, two directions each; empty if the world does not model the links.
     pub links: Vec<LinkRecord<'a>>,
-    /// For each flow the directions of links that its data needs, as places in `links`: once for all its receivers, or
-    /// where each has a source of its own, for each of them.
+    /// For each flow, the directions of links that its data uses, as indices into `links`: once for all its receivers,
+    /// or, if each has a separate source, for each of them.
     pub ways: Vec<Vec<Vec<u32>>>,
-    /// Packets of the agents whose flow is recorded packet by packet.
+    /// The packets of the agents whose flow is recorded packet by packet.
     pub logs: &'a [Option<Vec<PacketRow>>],
     /// Packets that have left a link.
     pub hops: u64,
-    /// One step of every series.
+    /// The duration of a step of all series.
     pub step: Span,
-    /// How far the run has come.
+    /// The time that the run has reached.
     pub now: Time,
 }
 
 /// One direction of a link.
 pub struct LinkRecord<'a> {
-    /// The link itself, which counts.
+    /// The link, with its counts.
     pub link: &'a Link,
-    /// What it had counted at the end of the warm-up; nothing without one.
+    /// The counts at the end of the warm-up; `None` without a warm-up.
     pub before: Option<&'a Counts>,
     /// Bytes that its transmitter had sent when the run ended, or has sent so far.
     pub sent: Bytes,
     /// Packets that have reached its end.
     pub carried: u64,
-    /// Its series; empty where none is kept.
+    /// The series; empty if none is kept.
     pub series: &'a [LinkPoint],
 }
 
 /// The agents of a flow.
 pub struct FlowEnds {
-    /// When it starts for the first time.
+    /// The time of the first start.
     pub start: Time,
-    /// When it stops for the last time.
+    /// The time of the last stop.
     pub stop: Time,
-    /// When it is active, from start to stop: pauses between them are not.
+    /// The active periods, each from a start to a stop.
     pub active: Vec<(Time, Time)>,
-    /// Means are taken from here on.
+    /// The time from which means are taken.
     pub means_from: Time,
-    /// Its sources: one, or one per receiver when many are served by unicast.
+    /// The sources: one, or one per receiver if several are served by unicast.
     pub sources: Vec<AgentIx>,
-    /// Its receivers, in the scenario's order.
+    /// The receivers, in the scenario's order.
     pub sinks: Vec<AgentIx>,
 }
 
 impl FlowEnds {
-    /// The source that serves the receiver in this place.
+    /// Returns the source that serves the receiver with this index.
     pub fn source_of(&self, receiver: usize) -> Option<AgentIx> {
         self.sources.get(if self.sources.len() > 1 { receiver } else { 0 }).copied()
     }
 
-    /// How long it is active between two times.
+    /// Returns how long the flow is active between two times.
     pub fn active(&self, from: Time, until: Time) -> Span {
         within(self.active.iter().copied(), from, until)
     }
 
-    /// Whether it is active all the time between two times.
+    /// Returns true if the flow is active all the time between two times.
     pub fn active_throughout(&self, from: Time, until: Time) -> bool {
         throughout(self.active.iter().copied(), from, until)
     }
@@ -88,15 +88,15 @@ pub struct LinkPoint {
     pub bytes: u64,
     /// Packets dropped in the step.
     pub dropped: u64,
-    /// Packets that wait at its end.
+    /// Packets that wait at the end of the step.
     pub queued: u32,
-    /// How long the packet offered last has to wait.
+    /// The waiting time of the last offered packet.
     pub wait: Span,
 }
 
 row!(LinkPoint { bytes, dropped, queued, wait });
 
-/// One recorded packet. Four words: a run may have millions.
+/// One recorded packet. It takes four words, because a run may have millions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketRow {
     at: Time,
@@ -105,52 +105,53 @@ pub struct PacketRow {
     delay: Span,
     /// `u32::MAX`: none.
     frame: u32,
-    /// With [`PacketRow::CE`].
+    /// The IP size, combined with the flag [`PacketRow::CE`].
     size: u32,
 }
 
 impl PacketRow {
     const CE: u32 = 1 << 31;
 
-    /// A packet of a flow by its number, IP size and frame, if it belongs to one, when it left or arrived; marked on
-    /// the way or not; of one that arrived its one-way delay.
+    /// Creates the row of a packet from its number in the flow, IP size and frame, if it belongs to one. `at` is when
+    /// it was sent or arrived, `ecn` decides the CE flag, and `delay` is the one-way delay of an arrival.
     #[inline]
     pub fn new(at: Time, seq: u64, size: Bytes, frame: Option<u32>, ecn: Ecn, delay: Option<Span>) -> Self {
         let size = (size.get() as u32 & !Self::CE) | if ecn == Ecn::Ce { Self::CE } else { 0 };
         Self { at, seq, delay: delay.unwrap_or(Span::MAX), frame: frame.unwrap_or(u32::MAX), size }
     }
 
-    /// When it left or arrived.
+    /// Returns when the packet was sent or arrived.
     pub const fn at(&self) -> Time {
         self.at
     }
-    /// Its number in the flow.
+    /// Returns the packet's number in the flow.
     pub const fn seq(&self) -> u64 {
         self.seq
     }
-    /// IP size in bytes.
+    /// Returns the IP size in bytes.
     pub const fn size(&self) -> u32 {
         self.size & !Self::CE
     }
-    /// The frame that it belongs to.
+    /// Returns the frame that the packet belongs to.
     pub fn frame(&self) -> Option<u32> {
         (self.frame != u32::MAX).then_some(self.frame)
     }
-    /// Whether it was marked on the way.
+    /// Returns true if the packet arrived CE-marked.
     pub const fn ce(&self) -> bool {
         self.size & Self::CE != 0
     }
-    /// One-way delay, of one that arrived.
+    /// Returns the one-way delay of an arrival.
     pub fn delay(&self) -> Option<Span> {
         (self.delay != Span::MAX).then_some(self.delay)
     }
 
-    /// `None` for packets that are not recorded: feedback and parity.
+    /// Creates the row of a packet with this content; `None` for packets that are not recorded, such as feedback and
+    /// parity.
     pub fn of(at: Time, size: Bytes, body: &Body, ecn: Ecn, delay: Option<Span>) -> Option<Self> {
         let (seq, frame) = match body {
             Body::Plain(n) => (*n, None),
             Body::Tcp(_, segment) => (u64::from(segment.seq), None),
-            // What is sent again goes by the number that it had at first, as TCP's segments do.
+            // A retransmission is recorded under its original's number, as TCP's segments are.
             Body::Rtp(media) => (media.repairs.unwrap_or(media.seq), Some(media.fragment.frame)),
             Body::Parity(..) | Body::TcpAck(..) | Body::Rtcp { .. } | Body::Raw(_) => return None,
         };

@@ -3,23 +3,23 @@
 
 use steadycast_units::Span;
 
-/// A picture may stand this long beyond its own slot before its standing counts.
-const UNNOTICED: Span = Span::millis(100);
+/// Time for which a picture may stand beyond its slot without effect.
+const UNNOTICED_STILL: Span = Span::millis(100);
 
-/// The share of the time after which pictures that stand leave 1/e of the quality: fitted to what P.1203.3 (equation
-/// 29) leaves of half a minute with one to five freezes of 0.4 s and 0.5 s.
-const STANDING: f64 = 0.08;
+/// The share of the time with standing pictures at which quality falls to 1/e. It is fitted to P.1203.3 (equation 29)
+/// for half a minute with one to five freezes of 0.4 s and 0.5 s.
+const STILL_SHARE_SCALE: f64 = 0.08;
 
 /// The width of G.1070's curve over frame rates, at 1 Mb/s (`D_FrV`).
-const WIDTH: f64 = 1.5;
+const FRAME_RATE_WIDTH: f64 = 1.5;
 
-/// `1 + (Q − 1) · S`: the quality of coding `Q`, 1 to 5, times what of it the showing leaves.
+/// Returns `1 + (Q − 1) · S`, where `Q` is the coding quality (1 to 5) and `S` the smoothness (0 to 1).
 pub(crate) fn combined_score(coding: f64, smooth: f64) -> f64 {
     1.0 + (coding - 1.0) * smooth
 }
 
-/// G.1070's video quality without loss, with its provisional coefficients for H.264 in VGA: 1 to 5. It stands in where
-/// no pictures are measured; of the pictures it knows their rate alone.
+/// Returns G.1070's video quality without loss (1 to 5), with its provisional coefficients for H.264 in VGA. It is used
+/// if no pictures are measured, and depends on their rates only.
 pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
     let best_fps = (5.517 + 1.29e-2 * kbps).clamp(1.0, 30.0);
     let best = 3.459 - 3.459 / (1.0 + libm::pow(kbps / 178.53, 1.02));
@@ -28,16 +28,16 @@ pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
     1.0 + best * libm::exp(-apart * apart / (2.0 * width * width))
 }
 
-/// What the showing leaves of the quality, 0 to 1. The slots say whether their picture appeared and how long they last;
-/// `None` without a slot.
+/// Returns the smoothness (0 to 1): the factor by which missing and standing pictures reduce the quality. Each slot
+/// states whether its picture appeared and how long it lasts; `None` without a slot.
 ///
-/// Both factors fall, or stay, with each picture less: fewer pictures than slots count by G.1070's curve over frame
-/// rates, and the time in which a picture stood for more than its slot and 100 ms by its share. Two gaps that become
-/// one stand for no less time than before, so that a longer freeze is never better than two.
+/// Neither of the two factors rises if a picture is removed. Fewer pictures than slots count by G.1070's curve over
+/// frame rates. The time in which a picture stood for more than its slot and 100 ms counts by its share. Two gaps that
+/// merge stand for at least the same time, so a longer freeze is never better than two short ones.
 pub(crate) fn smooth(slots: impl IntoIterator<Item = (bool, Span)>, period: Span) -> Option<f64> {
     let (mut shown, mut count) = (0_u64, 0_u64);
     let (mut total, mut standing, mut gap) = (Span::ZERO, Span::ZERO, Span::ZERO);
-    let beyond = |gap: Span| gap.saturating_sub(period + UNNOTICED);
+    let beyond = |gap: Span| gap.saturating_sub(period + UNNOTICED_STILL);
     for (new, lasts) in slots {
         if new {
             standing += beyond(std::mem::replace(&mut gap, Span::ZERO));
@@ -53,8 +53,8 @@ pub(crate) fn smooth(slots: impl IntoIterator<Item = (bool, Span)>, period: Span
         return Some(0.0);
     }
     let fewer = libm::log(shown as f64 / count as f64);
-    let rate = libm::exp(-fewer * fewer / (2.0 * WIDTH * WIDTH));
-    Some(rate * libm::exp(-standing.as_secs_f64() / total.as_secs_f64() / STANDING))
+    let rate = libm::exp(-fewer * fewer / (2.0 * FRAME_RATE_WIDTH * FRAME_RATE_WIDTH));
+    Some(rate * libm::exp(-standing.as_secs_f64() / total.as_secs_f64() / STILL_SHARE_SCALE))
 }
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
         assert!((value - expected).abs() < by, "{value} instead of {expected}");
     }
 
-    /// Half a minute at 25 pictures per second with as many freezes of so many slots, evenly spread.
+    /// Half a minute at 25 pictures per second with a number of freezes of some slots each, evenly spread.
     fn frozen(freezes: usize, slots: usize) -> f64 {
         let every = 750 / freezes.max(1);
         let stands = |n: usize| freezes > 0 && (every / 2..every / 2 + slots - 1).contains(&(n % every));
@@ -95,9 +95,9 @@ mod tests {
         let every = |n: u64| smooth((0..1_000).map(|slot| (slot % n == 0, PERIOD)), PERIOD);
         near(every(2).expect("there are slots"), 0.90, 0.01);
         // Four slots of 40 ms between two pictures stand 60 ms beyond what goes unnoticed: 30 % of the time.
-        let alone = libm::exp(-libm::log(5.0) * libm::log(5.0) / (2.0 * WIDTH * WIDTH));
+        let alone = libm::exp(-libm::log(5.0) * libm::log(5.0) / (2.0 * FRAME_RATE_WIDTH * FRAME_RATE_WIDTH));
         near(alone, 0.56, 0.01);
-        near(every(5).expect("there are slots"), alone * libm::exp(-0.3 / STANDING), 0.01);
+        near(every(5).expect("there are slots"), alone * libm::exp(-0.3 / STILL_SHARE_SCALE), 0.01);
     }
 
     #[test]

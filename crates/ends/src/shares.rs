@@ -1,5 +1,5 @@
-//! Fair shares of a run's flows: max–min, of what its links carried at each time, among who was there, and by what
-//! each wanted. What a flow got is compared with its share over the time in which it competes.
+//! Max–min fair shares of a run's flows. They follow the links' capacities, the active flows and each flow's demand
+//! over time. A flow's rate is compared with its share over the time in which it competes.
 
 use crate::activity::within;
 use crate::{AgentIx, FlowEnds, Record, Viewer};
@@ -10,45 +10,45 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 const SECOND: Span = Span::secs(1);
 
-/// What claims a share: a flow, or each session of one that serves its receivers one by one.
+/// A claimant of a share: a flow, or each session of a flow with separate sessions per receiver.
 pub(crate) struct Stream {
     flow: usize,
     links: Vec<u32>,
-    /// When it is there, in order.
+    /// The periods in which it is present, in order.
     there: Vec<(Time, Time)>,
-    /// Its share is measured from here on.
+    /// The time from which its share is measured.
     from: Time,
     wants: Wants,
 }
 
-/// A flow's fair share, and what decides which part of it the flow got.
+/// The fair share of a flow, and the values that are compared with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlowShare {
-    /// The mean max–min share over the time in which the flow competes. For a flow that never competes: over the time
-    /// in which it is there. None where nothing limits it.
+    /// The mean max–min share over the time in which the flow competes. For a flow that never competes it covers the
+    /// time in which the flow is present. `None` if nothing limits it.
     pub(crate) fair: Option<Rate>,
-    /// How long it competes; none where there are no links whose capacity is known.
+    /// The time in which it competes; `None` without links of known capacity.
     pub(crate) competing: Option<Span>,
-    /// What it got while it competes.
+    /// The rate while it competes.
     pub(crate) rate: CompetingRate,
 }
 
 /// The rate of a flow while it competes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum CompetingRate {
-    /// It never competes.
+    /// The flow never competes.
     #[default]
     None,
-    /// It competes whenever it is there: the rate is that of its whole time.
+    /// The flow competes whenever it is present: its mean rate applies.
     OfAllTime,
-    /// The rate in bit/s; none without a receiver that says it.
+    /// The rate in bit/s; `None` without a receiver that measures it.
     Bps(Option<f64>),
 }
 
-/// What a stream wants while it is there.
+/// The demand of a stream while it is present.
 enum Wants {
     Always(Demand),
-    /// In each whole second of the run.
+    /// The demand in each second of the run.
     BySecond(Vec<Demand>),
 }
 
@@ -84,7 +84,7 @@ impl Record<'_> {
     }
 
     fn flow_share(&self, n: usize, streams: &[Shares]) -> FlowShare {
-        // The groups of a simulcast have no shares of their own: for the others they are one flow.
+        // The groups of a simulcast count as one flow, and have no separate shares.
         if streams.is_empty() || self.scenario.group_of(FlowIx(n as u32)).is_some() {
             return FlowShare::default();
         }
@@ -105,8 +105,8 @@ impl Record<'_> {
         let ends = &self.flows[n];
         let rate = |(place, sink): (usize, &AgentIx)| {
             let stream = streams.get(if streams.len() > 1 { place } else { 0 })?;
-            let joined = self.tell(*sink).joined();
-            let samples = self.tell(*sink).intake()?.samples.all();
+            let joined = self.recorded(*sink).joined();
+            let samples = self.recorded(*sink).intake()?.samples.all();
             let times = stream.times.iter().map(|(begin, end)| ((*begin).max(joined), *end));
             let times: Vec<_> = times.filter(|(begin, end)| begin < end).collect();
             let span: Span = times.iter().map(|(begin, end)| end.since(*begin)).sum();
@@ -117,7 +117,7 @@ impl Record<'_> {
                 for place in steps {
                     let (from, until) =
                         ((place * step).max(begin.as_nanos()), ((place + 1) * step).min(end.as_nanos()));
-                    // A step in which the flow begins or ends to compete counts by its part.
+                    // A step in which the flow starts or ends to compete counts in part.
                     let part = until.saturating_sub(from) as f64 / step as f64;
                     bytes += samples.get(place as usize).map_or(0.0, |point| point.bytes as f64 * part);
                 }
@@ -128,7 +128,7 @@ impl Record<'_> {
         (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
     }
 
-    /// The mean max–min share that a receiver would have, were it the simulcast's only one; `streams` are those of the
+    /// Returns the mean max–min share of a receiver if it were the simulcast's only one. `streams` are those of the
     /// run.
     pub(crate) fn share_alone(&self, n: usize, viewer: &Viewer, streams: &mut [Stream]) -> Option<Rate> {
         if self.links.is_empty() {
@@ -136,13 +136,14 @@ impl Record<'_> {
         }
         let lowest = self.scenario.simulcasts[n].flows.first()?.0 as usize;
         let place = streams.iter().position(|stream| stream.flow == lowest)?;
+        // The simulcast's stream temporarily gets the path of this receiver alone.
         let others = std::mem::replace(&mut streams[place].links, viewer.way.clone());
         let share = self.shares_of(streams).swap_remove(place).there;
         streams[place].links = others;
         share
     }
 
-    /// What claims a share in the run.
+    /// Returns the claimants of shares in the run.
     pub(crate) fn streams(&self) -> Vec<Stream> {
         let mut streams = Vec::new();
         for (n, (spec, ways)) in self.scenario.flows.iter().zip(&self.ways).enumerate() {
@@ -155,9 +156,10 @@ impl Record<'_> {
                 let sinks = if ways.len() > 1 { ends.sinks.get(place..=place) } else { ends.sinks.get(..) };
                 let (source, sinks) = (ends.source_of(place), sinks.unwrap_or_default());
                 let there = if group.is_some() { self.active(ends) } else { self.there(spec, ends, source) };
-                let own = sinks.first().filter(|_| ways.len() > 1).map_or(Time::ZERO, |sink| self.tell(*sink).joined());
+                let own =
+                    sinks.first().filter(|_| ways.len() > 1).map_or(Time::ZERO, |sink| self.recorded(*sink).joined());
                 let wants = match group {
-                    // What it sends at one rate is no bound of what its receivers could take.
+                    // A group's rate does not bound what its receivers could use.
                     Some(_) => Wants::Always(Demand::All),
                     None => self.wants(spec, source, sinks, &there),
                 };
@@ -167,7 +169,7 @@ impl Record<'_> {
         streams
     }
 
-    /// The mean shares of each stream.
+    /// Returns the mean shares of each stream.
     fn shares_of(&self, streams: &[Stream]) -> Vec<Shares> {
         let ways: Vec<Vec<u32>> = streams.iter().map(|stream| stream.links.clone()).collect();
         let claims = Claims::new(&ways);
@@ -183,19 +185,19 @@ impl Record<'_> {
         )
     }
 
-    /// When a flow is between a start and a stop.
+    /// Returns the periods of a flow between start and stop.
     fn active(&self, ends: &FlowEnds) -> Vec<(Time, Time)> {
         let until_now = ends.active.iter().map(|(begin, end)| (*begin, (*end).min(self.now)));
         until_now.filter(|(begin, end)| begin < end).collect()
     }
 
-    /// When a stream is there: between a start and a stop, and with something to send.
+    /// Returns the periods in which a stream is present: between start and stop, with data to send.
     fn there(&self, spec: &sc::Flow, ends: &FlowEnds, source: Option<AgentIx>) -> Vec<(Time, Time)> {
         let active = self.active(ends);
         let Some(source) = source else { return active };
         let busy = match self.agents[source.0 as usize].video_source() {
             Some(video) => Some(&video.sending),
-            None if spec.kind.pauses() => self.tell(source).activity(),
+            None if spec.kind.pauses() => self.recorded(source).activity(),
             None => None,
         };
         let Some(busy) = busy else { return active };
@@ -206,16 +208,16 @@ impl Record<'_> {
         busy.stretches().flat_map(both).collect()
     }
 
-    /// What a stream wants while it is there. A video whose encoder, or cap, was what held its rate in a second wanted
-    /// no more than what it
-    /// took then; in other seconds it may have wanted as much as the best quality takes on average.
+    /// Returns the demand of a stream while it is present. In a second in which a video's encoder or cap limited its
+    /// rate, the demand is what it used. In other seconds it may be as much as the best quality uses on average.
     fn wants(&self, spec: &sc::Flow, source: Option<AgentIx>, sinks: &[AgentIx], there: &[(Time, Time)]) -> Wants {
         let at_most = |rate: Option<Rate>| Wants::Always(rate.map_or(Demand::All, Demand::AtMost));
         let video = source.and_then(|source| self.agents[source.0 as usize].video_source());
         let (FlowKind::Video(_), Some(video)) = (&spec.kind, video) else {
             return at_most(spec.kind.rate_while_active());
         };
-        let content = video.content(self.now);
+        let content = video.self_limited(self.now);
+        // A video that was never limited by itself has a constant demand.
         if content.iter().all(|span| span.is_zero()) {
             return at_most(Some(video.most));
         }
@@ -227,10 +229,10 @@ impl Record<'_> {
         Wants::BySecond(content.iter().zip(self.took(sinks, content.len())).enumerate().map(second).collect())
     }
 
-    /// What arrived in each of the first seconds, at the receiver that got most of it.
+    /// Returns the bytes that arrived in each of the first seconds, at the receiver with the most.
     fn took(&self, sinks: &[AgentIx], seconds: usize) -> Vec<Bytes> {
         let mut most = vec![Bytes::ZERO; seconds];
-        for intake in sinks.iter().filter_map(|sink| self.tell(*sink).intake()) {
+        for intake in sinks.iter().filter_map(|sink| self.recorded(*sink).intake()) {
             let mut took = vec![Bytes::ZERO; seconds];
             // A step that is longer than a second is spread over its seconds.
             let parts = (self.step.as_nanos() / SECOND.as_nanos()).max(1);
@@ -245,7 +247,7 @@ impl Record<'_> {
     }
 }
 
-/// The times between which nothing changes: who is there, what anybody wants and what the links carry.
+/// Returns the times between which presence, demands and capacities are constant.
 fn edges(streams: &[Stream], links: &[&Link], now: Time) -> Vec<Time> {
     let begin = streams.iter().map(|stream| stream.from).min().unwrap_or(Time::ZERO);
     let mut edges = vec![begin, now];
@@ -259,6 +261,7 @@ fn edges(streams: &[Stream], links: &[&Link], now: Time) -> Vec<Time> {
     }
     let by_second = streams.iter().any(|stream| matches!(stream.wants, Wants::BySecond(_)));
     if by_second || links.iter().any(|link| link.is_traced()) {
+        // Demands are per second, and a traced link's capacity is sampled per second.
         edges.extend((0..=now.as_nanos() / SECOND.as_nanos()).map(|n| Time::ZERO + SECOND * n));
     }
     edges.retain(|edge| (begin..=now).contains(edge));
@@ -267,7 +270,7 @@ fn edges(streams: &[Stream], links: &[&Link], now: Time) -> Vec<Time> {
     edges
 }
 
-/// The mean; none if one of them is unlimited.
+/// Returns the mean; `None` if a share is unlimited.
 fn mean(shares: impl Iterator<Item = Option<Rate>>) -> Option<Rate> {
     let known: Option<Vec<u64>> = shares.map(|share| share.map(Rate::as_bps)).collect();
     let known = known.filter(|known| !known.is_empty())?;

@@ -1,4 +1,4 @@
-//! What simulcasts come to: their part of the summary, and the table of their receivers' moves.
+//! The results of simulcasts: their part of the summary, and the table of their receivers' moves.
 
 use crate::shares::Stream;
 use crate::{Record, Viewer};
@@ -6,7 +6,8 @@ use steadycast_record::{Figures, Of, Table, moves, simulcast, viewer};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
-    /// For each simulcast what its receivers got from all its groups together, beside what each could have had.
+    /// Returns the figures of each simulcast: what its receivers got from all its groups together, compared with what
+    /// each could have had.
     pub(crate) fn simulcasts(&self) -> Vec<Figures> {
         let all = self.scenario.simulcasts.iter().enumerate().map(|(n, spec)| {
             let names: Vec<&str> = spec.flows.iter().map(|f| self.flow_name(f.0)).collect();
@@ -34,7 +35,7 @@ impl Record<'_> {
         &self.scenario.flows[n as usize].name
     }
 
-    /// One receiver: its part of the summary, its rate, and its max–min share.
+    /// Returns a receiver's part of the summary, its rate, and its max–min share.
     fn viewer(
         &self,
         n: usize,
@@ -46,7 +47,7 @@ impl Record<'_> {
         let lowest = spec.flows[0].0 as usize;
         let ends = &self.flows[lowest];
         let span = ends.active(ends.means_from, self.now);
-        let bytes = seen.sinks.iter().filter_map(|sink| Some(self.tell(*sink).intake()?.bytes));
+        let bytes = seen.sinks.iter().filter_map(|sink| Some(self.recorded(*sink).intake()?.bytes));
         let bytes = bytes.fold(Bytes::ZERO, |sum, bytes| sum + bytes);
         let rate = (!span.is_zero()).then(|| bytes.per(span).as_bps_f64());
         let share = self.share_alone(n, seen, streams).map(Rate::as_bps_f64);
@@ -67,21 +68,21 @@ impl Record<'_> {
         self.scenario.node_name(self.scenario.flows[lowest.0 as usize].to[viewer.receiver])
     }
 
-    /// Who went where, when and why.
+    /// Writes the receivers' moves with their times and reasons.
     pub(crate) fn moves(&self, into: &mut Table) {
         let mut all: Vec<_> = self.viewers.iter().flat_map(|v| v.moves.iter().map(move |m| (v, m))).collect();
         all.sort_by_key(|(_, m)| m.at);
-        for (viewer, told) in all {
+        for (viewer, change) in all {
             let spec = &self.scenario.simulcasts[viewer.simulcast];
-            into.real(&moves::T, told.at.since(Time::ZERO).as_secs_f64());
+            into.real(&moves::T, change.at.since(Time::ZERO).as_secs_f64());
             into.text(&moves::SIMULCAST, &spec.name);
             into.text(&moves::RECEIVER, self.receiver_name(viewer));
-            into.text(&moves::FROM, self.flow_name(spec.flows[told.from].0));
-            into.text(&moves::TO, self.flow_name(spec.flows[told.to].0));
-            // Without any loss nothing bounds it.
-            into.real(&moves::OWN, (told.own < Rate::MAX).then(|| told.own.as_bps_f64()));
-            into.real(&moves::AGAINST, told.against.as_bps_f64());
-            into.text(&moves::WHY, told.why());
+            into.text(&moves::FROM, self.flow_name(spec.flows[change.from].0));
+            into.text(&moves::TO, self.flow_name(spec.flows[change.to].0));
+            // Without loss there is no bound.
+            into.real(&moves::OWN, (change.own < Rate::MAX).then(|| change.own.as_bps_f64()));
+            into.real(&moves::AGAINST, change.against.as_bps_f64());
+            into.text(&moves::WHY, change.why());
             into.end_row();
         }
     }

@@ -1,47 +1,48 @@
-//! A receiver's own clock.
+//! The clock of a receiver, which may differ from the network's.
 
 use steadycast_units::{Offset, Span, Time};
 
-/// After this the stamps in packets start again: clocks that differ by so much can't be told from clocks that agree.
-const STAMPS: Span = Span::secs(1 << 14);
+/// Period after which the send-time stamps in packets wrap. Clocks that differ by a multiple of it look synchronous.
+const STAMP_RANGE: Span = Span::secs(1 << 14);
 
-const BILLION: u128 = 1_000_000_000;
+const PARTS_PER_BILLION: u128 = 1_000_000_000;
 
-/// How a clock differs from the network's.
+/// The offset and drift of a clock relative to the network's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skew {
     ahead: Span,
-    /// Parts per billion that it is too fast.
+    /// The drift in parts per billion; positive if the clock is fast.
     drift: i64,
 }
 
 impl Skew {
-    /// The skew of a clock that is `ahead` of the network's and runs `ppm` parts per million fast.
+    /// Creates the skew of a clock that is `ahead` of the network's and runs `ppm` parts per million fast.
     pub fn new(ahead: Offset, ppm: f64) -> Self {
-        // There are no times before a clock's start. Who is an hour behind is, by the stamps, 3.5 hours ahead.
-        let ahead = if ahead < Offset::ZERO { STAMPS.saturating_sub(ahead.abs()) } else { ahead.later() };
+        // A clock has no times before its start, so a clock that is behind is set ahead by the wrap period minus the
+        // offset. By the stamps, one hour behind is 3.5 hours ahead.
+        let ahead = if ahead < Offset::ZERO { STAMP_RANGE.saturating_sub(ahead.abs()) } else { ahead.later() };
         Self { ahead, drift: (ppm * 1_000.0) as i64 }
     }
 
-    /// What this clock shows at a time of the network's.
+    /// Returns this clock's time at a time of the network.
     pub fn own(self, at: Time) -> Time {
         if self == Self::default() || at == Time::NEVER {
             return at;
         }
-        let passed = u128::from(at.as_nanos()) * self.pace() / BILLION;
+        let passed = u128::from(at.as_nanos()) * self.pace() / PARTS_PER_BILLION;
         Time::from_nanos(passed as u64) + self.ahead
     }
 
-    /// The first time of the network's at which this clock shows this, or more.
+    /// Returns the earliest time of the network at which this clock shows `own` or more.
     pub fn network(self, own: Time) -> Time {
         if self == Self::default() || own == Time::NEVER {
             return own;
         }
         let passed = u128::from(own.before(self.ahead).as_nanos());
-        Time::from_nanos((passed * BILLION).div_ceil(self.pace()) as u64)
+        Time::from_nanos((passed * PARTS_PER_BILLION).div_ceil(self.pace()) as u64)
     }
 
-    /// Its billionths of a second per second.
+    /// Returns the clock's speed in billionths of a second per second.
     const fn pace(self) -> u128 {
         (1_000_000_000 + self.drift) as u128
     }

@@ -1,8 +1,8 @@
-//! What a run comes to: the numbers of `summary.json`.
+//! The results of a run: the numbers of `summary.json`.
 
 use crate::activity::{throughout, within};
-use crate::agent::{About, Tell};
-use crate::promises::Kept;
+use crate::agent::{FigureContext, Recorded};
+use crate::promises::CheckedPromise;
 use crate::shares::{CompetingRate, FlowShare};
 use crate::{Activity, AgentIx, FlowEnds, LinkRecord, Record};
 use serde_json::Value;
@@ -14,13 +14,14 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Spread, Time};
 
 impl Record<'_> {
-    /// The summary of the run so far, without what needs pixels. `complete` says whether its end was reached.
+    /// Returns the summary of the run so far, without the figures that need pixels. `complete`: the run's end was
+    /// reached.
     pub fn summary(&self, complete: bool) -> Value {
         self.tree(complete).into()
     }
 
-    /// The same, for what writes it or has something to add: the figures of receivers and links are computed as they
-    /// are written.
+    /// Returns the summary as a tree to be written or extended. The figures of receivers and links are computed when
+    /// they are written.
     pub fn tree(&self, complete: bool) -> Tree<'_> {
         let shares = self.fair_shares();
         let mut into = Figures::new(Of::Run);
@@ -30,14 +31,15 @@ impl Record<'_> {
         into.put(&run::WORLD, self.world);
         into.put(&run::COMPLETE, complete);
         let kept = self.promises();
-        let warnings = kept.iter().filter_map(Kept::warning).chain(self.feedback_warnings());
+        let warnings = kept.iter().filter_map(CheckedPromise::warning).chain(self.feedback_warnings());
         let warnings = warnings.chain(self.window_warnings(&shares));
         into.put(&run::WARNINGS, warnings.collect::<Vec<_>>());
         into.put(&run::FROM, self.scenario.warmup.as_secs_f64());
         into.put(&run::TO, self.now.as_secs_f64());
         into.put(&run::RECORD_SHA256, self.record_sha256());
         self.fairness(&mut into);
-        into.put_list(&run::INVARIANTS, kept.iter().map(Kept::figures));
+        into.put_list(&run::INVARIANTS, kept.iter().map(CheckedPromise::figures));
+        // The expectations are filled in by the caller that judges them.
         into.put(&run::EXPECT, Vec::<Value>::new());
         if !self.scenario.simulcasts.is_empty() {
             into.put_list(&run::SIMULCASTS, self.simulcasts());
@@ -85,10 +87,10 @@ impl Record<'_> {
         if let Some((source, others)) = ends.sources.split_first() {
             let others = others.iter().map(|other| &self.agents[other.0 as usize]).collect();
             let about = self.about(ends.active(Time::ZERO, self.now), ends.means_from, ends.means_from);
-            let about = About { others, ..about };
-            self.tell(*source).figures(&about, &mut into);
+            let about = FigureContext { others, ..about };
+            self.recorded(*source).figures(&about, &mut into);
         }
-        // A live sender knows its receivers by their reports alone, and has listed them.
+        // A live sender only knows its receivers by their reports, and has listed them.
         let listed = into.get(&flow::RECEIVERS).is_some();
         let mut tree = Tree::from(into);
         if !listed {
@@ -97,39 +99,39 @@ impl Record<'_> {
         tree
     }
 
-    /// An agent, as what speaks for the record.
-    pub(crate) fn tell(&self, agent: AgentIx) -> &dyn Tell {
-        self.agents[agent.0 as usize].tell()
+    /// Returns an agent's results for the record.
+    pub(crate) fn recorded(&self, agent: AgentIx) -> &dyn Recorded {
+        self.agents[agent.0 as usize].recorded()
     }
 
-    fn about(&self, active: Span, means_from: Time, from: Time) -> About<'_> {
+    fn about(&self, active: Span, means_from: Time, from: Time) -> FigureContext<'_> {
         let first_step = (means_from.as_nanos() / self.step.as_nanos()) as usize;
-        About { active, from, first_step, source: None, others: Vec::new() }
+        FigureContext { active, from, first_step, source: None, others: Vec::new() }
     }
 
-    /// When a sink's means begin: a member that joins late is measured from then on.
+    /// Returns when a sink's means begin. A member that joins late is measured from its join on.
     fn means_from(&self, ends: &FlowEnds, sink: AgentIx) -> Time {
-        self.tell(sink).joined().max(ends.means_from)
+        self.recorded(sink).joined().max(ends.means_from)
     }
 
-    /// How much of the time of a sink's means its flow was between start and stop.
+    /// Returns how long the flow was active in the time of a sink's means.
     fn time_of_means(&self, ends: &FlowEnds, sink: AgentIx) -> Span {
         ends.active(self.means_from(ends, sink), self.now)
     }
 
-    /// A sink's mean rate over a span, in bit/s.
+    /// Returns a sink's mean rate over a span in bit/s.
     fn rate_over(&self, sink: AgentIx, span: Span) -> Option<f64> {
-        let bytes = self.tell(sink).intake()?.bytes;
+        let bytes = self.recorded(sink).intake()?.bytes;
         (!span.is_zero()).then(|| bytes.per(span).as_bps_f64())
     }
 
-    /// A sink's mean rate, in bit/s.
+    /// Returns a sink's mean rate in bit/s.
     fn sink_rate(&self, ends: &FlowEnds, sink: AgentIx) -> Option<f64> {
         self.rate_over(sink, self.time_of_means(ends, sink))
     }
 
-    /// Mean over the receivers while the flow is there, in bit/s: as [`Record::throughput`], but for a source that has
-    /// sent all that it had.
+    /// Returns the mean rate of the receivers while the flow is present, in bit/s. It is [`Record::throughput`], except
+    /// for a source that has sent all its data.
     fn rate_while_sending(&self, n: usize) -> Option<f64> {
         let ends = &self.flows[n];
         let amount = |video: &sc::Video| matches!(video.media, sc::Media::Greedy { bytes: Some(_) });
@@ -144,30 +146,30 @@ impl Record<'_> {
         mean(ends.sinks.iter().enumerate().filter_map(rate))
     }
 
-    /// Mean over the receivers, in bit/s.
+    /// Returns the mean rate of the receivers in bit/s.
     fn throughput(&self, ends: &FlowEnds) -> Option<f64> {
         mean(ends.sinks.iter().filter_map(|sink| self.sink_rate(ends, *sink)))
     }
 
-    /// When the source of the receiver in this place had something to send.
+    /// Returns the periods in which the source of this receiver had data to send.
     fn activity(&self, ends: &FlowEnds, receiver: usize) -> Option<&Activity> {
-        self.tell(ends.source_of(receiver)?).activity()
+        self.recorded(ends.source_of(receiver)?).activity()
     }
 
-    /// How much of the time of a receiver's means its source had something to send.
+    /// Returns how long a receiver's source had data to send in the time of its means.
     fn time_active(&self, ends: &FlowEnds, receiver: usize) -> Option<Span> {
         let from = self.means_from(ends, ends.sinks[receiver]);
         Some(within(self.activity(ends, receiver)?.stretches(), from, self.now.min(ends.stop)))
     }
 
-    /// Writes the figures of a flow whose source pauses; returns its mean rate while active, in bit/s.
+    /// Writes the figures of a flow whose source pauses. Returns its mean rate while active in bit/s.
     fn pauses(&self, ends: &FlowEnds, into: &mut Figures) -> Option<f64> {
         let each = || ends.sinks.iter().enumerate().filter_map(|(n, sink)| Some((*sink, self.time_active(ends, n)?)));
         let rate = mean(each().filter_map(|(sink, active)| self.rate_over(sink, active)));
         let shares = each().map(|(sink, active)| active.as_secs_f64() / self.time_of_means(ends, sink).as_secs_f64());
         into.put(&flow::ACTIVE, mean(shares));
         into.put(&flow::ACTIVE_THROUGHPUT, rate);
-        let activities = ends.sources.iter().filter_map(|source| self.tell(*source).activity());
+        let activities = ends.sources.iter().filter_map(|source| self.recorded(*source).activity());
         let transfers: Vec<(Time, Time)> = activities.flat_map(Activity::transfers).collect();
         if let Some(first) = transfers.iter().map(|(_, ended)| *ended).min() {
             let mut times = Spread::default();
@@ -181,11 +183,11 @@ impl Record<'_> {
         rate
     }
 
-    /// Mean bytes per receiver in each step of the series; what was sent where no receiver is here.
+    /// Returns the mean bytes per receiver in each step of the series; the sent bytes if no receiver is in this world.
     fn bins(&self, ends: &FlowEnds) -> Vec<f64> {
         let mut bins = Vec::new();
         for sink in &ends.sinks {
-            let Some(intake) = self.tell(*sink).intake() else { continue };
+            let Some(intake) = self.recorded(*sink).intake() else { continue };
             let samples = intake.samples.all();
             bins.resize(samples.len().max(bins.len()), 0.0);
             for (bin, point) in bins.iter_mut().zip(&*samples) {
@@ -193,7 +195,7 @@ impl Record<'_> {
             }
         }
         match ends.sources.first().filter(|_| ends.sinks.is_empty()) {
-            Some(source) => self.tell(*source).sent().iter().map(|step| step.bytes as f64).collect(),
+            Some(source) => self.recorded(*source).sent().iter().map(|step| step.bytes as f64).collect(),
             None => bins,
         }
     }
@@ -202,18 +204,19 @@ impl Record<'_> {
         (Span::secs(1).as_nanos() / self.step.as_nanos()).max(1) as usize
     }
 
-    /// Rates in whole seconds that lie within the flow's means, in bit/s.
+    /// Returns the rates in bit/s of the whole seconds in the time of the flow's means.
     fn seconds_from(&self, ends: &FlowEnds, bins: &[f64]) -> Vec<f64> {
         let per = self.steps_per_second();
         let second = |n: usize| bins[n * per..(n + 1) * per].iter().sum::<f64>() * 8.0;
         let whole = bins.len() / per;
+        // Only whole seconds, since a partial one would show a lower rate.
         let first = ends.means_from.as_secs_f64().ceil() as usize;
         let last = whole.min(ends.stop.min(self.now).as_secs_f64().floor() as usize);
         let instant = |n: usize| Time::ZERO + Span::secs(n as u64);
         (first.min(last)..last).filter(|n| ends.active_throughout(instant(*n), instant(n + 1))).map(second).collect()
     }
 
-    /// After how many seconds a second of the flow first reached a rate.
+    /// Returns after how many seconds the rate over a second first reached `bps`.
     fn ramp(&self, ends: &FlowEnds, bins: &[f64], bps: f64) -> Option<f64> {
         let per = self.steps_per_second();
         let begin = (ends.start.as_nanos() / self.step.as_nanos()) as usize;
@@ -229,8 +232,8 @@ impl Record<'_> {
             into.put(&receiver::THROUGHPUT, self.sink_rate(ends, *sink));
             let from = self.means_from(ends, *sink);
             let source = ends.source_of(n).and_then(|source| self.agents[source.0 as usize].video_source());
-            let about = About { source, ..self.about(ends.active(from, self.now), ends.means_from, from) };
-            self.tell(*sink).figures(&about, &mut into);
+            let about = FigureContext { source, ..self.about(ends.active(from, self.now), ends.means_from, from) };
+            self.recorded(*sink).figures(&about, &mut into);
             into
         })
     }
@@ -242,13 +245,13 @@ impl Record<'_> {
         })
     }
 
-    /// One direction of a link; `None` when it was offered nothing.
+    /// Returns the summary of one direction of a link; `None` if no packet was offered.
     fn link_summary(&self, name: &str, direction: &str, hop: &LinkRecord<'_>) -> Option<Figures> {
         let counts = hop.link.counts(self.now);
         if counts.offered == 0 {
             return None;
         }
-        // Means leave the warm-up out, counts don't.
+        // Means exclude the warm-up, counts do not.
         let none = Counts::default();
         let before = hop.before.unwrap_or(&none);
         let from = if hop.before.is_some() { Time::ZERO + self.scenario.warmup } else { Time::ZERO };
@@ -273,7 +276,7 @@ impl Record<'_> {
         Some(into)
     }
 
-    /// Whether a flow's source had nothing to send for some of the time of its means.
+    /// Returns true if a flow's source had no data to send for a part of the time of its means.
     fn paused(&self, n: usize) -> bool {
         let ends = &self.flows[n];
         let pauses = |(receiver, sink): (usize, &AgentIx)| {
@@ -282,22 +285,22 @@ impl Record<'_> {
         self.scenario.flows[n].kind.pauses() && ends.sinks.iter().enumerate().any(pauses)
     }
 
-    /// Whether a flow was between start and stop, and its sources had something to send, all the time between two
-    /// times.
+    /// Returns true if a flow was active and its sources had data to send all the time between two times.
     fn active_throughout(&self, n: usize, from: Time, until: Time) -> bool {
         let ends = &self.flows[n];
-        let mut activities = ends.sources.iter().filter_map(|source| self.tell(*source).activity());
+        let mut activities = ends.sources.iter().filter_map(|source| self.recorded(*source).activity());
         let busy = |one: &Activity| throughout(one.stretches(), from, until);
         ends.active_throughout(from, until) && (!self.scenario.flows[n].kind.pauses() || activities.all(busy))
     }
 
-    /// Over flows that adapt: what does not is not treated unfairly by them.
+    /// Writes the fairness figures over flows that adapt. Flows that do not adapt cannot be treated unfairly by them.
     fn fairness(&self, into: &mut Figures) {
         let adapts = |n: &usize| {
             matches!(self.scenario.flows[*n].kind, FlowKind::Video(_) | FlowKind::Tcp(_))
                 && self.scenario.group_of(sc::FlowIx(*n as u32)).is_none()
         };
         let flows: Vec<usize> = (0..self.flows.len()).filter(adapts).collect();
+        // A flow that paused got less by its own choice, which is no unfairness.
         let always = flows.iter().filter(|n| !self.paused(**n));
         let means: Vec<f64> = always.filter_map(|n| self.throughput(&self.flows[*n])).collect();
         let per = self.steps_per_second();
@@ -312,6 +315,7 @@ impl Record<'_> {
                 jain(&rates)
             })
             .collect();
+        // Sorted for the fifth percentile below.
         seconds.sort_by(f64::total_cmp);
         let mean = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
         into.put(&run::JAIN, jain(&means));
@@ -319,17 +323,17 @@ impl Record<'_> {
         into.put(&run::JAIN_1S_P05, seconds.get((seconds.len() as f64 * 0.05) as usize).copied());
     }
 
-    /// SHA-256 over all times, packets, decisions and frame fates.
+    /// Returns the SHA-256 of all times, packets, decisions and frame fates.
     fn record_sha256(&self) -> String {
         let mut hash = Sha256::new();
         for agent in self.agents {
-            let (a, b) = agent.tell().digest();
+            let (a, b) = agent.recorded().digest();
             hash.update(a.to_le_bytes());
             hash.update(b.to_le_bytes());
         }
-        for told in self.viewers.iter().flat_map(|viewer| &viewer.moves) {
-            hash.update(told.at.as_nanos().to_le_bytes());
-            hash.update([told.from as u8, told.to as u8]);
+        for change in self.viewers.iter().flat_map(|viewer| &viewer.moves) {
+            hash.update(change.at.as_nanos().to_le_bytes());
+            hash.update([change.from as u8, change.to as u8]);
         }
         hash.update(self.hops.to_le_bytes());
         hash.finalize().iter().fold(String::new(), |mut text, byte| {

@@ -1,4 +1,4 @@
-//! The record as tables.
+//! The tables of a record.
 
 use crate::agent::{RowOrigin, VideoSink, VideoSource};
 use crate::{FlowEnds, Intake, Point, Record};
@@ -8,7 +8,7 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
-    /// The table called `name`: rates, decisions, frames, missing, links, tcp, moves, packets or, without rows,
+    /// Returns the table called `name`: rates, decisions, frames, missing, links, tcp, moves, packets or, without rows,
     /// wire; `None` for another name.
     pub fn table(&self, name: &str) -> Option<Table> {
         let mut table = Table::called(name)?;
@@ -21,14 +21,14 @@ impl Record<'_> {
             "tcp" => self.tcp_table(&mut table),
             "moves" => self.moves(&mut table),
             "packets" => self.packets(&mut table),
-            // The emulated world writes it.
+            // The emulated world writes this table.
             "wire" => {}
             _ => return None,
         }
         Some(table)
     }
 
-    /// Steps of the series that make up one interval of the record.
+    /// Returns the number of series steps per interval of the record.
     fn steps(&self) -> usize {
         (self.scenario.record.interval.as_nanos() / self.step.as_nanos()).max(1) as usize
     }
@@ -41,7 +41,7 @@ impl Record<'_> {
         self.scenario.flows.iter().zip(self.flows)
     }
 
-    /// A series in intervals of the record: when each begins, its steps, and how long they are together.
+    /// Splits a series into intervals of the record. Returns each one's begin, steps and duration.
     fn intervals<'s, T>(&self, series: &'s [T]) -> impl Iterator<Item = (f64, &'s [T], Span)> {
         let (interval, step) = (self.interval(), self.step);
         let chunks = series.chunks(self.steps()).enumerate();
@@ -51,7 +51,7 @@ impl Record<'_> {
     fn rates(&self, into: &mut Table) {
         for (spec, ends) in self.flows() {
             for source in &ends.sources {
-                for (at, steps, span) in self.intervals(&self.tell(*source).sent()) {
+                for (at, steps, span) in self.intervals(&self.recorded(*source).sent()) {
                     into.real(&rates::T, at);
                     into.text(&rates::FLOW, &spec.name);
                     into.text(&rates::NODE, self.scenario.node_name(spec.from));
@@ -63,14 +63,15 @@ impl Record<'_> {
                 }
             }
             for (to, sink) in spec.to.iter().zip(&ends.sinks) {
-                let Some(intake) = self.tell(*sink).intake() else { continue };
+                let Some(intake) = self.recorded(*sink).intake() else { continue };
                 self.arrived(spec, self.scenario.node_name(*to), intake, into);
             }
         }
     }
 
-    /// The rates of one receiver.
+    /// Writes the rates of one receiver.
     fn arrived(&self, spec: &sc::Flow, node: &str, intake: &Intake, into: &mut Table) {
+        // TCP retransmits, so its application loses nothing.
         let lossless = matches!(spec.kind, FlowKind::Tcp(_));
         for (at, steps, span) in self.intervals(&intake.samples.all()) {
             let sum = |of: fn(&Point) -> u64| steps.iter().map(of).sum::<u64>();
@@ -95,7 +96,8 @@ impl Record<'_> {
             let sources = ends.sources.iter().map(|source| (spec.from, source));
             for (node, agent) in sources.chain(spec.to.iter().copied().zip(&ends.sinks)) {
                 let (flow, node) = (spec.name.as_str(), self.scenario.node_name(node));
-                self.tell(*agent).decisions(&RowOrigin { flow, node, receivers: &receivers, until: self.now }, into);
+                self.recorded(*agent)
+                    .decisions(&RowOrigin { flow, node, receivers: &receivers, until: self.now }, into);
             }
         }
     }
@@ -110,7 +112,7 @@ impl Record<'_> {
         names.collect()
     }
 
-    /// Each video flow's receivers with their sources, where there are frames.
+    /// Returns each video flow's receivers with their sources, if there are frames.
     fn views(&self) -> Vec<(&sc::Flow, &str, &VideoSource, &VideoSink)> {
         let mut all = Vec::new();
         for (spec, ends) in self.flows() {
@@ -131,10 +133,11 @@ impl Record<'_> {
             let schedule = &sink.player.schedule;
             let fates = assembly.fates(&source.frames, schedule);
             for (n, (row, fate)) in source.frames.frames.iter().zip(fates).enumerate() {
+                // Frames outside of the membership were not sent to this receiver; gaps are skipped numbers.
                 if !sink.stayed(row.ready) || row.is_gap() {
                     continue;
                 }
-                let came = assembly.arrival(n as u32);
+                let arrival = assembly.arrival(n as u32);
                 let left = source.frames.packets.get(row.first_packet as usize).filter(|_| row.packets > 0);
                 into.text(&frames::FLOW, &spec.name);
                 into.text(&frames::NODE, name);
@@ -147,9 +150,9 @@ impl Record<'_> {
                 into.whole(&frames::SIZE, row.coded.size.get() as i64);
                 into.real(&frames::READY, row.ready.as_secs_f64());
                 into.real(&frames::SENT, left.map(|(at, _)| at.as_secs_f64()));
-                into.real(&frames::FIRST, came.map(|(at, _)| at.as_secs_f64()));
-                into.real(&frames::ARRIVED, came.map(|(_, at)| at.as_secs_f64()));
-                into.millis(&frames::DELAY, came.map(|(_, at)| at.since(row.ready)));
+                into.real(&frames::FIRST, arrival.map(|(at, _)| at.as_secs_f64()));
+                into.real(&frames::ARRIVED, arrival.map(|(_, at)| at.as_secs_f64()));
+                into.millis(&frames::DELAY, arrival.map(|(_, at)| at.since(row.ready)));
                 into.real(&frames::DUE, schedule.due(row.ready).map(Time::as_secs_f64));
                 into.text(&frames::FATE, fate.word());
                 into.end_row();
@@ -173,6 +176,7 @@ impl Record<'_> {
 
     fn link_table(&self, into: &mut Table) {
         for (n, hop) in self.links.iter().enumerate() {
+            // A link without traffic has no rows, as it has no summary.
             if hop.link.counts(self.now).offered == 0 {
                 continue;
             }
@@ -198,7 +202,7 @@ impl Record<'_> {
     fn tcp_table(&self, into: &mut Table) {
         for (spec, ends) in self.flows() {
             for source in &ends.sources {
-                for (at, steps, _) in self.intervals(self.tell(*source).windows()) {
+                for (at, steps, _) in self.intervals(self.recorded(*source).windows()) {
                     let Some(last) = steps.last() else { continue };
                     into.real(&tcp::T, at);
                     into.text(&tcp::FLOW, &spec.name);
@@ -244,7 +248,7 @@ impl Record<'_> {
     }
 }
 
-/// Bytes as a rate over a span, in bit/s.
+/// Returns bytes over a span as a rate in bit/s.
 fn rate_of(bytes: u64, span: Span) -> f64 {
     Rate::as_bps_f64(Bytes::new(bytes).per(span))
 }

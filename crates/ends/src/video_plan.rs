@@ -1,5 +1,5 @@
-//! What the two ends of a video flow are made with: decided once, from the flow and the place where it runs, for every
-//! world.
+//! The configuration of the two ends of a video flow. It is derived once from the flow and its host context, for all
+//! worlds.
 
 use crate::make::BuildError;
 use crate::{Intake, MakeReceiver, Player, Skew, VideoSink, VideoSource};
@@ -18,46 +18,47 @@ use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::rtx::OSN;
 
-/// Bytes of the IP, UDP and RTP headers with the send time: what a packet costs before its notice.
-const HEADERS: u64 = 28 + 12 + 4 + 8;
-/// Bytes of the largest notice in its header extension element.
-const NOTICE: u64 = 24;
-/// Bytes of the header extension element with the transport-wide number.
-const TRANSPORT_NUMBER: u64 = 4;
-/// RTP payload type of media whose format has none of its own.
-const MEDIA: u8 = 96;
-/// RTP payload type of packets that are sent again, where nothing else is agreed on.
-pub const RETRANSMISSIONS: u8 = 97;
+/// Bytes of the IP, UDP and RTP headers with the send time: a packet's overhead without its notice.
+const HEADER_BYTES: u64 = 28 + 12 + 4 + 8;
+/// Bytes of the largest notice with its header extension element.
+const MAX_NOTICE_BYTES: u64 = 24;
+/// Bytes of the header extension element with the transport-wide sequence number.
+const TRANSPORT_NUMBER_BYTES: u64 = 4;
+/// RTP payload type of media whose format has no static one.
+const MEDIA_PAYLOAD_TYPE: u8 = 96;
+/// RTP payload type of retransmissions, unless another one is negotiated.
+pub const RETRANSMISSION_PAYLOAD_TYPE: u8 = 97;
 /// RTP payload type of parity.
-const PARITY: u8 = 98;
+const PARITY_PAYLOAD_TYPE: u8 = 98;
 
-/// What the place where a flow's ends run adds to what the flow says.
+/// The context in which a flow's ends run, which adds to the flow's settings.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// Draws what the flow leaves open: SSRCs, first numbers, times.
+pub struct HostContext {
+    /// The seed of what the flow leaves open: SSRCs, first numbers and times.
     pub seed: Seed,
-    /// By how much a source that is woken late may catch up: nothing in virtual time, where nobody is late.
+    /// The maximum time that a source may catch up after a late wake-up; zero in virtual time, where no wake-up is
+    /// late.
     pub credit: Span,
-    /// The largest datagram that the way takes, as IP size.
+    /// The MTU of the path.
     pub mtu: Bytes,
-    /// The far end, where it is another program.
-    pub apart: Option<Apart>,
+    /// The other end, if it is another program.
+    pub apart: Option<RemotePeer>,
 }
 
-impl Place {
-    /// Both ends are in one program, which knows all that the scenario says.
+impl HostContext {
+    /// Creates the context of a world in which both ends are in one program and know all of the scenario.
     pub const fn whole(seed: Seed, credit: Span, mtu: Bytes) -> Self {
         Self { seed, credit, mtu, apart: None }
     }
 }
 
-/// What holds where the other end is another program. A receiver's play-out delay is then what it says itself, frames
-/// are cut into payloads before their packets' notices are known, and an operator may move the limits of the rate.
+/// The settings if the other end is another program. A receiver's play-out delay is then what it announces, frames are
+/// packetized before their packets' notices are known, and an operator may change the limits of the rate.
 #[derive(Clone, Debug)]
-pub struct Apart {
-    /// The canonical name of this end.
+pub struct RemotePeer {
+    /// The canonical name (CNAME) of this end.
     pub cname: String,
-    /// Where the one receiver is that a sender sends to.
+    /// The address of a sender's only receiver.
     pub peer: Option<Origin>,
     /// Bytes that authentication adds to a packet.
     pub tag: u64,
@@ -65,43 +66,44 @@ pub struct Apart {
     pub epoch: NtpEpoch,
     /// The RTP payload type of the media.
     pub payload_type: u8,
-    /// That of packets that are sent again.
+    /// The RTP payload type of retransmissions.
     pub again: u8,
-    /// In which elements of the header extension packets carry what receivers read.
+    /// The ids of the RTP header extensions.
     pub ids: HeaderIds,
-    /// Whether the one receiver has shown by a key that it is who it says: browsers do, by DTLS.
+    /// Whether the receiver is authenticated by a key, as browsers are by DTLS.
     pub authenticated: bool,
-    /// The floor of a flow that names none and whose media has no lowest rate; no operator lowers a higher floor below
+    /// The floor of a flow without one whose media has no lowest rate. An operator cannot lower a higher floor below
     /// it.
     pub floor: Rate,
-    /// The play-out delay of a receiver of which none is known.
+    /// The play-out delay that is assumed for a receiver that announces none.
     pub playout: Span,
-    /// How long after its frame was ready a packet is of use to a receiver that does not say so; `None`: one second.
+    /// The time after its frame was ready for which a packet is useful to a receiver that does not announce it; `None`:
+    /// one second.
     pub useful: Option<Span>,
-    /// The limits that an operator moves.
+    /// The limits that an operator may change.
     pub operator: OperatorControls,
 }
 
-/// Where a flow's frames come from.
+/// The source of a flow's frames.
 #[derive(Clone, Debug)]
 pub enum Supply {
-    /// There are no frames: always as much as may be sent, or so much in all.
+    /// No frames: the source always has data, or a total of this many bytes.
     Endless(Option<Bytes>),
-    /// A clip that was encoded at every quantizer.
+    /// A clip that was encoded at each quantizer.
     Ladder(Arc<Ladder>),
     /// RFC 8593's codec, which in its traced models follows the frames of a ladder.
     Codec(CodecSettings, Option<Arc<Ladder>>),
-    /// An encoder that makes frames of any size while the flow runs.
+    /// An encoder that runs during the flow.
     Encoder,
 }
 
-/// Whether frame sizes can be used.
+/// Checks that a ladder's frame sizes can be used.
 fn fits(flow: &str, ladder: &Ladder) -> Result<(), BuildError> {
     ladder.check().map_err(|error| BuildError::new(format!("flow.{flow}.media"), error))
 }
 
 impl Supply {
-    /// What the scenario's media is; `ladder` has its frame sizes, where it has pictures.
+    /// Returns the supply of the scenario's media. `ladder` has the frame sizes, if the media has pictures.
     fn of(flow: &str, video: &sc::Video, ladder: Option<&Arc<Ladder>>) -> Result<Self, BuildError> {
         let checked = || {
             let none = "no frame sizes were given; encode the clip first, or take media = \"greedy\"";
@@ -112,7 +114,7 @@ impl Supply {
             sc::Media::Greedy { bytes } => Ok(Self::Endless(*bytes)),
             sc::Media::Rfc8593 { codec, .. } => {
                 let ladder = if codec.model == CodecModel::Statistical { None } else { Some(checked()?) };
-                // A sequence has a frame rate of its own.
+                // A ladder's clip has a fixed frame rate.
                 let t0 = match &ladder {
                     Some(ladder) => ladder.time(1),
                     None => Span::from_secs_f64(1.0 / video.encode.fps.number().unwrap_or(30.0)),
@@ -127,7 +129,8 @@ impl Supply {
         matches!(self, Self::Endless(_))
     }
 
-    /// The lowest and the highest rate that its frames need, in packets of `payload` bytes after `headers` bytes.
+    /// Returns the lowest and the highest rate that the frames need, in packets of `payload` bytes after `headers`
+    /// bytes.
     fn range(&self, payload: u64, headers: u64) -> Option<(Rate, Rate)> {
         match self {
             Self::Endless(_) | Self::Encoder => None,
@@ -136,7 +139,7 @@ impl Supply {
         }
     }
 
-    /// What a controller is told of its pictures.
+    /// Returns the description of the pictures for the controller.
     fn pictures(&self, gop: u32, payload: u64, headers: u64) -> Option<Pictures> {
         match self {
             Self::Endless(_) | Self::Encoder => None,
@@ -146,17 +149,18 @@ impl Supply {
     }
 }
 
-/// How lost packets of a flow are repaired.
+/// The kinds of repair of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Repairs {
-    /// Packets are sent again.
+    /// Whether lost packets are retransmitted.
     again: bool,
-    /// Parity is sent.
+    /// Whether parity is sent.
     parity: bool,
 }
 
 impl Repairs {
-    /// `auto` sends again towards one receiver that may ask early, and parity to all.
+    /// Returns the kinds of repair of a video. `auto` retransmits to a single receiver under AVPF, and sends parity in
+    /// all cases.
     fn of(video: &sc::Video, group: bool) -> Self {
         let asks = !group && video.rtcp.profile == sc::RtcpProfile::Avpf;
         let auto = video.repair == sc::Repair::Auto;
@@ -166,7 +170,7 @@ impl Repairs {
         }
     }
 
-    /// By how many bytes a repair is longer than the packet that it repairs.
+    /// Returns the number of bytes by which a repair packet exceeds the packet that it repairs.
     const fn more(self) -> u64 {
         match self {
             Self { parity: true, .. } => PARITY_MORE.get(),
@@ -176,21 +180,21 @@ impl Repairs {
     }
 }
 
-/// What the two ends of a video flow are made with.
+/// The configuration of the two ends of a video flow.
 pub struct VideoPlan {
     flow: String,
     video: sc::Video,
-    place: Place,
-    /// Makes the controller's sender halves, with the layers around them.
+    place: HostContext,
+    /// The factory of the controller's sender halves, with the layers around them.
     senders: Arc<dyn Factory>,
-    /// Makes the controller's receiver halves.
+    /// The factory of the controller's receiver halves.
     receivers: Arc<dyn Factory>,
-    /// Whether the controller is one of the registry's.
+    /// Whether the controller is in the registry.
     registered: bool,
     feedback: FeedbackFormat,
     rtcp: RtcpSettings,
     supply: Supply,
-    /// What each half is told, but for its identity and its chance.
+    /// The setup of each half, without its identity and its random source.
     setup: Setup,
     /// The highest rate that the media needs.
     top: Option<Rate>,
@@ -200,82 +204,87 @@ pub struct VideoPlan {
 }
 
 impl VideoPlan {
-    /// The plan of a scenario's flow. `own` makes the halves of a controller that is not in the registry, `ladder` has
-    /// the sizes of its frames.
+    /// Creates the plan of a scenario's flow. `own` is the factory of a controller that is not in the registry,
+    /// `ladder` has the sizes of the flow's frames.
     ///
     /// # Errors
-    /// A controller or a ladder that can't be.
+    /// Returns an error if the controller or the ladder is not valid.
     pub fn of(
         flow: &sc::Flow,
         video: &sc::Video,
         own: Option<&Arc<dyn Factory>>,
         ladder: Option<&Arc<Ladder>>,
-        place: Place,
+        place: HostContext,
     ) -> Result<Self, BuildError> {
-        let asked = Asked::of(flow, video, own)?;
+        let choice = ControllerChoice::of(flow, video, own)?;
         let supply = Supply::of(&flow.name, video, ladder)?;
-        Ok(asked.planned(flow, video, supply, place))
+        Ok(choice.planned(flow, video, supply, place))
     }
 
-    /// The plan of a flow whose frames come from `supply`, whatever its media says.
+    /// Creates the plan of a flow whose frames come from `supply` instead of the flow's media.
     ///
     /// # Errors
-    /// As [`VideoPlan::of`].
-    pub fn supplied(flow: &sc::Flow, video: &sc::Video, supply: Supply, place: Place) -> Result<Self, BuildError> {
+    /// Returns the same errors as [`VideoPlan::of`].
+    pub fn supplied(
+        flow: &sc::Flow,
+        video: &sc::Video,
+        supply: Supply,
+        place: HostContext,
+    ) -> Result<Self, BuildError> {
         if let Supply::Ladder(ladder) = &supply {
             fits(&flow.name, ladder)?;
         }
-        Ok(Asked::of(flow, video, None)?.planned(flow, video, supply, place))
+        Ok(ControllerChoice::of(flow, video, None)?.planned(flow, video, supply, place))
     }
 
-    /// The name of the controller's APP packets.
+    /// Returns the name of the controller's APP packets.
     pub fn app(&self) -> [u8; 4] {
         self.senders.terms().app
     }
 
-    /// The format in which receivers report single packets.
+    /// Returns the format of per-packet feedback.
     pub const fn feedback(&self) -> FeedbackFormat {
         self.feedback
     }
 
-    /// With another timing of RTCP.
+    /// Changes the RTCP settings.
     #[must_use]
     pub fn timed(self, change: impl FnOnce(RtcpSettings) -> RtcpSettings) -> Self {
         Self { rtcp: change(self.rtcp), ..self }
     }
 
-    /// What draws for the part of this name.
+    /// Returns the random source of the part with this name.
     pub fn chance(&self, name: &str) -> Chance {
         self.place.seed.part(name)
     }
 
-    /// What the paper means, or what it prints.
+    /// Returns the mode: the repaired algorithm, or the paper's text literally.
     pub const fn mode(&self) -> Mode {
         self.video.mode
     }
 
-    /// The highest rate.
+    /// Returns the maximum rate.
     pub const fn cap(&self) -> Rate {
         self.setup.cap
     }
 
-    /// The most bytes of payload in a packet.
+    /// Returns the maximum payload of a packet in bytes.
     pub const fn payload(&self) -> u64 {
         self.payload
     }
 
-    /// What stands before a packet's payload, in bytes.
+    /// Returns the size of a packet's headers in bytes.
     pub const fn headers(&self) -> u64 {
         self.headers
     }
 
-    /// What an encoder of this ladder does with a rate.
+    /// Creates an encoder of this ladder.
     pub fn encoder(&self, ladder: &Arc<Ladder>) -> Encoder {
         let waiting = if self.video.mode == Mode::Paper { Waiting::Damped } else { Waiting::Drained };
         Encoder::new(Arc::clone(ladder), self.video.vbr, waiting, self.payload, self.headers)
     }
 
-    /// The encoder of frames that have sizes but no bytes.
+    /// Creates an encoder of frames that have sizes but no bytes.
     fn sized_feed(&self, name: &str) -> Option<Box<dyn Feed>> {
         match &self.supply {
             Supply::Endless(_) | Supply::Encoder => None,
@@ -288,52 +297,53 @@ impl VideoPlan {
         }
     }
 
-    /// Who an end of this name is. The name alone decides: another receiver changes nobody's SSRC.
+    /// Returns the identity of the end with this name. Only the name determines it, so that further receivers do not
+    /// change others' SSRCs.
     fn identity(&self, name: &str) -> Identity {
         let ssrc = self.place.seed.part(&format!("{name}.ssrc")).bits32();
         let cname = self.place.apart.as_ref().map_or(name, |apart| &apart.cname).to_owned();
         Identity { ssrc, cname }
     }
 
-    /// What the half of an end of this name is told.
+    /// Returns the setup of the half of the end with this name.
     fn setup(&self, name: &str, ssrc: u32) -> Setup {
         let chance = self.place.seed.part(&format!("{name}.half"));
         Setup { id: ReceiverId(ssrc), chance, ..self.setup.clone() }.alive()
     }
 
-    /// The number of the first packet.
+    /// Returns the first sequence number.
     pub fn first_seq(&self) -> u16 {
         let drawn = || self.place.seed.part(&format!("flow.{}.seq", self.flow)).bits32() as u16;
         self.video.first.seq.unwrap_or_else(drawn)
     }
 
-    /// The stream of packets that are sent again in a session of this name, where there is one.
+    /// Returns the settings of the retransmission stream in the session with this name, if there is one.
     pub fn repair(&self, session: &str) -> Option<RepairSettings> {
         self.repairs.again.then(|| RepairSettings {
             ssrc: self.place.seed.part(&format!("{session}.repair.ssrc")).bits32(),
-            payload_type: self.place.apart.as_ref().map_or(RETRANSMISSIONS, |apart| apart.again),
+            payload_type: self.place.apart.as_ref().map_or(RETRANSMISSION_PAYLOAD_TYPE, |apart| apart.again),
             playout: self.place.apart.as_ref().map_or_else(|| self.video.playout.most(), |apart| apart.useful),
         })
     }
 
-    /// The stream of parity in a session of this name, where there is one.
+    /// Returns the settings of the parity stream in the session with this name, if there is one.
     pub fn parity(&self, session: &str) -> Option<ParitySettings> {
         let known = || self.video.playout.most();
         self.repairs.parity.then(|| ParitySettings {
             ssrc: self.place.seed.part(&format!("{session}.parity.ssrc")).bits32(),
-            payload_type: PARITY,
+            payload_type: PARITY_PAYLOAD_TYPE,
             playout: self.place.apart.as_ref().map_or_else(known, |apart| Some(apart.playout)),
         })
     }
 
-    /// With what the sender of a session of this name is made.
+    /// Returns the settings of the sender with this name.
     pub fn sender(&self, name: &str) -> SenderSettings {
         let (video, seed) = (&self.video, self.place.seed);
         let apart = self.place.apart.as_ref();
         let drawn = || seed.part(&format!("{name}.timestamp")).bits32();
         let plain = SenderSettings::new(self.identity(name), self.rtcp, video.packet, self.app());
         SenderSettings {
-            payload_type: apart.map_or(MEDIA, |apart| apart.payload_type),
+            payload_type: apart.map_or(MEDIA_PAYLOAD_TYPE, |apart| apart.payload_type),
             ids: apart.map(|apart| apart.ids).unwrap_or_default(),
             emit: video.emit,
             credit: self.place.credit,
@@ -349,7 +359,8 @@ impl VideoPlan {
         }
     }
 
-    /// The source of a session: `feed` hands it frames with bytes, where they have any. Means count from `from` on.
+    /// Creates the source of a session. `feed` supplies frames with bytes, if there are any. Means are taken from
+    /// `from` on.
     pub fn source(
         &self,
         session: &str,
@@ -364,7 +375,8 @@ impl VideoPlan {
             room: if let Vbr::Frame(PerFrame { room, .. }) = video.vbr { room } else { 1.0 },
             padding: video.padding,
             parity: self.parity(session),
-            // One receiver that is sent again what it lacks needs no parity but where it says that this comes too late.
+            // A single receiver with retransmission only needs parity if it announces that retransmissions arrive too
+            // late.
             parity_on_word: repair.is_some() && self.place.apart.is_some(),
             repair,
             siblings,
@@ -380,8 +392,7 @@ impl VideoPlan {
         source
     }
 
-    /// What makes the receiving end in the `n`th place of a session. In a simulcast it is in one of several groups,
-    /// `chosen`.
+    /// Returns a constructor of receiver `n` of a session. `chosen`: it is in one of several groups of a simulcast.
     pub fn receiver(self: &Arc<Self>, n: usize, session: &str, chosen: bool) -> MakeReceiver {
         let plan = Arc::clone(self);
         let name = format!("{session}.dst{}", n + 1);
@@ -400,8 +411,8 @@ impl VideoPlan {
         })
     }
 
-    /// A receiver without repair that joins now for the `times`th time, from 0 on, and its name then. Who joins again
-    /// is somebody else to the others: its old SSRC has said BYE.
+    /// Creates a receiver without repair for its join number `times`, starting at 0. Returns it with its name. A
+    /// receiver that joins again has a new SSRC, since the old one has sent BYE.
     pub fn bare_receiver(&self, name: &str, now: Time, times: u32) -> (Receiver, String) {
         let name = if times == 0 { name.to_owned() } else { format!("{name}.{times}") };
         let identity = self.identity(&name);
@@ -413,7 +424,7 @@ impl VideoPlan {
         (receiver, name)
     }
 
-    /// A receiver's sink around what [`VideoPlan::receiver`] makes.
+    /// Creates a receiver's sink around the result of [`VideoPlan::receiver`].
     pub fn sink(&self, make: MakeReceiver, intake: Intake) -> VideoSink {
         let video = &self.video;
         let period = self.setup.pictures.as_ref().map_or(Span::ZERO, |p| p.frame);
@@ -424,7 +435,7 @@ impl VideoPlan {
         sink.repair = self.repairs.again || self.repairs.parity;
         sink.player = match video.playout {
             sc::Playout::Adaptive(bounds) => {
-                // The codec's frames come at irregular times.
+                // The codec's frames have irregular times.
                 let regular = !matches!(self.supply, Supply::Codec(..));
                 Player::adaptive(bounds, regular.then_some(period))
             }
@@ -434,17 +445,17 @@ impl VideoPlan {
     }
 }
 
-/// A flow's controller, and what its receivers report to it.
-struct Asked {
+/// The controller of a flow, and the feedback that it needs.
+struct ControllerChoice {
     factory: Arc<dyn Factory>,
-    /// Whether it is one of the registry's.
+    /// Whether the controller is in the registry.
     registered: bool,
-    /// The format of single packets that it asks for itself.
+    /// The format of per-packet feedback that the controller needs.
     own: FeedbackFormat,
     group: bool,
 }
 
-impl Asked {
+impl ControllerChoice {
     fn of(flow: &sc::Flow, video: &sc::Video, own: Option<&Arc<dyn Factory>>) -> Result<Self, BuildError> {
         let wrong = |error| BuildError::new(format!("flow.{}.controller", flow.name), error);
         let factory = match own {
@@ -456,12 +467,12 @@ impl Asked {
         Ok(Self { factory, registered: own.is_none(), own: format, group })
     }
 
-    fn planned(self, flow: &sc::Flow, video: &sc::Video, supply: Supply, place: Place) -> VideoPlan {
+    fn planned(self, flow: &sc::Flow, video: &sc::Video, supply: Supply, place: HostContext) -> VideoPlan {
         let feedback = video.feedback.or(self.own);
         let repairs = Repairs::of(video, self.group);
         let headers = match &place.apart {
-            None => HEADERS,
-            Some(apart) => HEADERS + self.elements(feedback) + apart.tag + repairs.more(),
+            None => HEADER_BYTES,
+            Some(apart) => HEADER_BYTES + self.elements(feedback) + apart.tag + repairs.more(),
         };
         let payload = payload(video.packet, headers, place.apart.is_some());
         let range = supply.range(payload, headers);
@@ -489,16 +500,16 @@ impl Asked {
         }
     }
 
-    /// The most bytes that a packet's extension elements take beside the send time. A controller that reads reports of
-    /// single packets tells its receivers nothing.
+    /// Returns the maximum size of a packet's header extensions beside the send time, in bytes. A controller that reads
+    /// per-packet feedback sends no notices.
     fn elements(&self, feedback: FeedbackFormat) -> u64 {
         let silent = self.factory.terms().extension == 0 || self.own != FeedbackFormat::Own;
-        let number = if feedback == FeedbackFormat::TransportWide { TRANSPORT_NUMBER } else { 0 };
-        number + if silent { 0 } else { NOTICE }
+        let number = if feedback == FeedbackFormat::TransportWide { TRANSPORT_NUMBER_BYTES } else { 0 };
+        number + if silent { 0 } else { MAX_NOTICE_BYTES }
     }
 
-    /// Whether the receivers' halves run at the sender, on reports of single packets. A class in Python is told of
-    /// packets where there are such reports, whatever it makes of them.
+    /// Returns true if the receivers' halves run at the sender, on per-packet feedback. A class in Python gets packet
+    /// reports whenever there are any.
     fn replayed(&self, feedback: FeedbackFormat) -> bool {
         self.registered && feedback.is_replayed_for(self.own)
     }
@@ -508,12 +519,12 @@ impl Asked {
         if self.replayed(feedback) { Replayed::around(own, Span::ZERO) } else { own }
     }
 
-    /// The sender's halves with what stands around them: from the controller outwards a replay, the treatment of
-    /// standard reports, the circuit breaker (RFC 8083) and the defence against false feedback.
-    fn senders(&self, video: &sc::Video, feedback: FeedbackFormat, place: &Place) -> Arc<dyn Factory> {
+    /// Returns the factory of sender halves with the layers around them. From the controller outwards these are a
+    /// replay, the support of standard reports, the circuit breaker (RFC 8083) and the plausibility checks on feedback.
+    fn senders(&self, video: &sc::Video, feedback: FeedbackFormat, place: &HostContext) -> Arc<dyn Factory> {
         let own = Arc::clone(&self.factory);
         let factory = if self.replayed(feedback) { Replayed::at_sender(own, Span::ZERO) } else { own };
-        // Report blocks are played back to a half that can't read them itself.
+        // A half that cannot read report blocks gets them played back as arrivals.
         let blocks = self.registered && video.feedback.is_coarse();
         if !video.defences && !blocks {
             return factory;
@@ -530,9 +541,10 @@ impl Asked {
     }
 }
 
-/// The most bytes of payload in a packet of this IP size.
+/// Returns the maximum payload of a packet of this IP size in bytes.
 fn payload(packet: Bytes, headers: u64, apart: bool) -> u64 {
-    // A packet whose headers fill it carries something all the same; real bytes come in pieces that are worth a packet.
+    // A packet that is filled by its headers still has to carry something. Payloads of real bytes have a useful minimum
+    // size.
     packet.get().saturating_sub(headers).max(if apart { 64 } else { 1 })
 }
 
@@ -546,12 +558,13 @@ fn rtcp(video: &sc::Video, group: bool, mtu: Bytes) -> RtcpSettings {
     RtcpSettings { t_min: video.rtcp.t_min, group, summary, mtu, ..RtcpSettings::new(profile, video.rtcp.session_bw) }
 }
 
-/// What the halves are told of the flow, but for its pictures. Its rate stays within what is asked for and what its
-/// media needs; a floor that an operator may lower holds from outside.
-fn setup(video: &sc::Video, group: bool, range: Option<(Rate, Rate)>, apart: Option<&Apart>) -> Setup {
+/// Returns the setup of the halves without the pictures. The rate stays within the flow's limits and what the media
+/// needs. A floor that an operator may lower is applied outside of the controller.
+fn setup(video: &sc::Video, group: bool, range: Option<(Rate, Rate)>, apart: Option<&RemotePeer>) -> Setup {
     let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Setup::NO_CAP, |range| range.1));
     let lowest = range.map_or(apart.map_or(Rate::ZERO, |apart| apart.floor), |range| range.0);
     let mut floor = video.floor.unwrap_or(lowest).min(cap);
+    // With defences the operator's floor is enforced outside, so the controller itself may go lower.
     if let Some(apart) = apart.filter(|_| video.defences) {
         apart.operator.limit(Some(floor), None);
         floor = floor.min(range.map_or(apart.floor, |range| range.0.max(apart.floor)));
@@ -570,7 +583,7 @@ fn setup(video: &sc::Video, group: bool, range: Option<(Rate, Rate)>, apart: Opt
     }
 }
 
-/// What a controller is told of a ladder, if a packet holds so many bytes of its pictures after so many of headers.
+/// Returns a ladder's description for controllers, with `payload` bytes per packet after `headers` bytes.
 fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     let rung = |(row, quantizer): (usize, &u8)| {
         let (rate, peak) = ladder.rates(row, payload, headers);
@@ -583,8 +596,8 @@ fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     }
 }
 
-/// What a controller is told of RFC 8593's codec, which has a rate in place of quantizers: those of 2, 4 … 62, whose
-/// rates fall from the highest to the lowest in equal steps.
+/// Returns the description of RFC 8593's codec for controllers. It has a rate instead of quantizers, so quantizers 2, 4
+/// … 62 stand for rates from the highest to the lowest in equal steps.
 fn codec_pictures(codec: &CodecSettings, gop: u32) -> Pictures {
     let step = codec.r_max.saturating_sub(codec.r_min).as_bps_f64() / 30.0;
     let rate = |n: u8| Rate::from_bps_f64(codec.r_max.as_bps_f64() - step * f64::from(n));

@@ -1,28 +1,28 @@
-//! A receiver of a simulcast: in one of its groups at a time.
+//! A receiver of a simulcast, which is in one of its groups at a time.
 
 use crate::{Agent, AgentIx};
 use steadycast_control::simulcast::{Chooser, Move};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Rate, Span, Time};
 
-/// A receiver of a simulcast: a sink for each group, of which one is in its group. A world asks it after its sink was
-/// called, and when it says so, has the one leave and the other join.
+/// A receiver of a simulcast. It has a sink for each group, one of which is joined. The world calls [`Viewer::look`]
+/// after each call of that sink, and moves the receiver if it returns a change.
 pub struct Viewer {
-    /// The simulcast, by its place in the scenario.
+    /// The index of the simulcast in the scenario.
     pub simulcast: usize,
-    /// The receiver, by its place among those of the groups.
+    /// The index of the receiver among those of the groups.
     pub receiver: usize,
-    /// Its sinks, one for each group.
+    /// The sinks, one for each group.
     pub sinks: Vec<AgentIx>,
-    /// The links on its way, as directions.
+    /// The directions of links on its path.
     pub way: Vec<u32>,
     chooser: Chooser,
-    /// Where it went, and why.
+    /// The moves with their reasons.
     pub moves: Vec<Move>,
 }
 
 impl Viewer {
-    /// In the lowest group; its sinks are still to be named.
+    /// Creates a viewer in the lowest group, without sinks.
     pub fn new(scenario: &sc::Scenario, simulcast: usize, receiver: usize) -> Self {
         let spec = &scenario.simulcasts[simulcast];
         let floor = |flow: &sc::FlowIx| match &scenario.flows[flow.0 as usize].kind {
@@ -33,23 +33,23 @@ impl Viewer {
         Self { simulcast, receiver, sinks: Vec::new(), way: Vec::new(), chooser, moves: Vec::new() }
     }
 
-    /// Its sink that is in its group.
+    /// Returns the sink that is joined.
     pub fn sink(&self) -> AgentIx {
         self.sinks[self.chooser.place()]
     }
 
-    /// Whether to move: the sink that leaves and the one that joins.
+    /// Decides whether to move. Returns the sink that leaves and the one that joins.
     pub fn look(&mut self, now: Time, agents: &[Agent]) -> Option<(AgentIx, AgentIx)> {
         let from = self.sink();
         let Agent::VideoSink(sink) = &agents[from.0 as usize] else { return None };
         let session = sink.session()?;
         self.chooser.on_told(session.siblings());
-        let told = self.chooser.look(now, session.acceptable())?;
-        self.moves.push(told);
+        let change = self.chooser.look(now, session.acceptable())?;
+        self.moves.push(change);
         Some((from, self.sink()))
     }
 
-    /// How long it was in each group between two times.
+    /// Returns the time in each group between two times.
     pub fn stays(&self, from: Time, until: Time) -> Vec<Span> {
         let mut stays = vec![Span::ZERO; self.sinks.len()];
         let (mut place, mut since) = (0, Time::ZERO);

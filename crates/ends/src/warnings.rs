@@ -1,4 +1,5 @@
-//! What a reader has to know of a run's feedback and windows before using its numbers: `warnings` of `summary.json`.
+//! Warnings about a run's feedback and TCP windows that a reader needs before using its numbers: `warnings` of
+//! `summary.json`.
 
 use crate::shares::FlowShare;
 use crate::{FlowEnds, Record};
@@ -6,13 +7,15 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_tcp::{LINUX_WINDOW, MAX_WINDOW};
 use steadycast_units::{Bytes, Span, Time, counted};
 
-/// Reports that take more than this share of a link back are in the way of others, and of themselves.
-const MOST_OF_THE_WAY_BACK: f64 = 0.5;
+/// Share of the return link above which reports delay other traffic and each other.
+const MAX_RETURN_LINK_SHARE: f64 = 0.5;
 
 impl Record<'_> {
-    /// TCPs whose window holds less than what their fair share has on the way: the window limits them there.
+    /// Returns a warning for each TCP flow whose window is smaller than the bandwidth-delay product of its fair share.
+    /// The window limits the flow then.
     pub(crate) fn window_warnings(&self, shares: &[FlowShare]) -> Vec<String> {
         let flows = self.scenario.flows.iter().zip(shares).zip(&self.ways);
+        // The kernel's TCP allows another maximum window than the simulated one.
         let most = if self.world == "simulated" { MAX_WINDOW } else { LINUX_WINDOW };
         let each = flows.filter_map(|((flow, share), ways)| {
             let FlowKind::Tcp(tcp) = &flow.kind else { return None };
@@ -38,7 +41,7 @@ impl Record<'_> {
         each.collect()
     }
 
-    /// The warnings of all flows, in the scenario's order.
+    /// Returns the feedback warnings of all flows, in the scenario's order.
     pub(crate) fn feedback_warnings(&self) -> Vec<String> {
         let videos = self.scenario.flows.iter().enumerate().filter_map(|(n, flow)| match &flow.kind {
             FlowKind::Video(_) => Some((n, flow)),
@@ -52,7 +55,7 @@ impl Record<'_> {
         each.collect()
     }
 
-    /// What receivers could not tell the flow's sender.
+    /// Returns warnings about packets and messages that receivers could not report to the sender.
     fn untold(&self, flow: &sc::Flow, ends: &FlowEnds) -> Vec<String> {
         let sinks = ends.sinks.iter().filter_map(|sink| self.agents[sink.0 as usize].video_sink());
         let (packets, messages) = sinks.map(|sink| sink.untold()).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
@@ -74,8 +77,9 @@ impl Record<'_> {
         untold.into_iter().chain(refused).collect()
     }
 
-    /// A flow with one receiver whose reports take most of a link on its way back.
+    /// Returns a warning if the reports of a flow with one receiver use most of a link on the way back.
     fn way_back_is_full(&self, n: usize, flow: &sc::Flow, ends: &FlowEnds) -> Option<String> {
+        // With several receivers, the reports take different links.
         let [sink] = ends.sinks[..] else { return None };
         let said = self.agents[sink.0 as usize].video_sink()?.rtcp_bytes;
         let share = |way: &u32| {
@@ -86,7 +90,7 @@ impl Record<'_> {
         };
         let (most, back) = self.ways.get(n)?.iter().flatten().filter_map(share).max_by(|a, b| a.0.total_cmp(&b.0))?;
         let link = &self.scenario.links[back as usize / 2].name;
-        (most > MOST_OF_THE_WAY_BACK).then(|| {
+        (most > MAX_RETURN_LINK_SHARE).then(|| {
             format!(
                 "flow.{}: its reports want {:.0} % of the way back over link \"{link}\", and wait there for each \
                  other; give that direction a higher rate (link.back.rate), or take a controller that reports less",

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 use steadycast_control::FeedbackFormat;
-use steadycast_ends::{Apart, VideoPlan};
+use steadycast_ends::{RemotePeer, VideoPlan};
 use steadycast_session::{HeaderIds, SendTime};
 use steadycast_units::{Span, Time};
 use steadycast_web::{
@@ -81,8 +81,8 @@ impl Taken {
     }
 
     /// The far end is a browser.
-    pub(crate) fn apart(&self, apart: Apart) -> Apart {
-        Apart {
+    pub(crate) fn apart(&self, apart: RemotePeer) -> RemotePeer {
+        RemotePeer {
             // Where it is, its checks say.
             peer: None,
             // The largest of the profiles that DTLS may agree on.

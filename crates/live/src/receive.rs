@@ -13,7 +13,10 @@ use crate::{
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use steadycast_control::Mode;
-use steadycast_ends::{Agent, Apart, Intake, Kept, MakeReceiver, Place, RETRANSMISSIONS, Supply, VideoPlan, VideoSink};
+use steadycast_ends::{
+    Agent, HostContext, Intake, Kept, MakeReceiver, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, Supply, VideoPlan,
+    VideoSink,
+};
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
 use steadycast_session::{
@@ -149,13 +152,13 @@ impl Receiving {
         let keys = FlowKeys::described(description)?;
         let own = std::slice::from_ref(&options.cname);
         let loaded = keys.scenario(own, group, Span::ZERO).map_err(LiveError::of_description)?;
-        let apart = Apart {
+        let apart = RemotePeer {
             cname: options.cname.clone(),
             peer: None,
             tag: 0,
             epoch: clock.epoch(),
             payload_type: description.payload_type,
-            again: RETRANSMISSIONS,
+            again: RETRANSMISSION_PAYLOAD_TYPE,
             ids: HeaderIds::default(),
             authenticated: false,
             floor: Rate::ZERO,
@@ -163,7 +166,7 @@ impl Receiving {
             useful: None,
             operator: OperatorControls::default(),
         };
-        let place = Place { seed, credit: Span::ZERO, mtu: flow::MTU, apart: Some(apart) };
+        let place = HostContext { seed, credit: Span::ZERO, mtu: flow::MTU, apart: Some(apart) };
         let (flow, video) = (&loaded.scenario.flows[0], flow::video(&loaded)?);
         let told = Told::of(description, options.latency);
         let mut plan = VideoPlan::supplied(flow, video, Supply::Endless(None), place)?;

@@ -18,7 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use steadycast_control::registry::Given;
 use steadycast_control::{FeedbackFormat, Limit, Mode};
-use steadycast_ends::{Agent, Apart, Kept, Place, RETRANSMISSIONS, Supply, VideoPlan, VideoSource};
+use steadycast_ends::{
+    Agent, HostContext, Kept, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, Supply, VideoPlan, VideoSource,
+};
 use steadycast_media::{Feed, Ladder, SentFrames};
 use steadycast_record::{flow as flow_figures, receiver};
 use steadycast_scenario::{Loaded, Video};
@@ -170,7 +172,7 @@ impl Sending {
         let loaded = options.flow.scenario(&[], to.is_multicast(), Span::ZERO)?;
         let apart = options.apart(&medium, clock, &shared);
         let apart = if let Some(taken) = &taken { taken.apart(apart) } else { apart };
-        let place = Place { seed, credit: CREDIT, mtu: flow::MTU, apart: Some(apart) };
+        let place = HostContext { seed, credit: CREDIT, mtu: flow::MTU, apart: Some(apart) };
         let (video, plan) = planned(&loaded, &medium, place)?;
         let session = clock.epoch().0 >> 32;
         let (pair, sdp, way) = match (&options.to, taken) {
@@ -220,7 +222,8 @@ impl Sending {
         let keys = options.flow.clone().of_sender(to, !matches!(medium, Medium::Greedy));
         let loaded = keys.scenario(&[], to.is_multicast(), Span::ZERO)?;
         let apart = Some(options.apart(medium, clock, &shared));
-        planned(&loaded, medium, Place { seed: entropy::seed()?, credit: CREDIT, mtu: flow::MTU, apart }).map(|_| ())
+        planned(&loaded, medium, HostContext { seed: entropy::seed()?, credit: CREDIT, mtu: flow::MTU, apart })
+            .map(|_| ())
     }
 
     /// The receiver of this name is not heard any more, now or whenever it comes.
@@ -247,15 +250,15 @@ impl Sending {
 
 impl SendOptions {
     /// Returns what a session that is alone at its end knows of itself.
-    fn apart(&self, medium: &Medium, clock: Clock, shared: &Shared) -> Apart {
+    fn apart(&self, medium: &Medium, clock: Clock, shared: &Shared) -> RemotePeer {
         let to = self.to.ip();
-        Apart {
+        RemotePeer {
             cname: self.cname.clone(),
             peer: (!to.is_multicast()).then(|| crate::wired::host(to)),
             tag: self.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
             epoch: clock.epoch(),
             payload_type: medium.format().and_then(PayloadFormat::static_type).unwrap_or(96),
-            again: RETRANSMISSIONS,
+            again: RETRANSMISSION_PAYLOAD_TYPE,
             ids: HeaderIds::default(),
             authenticated: false,
             floor: LEAST,
@@ -268,7 +271,7 @@ impl SendOptions {
 }
 
 /// Plans the flow of a checked scenario for a live session.
-fn planned<'l>(loaded: &'l Loaded, medium: &Medium, place: Place) -> Result<(&'l Video, VideoPlan), LiveError> {
+fn planned<'l>(loaded: &'l Loaded, medium: &Medium, place: HostContext) -> Result<(&'l Video, VideoPlan), LiveError> {
     let video = flow::video(loaded)?;
     let plan = VideoPlan::supplied(&loaded.scenario.flows[0], video, medium.supply(), place)?;
     if video.feedback.is_coarse() {

@@ -1,26 +1,25 @@
-//! The circuit breaker of RFC 8083: what a sender does, whatever its controller, when the network or its receivers give
-//! no sign of life.
+//! The circuit breaker of RFC 8083: it reduces the rate independently of the controller when reports show that the
+//! network or the receivers do not cope, or when none arrive.
 //!
-//! - No report on the stream for 15 s (4.1: three reporting intervals of at least 5 s).
-//! - Reports, but the highest sequence number stands still, in 5 of them over at least 5 s, of all receivers (4.2: five
-//!   intervals).
-//! - More than ten times what TCP would send, in 5 reports over at least 5 s; in a group, of two receivers at least,
-//!   and of more than are left behind anyway (4.3: over CB_INTERVAL).
+//! - RTCP timeout (section 4.1): no report on the stream for 15 s, which is three reporting intervals of at least 5 s.
+//! - Media timeout (section 4.2): the highest sequence number of all receivers stands still in 5 reports over at least
+//!   5 s, which stand for five intervals.
+//! - Congestion (section 4.3): the rate is more than ten times TCP's, in 5 reports over at least 5 s (CB_INTERVAL). In
+//!   a group this has to hold for at least two receivers, and for more than may be left behind.
 //!
-//! The first step is a tenth of the rate (4.3 allows to try that first); when that does not help for as long again, the
-//! media pauses: one packet in two seconds goes on, so that whoever comes, or comes back, can report, and the first
-//! report ends the pause. Receivers of ours answer such a packet, whatever their half waits for
+//! The first step is a tenth of the rate, which section 4.3 allows. If that does not help for the same time, the media
+//! pauses. One packet in two seconds is still sent, so that a new or returning receiver can report, and the first
+//! report ends the pause. Steadycast's receivers answer this packet independently of their half
 //! ([`crate::Receiver::answering`]).
 //!
-//! For a controller that ignores feedback by design (`fixed`), and where the operator has named a floor, the first
-//! condition holds only when there have been reports: some receivers never send any, and a constant rate is its
-//! operator's decision.
+//! If the controller ignores feedback by design (`fixed`), or the operator has set a floor, the RTCP timeout only
+//! applies after a first report. Some receivers never report, and a constant rate is the operator's decision.
 //!
-//! Until the one receiver of a session has reported for the first time, the rate is not below [`UNHEARD`]: players
-//! without RTCP show pictures worth the name for as long as the first condition allows.
+//! Until a unicast session's receiver has reported for the first time, the rate is at least [`MIN_UNREPORTED_RATE`].
+//! Players without RTCP then show usable pictures until the RTCP timeout.
 
 use crate::OperatorControls;
-use crate::defence::BEHIND;
+use crate::feedback_filter::LEFT_BEHIND_SHARE;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,21 +29,21 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Three reporting intervals of 5 s (RFC 8083, 4.1).
-const SILENCE: Span = Span::secs(15);
+/// RTCP timeout: three reporting intervals of 5 s (RFC 8083, section 4.1).
+const RTCP_TIMEOUT: Span = Span::secs(15);
 /// CB_INTERVAL of the other two conditions, in reports.
-const REPORTS: u32 = 5;
-/// The least time that CB_INTERVAL lasts.
-const INTERVAL: Span = Span::secs(5);
-/// The time between two packets while the media pauses.
-const PROBE: Span = Span::secs(2);
-/// The least rate before the first report, which is that of most controllers' first packets: twelve packets of 1200 B
-/// in 384 ms, or CIF at a coarse quantizer.
-const UNHEARD: Rate = Rate::kbps(300);
-/// Receivers that are watched one by one.
-const WATCHED: usize = 4_096;
+const CB_INTERVAL_REPORTS: u32 = 5;
+/// Minimum duration of CB_INTERVAL.
+const MIN_CB_INTERVAL: Span = Span::secs(5);
+/// Time between two packets while the media pauses.
+const PAUSED_PACKET_INTERVAL: Span = Span::secs(2);
+/// Minimum rate before the first report. It is the rate of most controllers' first packets: twelve packets of 1200 B in
+/// 384 ms, or CIF at a coarse quantizer.
+const MIN_UNREPORTED_RATE: Rate = Rate::kbps(300);
+/// Maximum number of receivers that are watched individually.
+const MAX_WATCHED: usize = 4_096;
 
-/// Makes the halves of a controller with a circuit breaker.
+/// A layer that adds the circuit breaker to a controller.
 pub struct CircuitBreaker {
     own: Arc<dyn Factory>,
     orders: OperatorControls,
@@ -52,13 +51,13 @@ pub struct CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    /// Around this controller. The limits of these orders hold as long as the breaker lets them: no floor keeps up a
-    /// rate that nobody answers.
+    /// Wraps the controller `own`. The limits of `orders` apply unless the breaker has tripped: a floor does not keep
+    /// up a rate without reports.
     pub fn new(own: Arc<dyn Factory>, orders: OperatorControls) -> Self {
         Self { own, orders, provided: false }
     }
 
-    /// The operator has named a floor, which holds towards who never reports.
+    /// Sets whether the operator has set a floor, which then holds towards receivers that never report.
     pub fn provided(self, provided: bool) -> Self {
         Self { provided, ..self }
     }
@@ -69,18 +68,19 @@ impl Layer for CircuitBreaker {
         &*self.own
     }
     fn around(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        let (orders, deaf) = (self.orders.clone(), self.provided || self.own.terms().feedback == FeedbackTiming::None);
-        let unheard = if setup.group { Rate::ZERO } else { UNHEARD.min(setup.cap) };
-        let breaker = Breaker::new(self.own.sender(setup), orders, setup.packet, deaf, setup.group);
-        Box::new(Breaker { unheard, ..breaker })
+        let (orders, ignores_feedback) =
+            (self.orders.clone(), self.provided || self.own.terms().feedback == FeedbackTiming::None);
+        let min_unreported = if setup.group { Rate::ZERO } else { MIN_UNREPORTED_RATE.min(setup.cap) };
+        let breaker = Breaker::new(self.own.sender(setup), orders, setup.packet, ignores_feedback, setup.group);
+        Box::new(Breaker { min_unreported, ..breaker })
     }
 }
 
-/// How far the breaker has gone.
+/// The state of the breaker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Closed,
-    /// A tenth of the rate that there was, since then.
+    /// The rate is a tenth of what it was at `since`.
     Cut {
         since: Time,
         rate: Rate,
@@ -92,21 +92,21 @@ enum State {
     },
 }
 
-/// One receiver, over the present interval.
+/// The state of one receiver over the present interval.
 struct Watched {
     since: Time,
     reports: u32,
     highest: u64,
-    /// The highest number has not grown since then, in so many reports.
+    /// The time since which the highest sequence number has not grown, and the number of reports since then.
     still: (Time, u32),
     expected: u64,
     lost: u64,
-    /// By the interval before too much was sent.
+    /// Whether the rate was too high in the previous interval.
     over: bool,
     rtt: Option<Span>,
-    /// All that had been sent when the interval began.
+    /// The bytes that had been sent at the beginning of the interval.
     sent: Bytes,
-    /// All that had been sent at the last report.
+    /// The bytes that had been sent at the last report.
     sent_before: Bytes,
 }
 
@@ -114,50 +114,70 @@ struct Breaker {
     half: Box<dyn SenderHalf>,
     orders: OperatorControls,
     packet: Bytes,
-    deaf: bool,
-    /// The least rate before the first report.
-    unheard: Rate,
-    /// Whether there can be more than one receiver.
+    ignores_feedback: bool,
+    /// The minimum rate before the first report.
+    min_unreported: Rate,
+    /// Whether there may be more than one receiver.
     group: bool,
     state: State,
     began: Option<Time>,
-    heard: Option<Time>,
+    last_report: Option<Time>,
     sent: Bytes,
     watched: BTreeMap<ReceiverId, Watched>,
 }
 
 impl Breaker {
-    fn new(half: Box<dyn SenderHalf>, orders: OperatorControls, packet: Bytes, deaf: bool, group: bool) -> Self {
+    fn new(
+        half: Box<dyn SenderHalf>,
+        orders: OperatorControls,
+        packet: Bytes,
+        ignores_feedback: bool,
+        group: bool,
+    ) -> Self {
         let (state, watched) = (State::Closed, BTreeMap::new());
-        let (unheard, sent) = (Rate::ZERO, Bytes::ZERO);
-        Self { half, orders, packet, deaf, unheard, group, state, began: None, heard: None, sent, watched }
+        let (min_unreported, sent) = (Rate::ZERO, Bytes::ZERO);
+        Self {
+            half,
+            orders,
+            packet,
+            ignores_feedback,
+            min_unreported,
+            group,
+            state,
+            began: None,
+            heard: None,
+            sent,
+            watched,
+        }
     }
 
-    /// How many receivers have to show that too much is sent: of a group more than those who are left behind anyway,
-    /// and never one alone, whose word would cut the rate of all.
+    /// Returns how many receivers have to show that the rate is too high. In a group it is more than may be left
+    /// behind, and at least two, so that a single receiver cannot cut the rate of all.
     fn receivers_needed(&self) -> usize {
         match self.watched.len() {
-            all if self.group && all > 1 => ((all as f64 * BEHIND) as usize + 1).max(2),
+            all if self.group && all > 1 => ((all as f64 * LEFT_BEHIND_SHARE) as usize + 1).max(2),
             _ => 1,
         }
     }
 
-    /// The time since which no report has come, although the sender's own clock went on; `None` where none has to come.
+    /// Returns the time since which no report has arrived while the sender's clock ran; `None` if no report is
+    /// required.
     fn silent_since(&self) -> Option<Time> {
-        let since = match (self.heard, self.began) {
+        // A controller that ignores feedback needs no first report, but once there were reports they have to continue.
+        let since = match (self.last_report, self.began) {
             (Some(heard), _) => Some(heard),
-            (None, began) if !self.deaf => began,
+            (None, began) if !self.ignores_feedback => began,
             _ => None,
         };
         since.map(|since| since.max(self.orders.resumed()))
     }
 
-    /// What is decided where the breaker has not tripped.
+    /// Returns the decision while the breaker is closed.
     fn closed(&self) -> Decision {
         let mut decision = self.half.decision();
-        if self.heard.is_none() && decision.target < self.unheard {
-            (decision.target, decision.limit) = (self.unheard, Limit::Floor);
-            decision.pacing = decision.pacing.max(self.unheard);
+        if self.last_report.is_none() && decision.target < self.min_unreported {
+            (decision.target, decision.limit) = (self.min_unreported, Limit::Floor);
+            decision.pacing = decision.pacing.max(self.min_unreported);
         }
         self.orders.bound(decision)
     }
@@ -167,19 +187,19 @@ impl Breaker {
             State::Closed => State::Cut { since: now, rate: self.closed().pacing.scale(0.1), why },
             State::Cut { .. } | State::Open { .. } => State::Open { why },
         };
-        // What comes next is judged by itself.
+        // The intervals restart, so that the reduced rate is judged separately.
         for watched in self.watched.values_mut() {
             watched.restart(now, self.sent);
             watched.still = (now, 0);
         }
     }
 
-    /// When silence next counts as another step.
+    /// Returns when the RTCP timeout trips the breaker next.
     fn deadline(&self) -> Option<Time> {
         let since = self.silent_since()?;
         match self.state {
-            State::Closed => Some(since + SILENCE),
-            State::Cut { since: cut, .. } => Some((since + SILENCE).max(cut + SILENCE)),
+            State::Closed => Some(since + RTCP_TIMEOUT),
+            State::Cut { since: cut, .. } => Some((since + RTCP_TIMEOUT).max(cut + RTCP_TIMEOUT)),
             State::Open { .. } => None,
         }
     }
@@ -192,7 +212,8 @@ impl Breaker {
 
     fn judge_report(&mut self, report: &Report<'_>) {
         let Some(reception) = report.reception else { return };
-        if self.watched.len() >= WATCHED && !self.watched.contains_key(&report.from) {
+        // The bound limits the memory that forged SSRCs can take.
+        if self.watched.len() >= MAX_WATCHED && !self.watched.contains_key(&report.from) {
             return;
         }
         let (now, sent) = (report.at, self.sent);
@@ -201,20 +222,22 @@ impl Breaker {
         watched.lost = watched.lost.saturating_add_signed(reception.lost);
         watched.rtt = report.rtt.or(watched.rtt);
         watched.reports += 1;
+        // Without sent packets the highest number cannot grow, which is no fault.
         let idle = std::mem::replace(&mut watched.sent_before, sent) == sent;
         if reception.highest > watched.highest || idle {
             (watched.highest, watched.still) = (reception.highest.max(watched.highest), (now, 0));
         } else {
             watched.still.1 += 1;
         }
-        let due = watched.reports >= REPORTS && now.since(watched.since) >= INTERVAL;
+        let due = watched.reports >= CB_INTERVAL_REPORTS && now.since(watched.since) >= MIN_CB_INTERVAL;
         if due {
             let over = watched.exceeds_tcp(now, sent, self.packet);
             watched.restart(now, sent);
             watched.over = over;
         }
         let over = watched.over;
-        let stuck = |w: &Watched| w.still.1 >= REPORTS && now.since(w.still.0) >= INTERVAL;
+        let stuck = |w: &Watched| w.still.1 >= CB_INTERVAL_REPORTS && now.since(w.still.0) >= MIN_CB_INTERVAL;
+        // One receiver that still gets packets shows that the path to the group works.
         if self.watched.values().all(stuck) {
             return self.trip_breaker(now, "nothing arrives any more");
         }
@@ -223,9 +246,9 @@ impl Breaker {
         }
         let moving = self.watched.values().any(|w| w.still.1 == 0);
         match self.state {
-            // A pause is over with the first sign of life, a cut when an interval has gone well.
+            // A pause ends when the receiver's highest number grows, a cut when an interval has passed without excess.
             State::Open { .. } if moving => self.state = State::Closed,
-            State::Cut { since, .. } if moving && !over && (due || now.since(since) >= INTERVAL) => {
+            State::Cut { since, .. } if moving && !over && (due || now.since(since) >= MIN_CB_INTERVAL) => {
                 self.state = State::Closed;
             }
             _ => {}
@@ -245,14 +268,15 @@ impl Watched {
         self.over = false;
     }
 
-    /// Whether more was sent than ten times TCP's rate, by the simple equation that RFC 8083 recommends:
-    /// `X = s / (R · √(2p/3))`.
+    /// Returns true if more than ten times TCP's rate was sent, by the simple equation that RFC 8083 recommends: `X = s
+    /// / (R · √(2p/3))`.
     fn exceeds_tcp(&self, now: Time, sent: Bytes, packet: Bytes) -> bool {
         let (Some(rtt), true) = (self.rtt.filter(|r| !r.is_zero()), self.expected > 0 && self.lost > 0) else {
             return false;
         };
         let loss = (self.lost as f64 / self.expected as f64).min(1.0);
         let tcp = packet.per(rtt).scale(1.0 / (2.0 * loss / 3.0).sqrt());
+        // The factor of ten (section 4.3) keeps the breaker closed in normal operation.
         sent.saturating_sub(self.sent).per(now.since(self.since)) > tcp.scale(10.0)
     }
 }
@@ -273,10 +297,10 @@ impl SenderHalf for Breaker {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        self.heard = Some(report.at);
+        self.last_report = Some(report.at);
         let silence =
             matches!(self.state, State::Cut { why, .. } | State::Open { why } if why.starts_with("no report"));
-        // The first block of a newcomer counts from itself, but it tells that packets arrive.
+        // A new receiver's first block has no predecessor and expects no packets, but it shows that packets arrive.
         let arrives = report.reception.is_none_or(|r| r.expected > 0) || !self.watched.contains_key(&report.from);
         if silence && arrives {
             self.state = State::Closed;
@@ -286,6 +310,7 @@ impl SenderHalf for Breaker {
     }
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
+        // A receiver that left must not count as one that receives nothing.
         self.watched.remove(&receiver);
         self.half.on_leave(at, receiver, how);
     }
@@ -307,10 +332,11 @@ impl SenderHalf for Breaker {
         let (most, why, step) = match self.state {
             State::Closed => return decision,
             State::Cut { rate, why, .. } => (rate, why, "a tenth"),
-            State::Open { why } => (self.packet.per(PROBE), why, "pause"),
+            State::Open { why } => (self.packet.per(PAUSED_PACKET_INTERVAL), why, "pause"),
         };
         decision.target = decision.target.min(most);
         decision.pacing = decision.pacing.min(most);
+        // The decision names the breaker as its rule, so that the record shows why the rate is low.
         decision.limit = Limit::Network;
         decision.why.rule = Cow::Owned(format!("circuit breaker, {step}: {why}"));
         decision
@@ -337,7 +363,7 @@ mod tests {
         }
     }
 
-    /// A sender of 1 Mb/s whose receiver reports every second, as `reception` says of the second; `None`: not at all.
+    /// A sender of 1 Mb/s whose receiver reports each second with the values of `reception`; `None`: no report.
     struct World {
         breaker: Breaker,
         second: u64,
@@ -345,9 +371,10 @@ mod tests {
     }
 
     impl World {
-        fn new(deaf: bool) -> Self {
+        fn new(ignores_feedback: bool) -> Self {
             let orders = OperatorControls::default();
-            let breaker = Breaker::new(Box::new(Steady(Rate::mbps(1))), orders, Bytes::new(1_000), deaf, false);
+            let breaker =
+                Breaker::new(Box::new(Steady(Rate::mbps(1))), orders, Bytes::new(1_000), ignores_feedback, false);
             Self { breaker, second: 0, seq: 0 }
         }
 
@@ -427,20 +454,22 @@ mod tests {
         assert_eq!(world.rate(), Rate::kbps(4));
     }
 
-    /// The rate after some seconds towards a receiver that never reports, of a controller that has come to 20 kb/s.
+    /// Returns the rate after some seconds towards a receiver that never reports, of a controller that has come to 20
+    /// kb/s.
     fn unheard_rate(named: bool, floor: Option<Rate>, seconds: u64) -> Rate {
         let orders = OperatorControls::default();
         orders.limit(floor, None);
         let breaker = Breaker::new(Box::new(Steady(Rate::kbps(20))), orders, Bytes::new(1_000), named, false);
-        let mut world = World { breaker: Breaker { unheard: UNHEARD, ..breaker }, second: 0, seq: 0 };
+        let mut world =
+            World { breaker: Breaker { min_unreported: MIN_UNREPORTED_RATE, ..breaker }, second: 0, seq: 0 };
         world.seconds(seconds, |_| None);
         world.rate()
     }
 
     #[test]
     fn towards_one_who_never_reports_a_useful_rate_holds_for_15_s_and_a_floor_that_was_named_for_good() {
-        assert_eq!(unheard_rate(false, None, 14), UNHEARD);
-        assert_eq!(unheard_rate(false, None, 20), UNHEARD.scale(0.1));
+        assert_eq!(unheard_rate(false, None, 14), MIN_UNREPORTED_RATE);
+        assert_eq!(unheard_rate(false, None, 20), MIN_UNREPORTED_RATE.scale(0.1));
         let floor = Rate::kbps(800);
         assert_eq!(unheard_rate(true, Some(floor), 14), floor);
         assert_eq!(unheard_rate(true, Some(floor), 600), floor);
@@ -495,8 +524,8 @@ mod tests {
 
     #[test]
     fn ten_times_tcps_rate_trips_it_and_five_times_does_not() {
-        // At 100 ms and 1000 B, 1 Mb/s is ten times TCP's rate where √(2p/3) is 0.8, which is p = 0.96; at 20 Mb/s it
-        // would be a tenth of that. Here 125 packets a second are sent, of which so many are lost.
+        // At 100 ms and 1000 B, 1 Mb/s is ten times TCP's rate if √(2p/3) is 0.8, which is p = 0.96; at 20 Mb/s it
+        // would be a tenth of that. Here 125 packets a second are sent, most of which are lost.
         let mut world = World::new(false);
         world.seconds(20, |seq| Some((seq, 110)));
         assert_eq!(world.rate(), Rate::mbps(1), "88 % lost");

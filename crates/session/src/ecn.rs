@@ -1,31 +1,31 @@
-//! Whether the path keeps the ECN field of what a sender sends (RFC 6679, 7.2 to 7.4), by reports of single packets,
-//! which tell each packet's field on arrival (RFC 8888, 7).
+//! ECN path validation: whether the path preserves the ECN field (RFC 6679, sections 7.2 to 7.4), by per-packet
+//! feedback with each packet's field on arrival (RFC 8888, section 7).
 
 use steadycast_control::PacketReport;
 use steadycast_units::{Ecn, Span, Time, sums};
 
-/// What is known of a path's way with the ECN field; in order, the worst last.
+/// The result of ECN path validation, ordered from the best to the worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EcnPath {
-    /// Packets leave as not ECN-capable.
+    /// Packets are sent as not ECN-capable.
     #[default]
     Off,
-    /// Packets leave as ECN-capable, and no report tells how they arrive.
+    /// Packets are sent as ECN-capable, and reports do not contain the field on arrival.
     Untold,
-    /// Too few reports have come so far.
+    /// Too few reports have arrived so far.
     Unknown,
     /// Packets arrive as they were sent, or marked.
     Kept,
-    /// Packets arrive as not ECN-capable; they leave so from now on.
+    /// Packets arrive as not ECN-capable, and are sent so from now on.
     Cleared,
-    /// Packets arrive with the other ECN-capable codepoint; they leave as not ECN-capable from now on.
+    /// Packets arrive with the other ECN-capable codepoint, and are sent as not ECN-capable from now on.
     Changed,
-    /// ECN-capable packets do not arrive, others do; they leave as not ECN-capable from now on.
+    /// ECN-capable packets do not arrive and others do. Packets are sent as not ECN-capable from now on.
     Lost,
 }
 
 impl EcnPath {
-    /// Its name in records.
+    /// Returns the name in records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -38,7 +38,7 @@ impl EcnPath {
         }
     }
 
-    /// What a path does that does not serve ECN; `None` of one that may.
+    /// Returns the fault of a path that does not support ECN; `None` if it may.
     pub const fn failure(self) -> Option<&'static str> {
         match self {
             Self::Off | Self::Untold | Self::Unknown | Self::Kept => None,
@@ -49,7 +49,7 @@ impl EcnPath {
     }
 }
 
-/// What became of ECN-capable packets.
+/// Counts of ECN-capable packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EcnCounts {
     /// Sent as ECN-capable.
@@ -64,36 +64,39 @@ pub struct EcnCounts {
 
 sums!(EcnCounts { sent, marked, cleared, changed });
 
-/// This many packets that have arrived are judged together.
-const JUDGED: u64 = 20;
-/// No more than one in this many of them may have come with another field than a path may give it.
-const TOLERATED: u64 = 10;
-/// ECN-capable packets are sent into silence for this long, and for as many packets as are judged, before others are
-/// tried.
-const SILENCE: Span = Span::secs(3);
+/// Number of arrived packets that are assessed together.
+const ASSESSED_PACKETS: u64 = 20;
+/// Of the assessed packets, at most one in this many may have arrived with a field that the path must not set.
+const PACKETS_PER_TOLERATED_FAULT: u64 = 10;
+/// Time for which, and at least [`ASSESSED_PACKETS`] packets, ECN-capable packets are sent without any arrival, before
+/// others are tried.
+const MAX_SILENCE: Span = Span::secs(3);
 
-/// Sends as ECN-capable from the first packet (the leap of faith of RFC 6679, 7.2.3), and no more once the path turns
-/// out to clear, change or lose what is so (7.4.1). Where nothing arrives, others are tried: where those arrive and
-/// ECN-capable ones, tried again, do not, it is ECN that is lost. A path that fails is not tried again in the session.
+/// Validation of the path for ECN. Packets are ECN-capable from the first one (the leap of faith of RFC 6679, section
+/// 7.2.3), until the path is found to clear, change or lose them (section 7.4.1).
+///
+/// If nothing arrives, packets that are not ECN-capable are tried. If those arrive, and a second trial of ECN-capable
+/// ones does not, the path loses ECN-capable packets. A path that fails is not tried again in the session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EcnCheck {
     asked: Ecn,
     pub(crate) path: EcnPath,
     pub(crate) counts: EcnCounts,
-    /// How many packets are judged next, how many of them were cleared, and how many changed.
+    /// The packets in the present assessment: all, the cleared ones and the changed ones.
     judged: (u64, u64, u64),
-    /// Since when ECN-capable packets have been sent of which none is known to have arrived, and how many.
+    /// The start of the time without any arrival of ECN-capable packets, and the number sent since.
     silent: Option<(Time, u64)>,
-    /// The numbers of the packets that were sent otherwise for a trial; while it lasts the second is the largest.
+    /// The first and last number of the trial with packets that are not ECN-capable. The last is `u64::MAX` during the
+    /// trial.
     plain: Option<(u64, u64)>,
-    /// How many of these have arrived.
-    plainly: u64,
+    /// The number of the trial's packets that have arrived.
+    plain_arrivals: u64,
 }
 
 impl EcnCheck {
-    /// Sends as `asked`; reports tell how packets arrive, or they don't.
-    pub(crate) fn new(asked: Ecn, told: bool) -> Self {
-        let path = match (asked.is_capable(), told) {
+    /// Creates a check for the field `asked`. `reported`: reports contain each packet's field on arrival.
+    pub(crate) fn new(asked: Ecn, reported: bool) -> Self {
+        let path = match (asked.is_capable(), reported) {
             (false, _) => EcnPath::Off,
             (true, false) => EcnPath::Untold,
             (true, true) => EcnPath::Unknown,
@@ -101,7 +104,7 @@ impl EcnCheck {
         Self { asked, path, ..Self::default() }
     }
 
-    /// The field with which the next packet leaves.
+    /// Returns the ECN field of the next packet.
     pub(crate) fn field(&self) -> Ecn {
         if self.trying_plain() || self.path.failure().is_some() { Ecn::NotEct } else { self.asked }
     }
@@ -110,7 +113,7 @@ impl EcnCheck {
         self.plain.is_some_and(|(_, last)| last == u64::MAX)
     }
 
-    /// The packet of this number leaves with [`EcnCheck::field`].
+    /// Counts the packet of this number, which is sent with [`EcnCheck::field`].
     pub(crate) fn on_sent(&mut self, now: Time, number: u64) {
         if !self.field().is_capable() {
             return;
@@ -121,7 +124,7 @@ impl EcnCheck {
         }
         let (since, count) = self.silent.unwrap_or((now, 0));
         self.silent = Some((since, count + 1));
-        if count + 1 < JUDGED || now.since(since) < SILENCE {
+        if count + 1 < ASSESSED_PACKETS || now.since(since) < MAX_SILENCE {
             return;
         }
         if self.plain.is_some() {
@@ -131,7 +134,7 @@ impl EcnCheck {
         }
     }
 
-    /// A report tells of these packets; the next one to leave has the number `next`.
+    /// Processes a report on these packets. `next` is the number of the next packet.
     pub(crate) fn on_report(&mut self, packets: &[PacketReport], next: u64) {
         if matches!(self.path, EcnPath::Off | EcnPath::Untold) {
             return;
@@ -139,13 +142,13 @@ impl EcnCheck {
         for packet in packets {
             let Some(ecn) = packet.arrived.and_then(|arrived| arrived.ecn) else { continue };
             if self.plain.is_some_and(|(first, last)| (first..=last).contains(&packet.number)) {
-                self.plainly += 1;
+                self.plain_arrivals += 1;
             } else {
                 self.on_capable(ecn);
             }
         }
-        // Somebody is there: what is ECN-capable is tried once more.
-        if self.trying_plain() && self.plainly >= JUDGED {
+        // A receiver is present, so ECN-capable packets are tried once more.
+        if self.trying_plain() && self.plain_arrivals >= ASSESSED_PACKETS {
             self.end_trial(next);
         }
     }
@@ -155,32 +158,34 @@ impl EcnCheck {
         self.silent = None;
     }
 
-    /// A packet that was sent as ECN-capable has arrived with this field.
+    /// Counts an ECN-capable packet that arrived with this field.
     fn on_capable(&mut self, ecn: Ecn) {
         if self.path.failure().is_some() {
             return;
         }
+        // CE is no change: a router may mark each ECN-capable packet.
         let (cleared, changed) = (ecn == Ecn::NotEct, ecn.is_capable() && !ecn.is_ce() && ecn != self.asked);
         self.counts.marked += u64::from(ecn.is_ce());
         self.counts.cleared += u64::from(cleared);
         self.counts.changed += u64::from(changed);
-        // They do come, late: the trial of others is over, and says nothing.
-        (self.silent, self.plainly) = (None, 0);
+        // ECN-capable packets do arrive, only late. The trial ends without a result.
+        (self.silent, self.plain_arrivals) = (None, 0);
         if self.trying_plain() {
             self.plain = self.plain.map(|(first, _)| (first, first));
         }
         let (all, none, other) = &mut self.judged;
         (*all, *none, *other) = (*all + 1, *none + u64::from(cleared), *other + u64::from(changed));
-        if *all < JUDGED {
+        if *all < ASSESSED_PACKETS {
             return;
         }
-        self.path = if *none * TOLERATED > *all {
+        self.path = if *none * PACKETS_PER_TOLERATED_FAULT > *all {
             EcnPath::Cleared
-        } else if *other * TOLERATED > *all {
+        } else if *other * PACKETS_PER_TOLERATED_FAULT > *all {
             EcnPath::Changed
         } else {
             EcnPath::Kept
         };
+        // The assessment continues during the session, because a route may change.
         self.judged = (0, 0, 0);
     }
 }
@@ -191,8 +196,8 @@ mod tests {
     use steadycast_control::{PacketArrival, Stream};
     use steadycast_units::Bytes;
 
-    /// Sends `packets` in 10 ms each over a path that tells of each at once what `path` makes of its field, and returns
-    /// the check and the field with which each left.
+    /// Sends a packet each 10 ms over a path that maps its field with `path` and reports it immediately. Returns the
+    /// check and the field of each packet.
     fn over(asked: Ecn, packets: u64, mut path: impl FnMut(u64, Ecn) -> Option<Ecn>) -> (EcnCheck, Vec<Ecn>) {
         let mut check = EcnCheck::new(asked, true);
         let mut left = Vec::new();
@@ -221,7 +226,7 @@ mod tests {
     #[test]
     fn a_path_that_clears_or_changes_the_field_ends_it_after_twenty_packets_and_for_good() {
         for (what, path) in [(Ecn::NotEct, EcnPath::Cleared), (Ecn::Ect0, EcnPath::Changed)] {
-            // It would keep the field later.
+            // The path would preserve the field later.
             let (check, left) = over(Ecn::Ect1, 400, |n, ecn| Some(if n < 100 { what } else { ecn }));
             assert_eq!(check.path, path);
             assert!(left[..20].iter().all(|ecn| *ecn == Ecn::Ect1));
@@ -243,9 +248,9 @@ mod tests {
     fn a_path_that_loses_what_is_capable_is_told_from_one_on_which_nobody_listens_yet() {
         let (check, left) = over(Ecn::Ect1, 2_000, |_, ecn| (!ecn.is_capable()).then_some(ecn));
         assert_eq!(check.path, EcnPath::Lost);
-        // Three seconds of each, and the trial of others until twenty have come.
+        // Two phases of three seconds, each with 301 ECN-capable packets.
         assert_eq!(left.iter().filter(|ecn| ecn.is_capable()).count(), 602);
-        // A receiver that comes after ten seconds.
+        // A receiver that joins after ten seconds.
         let (check, left) = over(Ecn::Ect1, 3_000, |n, ecn| (n >= 1_000).then_some(ecn));
         assert_eq!(check.path, EcnPath::Kept);
         assert_eq!(left.iter().filter(|ecn| !ecn.is_capable()).count(), 1_000 - 301 + 20);

@@ -1,5 +1,5 @@
-//! Per-packet feedback: what a receiver writes of each packet that arrived, and how the sender joins it with what it
-//! sent.
+//! Per-packet feedback: the receiver reports each packet's arrival, and the sender joins the reports with its record of
+//! sent packets.
 
 use crate::MediaPacket;
 use crate::participant::Room;
@@ -12,11 +12,11 @@ use steadycast_wire::rtcp::{
     StreamArrivals, Ticks, TransportFeedback,
 };
 
-/// The header extension element that carries a packet's transport-wide number.
+/// The default id of the header extension that carries the transport-wide sequence number.
 pub const TRANSPORT_NUMBER_ID: u8 = 14;
 
-/// Whether a compound's packet tells of single packets in this format.
-pub(crate) fn tells(format: FeedbackFormat, packet: &Packet) -> bool {
+/// Returns true if an RTCP packet is per-packet feedback in this format.
+pub(crate) fn is_packet_feedback(format: FeedbackFormat, packet: &Packet) -> bool {
     match format {
         FeedbackFormat::Rfc8888 => CongestionFeedback::is(packet),
         FeedbackFormat::TransportWide => TransportFeedback::is(packet),
@@ -24,13 +24,14 @@ pub(crate) fn tells(format: FeedbackFormat, packet: &Packet) -> bool {
     }
 }
 
-/// No further message of a compound is read once so many packets were told of: twice as many as a sender remembers, and
-/// as many as a receiver of ours tells of at the most. A message of a few bytes can tell of 16,384.
-const READ: usize = 1 << 15;
+/// Maximum number of packets that are read from the feedback of one compound; further messages are ignored. It is twice
+/// what a sender remembers, and as many as this crate's receiver reports. A message of a few bytes can report 16,384
+/// packets.
+const MAX_PACKETS_PER_COMPOUND: usize = 1 << 15;
 
-/// Reads the per-packet feedback in a compound, in the format that was agreed on, and joins it with what was sent;
-/// `None` where it tells of no packet that was. `stream_of` names the stream of an SSRC that is ours. Also returns how
-/// many messages were not read, beyond [`READ`] packets.
+/// Reads a compound's per-packet feedback in the agreed format and joins it with the sent packets. `stream_of` maps an
+/// SSRC to its stream. Returns `None` if no reported packet was sent, and the number of messages that were ignored
+/// beyond [`MAX_PACKETS_PER_COMPOUND`].
 pub(crate) fn join(
     history: &mut History,
     now: Time,
@@ -38,11 +39,11 @@ pub(crate) fn join(
     format: FeedbackFormat,
     stream_of: impl Fn(u32) -> Option<Stream>,
 ) -> (Option<Joined>, u64) {
-    let told = |arrival: Option<Arrived>| arrival.map(|Arrived { at, ecn }| PacketArrival { at, ecn });
+    let to_arrival = |arrival: Option<Arrived>| arrival.map(|Arrived { at, ecn }| PacketArrival { at, ecn });
     let (mut joined, mut any, mut read, mut unread) = (Joined::default(), false, 0, 0);
-    for packet in compound.packets.iter().filter(|packet| tells(format, packet)) {
+    for packet in compound.packets.iter().filter(|packet| is_packet_feedback(format, packet)) {
         let first = joined.packets.len();
-        if read >= READ {
+        if read >= MAX_PACKETS_PER_COMPOUND {
             unread += 1;
         } else if let Ok(Some(feedback)) = CongestionFeedback::from_packet(packet) {
             let reported = feedback.reported_at(history.near());
@@ -51,7 +52,7 @@ pub(crate) fn join(
                 let number = stream_of(ssrc).and_then(|stream| history.by_seq(stream, seq));
                 if let Some(number) = number {
                     any = true;
-                    history.join(number, told(arrival), &mut joined);
+                    history.join(number, to_arrival(arrival), &mut joined);
                 }
             }
             joined.measure_from(first, now, reported);
@@ -60,10 +61,10 @@ pub(crate) fn join(
                 read += 1;
                 if let Some(number) = history.by_low_bits(seq) {
                     any = true;
-                    history.join(number, told(arrival), &mut joined);
+                    history.join(number, to_arrival(arrival), &mut joined);
                 }
             }
-            // This format does not tell when it was written: the newest arrival stands for it.
+            // The transport-wide format has no report time; the newest arrival replaces it.
             if let Some(newest) = history.near() {
                 joined.measure_from(first, now, newest);
             }
@@ -73,164 +74,166 @@ pub(crate) fn join(
     (any.then_some(joined), unread)
 }
 
-/// A packet that has arrived.
+/// The arrival of a packet.
 #[derive(Clone, Copy, Debug)]
-struct Came {
+struct Arrival {
     at: Time,
     ecn: Ecn,
 }
 
-/// What arrived under one SSRC, or by transport-wide number.
+/// The arrivals of one SSRC, or by transport-wide number.
 #[derive(Debug)]
 struct Window {
     ssrc: u32,
-    /// The extended number of the first that is kept.
+    /// The extended number of the oldest packet in the window.
     first: u64,
-    came: VecDeque<Option<Came>>,
-    /// The numbers from which on nothing has been told, or once at the most, or twice.
-    told: [u64; TOLD],
+    arrivals: VecDeque<Option<Arrival>>,
+    /// For each count of reports, below the maximum: the number from which on packets have been reported at most as
+    /// often.
+    reported_up_to: [u64; REPORTS_PER_PACKET],
 }
 
-/// Packets of one source that a report covers at most: as many as a sender remembers.
-const COVERED: usize = 1 << 14;
-/// Sources that a report covers at most: the streams of one sender.
-const SOURCES: usize = 8;
-/// Reports in which a packet stands where there is room for it, so that some of them may be lost.
-const TOLD: usize = 3;
+/// Maximum number of packets of one source in a report. A sender remembers as many.
+const MAX_COVERED_PACKETS: usize = 1 << 14;
+/// Maximum number of sources in a report: the streams of one sender.
+const MAX_SOURCES: usize = 8;
+/// Number of reports that contain each packet if they have room, since reports may be lost.
+const REPORTS_PER_PACKET: usize = 3;
 
 impl Window {
     fn new(ssrc: u32, seq: u16) -> Self {
-        // Room for packets before the first that came.
+        // The offset leaves room for packets that precede the first arrival.
         let first = (1 << 16) | u64::from(seq);
-        Self { ssrc, first, came: VecDeque::new(), told: [first; TOLD] }
+        Self { ssrc, first, arrivals: VecDeque::new(), reported_up_to: [first; REPORTS_PER_PACKET] }
     }
 
-    /// A packet has come. Returns how many others had come of which nothing can be told any more.
-    fn on_packet(&mut self, seq: u16, came: Came) -> u64 {
+    /// Adds an arrival. Returns how many unreported packets are dropped from the window.
+    fn on_packet(&mut self, seq: u16, arrival: Arrival) -> u64 {
         let next = self.next();
         let number = next.saturating_add_signed(i64::from(seq.wrapping_sub(next as u16) as i16));
         let Some(place) = number.checked_sub(self.first) else { return 0 };
         let (place, mut untold) = (place as usize, 0);
-        if place >= self.came.len() {
-            if place > self.came.len() + COVERED {
-                // A sequence that begins anew.
+        if place >= self.arrivals.len() {
+            if place > self.arrivals.len() + MAX_COVERED_PACKETS {
+                // The gap is larger than a window: the source has restarted.
                 untold = self.fresh(self.next());
                 *self = Self::new(self.ssrc, seq);
-                self.came.push_back(Some(came));
+                self.arrivals.push_back(Some(arrival));
                 return untold;
             }
-            self.came.resize(place + 1, None);
-            let kept = self.next().saturating_sub(COVERED as u64);
+            self.arrivals.resize(place + 1, None);
+            let kept = self.next().saturating_sub(MAX_COVERED_PACKETS as u64);
             untold = self.fresh(kept);
             self.keep_from(kept);
         }
         let place = (number - self.first) as usize;
-        match &mut self.came[place] {
-            // The first copy's time, and a mark if any copy has one (RFC 8888, 3.1).
-            Some(first) if came.ecn.is_ce() => first.ecn = Ecn::Ce,
+        match &mut self.arrivals[place] {
+            // A duplicate does not change the arrival time, but a CE mark on any copy counts (RFC 8888, section 3.1).
+            Some(first) if arrival.ecn.is_ce() => first.ecn = Ecn::Ce,
             Some(_) => {}
-            none => *none = Some(came),
+            none => *none = Some(arrival),
         }
         untold
     }
 
-    /// The number behind the last that is kept.
+    /// Returns the number after the newest in the window.
     fn next(&self) -> u64 {
-        self.first + self.came.len() as u64
+        self.first + self.arrivals.len() as u64
     }
 
-    /// Packets with numbers below `until` that came and of which nothing has been told.
+    /// Returns the number of arrivals below `until` that have not been reported.
     fn fresh(&self, until: u64) -> u64 {
-        let place = |number: u64| (number.saturating_sub(self.first) as usize).min(self.came.len());
-        let (from, until) = (place(self.told[0]), place(until));
-        self.came.range(from..until.max(from)).flatten().count() as u64
+        let place = |number: u64| (number.saturating_sub(self.first) as usize).min(self.arrivals.len());
+        let (from, until) = (place(self.reported_up_to[0]), place(until));
+        self.arrivals.range(from..until.max(from)).flatten().count() as u64
     }
 
     fn keep_from(&mut self, number: u64) {
-        let old = (number.saturating_sub(self.first) as usize).min(self.came.len());
-        self.came.drain(..old);
+        let old = (number.saturating_sub(self.first) as usize).min(self.arrivals.len());
+        self.arrivals.drain(..old);
         self.first += old as u64;
     }
 
-    /// Where a report begins that tells anew of what was told `again` times at the most.
+    /// Returns the first number of a report that repeats packets that were reported at most `again` times.
     fn begin(&self, again: usize) -> u64 {
-        self.told[again].max(self.first)
+        self.reported_up_to[again].max(self.first)
     }
 
-    /// What is told by a report from the number `begin` on.
-    fn from(&self, begin: u64) -> impl ExactSizeIterator<Item = &Option<Came>> {
-        self.came.range((begin.saturating_sub(self.first) as usize).min(self.came.len())..)
+    /// Returns the packets of a report from the number `begin` on.
+    fn from(&self, begin: u64) -> impl ExactSizeIterator<Item = &Option<Arrival>> {
+        self.arrivals.range((begin.saturating_sub(self.first) as usize).min(self.arrivals.len())..)
     }
 
-    /// Moves on after a report.
+    /// Updates the window after a report.
     fn reported(&mut self) {
-        self.told.rotate_right(1);
-        self.told[0] = self.next();
-        self.keep_from(self.told[TOLD - 1]);
+        self.reported_up_to.rotate_right(1);
+        self.reported_up_to[0] = self.next();
+        self.keep_from(self.reported_up_to[REPORTS_PER_PACKET - 1]);
     }
 }
 
-/// The receiver's side: what arrived, and when to tell of it.
+/// The receiver's side of per-packet feedback: it records arrivals and schedules reports.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     format: FeedbackFormat,
     windows: Vec<Window>,
-    /// A packet came since the last report; when the first of them did, and whether one ended a frame.
+    /// The arrival of the first packet since the last report, and whether a frame ended since; `None` without any
+    /// packet.
     waiting: Option<(Time, bool)>,
-    said: Option<Time>,
+    last_report: Option<Time>,
     count: u8,
-    /// RTCP's 5 % of the session bandwidth.
+    /// RTCP's share, 5 % of the session bandwidth.
     share: Rate,
-    /// IP bytes that came since the last report.
+    /// The IP bytes that arrived since the last report.
     received: Bytes,
-    /// IP bytes of the last report.
+    /// The IP bytes of the last report.
     size: Bytes,
-    /// Packets that came and of which no report told.
+    /// The number of packets that arrived and were not reported.
     untold: u64,
 }
 
-/// Reports leave no closer together than this: RFC 8888, section 4, calls one per frame the most that helps.
-const SHORTEST: Span = Span::millis(25);
-/// Reports leave no farther apart than this where packets come at all: beyond it delay-based controllers see too little
-/// (RFC 8888, 4).
-const LONGEST: Span = Span::millis(200);
-/// A report without packets has this size: SSRCs, times, IP and UDP.
-const LEAST_REPORT: Bytes = Bytes::new(64);
-/// Bytes of a message without what it says of packets: of one stream in RFC 8888's format, and in the transport-wide
-/// one.
-const HEAD: usize = 20;
+/// Minimum report interval. RFC 8888, section 4, gives one report per frame as the most that helps.
+const MIN_INTERVAL: Span = Span::millis(25);
+/// Maximum report interval while packets arrive. With a longer one, delay-based controllers get too few samples (RFC
+/// 8888, section 4).
+const MAX_INTERVAL: Span = Span::millis(200);
+/// The IP size of a report without packets: SSRCs, times, IP and UDP headers.
+const MIN_REPORT_SIZE: Bytes = Bytes::new(64);
+/// Bytes of a feedback message without its packets: of one stream in RFC 8888's format, and in the transport-wide
+/// format.
+const MESSAGE_HEADER_SIZE: usize = 20;
 /// RTCP's share of the bandwidth (RFC 3550, section 6.2).
-const SHARE: f64 = 0.05;
+const RTCP_SHARE: f64 = 0.05;
 
 impl Reporter {
-    /// Reports in this format; `None` for [`FeedbackFormat::Own`]. `bandwidth` is the session's, of which feedback
-    /// takes 5 %; where more arrives than that, it takes 5 % of what arrives.
+    /// Creates a reporter of this format; `None` for [`FeedbackFormat::Own`]. Feedback takes 5 % of `bandwidth`, the
+    /// session bandwidth, or 5 % of what arrives if that is more.
     pub(crate) fn new(format: FeedbackFormat, bandwidth: Rate) -> Option<Self> {
         (format != FeedbackFormat::Own).then_some(Self {
             format,
             windows: Vec::new(),
             waiting: None,
-            said: None,
+            last_report: None,
             count: 0,
-            share: bandwidth.scale(SHARE),
+            share: bandwidth.scale(RTCP_SHARE),
             received: Bytes::ZERO,
-            size: LEAST_REPORT,
+            size: MIN_REPORT_SIZE,
             untold: 0,
         })
     }
 
-    /// Another source, or the same one from another number on: what came of the one before is of no use to it.
+    /// Resets after an SSRC change or a sequence-number jump; discards the arrivals of the previous stream.
     pub(crate) fn restart(&mut self) {
         self.windows.clear();
         self.waiting = None;
     }
 
-    /// Packets that came and of which no report told.
+    /// The number of packets that arrived and were not reported.
     pub(crate) const fn untold(&self) -> u64 {
         self.untold
     }
 
-    /// A packet has arrived, a duplicate included. `ends` says that it ended its frame.
+    /// Adds an arrival, duplicates included. `ends`: the packet ended its frame.
     pub(crate) fn on_packet(&mut self, now: Time, packet: &MediaPacket<'_>, ends: bool) {
         let MediaPacket { header, transport, size, ecn, .. } = *packet;
         let (ssrc, seq) = match (self.format, transport) {
@@ -242,37 +245,40 @@ impl Reporter {
         };
         self.received += size;
         if let Some(window) = self.windows.iter_mut().find(|window| window.ssrc == ssrc) {
-            self.untold += window.on_packet(seq, Came { at: now, ecn });
-        } else if self.windows.len() < SOURCES {
+            self.untold += window.on_packet(seq, Arrival { at: now, ecn });
+        // The bound limits the memory that forged SSRCs can take.
+        } else if self.windows.len() < MAX_SOURCES {
             let mut window = Window::new(ssrc, seq);
-            window.on_packet(seq, Came { at: now, ecn });
+            window.on_packet(seq, Arrival { at: now, ecn });
             self.windows.push(window);
         }
         let (since, ended) = self.waiting.unwrap_or((now, false));
         self.waiting = Some((since, ended || ends));
     }
 
-    /// When the next report leaves; `None`: not before a packet comes.
+    /// Returns when the next report is due; `None` while no packet has arrived since the last one.
     pub(crate) fn due(&self) -> Option<Wake> {
         let (since, ended) = self.waiting?;
-        // RTCP's share sets the pace where that is slower than a report per frame.
-        let saved = self.received.as_f64() * SHARE >= self.size.as_f64();
-        let pace = if saved { SHORTEST } else { self.size.at(self.share).max(SHORTEST).min(LONGEST) };
-        let after = self.said.map_or(since, |said| said + pace);
-        let at = if ended { since.max(after) } else { (since + SHORTEST).max(after) };
+        // RTCP's share determines the interval if it allows less than a report per frame.
+        // At a high media rate, 5 % of what arrived pays for a report per frame even if the session bandwidth is small.
+        let saved = self.received.as_f64() * RTCP_SHARE >= self.size.as_f64();
+        let pace = if saved { MIN_INTERVAL } else { self.size.at(self.share).max(MIN_INTERVAL).min(MAX_INTERVAL) };
+        let after = self.last_report.map_or(since, |last| last + pace);
+        // A report after the end of a frame covers all of it; otherwise it waits for more packets.
+        let at = if ended { since.max(after) } else { (since + MIN_INTERVAL).max(after) };
         Some(Wake { at, why: "per-packet feedback" })
     }
 
-    /// The report, as packets of compounds of the reporter `ssrc`, each of which has `room` for them. `now` is on the
+    /// Returns the report of the reporter `ssrc` as RTCP packets, each of which fits into `room`. `now` is the
     /// receiver's clock, `ntp` the same instant as the middle 32 bits of an NTP time.
     ///
-    /// Each packet stands in three reports as long as a report fits into one datagram, or into RTCP's share of the
-    /// bandwidth; else in two or in one. Where not even what is new fits, the oldest of it is left out and counted.
+    /// Each packet is in three reports if a report fits into one datagram, or into RTCP's share of the bandwidth;
+    /// otherwise in two or one. If not even the new packets fit, the oldest are left out and counted.
     pub(crate) fn write(&mut self, now: Time, ntp: u32, ssrc: u32, room: Room) -> Vec<Packet> {
         let begins = self.begins(self.fitting(now, room));
         let left_out: u64 = self.windows.iter().zip(&begins).map(|(window, begin)| window.fresh(*begin)).sum();
         self.untold += left_out;
-        (self.waiting, self.said, self.received) = (None, Some(now), Bytes::ZERO);
+        (self.waiting, self.last_report, self.received) = (None, Some(now), Bytes::ZERO);
         let packets = match self.format {
             FeedbackFormat::Rfc8888 => self.congestion(now, ntp, ssrc, &begins, room.packets),
             FeedbackFormat::TransportWide => self.transport(ssrc, &begins, room.packets),
@@ -282,20 +288,22 @@ impl Reporter {
         packets
     }
 
-    /// Packets of which a report may tell now: as many as one datagram holds, or as RTCP's share since the last report
-    /// pays for.
+    /// Returns how many packets a report may contain now: as many as one datagram holds, or as RTCP's share since the
+    /// last report allows.
     fn fitting(&self, now: Time, room: Room) -> usize {
-        let since = self.said.map_or(Span::ZERO, |said| now.since(said));
-        let share = self.share.over(since).as_f64().max(self.received.as_f64() * SHARE);
+        let since = self.last_report.map_or(Span::ZERO, |last| now.since(last));
+        let share = self.share.over(since).as_f64().max(self.received.as_f64() * RTCP_SHARE);
+        // At least one datagram, since a report without packets would be useless.
         let datagrams = (share / room.datagram.as_f64()).ceil().max(1.0) as usize;
         let streams = 8 * self.windows.len();
-        datagrams * (room.packets.saturating_sub(HEAD + streams) / 2)
+        datagrams * (room.packets.saturating_sub(MESSAGE_HEADER_SIZE + streams) / 2)
     }
 
-    /// From which numbers on the windows are told of in a report on `most` packets.
+    /// Returns each window's first number in a report of `most` packets.
     fn begins(&self, most: usize) -> Vec<u64> {
         let count = |again: usize| self.windows.iter().map(|w| w.from(w.begin(again)).len()).sum::<usize>();
-        let again = (0..TOLD).rev().find(|again| count(*again) <= most);
+        // As many repetitions as fit: they protect against the loss of reports.
+        let again = (0..REPORTS_PER_PACKET).rev().find(|again| count(*again) <= most);
         let begin = |window: &Window| match again {
             Some(again) => window.begin(again),
             None => {
@@ -307,11 +315,11 @@ impl Reporter {
     }
 
     fn congestion(&self, now: Time, ntp: u32, sender: u32, begins: &[u64], room: usize) -> Vec<Packet> {
-        let reported = |came: &Came| Reported::before(now.since(came.at), came.ecn);
+        let reported = |arrival: &Arrival| Reported::before(now.since(arrival.at), arrival.ecn);
         let stream = |(window, begin): (&Window, &u64)| StreamArrivals {
             ssrc: window.ssrc,
             begin_seq: *begin as u16,
-            arrivals: window.from(*begin).map(|came| came.as_ref().map(reported)).collect(),
+            arrivals: window.from(*begin).map(|arrival| arrival.as_ref().map(reported)).collect(),
         };
         let streams = self.windows.iter().zip(begins).map(stream).collect();
         let whole = CongestionFeedback { sender, streams, report_time: ntp };
@@ -320,7 +328,8 @@ impl Reporter {
 
     fn transport(&mut self, sender: u32, begins: &[u64], room: usize) -> Vec<Packet> {
         let (Some(window), Some(begin)) = (self.windows.first(), begins.first()) else { return Vec::new() };
-        let status = |came: &Option<Came>| came.map_or(PacketStatus::Missing, |c| PacketStatus::At(Ticks::of(c.at)));
+        let status =
+            |arrival: &Option<Arrival>| arrival.map_or(PacketStatus::Missing, |c| PacketStatus::At(Ticks::of(c.at)));
         let feedback = TransportFeedback {
             sender,
             media: window.ssrc,
@@ -333,7 +342,7 @@ impl Reporter {
         packets
     }
 
-    /// A report has left, in compounds of these IP bytes together.
+    /// Stores the total IP size of the compounds of the report that was sent.
     pub(crate) fn sent(&mut self, size: Bytes) {
         self.size = size;
     }

@@ -1,44 +1,44 @@
-//! An RTP/RTCP session around a pair of controller halves (RFC 3550), sans-IO.
+//! An RTP/RTCP session around the sender half and receiver half of a controller (RFC 3550), sans-IO.
 //!
-//! A session is driven by three verbs: hand it what happened (a frame, a datagram), then `poll` it until it says
-//! [`Output::Wait`], then come back at that time or when something else happens. Its driver owns the clock and the way
-//! of the datagrams: the simulator, an emulated network or a socket.
+//! A driver passes events (a frame, a datagram) to a session, then calls `poll` until it returns [`Output::Wait`], and
+//! calls it again at that time or with the next event. The driver owns the clock and the transport of datagrams: the
+//! simulator, an emulated network or a socket.
 //!
-//! The way of a packet, forward only:
+//! A packet takes this way:
 //!
 //! ```text
 //! Sender::push_frame ─▶ Pacer ─▶ header, notice ─▶ Output::Media ═▶ the world ═▶ Receiver::on_media ─▶ receiver half
 //! sender half ◀─ Sender::on_rtcp ◀═ the world ◀═ Output::Rtcp ◀─ report block, body ◀─ Receiver::poll ◀┘
 //! ```
 
-mod belief;
+mod batchable;
 mod breaker;
-mod defence;
 mod ecn;
 mod feedback;
-mod gate;
+mod feedback_filter;
 mod media;
 mod pacer;
 mod participant;
-mod patience;
 mod peers;
 mod probe;
 mod receiver;
+mod receiver_proof;
 mod repair;
+mod repair_share;
+mod report_limiter;
 mod sender;
-mod share;
 mod simulcast;
 mod standard;
 mod unused;
 
+pub use batchable::{BatchKey, Batchable};
 pub use breaker::CircuitBreaker;
-pub use defence::{FeedbackDefence, OperatorControls};
 pub use ecn::{EcnCounts, EcnPath};
 pub use feedback::TRANSPORT_NUMBER_ID;
+pub use feedback_filter::{FeedbackDefence, OperatorControls};
 pub use media::{HeaderIds, Media, SendTime};
 pub use pacer::Backlog;
 pub use participant::{Identity, RtcpSettings};
-pub use patience::{Patience, Routine};
 pub use probe::Probes;
 pub use receiver::{MediaPacket, Received, Receiver, Waiting};
 pub use repair::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered, RepairSettings, Repairs, Requests};
@@ -53,13 +53,13 @@ pub use unused::{UnusedCounts, UnusedReason};
 
 use steadycast_control::Wake;
 
-/// What a session asks of its driver.
+/// What a session's driver has to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Send this RTP packet now, in the stream that it names.
     Media(Media),
-    /// Send this RTCP compound now; the bytes are without IP and UDP headers.
+    /// Send this RTCP compound now. The bytes exclude IP and UDP headers.
     Rtcp(Vec<u8>),
-    /// Do nothing until this time, or until something happens. `None`: until something happens.
+    /// Wait until this time or the next event; `None`: until the next event.
     Wait(Option<Wake>),
 }

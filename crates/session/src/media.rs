@@ -5,24 +5,24 @@ use steadycast_units::{Bytes, Ecn};
 use steadycast_wire::rtp::{Element, RtpHeader, absolute};
 use steadycast_wire::rtx::{self, RtxStream};
 
-/// How the time at which a packet left travels with it.
+/// How packets carry their send time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendTime {
-    /// As our receivers read it: [`steadycast_wire::rtp::SEND_TIME_ID`].
+    /// In Steadycast's header extension ([`steadycast_wire::rtp::SEND_TIME_ID`]).
     #[default]
     Ours,
-    /// In 24 bits, as abs-send-time, in the element of this id.
+    /// As a 24-bit abs-send-time, in the extension with this id.
     Absolute(u8),
-    /// Not at all.
+    /// Packets carry no send time.
     Omitted,
 }
 
-/// In which elements of the header extension a packet carries what is not its controller's.
+/// The ids of the header extensions that do not belong to the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderIds {
-    /// The id of the transport-wide number.
+    /// The id of the transport-wide sequence number.
     pub transport: u8,
-    /// The send time's.
+    /// The form of the send time.
     pub send_time: SendTime,
 }
 
@@ -33,8 +33,8 @@ impl Default for HeaderIds {
 }
 
 impl HeaderIds {
-    /// Hands `write` a header without its payload's length, as it is to be written, and the elements beside what it
-    /// writes itself: the controller's notice, the transport-wide number and abs-send-time.
+    /// Calls `write` with the header, without its payload length, and with the header extensions beside those that
+    /// `write` adds itself: the controller's notice, the transport-wide sequence number and abs-send-time.
     fn laid_out<T>(
         self,
         header: &RtpHeader,
@@ -48,7 +48,7 @@ impl HeaderIds {
             SendTime::Omitted => (None, None),
         };
         let number = number.map(u16::to_be_bytes);
-        // Only a receiver of ours reads notices. To another one their ids are what it has agreed on, or nothing.
+        // Only Steadycast's receivers read notices. For other receivers these ids may have another meaning or none.
         let notice = (self.send_time == SendTime::Ours && !notice.is_empty()).then(|| (notice.id(), notice.bytes()));
         let number = number.as_ref().map(|number| (self.transport, &number[..]));
         let stamp = stamp.as_ref().map(|(id, stamp)| (*id, &stamp[..]));
@@ -57,41 +57,41 @@ impl HeaderIds {
     }
 }
 
-/// An RTP packet of one of a session's streams: its header, the controller's notice and what it carries.
+/// An RTP packet of one of a session's streams: its header, the controller's notice and its content.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Media {
-    /// The header, with the send time.
+    /// The RTP header, with the send time.
     pub header: RtpHeader,
-    /// What the sender half sends along.
+    /// The header extension of the controller's sender half.
     pub notice: Notice,
-    /// The bytes of the frame that it carries.
+    /// The range of a frame that the packet carries.
     pub fragment: Fragment,
-    /// Its place among all packets that the session has sent, of all its streams, from 0 on.
+    /// The packet's number among all packets that the session has sent in all streams, starting at 0.
     pub number: u64,
-    /// The number's low 16 bits, where they travel along for transport-wide feedback.
+    /// The low 16 bits of `number`, if packets carry them for transport-wide feedback.
     pub transport: Option<u16>,
-    /// In which elements of the header extension that and the send time travel.
+    /// The ids of the header extensions.
     pub ids: HeaderIds,
-    /// Its stream.
+    /// The packet's stream.
     pub stream: Stream,
-    /// Extended sequence number in its stream.
+    /// The extended sequence number in that stream.
     pub seq: u64,
-    /// The extended number of the original that it sends again; `None` in the media.
+    /// The extended sequence number of the original of a retransmission; `None` in media packets.
     pub repairs: Option<u64>,
-    /// Its IP size.
+    /// The IP size.
     pub size: Bytes,
-    /// The ECN field of its IP header: as it leaves, at a receiver as it arrived.
+    /// The ECN field of the IP header: as sent, or, at a receiver, as received.
     pub ecn: Ecn,
 }
 
 impl Media {
-    /// Bytes of the payload, without the number of the original that stands before it in a retransmission.
+    /// Returns the payload's length without the original's sequence number that precedes it in a retransmission.
     pub fn payload_len(&self) -> usize {
         let number = if self.repairs.is_some() { rtx::OSN } else { 0 };
         usize::from(self.header.payload_len).saturating_sub(number)
     }
 
-    /// All of the datagram but its payload, which is to follow, appended to `out`.
+    /// Appends the datagram without its payload, which has to follow, to `out`.
     pub fn encode_header(&self, out: &mut Vec<u8>) {
         let Self { header, notice, transport, .. } = self;
         self.ids.laid_out(header, notice, *transport, |bare, elements| bare.encode(elements, &[], out));
@@ -100,15 +100,15 @@ impl Media {
         }
     }
 
-    /// The datagram, with `payload` in it, appended to `out`.
+    /// Appends the datagram with this payload to `out`.
     pub fn encode(&self, payload: &[u8], out: &mut Vec<u8>) {
         self.encode_header(out);
         out.extend_from_slice(payload);
     }
 }
 
-/// IP size of a packet with this header and notice, without its payload; `numbered`: it carries a transport-wide
-/// number.
+/// Returns the IP size of a packet with this header and notice, without its payload. `numbered`: it carries a
+/// transport-wide sequence number.
 pub(crate) fn overhead(header: &RtpHeader, notice: &Notice, ids: HeaderIds, numbered: bool) -> Bytes {
     ids.laid_out(header, notice, numbered.then_some(0), RtpHeader::packet_size)
 }

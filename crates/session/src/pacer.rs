@@ -1,41 +1,41 @@
-//! The pacer lets packets go, one at a time, at the rate that the controller decided. It is separate from the
-//! controller, and its backlog is bounded.
+//! The pacer sends packets one at a time at the rate that the controller decided. It is separate from the controller,
+//! and its backlog is bounded.
 
 use crate::{Emit, Frame, FrameKind, Part};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// What waits in the pacer.
+/// The pacer's backlog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Bytes of frames not yet sent.
+    /// Bytes of frames that have not been sent.
     pub bytes: Bytes,
-    /// Frames that were not sent because the backlog was at its bound, or the controller could not afford them.
+    /// Frames that were skipped, because the backlog was full or the controller's allowance was used up.
     pub skipped: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Pacer {
     emit: Emit,
-    /// The longest that the backlog may take at the pacing rate; `None` where packets never wait for a rate.
+    /// The maximum time of the backlog at the pacing rate; `None` if packets never wait for the rate.
     bound: Option<Span>,
-    /// A driver that wakes late may catch up by this much, and no more.
+    /// The maximum time that a late wake-up may catch up.
     credit: Span,
     waiting: VecDeque<Pending>,
     backlog: Backlog,
-    /// Since a P frame was skipped, no frame can be decoded until the next I frame.
+    /// Whether a reference frame was skipped. No frame can then be decoded until the next I frame.
     broken: bool,
-    /// When the last packet was due, and its size.
+    /// The time at which the last packet was due, and its size.
     last: Option<(Time, Bytes)>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
     pub(crate) frame: Frame,
-    /// When it came in.
+    /// The time at which the frame was added.
     pub(crate) since: Time,
     pub(crate) offset: Bytes,
-    /// How the rest is cut; empty where only its size counts.
+    /// The parts that have not been sent; empty if only the size matters.
     pub(crate) parts: VecDeque<Part>,
 }
 
@@ -55,14 +55,17 @@ impl Pacer {
         self.backlog
     }
 
-    /// Takes a frame, or skips it: false. When the backlog is at its bound, B frames go first, then P frames with all
-    /// that depend on them; an I frame is taken and the frames before it that have not begun are skipped.
+    /// Adds a frame, or skips it and returns false. If the backlog is full, B frames are skipped first, then P frames
+    /// with all that depend on them. An I frame is always added, and the frames before it whose sending has not begun
+    /// are dropped.
     pub(crate) fn push(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>, pacing: Rate) -> bool {
         let full = self.bound.is_some_and(|bound| self.backlog.bytes.at(pacing) > bound);
         match frame.kind {
             FrameKind::I => {
                 self.broken = false;
                 if full {
+                    // A frame whose first packets were sent is completed, as its rest is small and receivers wait for
+                    // it.
                     let begun = self.waiting.front().is_some_and(|p| p.offset > Bytes::ZERO);
                     let dropped = self
                         .waiting
@@ -84,7 +87,8 @@ impl Pacer {
         true
     }
 
-    /// A frame is not sent, whatever waits: unless it is a B frame, nothing can be decoded until the next I frame.
+    /// Skips a frame independently of the backlog. Unless it is a B frame, no frame can be decoded until the next I
+    /// frame.
     pub(crate) fn skip(&mut self, kind: FrameKind) {
         self.broken |= kind != FrameKind::B;
         self.backlog.skipped += 1;
@@ -94,7 +98,7 @@ impl Pacer {
         self.waiting.front()
     }
 
-    /// When the next packet may leave.
+    /// Returns when the next packet may be sent.
     pub(crate) fn due(&self, pacing: Rate) -> Time {
         match (self.emit, self.last) {
             (Emit::Paced, Some((at, size))) => at + size.at(pacing),
@@ -102,7 +106,7 @@ impl Pacer {
         }
     }
 
-    /// `len` bytes of the head leave now in a packet of `size`.
+    /// Removes `len` bytes from the first frame, which are sent now.
     pub(crate) fn take(&mut self, len: Bytes) {
         self.backlog.bytes = self.backlog.bytes.saturating_sub(len);
         if let Some(head) = self.waiting.front_mut() {
@@ -114,13 +118,15 @@ impl Pacer {
         }
     }
 
-    /// A packet of `size` has left.
+    /// Charges a packet of `size` that was sent at the rate `pacing`.
     pub(crate) fn sent(&mut self, now: Time, size: Bytes, pacing: Rate) {
+        // The due time, not the wake-up time, is the reference: a late wake-up must not lower the rate. The credit
+        // bounds the burst that follows one.
         self.last = Some((self.due(pacing).max(now.before(self.credit)), size));
     }
 
-    /// So many bytes left sooner than at the pacing rate: the next packet waits for them, too.
-    pub(crate) fn owe(&mut self, bytes: Bytes) {
+    /// Charges bytes that were sent sooner than at the pacing rate, so that the next packet waits for them as well.
+    pub(crate) fn charge_early(&mut self, bytes: Bytes) {
         if let Some((_, size)) = &mut self.last {
             *size += bytes;
         }

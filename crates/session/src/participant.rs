@@ -1,4 +1,4 @@
-//! What a sender and a receiver of a session have in common: an identity, and RTCP's timing and members.
+//! The common part of a session's sender and receiver: identity, RTCP timing and the member table.
 
 use std::collections::VecDeque;
 use steadycast_control::promise::WITHIN_MTU;
@@ -10,90 +10,90 @@ use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{Compound, GroupSize, Packet, ReportBlock};
 
-/// The names of a participant.
+/// The identity of a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Synchronisation source (RFC 3550, section 3).
+    /// The synchronization source (RFC 3550, section 3).
     pub ssrc: u32,
-    /// Canonical name (RFC 3550, section 6.5.1).
+    /// The canonical name (RFC 3550, section 6.5.1).
     pub cname: String,
 }
 
-/// How RTCP is timed.
+/// Settings of RTCP's timing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RtcpSettings {
-    /// The rules of timing.
+    /// The timing rules.
     pub profile: Profile,
     /// The session bandwidth, of which RTCP may take 5 %.
     pub session_bandwidth: Rate,
-    /// Least interval; `None`: the profile's own.
+    /// The minimum interval; `None`: the profile's.
     pub t_min: Option<Span>,
     /// Whether there can be more than one receiver.
     pub group: bool,
-    /// Whether a group's receivers report to the sender alone, which tells them how many they are (RFC 5760, section
-    /// 7): what source-specific multicast needs, and very large groups.
+    /// Whether a group's receivers report only to the sender, which sends them summaries of the group's size (RFC 5760,
+    /// section 7). Source-specific multicast and very large groups need this.
     pub summary: bool,
-    /// Whether the other end has shown who it is: what comes of it makes it a member at once. Browsers give no names,
-    /// and ask for a key frame in their first compound.
+    /// Whether the other end is authenticated. Its first packet then makes it a member. Browsers need this: they send
+    /// no CNAME, and request a key frame in their first compound.
     pub authenticated: bool,
-    /// The largest IP packet that the path carries.
+    /// The path's MTU.
     pub mtu: Bytes,
 }
 
 impl RtcpSettings {
-    /// Settings for one receiver on a path of Ethernet's MTU, with the profile's own least interval.
+    /// Returns settings for one receiver on a path with Ethernet's MTU, with the profile's minimum interval.
     pub const fn new(profile: Profile, session_bandwidth: Rate) -> Self {
         let mtu = Bytes::new(1500);
         Self { profile, session_bandwidth, t_min: None, group: false, summary: false, authenticated: false, mtu }
     }
 
-    /// The most bytes of a compound, without IP and UDP.
+    /// Returns the maximum size of a compound in bytes, without IP and UDP headers.
     fn largest_compound(&self) -> usize {
-        (self.mtu.min(LARGEST_DATAGRAM).get() as usize).saturating_sub(IP_UDP_OVERHEAD)
+        (self.mtu.min(MAX_DATAGRAM).get() as usize).saturating_sub(IP_UDP_OVERHEAD)
     }
 }
 
-/// What a datagram has room for.
+/// The room in an RTCP datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Its largest IP size.
+    /// The maximum IP size.
     pub(crate) datagram: Bytes,
-    /// Bytes of a compound's packets, without those that each compound begins with.
+    /// Bytes for packets beside the report and SDES with which each compound begins.
     pub(crate) packets: usize,
 }
 
-/// No RTCP datagram is larger: every path of IPv6 carries it (RFC 8200, section 5), and so do nearly all of IPv4.
-const LARGEST_DATAGRAM: Bytes = Bytes::new(1280);
+/// Maximum IP size of an RTCP datagram. Each IPv6 path carries it (RFC 8200, section 5), and almost each IPv4 path.
+const MAX_DATAGRAM: Bytes = Bytes::new(1280);
 
-/// Members that are known one by one; of larger groups a sample is kept (RFC 2762), so that many receivers fit one
-/// machine.
-const MEMBERS: usize = 256;
-/// Where receivers report to the sender alone, it is the one who has to know them. Receivers believe in no larger
-/// group.
-const ALL_MEMBERS: usize = 1 << 17;
-/// The largest size of a compound, and mean size of a group's, that counts: what a datagram carries on Ethernet.
-const LARGEST: u16 = 1_472;
-/// In a group, whose members say much the same, another's compound counts as so many times as large as our own at the
-/// most.
-const LARGER: usize = 4;
-/// So many that were not known before become members by one compound: its author, and another SSRC of the same host.
-/// What a mixer names takes no bandwidth of its own.
-const NEWCOMERS: usize = 2;
+/// Maximum size of the member table. Larger groups are sampled (RFC 2762), so that many receivers fit one machine.
+const MAX_SAMPLED_MEMBERS: usize = 256;
+/// Maximum size of the sender's table if receivers only report to the sender, which then has to know all of them.
+/// Receivers do not accept a larger group size.
+const MAX_MEMBERS: usize = 1 << 17;
+/// Maximum compound size that counts for RTCP's timing, in bytes: what an Ethernet datagram carries.
+const MAX_COUNTED_COMPOUND: u16 = 1_472;
+/// Maximum size at which another member's compound counts in a group, as a multiple of the own longest one. Members of
+/// a group send similar compounds.
+const MAX_SIZE_RATIO: usize = 4;
+/// Maximum number of new members from one compound: its author, and another SSRC of the same host. The contributors
+/// that a mixer names use no RTCP bandwidth.
+const MAX_NEW_MEMBERS: usize = 2;
 
-/// What a compound has of a report, a name and some words of a controller's own.
-const FIRST: usize = 84;
+/// Assumed size of the first compound in bytes: a report, the SDES and a controller's APP packet.
+const INITIAL_COMPOUND_SIZE: usize = 84;
 
-/// Over how many seconds RTCP's share is taken.
+/// Window of the measured RTCP share in seconds.
 const SHARE_WINDOW: u64 = 30;
 
-/// What a compound is good for, as far as who sent it is concerned.
+/// The validity of a compound according to its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// To be used.
+    /// The compound is used.
     Good,
-    /// It is of one who has left, who uses another's SSRC, or our own, come back: to be ignored.
+    /// Its sender has left, or uses another member's SSRC, or it is the own compound in a loop. The compound is
+    /// ignored.
     Ignored,
-    /// Someone else uses our SSRC: to be ignored, and we take another.
+    /// Another participant uses the own SSRC. The compound is ignored, and the SSRC is changed.
     Collision,
 }
 
@@ -115,16 +115,16 @@ impl Standing {
     }
 }
 
-/// How far a member's farewell is.
+/// The state of leaving a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Farewell {
-    /// It stays.
+    /// The participant stays.
     Stays,
-    /// It wants to leave, and has not yet asked its timer when.
+    /// The participant is to leave, and the BYE has not been scheduled.
     Wanted,
-    /// Its BYE waits its turn (RFC 3550, 6.3.7).
+    /// The BYE waits for its time (RFC 3550, section 6.3.7).
     Waits,
-    /// It has left.
+    /// The participant has left.
     Gone,
 }
 
@@ -134,41 +134,42 @@ pub(crate) struct Participant {
     pub(crate) timer: Timer,
     pub(crate) farewell: Farewell,
     settings: RtcpSettings,
-    /// Draws another SSRC after a collision.
+    /// The random source for a new SSRC after a collision.
     chance: Chance,
-    /// SSRC given up after a collision, for which a BYE is to go.
+    /// The SSRC that was given up after a collision and still needs a BYE.
     given_up: Option<u32>,
-    /// Whether any compound was sent: a member that never sent has nothing to take back.
-    spoke: bool,
-    /// Our longest compound, or what a first one is taken to have.
+    /// Whether a compound was sent. A member that has sent nothing needs no BYE.
+    has_sent: bool,
+    /// The size of the longest sent compound, or the assumed size of the first.
     longest: usize,
-    /// RTCP bytes heard and sent, second by second.
-    heard: [u32; SHARE_WINDOW as usize],
-    /// The second that `heard` was last brought up to.
+    /// The RTCP bytes that were received and sent, per second.
+    rtcp_bytes: [u32; SHARE_WINDOW as usize],
+    /// The latest second of `rtcp_bytes`.
     second: u64,
     started: Time,
-    /// Compounds that are to leave before anything else: what did not fit into the one before them.
+    /// Compounds that are sent before anything else: what did not fit into the previous one.
     outbox: VecDeque<Vec<u8>>,
-    /// Packets of compounds that did not leave, since they fit into no datagram.
+    /// The number of RTCP packets that were not sent, since they fit into no datagram.
     refused: u64,
-    /// The promise that what leaves is no larger than the path's MTU.
+    /// The check of the promise that no sent packet exceeds the path's MTU.
     mtu: Check,
 }
 
 impl Participant {
-    /// `source`: it is the one that sends media.
+    /// Creates a participant. `source`: it sends media.
     pub(crate) fn new(identity: Identity, settings: RtcpSettings, source: bool, chance: Chance, now: Time) -> Self {
         let mut config = TimerConfig::new(settings.profile, settings.session_bandwidth);
         if let Some(t_min) = settings.t_min {
             config = config.with_t_min(t_min);
         }
         if !settings.group {
-            // RFC 3550, 6.2: in unicast all may use the reduced minimum.
+            // In a unicast session, all may use the reduced minimum interval (RFC 3550, section 6.2).
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
-        // Not the SSRC, which is public, nor the upper half of a draw, which is the SSRC after a collision.
+        // The key must not be guessable: neither the SSRC, which is public, nor the upper half of a draw, which is the
+        // SSRC after a collision.
         let key = chance.clone().bits64() as u32;
-        let capacity = if source && settings.summary { ALL_MEMBERS } else { MEMBERS };
+        let capacity = if source && settings.summary { MAX_MEMBERS } else { MAX_SAMPLED_MEMBERS };
         let mut timer = Timer::with_config(config, chance.clone(), now);
         timer.on_source(now, source, &Census::alone());
         Self {
@@ -178,10 +179,10 @@ impl Participant {
             timer,
             farewell: Farewell::Stays,
             given_up: None,
-            spoke: false,
-            longest: FIRST,
+            has_sent: false,
+            longest: INITIAL_COMPOUND_SIZE,
             settings,
-            heard: [0; SHARE_WINDOW as usize],
+            rtcp_bytes: [0; SHARE_WINDOW as usize],
             second: whole_seconds(now),
             started: now,
             outbox: VecDeque::new(),
@@ -190,32 +191,32 @@ impl Participant {
         }
     }
 
-    /// Whether there may be other receivers.
+    /// Returns true if there may be other receivers.
     pub(crate) const fn is_group(&self) -> bool {
         self.settings.group
     }
 
-    /// Whether the group's size is told by the source.
+    /// Returns true if the source announces the group's size.
     pub(crate) const fn summary(&self) -> bool {
         self.settings.summary
     }
 
-    /// The source `ssrc` tells how large the group is, if it is who speaks there: whoever else could would silence the
-    /// group.
-    pub(crate) fn told(&mut self, now: Time, ssrc: u32, from: Origin, group: GroupSize) {
+    /// Applies the group size that the source `ssrc` announced from its own address. From any other host it could
+    /// silence the group.
+    pub(crate) fn on_group_size(&mut self, now: Time, ssrc: u32, from: Origin, group: GroupSize) {
         if !(self.members.contains(ssrc) && self.members.speaks_from(ssrc, from)) {
             return;
         }
-        let receivers = group.receivers.min(ALL_MEMBERS as u32);
+        let receivers = group.receivers.min(MAX_MEMBERS as u32);
         if self.members.on_group_size(receivers) > 0 {
             let census = self.census();
             self.timer.on_departures(now, &census);
         }
-        // As the timer counts it: with IP and UDP.
-        self.timer.on_told_size(f64::from(group.average.clamp(1, LARGEST)) + IP_UDP_OVERHEAD as f64);
+        // The timer counts sizes with IP and UDP headers.
+        self.timer.on_told_size(f64::from(group.average.clamp(1, MAX_COUNTED_COMPOUND)) + IP_UDP_OVERHEAD as f64);
     }
 
-    /// What the group's members are told of it.
+    /// Returns the group size that the members receive.
     pub(crate) fn group_size(&self) -> GroupSize {
         let average = (self.timer.avg_size() - IP_UDP_OVERHEAD as f64).clamp(0.0, f64::from(u16::MAX));
         GroupSize { average: average as u16, receivers: self.members.census().members.saturating_sub(1) }
@@ -225,17 +226,17 @@ impl Participant {
         self.members.census()
     }
 
-    /// The deterministic interval Td (RFC 3550, 6.3.1) for a receiver of this session.
+    /// Returns the deterministic interval Td (RFC 3550, section 6.3.1) of a receiver.
     pub(crate) fn interval(&self) -> Span {
         self.timer.inputs(&self.census()).deterministic()
     }
 
-    /// Whether RTCP's own timer says that a compound goes now.
+    /// Returns true if RTCP's timer has expired and a compound is due.
     pub(crate) fn rtcp_due(&mut self, now: Time) -> bool {
         self.expiry(now).is_some()
     }
 
-    /// What RTCP's own timer says is to go now, if anything: a regular compound, or feedback alone.
+    /// Returns what is due at RTCP's timer: a regular compound or feedback only; `None` if nothing is.
     pub(crate) fn expiry(&mut self, now: Time) -> Option<Expiry> {
         while self.timer.next() <= now {
             self.expire_members(now);
@@ -248,12 +249,13 @@ impl Participant {
         None
     }
 
-    /// There is feedback that is of use for this time. False: it can't leave in time.
+    /// Requests early feedback that is useful for the time `useful`. Returns false if it cannot be sent in time.
     pub(crate) fn request_early(&mut self, now: Time, useful: Span) -> bool {
         self.timer.request_early(now, useful) != Early::TooLate
     }
 
-    /// As [`Participant::request_early`], of feedback that has waited for others to say the same.
+    /// Requests early feedback as [`Participant::request_early`] does, for feedback that has already waited for other
+    /// members' feedback.
     pub(crate) fn request_dithered(&mut self, now: Time, useful: Span) -> bool {
         self.timer.request_dithered(now, useful) != Early::TooLate
     }
@@ -268,13 +270,13 @@ impl Participant {
         }
     }
 
-    /// There is a source to report on from now on, or there is none any more.
+    /// Reports to the timer whether there is a source to report on.
     pub(crate) fn on_source(&mut self, now: Time, present: bool) {
         let census = self.census();
         self.timer.on_source(now, present, &census);
     }
 
-    /// After how long of silence a member counts as gone.
+    /// Returns the silence after which a member times out.
     pub(crate) fn member_timeout(&self) -> Span {
         self.timer.member_timeout(&self.census())
     }
@@ -283,40 +285,42 @@ impl Participant {
         Wake { at: self.timer.next(), why: "RTCP interval" }
     }
 
-    /// A compound was sent, or heard of a member: it counts for the mean size and for RTCP's share.
+    /// Counts a compound, sent or received from a member, for the mean size and RTCP's share.
     fn count(&mut self, now: Time, len: usize) {
-        let most = if self.settings.group { self.longest * LARGER } else { LARGEST.into() };
+        // One large compound of an attacker must not slow down RTCP for the whole group.
+        let most = if self.settings.group { self.longest * MAX_SIZE_RATIO } else { MAX_COUNTED_COMPOUND.into() };
         self.timer.on_rtcp(Bytes::new((len.min(most) + IP_UDP_OVERHEAD) as u64));
         let second = whole_seconds(now);
         for past in self.second + 1..=second.min(self.second + SHARE_WINDOW) {
-            self.heard[(past % SHARE_WINDOW) as usize] = 0;
+            self.rtcp_bytes[(past % SHARE_WINDOW) as usize] = 0;
         }
         self.second = self.second.max(second);
-        let bin = &mut self.heard[(self.second % SHARE_WINDOW) as usize];
+        let bin = &mut self.rtcp_bytes[(self.second % SHARE_WINDOW) as usize];
         *bin = bin.saturating_add((len + IP_UDP_OVERHEAD) as u32);
     }
 
-    /// RTCP's share of the session bandwidth over the last half minute.
+    /// Returns RTCP's share of the session bandwidth over the last half minute.
     pub(crate) fn share(&self, now: Time) -> f64 {
+        // In the first seconds a shorter window would give an arbitrary share.
         let window = now.since(self.started).min(Span::secs(SHARE_WINDOW)).max(Span::secs(5));
-        // What is older than the window has not been overwritten when nothing was heard since.
+        // Seconds without any RTCP have not been overwritten, and must not count.
         let silent = whole_seconds(now).saturating_sub(self.second).min(SHARE_WINDOW);
         let recent = (0..SHARE_WINDOW - silent).filter_map(|back| self.second.checked_sub(back));
-        let bytes = recent.map(|second| u64::from(self.heard[(second % SHARE_WINDOW) as usize])).sum();
+        let bytes = recent.map(|second| u64::from(self.rtcp_bytes[(second % SHARE_WINDOW) as usize])).sum();
         Bytes::new(bytes).per(window).ratio(self.settings.session_bandwidth)
     }
 
-    /// Members learn of each other from what they send, of `len` bytes. Returns whether the compound is to be used.
+    /// Updates the member table from a received compound of `len` bytes. Returns whether the compound is to be used.
     pub(crate) fn learn(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Standing {
         let mut standing = Standing::Good;
         let (mut last, mut new, mut known) = (None, 0, false);
         let mut hear = |ssrc: u32, heard: &mut dyn FnMut(&mut Members) -> SourceStatus| {
-            // A compound's packets are mostly of one source; what is left out of a sample stays so.
+            // Most packets of a compound are from one source. A source that is not sampled stays so.
             if last == Some((ssrc, SourceStatus::Unsampled)) {
                 return;
             }
             let again = last.is_some_and(|(before, _)| before == ssrc);
-            if !again && new >= NEWCOMERS && !self.members.contains(ssrc) {
+            if !again && new >= MAX_NEW_MEMBERS && !self.members.contains(ssrc) {
                 return;
             }
             let heard = heard(&mut self.members);
@@ -338,34 +342,37 @@ impl Participant {
                 _ => {}
             }
         }
-        // Who is no member must not set the pace of those who are.
+        // A sender that is not a member must not affect the members' RTCP interval.
         if known && standing == Standing::Good {
             self.count(now, len);
         }
         standing
     }
 
-    /// Someone else uses our SSRC: takes another (RFC 3550, 8.2). A BYE for the old one is to go: [`Self::given_up`].
+    /// Changes the SSRC after a collision (RFC 3550, section 8.2). A BYE for the old one is sent next
+    /// ([`Self::given_up`]).
     pub(crate) fn renew(&mut self) {
         let old = self.identity.ssrc;
         let mut new = self.chance.bits32();
+        // A new collision would force another change immediately, so known SSRCs are excluded.
         while new == old || self.members.contains(new) {
             new = self.chance.bits32();
         }
         self.identity.ssrc = new;
         self.members.renew(new);
-        if self.spoke || self.members.census().we_sent {
+        if self.has_sent || self.members.census().we_sent {
             self.given_up = Some(old);
         }
     }
 
-    /// What leaves before anything else: the rest of a compound that fit into no single datagram, or the BYE for an
-    /// SSRC that was given up, which names the new one beside the old, so that all know who goes on.
-    pub(crate) fn first_of_all(&mut self, now: Time) -> Option<Vec<u8>> {
+    /// Returns a datagram that is sent before anything else: the rest of a compound that exceeded one datagram, or the
+    /// BYE for an SSRC that was given up. That BYE also names the new SSRC, so that receivers can follow it.
+    pub(crate) fn pending_datagram(&mut self, now: Time) -> Option<Vec<u8>> {
         if let Some(rest) = self.outbox.pop_front() {
             return Some(rest);
         }
         let ssrc = self.given_up.take()?;
+        // Both SSRCs with the same CNAME show that they are the same participant.
         let chunks = [ssrc, self.identity.ssrc].map(|of| (of, self.identity.cname.clone()));
         let packets = vec![
             Packet::ReceiverReport { ssrc, blocks: Vec::new() },
@@ -375,15 +382,15 @@ impl Participant {
         Some(self.encode(now, packets))
     }
 
-    /// Wants to leave.
+    /// Starts leaving the session.
     pub(crate) fn leave(&mut self) {
         if self.farewell == Farewell::Stays {
             self.farewell = Farewell::Wanted;
         }
     }
 
-    /// Whether the BYE goes now. In a group of more than fifty it waits its turn, so that those who leave together do
-    /// not flood the others (RFC 3550, 6.3.7). `sent_rtp`: whether media was ever sent.
+    /// Returns true if the BYE is due. In a group of more than fifty it waits for its time, so that members that leave
+    /// together do not flood the group (RFC 3550, section 6.3.7). `sent_rtp`: media was sent.
     pub(crate) fn farewell_due(&mut self, now: Time, sent_rtp: bool) -> bool {
         let goes = match self.farewell {
             Farewell::Stays | Farewell::Gone => false,
@@ -397,7 +404,7 @@ impl Participant {
                 ];
                 let size = Bytes::new((Compound { packets }.encoded_len() + IP_UDP_OVERHEAD) as u64);
                 let census = self.census();
-                match self.timer.leave(now, size, self.spoke || sent_rtp, &census) {
+                match self.timer.leave(now, size, self.has_sent || sent_rtp, &census) {
                     Leave::Now => true,
                     Leave::AtExpiry(_) => {
                         self.farewell = Farewell::Waits;
@@ -416,16 +423,17 @@ impl Participant {
         goes
     }
 
-    /// When the BYE that waits is to be asked about again.
+    /// Returns when a waiting BYE is to be checked again.
     pub(crate) fn farewell_wake(&self, now: Time) -> Option<Wake> {
         let at = self.timer.next().max(now + Span::nanos(1));
         (self.farewell == Farewell::Waits).then_some(Wake { at, why: "BYE in its turn" })
     }
 
-    /// Who leaves with this compound of `len` bytes. A BYE is believed at the end of a compound that begins with a
-    /// report (no session of ours allows RFC 5506's reduced size), of a source that reports in it, from where that
-    /// source speaks.
-    pub(crate) fn heard_byes(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Vec<u32> {
+    /// Returns the sources that leave with this compound of `len` bytes. A BYE counts if it is at the end of a compound
+    /// that begins with a report (no session here allows RFC 5506's reduced size) and concerns a source that reports in
+    /// it from its own address.
+    pub(crate) fn read_byes(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Vec<u32> {
+        // RFC 3550, section 6.1: BYE should be the last packet with a given SSRC.
         let Some(Packet::Bye { .. }) = compound.packets.last() else { return Vec::new() };
         let reporter = |packet: &Packet| match packet {
             Packet::SenderReport { ssrc, .. } | Packet::ReceiverReport { ssrc, .. } => Some(*ssrc),
@@ -441,6 +449,7 @@ impl Participant {
         let mut left = Vec::new();
         for ssrc in byes.flatten().copied() {
             let reports = compound.packets.iter().any(|packet| reporter(packet) == Some(ssrc));
+            // Otherwise any host could remove a member with a forged BYE.
             if !reports || !self.members.speaks_from(ssrc, from) {
                 continue;
             }
@@ -457,18 +466,19 @@ impl Participant {
         Packet::Sdes { chunks: vec![(self.identity.ssrc, self.identity.cname.clone())] }
     }
 
-    /// What a datagram has room for beside a report with one block and the SDES.
+    /// Returns the room in a datagram beside a report with one block and the SDES.
     pub(crate) fn room(&self) -> Room {
         let block = ReportBlock::default();
         let report = Packet::ReceiverReport { ssrc: self.identity.ssrc, blocks: vec![block] };
         let most = self.settings.largest_compound();
+        // The report with one block is the longest that precedes feedback.
         let packets = most.saturating_sub(report.encoded_len() + self.sdes().encoded_len());
         Room { datagram: Bytes::new((most + IP_UDP_OVERHEAD) as u64), packets }
     }
 
-    /// The packets, which begin with a report and the SDES, as a compound. What does not fit into one datagram follows
-    /// in others, as [`Participant::first_of_all`] gives them; each of them begins with a report without blocks and the
-    /// SDES (RFC 3550, section 6.1).
+    /// Encodes the packets, which begin with a report and the SDES, as a compound. What exceeds one datagram follows in
+    /// others, which [`Participant::pending_datagram`] returns. Each of those begins with a report without blocks and
+    /// the SDES (RFC 3550, section 6.1).
     pub(crate) fn encode(&mut self, now: Time, packets: Vec<Packet>) -> Vec<u8> {
         let most = self.settings.largest_compound();
         let mut compound = Compound { packets };
@@ -504,29 +514,29 @@ impl Participant {
     fn written(&mut self, now: Time, compound: &Compound) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(compound.encoded_len());
         compound.encode(&mut bytes);
-        self.spoke = true;
-        self.longest = self.longest.max(bytes.len().min(LARGEST.into()));
+        self.has_sent = true;
+        self.longest = self.longest.max(bytes.len().min(MAX_COUNTED_COMPOUND.into()));
         self.count(now, bytes.len());
-        self.see_size(Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64));
+        self.check_size(Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64));
         bytes
     }
 
-    /// IP bytes of the datagrams that wait behind the one that was just encoded.
+    /// Returns the IP bytes of the datagrams that wait behind the last encoded one.
     pub(crate) fn waiting(&self) -> Bytes {
         self.outbox.iter().map(|bytes| Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64)).sum()
     }
 
-    /// Packets of compounds that did not leave, since they fit into no datagram.
+    /// The number of RTCP packets that were not sent, since they fit into no datagram.
     pub(crate) const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// A packet of this IP size leaves.
-    pub(crate) fn see_size(&mut self, size: Bytes) {
+    /// Checks the IP size of a sent packet against the MTU.
+    pub(crate) fn check_size(&mut self, size: Bytes) {
         self.mtu.see(size <= self.settings.mtu);
     }
 
-    /// The promise that no packet, of RTP or RTCP, is larger than the path's MTU.
+    /// Returns the check of the promise that no RTP or RTCP packet exceeds the path's MTU.
     pub(crate) const fn mtu_check(&self) -> Check {
         self.mtu
     }

@@ -1,98 +1,101 @@
-//! The receivers that a sender has heard of.
+//! The sender's table of receivers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_rtcp::Origin;
 use steadycast_units::{Span, Time};
 use steadycast_wire::rtcp::ReportBlock;
 
-/// One that has reported.
+/// A receiver that has reported.
 pub(crate) struct Peer {
     pub(crate) from: Origin,
-    /// It has sent a report of the controller's own.
+    /// Whether it has sent a report of the session's controller.
     ours: bool,
-    /// Which sender report it echoed last, and that it has echoed two: it receives the stream.
+    /// The LSR of the sender report that it echoed last.
     echo: Option<u32>,
     pub(crate) receives: bool,
-    /// When it was heard last; of whoever sends nothing but standard reports, later by [`PATIENCE`].
+    /// The arrival of its last report, plus [`STANDARD_REPORTS_GRACE`] if it only sends standard reports.
     aged: Time,
-    /// What is added to the numbers in its blocks, whole cycles of 2^16: it counts cycles from the first packet that it
-    /// got. Known from its first block on.
+    /// The offset of its sequence numbers, in whole cycles of 2^16, because a receiver counts cycles from its first
+    /// packet. Known from its first block on.
     cycles: Option<u64>,
-    /// Its last block: what the next one is counted from.
+    /// The last block's highest sequence number and cumulative loss, from which the next one is counted.
     highest: Option<u32>,
     cumulative: i32,
-    /// The share of packets that it has lost of late, and of how many.
+    /// The recent loss rate, and the number of packets over which it is averaged.
     pub(crate) loss: f64,
     pub(crate) counted: f64,
 }
 
 impl Peer {
-    /// The sender's own number of the packet that a block calls the highest; `next` is the number of the next packet to
-    /// be sent.
+    /// Returns the sender's extended number for a block's highest sequence number. `next` is the number of the next
+    /// packet to be sent.
     pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
-        // A number that was never sent stays one: no cycles are taken away.
+        // A number that was never sent must stay recognizable, so no cycles are subtracted.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
         cycles + extend(highest, next.saturating_sub(cycles))
     }
 
-    /// Packets expected and lost since the block before. To be asked before [`Peer::extended`].
+    /// Returns the packets that were expected and lost since the previous block. To be called before
+    /// [`Peer::extended`].
     pub(crate) fn count(&mut self, block: &ReportBlock) -> (u64, i64) {
         let ahead = self.highest.map_or(0, |highest| block.highest_seq.wrapping_sub(highest) as i32);
         match ahead {
-            // A later block has overtaken it, and has told of these packets.
-            OVERTAKEN..0 => return (0, 0),
-            // The receiver has begun anew.
-            ..OVERTAKEN => (self.cycles, self.cumulative) = (None, 0),
+            // A later block has arrived before this one, and covers its packets.
+            REORDERED_BLOCK..0 => return (0, 0),
+            // The receiver has restarted.
+            ..REORDERED_BLOCK => (self.cycles, self.cumulative) = (None, 0),
             0.. => {}
         }
+        // The difference may be negative: duplicates count as received (RFC 3550, section 6.4.1).
         let lost = i64::from(block.cumulative_lost) - i64::from(self.cumulative);
         (self.highest, self.cumulative) = (Some(block.highest_seq), block.cumulative_lost);
         (ahead.max(0).unsigned_abs().into(), lost)
     }
 
-    /// A report tells of `expected` packets, of which `lost` are missing.
+    /// Updates the loss rate with a report on `expected` packets, of which `lost` are missing.
     pub(crate) fn on_loss(&mut self, expected: u64, lost: i64) {
         if expected == 0 {
             return;
         }
         let (expected, share) = (expected as f64, lost.max(0) as f64 / expected as f64);
-        self.counted = (self.counted + expected).min(LOSS_OF);
+        self.counted = (self.counted + expected).min(LOSS_WINDOW);
         self.loss += (share.min(1.0) - self.loss) * (expected / self.counted).min(1.0);
     }
 }
 
-/// Whoever sends nothing but standard reports may keep to RFC 3550's own interval of 5 s, whatever ours is: five of
-/// them, less the five seconds that the shortest time-out of ours allows.
-pub(crate) const PATIENCE: Span = Span::secs(20);
+/// Additional time-out for receivers that only send standard reports. They may use RFC 3550's interval of 5 s
+/// independently of this session's: five of these, minus the 5 s that the shortest time-out allows.
+pub(crate) const STANDARD_REPORTS_GRACE: Span = Span::secs(20);
 
-/// How far a block that another one has overtaken is ahead of it, at the least. A receiver that begins anew falls back
-/// by nearly a whole cycle of 2^16, or by several.
-const OVERTAKEN: i32 = -(1 << 14);
+/// Minimum difference of the sequence number of a reordered block. A restarted receiver falls back by nearly a whole
+/// cycle of 2^16, or by several.
+const REORDERED_BLOCK: i32 = -(1 << 14);
 
-/// Loss is that of this many packets (exponentially weighted), …
-const LOSS_OF: f64 = 2_000.0;
-/// … and of this many at least.
-const KNOWN: f64 = 100.0;
+/// Number of packets over which the loss rate is averaged (exponentially weighted).
+const LOSS_WINDOW: f64 = 2_000.0;
+/// Minimum number of packets for a valid loss rate.
+const MIN_LOSS_PACKETS: f64 = 100.0;
 
-/// All that report, up to a bound: whoever makes SSRCs up gets no more memory than that. The one that was heard longest
-/// ago makes room; should it be a true one, it is taken in again with its next report.
+/// The table of receivers. Its bound limits the memory that forged SSRCs can take. The receiver whose last report is
+/// oldest makes room, and is added again with its next report.
 #[derive(Default)]
 pub(crate) struct Peers {
     table: BTreeMap<u32, Peer>,
     by_age: BTreeSet<(Time, u32)>,
-    /// How many have shown that they receive the stream.
+    /// The number of receivers that have proved that they receive the stream.
     pub(crate) receiving: usize,
 }
 
 impl Peers {
-    /// More than the largest groups that Steadycast is made for.
-    pub(crate) const MOST: usize = 1 << 17;
+    /// Maximum number of receivers, which exceeds the largest supported groups.
+    pub(crate) const MAX_PEERS: usize = 1 << 17;
 
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// One has echoed the sender report of this time.
+    /// Stores that a receiver has echoed the sender report with this LSR. The second different one proves that it
+    /// receives the stream.
     pub(crate) fn echo(&mut self, ssrc: u32, lsr: u32) {
         let Some(peer) = self.table.get_mut(&ssrc) else { return };
         let before = peer.echo.replace(lsr);
@@ -102,16 +105,16 @@ impl Peers {
         }
     }
 
-    /// Whom a newcomer displaces, if anybody.
+    /// Makes room for a new receiver. Returns the one that it displaces, if any.
     pub(crate) fn make_room_for(&mut self, ssrc: u32) -> Option<u32> {
-        if self.table.len() < Self::MOST || self.table.contains_key(&ssrc) {
+        if self.table.len() < Self::MAX_PEERS || self.table.contains_key(&ssrc) {
             return None;
         }
         self.pop_oldest()
     }
 
-    /// A report has arrived; `ours` says that it was one of the controller's own.
-    pub(crate) fn hear(&mut self, now: Time, from: Origin, ssrc: u32, ours: bool) {
+    /// Adds a report. `ours`: it is a report of the session's controller.
+    pub(crate) fn on_report(&mut self, now: Time, from: Origin, ssrc: u32, ours: bool) {
         let (highest, cumulative) = (None, 0);
         let fresh = Peer {
             from,
@@ -127,7 +130,7 @@ impl Peers {
         };
         let peer = self.table.entry(ssrc).or_insert(fresh);
         peer.ours |= ours;
-        let aged = if peer.ours { now } else { now + PATIENCE };
+        let aged = if peer.ours { now } else { now + STANDARD_REPORTS_GRACE };
         if peer.aged != aged {
             self.by_age.remove(&(peer.aged, ssrc));
             peer.aged = aged;
@@ -135,12 +138,14 @@ impl Peers {
         self.by_age.insert((aged, ssrc));
     }
 
-    /// The loss that all but a share of the receivers keep to, of those of which enough is known.
+    /// Returns the loss rate that all receivers with enough samples stay within, except for the share `but` with the
+    /// highest losses.
     pub(crate) fn loss(&self, but: f64) -> Option<f64> {
-        let known = self.table.values().filter(|peer| peer.counted >= KNOWN);
+        let known = self.table.values().filter(|peer| peer.counted >= MIN_LOSS_PACKETS);
         let mut all: Vec<f64> = known.map(|peer| peer.loss).collect();
         all.sort_unstable_by(f64::total_cmp);
         let place = (all.len() as f64 * (1.0 - but)).ceil() as usize;
+        // The quantile: a few receivers with high losses must not determine the parity for all.
         all.get(place.saturating_sub(1)).copied()
     }
 
@@ -159,7 +164,7 @@ impl Peers {
         }
     }
 
-    /// Takes out one that was heard before `limit`, as long as there is one.
+    /// Removes a receiver whose last report is older than `limit`, if there is one.
     pub(crate) fn pop_silent(&mut self, limit: Time) -> Option<u32> {
         self.by_age.first().filter(|(aged, _)| *aged < limit)?;
         self.pop_oldest()
@@ -172,7 +177,7 @@ impl Peers {
     }
 }
 
-/// The extended sequence number nearest to `near` whose low 32 bits are `low`.
+/// Returns the extended sequence number nearest to `near` whose low 32 bits are `low`.
 fn extend(low: u32, near: u64) -> u64 {
     let ahead = i64::from(low.wrapping_sub(near as u32) as i32);
     near.saturating_add_signed(ahead)

@@ -1,30 +1,30 @@
-//! A controller's probe under way ([`SenderHalf::probe`](steadycast_control::SenderHalf::probe)): packets that leave
-//! at a rate of their own.
+//! Bandwidth probes of a controller ([`SenderHalf::probe`](steadycast_control::SenderHalf::probe)): a number of packets
+//! that are sent at the probe's rate.
 
 use steadycast_control::Probe;
 use steadycast_units::{Bytes, Rate};
 
-/// What became of a sender's probes.
+/// Counts of a sender's probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Probes {
-    /// Probes that were sent whole.
+    /// Probes that were sent completely.
     pub whole: u64,
-    /// Probes that ended early: nothing waited any more, and there was no padding.
+    /// Probes that ended early, because no packet waited and there was no padding.
     pub cut: u64,
-    /// Probes that were withdrawn before anything waited, or while the window was closed.
+    /// Probes that the controller withdrew before they began, because no packet waited or the window was closed.
     pub skipped: u64,
 }
 
-/// Sends one probe after the other. A probe begins with the first packet that leaves once it is wanted, and ends when
-/// it has its packets and bytes, or when nothing waits. Each is sent once, by its id.
+/// Sends one probe after the other. A probe begins with the first packet that is sent after the controller requests it.
+/// It ends when it has its packets and bytes, or when no packet waits. Each id is sent once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Prober {
     running: Option<Running>,
-    /// The last one that has begun.
+    /// The id of the last probe that has begun.
     begun: Option<u32>,
-    /// One that is wanted and has not begun.
+    /// The id of a requested probe that has not begun.
     pending: Option<u32>,
-    told: Probes,
+    counts: Probes,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,31 +35,32 @@ struct Running {
 }
 
 impl Prober {
-    pub(crate) const fn told(&self) -> Probes {
-        self.told
+    pub(crate) const fn counts(&self) -> Probes {
+        self.counts
     }
 
-    /// What the controller wants now.
-    pub(crate) fn want(&mut self, wanted: Option<Probe>) {
+    /// Updates the probe that the controller requests.
+    pub(crate) fn request(&mut self, wanted: Option<Probe>) {
         let new = wanted.map(|probe| probe.id).filter(|id| self.begun != Some(*id));
         if self.pending.is_some_and(|pending| new != Some(pending)) {
-            self.told.skipped += 1;
+            self.counts.skipped += 1;
         }
         self.pending = new;
     }
 
-    /// The rate at which packets leave, while a probe is under way.
+    /// Returns the probe's rate while one is in progress.
     pub(crate) fn rate(&self) -> Option<Rate> {
         self.running.map(|running| running.probe.rate)
     }
 
-    /// Whether the probe under way is filled up: one within the pacing rate is made of what waits.
+    /// Returns true if the probe in progress is filled with padding. A probe within the pacing rate only uses packets
+    /// that wait.
     pub(crate) fn pads(&self) -> bool {
         self.running.is_some_and(|running| !running.probe.within)
     }
 
-    /// A packet of this size leaves: it begins the probe that is wanted, where none is under way. Padding begins none.
-    /// The bytes that have left too soon, where it ends a probe within the pacing rate.
+    /// Counts a sent packet, which starts the requested probe if none is in progress. Padding starts none. If the
+    /// packet ends a probe within the pacing rate, returns the number of bytes that were sent too early.
     pub(crate) fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) -> Bytes {
         if self.running.is_none() {
             self.running = wanted
@@ -73,7 +74,7 @@ impl Prober {
         running.packets = running.packets.saturating_add(1);
         running.bytes += size;
         if running.packets >= running.probe.packets && running.bytes >= running.probe.bytes {
-            self.told.whole += 1;
+            self.counts.whole += 1;
             let early = if running.probe.within { running.bytes.saturating_sub(size) } else { Bytes::ZERO };
             self.running = None;
             return early;
@@ -81,10 +82,10 @@ impl Prober {
         Bytes::ZERO
     }
 
-    /// Nothing waits behind the packet that has left.
+    /// Ends the probe, because no packet waits.
     pub(crate) fn ran_dry(&mut self) {
         if self.running.take().is_some() {
-            self.told.cut += 1;
+            self.counts.cut += 1;
         }
     }
 }
@@ -111,19 +112,19 @@ mod tests {
         prober.on_sent(probe(8), S);
         assert_eq!(prober.rate(), Some(Rate::mbps(4)));
         prober.ran_dry();
-        assert_eq!(prober.told(), Probes { whole: 1, cut: 1, skipped: 0 });
+        assert_eq!(prober.counts(), Probes { whole: 1, cut: 1, skipped: 0 });
     }
 
     #[test]
     fn a_probe_that_never_began_is_told_as_skipped_and_one_that_began_is_not() {
         let mut prober = Prober::default();
-        [probe(1), probe(1), probe(2), None, None].into_iter().for_each(|wanted| prober.want(wanted));
-        assert_eq!(prober.told().skipped, 2);
-        prober.want(probe(3));
+        [probe(1), probe(1), probe(2), None, None].into_iter().for_each(|wanted| prober.request(wanted));
+        assert_eq!(prober.counts().skipped, 2);
+        prober.request(probe(3));
         prober.on_sent(probe(3), S);
-        prober.want(probe(3));
-        prober.want(None);
-        assert_eq!(prober.told().skipped, 2);
+        prober.request(probe(3));
+        prober.request(None);
+        assert_eq!(prober.counts().skipped, 2);
     }
 
     #[test]
@@ -131,10 +132,10 @@ mod tests {
         let mut prober = Prober::default();
         prober.on_sent(probe(1), S);
         for _ in 0..3 {
-            prober.want(probe(2));
+            prober.request(probe(2));
             prober.on_sent(probe(2), S);
         }
-        assert_eq!((prober.told().whole, prober.rate()), (1, None));
+        assert_eq!((prober.counts().whole, prober.rate()), (1, None));
         prober.on_sent(probe(2), S);
         assert_eq!(prober.rate(), Some(Rate::mbps(4)));
     }

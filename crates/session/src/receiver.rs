@@ -2,10 +2,10 @@ mod succession;
 
 pub use succession::Waiting;
 
+use crate::batchable::Batchable;
 use crate::feedback::{Reporter, TRANSPORT_NUMBER_ID};
 use crate::participant::{Farewell, Participant, Standing};
-use crate::patience::Patience;
-use crate::repair::{Asker, Group, Need, Requester, Solver};
+use crate::repair::{Group, NackRequester, Need, ParityRequester, Solver};
 use crate::sender::{CLOCK_RATE, app};
 use crate::simulcast::PresenceTimer;
 use crate::{
@@ -23,45 +23,45 @@ use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse};
 use steadycast_wire::rtp::{PayloadTypes, RtpHeader, TransportNumber};
 use steadycast_wire::rtx;
-use succession::Other;
+use succession::OtherSource;
 
-/// What a datagram on the RTP port turned out to be.
+/// The result of processing a datagram from the RTP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A packet that had not come before, with its extended sequence number.
+    /// A packet that had not arrived before, with its extended sequence number.
     New(u64),
-    /// A packet that was lost and has been sent again, with the extended sequence number of the original.
+    /// A retransmission of a lost packet, with the extended sequence number of the original.
     Repaired(u64),
-    /// A packet that had come before.
+    /// A packet that had arrived before.
     Duplicate,
-    /// A packet that is not of the stream, or can't be used.
+    /// A packet that does not belong to the stream or cannot be used.
     Unused(UnusedReason),
 }
 
-/// An RTP packet that has arrived, taken apart.
+/// An RTP packet that has arrived, parsed.
 #[derive(Clone, Copy, Debug)]
 pub struct MediaPacket<'a> {
-    /// Its header.
+    /// The RTP header.
     pub header: &'a RtpHeader,
-    /// What the sender half sent along; empty when nothing.
+    /// The header extension of the controller's sender half; empty if there is none.
     pub notice: &'a [u8],
-    /// Its transport-wide number, where it carries one.
+    /// The transport-wide sequence number, if the packet carries one.
     pub transport: Option<u16>,
-    /// The number of the original that stands before the payload of a retransmission; `None` in the media.
+    /// The original's sequence number that precedes the payload of a retransmission; `None` in media packets.
     pub repairs: Option<u16>,
-    /// Its IP size.
+    /// The IP size of the packet.
     pub size: Bytes,
-    /// Its ECN field on arrival.
+    /// The ECN field on arrival.
     pub ecn: Ecn,
-    /// The play-out buffer, where the session has one.
+    /// The level of the play-out buffer, if the session has one.
     pub buffer: Option<BufferLevel>,
 }
 
-/// Packets since the beginning.
+/// Packet counts since the beginning of the session.
 #[derive(Clone, Copy, Default)]
 struct Totals {
     expected: u64,
-    /// Duplicates included.
+    /// Received packets, duplicates included.
     received: u64,
     duplicates: u64,
 }
@@ -75,182 +75,184 @@ impl Totals {
 
 sums!(Totals { expected, received, duplicates });
 
-/// The receiving end of a session.
+/// The receiving side of a session.
 pub struct Receiver {
     half: Box<dyn ReceiverHalf>,
     participant: Participant,
     app: [u8; 4],
     stream: Option<Stream>,
-    /// Another source that sends media.
-    other: Option<Other>,
-    /// See [`Receiver::run`].
+    /// Another source that sends media, and may replace the followed one.
+    other: Option<OtherSource>,
+    /// The index and first number of the present run; see [`Receiver::run`].
     run: (u32, u64),
-    /// The media's payload types and its source, where a description says so.
+    /// The media's payload types and its SSRC, if a session description names them.
     payload_types: Option<PayloadTypes>,
     named: Option<u32>,
-    /// When the driver's clock last went on after it had stood still.
+    /// The time at which the driver's clock last resumed after a gap.
     resumed: Time,
-    /// What streams before the present one came to.
+    /// The counts of previous streams.
     past: Totals,
-    /// What the last regular report was about: a half wants signed, full-precision losses.
+    /// The counts at the last regular report. The receiver half needs losses that are signed and of full precision.
     prior: Totals,
     unreadable: u64,
-    /// In a simulcast.
-    knock: Option<PresenceTimer>,
+    /// In a simulcast, the timer of reports that announce the receiver's presence.
+    presence: Option<PresenceTimer>,
     siblings: Vec<Rate>,
-    /// Whether it answers what little a sender sends that has nobody; and when it said anything last.
-    answers: bool,
-    said: Option<Time>,
+    /// Whether it reports to a sender that sends little while it has no receivers.
+    sends_keepalives: bool,
+    /// The time of the last report.
+    last_report: Option<Time>,
     /// Writes per-packet feedback.
     reporter: Option<Box<Reporter>>,
-    /// Asks for lost packets.
-    repair: Option<Box<Repairing>>,
-    /// Asks for a key frame.
-    plea: Option<Plea>,
-    /// The number of its last full intra request.
+    /// The state of retransmission requests.
+    repair: Option<Box<RetransmissionReceiver>>,
+    /// The pending key-frame request.
+    pending_key_frame: Option<PendingKeyFrameRequest>,
+    /// The sequence number of the last full intra request (RFC 5104, section 4.3.1.1).
     intra: u8,
-    /// Computes lost packets from parity.
-    parity: Option<Box<Solving>>,
+    /// The state of recovery from parity.
+    parity: Option<Box<ParityReceiver>>,
 }
 
-/// What a receiver needs to compute lost packets from parity.
-struct Solving {
+/// The receiver's state of recovery from parity.
+struct ParityReceiver {
     settings: ParitySettings,
-    /// Whether nobody has said under which SSRC parity comes, and whether it is known by now.
-    of_any: bool,
+    /// Whether the stream's SSRC is not signalled, and whether it has been learned from a packet.
+    any_ssrc: bool,
     associated: bool,
     solver: Solver,
-    /// Asks for more of it.
-    asker: Asker,
-    /// RTCP's timer knows that there is something to ask for.
-    wished: bool,
-    /// Nothing can be asked for before.
-    held: Time,
-    /// Requests, the blocks in them, and packets that parity gave back.
+    /// Schedules requests for more parity.
+    requester: ParityRequester,
+    /// Whether RTCP's timer has scheduled a request.
+    scheduled: bool,
+    /// The time before which no request can be sent.
+    not_before: Time,
+    /// Counts of requests, of the blocks in them, and of recovered packets.
     counts: Requests,
-    /// Whether it tells the sender its play-out delay, and when it did last.
-    tells: bool,
-    told: Option<Time>,
-    /// The stream's own numbers.
+    /// Whether the receiver announces its play-out delay to the sender, and when it last did.
+    announces_playout: bool,
+    announced: Option<Time>,
+    /// The sequence numbers of the parity stream.
     reception: Reception,
     sent: Option<PeerTime>,
 }
 
-impl Solving {
+impl ParityReceiver {
     fn new(settings: ParitySettings, chance: Chance) -> Self {
         Self {
             settings,
-            of_any: false,
+            any_ssrc: false,
             associated: true,
             solver: Solver::new(),
-            asker: Asker::new(chance),
-            wished: false,
-            held: Time::ZERO,
+            requester: ParityRequester::new(chance),
+            scheduled: false,
+            not_before: Time::ZERO,
             counts: Requests::default(),
-            tells: false,
-            told: None,
+            announces_playout: false,
+            announced: None,
             reception: Reception::trusting(settings.ssrc, CLOCK_RATE),
             sent: None,
         }
     }
 
-    /// Another source, or the same one from another number on.
+    /// Resets the state after an SSRC change or a restart of the stream.
     fn restart(&mut self) {
         self.solver.restart();
-        self.asker.clear();
-        self.told = None;
+        self.requester.clear();
+        self.announced = None;
     }
 }
 
-/// A request for a key frame that stands.
+/// A key-frame request that has not been answered yet.
 #[derive(Clone, Copy, Debug)]
-struct Plea {
-    /// Nothing could be decoded so far.
+struct PendingKeyFrameRequest {
+    /// Whether nothing has been decoded so far: then a full intra request is sent, otherwise a picture loss indication.
     joins: bool,
-    /// Not to be sent, or sent again, before.
+    /// The earliest time of the next transmission.
     at: Time,
-    /// RTCP's timer knows of it.
-    wished: bool,
+    /// Whether RTCP's timer has scheduled it.
+    scheduled: bool,
 }
 
-/// A key frame is asked for again after this time: when the answer, or the request, was lost.
-const ASKED_AGAIN: Span = Span::millis(700);
-/// For how long a request for a key frame is of use.
-const PLEA_USEFUL: Span = Span::secs(1);
-/// A sender is told the play-out delay this often.
-const TOLD_EVERY: Span = Span::secs(1);
+/// Time after which a key frame is requested again, because the answer or the request may be lost.
+const KEY_FRAME_RETRY_INTERVAL: Span = Span::millis(700);
+/// Time for which a key-frame request is useful.
+const KEY_FRAME_REQUEST_USEFUL: Span = Span::secs(1);
+/// Time between two announcements of the play-out delay.
+const PLAYOUT_REPORT_INTERVAL: Span = Span::secs(1);
 
-/// What a receiver needs to ask for lost packets.
-struct Repairing {
+/// The receiver's state of retransmission requests.
+struct RetransmissionReceiver {
     settings: RepairSettings,
-    /// Whether nobody has said under which SSRC retransmissions come, and whether it is known by now.
-    of_any: bool,
+    /// Whether the stream's SSRC is not signalled, and whether it has been learned from a packet.
+    any_ssrc: bool,
     associated: bool,
-    /// The stream's SSRC as the sender's description has it.
+    /// The retransmission stream's SSRC according to the sender's session description.
     announced: Option<u32>,
-    requester: Requester,
-    /// The retransmission stream's own numbers.
+    requester: NackRequester,
+    /// The sequence numbers of the retransmission stream.
     reception: Reception,
     sent: Option<PeerTime>,
-    /// RTCP's timer knows that there is something to ask for.
-    wished: bool,
-    /// Nothing can be asked for before.
-    held: Time,
-    /// Packets that counted when they came, or when a later one showed whose they are.
-    shown: u64,
+    /// Whether RTCP's timer has scheduled a request.
+    scheduled: bool,
+    /// The time before which no request can be sent.
+    not_before: Time,
+    /// The number of packets that counted as received on arrival, or when a later one confirmed their source.
+    checked_packets: u64,
     check: Check,
 }
 
-impl Repairing {
+impl RetransmissionReceiver {
     fn new(settings: RepairSettings) -> Self {
         Self {
             settings,
-            of_any: false,
+            any_ssrc: false,
             associated: true,
             announced: None,
-            requester: Requester::new(settings),
+            requester: NackRequester::new(settings),
             reception: Reception::trusting(settings.ssrc, CLOCK_RATE),
             sent: None,
-            wished: false,
-            held: Time::ZERO,
-            shown: 0,
+            scheduled: false,
+            not_before: Time::ZERO,
+            checked_packets: 0,
             check: Check::new(&REPAIR_NOT_COUNTED),
         }
     }
 }
 
-/// After so long without another packet a receiver that answers does so, also when its half has nothing to say yet.
-const ANSWER: Span = Span::millis(500);
-/// The subtype of an APP packet that says no more than that a receiver of the controller's own is there.
-const PRESENT: u8 = 31;
+/// Time without packets after which a receiver sends a keep-alive report, even if its half has nothing to report.
+const KEEPALIVE_DELAY: Span = Span::millis(500);
+/// The subtype of an APP packet that only announces a receiver that supports the controller.
+const PRESENCE_SUBTYPE: u8 = 31;
 
 struct Stream {
     ssrc: u32,
     reception: Reception,
-    /// What is added to its sequence numbers: a sender that changes its SSRC goes on where it was.
+    /// The offset that is added to its sequence numbers, so that they continue after an SSRC change.
     ahead: i64,
     heard: Time,
-    /// When its media or its RTCP came last.
+    /// The last arrival of its media or its RTCP.
     spoke: Time,
-    /// Where its media comes from.
+    /// The address from which its media arrives.
     from: Origin,
-    /// Its source has said BYE.
+    /// Whether its source has sent BYE.
     ended: bool,
-    /// The SSRC under which its source goes on, by its BYE.
-    heir: Option<u32>,
+    /// The SSRC under which its source continues, according to its BYE.
+    successor: Option<u32>,
     sent: Option<PeerTime>,
-    /// The newest frame's time stamp, when it began to come, and the longest time between two that came lately.
+    /// The newest frame's RTP timestamp and the arrival of its first packet. `pace` is a slowly decreasing maximum of
+    /// the time between two frames.
     frame: (u32, Time),
     pace: Option<Span>,
     timestamp: u32,
     ticks: i64,
     after_marker: bool,
-    /// Whether any packet had a marker: in a stream without them another timestamp begins another frame.
+    /// Whether any packet had a marker. In a stream without markers, a new timestamp begins a frame.
     marks: bool,
 }
 
 impl Receiver {
-    /// A receiver that joins now. `chance` draws RTCP's intervals.
+    /// Creates a receiver that joins at `now`. `chance` randomizes the RTCP intervals.
     pub fn new(
         identity: Identity,
         rtcp: RtcpSettings,
@@ -261,7 +263,7 @@ impl Receiver {
     ) -> Self {
         let participant = Participant::new(identity, rtcp, false, chance, now);
         let (stream, past, prior) = (None, Totals::default(), Totals::default());
-        let (knock, siblings, answers, said) = (None, Vec::new(), false, None);
+        let (presence, siblings, sends_keepalives, last_report) = (None, Vec::new(), false, None);
         Self {
             half,
             participant,
@@ -275,118 +277,125 @@ impl Receiver {
             past,
             prior,
             unreadable: 0,
-            knock,
+            presence,
             siblings,
-            answers,
-            said,
+            sends_keepalives,
+            last_report,
             reporter: None,
             repair: None,
-            plea: None,
+            pending_key_frame: None,
             intra: 0,
             parity: None,
         }
     }
 
-    /// The receiver for senders that pause while nobody reports. It sends a report without a body, at RTCP's times,
-    /// where its half waits for more packets than such a sender sends (`tfmcc` is silent while packets are farther
-    /// apart than the round trips it was told of).
+    /// Makes the receiver send keep-alive reports, for senders that pause while no receiver reports. It sends a report
+    /// without a body at RTCP's times while its half waits for more packets than such a sender sends (`tfmcc` sends no
+    /// report while packets are farther apart than its RTT).
     #[must_use]
     pub fn answering(self) -> Self {
-        Self { answers: true, ..self }
+        Self { sends_keepalives: true, ..self }
     }
 
-    /// The receiver of a session whose description names the media's payload types, or its source, or both. No source of
-    /// another payload type is followed. The one that is named takes the place of any other. When it has
-    /// left itself, its sender may have been started again, and the name holds no longer.
+    /// Restricts the receiver to the payload types and the source that a session description names. A source of another
+    /// payload type is not followed. The named source replaces any other. After it has left, the name no longer
+    /// applies, since its sender may have been restarted.
     #[must_use]
     pub fn described(self, payload_types: Option<PayloadTypes>, named: Option<u32>) -> Self {
         Self { payload_types, named, ..self }
     }
 
-    /// The driver's clock has stood still until now: its process was stopped, or its machine was. What the source has
-    /// not said in that time is no silence of the source's.
+    /// Reports that the driver's clock has stood still until `now`, because its process or machine was suspended. This
+    /// time does not count as silence of the source.
     pub fn on_clock_gap(&mut self, now: Time) {
         self.resumed = self.resumed.max(now);
     }
 
-    /// The receiver of one of several groups that carry the same video at different rates, each sent only while it has
-    /// a member.
+    /// Makes the receiver announce its presence. For a simulcast, whose groups are sent to only while they have a
+    /// member.
     #[must_use]
     pub fn in_simulcast(self, now: Time) -> Self {
-        Self { knock: Some(PresenceTimer::new(now)), ..self }
+        Self { presence: Some(PresenceTimer::new(now)), ..self }
     }
 
-    /// What the groups of the simulcast are sent at, as its sender has told last, the lowest first; empty: not told.
+    /// Returns the rates of the simulcast's groups as the sender last announced them, in ascending order; empty without
+    /// an announcement.
     pub fn siblings(&self) -> &[Rate] {
         &self.siblings
     }
 
-    /// It reports single packets in this format, at times of its own or with its half's reports; `bandwidth` is the
-    /// session's, of which these reports take at most 5 % as far as they need not leave every 200 ms.
+    /// Makes the receiver send per-packet feedback in this format, in separate packets or with its half's reports.
+    /// `bandwidth` is the session bandwidth, of which this feedback takes at most 5 % unless it has to be sent every
+    /// 200 ms.
     #[must_use]
     pub fn with_feedback(self, format: FeedbackFormat, bandwidth: Rate) -> Self {
         Self { reporter: Reporter::new(format, bandwidth).map(Box::new), ..self }
     }
 
-    /// It asks for packets that are lost, and takes them from the stream of retransmissions (RFC 4588). Only for
-    /// sessions of two members under [`crate::Profile::Avpf`].
+    /// Enables NACKs and a retransmission stream (RFC 4588). Only for sessions of two members under
+    /// [`crate::Profile::Avpf`].
     #[must_use]
     pub fn with_repair(self, settings: RepairSettings) -> Self {
-        Self { repair: Some(Box::new(Repairing::new(settings))), ..self }
+        Self { repair: Some(Box::new(RetransmissionReceiver::new(settings))), ..self }
     }
 
-    /// As [`Receiver::with_repair`], whatever SSRC retransmissions come under: the first one of something that was
-    /// asked for tells it (RFC 4588, section 5.3), anew for each source of the media. One that `settings` name is known
-    /// before: 0 names none.
+    /// Enables NACKs as [`Receiver::with_repair`] does, with a retransmission SSRC that is learned. The first
+    /// retransmission of a requested packet shows it (RFC 4588, section 5.3), anew for each media source. An SSRC in
+    /// `settings` is known from the start; 0 names none.
     #[must_use]
     pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
         let announced = Some(settings.ssrc).filter(|ssrc| *ssrc != 0);
-        let repair = Repairing { of_any: true, associated: false, announced, ..Repairing::new(settings) };
+        let repair = RetransmissionReceiver {
+            any_ssrc: true,
+            associated: false,
+            announced,
+            ..RetransmissionReceiver::new(settings)
+        };
         Self { repair: Some(Box::new(repair)), ..self }
     }
 
-    /// Asks for a key frame: by a full intra request (RFC 5104) when it `joins` and nothing could be decoded so far, by
-    /// a picture loss indication (RFC 4585) when a reference is lost. It asks until [`Receiver::has_key_frame`]. Only
-    /// under [`crate::Profile::Avpf`]. Poll afterwards.
+    /// Requests a key frame: by a full intra request (RFC 5104) if the receiver `joins` and nothing has been decoded so
+    /// far, by a picture loss indication (RFC 4585) if a reference is lost. The request is repeated until
+    /// [`Receiver::has_key_frame`]. Only under [`crate::Profile::Avpf`]. Poll afterwards.
     pub fn needs_key_frame(&mut self, now: Time, joins: bool) {
-        if self.plea.is_none_or(|plea| plea.joins != joins) {
+        if self.pending_key_frame.is_none_or(|pending_key_frame| pending_key_frame.joins != joins) {
             self.intra = self.intra.wrapping_add(u8::from(joins));
-            self.plea = Some(Plea { joins, at: now, wished: false });
+            self.pending_key_frame = Some(PendingKeyFrameRequest { joins, at: now, scheduled: false });
         }
     }
 
-    /// What it decodes next needs nothing that is lost.
+    /// Ends the key-frame request: the next frame can be decoded.
     pub fn has_key_frame(&mut self) {
-        self.plea = None;
+        self.pending_key_frame = None;
     }
 
-    /// It computes lost packets from parity, and in a small group asks for more of it, at times that `chance` draws.
+    /// Enables recovery from parity. In a small group it also requests more parity, at times that `chance` draws.
     #[must_use]
     pub fn with_parity(self, settings: ParitySettings, chance: Chance) -> Self {
-        Self { parity: Some(Box::new(Solving::new(settings, chance))), ..self }
+        Self { parity: Some(Box::new(ParityReceiver::new(settings, chance))), ..self }
     }
 
-    /// As [`Receiver::with_parity`], whatever SSRC parity comes under: the first packet of its payload type from where
-    /// the media comes tells it, anew for each source of the media.
+    /// Enables recovery as [`Receiver::with_parity`] does, with a parity SSRC that is learned. The first packet of its
+    /// payload type from the media's address shows it, anew for each media source.
     #[must_use]
     pub fn with_parity_of_any_source(self, settings: ParitySettings, chance: Chance) -> Self {
-        let parity = Solving { of_any: true, associated: false, ..Solving::new(settings, chance) };
+        let parity = ParityReceiver { any_ssrc: true, associated: false, ..ParityReceiver::new(settings, chance) };
         Self { parity: Some(Box::new(parity)), ..self }
     }
 
-    /// Once a second it tells the sender, with a report, that it computes lost packets from parity and what its
-    /// play-out delay is: for a sender that waits for that word ([`crate::Sender::with_parity_on_word`]). Without a
-    /// delay, or with none to wait in, it tells nothing. It needs [`Receiver::with_parity`].
+    /// Makes the receiver announce once a second, with a report, that it uses parity and what its play-out delay is.
+    /// For a sender that waits for this ([`crate::SenderSettings::parity_on_word`]). Without a play-out delay, or with
+    /// a delay of zero, it announces nothing. Requires [`Receiver::with_parity`].
     #[must_use]
     pub fn telling_playout(mut self) -> Self {
         if let Some(parity) = &mut self.parity {
-            parity.tells = true;
+            parity.announces_playout = true;
         }
         self
     }
 
-    /// A packet of parity has arrived, which covers what `protection` says. Its bytes count as received; what it gives
-    /// back stays lost, to the half as in reports. Poll afterwards.
+    /// Processes a parity packet that covers what `protection` states. Its bytes count as received. Packets that it
+    /// recovers stay lost in reports and for the controller. Poll afterwards.
     pub fn on_parity(
         &mut self,
         now: Time,
@@ -428,20 +437,21 @@ impl Receiver {
         let sent = header.send_time.map(|stamp| stamp.peer(parity.sent.or(stream.sent)));
         parity.sent = sent.or(parity.sent);
         let sent = sent.or(stream.sent).unwrap_or_default();
+        // The solver may recover packets, which take_recovered() returns afterwards.
         let need = parity.solver.on_parity(protection);
         self.half.on_extra(&ExtraArrival { at: now, stream: Kind::Parity, size, sent, ecn, missing });
         self.on_need(now, need);
         Received::New(u64::try_from(seq).unwrap_or(0))
     }
 
-    /// What a packet of the media or of parity has left of a block's need. Who asks for packets does not ask for
+    /// Updates the parity requests after a packet has changed a block's state. A receiver that sends NACKs requests no
     /// parity.
     fn on_need(&mut self, now: Time, need: Option<Need>) {
-        let idle = self.parity.as_ref().is_none_or(|parity| parity.asker.is_idle());
+        let idle = self.parity.as_ref().is_none_or(|parity| parity.requester.is_idle());
         let Some(need) = need.filter(|need| self.repair.is_none() && !(idle && need.lacks == 0)) else { return };
         let group = self.group();
         if let Some(parity) = &mut self.parity {
-            parity.asker.on_need(now, &need, &parity.settings, group);
+            parity.requester.on_need(now, &need, &parity.settings, group);
         }
     }
 
@@ -449,39 +459,39 @@ impl Receiver {
         Group { members: self.participant.census().members, round_trip: self.half.view().rtt }
     }
 
-    /// Lost packets that parity has given back since this was last asked.
+    /// Takes the packets that have been recovered from parity since the last call.
     pub fn take_recovered(&mut self) -> Vec<Recovered> {
         let (Some(parity), Some(stream)) = (&mut self.parity, &self.stream) else { return Vec::new() };
         let recovered = parity.solver.take();
         if let Some(repair) = &mut self.repair {
             recovered.iter().for_each(|(seq, _)| repair.requester.on_recovered(*seq));
         }
-        let shown = |(seq, packet)| Recovered { number: seq as u16, seq: stream.shown(seq), packet };
-        recovered.into_iter().map(shown).collect()
+        let renumber = |(seq, packet)| Recovered { number: seq as u16, seq: stream.session_seq(seq), packet };
+        recovered.into_iter().map(renumber).collect()
     }
 
-    /// Whether it computes lost packets from parity.
+    /// Returns true if recovery from parity is enabled.
     pub fn has_parity(&self) -> bool {
         self.parity.is_some()
     }
 
-    /// The source that it follows.
+    /// Returns the SSRC of the followed source.
     pub fn source(&self) -> Option<u32> {
         Some(self.stream.as_ref()?.ssrc)
     }
 
-    /// Whether `ssrc` at this place is the source that it follows; `None` as long as it follows none.
+    /// Returns true if `ssrc` at this address is the followed source; `None` while there is none.
     pub fn is_source(&self, ssrc: u32, from: Origin) -> Option<bool> {
         self.stream.as_ref().map(|stream| (stream.ssrc, stream.from) == (ssrc, from))
     }
 
-    /// What it asked for, and what it got.
+    /// Returns the counts of requests and repaired packets.
     pub fn requests(&self) -> Requests {
         let packets = self.repair.as_ref().map(|repair| repair.requester.counts).unwrap_or_default();
         packets + self.parity.as_ref().map(|parity| parity.counts).unwrap_or_default()
     }
 
-    /// From now on frames are shown this long after they are ready: nothing is asked for that would come later.
+    /// Sets the time from a frame being ready to its display. Packets that would arrive later are not requested.
     pub fn set_playout(&mut self, delay: Span) {
         if let Some(repair) = &mut self.repair {
             repair.requester.set_playout(delay);
@@ -491,85 +501,85 @@ impl Receiver {
         }
     }
 
-    /// What it takes from the sending of a packet that is lost to its repair; nothing without repair.
+    /// Returns the time from sending a packet that is lost to its repair; zero without repair.
     pub fn repair_time(&self, now: Time) -> Span {
         match (&self.repair, &self.parity) {
-            (Some(repair), _) => repair.requester.takes(now),
+            (Some(repair), _) => repair.requester.repair_time(now),
             (None, Some(parity)) => parity.settings.block(),
             (None, None) => Span::ZERO,
         }
     }
 
-    /// The promise of repair: what was repaired stays lost to the controller.
+    /// Returns the check of repair's promise: repaired packets stay lost for the controller.
     pub fn repair_check(&self) -> Option<Check> {
         Some(self.repair.as_ref()?.check)
     }
 
-    /// What its path could carry for it, as far as the receiver half can tell.
+    /// Returns the rate that the path can carry according to the receiver half.
     pub fn acceptable(&self) -> Option<Rate> {
         self.half.acceptable()
     }
 
-    /// The promise that no datagram of its own is larger than the path's MTU.
+    /// Returns the check of the promise that no sent datagram exceeds the path's MTU.
     pub fn mtu_check(&self) -> Check {
         self.participant.mtu_check()
     }
 
-    /// Packets that arrived and of which no report told, since reports have 5 % of the bandwidth; and messages that fit
-    /// into no datagram.
+    /// Returns the number of packets that arrived and were not reported, because reports have 5 % of the bandwidth, and
+    /// the number of messages that fit into no datagram.
     pub fn untold(&self) -> (u64, u64) {
         (self.reporter.as_ref().map_or(0, |reporter| reporter.untold()), self.participant.refused())
     }
 
-    /// Its synchronisation source, which changes after a collision.
+    /// Returns the SSRC, which changes after a collision.
     pub fn ssrc(&self) -> u32 {
         self.participant.identity.ssrc
     }
 
-    /// The receiver half's own view, for the record.
+    /// Returns the receiver half's view, for the record.
     pub fn view(&self) -> View {
         self.half.view()
     }
 
-    /// The promises that the receiver half has kept an eye on.
+    /// Returns the promises that the receiver half checks.
     pub fn checks(&self) -> &[Check] {
         self.half.checks()
     }
 
-    /// Interarrival jitter (RFC 3550, A.8).
+    /// Returns the interarrival jitter (RFC 3550, appendix A.8).
     pub fn jitter(&self) -> Span {
         self.stream.as_ref().map_or(Span::ZERO, |s| s.reception.jitter())
     }
 
-    /// Packets that were expected, from the first that came to the newest.
+    /// Returns the number of expected packets, from the first that arrived to the newest.
     pub fn expected(&self) -> u64 {
         self.past.expected + self.stream.as_ref().map_or(0, |s| s.reception.expected())
     }
 
-    /// Distinct packets that came.
+    /// Returns the number of distinct packets that arrived.
     pub fn received(&self) -> u64 {
         let duplicates = self.past.duplicates + self.stream.as_ref().map_or(0, |s| s.reception.duplicates());
         self.arrived().saturating_sub(duplicates)
     }
 
-    /// Packets that came, duplicates included.
+    /// Returns the number of packets that arrived, duplicates included.
     fn arrived(&self) -> u64 {
         self.past.received + self.stream.as_ref().map_or(0, |s| s.reception.received())
     }
 
-    /// Whether the source that it follows has said BYE, and does not go on under another SSRC.
+    /// Returns true if the followed source has sent BYE, and does not continue under another SSRC.
     pub fn source_ended(&self) -> bool {
-        let goes_on = |heir: u32| self.participant.members.contains(heir);
-        self.stream.as_ref().is_some_and(|s| s.ended && !s.heir.is_some_and(goes_on))
+        let goes_on = |successor: u32| self.participant.members.contains(successor);
+        self.stream.as_ref().is_some_and(|s| s.ended && !s.successor.is_some_and(goes_on))
     }
 
-    /// Datagrams that could not be read.
+    /// Returns the number of datagrams that could not be parsed.
     pub const fn unreadable(&self) -> u64 {
         self.unreadable
     }
 
-    /// A datagram has arrived on the RTP port; `overhead` are its IP and UDP headers. Returns what it was, its header
-    /// and its payload. Poll afterwards.
+    /// Processes a datagram from the RTP port. Returns the result, the header and the payload; `None` if it is not RTP.
+    /// Poll afterwards.
     pub fn on_rtp<'a>(
         &mut self,
         now: Time,
@@ -578,7 +588,8 @@ impl Receiver {
         ecn: Ecn,
         buffer: Option<BufferLevel>,
     ) -> Option<(Received, RtpHeader, &'a [u8])> {
-        // RTCP on this port is not misread as RTP (RFC 5761).
+        // RTCP may arrive on this port, too (RFC 5761), and is not RTP.
+        // The check for RTCP comes first, because RTCP also parses as RTP.
         let parsed = if steadycast_wire::is_rtcp(datagram) { None } else { RtpHeader::parse(datagram).ok() };
         let Some((header, extensions, payload)) = parsed else {
             self.unreadable += 1;
@@ -598,13 +609,13 @@ impl Receiver {
         let packet = MediaPacket { header: &header, notice, transport, repairs, size, ecn, buffer };
         let received = self.on_media(now, from, &packet);
         let (Some((_, behind)), Some(number)) = (again, repairs) else { return Some((received, header, payload)) };
-        // To whoever decodes it, it is the original.
+        // The depacketizer receives the original's header.
         let ssrc = self.stream.as_ref().map_or(header.ssrc, |s| s.ssrc);
         let payload_len = behind.len() as u16;
         Some((received, RtpHeader { seq: number, ssrc, payload_len, send_time: None, ..header }, behind))
     }
 
-    /// Whether a packet with this header is of the stream of retransmissions.
+    /// Returns true if a packet with this header belongs to the retransmission stream.
     fn is_repair(&self, header: &RtpHeader) -> bool {
         self.repair.as_ref().is_some_and(|repair| {
             let RepairSettings { ssrc, payload_type, .. } = repair.settings;
@@ -612,8 +623,8 @@ impl Receiver {
         })
     }
 
-    /// A packet of the stream of retransmissions. Its bytes count as received; what it repairs stays lost, to the half
-    /// as in reports.
+    /// Processes a retransmission. Its bytes count as received. The packet that it repairs stays lost in reports and
+    /// for the controller.
     fn on_repair(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
         let MediaPacket { header, size, ecn, .. } = *packet;
         let (Some(repair), Some(stream)) = (&mut self.repair, &mut self.stream) else {
@@ -635,6 +646,7 @@ impl Receiver {
         }
         let before = repair.reception.highest();
         let arrived = repair.reception.on_rtp(now, header.seq, header.timestamp);
+        // Duplicates are reported as well: a CE mark on any copy counts (RFC 8888, section 3.1).
         let fresh = !matches!(arrived, Arrived::Stray | Arrived::Probation);
         if let Some(reporter) = self.reporter.as_mut().filter(|_| fresh) {
             reporter.on_packet(now, packet, false);
@@ -649,32 +661,35 @@ impl Receiver {
         repair.sent = sent.or(repair.sent);
         let sent = sent.or(stream.sent).unwrap_or_default();
         self.half.on_extra(&ExtraArrival { at: now, stream: Kind::Repair, size, sent, ecn, missing });
+        // Only a requested packet that is still missing counts as repaired.
         let original = packet.repairs.and_then(|number| repair.requester.on_repair(now, number, header.marker));
         let Some(original) = original else { return Received::Duplicate };
-        let shown = stream.shown(original);
+        let seq = stream.session_seq(original);
         if let Some(parity) = &mut self.parity {
             parity.solver.on_packet(original);
         }
-        Received::Repaired(shown)
+        Received::Repaired(seq)
     }
 
-    /// An RTP packet has arrived, already taken apart. Poll afterwards.
+    /// Processes a parsed RTP packet. Poll afterwards.
     pub fn on_media(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
         let MediaPacket { header, notice, size, ecn, buffer, .. } = *packet;
         if self.participant.farewell != Farewell::Stays {
             return Received::Unused(UnusedReason::Outside);
         }
+        // Retransmissions have their own SSRC and numbers, and must not start a new run of the media.
         if self.is_repair(header) {
             return self.on_repair(now, from, packet);
         }
         if header.ssrc == self.participant.identity.ssrc {
-            self.hear_media(now, header.ssrc, from);
+            self.check_media_address(now, header.ssrc, from);
             return Received::Unused(UnusedReason::OwnSource);
         }
+        // The source is selected before the address check, since a restarted source may send from a new address.
         if !self.goes_on(now, header) && !self.follow(now, from, header) {
             return Received::Unused(self.why_not_followed(from, header));
         }
-        if !self.hear_media(now, header.ssrc, from) {
+        if !self.check_media_address(now, header.ssrc, from) {
             return Received::Unused(UnusedReason::OtherAddress);
         }
         let Some(stream) = &mut self.stream else { return Received::Unused(UnusedReason::OtherSource) };
@@ -697,9 +712,9 @@ impl Receiver {
         }
         stream.keep_pace(now, header.timestamp);
         (stream.heard, stream.spoke, stream.from) = (now, now, from);
-        // Whoever asks for packets goes by the numbers that they have at their source.
+        // NACKs use the source's sequence numbers (`number`), the session its continuous ones (`seq`).
         let (number, seq) = (u64::try_from(seq).unwrap_or(0), u64::try_from(seq + stream.ahead).unwrap_or(0));
-        // Without a send-time extension (a standard sender) the media clock is the next best.
+        // Without a send-time extension (a standard sender), the media clock is the best substitute.
         let anew = !stream.marks && header.timestamp != stream.timestamp;
         let sampled = stream.sampled(header.timestamp);
         let sent = header.send_time.map_or(sampled, |stamp| stamp.peer(stream.sent));
@@ -708,26 +723,27 @@ impl Receiver {
         stream.after_marker = header.marker;
         stream.marks |= header.marker;
         self.half.on_arrival(&Arrival { at: now, seq, size, sent, sampled, edge, ecn, notice, buffer });
+        // Parity may have arrived before this packet, which then completes its block.
         let need = self.parity.as_mut().and_then(|parity| parity.solver.on_packet(number));
         if let Some(repair) = &mut self.repair {
             match header.send_time {
                 Some(_) => repair.requester.on_original(now, number, sent, header.marker),
                 None => repair.requester.on_unstamped(now, number, sent, header.marker),
             }
-            repair.shown += stream.reception.received() - before;
-            // By the counters of the report block, which nothing but the media's numbers move.
+            repair.checked_packets += stream.reception.received() - before;
+            // The counters of the report block only change with the media's sequence numbers.
             let duplicates = self.past.duplicates + stream.reception.duplicates();
-            repair
-                .check
-                .see(repair.shown == (self.past.received + stream.reception.received()).saturating_sub(duplicates));
+            repair.check.see(
+                repair.checked_packets == (self.past.received + stream.reception.received()).saturating_sub(duplicates),
+            );
         }
         self.on_need(now, need);
         Received::New(seq)
     }
 
-    /// Whether media of this source from this place may be used: a source keeps to the place where it was heard first
-    /// (RFC 3550, 8.2), so that nobody else can speak for it.
-    fn hear_media(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
+    /// Returns true if media of this source from this address may be used. A source keeps the address from which it
+    /// first sent (RFC 3550, section 8.2), so that no other host can use its SSRC.
+    fn check_media_address(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
         let heard = self.participant.members.on_rtp(now, ssrc, from, true);
         if Standing::of(heard) == Standing::Collision {
             self.take_new_ssrc();
@@ -740,7 +756,7 @@ impl Receiver {
         self.half.on_renamed(ReceiverId(self.participant.identity.ssrc));
     }
 
-    /// A datagram has arrived on the RTCP port. Poll afterwards.
+    /// Processes a datagram from the RTCP port. Poll afterwards.
     pub fn on_rtcp(&mut self, now: Time, from: Origin, datagram: &[u8]) {
         match Compound::parse(datagram) {
             Ok(compound) => self.on_compound(now, from, &compound, datagram.len()),
@@ -748,14 +764,15 @@ impl Receiver {
         }
     }
 
-    /// Whether RTCP from this place is not of the source, towards one receiver: as a member, its author would make
-    /// reports rarer. The media tell the source's place; before them no RTCP is taken.
+    /// Returns true if RTCP from this address is not from the source of a unicast session. Its author would count as a
+    /// member, and make reports rarer. The media shows the source's address; before any media, RTCP is ignored.
     pub fn ignores_rtcp(&self, from: Origin) -> bool {
         !self.participant.is_group() && self.stream.as_ref().is_none_or(|stream| stream.from != from)
     }
 
-    /// A compound of `len` bytes has arrived, already parsed: a group's members share the work in the simulator.
+    /// Processes a parsed compound of `len` bytes. In the simulator, a group's members share the parsing.
     pub fn on_compound(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) {
+        // A unicast receiver only accepts RTCP from the media's address.
         if self.gone() || self.ignores_rtcp(from) {
             return;
         }
@@ -779,7 +796,7 @@ impl Receiver {
                 Packet::Summary { ssrc, group: Some(group), .. }
                     if self.participant.summary() && self.stream.as_ref().is_none_or(|s| s.ssrc == *ssrc) =>
                 {
-                    self.participant.told(now, *ssrc, from, *group);
+                    self.participant.on_group_size(now, *ssrc, from, *group);
                 }
                 Packet::App { ssrc, subtype, name, data } if *name == self.app => {
                     let body = Body { subtype: *subtype, bytes: data.clone() };
@@ -794,22 +811,22 @@ impl Receiver {
                 {
                     self.siblings = simulcast::read_rates(data).unwrap_or_default();
                 }
-                Packet::App { .. } => self.on_asked(now, packet),
+                Packet::App { .. } => self.on_parity_request(now, packet),
                 _ => {}
             }
         }
-        for ssrc in self.participant.heard_byes(now, from, compound, len) {
-            // What speaks for the source is where its media comes from: its RTCP may not have been heard before.
+        for ssrc in self.participant.read_byes(now, from, compound, len) {
+            // The media's address identifies the source: its RTCP may not have arrived before.
             if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == ssrc && s.from == from) {
                 stream.ended = true;
-                stream.heir = heir(compound, ssrc);
-                self.participant.on_source(now, stream.heir.is_some());
+                stream.successor = successor(compound, ssrc);
+                self.participant.on_source(now, stream.successor.is_some());
             }
         }
     }
 
-    /// Another member asks for parity.
-    fn on_asked(&mut self, now: Time, packet: &Packet) {
+    /// Processes another member's parity request, which may suppress the own one.
+    fn on_parity_request(&mut self, now: Time, packet: &Packet) {
         let (Some(stream), Ok(Some(asked))) = (&self.stream, ParityRequest::from_packet(packet)) else { return };
         if asked.media != stream.ssrc || asked.sender == self.participant.identity.ssrc {
             return;
@@ -818,44 +835,47 @@ impl Receiver {
         let Some(parity) = &mut self.parity else { return };
         for request in &asked.blocks {
             if let Some(base) = parity.solver.extended(request.base) {
-                parity.asker.on_overheard(now, base, request, group);
+                parity.requester.on_overheard(now, base, request, group);
             }
         }
     }
 
-    /// How full the play-out buffer is now. To be told before each poll, by who has one.
+    /// Sets the level of the play-out buffer. To be called before each poll if there is a buffer.
     pub fn on_buffer(&mut self, now: Time, level: BufferLevel) {
         self.half.on_buffer(now, level);
     }
 
-    /// The packets that it may be told of later; `None`: it has to be told of each at once.
-    pub fn patience(&self) -> Option<Patience> {
-        let asks = self.repair.is_some() || self.parity.is_some() || self.plea.is_some();
-        let speaks = self.knock.is_some() || self.answers || self.reporter.is_some();
+    /// Returns which packets may be delivered later; `None` if each has to be delivered immediately.
+    pub fn batchable(&self) -> Option<Batchable> {
+        // These functions react to single packets, and must get each one immediately.
+        let asks = self.repair.is_some() || self.parity.is_some() || self.pending_key_frame.is_some();
+        let speaks = self.presence.is_some() || self.sends_keepalives || self.reporter.is_some();
         let stays = self.participant.farewell == Farewell::Stays;
         let stream = self.stream.as_ref().filter(|stream| !stream.ended && stream.ssrc != self.ssrc())?;
         let receivers = self.participant.members.reported_receivers().unwrap_or(0);
-        (stays && !asks && !speaks && self.half.is_patient()).then_some(Patience { source: stream.ssrc, receivers })
+        (stays && !asks && !speaks && self.half.is_patient()).then_some(Batchable { source: stream.ssrc, receivers })
     }
 
-    /// Leaves the session: one of the next polls gives the last words, in a large group not the first. Poll afterwards.
+    /// Leaves the session. One of the next polls returns the BYE; in a large group it waits for its time. Poll
+    /// afterwards.
     pub fn leave(&mut self) {
         self.participant.leave();
     }
 
-    /// Whether it wants to leave, but its BYE still waits its turn.
+    /// Returns true if the receiver is leaving, but its BYE has not been sent yet.
     pub fn leaving(&self) -> bool {
         matches!(self.participant.farewell, Farewell::Wanted | Farewell::Waits)
     }
 
-    /// Whether it has left.
+    /// Returns true if the receiver has left.
     pub fn gone(&self) -> bool {
         self.participant.farewell == Farewell::Gone
     }
 
-    /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come.
+    /// Returns what the driver has to do now. Call it until it returns [`Output::Wait`], after each other call and when
+    /// the time has come.
     pub fn poll(&mut self, now: Time) -> Output {
-        if let Some(bytes) = self.participant.first_of_all(now) {
+        if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
         }
         if self.participant.farewell != Farewell::Stays {
@@ -864,8 +884,8 @@ impl Receiver {
             }
             return Output::Wait(self.participant.farewell_wake(now));
         }
-        if self.knock_wake().is_some_and(|wake| wake.at <= now) {
-            return Output::Rtcp(self.encode_knock(now));
+        if self.presence_wake().is_some_and(|wake| wake.at <= now) {
+            return Output::Rtcp(self.encode_presence_report(now));
         }
         if let Some(wake) = self.half.wake()
             && wake.at <= now
@@ -875,11 +895,11 @@ impl Receiver {
         if self.feedback_due().is_some_and(|wake| wake.at <= now) {
             return Output::Rtcp(self.feedback(now));
         }
+        // The requests are scheduled before the timer is checked, so that a due report can carry them.
         self.schedule_nack(now);
-        self.wish_parity(now);
+        self.schedule_parity_request(now);
         self.schedule_key_frame_request(now);
-        // A half that is clocked by itself sends regular packets with a bandwidth of their own; RTCP's timer then
-        // rests.
+        // A half with its own timer sends regular packets with a separate bandwidth. RTCP's timer is not used then.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
                 if let Some(bytes) = self.report(now) {
@@ -887,7 +907,9 @@ impl Receiver {
                 }
             }
             Due::Rtcp => match self.participant.expiry(now) {
-                Some(Expiry::SendFeedback) if self.repair.is_some() || self.plea.is_some() || self.asks_parity() => {
+                Some(Expiry::SendFeedback)
+                    if self.repair.is_some() || self.pending_key_frame.is_some() || self.asks_parity() =>
+                {
                     if let Some(bytes) = self.encode_request(now) {
                         return Output::Rtcp(bytes);
                     }
@@ -901,7 +923,7 @@ impl Receiver {
             },
             _ => {}
         }
-        // Requests go at the times of RTCP's timer, which a half that is clocked by itself leaves alone.
+        // Requests use RTCP's timer, which a half with its own timer does not use.
         if self.wants_to_ask()
             && self.half.due() != Due::Rtcp
             && self.participant.rtcp_due(now)
@@ -909,13 +931,13 @@ impl Receiver {
         {
             return Output::Rtcp(bytes);
         }
-        if self.answer_wake().is_some_and(|wake| wake.at <= now) && self.participant.rtcp_due(now) {
-            return Output::Rtcp(self.encode_answer(now));
+        if self.keepalive_wake().is_some_and(|wake| wake.at <= now) && self.participant.rtcp_due(now) {
+            return Output::Rtcp(self.encode_keepalive(now));
         }
         self.wait_until_due(now)
     }
 
-    /// Waits for whatever is due soonest.
+    /// Returns the wait until the next event.
     fn wait_until_due(&self, now: Time) -> Output {
         let due = match self.half.due() {
             Due::Rtcp => Some(self.participant.wake()),
@@ -923,10 +945,11 @@ impl Receiver {
             Due::Hold => None,
         };
         let asks = self.asks_at().map(|at| Wake { at, why: "packets are missing" });
-        let soonest = [due, self.half.wake(), self.knock_wake(), self.answer_wake(), self.feedback_due(), asks]
+        let soonest = [due, self.half.wake(), self.presence_wake(), self.keepalive_wake(), self.feedback_due(), asks]
             .into_iter()
             .flatten()
             .min_by_key(|w| w.at);
+        // A wake-up in the past would make the driver poll forever without any progress of time.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
@@ -940,12 +963,14 @@ impl Receiver {
             interval: self.participant.interval(),
             rtcp_share: self.participant.share(now),
         };
+        // The slot has signed differences: duplicates can make the loss negative (RFC 3550, section 6.4.1).
         let reply = self.half.report(&slot);
         if reply == Reply::Suppress {
             return None;
         }
+        // A suppressed report does not move the reference, so the next one covers its packets.
         self.prior = Totals { expected, received, ..self.prior };
-        self.said = Some(now);
+        self.last_report = Some(now);
         let ssrc = self.participant.identity.ssrc;
         let mut packets = vec![self.receiver_report(now), self.participant.sdes()];
         if let Reply::Body(body) = reply {
@@ -960,39 +985,41 @@ impl Receiver {
     }
 
     fn wants_to_ask(&self) -> bool {
-        let asks = self.repair.as_ref().is_some_and(|repair| repair.wished) || self.asks_parity();
-        asks || self.plea.is_some_and(|plea| plea.wished)
+        let asks = self.repair.as_ref().is_some_and(|repair| repair.scheduled) || self.asks_parity();
+        asks || self.pending_key_frame.is_some_and(|pending_key_frame| pending_key_frame.scheduled)
     }
 
     fn asks_parity(&self) -> bool {
-        self.parity.as_ref().is_some_and(|parity| parity.wished)
+        self.parity.as_ref().is_some_and(|parity| parity.scheduled)
     }
 
-    /// Tells RTCP's timer when there is parity to ask for.
-    fn wish_parity(&mut self, now: Time) {
+    /// Schedules a parity request at RTCP's timer, if one is due.
+    fn schedule_parity_request(&mut self, now: Time) {
         let Some(parity) = &self.parity else { return };
-        if parity.wished || now < parity.held || parity.asker.wake().is_none_or(|at| at > now) {
+        if parity.scheduled || now < parity.not_before || parity.requester.wake().is_none_or(|at| at > now) {
             return;
         }
         let group = self.group();
         let Some(parity) = &mut self.parity else { return };
-        if !parity.asker.wants(now, group) {
+        if !parity.requester.wants(now, group) {
             return;
         }
-        parity.wished = self.participant.request_dithered(now, parity.asker.useful(now, group));
-        if !parity.wished {
-            parity.held = self.participant.timer.next();
+        parity.scheduled = self.participant.request_dithered(now, parity.requester.useful(now, group));
+        if !parity.scheduled {
+            parity.not_before = self.participant.timer.next();
         }
     }
 
-    /// A request for parity, if there is still something to ask for.
+    /// Returns a parity request, if one is still needed.
     fn parity_request(&mut self, now: Time) -> Option<Packet> {
         let (media, group) = (self.stream.as_ref().filter(|s| !s.ended)?.ssrc, self.group());
         let parity = self.parity.as_mut()?;
-        if std::mem::take(&mut parity.wished) && !self.plea.is_some_and(|plea| plea.wished) {
+        if std::mem::take(&mut parity.scheduled)
+            && !self.pending_key_frame.is_some_and(|pending_key_frame| pending_key_frame.scheduled)
+        {
             self.participant.timer.cancel_early();
         }
-        let blocks = parity.asker.take(now, group);
+        let blocks = parity.requester.take(now, group);
         if blocks.is_empty() {
             return None;
         }
@@ -1001,82 +1028,95 @@ impl Receiver {
         Some(ParityRequest { sender: self.participant.identity.ssrc, media, blocks }.to_packet())
     }
 
-    /// What it tells of its play-out delay, when it is time for it.
+    /// Returns the announcement of the play-out delay, if it is due.
     fn parity_use(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
-        let due = |told: Option<Time>| told.is_none_or(|told| now.since(told) >= TOLD_EVERY);
-        let parity = self.parity.as_mut().filter(|parity| parity.tells && due(parity.told))?;
+        let due = |last: Option<Time>| last.is_none_or(|last| now.since(last) >= PLAYOUT_REPORT_INTERVAL);
+        let parity = self.parity.as_mut().filter(|parity| parity.announces_playout && due(parity.announced))?;
         let playout = parity.settings.playout.filter(|playout| *playout > Span::ZERO)?;
-        parity.told = Some(now);
+        parity.announced = Some(now);
         Some(ParityUse { sender: self.participant.identity.ssrc, media, playout }.to_packet())
     }
 
-    /// Tells RTCP's timer when a key frame is to be asked for.
+    /// Schedules a key-frame request at RTCP's timer, if one is due.
     fn schedule_key_frame_request(&mut self, now: Time) {
-        let Some(plea) = self.plea.as_mut().filter(|plea| !plea.wished && plea.at <= now) else { return };
-        plea.wished = self.participant.request_early(now, PLEA_USEFUL);
-        if !plea.wished {
-            plea.at = self.participant.timer.next().max(now);
+        let Some(pending_key_frame) = self
+            .pending_key_frame
+            .as_mut()
+            .filter(|pending_key_frame| !pending_key_frame.scheduled && pending_key_frame.at <= now)
+        else {
+            return;
+        };
+        pending_key_frame.scheduled = self.participant.request_early(now, KEY_FRAME_REQUEST_USEFUL);
+        if !pending_key_frame.scheduled {
+            pending_key_frame.at = self.participant.timer.next().max(now);
         }
     }
 
-    /// The request for a key frame, if it is time.
+    /// Returns the key-frame request, if it is due.
     fn key_frame_request(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
         let (sender, number) = (self.participant.identity.ssrc, self.intra);
-        let plea = self.plea.as_mut().filter(|plea| plea.wished || plea.at <= now)?;
-        (plea.wished, plea.at) = (false, now + ASKED_AGAIN);
-        Some(match plea.joins {
+        let pending_key_frame = self
+            .pending_key_frame
+            .as_mut()
+            .filter(|pending_key_frame| pending_key_frame.scheduled || pending_key_frame.at <= now)?;
+        (pending_key_frame.scheduled, pending_key_frame.at) = (false, now + KEY_FRAME_RETRY_INTERVAL);
+        Some(match pending_key_frame.joins {
             true => KeyFrameRequest::FullIntra { sender, media, number }.to_packet(),
             false => KeyFrameRequest::PictureLoss { sender, media }.to_packet(),
         })
     }
 
-    /// Tells RTCP's timer when there is something to ask for.
+    /// Schedules a NACK at RTCP's timer, if one is due.
     fn schedule_nack(&mut self, now: Time) {
         let Some(repair) = &mut self.repair else { return };
-        if repair.wished || now < repair.held || repair.requester.wake().is_none_or(|at| at > now) {
+        if repair.scheduled || now < repair.not_before || repair.requester.wake().is_none_or(|at| at > now) {
             return;
         }
+        // Before the first answer, the controller's RTT is a better estimate than the default.
         if let Some(rtt) = self.half.view().rtt {
             repair.requester.on_round_trip(rtt);
         }
         if !repair.requester.wants(now) {
             return;
         }
-        repair.wished = self.participant.request_early(now, repair.requester.useful(now));
-        if !repair.wished {
-            repair.held = self.participant.timer.next();
+        // If RTCP's timer cannot send in time, the request waits for the next regular report.
+        repair.scheduled = self.participant.request_early(now, repair.requester.useful(now));
+        if !repair.scheduled {
+            repair.not_before = self.participant.timer.next();
         }
     }
 
-    /// When [`Receiver::wish`] has something to do, or what it wished for comes.
+    /// Returns when a request is due, or when its scheduled RTCP packet is.
     fn asks_at(&self) -> Option<Time> {
-        let plea = self.plea.map(|plea| if plea.wished { self.participant.timer.next() } else { plea.at });
-        self.asks_for_packets_at().into_iter().chain(self.asks_for_parity_at()).chain(plea).min()
+        let pending_key_frame = self.pending_key_frame.map(|pending_key_frame| {
+            if pending_key_frame.scheduled { self.participant.timer.next() } else { pending_key_frame.at }
+        });
+        self.asks_for_packets_at().into_iter().chain(self.asks_for_parity_at()).chain(pending_key_frame).min()
     }
 
     fn asks_for_parity_at(&self) -> Option<Time> {
         let parity = self.parity.as_ref()?;
-        if parity.wished {
+        if parity.scheduled {
             return Some(self.participant.timer.next());
         }
-        Some(parity.asker.wake()?.max(parity.held))
+        Some(parity.requester.wake()?.max(parity.not_before))
     }
 
     fn asks_for_packets_at(&self) -> Option<Time> {
         let repair = self.repair.as_ref()?;
-        if repair.wished {
+        if repair.scheduled {
             return Some(self.participant.timer.next());
         }
-        Some(repair.requester.wake()?.max(repair.held))
+        Some(repair.requester.wake()?.max(repair.not_before))
     }
 
-    /// A request for the packets that are missing, if there is still something to ask for.
+    /// Returns a NACK for the packets that are missing, if there are any.
     fn nack_packet(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
         let repair = self.repair.as_mut()?;
-        if std::mem::take(&mut repair.wished) {
+        if std::mem::take(&mut repair.scheduled) {
             self.participant.timer.cancel_early();
         }
         let missing = repair.requester.take(now);
@@ -1084,8 +1124,8 @@ impl Receiver {
         (!missing.is_empty()).then(|| Nack { sender, media, missing }.to_packet())
     }
 
-    /// A compound with a request alone (RFC 4585, 3.1). Its report has no block, so that controllers see the reports
-    /// that they would see without repair.
+    /// Returns a compound with requests only (RFC 4585, section 3.1). Its report has no block, so that controllers get
+    /// the same reports as without repair.
     fn encode_request(&mut self, now: Time) -> Option<Vec<u8>> {
         let requests = [self.nack_packet(now), self.parity_request(now), self.key_frame_request(now)];
         let asked: Vec<_> = requests.into_iter().flatten().collect();
@@ -1097,7 +1137,7 @@ impl Receiver {
         Some(self.encode(now, packets))
     }
 
-    /// When the session itself has to report single packets.
+    /// Returns when per-packet feedback is due that the session itself schedules.
     fn feedback_due(&self) -> Option<Wake> {
         self.reporter.as_ref()?.due()
     }
@@ -1111,8 +1151,9 @@ impl Receiver {
 
     fn packet_reports(&mut self, now: Time) -> Vec<Packet> {
         let ssrc = self.participant.identity.ssrc;
-        // Only differences count: any epoch will do for the receiver's clock.
+        // Only differences of these times are used, so any epoch will do.
         let ntp = NtpEpoch::default().middle(now);
+        // Feedback that exceeds a datagram is split, so it needs the room that is left beside the report.
         let room = self.participant.room();
         self.reporter.as_mut().map_or_else(Vec::new, |reporter| reporter.write(now, ntp, ssrc, room))
     }
@@ -1125,29 +1166,29 @@ impl Receiver {
         bytes
     }
 
-    fn knock_wake(&self) -> Option<Wake> {
-        Some(self.knock?.wake(self.stream.as_ref().map(|s| s.heard)))
+    fn presence_wake(&self) -> Option<Wake> {
+        Some(self.presence?.wake(self.stream.as_ref().map(|s| s.heard)))
     }
 
-    fn encode_knock(&mut self, now: Time) -> Vec<u8> {
-        if let Some(knock) = &mut self.knock {
-            knock.knocked(now);
+    fn encode_presence_report(&mut self, now: Time) -> Vec<u8> {
+        if let Some(presence) = &mut self.presence {
+            presence.on_report_sent(now);
         }
         let packets = vec![self.receiver_report(now), self.participant.sdes()];
         self.participant.encode(now, packets)
     }
 
-    /// When it says no more than that it is there: some time after a packet that nothing followed, neither packet nor
-    /// report.
-    fn answer_wake(&self) -> Option<Wake> {
-        let heard = self.stream.as_ref().filter(|s| self.answers && !s.ended)?.heard;
-        let at = (heard + ANSWER).max(self.participant.timer.next());
-        self.said.is_none_or(|said| said < heard).then_some(Wake { at, why: "media pauses" })
+    /// Returns when a keep-alive is due: some time after a packet that neither a packet nor a report followed.
+    fn keepalive_wake(&self) -> Option<Wake> {
+        let heard = self.stream.as_ref().filter(|s| self.sends_keepalives && !s.ended)?.heard;
+        let at = (heard + KEEPALIVE_DELAY).max(self.participant.timer.next());
+        self.last_report.is_none_or(|reported| reported < heard).then_some(Wake { at, why: "media pauses" })
     }
 
-    fn encode_answer(&mut self, now: Time) -> Vec<u8> {
-        self.said = Some(now);
-        let present = app(self.participant.identity.ssrc, self.app, Body { subtype: PRESENT, bytes: Vec::new() });
+    fn encode_keepalive(&mut self, now: Time) -> Vec<u8> {
+        self.last_report = Some(now);
+        let present =
+            app(self.participant.identity.ssrc, self.app, Body { subtype: PRESENCE_SUBTYPE, bytes: Vec::new() });
         let packets = vec![self.receiver_report(now), self.participant.sdes(), present];
         self.participant.encode(now, packets)
     }
@@ -1168,8 +1209,9 @@ impl Receiver {
     }
 }
 
-/// The SSRC under which a source goes on that gives `ssrc` up: the compound names it as well.
-fn heir(compound: &Compound, ssrc: u32) -> Option<u32> {
+/// Returns the SSRC under which a source continues that sends BYE for `ssrc`: the compound has an SDES item with the
+/// same CNAME for both.
+fn successor(compound: &Compound, ssrc: u32) -> Option<u32> {
     let named =
         || compound.packets.iter().flat_map(|p| if let Packet::Sdes { chunks } = p { &chunks[..] } else { &[] });
     let (_, name) = named().find(|(of, _)| *of == ssrc)?;
@@ -1186,7 +1228,7 @@ impl Stream {
             spoke: now,
             from,
             ended: false,
-            heir: None,
+            successor: None,
             sent: None,
             frame: (header.timestamp, now),
             pace: None,
@@ -1197,13 +1239,14 @@ impl Stream {
         }
     }
 
-    /// A packet of media has come. How long the source is silent between two frames is forgotten by an eighth with
-    /// each.
+    /// Updates the frame interval after the arrival of a media packet. It is a maximum that decreases by an eighth per
+    /// frame.
     fn keep_pace(&mut self, now: Time, timestamp: u32) {
         let (frame, began) = self.frame;
         if frame != timestamp {
             let step = now.since(began);
-            // Frames that were kept are told at once, and tell nothing of it.
+            // Packets that were held and then delivered together have the same arrival time, which does not show an
+            // interval.
             if !step.is_zero() {
                 self.pace = Some(self.pace.map_or(step, |pace| step.max(pace * 7 / 8)));
             }
@@ -1211,25 +1254,24 @@ impl Stream {
         }
     }
 
-    /// The number that comes next, as it is counted to others.
+    /// Returns the next sequence number, as the session counts.
     fn next(&self) -> i64 {
         self.reception.highest().map_or(self.ahead, |highest| highest + self.ahead + 1)
     }
 
-    /// A number at the source, extended, as it is counted to others.
-    fn shown(&self, number: u64) -> u64 {
+    /// Converts the source's extended sequence number to the session's.
+    fn session_seq(&self, number: u64) -> u64 {
         number.saturating_add_signed(self.ahead)
     }
 
-    /// The media clock at this timestamp, on the sender's clock: it counts from the first packet that came.
+    /// Returns the media clock at this RTP timestamp. It starts at zero with the first packet.
     fn sampled(&mut self, timestamp: u32) -> PeerTime {
         let ahead = timestamp.wrapping_sub(self.timestamp) as i32;
         let ticks = self.ticks.saturating_add(i64::from(ahead));
         if ahead > 0 {
             (self.timestamp, self.ticks) = (timestamp, ticks);
         }
-        // After five timestamps, each nearly half of their range ahead of the one before, the product needs more than
-        // 64 bits.
+        // The product can exceed 64 bits after five timestamps that each advance by nearly half of their range.
         let nanos = i128::from(ticks) * 1_000_000_000 / i128::from(CLOCK_RATE);
         PeerTime::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }

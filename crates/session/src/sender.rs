@@ -1,14 +1,17 @@
-use crate::belief::SentReports;
 use crate::ecn::{EcnCheck, EcnCounts, EcnPath};
 use crate::feedback;
-use crate::gate::ReportLimiter;
 use crate::media::{HeaderIds, overhead};
 use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
-use crate::peers::{PATIENCE, Peers};
+use crate::peers::{Peers, STANDARD_REPORTS_GRACE};
 use crate::probe::{Prober, Probes};
-use crate::repair::{ASKING, Asked, AskedParity, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend, Words};
-use crate::share::RepairShare;
+use crate::receiver_proof::SentReports;
+use crate::repair::{
+    AnnouncedPlayouts, Blocks, CachedPacket, MAX_REQUESTING_MEMBERS, NackContext, PARITY_MORE, Parity,
+    ParityRequestContext, Retransmission, RetransmissionCache,
+};
+use crate::repair_share::RepairShare;
+use crate::report_limiter::ReportLimiter;
 use crate::{
     Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings, Part, Protected, Protection,
     RepairSettings, Repairs, RtcpSettings, Siblings,
@@ -29,70 +32,72 @@ use steadycast_wire::rtcp::{
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx::{self, RtxStream};
 
-/// What a sender is made with.
+/// Settings of a [`Sender`].
 #[derive(Clone, Debug)]
 pub struct SenderSettings {
-    /// The sender's SSRC and canonical name.
+    /// The sender's SSRC and canonical name (CNAME).
     pub identity: Identity,
-    /// The timing of RTCP.
+    /// The RTCP timing rules.
     pub rtcp: RtcpSettings,
-    /// IP size of a full packet, header extensions included.
+    /// The IP size of a full packet, header extensions included.
     pub packet: Bytes,
-    /// RTP payload type.
+    /// The RTP payload type of the media.
     pub payload_type: u8,
-    /// In which elements of the header extension packets carry what receivers read.
+    /// The ids of the RTP header extensions.
     pub ids: HeaderIds,
-    /// Whether packets leave paced or in bursts.
+    /// Whether packets are paced or sent in bursts.
     pub emit: Emit,
-    /// The delay that a driver which wakes late may make up for.
+    /// The maximum delay of a late wake-up for which the pacer may catch up.
     pub credit: Span,
-    /// The most that the session may send, of media, repairs, parity and padding together. A frame may exceed it by what
-    /// [`CAP_BURST`] carries.
+    /// The maximum total rate of media, repair and padding. A frame may exceed it by [`CAP_BURST`] times this rate.
     pub cap: Option<Rate>,
-    /// Whether the source always has data: packets as fast as the pacer lets them go, each with a timestamp of its own
-    /// and none with a marker, since there are no frames that could end.
+    /// Whether the source always has data. Then packets are sent as fast as the pacer allows, each with its own
+    /// timestamp and without a marker, since there are no frames.
     pub greedy: bool,
-    /// Whether reports are limited: an address that reports more often than a whole group would has the rest counted
-    /// and not read; and of a group only who echoes its sender reports is believed.
+    /// Whether reports are checked. An address that sends more reports than a whole group would has the excess counted
+    /// and ignored. In a group, only members that echo the sender's reports affect the controller.
     pub gated: bool,
-    /// Where its one receiver is, if that is known. From elsewhere a report is believed as long as nothing has come
-    /// from there, and if it echoes the sender's own: the receiver's host may have several addresses.
+    /// The address of a unicast session's receiver, if it is known. Reports from another address count while nothing
+    /// has arrived from this one, and only if they echo the sender's own reports: the receiver's host may have several
+    /// addresses.
     pub peer: Option<Origin>,
-    /// The format in which receivers report single packets. The sender reads no other, and sends what this one needs.
+    /// The format of per-packet feedback. The sender parses no other, and sends the header extensions that this one
+    /// needs.
     pub feedback: FeedbackFormat,
-    /// The name of the controller's APP packets.
+    /// The name of the controller's RTCP APP packets.
     pub app: [u8; 4],
-    /// First sequence number.
+    /// The first sequence number.
     pub first_seq: u16,
-    /// RTP timestamp of time zero.
+    /// The RTP timestamp of time zero.
     pub first_timestamp: u32,
-    /// Wall-clock time of time zero, for NTP timestamps.
+    /// The wall-clock time of time zero, for NTP timestamps.
     pub epoch: NtpEpoch,
-    /// Its RTP packets leave with this ECN field as long as the path keeps it, which is checked where receivers report
-    /// single packets by RFC 8888.
+    /// The ECN field of RTP packets, as long as the path preserves it. That is checked if receivers send RFC 8888
+    /// feedback.
     pub ecn: Ecn,
-    /// Packets may leave this many times as fast as the target: for frames that are larger than others, of an encoder
-    /// whose mean is the target.
+    /// The factor by which the pacing rate may exceed the target, for an encoder whose mean rate is the target but
+    /// whose frames vary in size.
     pub room: f64,
-    /// It keeps what it sends and sends again what its receiver asks for (RFC 4588). Only for sessions of two members.
+    /// Retransmission on NACK (RFC 4588); `None` disables it. Only for sessions of two members.
     pub repair: Option<RepairSettings>,
-    /// Where nothing waits during a probe, it sends its newest packet again, in the stream of retransmissions: what
-    /// libwebrtc fills probes up with, and what every receiver that takes RFC 4588 drops as a duplicate. It needs
-    /// `repair`.
+    /// Whether probes are filled with padding when no packet waits. Padding repeats the newest packet in the
+    /// retransmission stream, as libwebrtc does; each RFC 4588 receiver drops it as a duplicate. Requires `repair`.
     pub padding: bool,
-    /// It sends parity, from which receivers compute lost packets; its amount follows their losses.
+    /// Parity (FEC), whose amount follows the receivers' losses; `None` disables it.
     pub parity: Option<ParitySettings>,
-    /// It sends parity only while a receiver says that it uses it ([`Receiver::telling_playout`]), and with the
-    /// play-out delay that it tells: for a receiver that may not know parity.
+    /// Whether parity is sent only while a receiver announces that it uses it ([`Receiver::telling_playout`]), with the
+    /// play-out delay that it announces. For receivers that may not support parity.
     ///
     /// [`Receiver::telling_playout`]: crate::Receiver::telling_playout
     pub parity_on_word: bool,
-    /// It is one of several that carry the same video at different rates, and tells its group the rates of all.
+    /// The other senders of a simulcast, which carry the same video at different rates. This sender announces the rates
+    /// of all to its group.
     pub siblings: Option<Siblings>,
 }
 
 impl SenderSettings {
-    /// A paced sender of frames, without catching up, whose numbers and times begin at 0.
+    /// Returns the settings of a paced sender of frames without catch-up, whose sequence numbers and timestamps begin
+    /// at 0.
     pub fn new(identity: Identity, rtcp: RtcpSettings, packet: Bytes, app: [u8; 4]) -> Self {
         Self {
             identity,
@@ -121,156 +126,157 @@ impl SenderSettings {
         }
     }
 
-    /// How much more than the cap may leave at a time: of what has no frames one packet beside the next, and what a late
-    /// driver makes up for.
+    /// Returns the burst size of the cap's token bucket. For a greedy source it is one packet beside the next one, and
+    /// what a late driver catches up.
     fn burst_above(&self, cap: Rate) -> Bytes {
         let packets = self.packet + self.packet + cap.over(self.credit);
         if self.greedy { packets } else { packets.max(cap.over(CAP_BURST)) }
     }
 }
 
-/// The longest that the pacer's backlog may take at the pacing rate.
-const BACKLOG: Span = Span::secs(1);
+/// Maximum time that the pacer's backlog may take at the pacing rate.
+const MAX_BACKLOG: Span = Span::secs(1);
 
-/// How much more than the cap a sender of frames may send at a time, as a time at the cap: a key frame is several times
-/// as large as the mean frame, and leaves at the pacing rate. Over any time T a session sends at most
-/// `cap · (T + CAP_BURST)`, and a packet.
+/// The burst allowance of [`SenderSettings::cap`], as a time at the cap. A key frame is several times as large as the
+/// mean frame and is sent at the pacing rate. Over any time T a session sends at most `cap · (T + CAP_BURST)`, plus one
+/// packet.
 pub const CAP_BURST: Span = Span::millis(250);
 
-/// RTP timestamps count 90,000 ticks per second for video.
+/// RTP clock rate for video in Hz.
 pub(crate) const CLOCK_RATE: u32 = 90_000;
 
-/// The sending end of a session.
+/// The sending side of a session.
 pub struct Sender {
     settings: SenderSettings,
     half: Box<dyn SenderHalf>,
     decision: Decision,
     changed: bool,
     pacer: Pacer,
-    /// The tokens that the cap leaves.
+    /// The token bucket of the cap.
     cap: Option<TokenBucket>,
     prober: Prober,
     participant: Participant,
     peers: Peers,
-    /// Who is listened to where there is one receiver.
-    only: Option<Only>,
-    /// Who has echoed which sender report from elsewhere than where that is.
+    /// The receiver of a unicast session; other reporters are ignored.
+    sole_receiver: Option<SoleReceiver>,
+    /// The address, other than the described one, from which a sender report was echoed, and that report's LSR.
     elsewhere: Option<(Origin, u32)>,
-    /// What shows who receives the stream.
+    /// The sender reports that receivers may echo, as a proof that they receive the stream.
     sent_reports: SentReports,
     seq: u64,
-    /// Packets of all streams sent so far.
+    /// The number of packets of all streams sent so far.
     number: u64,
-    /// What was sent last, where receivers report single packets.
+    /// The latest sent packets, if receivers send per-packet feedback.
     history: Option<History>,
     packets: u32,
     octets: u32,
     greedy_frame: u32,
-    /// What a notice cost in the packet before: most notices are of one size.
+    /// The overhead of the previous packet. Most notices have the same size, so it predicts the next one's.
     notice_cost: Bytes,
-    purse: AllowanceLeft,
+    allowance_left: AllowanceLeft,
     feedback: FeedbackCounts,
     gate: Option<ReportLimiter>,
-    /// The group's size as it was told last, and when.
-    told: (u32, Time),
-    /// When a member was heard last; at first, when it began.
-    heard: Time,
-    /// With which ECN field packets leave.
+    /// The group size in the latest summary, and when that was sent.
+    last_summary: (u32, Time),
+    /// When RTCP of a member last arrived; initially, when the session began.
+    last_rtcp: Time,
+    /// Decides the ECN field of packets.
     ecn: EcnCheck,
-    /// Sends lost packets again.
-    repair: Option<Repairing>,
-    /// Fills up probes.
+    /// The state of retransmission.
+    repair: Option<RetransmissionSender>,
+    /// The counts of padding for probes.
     padding: Option<Padding>,
-    /// Sends parity.
-    parity: Option<Protecting>,
-    /// A receiver waits for a key frame; when the encoder was last told so.
+    /// The state of parity.
+    parity: Option<ParitySender>,
+    /// Whether a key frame is requested, and when the encoder last received such a request.
     key_frame: (bool, Option<Time>),
-    /// The one receiver's clock, and when it came: until the next report, which answers.
+    /// The receiver's reference time (RFC 3611) and its arrival time, until the next report answers it.
     reference: Option<(ReferenceTime, Time)>,
 }
 
-/// The receiver of a session that is no group: at [`SenderSettings::peer`], or else the first whose report is believed.
-/// Nobody else's RTCP is read until it has said BYE, or, if it is not the one that was described, has reported nothing
-/// for as long as its kind of reports may take.
+/// The receiver of a unicast session: the one at [`SenderSettings::peer`], or else the first whose report is accepted.
+/// RTCP from any other address is ignored until this receiver has sent BYE. If it is not at the described address, it
+/// can also be replaced after a time without reports.
 #[derive(Clone, Copy, Debug)]
-struct Only {
+struct SoleReceiver {
     from: Origin,
-    /// It sends more than standard reports.
+    /// Whether it sends more than standard reports, and so reports frequently.
     often: bool,
-    /// Another one may take its place from then on.
+    /// The time from which another receiver may replace it.
     until: Time,
 }
 
-/// What a sender needs to send lost packets again.
-struct Repairing {
-    keeper: Keeper,
-    /// The next number of the retransmission stream, extended.
+/// The sender's state of retransmission (RFC 4588).
+struct RetransmissionSender {
+    cache: RetransmissionCache,
+    /// The next extended sequence number of the retransmission stream.
     seq: u64,
     share: RepairShare,
-    inside: Inside,
+    pacing_check: PacingCheck,
 }
 
-/// Packets that are sent for nothing but their size.
+/// Counts of padding packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Padding {
     packets: u64,
     bytes: Bytes,
 }
 
-/// What a sender needs to send parity.
-struct Protecting {
+/// The sender's state of parity.
+struct ParitySender {
     blocks: Blocks,
-    /// The next number of the stream of parity, extended.
+    /// The next extended sequence number of the parity stream.
     seq: u64,
     share: RepairShare,
-    /// What the newest parity covers.
+    /// What the newest parity packet covers.
     newest: Option<Protection>,
     packets: u64,
     bytes: Bytes,
-    /// When the receivers' losses were looked at last.
+    /// When the receivers' loss rate was last read.
     looked: Time,
-    /// It is made until then: as long as a receiver's word holds, where that is waited for.
+    /// The time until which parity is made. With [`SenderSettings::parity_on_word`], a receiver's announcement extends
+    /// it.
     until: Time,
-    words: Words,
+    announced: AnnouncedPlayouts,
 }
 
-/// The share of packets that parity leaves missing in a group: a hundredth of a per cent of pictures of a hundred
+/// Target share of packets that stay missing in a group. It damages a hundredth of a per cent of pictures of a hundred
 /// packets.
-const LEFT: f64 = 2e-5;
-/// The same in a group that is small enough to ask for what else it needs.
-const LEFT_TO_ASK: f64 = 1e-3;
-/// The same towards one receiver, retransmission included. Far less than is aimed at: a retransmission that has to pass
+const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
+/// The same for a group that is small enough to request more parity.
+const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
+/// The same for one receiver, retransmission included. It is far below the actual goal: a retransmission that passes
 /// the queue that dropped its original is lost more often than independent losses are.
-const LEFT_OF_ONE: f64 = 3e-7;
-/// A receiver that has said that it uses parity is taken to do so for this time.
-const WORD_HOLDS: Span = Span::secs(10);
-/// A receiver's play-out delay is taken to be no longer than this.
-const LONGEST_PLAYOUT: Span = Span::secs(10);
-/// This share of the receivers is left behind, where others need less parity.
-const LEFT_BEHIND: f64 = 0.02;
-/// Receivers' losses are looked at this often.
-const LOOKS: Span = Span::secs(1);
+const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
+/// Time for which a receiver's announcement that it uses parity is valid.
+const PARITY_USE_LIFETIME: Span = Span::secs(10);
+/// Maximum play-out delay that is accepted from a receiver.
+const MAX_PLAYOUT: Span = Span::secs(10);
+/// Share of the receivers, those with the highest losses, that parity does not have to serve.
+const UNSERVED_SHARE: f64 = 0.02;
+/// Time between two readings of the receivers' loss rates.
+const LOSS_CHECK_INTERVAL: Span = Span::secs(1);
 
-/// Checks that all streams together stay within the pacing rate: each packet takes its size at the highest rate until
-/// the next one, and may leave a packet and the credit before those ahead of it are through. The pacer itself looks at
-/// the last packet alone.
-struct Inside {
+/// Checks that all streams together stay within the pacing rate. Each packet occupies its size at the highest rate
+/// until the next one, and may be sent one packet and the credit before those ahead of it are through. The pacer itself
+/// only considers the last packet.
+struct PacingCheck {
     check: Check,
     packet: Bytes,
-    /// What a late wake may catch up is a time: at whichever rate that is used, a lower one afterwards owes no more.
+    /// The catch-up time after a late wake-up. It is a time, so a later decrease of the rate leaves no debt.
     credit: Span,
-    /// How long what was ahead of the last packet still took when that left.
+    /// The time that earlier packets still needed when the last packet was sent.
     ahead: Span,
-    /// The last packet: its size, and when it left.
+    /// The size of the last packet, and when it was sent.
     size: Bytes,
     last: Time,
-    /// The highest pacing rate since then.
+    /// The highest pacing rate since the last packet.
     rate: Rate,
 }
 
-impl Repairing {
+impl RetransmissionSender {
     fn new(repair: RepairSettings, settings: &SenderSettings) -> Self {
-        let inside = Inside {
+        let pacing_check = PacingCheck {
             check: Check::new(&REPAIR_WITHIN_RATE),
             packet: settings.packet,
             credit: settings.credit,
@@ -279,11 +285,16 @@ impl Repairing {
             last: Time::ZERO,
             rate: Rate::ZERO,
         };
-        Self { keeper: Keeper::new(repair), seq: settings.first_seq.into(), share: RepairShare::default(), inside }
+        Self {
+            cache: RetransmissionCache::new(repair),
+            seq: settings.first_seq.into(),
+            share: RepairShare::default(),
+            pacing_check,
+        }
     }
 }
 
-impl Protecting {
+impl ParitySender {
     fn new(parity: ParitySettings, settings: &SenderSettings) -> Self {
         let mut blocks = Blocks::new(parity);
         blocks.anywhere = settings.greedy;
@@ -296,15 +307,15 @@ impl Protecting {
             bytes: Bytes::ZERO,
             looked: Time::ZERO,
             until: if settings.parity_on_word { Time::ZERO } else { Time::NEVER },
-            words: Words::default(),
+            announced: AnnouncedPlayouts::default(),
         }
     }
 }
 
-impl Inside {
+impl PacingCheck {
     fn on_sent(&mut self, now: Time, size: Bytes, pacing: Rate) {
         let rate = self.rate.max(pacing);
-        // Times are whole nanoseconds: each packet may seem to be early by one.
+        // Times are rounded to nanoseconds, so each packet may seem to be early by one.
         let since = now.since(self.last) + Span::nanos(1);
         self.ahead = (self.ahead + self.size.at(rate)).saturating_sub(since);
         self.check.see(self.ahead <= self.packet.saturating_sub(size).at(rate) + self.credit);
@@ -312,18 +323,18 @@ impl Inside {
     }
 }
 
-/// What is left of an allowance.
+/// The unused part of the controller's allowance.
 #[derive(Clone, Copy, Debug, Default)]
 struct AllowanceLeft {
-    /// The allowance that it belongs to, by its end.
+    /// The end of the allowance, which identifies it.
     until: Time,
     spent: Bytes,
-    /// A frame did not fit: nothing follows it.
+    /// Whether a frame did not fit. No later frame is sent in this allowance then.
     closed: bool,
 }
 
 impl AllowanceLeft {
-    /// Takes `cost` out, or nothing: false.
+    /// Takes `cost` out of the allowance. Returns false if it does not fit.
     fn take(&mut self, allowance: Option<Allowance>, cost: Bytes) -> bool {
         let Some(allowance) = allowance else { return true };
         if allowance.until != self.until {
@@ -337,72 +348,72 @@ impl AllowanceLeft {
     }
 }
 
-/// What a compound tells of one receiver.
-struct Told<'a> {
+/// The feedback of one receiver in an RTCP compound.
+struct ReceiverFeedback<'a> {
     block: Option<&'a ReportBlock>,
     body: Option<&'a Body>,
     packets: Joined,
 }
 
-/// Least time between two key frames that one receiver asked for.
-const KEY_FRAMES_APART: Span = Span::millis(500);
+/// Minimum time between two key frames on request, in a unicast session.
+const MIN_KEY_FRAME_INTERVAL: Span = Span::millis(500);
 
-/// GStreamer 1.22 reports packets under this number until its session has one of its own.
-const NAMELESS: u32 = u32::MAX;
+/// The SSRC under which GStreamer 1.22 sends feedback until its session has one.
+const GSTREAMER_UNSET_SSRC: u32 = u32::MAX;
 
-/// Least time between a unicast sender's reports under AVPF.
-const BETWEEN_REPORTS: Span = Span::secs(1);
+/// Minimum time between a unicast sender's reports under AVPF.
+const MIN_REPORT_INTERVAL: Span = Span::secs(1);
 
-/// Least time between two summaries of a group that grows.
-const BETWEEN_SUMMARIES: Span = Span::millis(50);
+/// Minimum time between two summaries of a growing group.
+const MIN_SUMMARY_INTERVAL: Span = Span::millis(50);
 
-/// Feedback that has arrived.
+/// Counts of RTCP feedback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedbackCounts {
-    /// Compounds with a report on our stream.
+    /// Compounds with a report on this sender's stream.
     pub packets: u64,
-    /// Their IP bytes.
+    /// The IP bytes of these compounds.
     pub bytes: Bytes,
-    /// Datagrams that could not be read.
+    /// Datagrams that could not be parsed.
     pub unreadable: u64,
-    /// Datagrams that were not read, since their address had sent too many, or is not that of the one receiver; reports
-    /// under the SSRC of another; and messages of a compound that tells of more packets than are read of one.
+    /// Feedback that was ignored: datagrams from an address that had sent too many or is not the receiver's, reports
+    /// under another receiver's SSRC, and messages of a compound that covers more packets than one compound may.
     pub refused: u64,
 }
 
 sums!(FeedbackCounts { packets, bytes, unreadable, refused });
 
 impl Sender {
-    /// A sender that starts now. `chance` draws RTCP's intervals.
+    /// Creates a sender that starts at `now`. `chance` randomizes the RTCP intervals.
     pub fn new(settings: SenderSettings, half: Box<dyn SenderHalf>, chance: Chance, now: Time) -> Self {
         let mut rtcp = settings.rtcp;
         if let Profile::Avpf { t_rr_interval } = &mut rtcp.profile
             && !rtcp.group
         {
-            // RFC 4585 lets two members send as often as RTCP's bandwidth allows: a hundred reports a second. Feedback
-            // is worth that, a sender's report is not.
-            *t_rr_interval = (*t_rr_interval).max(BETWEEN_REPORTS);
+            // RFC 4585 lets two members send as often as the RTCP bandwidth allows: a hundred reports a second. That is
+            // useful for feedback, but not for a sender's reports.
+            *t_rr_interval = (*t_rr_interval).max(MIN_REPORT_INTERVAL);
         }
         let participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
         let decision = half.decision();
         if let Some(siblings) = &settings.siblings {
-            siblings.tell(decision.target);
+            siblings.set_rate(decision.target);
         }
-        // A burst of what never ends would never end.
+        // A burst ends with its frame; a greedy source has no frames, so its burst would never end.
         let emit = if settings.greedy { Emit::Paced } else { settings.emit };
         Self {
             decision,
             changed: true,
             pacer: Pacer::new(
                 emit,
-                (emit == Emit::Paced || settings.cap.is_some()).then_some(BACKLOG),
+                (emit == Emit::Paced || settings.cap.is_some()).then_some(MAX_BACKLOG),
                 settings.credit,
             ),
             cap: settings.cap.map(|cap| TokenBucket::new(cap, settings.burst_above(cap))),
             prober: Prober::default(),
             participant,
             peers: Peers::default(),
-            only: None,
+            sole_receiver: None,
             elsewhere: None,
             sent_reports: SentReports::default(),
             seq: u64::from(settings.first_seq),
@@ -412,15 +423,15 @@ impl Sender {
             octets: 0,
             greedy_frame: 0,
             notice_cost: Bytes::ZERO,
-            purse: AllowanceLeft::default(),
+            allowance_left: AllowanceLeft::default(),
             feedback: FeedbackCounts::default(),
             gate: settings.gated.then(|| ReportLimiter::new(settings.rtcp.session_bandwidth)),
-            told: (0, now),
-            heard: now,
+            last_summary: (0, now),
+            last_rtcp: now,
             ecn: EcnCheck::new(settings.ecn, settings.feedback == FeedbackFormat::Rfc8888),
-            repair: settings.repair.map(|repair| Repairing::new(repair, &settings)),
+            repair: settings.repair.map(|repair| RetransmissionSender::new(repair, &settings)),
             padding: settings.padding.then(Padding::default),
-            parity: settings.parity.map(|parity| Protecting::new(parity, &settings)),
+            parity: settings.parity.map(|parity| ParitySender::new(parity, &settings)),
             key_frame: (false, None),
             reference: None,
             half,
@@ -428,42 +439,42 @@ impl Sender {
         }
     }
 
-    /// What is known of the path's way with the ECN field, and what became of the packets that left as ECN-capable.
+    /// Returns whether the path preserves the ECN field, and the counts of packets that were sent as ECN-capable.
     pub fn ecn(&self) -> (EcnPath, EcnCounts) {
         (self.ecn.path, self.ecn.counts)
     }
 
-    /// Packets of padding sent so far, and their IP bytes; `None` without padding.
+    /// Returns the number of padding packets sent so far and their IP bytes; `None` without padding.
     pub fn padding(&self) -> Option<(u64, Bytes)> {
         self.padding.map(|padding| (padding.packets, padding.bytes))
     }
 
-    /// What a packet of parity that has just been polled covers.
+    /// Returns what the parity packet that was last polled covers.
     pub fn protection(&self) -> Option<&Protection> {
         self.parity.as_ref()?.newest.as_ref()
     }
 
-    /// What was sent again, and what was not.
+    /// Returns the counts of retransmissions and parity.
     pub fn repairs(&self) -> Repairs {
-        let again = self.repair.as_ref().map(|repair| repair.keeper.counts).unwrap_or_default();
+        let again = self.repair.as_ref().map(|repair| repair.cache.counts).unwrap_or_default();
         let Some(parity) = &self.parity else { return again };
         let refused = again.refused + parity.blocks.refused;
         Repairs { parities: parity.packets, parity_bytes: parity.bytes, refused, ..again }
     }
 
-    /// The rate for the encoder, as a rate of IP packets: the decision's target, less what repair takes.
+    /// Returns the encoder's rate, as a rate of IP packets: the controller's target minus the rate that repair takes.
     pub fn media_target(&mut self, now: Time) -> Rate {
         let target = self.decision.target;
         let target = self.repair.as_mut().map_or(target, |repair| repair.share.left(now, target));
         self.parity.as_mut().map_or(target, |parity| parity.share.left(now, target))
     }
 
-    /// The time from which the sender takes it that no receiver is left, unless one is heard before.
+    /// Returns the time from which the sender assumes that no receiver is left, unless one reports before.
     pub fn deserted_at(&self) -> Time {
-        self.heard + self.participant.member_timeout()
+        self.last_rtcp + self.participant.member_timeout()
     }
 
-    /// Continues with the sequence numbers of a sender that was stopped, whose streams start again.
+    /// Continues the sequence numbers of a sender that was stopped. The streams start again.
     pub fn continue_after(&mut self, before: &Self) {
         self.seq = before.seq;
         if let (Some(repair), Some(before)) = (&mut self.repair, &before.repair) {
@@ -474,117 +485,118 @@ impl Sender {
         }
     }
 
-    /// Whether the encoder is to make a key frame: true once for each time that a receiver's request (RFC 4585, section
-    /// 6.3.1; RFC 5104, section 4.3.1) is to be answered, which is at most twice a second, and once in two seconds in a
-    /// group.
+    /// Returns true once for each key-frame request (RFC 4585, section 6.3.1; RFC 5104, section 4.3.1) that is to be
+    /// answered. That is at most one in 0.5 s, and one in 2 s in a group.
     pub fn take_key_frame(&mut self) -> bool {
         std::mem::take(&mut self.key_frame.0)
     }
 
-    /// The extended sequence number of the first packet that may be sent again, or of which parity may be; `None`
+    /// Returns the extended sequence number of the oldest packet that may be retransmitted or covered by parity; `None`
     /// without repair.
     pub fn first_kept(&self) -> Option<u64> {
-        let again = self.repair.as_ref().map(|repair| repair.keeper.first());
+        let again = self.repair.as_ref().map(|repair| repair.cache.first());
         let covered = self.parity.as_ref().map(|parity| parity.blocks.first().unwrap_or(self.seq));
         again.into_iter().chain(covered).min()
     }
 
-    /// The extended sequence number of the next packet.
+    /// Returns the extended sequence number of the next packet.
     pub fn next_seq(&self) -> u64 {
         self.seq
     }
 
-    /// Its synchronisation source, which changes after a collision.
+    /// Returns the SSRC, which changes after a collision.
     pub fn ssrc(&self) -> u32 {
         self.participant.identity.ssrc
     }
 
-    /// What the controller wants now, and why.
+    /// Returns the controller's present decision and its reason.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// Whether the decision has changed since this was last asked.
+    /// Returns true if the decision has changed since the last call.
     pub fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// What waits in the pacer.
+    /// Returns the pacer's backlog.
     pub fn backlog(&self) -> Backlog {
         self.pacer.backlog()
     }
 
-    /// What became of the controller's probes.
+    /// Returns the results of the controller's probes.
     pub fn probes(&self) -> Probes {
-        self.prober.told()
+        self.prober.counts()
     }
 
-    /// Packets sent so far.
+    /// Returns the number of media packets sent so far.
     pub fn packets(&self) -> u32 {
         self.packets
     }
 
-    /// Feedback that has arrived so far.
+    /// Returns the counts of feedback so far.
     pub fn feedback(&self) -> FeedbackCounts {
         self.feedback
     }
 
-    /// The promises that the controller has kept an eye on.
+    /// Returns the promises that the controller checks.
     pub fn checks(&self) -> &[Check] {
         self.half.checks()
     }
 
-    /// The promise of repair: with it, too, no more leaves than the controller allows.
+    /// Returns the check of repair's promise: with repair, too, the sending rate stays within what the controller
+    /// allows.
     pub fn repair_check(&self) -> Option<Check> {
         Some(self.repair.as_ref()?.inside.check)
     }
 
-    /// The promise that no packet of its own, of RTP or RTCP, is larger than the path's MTU.
+    /// Returns the check of the promise that no RTP or RTCP packet exceeds the path's MTU.
     pub fn mtu_check(&self) -> Check {
         self.participant.mtu_check()
     }
 
-    /// RTCP's share of the session bandwidth over the last half minute, as heard here.
+    /// Returns RTCP's measured share of the session bandwidth over the last half minute.
     pub fn rtcp_share(&self, now: Time) -> f64 {
         self.participant.share(now)
     }
 
-    /// Receivers that are in the session now.
+    /// Returns the number of receivers in the session.
     pub fn receivers(&self) -> u32 {
         self.peers.len() as u32
     }
 
-    /// Whether one that was heard last at `last` is of the session still: it reports, or its time-out is not over.
+    /// Returns true if a receiver whose last RTCP arrived at `last` is still in the session: it reports, or has not
+    /// timed out.
     pub fn counts(&self, now: Time, ssrc: u32, last: Time) -> bool {
         self.peers.get(ssrc).is_some() || now.since(last) <= self.participant.member_timeout()
     }
 
-    /// A frame is ready. False when it was skipped because the backlog is at its bound, or the controller can't afford
-    /// it. Poll afterwards.
+    /// Adds a frame to be sent. Returns false if it is skipped, because the backlog is full or the controller's
+    /// allowance is used up. Poll afterwards.
     pub fn push_frame(&mut self, now: Time, frame: &Frame) -> bool {
         self.push_cut(now, frame, VecDeque::new())
     }
 
-    /// The same as [`Sender::push_frame`], for a frame that a payload format has cut into `parts`, which together cover
-    /// all of it. The payloads have the parts' lengths.
+    /// Adds a frame that a payload format has cut into `parts`, which together cover all of it; otherwise as
+    /// [`Sender::push_frame`]. The payloads have the parts' lengths.
     pub fn push_cut(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>) -> bool {
         if self.stopped() {
             return false;
         }
-        if !self.purse.take(self.half.allowance(), self.cost_on_wire(frame.size)) {
+        if !self.allowance_left.take(self.half.allowance(), self.cost_on_wire(frame.size)) {
             self.pacer.skip(frame.kind);
             return false;
         }
         let drains = self.settings.cap.map_or(self.media_rate(), |cap| cap.min(self.media_rate()));
         let taken = self.pacer.push(now, frame, parts, drains);
         if taken {
-            self.tell_queue(now, Some(frame.size));
+            self.report_queue(now, Some(frame.size));
         }
         taken
     }
 
-    /// Tells the half what waits.
-    fn tell_queue(&mut self, now: Time, frame: Option<Bytes>) {
+    /// Reports the pacer's queue to the controller.
+    fn report_queue(&mut self, now: Time, frame: Option<Bytes>) {
         if self.settings.greedy {
             return;
         }
@@ -592,20 +604,21 @@ impl Sender {
         self.half.on_queue(&MediaQueue { at: now, waiting: self.pacer.backlog().bytes, age, frame });
     }
 
-    /// What a frame of this size takes on the wire.
+    /// Returns the number of bytes that a frame of this size takes on the wire, headers included.
     fn cost_on_wire(&self, size: Bytes) -> Bytes {
         let each = self.overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost);
         let limit = self.settings.packet.saturating_sub(self.number_of_original());
+        // At least one byte, so that a header that fills the packet causes no division by zero.
         let fits = limit.saturating_sub(each).max(Bytes::new(1));
         Bytes::new(size.get() + size.get().div_ceil(fits.get()) * each.get())
     }
 
-    /// IP size of a packet with this header and notice, without its payload.
+    /// Returns the IP size of a packet with this header and notice, without its payload.
     fn overhead(&self, header: &RtpHeader, notice: &Notice) -> Bytes {
         overhead(header, notice, self.settings.ids, self.numbered())
     }
 
-    /// Whether packets carry their transport-wide number.
+    /// Returns true if packets carry a transport-wide sequence number.
     fn numbered(&self) -> bool {
         self.settings.feedback == FeedbackFormat::TransportWide
     }
@@ -622,35 +635,38 @@ impl Sender {
         }
     }
 
-    /// Sends nothing more but a BYE, which in a large group waits its turn. Poll afterwards.
+    /// Stops sending, except for a BYE. In a large group the BYE waits for its time (RFC 3550, section 6.3.7). Poll
+    /// afterwards.
     pub fn stop(&mut self) {
         self.participant.leave();
         self.pacer.clear();
         if let Some(repair) = &mut self.repair {
-            repair.keeper.clear();
+            repair.cache.clear();
         }
         if let Some(parity) = &mut self.parity {
             parity.blocks.clear();
         }
         if let Some(siblings) = &self.settings.siblings {
-            siblings.tell(Rate::ZERO);
+            siblings.set_rate(Rate::ZERO);
         }
     }
 
-    /// Whether it was stopped.
+    /// Returns true if the sender was stopped.
     pub fn stopped(&self) -> bool {
         self.participant.farewell != Farewell::Stays
     }
 
-    /// A datagram has arrived on the RTCP port. Poll afterwards.
+    /// Processes a datagram from the RTCP port. Poll afterwards.
     pub fn on_rtcp(&mut self, now: Time, from: Origin, datagram: &[u8]) {
+        // After its BYE the sender is no member, and must not react to reports.
         if self.participant.farewell == Farewell::Gone {
             return;
         }
         let receives = |ssrc: &u32| self.peers.get(*ssrc).is_some_and(|peer| peer.receives && peer.from == from);
         let whose = (from, first_ssrc(datagram).filter(receives));
-        let shut =
-            self.is_shut_to(now, from) || self.gate.as_mut().is_some_and(|gate| !gate.admits(now, whose, self.packets));
+        // The rate limit applies before parsing, so that a flood costs little.
+        let shut = self.rejects_address(now, from)
+            || self.gate.as_mut().is_some_and(|gate| !gate.admits(now, whose, self.packets));
         if shut {
             self.feedback.refused += 1;
             return;
@@ -663,27 +679,31 @@ impl Sender {
             self.feedback.refused += 1;
             return;
         }
+        // The member table decides first: a collision or loop (RFC 3550, section 8.2) invalidates the whole compound.
         match self.participant.learn(now, from, &compound, datagram.len()) {
-            Standing::Good => self.heard = now,
+            Standing::Good => self.last_rtcp = now,
             Standing::Ignored => return,
             Standing::Collision => return self.participant.renew(),
         }
         let mine = self.participant.identity.ssrc;
         let mut reports = false;
-        let teller = self.feedback_sender(now, from, &compound);
-        let mut joined = teller.and_then(|_| self.join_feedback(now, &compound));
+        let feedback_sender = self.feedback_sender(now, from, &compound);
+        // The history reports each packet once, so feedback is joined once per compound and belongs to the first
+        // report.
+        let mut joined = feedback_sender.and_then(|_| self.join_feedback(now, &compound));
         for packet in &compound.packets {
             match packet {
                 Packet::ReceiverReport { ssrc, blocks } | Packet::SenderReport { ssrc, blocks, .. }
                     if *ssrc != mine =>
                 {
                     let block = blocks.iter().find(|b| b.ssrc == mine);
-                    // What is said of no stream of ours may have been said in another session.
+                    // A report without a block on this stream may belong to another session.
                     let body = block.and_then(|_| self.body_of(&compound, *ssrc));
                     let packets = joined.take();
                     if block.is_some() || body.is_some() || packets.is_some() {
-                        let told = Told { block, body: body.as_ref(), packets: packets.unwrap_or_default() };
-                        reports |= self.report(now, from, *ssrc, &told);
+                        let feedback =
+                            ReceiverFeedback { block, body: body.as_ref(), packets: packets.unwrap_or_default() };
+                        reports |= self.report(now, from, *ssrc, &feedback);
                     }
                 }
                 Packet::Feedback { .. } => self.on_request(now, from, packet),
@@ -694,10 +714,9 @@ impl Sender {
                 _ => self.on_reference(now, from, packet),
             }
         }
-        // Feedback may come without a report (RFC 5506): a receiver sends what it knows of packets as a packet of its
-        // own.
-        if let Some((who, packets)) = teller.zip(joined) {
-            reports |= self.report(now, from, who, &Told { block: None, body: None, packets });
+        // Feedback may arrive without a report (reduced-size RTCP, RFC 5506).
+        if let Some((who, packets)) = feedback_sender.zip(joined) {
+            reports |= self.report(now, from, who, &ReceiverFeedback { block: None, body: None, packets });
         }
         self.on_byes(now, from, &compound, datagram.len());
         if reports {
@@ -708,28 +727,28 @@ impl Sender {
     }
 
     fn on_byes(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) {
-        for ssrc in self.participant.heard_byes(now, from, compound, len) {
+        for ssrc in self.participant.read_byes(now, from, compound, len) {
             if self.peers.get(ssrc).is_some_and(|p| p.from == from) {
                 self.peers.remove(ssrc);
                 self.half.on_leave(now, ReceiverId(ssrc), Leave::Bye);
             }
         }
-        // Whoever goes on under another SSRC says BYE, too, and has yet to report under it.
-        self.only = self.only.filter(|_| self.peers.len() > 0);
+        // A receiver that changes its SSRC sends BYE as well, and has not reported under the new one yet.
+        self.sole_receiver = self.sole_receiver.filter(|_| self.peers.len() > 0);
     }
 
-    /// Whether another one than who is there is the one receiver.
-    fn is_shut_to(&self, now: Time, from: Origin) -> bool {
+    /// Returns true if the unicast receiver is at another address, and this one cannot replace it now.
+    fn rejects_address(&self, now: Time, from: Origin) -> bool {
         let described = self.settings.peer;
-        let stays = |only: &Only| described == Some(only.from) || now < only.until;
-        described != Some(from) && self.only.is_some_and(|only| only.from != from && stays(&only))
+        let stays = |only: &SoleReceiver| described == Some(only.from) || now < only.until;
+        described != Some(from) && self.sole_receiver.is_some_and(|only| only.from != from && stays(&only))
     }
 
-    /// Whether a compound is of the one receiver's host: from where that is, or, as long as nothing has come from
-    /// there, from where two of the sender's own reports were echoed.
+    /// Returns true if a compound is from the unicast receiver's host: from its described address, or, while nothing
+    /// has arrived from there, from an address that has echoed two of the sender's own reports.
     fn is_receivers_host(&mut self, from: Origin, compound: &Compound) -> bool {
         let Some(described) = self.settings.peer.filter(|_| !self.settings.rtcp.group) else { return true };
-        if described == from || self.only.is_some_and(|only| only.from == from) {
+        if described == from || self.sole_receiver.is_some_and(|only| only.from == from) {
             return true;
         }
         let mine = self.participant.identity.ssrc;
@@ -739,55 +758,56 @@ impl Sender {
         });
         let echo = |block: &&ReportBlock| block.ssrc == mine && self.sent_reports.echoed_by(block, self.seq);
         let Some(lsr) = blocks.clone().find(echo).map(|block| block.lsr) else { return false };
+        // Two different reports have to be echoed: a single LSR could be guessed or replayed.
         let before = self.elsewhere.replace((from, lsr));
         before.is_some_and(|(place, earlier)| place == from && earlier != lsr)
     }
 
-    /// Whether the controller hears what this one says: who receives the stream, and towards one receiver anybody as
-    /// long as nobody there has shown that.
-    fn believes(&self, ssrc: u32) -> bool {
+    /// Returns true if the controller receives this member's reports. The member has to prove that it receives the
+    /// stream. In a unicast session, any member counts until one has proved it.
+    fn affects_controller(&self, ssrc: u32) -> bool {
         let open = if self.settings.rtcp.group { !self.settings.gated } else { self.peers.receiving == 0 };
         open || self.peers.get(ssrc).is_some_and(|peer| peer.receives)
     }
 
-    /// Why the controller does not hear this one, if it has been heard of.
+    /// Returns why the controller ignores a member's reports; `None` if it does not, or if the member is unknown.
     pub fn doubt(&self, ssrc: u32) -> Option<&'static str> {
-        (self.peers.get(ssrc).is_some() && !self.believes(ssrc))
+        (self.peers.get(ssrc).is_some() && !self.affects_controller(ssrc))
             .then_some("it does not show that it receives the stream")
     }
 
-    /// Somebody asks for packets or a key frame: a member, from where it is one. In the same compound it has mostly
-    /// said who it is, but requests may also come alone: GStreamer's session asks often, and reports little.
+    /// Processes a NACK or key-frame request from a member. In most cases the member has identified itself in the same
+    /// compound, but requests may also arrive alone: GStreamer's session sends many requests and few reports.
     fn on_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         self.on_key_request(now, from, packet);
         let Ok(Some(nack)) = Nack::from_packet(packet) else { return };
         if !self.is_from_member(from, nack.sender, nack.media) {
             return;
         }
-        let asked = self.asked(now);
+        let context = self.nack_context(now);
         let Some(repair) = &mut self.repair else { return };
         for number in nack.missing {
-            repair.keeper.on_nack(&asked, number);
+            repair.cache.on_nack(&context, number);
         }
     }
 
-    /// Feedback tells of packets that left again and are lost: towards who is authenticated, as browsers are, they
-    /// leave once more at once.
+    /// Retransmits again the retransmissions that feedback reports as lost. Only for authenticated receivers, as
+    /// browsers are, since others' feedback may be forged.
     fn on_lost(&mut self, now: Time, packets: &[PacketReport]) {
-        let asked = self.asked(now);
+        let context = self.nack_context(now);
         let Some(repair) = self.repair.as_mut().filter(|_| self.settings.rtcp.authenticated) else { return };
         for lost in packets.iter().filter(|packet| packet.stream == Stream::Repair && packet.arrived.is_none()) {
-            repair.keeper.on_lost(&asked, lost.number);
+            repair.cache.on_lost(&context, lost.number);
         }
     }
 
-    fn asked(&self, now: Time) -> Asked {
+    fn nack_context(&self, now: Time) -> NackContext {
         let scarce = self.decision.limit == Limit::Floor;
-        let told = self.parity.as_ref().and_then(|parity| parity.words.longest(now));
-        Asked { now, target: self.decision.target, packet: self.settings.packet, scarce, told }
+        let announced_playout = self.parity.as_ref().and_then(|parity| parity.announced.longest(now));
+        NackContext { now, target: self.decision.target, packet: self.settings.packet, scarce, announced_playout }
     }
 
-    /// Somebody asks for parity: a member, as in [`Sender::on_request`].
+    /// Processes a parity request from a member.
     fn on_parity_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         let head = self.overhead(&self.bare_header(), &Notice::NONE);
         let Ok(Some(request)) = ParityRequest::from_packet(packet) else { return };
@@ -796,28 +816,35 @@ impl Sender {
         }
         let Some(parity) = &mut self.parity else { return };
         for wanted in &request.blocks {
-            let asked = AskedParity { now, target: self.decision.target, packet: self.settings.packet, head };
-            parity.blocks.on_request(&asked, wanted);
+            let context =
+                ParityRequestContext { now, target: self.decision.target, packet: self.settings.packet, head };
+            parity.blocks.on_request(&context, wanted);
         }
     }
 
-    /// A receiver says that it uses parity, and how long it waits: a member, as in [`Sender::on_request`]. Before a
-    /// round trip is known nobody can tell how much parity it needs.
+    /// Processes a member's announcement that it uses parity, and its play-out delay. Parity starts once an RTT is
+    /// known, since before it is unknown how much is needed.
     fn on_parity_use(&mut self, now: Time, from: Origin, packet: &Packet) {
-        let Ok(Some(told)) = ParityUse::from_packet(packet) else { return };
-        if !self.is_from_member(from, told.sender, told.media) || told.playout == Span::ZERO {
+        let Ok(Some(announcement)) = ParityUse::from_packet(packet) else { return };
+        if !self.is_from_member(from, announcement.sender, announcement.media) || announcement.playout == Span::ZERO {
             return;
         }
         let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
-        parity.words.say(now, told.sender, told.playout.min(LONGEST_PLAYOUT), now + WORD_HOLDS);
-        let Some(playout) = parity.words.longest(now) else { return };
+        // A bound on the announced delay bounds the block duration, which depends on it.
+        parity.announced.announce(
+            now,
+            announcement.sender,
+            announcement.playout.min(MAX_PLAYOUT),
+            now + PARITY_USE_LIFETIME,
+        );
+        let Some(playout) = parity.announced.longest(now) else { return };
         parity.blocks.settings.playout = Some(playout);
-        if self.repair.as_mut().is_none_or(|repair| repair.keeper.on_playout(playout)) {
-            parity.until = now + WORD_HOLDS;
+        if self.repair.as_mut().is_none_or(|repair| repair.cache.on_playout(playout)) {
+            parity.until = now + PARITY_USE_LIFETIME;
         }
     }
 
-    /// The one receiver wants to know the round trip.
+    /// Stores the unicast receiver's reference time, which the next report answers so that it can measure the RTT.
     fn on_reference(&mut self, now: Time, from: Origin, packet: &Packet) {
         let Ok(Some(time)) = ReferenceTime::from_packet(packet) else { return };
         if !self.settings.rtcp.group && self.is_from_member(from, time.ssrc, self.participant.identity.ssrc) {
@@ -825,16 +852,17 @@ impl Sender {
         }
     }
 
-    /// Whether a request comes from a member, from where that speaks, and is about the stream that is being sent.
+    /// Returns true if a request comes from a member's own address and concerns this stream.
     fn is_from_member(&self, from: Origin, sender: u32, media: u32) -> bool {
         let members = &self.participant.members;
         let known = members.contains(sender) && members.speaks_from(sender, from);
-        // In a group requests have a share of their own, and a newcomer's first one is for what it can't begin without.
-        let known = known && (self.settings.rtcp.group || self.believes(sender));
+        // In a group, requests have a separate share of the bandwidth, and a new member requests the key frame before
+        // it can prove that it receives the stream.
+        let known = known && (self.settings.rtcp.group || self.affects_controller(sender));
         known && media == self.participant.identity.ssrc && self.participant.farewell == Farewell::Stays
     }
 
-    /// Somebody asks for a key frame.
+    /// Processes a key-frame request (PLI or FIR).
     fn on_key_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         let mine = self.participant.identity.ssrc;
         let asks = KeyFrameRequest::all(packet).any(|request| {
@@ -844,7 +872,9 @@ impl Sender {
             };
             sender != mine && self.is_from_member(from, sender, media)
         });
-        let apart = if self.settings.rtcp.group { KEY_FRAMES_APART * 4 } else { KEY_FRAMES_APART };
+        // A key frame costs all members rate, so a group gets them less often.
+        let apart = if self.settings.rtcp.group { MIN_KEY_FRAME_INTERVAL * 4 } else { MIN_KEY_FRAME_INTERVAL };
+        // All requests within this time are answered by one key frame.
         if asks && self.key_frame.1.is_none_or(|last| now.since(last) >= apart) {
             self.key_frame = (true, Some(now));
         }
@@ -859,12 +889,12 @@ impl Sender {
         })
     }
 
-    /// Who tells of single packets in a compound: who reports in it, or, without a report, who sent its first feedback
-    /// message. `None` unless that is a member that speaks from there. Of each packet only the first word that it has
-    /// arrived counts: a stranger's would take the place of the receiver's.
+    /// Returns who sent the per-packet feedback in a compound: the member that reports in it, or, without a report, the
+    /// sender of its first feedback message. Returns `None` unless that member sends from this address. Only the first
+    /// arrival report of each packet counts, so an attacker's would replace the receiver's.
     fn feedback_sender(&mut self, now: Time, from: Origin, compound: &Compound) -> Option<u32> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
-        if !compound.packets.iter().any(|packet| feedback::tells(format, packet)) {
+        if !compound.packets.iter().any(|packet| feedback::is_packet_feedback(format, packet)) {
             return None;
         }
         let reports = compound.packets.iter().find_map(|packet| match packet {
@@ -880,14 +910,14 @@ impl Sender {
                 who
             }
         };
-        (members.contains(who) && members.speaks_from(who, from) && self.believes(who)).then_some(who)
+        (members.contains(who) && members.speaks_from(who, from) && self.affects_controller(who)).then_some(who)
     }
 
-    /// The per-packet feedback in a compound, joined with what was sent; `None` without any.
+    /// Returns the compound's per-packet feedback, joined with the sent packets; `None` without any.
     fn join_feedback(&mut self, now: Time, compound: &Compound) -> Option<Joined> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         let history = self.history.as_mut()?;
-        let repair = self.repair.as_ref().map(|repair| repair.keeper.settings.ssrc);
+        let repair = self.repair.as_ref().map(|repair| repair.cache.settings.ssrc);
         let parity = self.parity.as_ref().map(|parity| parity.blocks.settings.ssrc);
         let stream_of = |ssrc| match ssrc {
             _ if ssrc == mine => Some(Stream::Media),
@@ -900,26 +930,28 @@ impl Sender {
         joined
     }
 
-    /// The one receiver reports from there; `often`: by more than a standard report. If it is another one, those before
-    /// it have left.
-    fn listen_to(&mut self, now: Time, from: Origin, often: bool) {
-        let before = self.only.filter(|only| only.from == from);
+    /// Makes the reporter at this address the unicast receiver. `often`: it sends more than standard reports. If the
+    /// address is new, the previous receivers leave.
+    fn set_sole_receiver(&mut self, now: Time, from: Origin, often: bool) {
+        let before = self.sole_receiver.filter(|only| only.from == from);
         if before.is_none() {
+            // A report from a new address means that the session has moved to another receiver.
             while let Some(gone) = self.peers.pop_silent(Time::NEVER) {
                 self.half.on_leave(now, ReceiverId(gone), Leave::Silent);
             }
         }
         let often = often || before.is_some_and(|only| only.often);
-        let patience = if often { Span::ZERO } else { PATIENCE };
-        self.only = Some(Only { from, often, until: now + self.participant.member_timeout() + patience });
+        let patience = if often { Span::ZERO } else { STANDARD_REPORTS_GRACE };
+        self.sole_receiver =
+            Some(SoleReceiver { from, often, until: now + self.participant.member_timeout() + patience });
     }
 
-    /// A receiver reports. False: its SSRC is that of another one. Of a group that is sampled the members alone do not
-    /// show that.
-    fn report(&mut self, now: Time, origin: Origin, from: u32, told: &Told<'_>) -> bool {
-        let Told { block, body, packets: joined } = told;
+    /// Processes a receiver's report. Returns false if its SSRC belongs to another receiver. In a sampled group the
+    /// member table alone does not show that.
+    fn report(&mut self, now: Time, origin: Origin, from: u32, feedback: &ReceiverFeedback<'_>) -> bool {
+        let ReceiverFeedback { block, body, packets: joined } = feedback;
         if !self.settings.rtcp.group {
-            self.listen_to(now, origin, body.is_some() || !joined.packets.is_empty());
+            self.set_sole_receiver(now, origin, body.is_some() || !joined.packets.is_empty());
         }
         if self.peers.get(from).is_some_and(|peer| peer.from != origin) {
             self.feedback.refused += 1;
@@ -928,35 +960,38 @@ impl Sender {
         if let Some(gone) = self.peers.make_room_for(from) {
             self.half.on_leave(now, ReceiverId(gone), Leave::Silent);
         }
-        self.peers.hear(now, origin, from, body.is_some());
+        self.peers.on_report(now, origin, from, body.is_some());
         let echoes = block.is_some_and(|block| self.sent_reports.echoed_by(block, self.seq));
         if let Some(block) = block.filter(|_| echoes) {
             self.peers.echo(from, block.lsr);
         }
-        // In a group, one whose report echoes no report of late receives nothing now: no rate would suit it.
+        // In a group, a member whose report echoes no recent sender report receives nothing now. No rate would suit it.
         let stale = self.settings.rtcp.group && self.settings.gated && block.is_some() && !echoes;
-        if stale || !self.believes(from) {
+        if stale || !self.affects_controller(from) {
             return true;
         }
+        // Unproven members may be forged, and must not affect a controller that scales with the group size.
         let members = if self.settings.gated { self.peers.receiving.max(1) } else { self.peers.len() } as u32;
         let Some(peer) = self.peers.get_mut(from) else { return true };
         let (mut reception, mut rtt) = (None, None);
         if let Some(block) = block {
+            // RFC 3550, section 6.4.1: arrival − LSR − DLSR.
             rtt = ntp::round_trip(self.settings.epoch.middle(now), block.lsr, block.dlsr);
             let (expected, lost) = peer.count(block);
             peer.on_loss(expected, lost);
             reception = Some(Reception {
                 expected,
                 lost,
+                // An 8-bit fixed-point number (RFC 3550, section 6.4.1).
                 fraction: f64::from(block.fraction) / 256.0,
                 highest: peer.extended(block.highest_seq, self.seq),
                 jitter: Span::nanos(u64::from(block.jitter) * 1_000_000_000 / u64::from(CLOCK_RATE)),
             });
         }
         if let Some((repair, rtt)) = self.repair.as_mut().zip(rtt) {
-            repair.keeper.on_round_trip(rtt);
+            repair.cache.on_round_trip(rtt);
         }
-        // What a packet's own feedback measures is newer than what a report block does.
+        // Per-packet feedback measures a newer RTT than a report block.
         let rtt = joined.rtt.or(rtt);
         self.ecn.on_report(&joined.packets, self.number);
         self.on_lost(now, &joined.packets);
@@ -969,15 +1004,17 @@ impl Sender {
             packets: &joined.packets,
             members,
         });
-        if from != NAMELESS && self.peers.get(NAMELESS).is_some_and(|peer| peer.from == origin) {
-            self.peers.remove(NAMELESS);
-            self.half.on_leave(now, ReceiverId(NAMELESS), Leave::Silent);
+        // The same receiver now reports under its SSRC; its earlier entry would never report again.
+        if from != GSTREAMER_UNSET_SSRC && self.peers.get(GSTREAMER_UNSET_SSRC).is_some_and(|peer| peer.from == origin)
+        {
+            self.peers.remove(GSTREAMER_UNSET_SSRC);
+            self.half.on_leave(now, ReceiverId(GSTREAMER_UNSET_SSRC), Leave::Silent);
         }
         true
     }
 
-    /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come.
-    /// A call too many changes nothing.
+    /// Returns what the driver has to do now. Call it until it returns [`Output::Wait`], after each other call and when
+    /// the time has come. An extra call changes nothing.
     ///
     /// One frame crosses a path of 20 ms, and the receiver's reports come back:
     ///
@@ -1040,7 +1077,7 @@ impl Sender {
     /// # Ok::<(), steadycast_control::ParamError>(())
     /// ```
     pub fn poll(&mut self, now: Time) -> Output {
-        if let Some(bytes) = self.participant.first_of_all(now) {
+        if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
         }
         if self.stopped() {
@@ -1055,7 +1092,7 @@ impl Sender {
             self.half.on_timer(now);
             self.read_decision();
         }
-        // As a receiver half's reports, those that a sender half asks for have a bandwidth of their own.
+        // Reports that a sender half schedules itself have their own bandwidth, as a receiver half's have.
         let reports = match self.half.due() {
             Due::Rtcp => self.participant.rtcp_due(now),
             Due::At(wake) => wake.at <= now,
@@ -1064,17 +1101,19 @@ impl Sender {
         if reports || self.grown_at().is_some_and(|at| at <= now) {
             return Output::Rtcp(self.sender_report(now));
         }
-        let repairs = self.repair.as_mut().is_some_and(|repair| repair.keeper.waits(now));
+        let repairs = self.repair.as_mut().is_some_and(|repair| repair.cache.waits(now));
         if let Some(due) = self.media_due()
             && due <= now
         {
+            // Order: retransmissions have deadlines, parity serves packets that were already sent, padding only fills
+            // what is left.
             let again = if repairs { self.send_repair(now) } else { None };
             let extra = again.or_else(|| self.send_parity(now));
             let waits = self.settings.greedy || self.pacer.head().is_some();
             let extra = extra.or_else(|| if waits { None } else { self.send_padding(now) });
             let media = extra.unwrap_or_else(|| self.send_media(now));
             self.ecn.on_sent(now, media.number);
-            self.participant.see_size(media.size);
+            self.participant.check_size(media.size);
             return Output::Media(media);
         }
         self.wait_until_due(now)
@@ -1089,32 +1128,33 @@ impl Sender {
         };
         let grown = self.grown_at().map(|at| Wake { at, why: "group has grown" });
         let soonest = [self.half.wake(), report, media, grown].into_iter().flatten().min_by_key(|w| w.at);
-        // A half that is late all the same must not keep its driver from ever waiting.
+        // A wake-up in the past would make the driver poll forever without any progress of time.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
-    /// When the next packet may leave; `None` when there is none or the window is closed.
+    /// Returns when the next packet may be sent; `None` if there is none or the window is closed.
     fn media_due(&self) -> Option<Time> {
         let closed = self.decision.window.is_some_and(Window::is_closed);
-        let repairs = self.repair.as_ref().is_some_and(|repair| repair.keeper.has_waiting());
+        let repairs = self.repair.as_ref().is_some_and(|repair| repair.cache.has_waiting());
         let parity = self.parity.as_ref().is_some_and(|parity| parity.blocks.waits());
         let waits = self.settings.greedy || self.pacer.head().is_some() || repairs || parity || self.pads_for_probe();
         let capped = || self.cap.map_or(Time::ZERO, |bucket| bucket.holds_at(self.settings.packet));
+        // The cap applies to all streams, so it delays media and repair alike.
         (waits && !closed).then(|| self.pacer.due(self.departure_rate()).max(capped()))
     }
 
-    /// Whether padding would leave, did nothing else wait: a probe is under way.
+    /// Returns true if padding is sent when no other packet waits: a probe is in progress.
     fn pads_for_probe(&self) -> bool {
-        let kept = self.repair.as_ref().is_some_and(|repair| repair.keeper.newest().is_some());
+        let kept = self.repair.as_ref().is_some_and(|repair| repair.cache.newest().is_some());
         kept && self.padding.is_some() && self.prober.pads() && !self.stopped()
     }
 
-    /// The rate at which packets leave: a probe's while one is under way.
+    /// Returns the rate at which packets are sent: the probe's rate during a probe.
     fn departure_rate(&self) -> Rate {
         self.prober.rate().unwrap_or_else(|| self.media_rate())
     }
 
-    /// Counts a packet of any stream at the pacer and at the cap.
+    /// Charges a packet of any stream to the pacer and to the cap.
     fn count_departure(&mut self, now: Time, size: Bytes, pacing: Rate) {
         self.pacer.sent(now, size, pacing);
         if let Some(bucket) = &mut self.cap {
@@ -1122,7 +1162,7 @@ impl Sender {
         }
     }
 
-    /// The rate at which packets leave without a probe.
+    /// Returns the pacing rate outside of probes.
     fn media_rate(&self) -> Rate {
         let Decision { target, pacing, .. } = self.decision;
         if self.settings.room > 1.0 { pacing.max(target.scale(self.settings.room)) } else { pacing }
@@ -1130,8 +1170,9 @@ impl Sender {
 
     fn send_media(&mut self, now: Time) -> Media {
         let mut header = RtpHeader { send_time: Some(Stamp::of(now)), ..self.bare_header() };
-        // A retransmission is longer by the original's number.
+        // A retransmission is longer by the original's sequence number, and must not exceed the MTU either.
         let limit = self.settings.packet.saturating_sub(self.number_of_original());
+        // At least one byte, so that a frame ends even if the headers fill the packet.
         let room = |cost: Bytes| limit.saturating_sub(cost).max(Bytes::new(1));
         let ready = self.pacer.head().map_or(now, |head| head.since);
         let cost = self.overhead(&header, &Notice::NONE).max(self.notice_cost);
@@ -1146,6 +1187,8 @@ impl Sender {
         let last = !self.settings.greedy && rest <= most;
         let mut edge = FrameEdge { first: offset == Bytes::ZERO, last };
         let size = cost + part.map_or(rest.min(room(cost)), |p| Bytes::new(u64::from(p.payload)));
+        // The notice's size is only known now, but its content depends on the packet's size: the size is estimated with
+        // the previous notice, and corrected afterwards.
         let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
         let cost = self.overhead(&header, &notice);
         self.notice_cost = cost;
@@ -1155,7 +1198,7 @@ impl Sender {
             None if self.settings.greedy => (fits, fits),
             None => (rest.min(fits), rest.min(fits)),
         };
-        // What has no frames ends none.
+        // A greedy source has no frames, so none ends.
         edge.last = !self.settings.greedy && len == rest;
         header.marker = edge.last;
         header.timestamp = self.timestamp(frame.sampled);
@@ -1172,7 +1215,7 @@ impl Sender {
         media
     }
 
-    /// A packet of the media leaves, with `len` bytes of the frame: pacer, history, counters and controller take it in.
+    /// Updates pacer, history, counters and controller after a media packet was sent with `len` bytes of the frame.
     fn on_media_sent(&mut self, now: Time, media: &Media, len: Bytes) {
         let size = media.size;
         if let Some(history) = &mut self.history {
@@ -1185,24 +1228,28 @@ impl Sender {
         }
         self.count_departure(now, size, self.departure_rate());
         let early = self.prober.on_sent(self.half.probe(), size);
-        self.pacer.owe(early);
+        self.pacer.charge_early(early);
         if !self.settings.greedy && self.pacer.head().is_none() && !self.pads_for_probe() {
             self.prober.ran_dry();
         }
+        // RFC 3550, section 6.3.8: a member that has sent data counts as a sender.
         self.participant.members.on_own_rtp(now);
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(u32::from(media.header.payload_len));
+        // Controllers have to know whether the media, not the network, limits the rate ("data-limited" in RFC 5348,
+        // section 4.3).
         let data_limited = !self.settings.greedy && self.pacer.head().is_none();
         self.half.on_sent(&Sent { at: now, left: now, number: self.number, seq: self.seq, size, data_limited });
-        self.tell_queue(now, None);
+        self.report_queue(now, None);
         self.number += 1;
         self.seq += 1;
+        // Only a window changes with a sent packet; a rate changes with reports and timers.
         if self.decision.window.is_some() {
             self.read_decision();
         }
     }
 
-    /// What a packet that is sent again, or its parity, is longer by.
+    /// Returns the number of bytes by which a retransmission or parity packet exceeds its original.
     fn number_of_original(&self) -> Bytes {
         match (&self.parity, &self.repair) {
             (Some(_), _) => PARITY_MORE,
@@ -1211,48 +1258,56 @@ impl Sender {
         }
     }
 
-    /// An original leaves: it may be asked for.
+    /// Stores a sent original for retransmission and parity.
     fn keep_for_repair(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
         let again = self.overhead(&media.header, &Notice::NONE) + self.number_of_original();
-        // A probe's packets may leave faster.
+        // During a probe packets are sent faster.
         let pacing = self.media_rate().max(self.departure_rate());
         self.add_to_block(now, media, now.since(ready));
         let Some(repair) = &mut self.repair else { return };
         let (header, fragment) = (media.header, media.fragment);
         let size = again + Bytes::new(u64::from(header.payload_len));
-        repair
-            .keeper
-            .on_sent(media.seq, Kept { header, fragment, kind, ready, sent: now, size, waits: false, again: None });
+        repair.cache.on_sent(
+            media.seq,
+            CachedPacket { header, fragment, kind, ready, sent: now, size, queued: false, resent_as: None },
+        );
         repair.share.on_sent(now, media.size, false);
         if self.settings.emit == Emit::Paced {
-            repair.inside.on_sent(now, media.size, pacing);
+            repair.pacing_check.on_sent(now, media.size, pacing);
         }
     }
 
-    /// Sends a packet again, under a number of the retransmission stream; `None`: none waits.
+    /// Sends the next queued retransmission; `None` if none waits.
     fn send_repair(&mut self, now: Time) -> Option<Media> {
         let pacing = self.media_rate();
         let repair = self.repair.as_mut()?;
-        let Resend { seq: original, kept } = repair.keeper.next(now, self.number)?;
-        repair.keeper.counts.packets += 1;
-        repair.keeper.counts.bytes += kept.size;
-        repair.share.on_sent(now, kept.size, true);
-        self.send_again(now, original, &kept, Stream::Repair, pacing)
+        let Retransmission { seq: original, packet } = repair.cache.next(now, self.number)?;
+        repair.cache.counts.packets += 1;
+        repair.cache.counts.bytes += packet.size;
+        repair.share.on_sent(now, packet.size, true);
+        self.send_again(now, original, &packet, Stream::Repair, pacing)
     }
 
-    /// Sends a packet again, at this rate, under the next number of the retransmission stream.
-    fn send_again(&mut self, now: Time, original: u64, kept: &Kept, stream: Stream, pacing: Rate) -> Option<Media> {
+    /// Sends a packet again under the next number of the retransmission stream, at the rate `pacing`.
+    fn send_again(
+        &mut self,
+        now: Time,
+        original: u64,
+        packet: &CachedPacket,
+        stream: Stream,
+        pacing: Rate,
+    ) -> Option<Media> {
         let (numbered, media) = (self.numbered(), self.participant.identity.ssrc);
         let repair = self.repair.as_mut()?;
-        let RepairSettings { ssrc, payload_type, .. } = repair.keeper.settings;
+        let RepairSettings { ssrc, payload_type, .. } = repair.cache.settings;
         let rtx = RtxStream { payload_type, apt: self.settings.payload_type, ssrc, media };
-        let header = rtx.header(repair.seq as u16, &kept.header).ok()?;
+        let header = rtx.header(repair.seq as u16, &packet.header).ok()?;
         let header = RtpHeader { send_time: Some(Stamp::of(now)), ..header };
-        let (seq, size, number) = (repair.seq, kept.size, self.number);
+        let (seq, size, number) = (repair.seq, packet.size, self.number);
         repair.seq += 1;
         self.number += 1;
         if self.settings.emit == Emit::Paced {
-            repair.inside.on_sent(now, size, pacing);
+            repair.pacing_check.on_sent(now, size, pacing);
         }
         if let Some(history) = &mut self.history {
             history.on_sent(number, now, size, stream, seq as u16);
@@ -1261,19 +1316,19 @@ impl Sender {
         self.half.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
         self.read_decision();
         let transport = numbered.then_some(number as u16);
-        let (notice, fragment, repairs) = (Notice::NONE, kept.fragment, Some(original));
+        let (notice, fragment, repairs) = (Notice::NONE, packet.fragment, Some(original));
         let (ids, ecn) = (self.settings.ids, self.ecn.field());
         Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
     }
 
-    /// Sends the newest packet again, for its size alone; `None`: none is kept.
+    /// Sends the newest packet again as padding; `None` if no packet is cached.
     fn send_padding(&mut self, now: Time) -> Option<Media> {
         if !self.pads_for_probe() {
             return None;
         }
-        let Resend { seq: original, kept } = self.repair.as_ref()?.keeper.newest()?;
-        let media = self.send_again(now, original, &kept, Stream::Padding, self.departure_rate())?;
-        // A probe that is filled up is not within the pacing rate: nothing of it was too early.
+        let Retransmission { seq: original, packet } = self.repair.as_ref()?.cache.newest()?;
+        let media = self.send_again(now, original, &packet, Stream::Padding, self.departure_rate())?;
+        // A padded probe is exempt from the pacing rate, so none of it counts as sent early.
         self.prober.on_sent(None, media.size);
         if let Some(padding) = &mut self.padding {
             padding.packets += 1;
@@ -1282,35 +1337,42 @@ impl Sender {
         Some(media)
     }
 
-    /// A packet of the media leaves `waited` after its frame was ready: it becomes part of a block.
+    /// Adds a media packet, sent `waited` after its frame was ready, to the current parity block.
     fn add_to_block(&mut self, now: Time, media: &Media, waited: Span) {
         let Some(parity) = &mut self.parity else { return };
         parity.share.on_sent(now, media.size, false);
         if now >= parity.until {
             return;
         }
-        if now.since(parity.looked) >= LOOKS {
+        // The quantile over all receivers is too costly for each packet of a large group.
+        if now.since(parity.looked) >= LOSS_CHECK_INTERVAL {
             parity.looked = now;
-            if let Some(loss) = self.peers.loss(LEFT_BEHIND) {
+            if let Some(loss) = self.peers.loss(UNSERVED_SHARE) {
                 parity.blocks.on_loss(now, loss);
             }
         }
         let loss = parity.blocks.loss();
-        let few = self.participant.census().members <= ASKING;
+        let few = self.participant.census().members <= MAX_REQUESTING_MEMBERS;
         let left = match &mut self.repair {
-            None if few && self.peers.len() > 0 => LEFT_TO_ASK,
-            None => LEFT,
+            None if few && self.peers.len() > 0 => REQUESTING_GROUP_RESIDUAL_LOSS,
+            None => GROUP_RESIDUAL_LOSS,
             Some(repair) => {
+                // A retransmission fails if its request or the packet itself is lost.
                 let missed = 1.0 - (1.0 - loss) * (1.0 - loss);
-                let tries = repair.keeper.tries(now, media.header.timestamp, waited, parity.words.longest(now));
-                (0..tries).fold(LEFT_OF_ONE, |left, _| left / missed.max(1e-9))
+                let tries = repair.cache.possible_retransmissions(
+                    now,
+                    media.header.timestamp,
+                    waited,
+                    parity.announced.longest(now),
+                );
+                (0..tries).fold(UNICAST_RESIDUAL_LOSS, |left, _| left / missed.max(1e-9))
             }
         };
         let packet = Protected { seq: media.seq, fragment: media.fragment, marker: media.header.marker };
         parity.blocks.on_sent(now, packet, media.header.payload_len, left);
     }
 
-    /// Sends a parity; `None`: none waits.
+    /// Sends the next parity packet; `None` if none waits.
     fn send_parity(&mut self, now: Time) -> Option<Media> {
         let numbered = self.numbered();
         let (pacing, bare) = (self.media_rate(), self.bare_header());
@@ -1327,7 +1389,7 @@ impl Sender {
         let fragment = protection.packets.first()?.fragment;
         parity.newest = Some(protection);
         if let Some(repair) = self.repair.as_mut().filter(|_| self.settings.emit == Emit::Paced) {
-            repair.inside.on_sent(now, size, pacing);
+            repair.pacing_check.on_sent(now, size, pacing);
         }
         if let Some(history) = &mut self.history {
             history.on_sent(number, now, size, stream, seq as u16);
@@ -1350,20 +1412,21 @@ impl Sender {
         self.settings.first_timestamp.wrapping_add(ticks as u32)
     }
 
-    /// When members are to be told out of turn that they have become many more than they know: they report to us alone,
-    /// and would go on at the pace of a small group.
+    /// Returns when an extra summary is due, because the group has grown well beyond the size that its members know.
+    /// They report only to the sender, and would otherwise keep the report interval of a small group.
     fn grown_at(&self) -> Option<Time> {
-        let (known, at) = self.told;
+        let (known, at) = self.last_summary;
         let grown = self.participant.summary() && self.participant.census().members > known + known / 2 + 2;
-        grown.then(|| at + BETWEEN_SUMMARIES)
+        grown.then(|| at + MIN_SUMMARY_INTERVAL)
     }
 
     fn sender_report(&mut self, now: Time) -> Vec<u8> {
+        // Time-outs are checked once per report (RFC 3550, section 6.3.5).
         self.forget_silent(now);
         let ssrc = self.participant.identity.ssrc;
         let mut packets = vec![self.first_report(now), self.participant.sdes()];
         if self.participant.summary() {
-            self.told = (self.participant.census().members, now);
+            self.last_summary = (self.participant.census().members, now);
             let (group, ntp) = (Some(self.participant.group_size()), self.settings.epoch.ntp(now));
             packets.push(Packet::Summary { ssrc, media: ssrc, ntp, group });
         }
@@ -1403,7 +1466,7 @@ impl Sender {
         }
     }
 
-    /// A receiver that has been silent for five intervals is gone (RFC 3550, 6.3.5).
+    /// Removes receivers that have been silent for five intervals (RFC 3550, section 6.3.5).
     fn forget_silent(&mut self, now: Time) {
         let limit = now.before(self.participant.member_timeout());
         while let Some(ssrc) = self.peers.pop_silent(limit) {
@@ -1413,28 +1476,28 @@ impl Sender {
     }
 
     fn read_decision(&mut self) {
-        self.prober.want(self.half.probe());
+        self.prober.request(self.half.probe());
         let decision = self.half.decision();
         if decision != self.decision {
             self.decision = decision;
             let pacing = self.media_rate();
             if let Some(repair) = &mut self.repair {
-                repair.inside.rate = repair.inside.rate.max(pacing);
+                repair.pacing_check.rate = repair.pacing_check.rate.max(pacing);
             }
             self.changed = true;
             if let Some(siblings) = self.settings.siblings.as_ref().filter(|_| !self.stopped()) {
-                siblings.tell(self.decision.target);
+                siblings.set_rate(self.decision.target);
             }
         }
     }
 }
 
-/// The SSRC with which a compound begins.
+/// Returns the first SSRC of a compound.
 fn first_ssrc(datagram: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*datagram.get(4..)?.first_chunk()?))
 }
 
-/// Who sent the first feedback message in a compound, unless that was the source `mine` itself.
+/// Returns the sender of the first feedback message in a compound, unless that is `mine`.
 fn reporter(compound: &Compound, mine: u32) -> Option<u32> {
     let sender = |packet: &Packet| if let Packet::Feedback { sender, .. } = packet { Some(*sender) } else { None };
     compound.packets.iter().find_map(sender).filter(|ssrc| *ssrc != mine)

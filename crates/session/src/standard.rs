@@ -1,31 +1,30 @@
-//! Receivers that send nothing but standard reports: the sender runs the receiver half itself, on what their reports
-//! say.
+//! Support of receivers that only send standard reports (RFC 3550): the sender runs the receiver half itself and feeds
+//! it with what the reports show.
 //!
-//! A report block tells how many packets were expected and lost since the last one, and the sender measures the round
-//! trip. With its own record of what left when, that is enough to play the arrivals back to a receiver half as they may
-//! have been: the losses spread evenly (which makes as many loss events of them as there can be), the delay of each
-//! packet between the two round trips that were measured at the interval's ends. What the half then reports goes to the
-//! sender half as if it had come from the receiver.
+//! A report block gives the number of packets that were expected and lost since the last one, and the sender measures
+//! the RTT. With the sender's record of departures, this suffices to play plausible arrivals back to a receiver half.
+//! Losses are spread evenly, which makes the largest number of loss events. Each packet's delay lies between the RTTs
+//! at the interval's ends. The sender half receives what this half reports, as if the receiver had sent it.
 //!
-//! Feedback is slow then: RFC 3550 asks for a report every 5 s, half as often again to twice as often. What a
-//! receiver's half has said stands for three such intervals. Until then it is repeated every second where a rate is
-//! what was said (the registry's `repeats`), so that the sender half, which may be used to several reports a second,
-//! does not take the receiver for gone. After that the controller's own rule for silence holds, and the circuit
-//! breaker's.
+//! This feedback is slow: RFC 3550's report interval is 5 s, randomized by 0.5 to 1.5. A reply of a receiver's half is
+//! valid for three such intervals. If replies are rates (the registry's `repeats`), they are repeated every second
+//! until then. The sender half, which expects several reports a second, would otherwise assume that the receiver has
+//! left. Afterwards the controller's silence rule and the circuit breaker apply.
 //!
-//! A start phase that doubles the rate at each report overshoots for seconds, too. So it is to be over soon: the first
-//! report brings the round trip, and what TFRC would start with then (four packets per round trip, RFC 5348) is reached
-//! at once, as far as that is no more than twice what the half asks for, or would ask for had the session begun at its
-//! own first rate. The first losses are played back as one sign of congestion, which to a half of our own they would
-//! have been. And what a report has shown to be too much (1 % lost) is a ceiling from then on, a tenth below what
-//! arrived, that rises by 1 % with each report without such a loss. What the half does once a second is done for each
-//! second that a report stands for.
+//! A start phase that doubles the rate per report takes too long, and then overshoots for seconds. Therefore four rules
+//! apply.
 //!
-//! A round trip is one sample in some seconds, taken by a player that does other things as well: 30 ms above the least
-//! of them count as no queue.
+//! First, the first report provides the RTT, and the rate immediately rises to TFRC's initial rate (four packets per
+//! RTT, RFC 5348), within twice the half's rate or its own initial rate. Second, the first losses are played back as a
+//! single sign of congestion, as a receiver's own half would have seen them. Third, a report with 1 % loss sets a
+//! ceiling a tenth below the rate that arrived, which rises by 1 % with each report without such a loss. Fourth, the
+//! half reports once for each second that a report covers.
 //!
-//! A controller whose reports say what no report block holds (the registry's `standard_reports`) can't be served so.
-//! From the first such receiver on, [`FALLBACK`] takes its place for the whole session, and the decisions say so.
+//! There is one RTT sample in several seconds, from a player that also does other work. Samples within 30 ms of the
+//! minimum do not count as queueing.
+//!
+//! A controller whose reports need more than a report block (the registry's `standard_reports`) cannot be served this
+//! way. With the first such receiver, [`FALLBACK`] replaces it for the whole session, and the decisions state this.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,25 +37,25 @@ use steadycast_control::{
 use steadycast_remote::{Departures, Left, SHADOWS, Shadow};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
-/// Makes the halves of a controller, and lets it serve receivers that send standard reports alone.
+/// A layer around a controller that serves receivers that only send standard reports.
 pub struct StandardReports {
     own: Arc<dyn Factory>,
-    /// Whether the controller itself can be run on standard reports.
+    /// Whether the controller itself can work on standard reports.
     able: bool,
-    /// Reports without more than a block that a receiver may begin with, before the controller is given up for it.
-    patience: u32,
+    /// The number of plain reports that a receiver may begin with before the controller is replaced.
+    bare_reports_allowed: u32,
 }
 
 impl StandardReports {
-    /// Around this controller.
+    /// Wraps the controller `own`. `able`: it can work on standard reports.
     pub fn new(own: Arc<dyn Factory>, able: bool) -> Self {
-        Self { own, able, patience: 0 }
+        Self { own, able, bare_reports_allowed: 0 }
     }
 
-    /// Receivers were asked for reports of single packets: a standard one may begin with regular reports all the same.
+    /// Allows for receivers that were asked for per-packet feedback but begin with standard reports.
     #[must_use]
     pub fn expecting_packets(self) -> Self {
-        Self { patience: BARE, ..self }
+        Self { bare_reports_allowed: BARE_REPORTS_ALLOWED, ..self }
     }
 }
 
@@ -65,34 +64,34 @@ impl Layer for StandardReports {
         &*self.own
     }
     fn around(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        let patience = if setup.group { BARE } else { self.patience };
-        Box::new(Standard { patience, ..Standard::new(Arc::clone(&self.own), self.able, setup.clone()) })
+        let bare_reports_allowed = if setup.group { BARE_REPORTS_ALLOWED } else { self.bare_reports_allowed };
+        Box::new(Standard { bare_reports_allowed, ..Standard::new(Arc::clone(&self.own), self.able, setup.clone()) })
     }
 }
 
-/// A receiver that sends standard reports alone.
+/// A receiver that only sends standard reports.
 struct Receiver {
     shadow: Shadow,
     highest: u64,
     heard: Time,
     rtt: Option<Span>,
-    /// The least round trip.
+    /// The minimum RTT.
     least: Option<Span>,
-    /// What the half said last, and when it was said, or repeated, last.
-    said: Option<(Body, Time)>,
-    /// Nothing has been lost yet.
+    /// The half's last reply, and when it was made or last repeated.
+    reply: Option<(Body, Time)>,
+    /// Whether no packet has been lost so far.
     lossless: bool,
-    /// What the packets of the next part carry instead of what they carried.
+    /// The notice that replaces those of the next part's packets.
     notice: Option<Notice>,
-    /// What this receiver has shown to be too much; nothing before its first loss.
+    /// The rate that this receiver's losses allow; `None` before its first one.
     ceiling: Option<Rate>,
-    /// The last report lowered it.
+    /// Whether the last report lowered the ceiling.
     cut: bool,
-    /// By how much a start phase may run ahead of the half.
+    /// The factor by which the start rate may exceed the half's rate.
     lead: f64,
 }
 
-/// Receivers by a value of theirs: the least is known at once, however many they are.
+/// Receivers ordered by a value, so that the minimum is found quickly in a large group.
 struct Ranked<K> {
     of: BTreeMap<ReceiverId, K>,
     by: BTreeSet<(K, ReceiverId)>,
@@ -118,7 +117,7 @@ impl<K: Ord + Copy> Ranked<K> {
         self.by.first().copied()
     }
 
-    /// Whose value is no more than this, by their names.
+    /// Returns the receivers whose value is at most `most`, ordered by their ids.
     fn up_to(&self, most: K) -> Vec<ReceiverId> {
         let mut ids: Vec<_> = self.by.iter().take_while(|(value, _)| *value <= most).map(|(_, id)| *id).collect();
         ids.sort_unstable();
@@ -126,51 +125,52 @@ impl<K: Ord + Copy> Ranked<K> {
     }
 }
 
-/// A loss fraction above this in one report shows that the rate was too high.
-const TOO_MUCH: f64 = 0.01;
-/// The share of the rate that arrived then which is allowed afterwards.
-const BELOW: f64 = 0.9;
-/// The factor by which that grows with each report without such a loss.
-const MORE: f64 = 1.01;
+/// Loss fraction of one report above which the rate counts as too high.
+const CONGESTION_LOSS: f64 = 0.01;
+/// The ceiling as a share of the rate that arrived.
+const CEILING_SHARE: f64 = 0.9;
+/// Factor by which the ceiling grows with each report without much loss.
+const CEILING_GROWTH: f64 = 1.01;
 
-/// Packets per round trip at which TFRC starts (RFC 5348, 4.2).
-const START: f64 = 4.0;
-/// The largest multiple of the rate that a half asks for that its start may have.
-const MOST_LEAD: f64 = 2.0;
+/// Packets per RTT at TFRC's start (RFC 5348, section 4.2).
+const START_PACKETS_PER_RTT: f64 = 4.0;
+/// Maximum factor by which the start rate may exceed the half's rate.
+const MAX_START_LEAD: f64 = 2.0;
 
-/// A round trip that is measured once in some seconds holds what kept the player from answering: up to this much above
-/// the least one it tells of no queue.
-const UNSURE: Span = Span::millis(30);
+/// Uncertainty of an RTT sample, which contains what delayed the player's answer. An RTT within this of the minimum
+/// shows no queue.
+const RTT_UNCERTAINTY: Span = Span::millis(30);
 
-/// How long what a receiver's half has said stands.
-const STANDS: Span = Span::secs(15);
-/// How often it is repeated meanwhile.
-const REPEATED: Span = Span::secs(1);
+/// Time for which a half's reply is valid: three report intervals.
+const REPLY_LIFETIME: Span = Span::secs(15);
+/// Report interval of a receiver half that reports for itself.
+const OWN_REPORT_INTERVAL: Span = Span::secs(1);
+/// Interval at which a reply is repeated while it is valid.
+const REPEAT_INTERVAL: Span = Span::secs(1);
 
-/// Packets of which it is remembered when they left: more than leave between two reports.
-const REMEMBERED: usize = 1 << 16;
-/// In a group a receiver of our own may begin with reports that say nothing yet: no controller is given up for one or
-/// two.
-const BARE: u32 = 3;
-/// A receiver that reports within this time of the first packet has been there since then.
-const EARLY: Span = Span::secs(10);
+/// Maximum number of recorded departures, which is more than are sent between two reports.
+const MAX_DEPARTURES: usize = 1 << 16;
+/// Number of plain reports with which a Steadycast receiver may begin, before it has anything to report.
+const BARE_REPORTS_ALLOWED: u32 = 3;
+/// A receiver that reports within this time of the first packet has been present since then.
+const EARLY_REPORT_TIME: Span = Span::secs(10);
 
 struct Standard {
     factory: Arc<dyn Factory>,
     able: bool,
     fallen: bool,
-    /// The rate at which [`FALLBACK`] would have begun, once it has taken over.
+    /// The initial rate of [`FALLBACK`], once it has taken over.
     begin: Rate,
     setup: Setup,
     half: Box<dyn SenderHalf>,
-    /// Bare reports of a receiver before the controller is given up for it.
-    patience: u32,
-    /// Those who have sent the controller's own reports.
+    /// The number of plain reports of a receiver before the controller is replaced.
+    bare_reports_allowed: u32,
+    /// The receivers that have sent the controller's own reports.
     ours: BTreeSet<ReceiverId>,
-    /// Those who have not, and how many reports of theirs came.
+    /// The other receivers: the number of their reports, and their first highest sequence number.
     bare: BTreeMap<ReceiverId, (u32, u64)>,
     receivers: BTreeMap<ReceiverId, Receiver>,
-    /// When the half of each is to be called, or what it said to be repeated.
+    /// The time at which each receiver's half is to be called, or its reply to be repeated.
     calls: Ranked<Time>,
     ceilings: Ranked<Rate>,
     left: Departures,
@@ -182,7 +182,7 @@ impl Standard {
             half: factory.sender(&setup),
             factory,
             able,
-            patience: 0,
+            bare_reports_allowed: 0,
             fallen: false,
             begin: Rate::ZERO,
             setup,
@@ -191,11 +191,11 @@ impl Standard {
             receivers: BTreeMap::new(),
             calls: Ranked::new(),
             ceilings: Ranked::new(),
-            left: Departures::new(REMEMBERED),
+            left: Departures::new(MAX_DEPARTURES),
         }
     }
 
-    /// [`FALLBACK`] takes over: whoever is there is served by what its report blocks say.
+    /// Replaces the controller by [`FALLBACK`]. All receivers are then served by their report blocks.
     fn fall_back(&mut self) {
         let Ok(fallback) = Chosen::shared(FALLBACK.name, Mode::Repaired, &[]) else { return };
         self.factory = fallback;
@@ -207,14 +207,14 @@ impl Standard {
         self.left.forget_notices();
     }
 
-    /// By how much the start phase runs ahead of what the halves say: as much as suits all, and not at all once one has
-    /// lost something or reports by itself.
+    /// Returns the factor by which the start rate exceeds the halves' rate: the minimum over all receivers. It is 1
+    /// once one of them has lost a packet or sends the controller's own reports.
     fn start_lead(&self) -> f64 {
         let all = self.receivers.values().map(|r| if r.lossless { r.lead } else { 1.0 });
         if self.ours.is_empty() { all.reduce(f64::min).unwrap_or(1.0) } else { 1.0 }
     }
 
-    /// Keeps in order who is next, after a receiver's half has changed or gone.
+    /// Updates the order of calls and ceilings after a receiver has changed or left.
     fn rank_receiver(&mut self, id: ReceiverId) {
         let receiver = self.receivers.get(&id);
         let call = |r: &Receiver| r.shadow.half.wake().map(|w| w.at).into_iter().chain(r.repeat(&self.factory)).min();
@@ -240,7 +240,7 @@ impl Standard {
         Some(body)
     }
 
-    fn on_bare(&mut self, report: &Report<'_>) {
+    fn on_standard_report(&mut self, report: &Report<'_>) {
         let Some(reception) = report.reception else { return self.half.on_report(report) };
         if self.bare.len() >= SHADOWS && !self.bare.contains_key(&report.from) {
             return self.half.on_report(report);
@@ -249,12 +249,12 @@ impl Standard {
         seen.0 += 1;
         let (count, highest) = *seen;
         if !self.able && !self.fallen {
-            if count < self.patience {
+            if count < self.bare_reports_allowed {
                 return self.half.on_report(report);
             }
             self.fall_back();
         }
-        let first = self.left.first().filter(|first| report.at.since(first.at) < EARLY);
+        let first = self.left.first().filter(|first| report.at.since(first.at) < EARLY_REPORT_TIME);
         let (early, heard) = (first.is_some(), first.map_or(report.at, |first| first.at));
         let highest = first.filter(|_| count == 1).map_or(highest, |first| first.seq.saturating_sub(1));
         if !self.receivers.contains_key(&report.from) {
@@ -267,27 +267,28 @@ impl Standard {
         match reply {
             Reply::Body(body) => {
                 self.half.on_report(&Report { body: Some(&body), ..*report });
-                receiver.said = Some((body, report.at));
+                receiver.reply = Some((body, report.at));
             }
             Reply::Plain => self.half.on_report(report),
             Reply::Suppress => {}
         }
         if let (1, true, Some(rtt)) = (count, early, report.rtt) {
-            let start = self.setup.packet.per(rtt).scale(START);
-            // Another controller's first rate may be far below the fallback's, which the first report would have
+            let start = self.setup.packet.per(rtt).scale(START_PACKETS_PER_RTT);
+            // Another controller's initial rate may be far below the fallback's, which the first report would have
             // doubled.
             let asked = self.half.decision().pacing;
-            let most = asked.max(self.begin.scale(2.0)).scale(MOST_LEAD);
+            let most = asked.max(self.begin.scale(2.0)).scale(MAX_START_LEAD);
             receiver.lead = start.min(most).ratio(asked).max(1.0);
         }
         self.rank_receiver(report.from);
     }
 
-    /// Plays back to a receiver's half what its report tells of; what the half says to it.
+    /// Plays a report's interval back to the receiver's half. Returns the half's reply.
     fn play_back(&mut self, report: &Report<'_>, reception: Reception) -> Reply {
         let Some(receiver) = self.receivers.get_mut(&report.from) else { return Reply::Suppress };
         if report.rtt.is_some() {
-            // What a half says rests on the round trip that the sender announces: it has to know this one before.
+            // The half's reply depends on the RTT that the sender announces, so the sender half has to know the new RTT
+            // first.
             self.half.on_report(&Report { reception: None, ..*report });
         }
         receiver.least = receiver.least.into_iter().chain(report.rtt).min();
@@ -296,7 +297,7 @@ impl Standard {
         for part in 0..all.parts {
             let (now, interval) = (receiver.replay(&all, part, report, &self.left), all.lasted / all.parts);
             if part + 1 < all.parts {
-                // What it says of a part moves the sender half, whose next notice is what the next part's packets
+                // The reply to a part changes the sender half, whose next notice is then what the next part's packets
                 // carry.
                 if let (_, Reply::Body(body)) = receiver.shadow.report(now, report.members + 1, interval) {
                     let partly = Report { body: Some(&body), rtt: None, reception: None, ..*report };
@@ -309,8 +310,8 @@ impl Standard {
                 continue;
             }
             if let Some(body) = self.half.announce(report.at) {
-                // The round trip that this report brings was that of the interval's last packets: as on the air, an
-                // announcement has come with them, and the report answers it.
+                // This report's RTT was that of the interval's last packets. As in a real session, an announcement has
+                // arrived with those packets, and the report answers it.
                 receiver.shadow.half.on_announce(&Announcement { at: report.at, body: &body });
             }
             reply = receiver.shadow.report(now, report.members + 1, interval).1;
@@ -323,7 +324,7 @@ impl Standard {
 }
 
 impl Receiver {
-    /// A receiver of which nothing up to `highest` counts, and nothing before `heard`.
+    /// Creates a receiver whose packets count from `highest` and whose time counts from `heard`.
     fn new(shadow: Shadow, highest: u64, heard: Time, rtt: Option<Span>) -> Self {
         Self {
             shadow,
@@ -331,7 +332,7 @@ impl Receiver {
             heard,
             rtt,
             least: None,
-            said: None,
+            reply: None,
             lossless: true,
             notice: None,
             ceiling: None,
@@ -340,26 +341,26 @@ impl Receiver {
         }
     }
 
-    /// An interval has been played back: too much loss sets the ceiling, and anything less lifts it.
+    /// Updates the ceiling after an interval: high loss sets it, anything less raises it.
     fn set_ceiling(&mut self, all: &Interval, packet: Bytes) {
         self.lossless &= all.lost == 0;
-        // The interval after a cut began before it: what was lost then says nothing of the new rate.
+        // The interval after a cut began before the cut, so its losses say nothing about the new rate.
         let too_much = all.too_much();
         if too_much && !self.cut {
-            self.ceiling = Some(all.arrived(packet).scale(BELOW));
+            self.ceiling = Some(all.arrived(packet).scale(CEILING_SHARE));
         } else if !too_much {
-            self.ceiling = self.ceiling.map(|rate| rate.scale(MORE));
+            self.ceiling = self.ceiling.map(|rate| rate.scale(CEILING_GROWTH));
         }
         self.cut = too_much && !self.cut;
     }
 
-    /// When what was said is to be repeated.
+    /// Returns when the reply is to be repeated.
     fn repeat(&self, factory: &Arc<dyn Factory>) -> Option<Time> {
-        let (_, at) = self.said.as_ref().filter(|_| factory.terms().repeats)?;
-        Some(*at + REPEATED).filter(|at| at.since(self.heard) <= STANDS)
+        let (_, at) = self.reply.as_ref().filter(|_| factory.terms().repeats)?;
+        Some(*at + REPEAT_INTERVAL).filter(|at| at.since(self.heard) <= REPLY_LIFETIME)
     }
 
-    /// Plays back the arrivals of one part of an interval; returns when it is over.
+    /// Plays back the arrivals of one part of an interval. Returns when the part ends.
     fn replay(&mut self, all: &Interval, part: u64, report: &Report<'_>, left: &Departures) -> Time {
         let share = |parts: u64| all.expected * parts / all.parts;
         let instead = self.notice.take();
@@ -372,22 +373,24 @@ impl Receiver {
                 self.shadow.arrive(at, &Left { notice, ..*packet }, Ecn::NotEct);
             }
         }
-        // A part is over with its last packet; parts are of packets, not of time, since the rate may have changed on
-        // the way.
+        // A part ends with its last packet. Parts are counted in packets, not time, since the rate may have changed
+        // within the interval.
         if part + 1 == all.parts { report.at } else { self.shadow.until.max(all.from) }
     }
 }
 
-/// What lies between two reports of one receiver. A half of our own reports about once a second: it is asked so often,
-/// too, so that its memory, which counts reports, is as long as it would be; but not before the first loss, since a
-/// start phase ends when several reports show no growth, and the rate can't have grown between two of these.
+/// The interval between two reports of one receiver.
+///
+/// A receiver's own half reports about once a second. The shadow half therefore reports for each second, too, since its
+/// memory counts reports. That does not apply before the first loss: a start phase ends when several reports show no
+/// growth, and the rate cannot have grown between these.
 struct Interval {
     from: Time,
     lasted: Span,
     parts: u64,
     expected: u64,
     lost: u64,
-    /// Round trips at its beginning and at its end, as far as they tell of queues.
+    /// The RTTs at the beginning and the end, without what is within [`RTT_UNCERTAINTY`].
     rtt: (Span, Span),
 }
 
@@ -395,18 +398,24 @@ impl Interval {
     fn of(receiver: &Receiver, report: &Report<'_>, highest: u64, lost: u64) -> Self {
         let expected = highest.saturating_sub(receiver.highest);
         let lasted = report.at.since(receiver.heard);
-        let parts = if receiver.lossless { 1 } else { (lasted.as_nanos() / REPEATED.as_nanos()).clamp(1, MOST_PARTS) };
+        let parts = if receiver.lossless {
+            1
+        } else {
+            (lasted.as_nanos() / OWN_REPORT_INTERVAL.as_nanos()).clamp(1, MAX_PARTS)
+        };
         let least = receiver.least.unwrap_or_default();
         let rtt = |one: Option<Span>, other: Option<Span>| {
-            one.or(other).map_or(least, |rtt| least.max(rtt.saturating_sub(UNSURE)))
+            one.or(other).map_or(least, |rtt| least.max(rtt.saturating_sub(RTT_UNCERTAINTY)))
         };
         let rtt = (rtt(receiver.rtt, report.rtt), rtt(report.rtt, receiver.rtt));
         Self { from: receiver.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
     }
 
-    /// Whether its packet number `n` is one of those lost. They are spread evenly: loss `k` falls where its share of
-    /// the packets is full. The first losses come together before the last packet, which did arrive: a half of our own
-    /// would have ended its start phase a round trip after the first of them, so that they are one sign of congestion.
+    /// Returns true if the interval's packet `n` counts as lost. Losses are spread evenly: loss `k` falls where its
+    /// share of the packets is full.
+    ///
+    /// The `first` losses lie together before the last packet, which did arrive. A receiver's own half would have ended
+    /// its start phase one RTT after the first of them, so they count as one sign of congestion.
     fn loses(&self, n: u64, first: bool) -> bool {
         if first {
             return n + 1 < self.expected && n + 1 + self.lost >= self.expected;
@@ -414,26 +423,26 @@ impl Interval {
         (n + 1) * self.lost / self.expected > n * self.lost / self.expected
     }
 
-    /// Whether it shows that the rate was too high. Reports are seconds apart, and a rate that is too high stays so for
-    /// as long: what one of them has shown to be too much is approached again only slowly.
+    /// Returns true if the losses show that the rate was too high. Reports are seconds apart, and the rate stays too
+    /// high for as long, so that it is approached again only slowly.
     fn too_much(&self) -> bool {
-        self.lost as f64 > TOO_MUCH * self.expected as f64
+        self.lost as f64 > CONGESTION_LOSS * self.expected as f64
     }
 
-    /// The rate that arrived.
+    /// Returns the rate that arrived.
     fn arrived(&self, packet: Bytes) -> Rate {
         Bytes::new((self.expected - self.lost) * packet.get()).per(self.lasted.max(Span::millis(1)))
     }
 
-    /// The delay of its packet number `n`, between the two round trips.
+    /// Returns the delay of the interval's packet `n`, interpolated between the two RTTs.
     fn delay(&self, n: u64) -> Span {
         let share = (n + 1) as f64 / self.expected as f64;
         self.rtt.0.scale(1.0 - share) + self.rtt.1.scale(share)
     }
 }
 
-/// Parts of one interval at the most.
-const MOST_PARTS: u64 = 10;
+/// Maximum number of parts of one interval.
+const MAX_PARTS: u64 = 10;
 
 impl SenderHalf for Standard {
     around!(half);
@@ -444,7 +453,7 @@ impl SenderHalf for Standard {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        // Who tells of single packets says what a controller needs that reads them, though it has no body.
+        // Per-packet feedback contains what a controller needs that reads it, even without a body.
         let own = report.body.is_some() || !report.packets.is_empty();
         if own && !self.fallen {
             if self.ours.len() < SHADOWS {
@@ -456,8 +465,8 @@ impl SenderHalf for Standard {
         if self.ours.contains(&report.from) && !self.fallen {
             return self.half.on_report(report);
         }
-        // After a fall-back what others say in their own way is not understood; their report blocks are.
-        self.on_bare(&Report { body: None, ..*report });
+        // After the fall-back the previous controller's reports are not understood, but their report blocks are.
+        self.on_standard_report(&Report { body: None, ..*report });
     }
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
@@ -479,7 +488,7 @@ impl SenderHalf for Standard {
         for id in due {
             let Some(receiver) = self.receivers.get_mut(&id) else { continue };
             if receiver.repeat(&self.factory).is_some_and(|at| at <= now)
-                && let Some((body, at)) = &mut receiver.said
+                && let Some((body, at)) = &mut receiver.reply
             {
                 *at = now;
                 let report =
@@ -513,7 +522,7 @@ impl SenderHalf for Standard {
             decision.target = decision.target.min(most);
             decision.pacing = most;
             decision.limit = if ceiling <= self.setup.floor { Limit::Floor } else { Limit::Network };
-            // Who has lowered the rate answers for it.
+            // The decision names the receiver that lowered the rate.
             decision.why = Why { by: Some(by), ..Why::rule("below what was too much a report ago") };
         }
         if self.fallen {
@@ -530,7 +539,7 @@ impl SenderHalf for Standard {
     fn notice(&mut self, packet: &Departing) -> Notice {
         let notice = self.half.notice(packet);
         self.left.noticed(packet, notice);
-        // Another controller's notice would be misread by receivers of the one that was announced.
+        // Receivers of the announced controller would misread another controller's notice.
         if self.fallen { Notice::NONE } else { notice }
     }
 
@@ -546,7 +555,7 @@ mod tests {
     use steadycast_control::Reception;
     use steadycast_units::Seed;
 
-    /// How many bare reports of one receiver it takes until [`FALLBACK`] serves it, up to nine.
+    /// Returns how many plain reports of one receiver it takes until [`FALLBACK`] serves it, up to nine.
     fn bare_reports(served: &StandardReports) -> u64 {
         let setup = Setup {
             packet: Bytes::new(1_000),
@@ -597,7 +606,7 @@ mod tests {
                 data_limited: false,
             });
         }
-        // One of two loses most of it: by the other the rate would be another one's affair.
+        // One of two receivers loses most packets; the ceiling has to name it.
         for (from, lost) in [(7, 95), (8, 0)] {
             let fraction = lost as f64 / 100.0;
             let reception = Some(Reception { expected: 100, lost, fraction, highest: 99, jitter: Span::ZERO });

@@ -1,9 +1,9 @@
-//! Why packets that arrived were not used: each counts under one reason.
+//! Reasons for which packets that arrived were not used. Each packet counts under one reason.
 
-/// Declares the reasons, each with its name.
+/// Declares the reasons with their names.
 macro_rules! reasons {
     ($($(#[$doc:meta])* $reason:ident = $name:literal,)*) => {
-        /// Why a packet that arrived was not used.
+        /// The reason for which a packet that arrived was not used.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum UnusedReason {
             $($(#[$doc])* $reason,)*
@@ -13,7 +13,7 @@ macro_rules! reasons {
             /// All reasons, in the order in which they are listed.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$reason),*];
 
-            /// Its name in records, status lines and metrics.
+            /// Returns the name in records, status lines and metrics.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$reason => $name,)*
@@ -70,7 +70,7 @@ reasons! {
     AfterLoss = "after_loss",
 }
 
-/// Numbers of packets that were not used, by reason.
+/// Counts of unused packets by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnusedCounts([u64; UnusedReason::ALL.len()]);
 
@@ -80,22 +80,22 @@ impl UnusedCounts {
         self.0[reason as usize] += 1;
     }
 
-    /// Takes a packet back that is used after all.
+    /// Removes a packet from the count that is used after all.
     pub fn take_back(&mut self, reason: UnusedReason) {
         self.0[reason as usize] = self.get(reason).saturating_sub(1);
     }
 
-    /// The number of packets that were not used for this reason.
+    /// Returns the number of packets that were not used for this reason.
     pub const fn get(&self, reason: UnusedReason) -> u64 {
         self.0[reason as usize]
     }
 
-    /// The number of packets that were not used.
+    /// Returns the number of packets that were not used.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// The reasons for which packets were not used, with their numbers.
+    /// Returns the reasons for which packets were not used, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (UnusedReason, u64)> {
         UnusedReason::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
     }

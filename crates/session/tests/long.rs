@@ -1,4 +1,4 @@
-//! What a session of hours takes of the heap: a process of its own, since it counts what that allocates.
+//! Heap use of a session of hours. A separate process, because the test counts all allocations.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 #[path = "all/group/mod.rs"]
@@ -18,17 +18,17 @@ use steadycast_units::{Chance, Ecn, Rate, Seed, Span, Time};
 
 const WAY: Span = Span::millis(20);
 const PLAYOUT: Option<Span> = Some(Span::secs(1));
-/// Four frames in a second, of which one in eight is a key frame.
+/// Four frames per second; one in eight is a key frame.
 const PERIOD: u64 = 250;
 
-/// A session over a way that loses 2 % of all, each way, whose losses are mended in both ways.
+/// A session over a path that loses 2 % in each direction, with retransmission and parity.
 struct Session {
     sender: Sender,
     receiver: Receiver,
     now: Time,
     frames: u32,
     loss: Chance,
-    /// Arrivals, by time: whether it is for the receiver, and what.
+    /// Packets in flight by arrival time: whether a packet is for the receiver, and its content.
     under_way: VecDeque<(Time, bool, Vec<u8>)>,
 }
 
@@ -69,7 +69,7 @@ impl Session {
         }
     }
 
-    /// When either end wants to be asked again.
+    /// Returns when either end has to be polled again.
     fn drain(&mut self) -> Time {
         let mut wake = Time::NEVER;
         loop {
@@ -116,8 +116,8 @@ impl Session {
     }
 }
 
-/// Nothing that it keeps may grow: a map of one entry in a packet would take 800 kB more in this hour. What grows to a
-/// bound has reached it in the first half hour.
+/// No state may grow: a map with one entry per packet would take 800 kB more in this hour. State that grows to a bound
+/// has reached it in the first half hour.
 #[test]
 fn a_session_takes_no_more_memory_after_an_hour_and_a_half_than_after_half_an_hour() {
     for controller in ["steady", "asmp"] {

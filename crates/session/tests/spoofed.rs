@@ -1,4 +1,4 @@
-//! Somebody makes receivers up: a process of its own, since it looks at how much memory the process has.
+//! An attacker forges receivers. A separate process, because the test measures the memory of its process.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 #[path = "all/group/mod.rs"]
@@ -12,7 +12,7 @@ use steadycast_session::{Emit, Origin, Profile, Sender, SenderSettings};
 use steadycast_units::{Rate, Seed};
 use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 
-/// A sender with a controller that keeps a table of its own.
+/// A sender with a controller that keeps a table of receivers.
 fn sender() -> Sender {
     let asmp = Chosen::shared("asmp", Mode::Repaired, &[]).unwrap();
     let setup = Setup {
@@ -26,7 +26,7 @@ fn sender() -> Sender {
     Sender::new(settings, asmp.sender(&setup), Seed(1).part("rtcp"), at(0))
 }
 
-/// A report with a rate of 100 kB/s, over a round trip of nobody's.
+/// A forged report with a rate of 100 kB/s.
 fn report(ssrc: u32) -> Vec<u8> {
     let block = ReportBlock { ssrc: group::SENDER, highest_seq: 70_000, lsr: 1, dlsr: 1, ..ReportBlock::default() };
     let mut data = 100_000f32.to_be_bytes().to_vec();
@@ -41,7 +41,7 @@ fn report(ssrc: u32) -> Vec<u8> {
     bytes
 }
 
-/// Resident memory in bytes; `None` where the system doesn't tell.
+/// Returns the resident memory in bytes; `None` if the system does not provide it.
 fn resident() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     text.split_whitespace().nth(1)?.parse::<f64>().ok().map(|pages| pages * 4096.0)
@@ -52,7 +52,7 @@ fn a_hundred_thousand_made_up_receivers_take_fifty_megabytes_and_more_of_them_no
     let mut sender = sender();
     let spoof = |sender: &mut Sender, from: u32, to: u32| {
         for n in from..to {
-            // Spread over the whole space, four a millisecond.
+            // SSRCs are spread over the whole space, four per millisecond.
             let ssrc = n.wrapping_mul(2_654_435_761).max(2);
             sender.on_rtcp(at(u64::from(n) / 4), Origin(9), &report(ssrc));
         }
@@ -71,7 +71,7 @@ fn a_hundred_thousand_made_up_receivers_take_fifty_megabytes_and_more_of_them_no
     if let (Some(before), Some(after)) = (before, resident()) {
         assert!((after - before) < 70e6, "{} MB", (after - before) / 1e6);
     }
-    // Someone true is heard all the same.
+    // A real receiver's report still counts.
     sender.on_rtcp(at(37_501), Origin(3), &report(7));
     assert_eq!(sender.receivers(), known);
     assert!(sender.decision().target <= Rate::kbps(801), "{}", sender.decision().target);

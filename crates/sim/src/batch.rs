@@ -2,11 +2,11 @@
 //!
 //! Ten thousand sinks do not fit a cache. To go round all of them once for many packets costs a fraction of going round
 //! for each: what a sink keeps comes out of memory once per batch. A sink is told at once of what could make it send
-//! something, or wake earlier ([`Agent::patience`]), and of all that came before; nothing that can be seen depends on
+//! something, or wake earlier ([`Agent::batchable`]), and of all that came before; nothing that can be seen depends on
 //! when it is told of the rest.
 
 use std::collections::BTreeMap;
-use steadycast_ends::{Agent, AgentIx, Arriving, PacketRow, Patience, PlainRun, Routine};
+use steadycast_ends::{Agent, AgentIx, Arriving, BatchKey, Batchable, PacketRow, PlainRun};
 use steadycast_link::Ecn;
 use steadycast_network::{Fan, Leg, Network, PacketIx, To};
 use steadycast_scenario::{DirIx, NodeIx};
@@ -37,7 +37,7 @@ struct Batch {
 struct Sink {
     link: DirIx,
     agent: AgentIx,
-    patience: Option<Patience>,
+    batchable: Option<Batchable>,
     /// Bit by bit the arrivals of which it is not to be told, or has been.
     done: u64,
 }
@@ -71,7 +71,7 @@ impl Batches {
         told: &mut Told<'_>,
     ) {
         let packet = network.packet(fan.packet());
-        let (To::Group(group), Some(routine)) = (packet.head.to, Routine::of(&packet.body)) else { return };
+        let (To::Group(group), Some(batch_key)) = (packet.head.to, BatchKey::of(&packet.body)) else { return };
         let Some(first) = fan.legs().first().map(Leg::direction) else { return };
         let (key, changes) = ((group, network.begins_at(first)), network.changes(group));
         let n = match self.at.get(&key) {
@@ -82,7 +82,7 @@ impl Batches {
                 n
             }
         };
-        self.batches[n].take(now, fan, &routine, armed);
+        self.batches[n].take(now, fan, &batch_key, armed);
         if self.batches[n].arrivals.len() == MOST {
             self.batches[n].settle(network, told);
         }
@@ -107,8 +107,8 @@ impl Batches {
             let Some(agent) = agent.filter(|agent| self.places[agent.0 as usize].is_none()) else { continue };
             if let Agent::PlainSink(_) | Agent::VideoSink(_) = told.agents[agent.0 as usize] {
                 self.places[agent.0 as usize] = Some((n as u32, batch.sinks.len() as u32));
-                let patience = told.agents[agent.0 as usize].patience();
-                batch.sinks.push(Sink { link, agent, patience, done: 0 });
+                let batchable = told.agents[agent.0 as usize].batchable();
+                batch.sinks.push(Sink { link, agent, batchable, done: 0 });
             }
         }
         batch.all.clear();
@@ -132,11 +132,11 @@ impl Batches {
         }
     }
 
-    /// Something has happened to an agent: it may have other patience.
+    /// Updates the packets that an agent accepts later, after an event at the agent.
     #[inline]
     pub(crate) fn changed(&mut self, ix: AgentIx, agent: &Agent) {
         if let Some(Some((batch, place))) = self.places.get(ix.0 as usize) {
-            self.batches[*batch as usize].sinks[*place as usize].patience = agent.patience();
+            self.batches[*batch as usize].sinks[*place as usize].batchable = agent.batchable();
         }
     }
 
@@ -149,11 +149,11 @@ impl Batches {
 }
 
 impl Batch {
-    fn take(&mut self, now: Time, fan: &mut Fan, routine: &Routine, armed: &[Time]) {
+    fn take(&mut self, now: Time, fan: &mut Fan, batch_key: &BatchKey, armed: &[Time]) {
         let bit = 1 << self.arrivals.len();
         let Some(ecn) = fan.legs().first().map(Leg::ecn) else { return };
         let (packet, before) = (fan.packet(), fan.legs().len());
-        if self.all == fan.legs() && matches!(routine, Routine::Plain) {
+        if self.all == fan.legs() && matches!(batch_key, BatchKey::Plain) {
             self.arrivals.push(Arrival { at: now, packet, copies: before as u32, ecn });
             return fan.keep(|_| false);
         }
@@ -167,7 +167,7 @@ impl Batch {
             let Some(sink) = sinks.next_if(|sink| sink.link == leg.direction()) else { return true };
             let waits = leg.ecn() == ecn
                 && armed[sink.agent.0 as usize] > now
-                && sink.patience.as_mut().is_some_and(|patience| patience.bears(routine));
+                && sink.batchable.as_mut().is_some_and(|batchable| batchable.accepts(batch_key));
             sink.done |= if waits { 0 } else { bit };
             !waits
         });

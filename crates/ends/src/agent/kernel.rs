@@ -1,58 +1,59 @@
-//! TCP's two ends where a kernel has them: what a world sees of them from outside.
+//! The two ends of TCP in a kernel, as a world observes them from outside.
 
 use super::tcp::{SegmentCounts, TcpPoint, WindowArea, tcp_figures};
-use super::{About, Tell};
+use super::{FigureContext, Recorded};
 use crate::intake::{Digest, Intake};
 use crate::{Activity, Rows};
 use steadycast_record::Figures;
 use steadycast_units::{Bytes, Span, Spread, Time};
 
-/// What a kernel says of a connection.
+/// The state of a connection as the kernel reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observed {
     /// Segments with data sent, retransmissions included.
     pub sent: u64,
-    /// IP bytes of them.
+    /// The IP bytes of these segments.
     pub bytes: Bytes,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted: u64,
-    /// Time-outs.
+    /// Retransmission time-outs.
     pub timeouts: u64,
-    /// Congestion window in packets.
+    /// The congestion window in packets.
     pub cwnd: f64,
-    /// Slow-start threshold in packets; infinite at first.
+    /// The slow-start threshold in packets; infinite at first.
     pub ssthresh: f64,
-    /// Smoothed round-trip time.
+    /// The smoothed RTT.
     pub srtt: Option<Span>,
-    /// Whether some of what was written waits to be sent or to be acknowledged.
+    /// Whether written data has not been sent or acknowledged.
     pub waits: bool,
 }
 
-/// TCP's sending end in a kernel.
+/// A TCP sender in a kernel.
 #[derive(Clone, Debug, Default)]
 pub struct KernelSource {
     past: Observed,
     now: Observed,
-    /// Smoothed round-trip times, weighed by segments.
+    /// The smoothed RTTs, weighted by segments.
     pub srtt: Spread,
     window: WindowArea,
     last: Option<Time>,
     last_bytes: Bytes,
-    /// Its series.
+    /// The series.
     pub samples: Rows<TcpPoint>,
-    /// When its application had something to send.
+    /// The periods in which its application had data to send.
     pub activity: Activity,
-    /// A digest of what was seen, and when.
+    /// A digest of the observations and their times.
     pub digest: Digest,
 }
 
 impl KernelSource {
-    /// The connection as it is now; to be told often, compared with its round-trip time.
+    /// Adds an observation of the connection. To be called often compared with its RTT.
     pub fn observe(&mut self, now: Time, seen: Observed) {
         if let Some(last) = self.last.replace(now) {
             self.window.add(self.now.cwnd, now.since(last));
         }
         if let Some(srtt) = seen.srtt {
+            // One sample per segment, as in simulated TCP, so that the percentiles are comparable.
             for _ in self.now.sent..seen.sent.max(self.now.sent) {
                 self.srtt.add(srtt);
             }
@@ -61,7 +62,7 @@ impl KernelSource {
         self.now = seen;
     }
 
-    /// The connection is over; a further one counts on.
+    /// Closes the connection. The counts continue with the next one.
     pub fn close(&mut self) {
         let (past, now) = (&mut self.past, &self.now);
         past.sent += now.sent;
@@ -71,18 +72,18 @@ impl KernelSource {
         (self.now, self.last) = (Observed::default(), None);
     }
 
-    /// The segments of all its connections.
+    /// Returns the segment counts of all connections.
     pub fn counts(&self) -> SegmentCounts {
         let of = |o: &Observed| SegmentCounts { sent: o.sent, retransmitted: o.retransmitted, timeouts: o.timeouts };
         of(&self.past) + of(&self.now)
     }
 
-    /// Whether some of what was written was waiting to be sent or to be acknowledged when it was last observed.
+    /// Returns true if written data was unsent or unacknowledged at the last observation.
     pub const fn waits(&self) -> bool {
         self.now.waits
     }
 
-    /// IP bytes sent by all its connections.
+    /// Returns the IP bytes that all connections sent.
     pub fn sent_bytes(&self) -> Bytes {
         self.past.bytes + self.now.bytes
     }
@@ -100,15 +101,15 @@ impl KernelSource {
     }
 }
 
-/// TCP's receiving end in a kernel: what reached its host.
+/// A TCP receiver in a kernel: the segments that reached its host.
 #[derive(Clone, Debug)]
 pub struct KernelSink {
-    /// Segments with data that was new.
+    /// The segments with new data.
     pub intake: Intake,
 }
 
-impl Tell for KernelSource {
-    fn figures(&self, _about: &About<'_>, into: &mut Figures) {
+impl Recorded for KernelSource {
+    fn figures(&self, _about: &FigureContext<'_>, into: &mut Figures) {
         tcp_figures(self.counts(), &self.srtt, &self.window, into);
     }
     fn digest(&self) -> (u64, u64) {
@@ -122,7 +123,7 @@ impl Tell for KernelSource {
     }
 }
 
-impl Tell for KernelSink {
+impl Recorded for KernelSink {
     fn intake(&self) -> Option<&Intake> {
         Some(&self.intake)
     }
@@ -152,7 +153,7 @@ mod tests {
         source.sample();
         assert_eq!(source.counts(), SegmentCounts { sent: 38, retransmitted: 0, timeouts: 0 });
         assert_eq!(source.samples.iter().map(|s| s.bytes).collect::<Vec<_>>(), [45_000, 12_000]);
-        // Twice 100 ms at ten packets: what lies between the connections is nobody's.
+        // Twice 100 ms at ten packets: the time between the connections does not count.
         assert_eq!(source.window.over, Span::millis(200));
         assert!((source.window.packet_seconds - 2.0).abs() < 1e-9, "{:?}", source.window);
     }

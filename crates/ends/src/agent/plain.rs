@@ -1,6 +1,6 @@
-//! Packets at a constant rate, always or in some periods, and where they go.
+//! Traffic at a constant rate, always or in periods, and its sink.
 
-use super::{About, Agent, Out, SentStep, Tell};
+use super::{Agent, FigureContext, Out, Recorded, SentStep};
 use crate::intake::{Bundle, Intake};
 use crate::{Activity, Body, Rows};
 use steadycast_link::Ecn;
@@ -8,29 +8,29 @@ use steadycast_record::{Figures, flow};
 use steadycast_scenario::{Pareto, PeriodDist, Periods};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
-/// A source that was called later than this lets the packets go that it missed.
-const CATCH_UP: Span = Span::millis(20);
+/// Maximum delay of a call that is caught up. Packets that were due earlier are dropped.
+const MAX_CATCH_UP: Span = Span::millis(20);
 
-/// When a source may send.
+/// The sending pattern of a source.
 pub enum Beat {
-    /// Always.
+    /// The source always sends.
     Always,
-    /// In periods.
+    /// The source sends in periods.
     OnOff {
-        /// How long it sends.
+        /// The distribution of sending periods.
         on: Periods,
-        /// How long it rests.
+        /// The distribution of pauses.
         off: Periods,
-        /// When the present period ends.
+        /// The end of the present period.
         until: Time,
-        /// Whether it sends now.
+        /// Whether the source sends now.
         sending: bool,
-        /// Draws the periods.
+        /// The random source of the periods.
         chance: Chance,
     },
 }
 
-/// Draws the length of a period.
+/// Returns a random period.
 pub(super) fn draw(periods: &Periods, chance: &mut Chance) -> Span {
     let mean = periods.mean.as_secs_f64();
     match periods.dist {
@@ -40,24 +40,24 @@ pub(super) fn draw(periods: &Periods, chance: &mut Chance) -> Span {
     }
 }
 
-/// Sends packets of one size at a constant rate.
+/// A source of packets of one size at a constant rate.
 pub struct PlainSource {
     packet: Bytes,
     gap: Span,
     beat: Beat,
     next: Time,
-    /// Packets sent.
+    /// The number of packets sent.
     pub sent: u64,
-    /// IP bytes sent.
+    /// The IP bytes sent.
     pub bytes: Bytes,
     last_bytes: Bytes,
-    /// IP bytes sent in each step of the series.
+    /// The IP bytes sent in each step of the series.
     pub samples: Rows<u64>,
     activity: Activity,
 }
 
 impl PlainSource {
-    /// It sends nothing before it is started.
+    /// Creates a source, which sends nothing before its start.
     pub fn new(rate: Rate, packet: Bytes, beat: Beat) -> Self {
         Self {
             packet,
@@ -72,7 +72,7 @@ impl PlainSource {
         }
     }
 
-    /// Starts, or starts again.
+    /// Starts, or restarts.
     pub fn start(&mut self, now: Time) {
         self.next = now;
         self.activity.begin(now);
@@ -82,23 +82,23 @@ impl PlainSource {
         }
     }
 
-    /// Stops.
+    /// Stops sending.
     pub fn stop(&mut self, now: Time) {
         self.next = Time::NEVER;
         self.activity.end(now);
     }
 
-    /// The IP size of its packets.
+    /// Returns the IP size of its packets.
     pub const fn packet(&self) -> Bytes {
         self.packet
     }
 
-    /// When its next packet leaves.
+    /// Returns when its next packet is due.
     pub const fn wake(&self) -> Time {
         self.next
     }
 
-    /// The number of the packet that is due.
+    /// Returns the number of the packet that is due; `None` if none is.
     #[inline]
     pub fn poll(&mut self, now: Time) -> Option<u64> {
         if now < self.next {
@@ -113,7 +113,7 @@ impl PlainSource {
                 } else {
                     self.activity.end(*until);
                 }
-                // A period of no length at all must not keep this loop from ending.
+                // A period of zero length must not make this loop endless.
                 *until += period.max(Span::nanos(1));
             }
             if !*sending {
@@ -123,13 +123,12 @@ impl PlainSource {
         }
         self.sent += 1;
         self.bytes += self.packet;
-        // Where the clock is real it may be called late: the rate is kept all the same, without a burst after a long
-        // pause.
-        self.next = (self.next + self.gap).max(now.before(CATCH_UP));
+        // With a real clock, calls may be late. The rate is kept nevertheless, without a burst after a long pause.
+        self.next = (self.next + self.gap).max(now.before(MAX_CATCH_UP));
         Some(self.sent - 1)
     }
 
-    /// Sends what is due.
+    /// Sends the packet that is due.
     pub(super) fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if let Some(number) = self.poll(now) {
             out.send(self.packet, Ecn::NotEct, Body::Plain(number));
@@ -143,57 +142,58 @@ impl PlainSource {
     }
 }
 
-/// Counts what comes.
+/// A sink that counts arrivals.
 pub struct PlainSink {
-    /// What came.
+    /// The arrivals.
     pub intake: Intake,
     first: Option<u64>,
     next: u64,
-    /// Which of the numbers before `next` have come; the lowest bit is the newest.
-    came: u128,
+    /// The bit mask of arrivals before `next`; the lowest bit is the newest.
+    arrived: u128,
 }
 
 impl PlainSink {
-    /// It has heard nothing yet.
+    /// Creates a sink without arrivals.
     pub fn new(intake: Intake) -> Self {
-        Self { intake, first: None, next: 0, came: 0 }
+        Self { intake, first: None, next: 0, arrived: 0 }
     }
 
-    /// Packet `number` of the flow, which left at `sent`, has come.
+    /// Counts packet `number` of the flow, which was sent at `sent`, unless it is a duplicate.
     #[inline(always)]
     pub fn on_packet(&mut self, now: Time, number: u64, size: Bytes, sent: Time) {
         self.first.get_or_insert(number);
         if number == self.next {
-            // Mostly it is the next one.
-            (self.next, self.came) = (number + 1, self.came << 1 | 1);
+            // The most frequent case is handled first: the packet is the next one.
+            (self.next, self.arrived) = (number + 1, self.arrived << 1 | 1);
             return self.intake.add(now, size, sent);
         }
         let ahead = (number + 1).saturating_sub(self.next);
-        self.came = self.came.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX)).unwrap_or(0);
+        self.arrived = self.arrived.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX)).unwrap_or(0);
         self.next += ahead;
-        // What is older than these bits reach counts as new.
+        // A packet older than the bit mask counts as new.
         let bit = u32::try_from(self.next - 1 - number).ok().and_then(|back| 1u128.checked_shl(back));
-        if bit.is_some_and(|bit| self.came & bit != 0) {
+        if bit.is_some_and(|bit| self.arrived & bit != 0) {
             return;
         }
-        self.came |= bit.unwrap_or(0);
+        self.arrived |= bit.unwrap_or(0);
         self.intake.add(now, size, sent);
     }
 
-    /// Packets have come, of which `first` is the number of the first; the others follow it. Returns `false`, and does
-    /// nothing, where they have to be told one by one.
+    /// Counts consecutive packets from number `first` on. Returns false and does nothing if they have to be counted
+    /// individually.
     pub(crate) fn on_bundle(&mut self, first: u64, bundle: &Bundle) -> bool {
         let n = bundle.packets();
+        // A bundle that follows the newest packet contains no duplicates; others are counted individually.
         if first != self.next || n >= u64::from(u128::BITS) || !self.intake.add_all(bundle) {
             return false;
         }
         self.first.get_or_insert(first);
         self.next += n;
-        self.came = self.came << n | ((1 << n) - 1);
+        self.arrived = self.arrived << n | ((1 << n) - 1);
         true
     }
 
-    /// Packets that should have come, from the first that did to the newest.
+    /// Returns the number of expected packets, from the first that arrived to the newest.
     pub fn expected(&self) -> u64 {
         self.next - self.first.unwrap_or(self.next)
     }
@@ -205,8 +205,8 @@ impl PlainSink {
     }
 }
 
-impl Tell for PlainSource {
-    fn figures(&self, about: &About<'_>, into: &mut Figures) {
+impl Recorded for PlainSource {
+    fn figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
         let others =
             about.others.iter().map(|agent| if let Agent::PlainSource(other) = agent { other.sent } else { 0 });
         into.put(&flow::SENT_PACKETS, self.sent + others.sum::<u64>());
@@ -222,8 +222,8 @@ impl Tell for PlainSource {
     }
 }
 
-impl Tell for PlainSink {
-    fn figures(&self, about: &About<'_>, into: &mut Figures) {
+impl Recorded for PlainSink {
+    fn figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
         self.intake.figures(about.first_step, into);
     }
     fn intake(&self) -> Option<&Intake> {

@@ -1,6 +1,6 @@
-//! TCP's two ends.
+//! The two ends of simulated TCP.
 
-use super::{About, Out, Tell, Work};
+use super::{FigureContext, Out, Recorded, Work};
 use crate::intake::{Digest, Intake};
 use crate::{Activity, Arriving, Body, Rows};
 use std::cmp::Ordering;
@@ -10,40 +10,40 @@ use steadycast_scenario::Workload;
 use steadycast_tcp::{Ack, Config, Poll, Receiver, Segment, Sender};
 use steadycast_units::{Bytes, Chance, Span, Spread, Time, sums};
 
-/// TCP's sending end, with the application before it.
+/// A TCP sender with its application.
 pub struct TcpSource {
-    /// How its TCP is.
+    /// The TCP configuration.
     pub config: Config,
     work: Work,
-    /// The connection that is open now, or was the last.
+    /// The present connection, or the last one.
     pub sender: Sender,
     chance: Chance,
     running: bool,
     done: bool,
-    /// Of the transfer under way.
+    /// The number of the transfer in progress.
     number: u32,
-    /// Of connections that are over.
+    /// The counts of closed connections.
     past: SegmentCounts,
-    /// Smoothed round-trip times, weighed by segments.
+    /// The smoothed RTTs, weighted by segments.
     pub srtt: Spread,
     window: WindowArea,
     last: Time,
-    /// Its series.
+    /// The series.
     pub samples: Rows<TcpPoint>,
-    /// IP bytes sent.
+    /// The IP bytes sent.
     pub sent_bytes: Bytes,
     last_bytes: Bytes,
     activity: Activity,
-    /// A digest of all that left, and when.
+    /// A digest of all sent segments and their times.
     pub digest: Digest,
 }
 
-/// A flow's segments, over one connection or several.
+/// The segment counts of a flow, over all its connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentCounts {
-    /// Sent, those sent again included.
+    /// Segments sent, retransmissions included.
     pub sent: u64,
-    /// Sent again.
+    /// Segments retransmitted.
     pub retransmitted: u64,
     /// Retransmission time-outs.
     pub timeouts: u64,
@@ -61,13 +61,13 @@ pub(super) struct WindowArea {
 }
 
 impl WindowArea {
-    /// The window was this large for a span.
+    /// Adds a window that was valid for a span.
     pub(super) fn add(&mut self, cwnd: f64, span: Span) {
         self.packet_seconds += cwnd * span.as_secs_f64();
         self.over += span;
     }
 
-    /// Its mean in packets.
+    /// Returns the mean window in packets.
     fn mean(&self) -> Option<f64> {
         (!self.over.is_zero()).then(|| self.packet_seconds / self.over.as_secs_f64())
     }
@@ -89,7 +89,7 @@ pub struct TcpPoint {
 row!(TcpPoint { cwnd, ssthresh, srtt, bytes });
 
 impl TcpSource {
-    /// It sends nothing before it is started.
+    /// Creates a source, which sends nothing before its start.
     pub fn new(config: Config, source: &Workload, chance: Chance) -> Self {
         Self {
             sender: Sender::new(&config),
@@ -111,13 +111,13 @@ impl TcpSource {
         }
     }
 
-    /// Starts, or starts again.
+    /// Starts, or restarts.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         if self.running {
             return;
         }
         if self.sender.sent > 0 {
-            // After a pause it is another connection.
+            // A restart opens a new connection.
             self.renew();
         }
         self.running = true;
@@ -128,14 +128,14 @@ impl TcpSource {
         self.drain(now, out);
     }
 
-    /// Stops: nothing more is written.
+    /// Stops: the application writes no more data.
     pub fn stop(&mut self, now: Time) {
         self.account(now);
         self.running = false;
         self.activity.end(now);
     }
 
-    /// When it next wants [`TcpSource::on_wake`].
+    /// Returns when [`TcpSource::on_wake`] has to be called next.
     pub fn wake(&self) -> Time {
         if !self.running {
             return Time::NEVER;
@@ -143,10 +143,11 @@ impl TcpSource {
         self.sender.wake().unwrap_or(Time::NEVER).min(self.work.wake())
     }
 
-    /// An acknowledgement of transfer `transfer` has come; whether it is this one's, and to be polled for what leaves
-    /// now.
+    /// Processes an acknowledgment. Returns true if it belongs to the present transfer, so that the source has to be
+    /// polled.
     #[inline(always)]
     pub fn take(&mut self, now: Time, transfer: u32, ack: &Ack) -> bool {
+        // A late acknowledgment of an earlier transfer belongs to a closed connection.
         if !self.running || transfer != self.number {
             return false;
         }
@@ -158,7 +159,7 @@ impl TcpSource {
         true
     }
 
-    /// A timer has run out, or the application writes.
+    /// Processes the expiry of a timer, or the application's next write.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if !self.running {
             return;
@@ -169,7 +170,7 @@ impl TcpSource {
         self.drain(now, out);
     }
 
-    /// What the application does when its time has come.
+    /// Performs the actions of the application that are due.
     fn work(&mut self, now: Time) {
         if self.work.transfers(now) {
             self.activity.begin(now);
@@ -177,14 +178,14 @@ impl TcpSource {
         }
         self.work.turn(now, &mut self.chance, &mut self.activity);
         while self.work.writes(now) {
-            // With as much written as the receiver takes at once, the application has to wait.
+            // The application blocks while a full window of data is unsent.
             if self.sender.unsent() < self.config.window {
                 self.sender.offer(now, 1);
             }
         }
     }
 
-    /// An application that always has something, at present.
+    /// Offers data for an application that always has some.
     #[inline]
     fn feed(&mut self, now: Time) {
         if let Work::OnOff { writing: true, gap: None, .. } = self.work
@@ -200,13 +201,12 @@ impl TcpSource {
         }
     }
 
-    /// The transfer under way.
+    /// Returns the number of the transfer in progress.
     pub const fn transfer(&self) -> u32 {
         self.number
     }
 
-    /// The segment of [`TcpSource::transfer`] that leaves next, with its ECN field; `None` until something else
-    /// happens.
+    /// Returns the next segment of [`TcpSource::transfer`] with its ECN field; `None` until another event.
     #[inline(always)]
     pub fn poll(&mut self, now: Time) -> Option<(Ecn, Segment)> {
         self.feed(now);
@@ -224,9 +224,9 @@ impl TcpSource {
         }
     }
 
-    /// All that was written is acknowledged.
+    /// Ends the transfer or period, because all data is acknowledged.
     fn finished(&mut self, now: Time) {
-        // One whose application only pauses is not at its end.
+        // An on-off application that pauses has not completed a transfer.
         if let Work::OnOff { writing, .. } = self.work {
             if !writing {
                 self.activity.end(now);
@@ -242,19 +242,21 @@ impl TcpSource {
 
     fn renew(&mut self) {
         self.past = self.counts();
+        // Each connection has separate random numbers, independent of the length of earlier ones.
         self.config.draws = self.config.draws.derive("next");
         self.sender = Sender::new(&self.config);
         self.number += 1;
         self.done = false;
     }
 
-    /// The segments of all its connections.
+    /// Returns the segment counts of all connections.
     fn counts(&self) -> SegmentCounts {
         let (sent, retransmitted) = (self.sender.sent, self.sender.retransmitted);
         self.past + SegmentCounts { sent, retransmitted, timeouts: self.sender.timeouts }
     }
 
     fn account(&mut self, now: Time) {
+        // The window was constant since the last event, so the integral is exact.
         self.window.add(self.sender.cwnd, now.since(self.last));
         self.last = now;
     }
@@ -274,32 +276,33 @@ impl TcpSource {
     }
 }
 
-/// TCP's receiving end.
+/// A TCP receiver.
 pub struct TcpSink {
     receiver: Receiver,
-    /// The transfer that it receives.
+    /// The number of the transfer that it receives.
     transfer: u32,
     config: Config,
-    /// What came, retransmissions of what was there already left out.
+    /// The arrivals, without duplicates.
     pub intake: Intake,
     distinct: u64,
 }
 
 impl TcpSink {
-    /// It has heard nothing yet.
+    /// Creates a sink without a connection.
     pub fn new(config: Config, intake: Intake) -> Self {
         Self { receiver: Receiver::new(&config), transfer: 0, config, intake, distinct: 0 }
     }
 
-    /// A segment of transfer `transfer` has come; what is answered to it, and that packet's size.
+    /// Processes a segment of transfer `transfer`. Returns the acknowledgment to send and its IP size.
     #[inline(always)]
     pub fn take(&mut self, now: Time, packet: &Arriving<'_>, transfer: u32, segment: &Segment) -> Option<(Bytes, Ack)> {
+        // The network may have marked the packet: its ECN field counts, not the sender's.
         let segment = match packet.ecn {
             Ecn::Ce => &Segment { ecn: Ecn::Ce, ..*segment },
             _ => segment,
         };
         match transfer.cmp(&self.transfer) {
-            // The transfer is over: nobody is there to answer.
+            // The transfer is complete, and its connection is closed.
             Ordering::Less => return None,
             Ordering::Equal => {}
             Ordering::Greater => {
@@ -308,6 +311,7 @@ impl TcpSink {
         }
         let ack = self.receiver.on_segment(now, segment);
         let distinct = self.receiver.distinct_segments;
+        // Duplicates do not count as arrivals.
         if distinct > self.distinct {
             self.intake.add(now, packet.size, packet.sent);
         }
@@ -315,14 +319,14 @@ impl TcpSink {
         ack.map(|ack| (self.config.len_of(&ack), ack))
     }
 
-    /// The delayed acknowledgement is due.
+    /// Sends the delayed acknowledgment that is due.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if let Some(ack) = self.receiver.on_timer(now) {
             out.send(self.config.len_of(&ack), Ecn::NotEct, Body::TcpAck(self.transfer, ack));
         }
     }
 
-    /// When it next wants [`TcpSink::on_wake`].
+    /// Returns when [`TcpSink::on_wake`] has to be called next.
     pub fn wake(&self) -> Time {
         self.receiver.wake().unwrap_or(Time::NEVER)
     }
@@ -334,7 +338,7 @@ impl TcpSink {
     }
 }
 
-/// TCP's figures, of the simulated TCP and of a kernel's.
+/// Writes the figures of TCP, simulated or in a kernel.
 pub(super) fn tcp_figures(counts: SegmentCounts, srtt: &Spread, window: &WindowArea, into: &mut Figures) {
     into.put(&flow::SENT_PACKETS, counts.sent);
     into.put(&flow::RETRANSMITTED, counts.retransmitted);
@@ -343,8 +347,8 @@ pub(super) fn tcp_figures(counts: SegmentCounts, srtt: &Spread, window: &WindowA
     into.put(&flow::CWND_MEAN, window.mean());
 }
 
-impl Tell for TcpSource {
-    fn figures(&self, _about: &About<'_>, into: &mut Figures) {
+impl Recorded for TcpSource {
+    fn figures(&self, _about: &FigureContext<'_>, into: &mut Figures) {
         tcp_figures(self.counts(), &self.srtt, &self.window, into);
     }
     fn digest(&self) -> (u64, u64) {
@@ -358,8 +362,8 @@ impl Tell for TcpSource {
     }
 }
 
-/// Loss and delay of TCP's segments say nothing of what its application got: a sink writes no figures.
-impl Tell for TcpSink {
+/// A TCP sink writes no figures, since loss and delay of its segments do not show what its application received.
+impl Recorded for TcpSink {
     fn intake(&self) -> Option<&Intake> {
         Some(&self.intake)
     }

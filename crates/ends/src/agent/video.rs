@@ -1,4 +1,4 @@
-//! The two ends of a video session: the session's own code, with an encoder before it and an assembly behind it.
+//! The two ends of a video session: the session's sender with an encoder, and its receiver with a frame assembly.
 
 mod figures;
 mod player;
@@ -10,7 +10,7 @@ pub use repaired::Repaired;
 use super::Out;
 use crate::intake::{Digest, Intake};
 use crate::{Activity, AgentIx, Arriving, Body, Fields, Kept, Row, Rows, Skew};
-use player::Came;
+use player::ArrivedPacket;
 use std::sync::Arc;
 use steadycast_control::promise::LOSSES_COUNT;
 use steadycast_control::registry::Factory;
@@ -19,7 +19,7 @@ use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of, row};
 use steadycast_session::{
-    EcnCounts, EcnPath, FeedbackCounts, Frame, Media, MediaPacket, Origin, Output, Patience, Protected, Protection,
+    Batchable, EcnCounts, EcnPath, FeedbackCounts, Frame, Media, MediaPacket, Origin, Output, Protected, Protection,
     Received, Receiver, Recovered, Repairs, Requests, Sender, SenderSettings, UnusedReason,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
@@ -27,14 +27,14 @@ use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::RtpHeader;
 
-/// A decision, and from when on it held.
+/// A decision of the controller, and the time from which it was valid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DecisionRow {
-    /// From when on.
+    /// The time from which the decision was valid.
     pub at: Time,
-    /// What and why.
+    /// The decision, with its reason.
     pub decision: Decision,
-    /// Whether the clip, at its best quantizer, needed less than the decision allows.
+    /// Whether the clip at its best quantizer needed less than the decision allows.
     pub by_encoder: bool,
 }
 
@@ -65,12 +65,12 @@ impl Row for DecisionRow {
     }
 }
 
-/// What a receiver's half thought at a report.
+/// The view of a receiver's half at a report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ViewRow {
-    /// When it reported.
+    /// The time of the report.
     pub at: Time,
-    /// What it thought.
+    /// The view.
     pub view: View,
 }
 
@@ -78,90 +78,89 @@ row!(ViewRow { at, view.rate, view.loss, view.rtt, view.state });
 
 const SECOND: Span = Span::secs(1);
 
-/// How long the rate was limited by what.
+/// The time for which each cause limited the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitShares {
-    /// By the network.
+    /// The time of limitation by the network.
     pub network: Span,
-    /// By the ladder: its best quantizer needs no more.
+    /// The time of limitation by the encoder, whose best quality needs no more.
     pub encoder: Span,
-    /// By the start phase.
+    /// The time of limitation by the start phase.
     pub start: Span,
-    /// By the session's cap.
+    /// The time of limitation by the session's cap.
     pub cap: Span,
 }
 
-/// One stretch of a flow between a start and a stop.
+/// An active period of a flow, from a start to a stop.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// Its first frame.
+    /// The index of the first frame.
     first: u32,
-    /// When it began.
+    /// The start time.
     at: Time,
-    /// When its first frame is due on the encoder's clock.
+    /// The due time of the first frame on the encoder's clock.
     due: Span,
 }
 
-/// A video session's sender, with an encoder before it.
+/// A video session's sender, with its encoder.
 pub struct VideoSource {
     settings: SenderSettings,
     make: Box<dyn Fn(SenderSettings, Time) -> Sender + Send>,
     sender: Option<Sender>,
     encoder: Option<Box<dyn Feed>>,
-    /// The ladder's top is what limits, not a cap that the scenario sets.
+    /// Whether the ladder's highest rate limits the rate, not a cap of the scenario.
     capped_by_ladder: bool,
-    /// It never wants more than this: the session's cap, or on average what its encoder's best quality needs.
+    /// The maximum rate that it needs: the session's cap, or the mean rate of its encoder's best quality.
     pub(crate) most: Rate,
-    /// When it was sending: its sessions, each until it stopped or all of what it had to send was sent.
+    /// The periods in which it was sending. Each ends with a stop, or when all data has been sent.
     pub(crate) sending: Activity,
-    /// Since when it has been sending, and before pauses: with the first frame of each, when it was ready.
+    /// The active periods so far, the present one included.
     epochs: Vec<Epoch>,
-    /// It sends, or would if it had something to send.
+    /// Whether a session is running.
     pub running: bool,
     finished: bool,
     until: Time,
     past_repairs: Repairs,
-    /// Key frames that the encoder was told to make.
+    /// The number of key frames that receivers requested of the encoder.
     pub key_frames: u64,
-    /// It may send: not before its start, nor after its stop.
+    /// Whether it is between its start and its stop.
     open: bool,
-    /// All frames, and which packets each went into.
+    /// All frames, with the packets of each.
     pub frames: SentFrames,
     keep_frames: bool,
-    /// A greedy source sends so much each time that it is started, in IP bytes, not before its last packet is full;
-    /// `None`: without end.
+    /// The IP bytes that a greedy source sends after each start; its last packet is sent full. `None`: without end.
     pub(crate) amount: Option<Bytes>,
-    /// How much of it is left.
+    /// The rest of this amount.
     left: Option<Bytes>,
-    /// What it decided, and when.
+    /// The decisions with their times.
     pub decisions: Rows<DecisionRow>,
-    /// What limited the rate, for how long.
+    /// The time for which each cause limited the rate.
     pub limits: LimitShares,
     limits_since: Time,
-    /// Shares count from here on.
+    /// The time from which these are counted.
     means_from: Time,
-    /// RTP packets of the media sent.
+    /// The number of RTP media packets sent.
     pub sent_packets: u64,
-    /// IP bytes of media sent, of its repair and of padding.
+    /// The IP bytes sent, of media, repair and padding.
     pub sent_bytes: Bytes,
     last_bytes: Bytes,
-    /// IP bytes of RTCP sent.
+    /// The IP bytes of RTCP sent.
     pub rtcp_bytes: Bytes,
-    /// Its series.
+    /// The series.
     pub samples: Rows<SourcePoint>,
-    /// RTCP's share of the session bandwidth, step by step ([`RTCP_SHARE`](steadycast_control::promise::RTCP_SHARE)).
+    /// RTCP's share of the session bandwidth in each step ([`RTCP_SHARE`](steadycast_control::promise::RTCP_SHARE)).
     pub rtcp_shares: Rows<f64>,
-    /// Feedback and skipped frames of sessions before the present one.
+    /// The counts of previous sessions.
     past_feedback: FeedbackCounts,
     past_ecn: EcnCounts,
     past_padding: (u64, Bytes),
     past_checks: Vec<Check>,
     past_skipped: u64,
-    /// From the packet's frame being ready to its leaving.
+    /// The time from a frame being ready to the sending of each of its packets.
     pub backlog: steadycast_units::Spread,
-    /// A digest of all that left and was decided, and when.
+    /// A digest of all packets and decisions with their times.
     pub digest: Digest,
-    /// What its world alone knows of the flow; it stands in the place of what the source says itself.
+    /// Figures of the flow that only the world knows. They replace the source's figures.
     pub also: Figures,
 }
 
@@ -170,16 +169,16 @@ pub struct VideoSource {
 pub struct SourcePoint {
     /// IP bytes of media sent in the step.
     pub bytes: u64,
-    /// The target at its end.
+    /// The target at the end of the step.
     pub target: Rate,
-    /// The pacing rate at its end.
+    /// The pacing rate at the end of the step.
     pub pacing: Rate,
 }
 
 row!(SourcePoint { bytes, target, pacing });
 
 impl VideoSource {
-    /// It sends nothing before it is started. `chance` draws the intervals of RTCP.
+    /// Creates a source, which sends nothing before its start. `chance` randomizes the RTCP intervals.
     pub fn new(
         settings: SenderSettings,
         factory: Arc<dyn Factory>,
@@ -231,27 +230,26 @@ impl VideoSource {
         }
     }
 
-    /// What is known of the path's way with the ECN field, and what became of the packets that left as ECN-capable;
-    /// `None` where none
-    /// were to.
+    /// Returns whether the path preserves the ECN field, and the counts of ECN-capable packets; `None` if packets are
+    /// not sent as ECN-capable.
     pub fn ecn(&self) -> Option<(EcnPath, EcnCounts)> {
         let (path, counts) = self.sender.as_ref().map(Sender::ecn).unwrap_or_default();
         self.settings.ecn.is_capable().then(|| (path, self.past_ecn + counts))
     }
 
-    /// Packets of padding sent so far, and their IP bytes; `None` without padding.
+    /// Returns the number of padding packets sent so far and their IP bytes; `None` without padding.
     pub fn padding(&self) -> Option<(u64, Bytes)> {
         let (packets, bytes) = self.sender.as_ref().and_then(Sender::padding).unwrap_or_default();
         self.settings.padding.then_some((self.past_padding.0 + packets, self.past_padding.1 + bytes))
     }
 
-    /// What was sent again, and what was not; `None` without repair.
+    /// Returns the counts of repair; `None` without repair.
     pub fn repairs(&self) -> Option<Repairs> {
         let present = self.sender.as_ref().map(Sender::repairs).unwrap_or_default();
         (self.settings.repair.is_some() || self.settings.parity.is_some()).then(|| self.past_repairs + present)
     }
 
-    /// Starts, or starts again after a pause. In a simulcast it waits until it hears of somebody.
+    /// Starts, or restarts after a pause. In a simulcast it waits for the first receiver.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         self.open = true;
         if self.settings.siblings.is_none() {
@@ -259,13 +257,14 @@ impl VideoSource {
         }
     }
 
-    /// Begins a new session that goes on counting packets and frames.
+    /// Begins a new session, which continues the numbers of packets and frames.
     fn begin(&mut self, now: Time, out: &mut Out<'_>) {
         if self.running {
             return;
         }
         let mut sender = (self.make)(self.settings.clone(), now);
         if let Some(old) = &self.sender {
+            // Receivers take both sessions for one stream, so numbers must not restart.
             sender.continue_after(old);
             self.past_repairs = self.past_repairs + old.repairs();
             self.past_feedback = self.feedback();
@@ -274,26 +273,28 @@ impl VideoSource {
             self.past_checks = self.checks();
             self.past_skipped = self.skipped();
             if let Some(encoder) = &mut self.encoder {
+                // The new session begins with an I frame, so the encoder may skip to the next group of pictures.
                 self.frames.skip_to(encoder.resume());
             }
         }
         self.sender = Some(sender);
-        // Of one that does not know yet the first frame counts as due now.
+        // If the encoder does not know the time of its first frame yet, that counts as due now.
         let due = self.encoder.as_ref().map(|e| e.due()).filter(|due| *due < Span::MAX).unwrap_or(Span::ZERO);
         self.epochs.push(Epoch { first: self.frames.count(), at: now, due });
         (self.limits_since, self.running, self.until) = (now, true, Time::NEVER);
+        // Each start sends the whole amount again.
         self.left = self.amount;
         self.sending.begin(now);
         self.drain(now, out);
     }
 
-    /// Says BYE, in a large group when its turn has come.
+    /// Stops with a BYE, which in a large group waits for its time.
     pub fn stop(&mut self, now: Time, out: &mut Out<'_>) {
         self.end(now);
         self.drain(now, out);
     }
 
-    /// Stops; a BYE is still to leave.
+    /// Stops the session; its BYE has not been sent yet.
     fn end(&mut self, now: Time) {
         self.account(now);
         self.sending.end(now);
@@ -303,42 +304,43 @@ impl VideoSource {
         }
     }
 
-    /// Nobody is there: the session ends, without a word that nobody would hear.
+    /// Ends the session without a BYE, because no receiver is left.
     fn pause(&mut self, now: Time) {
         self.account(now);
         self.sending.end(now);
         (self.running, self.until) = (false, Time::NEVER);
         if let Some(siblings) = &self.settings.siblings {
-            siblings.tell(Rate::ZERO);
+            siblings.set_rate(Rate::ZERO);
         }
+        // The decision is recorded here, since no controller runs during the pause.
         let why = Why::rule("nobody is there: paused");
         let decision = Decision { target: Rate::ZERO, pacing: Rate::ZERO, window: None, limit: Limit::Start, why };
         self.decisions.push(DecisionRow { at: now, decision, by_encoder: false });
     }
 
-    /// Whether it would only be heard by nobody.
+    /// Returns true if it is started but waits for a receiver.
     fn paused(&self) -> bool {
         self.settings.siblings.is_some() && self.open && !self.running
     }
 
-    /// When it pauses, unless it hears of somebody until then.
+    /// Returns when it pauses, unless a receiver reports before.
     fn deserted_at(&self) -> Time {
         let sender = self.sender.as_ref().filter(|_| self.settings.siblings.is_some() && self.running);
         sender.map_or(Time::NEVER, Sender::deserted_at)
     }
 
-    /// The run is over: no more frames; what waits in the pacer still leaves.
+    /// Ends the run: no more frames are encoded, but the pacer's backlog is still sent.
     pub fn finish(&mut self, now: Time) {
         self.account(now);
         (self.finished, self.open) = (true, false);
         self.running &= self.keep_frames;
     }
 
-    /// When it next wants [`VideoSource::on_wake`].
+    /// Returns when [`VideoSource::on_wake`] has to be called next.
     pub fn wake(&self) -> Time {
         match (self.running, self.finished) {
             (true, _) => self.frame_due().min(self.until).min(self.deserted_at()),
-            // A BYE may wait its turn.
+            // A BYE may still wait for its time.
             (false, false) => self.until,
             (false, true) => Time::NEVER,
         }
@@ -349,9 +351,10 @@ impl VideoSource {
         encoder.zip(self.epochs.last()).map_or(Time::NEVER, |(e, epoch)| epoch.at + e.due().saturating_sub(epoch.due))
     }
 
-    /// A datagram has come to its RTCP port.
+    /// Processes a datagram from the RTCP port.
     pub fn on_rtcp(&mut self, now: Time, from: AgentIx, bytes: &[u8], out: &mut Out<'_>) {
-        if self.paused() && stays(bytes) {
+        // In a simulcast, the first report of a receiver starts the session.
+        if self.paused() && continues(bytes) {
             self.begin(now, out);
         }
         if let Some(sender) = self.sender.as_mut().filter(|_| self.running || !self.finished) {
@@ -366,12 +369,13 @@ impl VideoSource {
         }
     }
 
-    /// A frame is due, or the session wants to go on.
+    /// Processes a frame that is due, or a timer of the session.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if self.deserted_at() <= now {
             self.pause(now);
         }
         while self.running && self.frame_due() <= now {
+            // The encoder has no frame yet, although it is due; the next wake-up tries again.
             if !self.frame(now) {
                 break;
             }
@@ -379,13 +383,14 @@ impl VideoSource {
         self.drain(now, out);
     }
 
-    /// Takes the frame that is due; false when it is not there.
+    /// Encodes the frame that is due. Returns false if it is not available yet.
     fn frame(&mut self, now: Time) -> bool {
         self.account(now);
         let (Some(encoder), Some(sender)) = (&mut self.encoder, &mut self.sender) else { return false };
         let backlog = sender.backlog().bytes;
         let Some(coded) = encoder.next(sender.media_target(now), backlog) else { return false };
         let by_encoder = encoder.limited();
+        // The limit may change between two decisions, when the encoder reaches its best quality.
         if let Some(row) = self.decisions.last().filter(|row| row.by_encoder != by_encoder) {
             let decision = row.decision.clone();
             self.decisions.push(DecisionRow { at: now, decision, by_encoder });
@@ -408,6 +413,7 @@ impl VideoSource {
             if sender.take_change() {
                 let decision = sender.decision().clone();
                 if let Some(encoder) = &mut self.encoder {
+                    // The encoder gets the target without the share of repair.
                     encoder.on_rate(sender.media_target(now));
                 }
                 self.digest.add(now.as_nanos() ^ decision.target.as_bps() << 20);
@@ -439,6 +445,7 @@ impl VideoSource {
     fn media(&mut self, now: Time, media: Media, out: &mut Out<'_>) {
         let ecn = media.ecn;
         self.sent_bytes += media.size;
+        // Repair and padding do not count as sent data of a greedy source.
         let original = media.stream == Stream::Media;
         self.sent_packets += u64::from(original);
         self.left = self.left.map(|left| if original { left.saturating_sub(media.size) } else { left });
@@ -451,6 +458,7 @@ impl VideoSource {
             }
         }
         let sender = self.sender.as_ref().filter(|_| media.stream == Stream::Parity);
+        // Simulated parity has no bytes, so its description travels with it.
         let body = match sender.and_then(Sender::protection) {
             Some(protection) => Body::Parity(Box::new((media, protection.clone()))),
             None => Body::Rtp(Box::new(media)),
@@ -458,7 +466,7 @@ impl VideoSource {
         out.send(media.size, ecn, body);
     }
 
-    /// Adds the time since it was last called to what limited the rate then.
+    /// Adds the time since the last call to the cause that limited the rate then.
     pub fn account(&mut self, now: Time) {
         let span = now.since(self.limits_since.max(self.means_from));
         self.limits_since = now;
@@ -472,9 +480,9 @@ impl VideoSource {
         *share += span;
     }
 
-    /// For each whole second until `now`, how long the source itself held the rate: its encoder's best quality, or its
-    /// cap.
-    pub(crate) fn content(&self, now: Time) -> Vec<Span> {
+    /// Returns, for each second until `now`, how long the source itself limited the rate: by its encoder's best quality
+    /// or its cap.
+    pub(crate) fn self_limited(&self, now: Time) -> Vec<Span> {
         let mut seconds = vec![Span::ZERO; now.as_secs_f64().ceil() as usize];
         let ends = self.decisions.iter().skip(1).map(|next| next.at).chain([now]);
         for (row, until) in self.decisions.iter().zip(ends) {
@@ -493,7 +501,7 @@ impl VideoSource {
         seconds
     }
 
-    /// What held the rate while a decision held: network, floor, encoder, start or cap.
+    /// Returns what limited the rate during a decision: network, floor, encoder, start or cap.
     pub fn limit(&self, row: &DecisionRow) -> &'static str {
         match row.decision.limit {
             _ if row.by_encoder => "encoder",
@@ -502,22 +510,22 @@ impl VideoSource {
         }
     }
 
-    /// When the frame that is shown in place `display` was sampled.
+    /// Returns when the frame with display index `display` was sampled.
     pub fn shown_at(&self, display: u32) -> Time {
         self.encoder.as_ref().map_or(Time::ZERO, |e| shown_at(&self.epochs, &**e, display))
     }
 
-    /// Its session, once it has started.
+    /// Returns the session, once it has started.
     pub fn session(&self) -> Option<&Sender> {
         self.sender.as_ref()
     }
 
-    /// What came back.
+    /// Returns the counts of feedback.
     pub fn feedback(&self) -> FeedbackCounts {
         self.past_feedback + self.sender.as_ref().map(Sender::feedback).unwrap_or_default()
     }
 
-    /// What the sender halves have kept an eye on.
+    /// Returns the promises that the sender halves checked.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.sender.as_ref().map_or(&[][..], Sender::checks));
@@ -527,22 +535,22 @@ impl VideoSource {
         all
     }
 
-    /// Frames that were not sent because the backlog was at its bound.
+    /// Returns the number of frames that were skipped because the backlog was full.
     pub fn skipped(&self) -> u64 {
         self.past_skipped + self.sender.as_ref().map_or(0, |s| s.backlog().skipped)
     }
 
-    /// How long a frame is shown; nothing without frames.
+    /// Returns the frame period; zero without frames.
     pub fn frame_period(&self) -> Span {
         self.encoder.as_ref().map_or(Span::ZERO, |e| e.period())
     }
 
-    /// Whether the flow paused between the frame that is shown in place `display` and the next one.
+    /// Returns true if the flow paused between the frame with display index `display` and the next one.
     pub fn pauses_after(&self, display: u32) -> bool {
         self.epochs.iter().skip(1).any(|epoch| epoch.first == display + 1)
     }
 
-    /// What it keeps for the record.
+    /// Returns the rows that it keeps for the record.
     pub fn kept(&mut self) -> [&mut dyn Kept; 3] {
         [&mut self.samples, &mut self.rtcp_shares, &mut self.decisions]
     }
@@ -561,22 +569,21 @@ impl VideoSource {
     }
 }
 
-/// When the frame that is shown in place `display` was sampled. Groups of pictures are closed, so that places count
-/// from an
-/// epoch's first frame on as frames do.
+/// Returns when the frame with display index `display` was sampled. Groups of pictures are closed, so display indices
+/// and frame indices count from the same first frame in each period.
 fn shown_at(epochs: &[Epoch], encoder: &dyn Feed, display: u32) -> Time {
     let epoch = epochs.iter().rev().find(|e| e.first <= display).or(epochs.first());
     epoch.map_or(Time::ZERO, |e| e.at + encoder.shown_at(display).saturating_sub(e.due))
 }
 
-/// Whether who sent this is there, and not about to go.
-fn stays(rtcp: &[u8]) -> bool {
+/// Returns true if the sender of this compound is present and does not leave with it.
+fn continues(rtcp: &[u8]) -> bool {
     Compound::parse(rtcp).is_ok_and(|c| !c.packets.iter().any(|p| matches!(p, Packet::Bye { .. })))
 }
 
 fn send_rtcp(bytes: Vec<u8>, out: &mut Out<'_>) {
     let size = Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
-    // What we cannot read ourselves nobody is to get; it can only be a bug.
+    // RTCP that this crate cannot parse is a bug, and must not be sent.
     let Ok(parsed) = Compound::parse(&bytes) else {
         debug_assert!(false, "a session wrote RTCP that it can't read");
         return;
@@ -588,71 +595,71 @@ fn level_of(buffer: Option<&mut Box<PlayBuffer>>, now: Time) -> Option<BufferLev
     buffer.map(|b| BufferLevel { level: b.level(now), size: b.size() })
 }
 
-/// Cumulative jitter of frames: the delay of each frame's last packet relative to the first frame's (paper 000, eq. 3
-/// and 4).
+/// The cumulative jitter of frames: the delay of each frame's last packet relative to the first frame's (paper 000,
+/// equations 3 and 4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CumulativeJitter {
-    /// Whose first frame it was, and its way: another source has another clock.
+    /// The SSRC and the one-way delay of the first frame. Another source has another clock.
     anchor: Option<(u32, OneWay)>,
     pub max: Offset,
 }
 
-/// Makes the receiver for join number `n`; 0 is the first.
+/// Creates the receiver of join number `n`, starting at 0.
 pub type MakeReceiver = Box<dyn Fn(Time, u32) -> Receiver + Send>;
 
-/// A video session's receiver, with an assembly behind it.
+/// A video session's receiver, with its frame assembly.
 pub struct VideoSink {
-    /// All that it went by: one for each time that it joined.
+    /// Its SSRCs, one for each join.
     pub ssrcs: Vec<u32>,
     make: MakeReceiver,
     receiver: Option<Receiver>,
-    /// Packets expected before the latest join.
+    /// The number of packets expected before the latest join.
     past_expected: u64,
     past_checks: Vec<Check>,
     past_requests: Requests,
     past_untold: (u64, u64),
-    /// Packets of the media that came in the present session, of which none was repaired.
-    came: u64,
-    /// It asks for lost packets or computes them.
+    /// The number of media packets that arrived in the present session, without repaired ones.
+    media_packets: u64,
+    /// Whether it requests lost packets or recovers them from parity.
     pub repair: bool,
-    /// The packets that came as repairs alone.
+    /// The packets that only arrived as repairs.
     pub repaired: Repaired,
-    /// What parity gives back to who has the bytes.
+    /// Lost packets whose bytes can be computed from parity.
     computable: Vec<Recovered>,
-    /// When it joined for the first time.
+    /// The time of the first join.
     pub joined: Time,
-    /// Each time that it was in the session, from joining to leaving.
+    /// The periods of its membership, each from joining to leaving.
     stays: Vec<(Time, Time)>,
-    /// What came.
+    /// The arrivals.
     pub intake: Intake,
-    /// What became of each frame, where there are frames.
+    /// The assembly of frames, if there are frames.
     pub assembly: Option<Assembly>,
-    /// The play-out buffer, where the scenario names one.
+    /// The play-out buffer, if the scenario defines one.
     pub buffer: Option<Box<PlayBuffer>>,
-    /// Until when frames are waited for.
+    /// The player, which decides how long frames are waited for.
     pub player: Player,
     first_seq: u64,
-    /// The clock that its session goes by; all else goes by the network's.
+    /// The clock of its session. All other times are the network's.
     pub(crate) skew: Skew,
     until: Time,
-    /// IP bytes of RTCP sent.
+    /// The IP bytes of RTCP sent.
     pub rtcp_bytes: Bytes,
-    /// Compounds sent.
+    /// The number of compounds sent.
     pub rtcp_packets: u64,
-    /// RTP packets by the two bits of their ECN field on arrival.
+    /// The number of RTP packets by ECN field on arrival.
     pub by_ecn: [u64; 4],
-    /// Cumulative jitter of the frames.
+    /// The cumulative jitter of the frames.
     pub jitter: CumulativeJitter,
-    /// The controller's own view at each report.
+    /// The controller's view at each report.
     pub views: Rows<ViewRow>,
-    /// Whether these are kept: in a crowd they would fill the memory.
+    /// Whether views are kept. In a large group they would fill the memory.
     pub(crate) keep_views: bool,
-    /// What its world alone knows of the receiver; it stands in the place of what the sink says itself.
+    /// Figures of the receiver that only the world knows. They replace the sink's figures.
     pub also: Figures,
 }
 
 impl VideoSink {
-    /// It is not in the session before it joins.
+    /// Creates a sink, which is not in the session before it joins.
     pub fn new(make: MakeReceiver, intake: Intake, frames: bool, first_seq: u16) -> Self {
         Self {
             ssrcs: Vec::new(),
@@ -662,7 +669,7 @@ impl VideoSink {
             past_checks: Vec::new(),
             past_requests: Requests::default(),
             past_untold: (0, 0),
-            came: 0,
+            media_packets: 0,
             repair: false,
             repaired: Repaired::default(),
             computable: Vec::new(),
@@ -685,25 +692,26 @@ impl VideoSink {
         }
     }
 
-    /// What it asked for, and what it got; `None` without repair.
+    /// Returns the counts of requests and repaired packets; `None` without repair.
     pub fn requests(&self) -> Option<Requests> {
         let present = self.receiver.as_ref().map(Receiver::requests).unwrap_or_default();
         self.repair.then_some(self.past_requests + present)
     }
 
-    /// Joins, or joins again: a new session under another SSRC.
+    /// Joins the session. Each further join creates a new session with another SSRC.
     pub fn join(&mut self, now: Time) {
+        // A new session starts its counts at zero; the totals continue.
         self.past_expected = self.expected();
         self.past_checks = self.checks();
         self.past_requests = self.requests().unwrap_or_default();
         self.past_untold = self.untold();
-        self.came = 0;
+        self.media_packets = 0;
         self.repaired.restart();
         self.player.restart();
         let own = self.skew.own(now);
         let mut receiver = (self.make)(own, self.ssrcs.len() as u32);
         self.ssrcs.push(receiver.ssrc());
-        // Its RTCP timer runs from the join on, before any packet has come.
+        // The RTCP timer starts with the join, before any packet has arrived.
         if let Output::Wait(Some(wake)) = receiver.poll(own) {
             self.until = self.skew.network(wake.at);
         }
@@ -719,12 +727,12 @@ impl VideoSink {
         }
     }
 
-    /// Whether it was in the session at this time: what was sent at another one it is not owed.
+    /// Returns true if it was in the session at this time. Packets that were sent at other times are not expected.
     pub fn stayed(&self, at: Time) -> bool {
         self.stays.iter().any(|(from, until)| *from <= at && at < *until)
     }
 
-    /// Leaves, with a BYE.
+    /// Leaves the session with a BYE.
     pub fn leave(&mut self, now: Time, out: &mut Out<'_>) {
         self.end_stay(now);
         if let Some(receiver) = &mut self.receiver {
@@ -733,12 +741,13 @@ impl VideoSink {
         }
     }
 
-    /// Whether it has asked to leave and its BYE waits its turn.
+    /// Returns true if it is leaving and its BYE waits for its time.
     pub fn leaving(&self) -> bool {
         self.receiver.as_ref().is_some_and(Receiver::leaving)
     }
 
-    /// Packets that arrived and of which no report told; and messages to the sender that fit into no datagram.
+    /// Returns the number of packets that arrived and were not reported, and of messages to the sender that fit into no
+    /// datagram.
     pub(crate) fn untold(&self) -> (u64, u64) {
         let (packets, messages) = self.receiver.as_ref().map_or((0, 0), Receiver::untold);
         (self.past_untold.0 + packets, self.past_untold.1 + messages)
@@ -748,38 +757,38 @@ impl VideoSink {
         self.past_expected + self.receiver.as_ref().map_or(0, Receiver::expected)
     }
 
-    /// What the receiver halves have kept an eye on.
+    /// Returns the promises that the receiver halves checked.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.receiver.as_ref().map_or(&[][..], Receiver::checks));
         Check::gather(&mut all, self.receiver.as_ref().map(Receiver::mtu_check).as_slice());
         if let Some(receiver) = self.receiver.as_ref().filter(|_| self.repair) {
             Check::gather(&mut all, receiver.repair_check().as_slice());
-            // What the session counts as received is what came of the media itself.
+            // The session must only count media packets as received, without repairs.
             let mut losses = Check::new(&LOSSES_COUNT);
-            losses.see(receiver.received() == self.came);
+            losses.see(receiver.received() == self.media_packets);
             Check::gather(&mut all, &[losses]);
         }
         all
     }
 
-    /// When it next wants [`VideoSink::on_wake`].
+    /// Returns when [`VideoSink::on_wake`] has to be called next.
     pub const fn wake(&self) -> Time {
         self.until
     }
 
-    /// The session wants to go on.
+    /// Processes a timer of the session.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         self.drain(now, out);
     }
 
-    /// The packets that it may be told of later, by [`VideoSink::catch_up`].
-    pub fn patience(&self) -> Option<Patience> {
-        self.receiver.as_ref().filter(|_| self.buffer.is_none())?.patience()
+    /// Returns the packets that may be delivered later, by [`VideoSink::catch_up`].
+    pub fn batchable(&self) -> Option<Batchable> {
+        self.receiver.as_ref().filter(|_| self.buffer.is_none())?.batchable()
     }
 
-    /// A packet that it had [`VideoSink::patience`] with has arrived at `at`: there is nothing to send, and its wake
-    /// is where it was.
+    /// Delivers a packet that [`VideoSink::batchable`] accepted and that arrived at `at`. It makes the sink send
+    /// nothing and does not move its timer forward.
     pub fn catch_up(&mut self, at: Time, packet: &Arriving<'_>) {
         match packet.body {
             Body::Rtp(media) => {
@@ -795,21 +804,21 @@ impl VideoSink {
         }
     }
 
-    /// An RTP packet has arrived. Returns what it was.
+    /// Processes an RTP packet.
     pub fn on_media(&mut self, now: Time, packet: &Arriving<'_>, media: &Media, out: &mut Out<'_>) -> Received {
         let received = self.take_media(now, packet, media);
         self.drain(now, out);
         received
     }
 
-    /// See [`Receiver::on_clock_gap`].
+    /// Forwards to [`Receiver::on_clock_gap`].
     pub fn on_clock_gap(&mut self, now: Time) {
         if let Some(receiver) = &mut self.receiver {
             receiver.on_clock_gap(self.skew.own(now));
         }
     }
 
-    /// See [`Receiver::begin_run`].
+    /// Forwards to [`Receiver::begin_run`].
     pub fn begin_run(&mut self, now: Time, from: AgentIx, header: &RtpHeader) {
         if let Some(receiver) = &mut self.receiver {
             receiver.begin_run(self.skew.own(now), Origin(u64::from(from.0)), header);
@@ -835,22 +844,25 @@ impl VideoSink {
         }
         let (fragment, ends, stamp) = (media.fragment, media.header.marker, Some(media.header.timestamp));
         if let (Received::Repaired(seq), Some(original)) = (received, media.repairs) {
+            // Assembly counts packets from the flow's first one, like the record of sent frames.
             let number = original - self.first_seq;
             self.repaired.insert(seq, now, fragment.frame);
-            self.keep(number, media.size, Came { now, sent: None, stamp, fragment, ends });
+            self.deliver(number, media.size, ArrivedPacket { now, sent: None, stamp, fragment, ends });
         }
         if let Received::New(seq) = received {
-            self.came += 1;
+            self.media_packets += 1;
             self.intake.add(now, packet.size, packet.sent);
             let number = media.seq - self.first_seq;
+            // A packet whose repair arrived first has been passed to the assembly already.
             if !self.repaired.remove(media.header.ssrc, seq) {
-                self.keep(number, media.size, Came { now, sent: Some(packet.sent), stamp, fragment, ends });
+                self.deliver(number, media.size, ArrivedPacket { now, sent: Some(packet.sent), stamp, fragment, ends });
             }
             if media.header.marker
                 && let Some(stamp) = media.header.send_time
             {
                 let way = OneWay::between(stamp.peer(None), now);
                 let ssrc = media.header.ssrc;
+                // The reference is the first frame's delay; only differences are used, since the clocks may differ.
                 let anchor = self.jitter.anchor.filter(|(of, _)| *of == ssrc).map_or(way, |(_, anchor)| anchor);
                 self.jitter.anchor = Some((ssrc, anchor));
                 self.jitter.max = self.jitter.max.max(way.variation_since(anchor));
@@ -860,7 +872,7 @@ impl VideoSink {
         received
     }
 
-    /// A packet of parity has arrived, which covers what `protection` says. Returns what it was.
+    /// Processes a parity packet that covers what `protection` states.
     pub fn on_parity(
         &mut self,
         now: Time,
@@ -884,7 +896,7 @@ impl VideoSink {
         received
     }
 
-    /// Takes the packets that parity has given back; what carries bytes has to be computed from them.
+    /// Takes the packets that were recovered from parity. If packets carry bytes, the caller has to compute them.
     fn recover(&mut self, now: Time) {
         let Some(receiver) = &mut self.receiver else { return };
         for recovered in receiver.take_recovered() {
@@ -895,46 +907,47 @@ impl VideoSink {
         }
     }
 
-    /// The packets that can be computed from parity, as far as nobody has been told of them.
+    /// Takes the packets whose bytes can be computed from parity, since the last call.
     pub fn take_computable(&mut self) -> Vec<Recovered> {
         std::mem::take(&mut self.computable)
     }
 
-    /// A lost packet was computed from parity, whose number is the one by which the session counts it
-    /// ([`Recovered::seq`]).
+    /// Processes a lost packet that was recovered from parity. Its number is the session's ([`Recovered::seq`]).
     pub fn on_recovered(&mut self, now: Time, packet: &Protected) {
         self.on_recovered_as(now, packet.seq, packet);
     }
 
-    /// As [`VideoSink::on_recovered`], of a packet that the session counts as `counted`, and its sender by the number
-    /// in `packet`.
+    /// Processes a recovered packet as [`VideoSink::on_recovered`] does. The session counts it as `counted`; `packet`
+    /// has the sender's number.
     pub fn on_recovered_as(&mut self, now: Time, counted: u64, packet: &Protected) {
         let Protected { seq, fragment, marker } = *packet;
         let number = seq.saturating_sub(self.first_seq);
         self.repaired.insert(counted, now, fragment.frame);
         let size = Bytes::new(fragment.len.into());
-        self.keep(number, size, Came { now, sent: None, stamp: None, fragment, ends: marker });
+        self.deliver(number, size, ArrivedPacket { now, sent: None, stamp: None, fragment, ends: marker });
     }
 
-    /// A packet is there, itself or as a repair: buffer, assembly and player get it. Numbers count from the flow's
-    /// first packet.
-    fn keep(&mut self, number: u64, size: Bytes, came: Came) {
-        let Came { now, fragment, .. } = came;
+    /// Passes a packet, original or repair, to buffer, assembly and player. `number` counts from the flow's first
+    /// packet.
+    fn deliver(&mut self, number: u64, size: Bytes, packet: ArrivedPacket) {
+        let ArrivedPacket { now, fragment, .. } = packet;
         let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, fragment.frame));
         if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
             assembly.on_packet(now, number, fragment);
         }
+        // A constant play-out delay needs no measurement.
         if !self.player.adapts() {
             return;
         }
         let Some(receiver) = &mut self.receiver else { return };
-        if let Some(delay) = self.player.on_packet(&came, receiver.repair_time(self.skew.own(now))) {
+        if let Some(delay) = self.player.on_packet(&packet, receiver.repair_time(self.skew.own(now))) {
             receiver.set_playout(delay);
             self.intake.digest.add(delay.as_nanos());
         }
     }
 
-    /// What its decoder lacks: a key frame, and whether it has just joined; or nothing.
+    /// Sets whether the decoder needs a key frame, and whether that is because it has just joined; `None`: it needs
+    /// none.
     pub fn lacks_key_frame(&mut self, now: Time, lacks: Option<bool>, out: &mut Out<'_>) {
         let own = self.skew.own(now);
         if let Some(receiver) = &mut self.receiver {
@@ -946,7 +959,7 @@ impl VideoSink {
         }
     }
 
-    /// A compound of `len` bytes has arrived.
+    /// Processes an RTCP compound of `len` bytes.
     pub fn on_rtcp(&mut self, now: Time, from: AgentIx, compound: &Compound, len: usize, out: &mut Out<'_>) {
         self.take_rtcp(now, from, compound, len);
         self.drain(now, out);
@@ -961,6 +974,7 @@ impl VideoSink {
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
         let Some(receiver) = &mut self.receiver else { return };
         let own = self.skew.own(now);
+        // The half needs the present level before it may write a report.
         if let Some(level) = level_of(self.buffer.as_mut(), now) {
             receiver.on_buffer(own, level);
         }
@@ -970,6 +984,7 @@ impl VideoSink {
                     self.rtcp_packets += 1;
                     self.rtcp_bytes += Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
                     if self.keep_views {
+                        // The view is recorded with the report that it led to.
                         self.views.push(ViewRow { at: now, view: receiver.view() });
                     }
                     send_rtcp(bytes, out);
@@ -983,12 +998,12 @@ impl VideoSink {
         }
     }
 
-    /// The session that it is in now, or was in last.
+    /// Returns the present session, or the last one.
     pub fn session(&self) -> Option<&Receiver> {
         self.receiver.as_ref()
     }
 
-    /// What it keeps for the record.
+    /// Returns the rows that it keeps for the record.
     pub fn kept(&mut self) -> [&mut dyn Kept; 3] {
         [&mut self.intake.samples, &mut self.views, self.repaired.kept()]
     }
@@ -1004,7 +1019,7 @@ impl VideoSink {
         }
     }
 
-    /// How long it took from being ready to being whole, for the longest of frames that became whole.
+    /// Returns the maximum time from a frame being ready to its completion, over the frames that were completed.
     pub fn playout_needed(&self, sent: &SentFrames) -> Option<Span> {
         let assembly = self.assembly.as_ref()?;
         let whole = sent.frames.iter().enumerate().filter_map(|(n, frame)| {

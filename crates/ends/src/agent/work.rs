@@ -1,41 +1,41 @@
-//! What an application over TCP does, and when.
+//! The application of a TCP flow: when it has data to send.
 
 use super::plain::draw;
 use crate::Activity;
 use steadycast_scenario::{Periods, Workload};
 use steadycast_units::{Bytes, Chance, Span, Time};
 
-/// What an application over TCP does, and when.
+/// The application of a TCP flow: when it has data to send.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
-    /// As much as it was given, at once.
+    /// All data is available at the start.
     Once,
-    /// When the next transfer begins.
+    /// Transfers with pauses between them.
     Transfers {
-        /// How long it pauses between two.
+        /// The distribution of pauses.
         off: Periods,
-        /// When; never while one is going on.
+        /// The start of the next transfer; `Time::NEVER` during one.
         next: Time,
     },
-    /// It writes and pauses.
+    /// The application writes and pauses alternately.
     OnOff {
-        /// How long it writes.
+        /// The distribution of writing periods.
         on: Periods,
-        /// How long it pauses.
+        /// The distribution of pauses.
         off: Periods,
-        /// Until when it goes on with what it does.
+        /// The end of the present period.
         until: Time,
-        /// Whether it writes.
+        /// Whether the present period is one of writing.
         writing: bool,
-        /// Between two packets that it writes; without a rate of its own it writes as fast as it can.
+        /// The time between two written packets; `None`: as fast as TCP accepts them.
         gap: Option<Span>,
-        /// When it writes the next packet.
+        /// The time at which the next packet is written.
         write: Time,
     },
 }
 
 impl Work {
-    /// What a workload asks for, in packets of this size.
+    /// Creates the application of a workload, with packets of this size.
     pub fn new(source: &Workload, packet: Bytes) -> Self {
         match source {
             Workload::Bulk | Workload::File(_) => Self::Once,
@@ -47,7 +47,7 @@ impl Work {
         }
     }
 
-    /// When it wants to go on.
+    /// Returns the time of the next action.
     pub fn wake(&self) -> Time {
         match self {
             Self::Once => Time::NEVER,
@@ -56,7 +56,7 @@ impl Work {
         }
     }
 
-    /// The flow starts.
+    /// Starts the first period.
     pub fn start(&mut self, now: Time, chance: &mut Chance) {
         if let Self::OnOff { on, until, writing, gap, write, .. } = self {
             (*until, *writing) = (now + draw(on, chance), true);
@@ -64,7 +64,7 @@ impl Work {
         }
     }
 
-    /// Whether a transfer begins now.
+    /// Returns true if a transfer begins now.
     pub fn transfers(&mut self, now: Time) -> bool {
         match self {
             Self::Transfers { next, .. } if *next <= now => {
@@ -75,21 +75,21 @@ impl Work {
         }
     }
 
-    /// A transfer is complete: the pause after it begins.
+    /// Ends a transfer and starts the pause after it.
     pub fn complete(&mut self, now: Time, chance: &mut Chance) {
         if let Self::Transfers { off, next } = self {
             *next = now + draw(off, chance);
         }
     }
 
-    /// Begins and ends the periods whose time has come; the end of one shows when all that was written is through.
+    /// Begins and ends the periods that are due. A period's activity ends when all written data is acknowledged.
     pub fn turn(&mut self, now: Time, chance: &mut Chance, activity: &mut Activity) {
         let Self::OnOff { on, off, until, writing, gap, write } = self else { return };
         while *until <= now {
             *writing = !*writing;
             let began = *until;
             let period = draw(if *writing { &*on } else { &*off }, chance);
-            // A period of no length at all must not keep this loop from ending.
+            // A period of zero length must not make this loop endless.
             *until += period.max(Span::nanos(1));
             *write = gap.filter(|_| *writing).map_or(Time::NEVER, |_| began);
             if *writing {
@@ -98,7 +98,7 @@ impl Work {
         }
     }
 
-    /// Whether a packet is written now; to be asked until none is.
+    /// Returns true if a packet is written now. To be called until it returns false.
     pub fn writes(&mut self, now: Time) -> bool {
         match self {
             Self::OnOff { gap: Some(gap), write, .. } if *write <= now => {

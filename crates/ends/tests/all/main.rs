@@ -1,4 +1,4 @@
-//! The claims about records of ends, in one program: what they share is compiled once.
+//! The tests of agents' records in one program, so that shared code is compiled once.
 
 mod repaired;
 mod rows;

@@ -1,4 +1,4 @@
-//! What a receiver counts as repaired, when it knows sixteen bits of a packet's number, as it does over sockets.
+//! Counting of repaired packets when the receiver only knows sixteen bits of a packet's number, as over sockets.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 use steadycast_control::registry::{Chosen, Setup};
@@ -10,7 +10,7 @@ use steadycast_session::{
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 
-/// Asks for lost packets, and has joined.
+/// Returns a sink with retransmission that has joined.
 fn sink() -> VideoSink {
     let make = |now: Time, _: u32| {
         let rtcp = RtcpSettings::new(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2));
@@ -26,7 +26,7 @@ fn sink() -> VideoSink {
     sink
 }
 
-/// Packet `number` arrives `ms` milliseconds after the start, itself or again.
+/// Delivers packet `number` `ms` milliseconds after the start, as an original or a retransmission.
 fn arrives(sink: &mut VideoSink, ms: u32, number: u32, again: bool) -> Received {
     let now = Time::ZERO + Span::millis(ms.into());
     let (seq, size, ecn) = (number as u16, Bytes::new(140), Ecn::NotEct);

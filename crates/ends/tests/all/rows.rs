@@ -1,4 +1,4 @@
-//! Rows of agents go to a store and come back.
+//! Agents' rows are moved to a store and recalled.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

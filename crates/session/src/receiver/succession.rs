@@ -1,10 +1,11 @@
-//! Which source is followed when several send media, and from where on it counts anew.
+//! Selection of the source that a receiver follows when several send media, and detection of a restarted stream.
 //!
-//! RFC 3550 leaves this to the receiver: a source that is new is a new member (section 6.2.1), one that is silent for
-//! five reporting intervals has left (6.3.5), and one SSRC at two addresses is a conflict (8.2). A sender that was
-//! started again, or changes its SSRC with each group of pictures, comes from the address of the one before, which is
-//! silent then. A stranger comes from elsewhere, and has to wait until the source has left by RFC 3550; two sources of
-//! one host both speak, and neither takes the other's place.
+//! RFC 3550 leaves this to the receiver. By it, a new source is a new member (section 6.2.1), a source that is silent
+//! for five reporting intervals has left (6.3.5), and one SSRC at two addresses is a conflict (8.2).
+//!
+//! A sender that was restarted, or that changes its SSRC with each group of pictures, sends from the address of the
+//! previous source, which is silent then. An attacker sends from another address, and has to wait until the source has
+//! left by RFC 3550. Two active sources of one host do not replace each other.
 
 use super::{Receiver, Stream, Totals};
 use crate::UnusedReason;
@@ -14,28 +15,28 @@ use steadycast_units::{Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// A source that the description names is followed to another one of its address after this silence; and any other of
-/// which not enough is known.
-const RENAMED: Span = Span::millis(500);
-/// A shorter silence says nothing: packets may overtake each other in that time.
-const QUIET: Span = Span::millis(50);
-/// No silence within a stream of pictures needs a longer wait than this.
-const LONGEST: Span = Span::secs(5);
-/// Another source of which nothing has come for this time is not told of.
-const PASSED: Span = Span::secs(3);
-/// Time stamps that step this far from the time that passed are another run's.
-const FAR: Span = Span::secs(5);
+/// Silence after which a source that the description names is replaced by another one of its address. It is also the
+/// default where the frame interval is unknown.
+const SOURCE_CHANGE_SILENCE: Span = Span::millis(500);
+/// Minimum silence that counts. Within a shorter time, packets may only be reordered.
+const MIN_SILENCE: Span = Span::millis(50);
+/// Maximum silence that is required of a source before another one of its address replaces it.
+const MAX_SILENCE: Span = Span::secs(5);
+/// Time without packets after which another source is no longer reported.
+const OTHER_SOURCE_LIFETIME: Span = Span::secs(3);
+/// A timestamp that differs from the elapsed time by more than this belongs to a restarted stream.
+const TIMESTAMP_JUMP: Span = Span::secs(5);
 
-/// Another source that sends media here.
-pub(super) struct Other {
+/// Another source that sends media to this receiver.
+pub(super) struct OtherSource {
     from: Origin,
     reception: Reception,
-    /// When it was heard first and last.
+    /// The arrival times of its first and last packet.
     began: Time,
     heard: Time,
 }
 
-impl Other {
+impl OtherSource {
     fn new(now: Time, from: Origin, header: &RtpHeader) -> Self {
         let reception = Reception::trusting(header.ssrc, CLOCK_RATE);
         let mut other = Self { from, reception, began: now, heard: now };
@@ -48,12 +49,12 @@ impl Other {
         self.heard = now;
     }
 
-    /// Whether its numbers are those of a stream: they may be out of order, but not far from each other.
+    /// Returns true if its sequence numbers are those of a stream: they may be out of order, but not far apart.
     fn is_stream(&self) -> bool {
         self.reception.received() - self.reception.duplicates() >= u64::from(MIN_SEQUENTIAL)
     }
 
-    /// As [`Other::is_stream`], this packet included.
+    /// Returns the same as [`OtherSource::is_stream`], with this packet included.
     fn is_stream_with(&self, now: Time, header: &RtpHeader) -> bool {
         let mut reception = self.reception.clone();
         reception.on_rtp(now, header.seq, header.timestamp);
@@ -61,59 +62,61 @@ impl Other {
     }
 }
 
-/// A source that sends media here and is not followed.
+/// A source that sends media to this receiver and is not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// The source.
+    /// The source's SSRC.
     pub ssrc: u32,
-    /// Where it sends from.
+    /// The address from which it sends.
     pub from: Origin,
-    /// How long the one that is followed has to be silent from now on for this one to take its place.
+    /// How much longer the followed source has to be silent before this one replaces it.
     pub after: Span,
 }
 
 impl Receiver {
-    /// The source that is heard beside the one that is followed, if there is any.
+    /// Returns the source that sends beside the followed one, if there is one.
     pub fn waiting(&self, now: Time) -> Option<Waiting> {
         let (stream, other) = (self.stream.as_ref()?, self.other.as_ref()?);
         let ssrc = other.reception.ssrc();
-        let passed = now.since(other.heard) > PASSED || ssrc == stream.ssrc;
-        let after = self.patience_for(stream, other.from).saturating_sub(now.since(stream.heard.max(self.resumed)));
+        let passed = now.since(other.heard) > OTHER_SOURCE_LIFETIME || ssrc == stream.ssrc;
+        let after =
+            self.takeover_silence_of(stream, other.from).saturating_sub(now.since(stream.heard.max(self.resumed)));
         (!passed).then_some(Waiting { ssrc, from: other.from, after })
     }
 
-    /// For how long neither media nor RTCP of the source that it follows has come, nor media of one that could take its
-    /// place, once that is five reporting intervals and `least`: it has left, and its BYE was lost or never sent (RFC
-    /// 3550, sections 6.2.1 and 6.3.5). A time in which the driver's own clock stood still does not count.
+    /// Returns how long neither media nor RTCP of the followed source has arrived, nor media of a source that could
+    /// replace it. Returns `None` before this is five reporting intervals and `least`. Otherwise the source has left,
+    /// and its BYE was lost or never sent (RFC 3550, sections 6.2.1 and 6.3.5). Time in which the driver's clock stood
+    /// still does not count.
     pub fn source_left(&self, now: Time, least: Span) -> Option<Span> {
         let other = self.other.as_ref().filter(|other| other.is_stream()).map(|other| other.heard);
         let silence = now.since(self.stream.as_ref()?.spoke.max(other.unwrap_or(Time::ZERO)).max(self.resumed));
         (silence >= least.max(self.participant.member_timeout())).then_some(silence)
     }
 
-    /// Which run of the stream's numbers it is, and with which number it began: each source begins another one, and so
-    /// does one that starts again. To the controller and to whoever takes the packets, numbers go on from run to run.
+    /// Returns the index of the present run of sequence numbers, and its first number. A new source or a restart begins
+    /// a new run. Towards the controller and the application, numbers continue from run to run.
     pub const fn run(&self) -> (u32, u64) {
         self.run
     }
 
-    /// Whether a packet that it took for another stream's may turn out to be of this one: it is worth to keep it for
+    /// Returns true if a packet that was not accepted may turn out to be of this stream. It is then worth keeping for
     /// [`Receiver::begin_run`].
     pub fn may_follow(&self, from: Origin, header: &RtpHeader) -> bool {
         let beside = || self.other.as_ref().is_some_and(|other| other.reception.ssrc() == header.ssrc);
         self.stream.as_ref().is_some_and(|stream| stream.from == from && (stream.ssrc == header.ssrc || beside()))
     }
 
-    /// Whether with this packet another run begins, of another source or of one that starts again.
+    /// Returns true if this packet starts a new run: a new source, or a restart of the current one.
     pub fn begins_run(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         self.stream.is_some() && !self.goes_on(now, header) && self.is_next(now, from, header)
     }
 
-    /// Another run begins with this packet, which came before the one of which [`Receiver::begins_run`] was true: it is
-    /// to be told next.
+    /// Starts a new run with this packet, which arrived before the one for which [`Receiver::begins_run`] returned
+    /// true. That one has to be processed next.
     pub fn begin_run(&mut self, now: Time, from: Origin, header: &RtpHeader) {
         let number = i64::from(header.seq);
-        // To the controller it is one stream: neither another SSRC nor other numbers are a loss.
+        // The controller sees one stream: a new SSRC or a jump of the numbers is not a loss.
         let next = self.stream.as_ref().map_or(number, Stream::next);
         if let Some(old) = &self.stream {
             self.past = self.past + Totals::of(&old.reception);
@@ -142,20 +145,20 @@ impl Receiver {
             self.named = None;
         }
         if let Some(repair) = &mut self.repair {
-            repair.associated = !repair.of_any;
+            repair.associated = !repair.any_ssrc;
         }
         if let Some(parity) = &mut self.parity {
-            parity.associated = !parity.of_any;
+            parity.associated = !parity.any_ssrc;
         }
         self.participant.on_source(now, true);
     }
 
-    /// Whether a packet goes on in the stream that is followed.
+    /// Returns true if a packet continues the followed stream.
     pub(super) fn goes_on(&self, now: Time, header: &RtpHeader) -> bool {
         self.stream.as_ref().is_some_and(|stream| stream.ssrc == header.ssrc && !stream.is_far(now, header))
     }
 
-    /// Whether the packet's source is the one to follow from now on.
+    /// Returns true if the packet's source replaces the followed one, and starts its run.
     pub(super) fn follow(&mut self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         if !self.takes_type(header) {
             return false;
@@ -165,23 +168,24 @@ impl Receiver {
             return true;
         }
         if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == header.ssrc && s.from == from) {
+            // Under heavy loss a packet of this stream may be that far ahead. Several of them show that.
             stream.reception.hold(now, header.seq);
         }
         match &mut self.other {
             Some(other) if (other.reception.ssrc(), other.from) == (header.ssrc, from) => other.hear(now, header),
-            // One that goes on is not displaced by packets that somebody makes up.
-            Some(other) if other.is_stream() && now.since(other.heard) < RENAMED => {}
-            _ => self.other = Some(Other::new(now, from, header)),
+            // Forged packets must not displace an active candidate.
+            Some(other) if other.is_stream() && now.since(other.heard) < SOURCE_CHANGE_SILENCE => {}
+            _ => self.other = Some(OtherSource::new(now, from, header)),
         }
         false
     }
 
-    /// Whether a source of this payload type may be followed.
+    /// Returns true if a source of this payload type may be followed.
     fn takes_type(&self, header: &RtpHeader) -> bool {
         self.payload_types.is_none_or(|described| described.contains(header.payload_type))
     }
 
-    /// Why a packet's source is not followed.
+    /// Returns why a packet's source is not followed.
     pub(super) fn why_not_followed(&self, from: Origin, header: &RtpHeader) -> UnusedReason {
         let repairs = self.repair.as_ref().map(|repair| repair.settings.payload_type);
         match &self.stream {
@@ -193,56 +197,67 @@ impl Receiver {
         }
     }
 
-    /// Whether a source takes the followed one's place with this packet: the first that is heard; the one that the
-    /// description names; and another one, or the same from other numbers on, when it has said BYE, never came to a
-    /// second packet, or is silent.
+    /// Returns true if the source of this packet replaces the followed one. That is the first source, and the one that
+    /// the description names. Another source, or a restart of the same one, replaces a source that has sent BYE, never
+    /// sent a second packet, or is silent.
     fn is_next(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         let Some(old) = &self.stream else { return true };
         if !self.takes_type(header) {
             return false;
         }
         let again = old.ssrc == header.ssrc;
+        // One SSRC at two addresses is a conflict (RFC 3550, section 8.2), not a restart.
         if again && old.from != from {
             return false;
         }
-        let ended = old.ended && (old.heir.is_none_or(|heir| heir == header.ssrc) || self.source_ended());
+        let ended =
+            old.ended && (old.successor.is_none_or(|successor| successor == header.ssrc) || self.source_ended());
         let [old_named, new_named] = [old.ssrc, header.ssrc].map(|ssrc| self.named == Some(ssrc));
         let silent = now.since(old.heard.max(self.resumed));
-        // Its first packet may have been overtaken by others of its own, too.
+        // The first packet of the followed source may have been reordered behind others of it, so one of another number
+        // does not prove a restart.
         let known = self.other.as_ref().filter(|other| other.reception.ssrc() == header.ssrc && other.from == from);
+        // One packet may be forged or a leftover; several consistent ones show a stream. Numbers that may belong to the
+        // present stream are no restart.
         let known = known.filter(|other| other.is_stream_with(now, header) && !(again && old.reception.holds()));
+        // A source with a single packet has proved nothing, and is replaced without any wait.
         let fleeting = old.reception.received() < 2 && !old_named && (!again || known.is_some());
-        let proven = || known.is_some_and(|other| now.since(other.began) >= QUIET);
-        let silent = silent > self.participant.member_timeout() || silent > self.patience_for(old, from) && proven();
+        let proven = || known.is_some_and(|other| now.since(other.began) >= MIN_SILENCE);
+        let silent =
+            silent > self.participant.member_timeout() || silent > self.takeover_silence_of(old, from) && proven();
         !again && (new_named || ended) || fleeting || silent
     }
 
-    /// How long a source has to be silent for one at this address to take its place.
-    fn patience_for(&self, old: &Stream, from: Origin) -> Span {
+    /// Returns how long a source has to be silent before one at this address replaces it: two frame intervals at its
+    /// own address, and RTCP's member time-out at another one.
+    fn takeover_silence_of(&self, old: &Stream, from: Origin) -> Span {
         if old.from != from {
             return self.participant.member_timeout();
         }
-        let least = if old.pace.is_none() || self.named == Some(old.ssrc) { RENAMED } else { QUIET };
-        (old.pace.unwrap_or(least) * 2).clamp(least, LONGEST)
+        let least =
+            if old.pace.is_none() || self.named == Some(old.ssrc) { SOURCE_CHANGE_SILENCE } else { MIN_SILENCE };
+        (old.pace.unwrap_or(least) * 2).clamp(least, MAX_SILENCE)
     }
 }
 
 impl Stream {
-    /// Whether a packet of its source is far from all that came of it: it is made up, or of another run.
+    /// Returns true if the sequence number is far from all that arrived: the packet is forged, or belongs to another
+    /// run.
     fn is_far(&self, now: Time, header: &RtpHeader) -> bool {
+        // A cheap check first: cloning the reception for each packet would be costly.
         let off = self.reception.highest().map_or(0, |highest| header.seq.wrapping_sub(highest as u16) as i16);
         let arrived = || self.reception.clone().on_rtp(now, header.seq, header.timestamp);
         off.unsigned_abs() >= MAX_MISORDER && matches!(arrived(), Arrived::Restarted(_) | Arrived::Stray)
     }
 
-    /// Begins to count anew. The media's clock goes on by the time that passed, where the time stamps do not go with
-    /// those before.
+    /// Restarts the counts. If the timestamps do not continue the previous ones, the media clock advances by the
+    /// elapsed time.
     fn restart(&mut self, now: Time, header: &RtpHeader, ahead: i64) {
         (self.reception, self.ahead) = (Reception::trusting(header.ssrc, CLOCK_RATE), ahead);
         self.frame = (header.timestamp, now);
         let ticks = |span: Span| (span.as_nanos() / 100_000 * 9) as i64;
         let (passed, step) = (ticks(now.since(self.heard)), header.timestamp.wrapping_sub(self.timestamp) as i32);
-        if (i64::from(step) - passed).abs() > ticks(FAR) {
+        if (i64::from(step) - passed).abs() > ticks(TIMESTAMP_JUMP) {
             (self.timestamp, self.ticks) = (header.timestamp, self.ticks.saturating_add(passed));
         }
     }

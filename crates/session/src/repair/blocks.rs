@@ -1,11 +1,11 @@
-//! Parity over blocks of packets: any k of a block's k + r packets give all k back (docs/wire.md has the code and its
-//! bytes).
+//! Parity over blocks of packets: any k of a block's k + r packets suffice to recover all k (docs/wire.md has the code
+//! and the format).
 //!
-//! Bytes do not matter here: [`Blocks`] at the sender says which packets each parity covers, and [`Solver`] at a
-//! receiver knows that a block is whole again when as many of its packets have come as it had without parity. Whoever
-//! has the bytes computes them then.
+//! This module handles packet numbers only, not bytes. [`Blocks`] at the sender decides which packets each parity
+//! covers. [`Solver`] at a receiver detects that a block can be recovered: as many of its packets, parity included,
+//! have arrived as it has media packets. The caller that holds the bytes then computes the lost ones.
 
-use super::{Budget, KEPT};
+use super::{DEFAULT_USEFUL_TIME, RepairBudget};
 use crate::Fragment;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,114 +13,114 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::parity::{HEADER, MAX_PACKETS, MAX_PARITIES, ParityHeader, SYMBOL_HEAD};
 use steadycast_wire::rtcp::BlockRequest;
 
-/// How a session protects its packets. All members have the same.
+/// Parity settings of a session. All members need the same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParitySettings {
-    /// Synchronisation source of the stream of parity.
+    /// The SSRC of the parity stream.
     pub ssrc: u32,
-    /// Its RTP payload type.
+    /// The RTP payload type of the parity stream.
     pub payload_type: u8,
-    /// The longest time between a frame being ready and its being shown; `None`: a packet is of use for one second.
+    /// The maximum time from a frame being ready to its display. `None`: a packet is useful for one second.
     pub playout: Option<Span>,
 }
 
 impl ParitySettings {
-    /// A block ends with the first frame after this time: two fifths of the play-out delay.
+    /// Returns the time after which a block ends with the next frame: two fifths of the play-out delay.
     pub(crate) fn block(&self) -> Span {
         self.useful() * 2 / 5
     }
 
-    /// How long after its frame was ready a packet is of use.
+    /// Returns how long after its frame was ready a packet is useful.
     pub(crate) fn useful(&self) -> Span {
-        self.playout.unwrap_or(KEPT)
+        self.playout.unwrap_or(DEFAULT_USEFUL_TIME)
     }
 }
 
-/// What the payload of a parity packet is longer by than the longest payload of its block: the parity's own header, and
-/// the symbol's length and RTP header.
+/// The number of bytes by which a parity payload exceeds the longest payload of its block: the parity header, and the
+/// symbol's length field and RTP header.
 pub const PARITY_MORE: Bytes = Bytes::new((HEADER + SYMBOL_HEAD) as u64);
 
-/// A block ends with a frame when it has this many packets.
-const ENOUGH: usize = 20;
-/// A block has at most this many packets.
-const MOST: usize = 40;
-/// Parity takes at most a third of what is sent: half as many parities as a block has packets.
-const HALF: usize = 2;
-/// Loss that is measured counts for this time, also when less is measured then.
-const HELD: Span = Span::secs(10);
-/// Loss before any is reported.
-const UNKNOWN: f64 = 0.01;
-/// Blocks that a receiver looks at: the newest.
-const OPEN: usize = 16;
-/// Blocks of which a sender sends more parity on request: the newest.
-const RECENT: usize = 64;
-/// Sequence numbers of which a receiver knows whether they came: the newest.
-const KNOWN: u64 = 2_048;
+/// Number of packets from which on a block ends with the current frame.
+const FULL_BLOCK_PACKETS: usize = 20;
+/// Maximum number of packets of a block.
+const MAX_BLOCK_PACKETS: usize = 40;
+/// Minimum number of packets per parity packet. With two, parity is at most a third of what is sent.
+const MIN_PACKETS_PER_PARITY: usize = 2;
+/// Time for which a measured loss rate is used, even if later ones are lower.
+const LOSS_HOLD_TIME: Span = Span::secs(10);
+/// Loss rate that is assumed before any report.
+const DEFAULT_LOSS: f64 = 0.01;
+/// Maximum number of blocks that a receiver tracks. The newest are kept.
+const MAX_OPEN_BLOCKS: usize = 16;
+/// Maximum number of blocks for which a sender sends more parity on request. The newest are kept.
+const MAX_RECENT_BLOCKS: usize = 64;
+/// Number of the newest sequence numbers whose arrival a receiver tracks.
+const ARRIVAL_WINDOW: u64 = 2_048;
 
-/// A packet of a block, as a receiver gets it back.
+/// A media packet that parity covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protected {
-    /// Its extended number at the sender.
+    /// The packet's extended sequence number at the sender.
     pub seq: u64,
-    /// What it carries.
+    /// The part of a frame that the packet carries.
     pub fragment: Fragment,
-    /// Whether it is the last packet of its frame.
+    /// Whether the packet is the last one of its frame.
     pub marker: bool,
 }
 
-/// A parity packet of a block.
+/// What a parity packet covers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Protection {
-    /// Its place among the parity packets of its block, and the packets that it covers.
+    /// The packet's index among the parity packets of its block, and the range of packets that it covers.
     pub header: ParityHeader,
-    /// The block's packets, in order: what its symbols give. Empty at a receiver to which their bytes tell it.
+    /// The block's packets in order. Empty at a receiver that reads them from the recovered bytes.
     pub packets: Arc<[Protected]>,
 }
 
-/// A lost packet that parity gives back.
+/// A lost packet that was recovered from parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// Its sequence number.
+    /// The packet's sequence number.
     pub number: u16,
-    /// The same, extended, as the session counts the packets of the media ([`crate::Received::New`]).
+    /// The extended sequence number, as the session counts media packets ([`crate::Received::New`]).
     pub seq: u64,
-    /// What it carried, where the parity's [`Protection`] said so.
+    /// What the packet carried, if the parity's [`Protection`] lists it.
     pub packet: Option<Protected>,
 }
 
-/// A parity that waits to be sent.
+/// A parity packet that waits to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Parity {
     pub(crate) protection: Protection,
-    /// The length of its payload.
+    /// The length of the payload in bytes.
     pub(crate) payload: u16,
 }
 
-/// A block that is complete, of which more parity may be asked for.
+/// A complete block, for which receivers may request more parity.
 #[derive(Clone, Debug)]
-struct Complete {
+struct SentBlock {
     packets: Arc<[Protected]>,
-    /// The longest payload in it.
+    /// The length of the longest payload in the block.
     longest: u16,
     began: Time,
-    /// Parities that were sent so far, or wait.
+    /// The number of parity packets that were sent or wait.
     sent: u8,
 }
 
-/// The circumstances of a request for parity.
+/// Context of a parity request: what decides whether more parity is sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AskedParity {
-    /// When it came.
+pub(crate) struct ParityRequestContext {
+    /// The time at which the request arrived.
     pub(crate) now: Time,
-    /// The rate that the controller wants.
+    /// The controller's target rate.
     pub(crate) target: Rate,
-    /// IP size of a full packet.
+    /// The IP size of a full packet.
     pub(crate) packet: Bytes,
-    /// IP size of a packet of parity without its payload.
+    /// The IP size of a parity packet without its payload.
     pub(crate) head: Bytes,
 }
 
-impl Complete {
+impl SentBlock {
     fn parity(&mut self) -> Option<Parity> {
         let first = self.packets.first()?;
         let (packets, base, index) = (self.packets.len() as u8, first.seq as u16, self.sent);
@@ -131,55 +131,57 @@ impl Complete {
     }
 }
 
-/// The largest share of packets that is lost, of those of late.
+/// The highest loss rate that was reported recently.
 #[derive(Debug, Default)]
 struct Loss {
     share: Option<f64>,
     since: Time,
 }
 
-/// Makes blocks of what a sender sends.
+/// Groups the sender's packets into blocks, and decides how much parity each one gets.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     pub(crate) settings: ParitySettings,
-    /// Whether a block may end behind any packet, as in a stream without frames.
+    /// Whether a block may end after any packet, as in a stream without frames.
     pub(crate) anywhere: bool,
     open: Vec<Protected>,
     longest: u16,
     began: Time,
     loss: Loss,
     waiting: VecDeque<Parity>,
-    recent: VecDeque<Complete>,
-    /// What parity on request may take.
-    budget: Budget,
-    /// Parities that were asked for and not sent since the budget was spent.
+    recent: VecDeque<SentBlock>,
+    /// The budget for parity on request.
+    budget: RepairBudget,
+    /// Requests that were refused because the budget was used up.
     pub(crate) refused: u64,
 }
 
 impl Blocks {
     pub(crate) fn new(settings: ParitySettings) -> Self {
-        let (open, longest, began, budget) = (Vec::new(), 0, Time::ZERO, Budget::default());
+        let (open, longest, began, budget) = (Vec::new(), 0, Time::ZERO, RepairBudget::default());
         let (waiting, recent) = (VecDeque::new(), VecDeque::new());
         let (anywhere, loss) = (false, Loss::default());
         Self { settings, anywhere, open, longest, began, loss, waiting, recent, budget, refused: 0 }
     }
 
-    /// This share of packets is lost on the way to the receivers that are to be served.
+    /// Updates the loss rate (0 to 1) of the receivers that parity is to serve. A higher rate counts immediately, a
+    /// lower one after [`LOSS_HOLD_TIME`].
     pub(crate) fn on_loss(&mut self, now: Time, share: f64) {
-        let held = self.loss.share.filter(|held| *held > share && now.since(self.loss.since) < HELD);
+        let held = self.loss.share.filter(|held| *held > share && now.since(self.loss.since) < LOSS_HOLD_TIME);
         if held.is_none() {
             self.loss = Loss { share: Some(share), since: now };
         }
     }
 
-    /// The share of packets that is taken to be lost.
+    /// Returns the loss rate for which parity is planned.
     pub(crate) fn loss(&self) -> f64 {
-        self.loss.share.unwrap_or(UNKNOWN)
+        self.loss.share.unwrap_or(DEFAULT_LOSS)
     }
 
-    /// A packet of the media with so much payload has left; parity is to leave a share of at most `residual` of the
-    /// packets missing.
+    /// Adds a media packet that was sent, with `payload` bytes. At the end of the block, parity is added that leaves at
+    /// most a share of `residual` of its packets missing.
     pub(crate) fn on_sent(&mut self, now: Time, packet: Protected, payload: u16, residual: f64) {
+        // A block covers consecutive numbers only: its header has a base and a count.
         if self.open.last().is_some_and(|last| last.seq + 1 != packet.seq) {
             self.open.clear();
         }
@@ -189,35 +191,39 @@ impl Blocks {
         self.open.push(packet);
         self.longest = self.longest.max(payload);
         let long = now.since(self.began) >= self.settings.block();
-        if self.open.len() >= MOST || (packet.marker || self.anywhere) && (long || self.open.len() >= ENOUGH) {
+        if self.open.len() >= MAX_BLOCK_PACKETS
+            || (packet.marker || self.anywhere) && (long || self.open.len() >= FULL_BLOCK_PACKETS)
+        {
             self.close(now, residual);
         }
     }
 
     fn close(&mut self, now: Time, residual: f64) {
+        // Shared, because each parity packet of the block refers to all its packets.
         let packets: Arc<[Protected]> = std::mem::take(&mut self.open).into();
         let count = packets.len() as u8;
-        let mut block = Complete { packets, longest: self.longest, began: self.began, sent: 0 };
+        let mut block = SentBlock { packets, longest: self.longest, began: self.began, sent: 0 };
         let parities = (0..parities(count, self.loss(), residual)).map_while(|_| block.parity());
         self.waiting.extend(parities);
         self.recent.push_back(block);
-        let (useful, most) = (self.settings.useful(), RECENT);
+        let (useful, most) = (self.settings.useful(), MAX_RECENT_BLOCKS);
         while self.recent.len() > most || self.recent.front().is_some_and(|block| now.since(block.began) > useful) {
             self.recent.pop_front();
         }
     }
 
-    /// A receiver lacks packets of a block: it has what it needs when as many parities as it says have been sent in
-    /// all. More are sent while they can come in time and repair's share of the rate allows it.
-    pub(crate) fn on_request(&mut self, asked: &AskedParity, wanted: &BlockRequest) {
-        let AskedParity { now, target, packet, head } = *asked;
-        let same = |block: &&mut Complete| {
+    /// Processes a parity request: the receiver needs the block's parity packets up to the requested total. More are
+    /// sent while they can arrive in time, and within repair's share of the rate.
+    pub(crate) fn on_request(&mut self, context: &ParityRequestContext, wanted: &BlockRequest) {
+        let ParityRequestContext { now, target, packet, head } = *context;
+        let same = |block: &&mut SentBlock| {
             let base = block.packets.first().is_some_and(|first| first.seq as u16 == wanted.base);
             base && block.packets.len() == usize::from(wanted.packets)
         };
         let useful = self.settings.useful();
-        let in_time = |block: &&mut Complete| now.since(block.began) < useful;
+        let in_time = |block: &&mut SentBlock| now.since(block.began) < useful;
         let Some(block) = self.recent.iter_mut().find(same).filter(in_time) else { return };
+        // The request names a total, so a repeated or overheard request does not add parity.
         while block.sent < wanted.parities.min(MAX_PARITIES).min(wanted.packets) {
             let size = head + Bytes::new(u64::from(block.longest)) + PARITY_MORE;
             if !self.budget.take(now, target, packet, size) {
@@ -237,7 +243,7 @@ impl Blocks {
         self.waiting.pop_front()
     }
 
-    /// The extended number of the first packet that a parity may still be computed from.
+    /// Returns the extended sequence number of the oldest packet from which parity may still be computed.
     pub(crate) fn first(&self) -> Option<u64> {
         let waiting = self.waiting.front().and_then(|parity| parity.protection.packets.first());
         let recent = self.recent.front().and_then(|block| block.packets.first());
@@ -251,17 +257,18 @@ impl Blocks {
     }
 }
 
-/// The fewest parities of a block of `packets` with which at most a share `residual` of them stays missing, when a
-/// share `loss` of all packets is lost, each on its own; at most half as many as packets.
+/// Returns the smallest number of parity packets for a block of `packets` that leaves at most a share `residual` of
+/// them missing, at independent losses with rate `loss`. The result is at most half of `packets`.
 fn parities(packets: u8, loss: f64, residual: f64) -> u8 {
-    let most = packets.min(MAX_PACKETS) / HALF as u8;
+    let most = packets.min(MAX_PACKETS) / MIN_PACKETS_PER_PARITY as u8;
     (0..most).find(|r| left(packets, *r, loss) <= residual).unwrap_or(most)
 }
 
-/// The share of a block's packets that is missing after parity: loss · P(at least `parities` of the others are lost).
+/// Returns the share of a block's packets that stays missing: loss · P(at least `parities` of the other packets are
+/// lost).
 fn left(packets: u8, parities: u8, loss: f64) -> f64 {
     let others = u32::from(packets) + u32::from(parities) - 1;
-    // Probabilities of 0, 1, 2 … losses among the others.
+    // `one` is the binomial probability of `lost` losses among the others, `fewer` the sum of those so far.
     let mut one = (0..others).fold(1.0, |p, _| p * (1.0 - loss));
     let mut fewer = 0.0;
     for lost in 0..u32::from(parities) {
@@ -271,65 +278,66 @@ fn left(packets: u8, parities: u8, loss: f64) -> f64 {
     loss * (1.0 - fewer).max(0.0)
 }
 
-/// Which of the newest numbers have come.
+/// The newest sequence numbers that have arrived, as a bit mask.
 #[derive(Debug)]
-struct Came {
+struct ArrivalWindow {
     newest: Option<u64>,
-    bits: [u64; (KNOWN / 64) as usize],
+    bits: [u64; (ARRIVAL_WINDOW / 64) as usize],
 }
 
-impl Came {
+impl ArrivalWindow {
     fn add(&mut self, seq: u64) {
         let newest = *self.newest.get_or_insert(seq);
         if seq > newest {
-            if seq - newest >= KNOWN {
-                self.bits = [0; (KNOWN / 64) as usize];
+            if seq - newest >= ARRIVAL_WINDOW {
+                self.bits = [0; (ARRIVAL_WINDOW / 64) as usize];
             } else {
-                (newest + 1..=seq).for_each(|n| self.bits[(n % KNOWN / 64) as usize] &= !(1 << (n % 64)));
+                (newest + 1..=seq).for_each(|n| self.bits[(n % ARRIVAL_WINDOW / 64) as usize] &= !(1 << (n % 64)));
             }
             self.newest = Some(seq);
         }
-        if newest.saturating_sub(seq) < KNOWN {
-            self.bits[(seq % KNOWN / 64) as usize] |= 1 << (seq % 64);
+        if newest.saturating_sub(seq) < ARRIVAL_WINDOW {
+            self.bits[(seq % ARRIVAL_WINDOW / 64) as usize] |= 1 << (seq % 64);
         }
     }
 
     fn has(&self, seq: u64) -> bool {
-        self.newest.is_some_and(|newest| seq <= newest && newest - seq < KNOWN)
-            && self.bits[(seq % KNOWN / 64) as usize] & 1 << (seq % 64) != 0
+        self.newest.is_some_and(|newest| seq <= newest && newest - seq < ARRIVAL_WINDOW)
+            && self.bits[(seq % ARRIVAL_WINDOW / 64) as usize] & 1 << (seq % 64) != 0
     }
 }
 
-/// A block of which a parity has come.
+/// A block of which a parity packet has arrived.
 #[derive(Debug)]
 struct Block {
     count: u8,
-    /// What its packets carry; empty when nobody has said so.
+    /// What the block's packets carry; empty if unknown.
     packets: Arc<[Protected]>,
-    /// The parities that have come, by their indices.
+    /// Bit mask of the indices of the parity packets that have arrived.
     parities: u64,
-    /// Parities that have been sent, as the newest one says.
+    /// The number of parity packets that have been sent, according to the newest one.
     sent: u8,
 }
 
-/// What a receiver still needs of a block.
+/// The state of a block at a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
-    /// The extended number of its first packet.
+    /// The extended sequence number of the block's first packet.
     pub(crate) base: u64,
-    /// Its packets.
+    /// The number of the block's media packets.
     pub(crate) packets: u8,
-    /// Parities of it that have been sent.
+    /// The number of the block's parity packets that have been sent.
     pub(crate) sent: u8,
-    /// Parities that are missing to give all packets back.
+    /// The number of further parity packets that are needed to recover all packets.
     pub(crate) lacks: u8,
 }
 
-/// Knows at a receiver which lost packets the parity gives back.
+/// Determines at a receiver which lost packets can be recovered from parity.
 #[derive(Debug)]
 pub(crate) struct Solver {
-    came: Came,
-    /// The newest number that has come itself: what parity says of others moves nothing.
+    arrived: ArrivalWindow,
+    /// The newest sequence number that has arrived. Parity does not change it, since its claims about other packets are
+    /// not verified.
     heard: Option<u64>,
     blocks: BTreeMap<u64, Block>,
     recovered: Vec<(u64, Option<Protected>)>,
@@ -337,19 +345,19 @@ pub(crate) struct Solver {
 
 impl Solver {
     pub(crate) fn new() -> Self {
-        let came = Came { newest: None, bits: [0; (KNOWN / 64) as usize] };
-        Self { came, heard: None, blocks: BTreeMap::new(), recovered: Vec::new() }
+        let arrived = ArrivalWindow { newest: None, bits: [0; (ARRIVAL_WINDOW / 64) as usize] };
+        Self { arrived, heard: None, blocks: BTreeMap::new(), recovered: Vec::new() }
     }
 
-    /// The stream begins anew.
+    /// Resets the state for a new stream.
     pub(crate) fn restart(&mut self) {
         *self = Self::new();
     }
 
-    /// A packet of the media has come, or its retransmission. Returns what is needed of its block, if parity of that
-    /// has come.
+    /// Processes a media packet or its retransmission. Returns the state of its block, if parity of that block has
+    /// arrived.
     pub(crate) fn on_packet(&mut self, seq: u64) -> Option<Need> {
-        self.came.add(seq);
+        self.arrived.add(seq);
         self.heard = self.heard.max(Some(seq));
         let (base, block) = self.blocks.range(..=seq).next_back()?;
         if seq - base >= u64::from(block.count) {
@@ -358,30 +366,32 @@ impl Solver {
         self.solve(*base)
     }
 
-    /// A parity has come. What contradicts itself or a block's other parities is not used. Returns what is needed of
-    /// its block.
+    /// Processes a parity packet. One that contradicts itself or the block's other parity is ignored. Returns the state
+    /// of its block.
     pub(crate) fn on_parity(&mut self, protection: &Protection) -> Option<Need> {
         let ParityHeader { packets, base, index, sent } = protection.header;
         let told = protection.packets.len();
         if told != 0 && usize::from(packets) != told || packets == 0 || packets > MAX_PACKETS || index >= MAX_PARITIES {
             return None;
         }
-        // More than half of a block's packets have come before its parity, or it could not give the others back.
+        // A block can only be recovered if more than half of its packets arrive before its parity. A base that is
+        // further ahead than that is false.
         let ahead = self.heard? + u64::from(MAX_PACKETS / 2);
-        let base = self.extended(base).filter(|base| *base <= ahead && ahead - base < KNOWN / 2)?;
+        let base = self.extended(base).filter(|base| *base <= ahead && ahead - base < ARRIVAL_WINDOW / 2)?;
         let fresh = || Block { count: packets, packets: Arc::clone(&protection.packets), parities: 0, sent: 0 };
         let block = self.blocks.entry(base).or_insert_with(fresh);
         if block.count == packets {
             block.parities |= 1 << index;
             block.sent = block.sent.max(sent);
         }
-        while self.blocks.len() > OPEN {
+        // The bound limits the memory that forged parity can take.
+        while self.blocks.len() > MAX_OPEN_BLOCKS {
             self.blocks.pop_first();
         }
         self.solve(base)
     }
 
-    /// The extended number that is nearest to the newest one.
+    /// Returns the extended sequence number that is nearest to the newest one.
     pub(crate) fn extended(&self, number: u16) -> Option<u64> {
         let newest = self.heard?;
         newest.checked_add_signed(i64::from(number.wrapping_sub(newest as u16) as i16))
@@ -390,17 +400,18 @@ impl Solver {
     fn solve(&mut self, base: u64) -> Option<Need> {
         let block = self.blocks.get(&base)?;
         let all = base..base + u64::from(block.count);
-        let missing: Vec<u64> = all.filter(|seq| !self.came.has(*seq)).collect();
+        let missing: Vec<u64> = all.filter(|seq| !self.arrived.has(*seq)).collect();
+        // Each parity packet replaces one lost packet, whichever it is (MDS code).
         let lacks = (missing.len() as u32).saturating_sub(block.parities.count_ones()) as u8;
         if lacks == 0 {
             let packet = |seq: u64| block.packets.get((seq - base) as usize).copied();
             self.recovered.extend(missing.iter().map(|seq| (*seq, packet(*seq))));
-            missing.iter().for_each(|seq| self.came.add(*seq));
+            missing.iter().for_each(|seq| self.arrived.add(*seq));
         }
         Some(Need { base, packets: block.count, sent: block.sent, lacks })
     }
 
-    /// What has been recovered since this was last asked, with the receiver's own extended numbers.
+    /// Takes the packets that have been recovered since the last call, with the receiver's extended sequence numbers.
     pub(crate) fn take(&mut self) -> Vec<(u64, Option<Protected>)> {
         std::mem::take(&mut self.recovered)
     }
@@ -456,7 +467,7 @@ mod tests {
             got.dedup();
             let media: Vec<u64> = gone.iter().filter(|n| **n < 20).map(|n| 65_530 + *n as u64).collect();
             let solvable = lost <= parities.len();
-            // Some came after they had been recovered.
+            // Some arrived after they had been recovered.
             assert!(media.iter().all(|n| got.contains(n) == solvable), "{lost} lost: {media:?} {got:?}");
         }
     }
@@ -493,6 +504,6 @@ mod tests {
             let header = ParityHeader { packets: 3, base: base.wrapping_mul(67), index: 0, sent: 1 };
             solver.on_parity(&Protection { header, packets: Arc::clone(&packets) });
         }
-        assert!(solver.blocks.len() <= OPEN);
+        assert!(solver.blocks.len() <= MAX_OPEN_BLOCKS);
     }
 }

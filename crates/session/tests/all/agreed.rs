@@ -1,5 +1,5 @@
-//! What a session description and a key agree on, for a receiver that is a browser: the ids of header extensions, and
-//! who the receiver is.
+//! Effects of a session description and a key on a session with a browser: the ids of header extensions, and the
+//! receiver's authentication.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 use crate::group;
@@ -16,7 +16,7 @@ use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet};
 use steadycast_wire::rtp::{RtpHeader, absolute};
 
 const SENDER: u32 = 0x5e0d_0001;
-/// Browsers that only receive report under this SSRC, all of them.
+/// The SSRC under which all browsers report that only receive.
 const BROWSER: u32 = 1;
 
 /// A greedy sender with retransmission, after a second.
@@ -56,7 +56,7 @@ fn the_first_compound_of_who_is_authenticated_is_answered_though_it_names_nobody
     }
 }
 
-/// Whom a sender's report answers, the middle of their clock's time, and how long ago that came.
+/// The SSRC that a sender's report answers (DLRR), the middle 32 bits of its clock's time, and the delay since.
 fn answers(bytes: &[u8]) -> Vec<[u32; 3]> {
     let word = |at: &[u8]| u32::from_be_bytes(at.try_into().unwrap());
     let block = |packet: &Packet| match packet {
@@ -87,14 +87,14 @@ fn a_browser_computes_the_round_trip_from_the_answer_to_its_clock() {
                 }
             }
         }
-        // Once, in the next report; a stranger is told nothing.
+        // The answer is sent once, in the next report. An unknown host gets none.
         let expected = usize::from(authenticated);
         assert_eq!(told.len(), expected);
         for (now, [who, lrr, delay]) in told {
             assert_eq!(who, BROWSER);
             let round_trip = ntp::round_trip(epoch.middle(now + way), lrr, delay).unwrap();
             let apart = round_trip.max(way * 2).saturating_sub(round_trip.min(way * 2));
-            // Three times are cut to 1/65536 s.
+            // Three times are rounded down to 1/65536 s.
             assert!(apart <= Span::micros(50), "{round_trip:?} over a way of {way:?}");
         }
     }
@@ -140,7 +140,7 @@ fn a_notice_travels_to_receivers_of_ours_alone() {
         Media { notice: Notice::new(id, &[7; 8]), ids, ..packets[0] }.encode(&[], &mut datagram);
         let (_, elements, _) = RtpHeader::parse(&datagram).unwrap();
         let found: Vec<_> = elements.map(|(id, data)| (id, data.len())).collect();
-        // The element of the send time is ours alone where it is used: no controller has the id 1.
+        // The send-time extension only exists between Steadycast's ends: no controller uses the id 1.
         let expected = if send_time == SendTime::Ours { (id, 8) } else { (id, 3) };
         assert_eq!(found, [expected]);
     }

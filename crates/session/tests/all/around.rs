@@ -1,4 +1,4 @@
-//! What stands around a controller's half hides nothing of it from the session, and nothing of the session from it.
+//! Layers around a controller's half must forward all calls between the half and the session.
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use steadycast_control::{
 use steadycast_session::{CircuitBreaker, FeedbackDefence, OperatorControls, Replayed, StandardReports};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-/// Any time.
+/// An arbitrary time.
 const AT: Time = Time::from_nanos(7);
 const WAKE: Wake = Wake { at: AT, why: "own" };
 const ALLOWED: Allowance = Allowance { bytes: Bytes::new(777), until: AT };
@@ -26,13 +26,13 @@ impl Told {
     }
 }
 
-/// Notes each call, and answers what no default answers.
+/// Records each call, and returns values that differ from all defaults.
 struct Speaks {
     told: Told,
     checks: [Check; 1],
 }
 
-// A method that is new in the trait is missing here, by the lint, and then in the test below, by its last line.
+// A new method of the trait is missing here, which the lint and the last line of the test below show.
 #[deny(clippy::missing_trait_methods)]
 impl SenderHalf for Speaks {
     fn inner(&self) -> Option<&dyn SenderHalf> {
@@ -132,7 +132,7 @@ fn each_layer_passes_on_whatever_it_does_not_change() {
         let told = Told::default();
         let mut half = around(Arc::new(Makes(told.clone()))).sender(&setup);
         let mut calls = 0;
-        // Whether the half within has been told of this since the last look.
+        // Whether the inner half has been called since the last check.
         let mut reached = |what: &str| {
             calls += 1;
             let told = std::mem::take(&mut *told.0.lock().unwrap());

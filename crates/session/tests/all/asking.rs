@@ -1,4 +1,4 @@
-//! What a sender half may ask of its session: frames that it can't afford, and reports at times of its own.
+//! Requests of a sender half to its session: skipping frames beyond its allowance, and reports at its own times.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 use crate::group;
@@ -12,12 +12,12 @@ use steadycast_session::{Emit, Frame, FrameKind, Output, Profile, Sender};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// Affords so much in each second, and reports five times in it.
+/// A half with an allowance per second that reports five times in each.
 struct Miser {
     bytes: Option<Bytes>,
     now: Time,
     next: Time,
-    /// The size that the packet was to have.
+    /// The announced size of the packet.
     told: Bytes,
     sizes: Arc<Mutex<Vec<(Bytes, Bytes)>>>,
 }
@@ -58,8 +58,8 @@ fn miser(bytes: Option<u64>) -> Miser {
     Miser { bytes: bytes.map(Bytes::new), now, next: at(200), told, sizes }
 }
 
-/// Ten frames of 1000 bytes in each second, groups of five. Returns which were taken, packets sent and times of
-/// reports.
+/// Sends ten frames of 1000 bytes per second in groups of five. Returns the accepted frames, the packets sent and the
+/// times of reports.
 fn run(half: Miser) -> (Vec<bool>, Sender, Vec<Time>) {
     let settings = settings(rtcp(Profile::Rfc3550, Rate::mbps(2), false), Emit::Paced);
     let mut sender = Sender::new(settings, Box::new(half), Seed(1).part("rtcp"), Time::ZERO);
@@ -88,7 +88,7 @@ fn run(half: Miser) -> (Vec<bool>, Sender, Vec<Time>) {
 
 #[test]
 fn frames_beyond_an_allowance_are_skipped_until_the_next_one() {
-    // Each frame is two packets, with 56 bytes of headers and notice each: four of them fit into 4500.
+    // Each frame is two packets with 56 bytes of headers and notice: four frames fit into 4500 bytes.
     let (taken, sender, _) = run(miser(Some(4_500)));
     let second: Vec<bool> = (0..10).map(|n| n < 4).collect();
     assert_eq!(taken, second.repeat(3));

@@ -1,4 +1,4 @@
-//! A browser that watches over 240 ms of round trip and a loss of one packet in twenty each way, by libwebrtc's rules.
+//! A browser behind an RTT of 240 ms and a loss of 5 % in each direction, by libwebrtc's rules.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 use crate::group;
@@ -18,21 +18,22 @@ use steadycast_wire::rtcp::{
 const WAY: Span = Span::millis(120);
 const LOSS: f64 = 0.05;
 const SECONDS: u64 = 50;
-/// What it asks for, it asks for again after a round trip, of which it knows by an extended report; ten times at most.
+/// Interval between NACKs for a packet: an RTT, which the browser knows from an extended report (RFC 3611). `TRIES` is
+/// their maximum number.
 const AGAIN: Span = Span::millis(242);
 const TRIES: u32 = 10;
-/// After so long without a picture it asks for a key frame.
+/// Time without a picture after which it requests a key frame.
 const PATIENCE: Span = Span::secs(3);
 const SENDER: u32 = 0x5e0d_0001;
 const BROWSER: u32 = 1;
 
-/// A packet that travels: media, or RTCP.
+/// A packet in flight: media or RTCP.
 enum Datagram {
     Rtp(Media),
     Rtcp(Vec<u8>),
 }
 
-/// One direction.
+/// One direction of the path.
 struct Way {
     travels: VecDeque<(Time, Datagram)>,
     chance: Chance,
@@ -54,13 +55,13 @@ impl Way {
     }
 }
 
-/// What libwebrtc does with what comes: it asks for what is missing, and decodes pictures in order.
+/// A model of libwebrtc's receiver: it requests missing packets and decodes pictures in order.
 #[derive(Default)]
 struct Browser {
     came: BTreeMap<u64, Time>,
     next: Option<u64>,
     missing: BTreeMap<u64, (Time, u32)>,
-    /// Of each picture its first and last packet, whether it is a key frame, and when it was taken.
+    /// The first and last packet of each picture, whether it is a key frame, and when it was sampled.
     pictures: BTreeMap<u32, (u64, Option<u64>, bool, Time)>,
     decodes: u32,
     decoded: Vec<Time>,
@@ -85,7 +86,7 @@ impl Browser {
         gap
     }
 
-    /// What it asks for again.
+    /// The repeated requests.
     fn again(&mut self, now: Time) -> Vec<u64> {
         self.missing.retain(|_, (_, tries)| *tries < TRIES);
         let mut due = Vec::new();
@@ -98,13 +99,14 @@ impl Browser {
         due
     }
 
-    /// Whether all packets of a picture have come.
+    /// Returns true if all packets of a picture have arrived.
     fn whole(&self, index: u32) -> bool {
         let Some((first, Some(last), ..)) = self.pictures.get(&index) else { return false };
         (*first..=*last).all(|seq| self.came.contains_key(&seq))
     }
 
-    /// Decodes what is due, `wait` after it could have come; goes on at a key frame where one is late or has gaps.
+    /// Decodes the pictures that are due, `wait` after they could have arrived. Continues at a key frame if one is late
+    /// or has gaps.
     fn decode(&mut self, now: Time, wait: Span) {
         loop {
             let key = |index: &u32| self.pictures[index].2 && self.whole(*index);
@@ -125,7 +127,7 @@ impl Browser {
         }
     }
 
-    /// How long the picture stood by the W3C's rule of `totalFreezesDuration`, in seconds.
+    /// Returns how long the picture stood in seconds, by the W3C's rule of `totalFreezesDuration`.
     fn frozen(&self) -> f64 {
         let spans: Vec<f64> = self.decoded.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64()).collect();
         let froze = |n: &usize| {
@@ -137,8 +139,9 @@ impl Browser {
     }
 }
 
-/// Watches for [`SECONDS`]. The browser waits for `wait`; packets are of use for `playout` to the sender, which by
-/// `feedback` sends again what was lost twice. How long the picture stood, and which share of packets was sent again.
+/// Runs for [`SECONDS`]. The browser waits for `wait`. To the sender packets are useful for `playout`, and by
+/// `feedback` it retransmits lost retransmissions. Returns how long the picture stood, and the share of
+/// retransmissions.
 fn watch(wait: Span, gop: u32, kbps: u64, playout: Option<Span>, feedback: bool, seed: u64) -> (f64, f64) {
     let rtcp = RtcpSettings {
         authenticated: feedback,
@@ -248,7 +251,7 @@ fn three_round_trips_of_wait_keep_a_teleoperator_s_picture_moving() {
     for (kbps, gop, seed) in runs {
         let (frozen, again) = watch(wait, gop, kbps, Some(PATIENCE), true, seed);
         assert!(frozen <= bound, "{frozen} s of {SECONDS} at {kbps} kb/s, a key frame every {gop}");
-        // Of what is lost each one once, and one in twenty of those once more.
+        // Each lost packet is retransmitted once, and one in twenty of those again.
         assert!((0.035..0.07).contains(&again), "{again} of all packets were sent again");
         worst = worst.max(watch(wait, gop, kbps, None, false, seed).0);
     }

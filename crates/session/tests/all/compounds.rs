@@ -1,4 +1,4 @@
-//! What a receiver has to say, in datagrams that the path carries.
+//! A receiver's reports have to fit into datagrams that the path carries.
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet, PacketStatus, TransportFeedback};
 use steadycast_wire::rtp::RtpHeader;
 
-/// Has a body of this size to send in each regular report, and notes where packets stand in frames.
+/// A half with a body of this size in each regular report. It records the packets' positions in frames.
 struct Says(usize, Arc<Mutex<Vec<FrameEdge>>>);
 
 impl ReceiverHalf for Says {
@@ -24,27 +24,27 @@ impl ReceiverHalf for Says {
     }
 }
 
-/// A path, what arrives over it, and the receiver at its end.
+/// A path, its traffic, and the receiver at its end.
 #[derive(Clone, Debug)]
 struct Load {
     format: FeedbackFormat,
     mtu: u64,
-    /// Bytes of the receiver's name.
+    /// The length of the receiver's CNAME.
     name: usize,
-    /// Bytes of its half's body.
+    /// The length of its half's body.
     body: usize,
-    /// IP size of a packet, and how many arrive in a millisecond.
+    /// The IP size of a packet, and the number of packets per millisecond.
     size: u64,
     per_ms: u64,
-    /// One of so many is lost, so that there is something to ask for.
+    /// One in this many packets is lost, so that there are NACKs.
     lost: u64,
     session: Rate,
 }
 
-/// What came of it in a second.
+/// The results of a second.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// IP bytes of each datagram, and how many polls gave any.
+    /// The IP bytes of each datagram, and the number of polls that returned one.
     datagrams: Vec<u64>,
     reports: usize,
     arrived: BTreeSet<u16>,
@@ -89,7 +89,7 @@ fn run(load: &Load) -> Outcome {
     let mut outcome = Outcome::default();
     let (mut n, end) = (0, Time::ZERO + Span::secs(1));
     let (mut now, mut next) = (Time::ZERO, Time::ZERO);
-    // At the end nothing comes, so that what came can be told.
+    // No packets arrive at the end, so that all arrivals can be reported.
     while now < end {
         if now == next && now < Time::ZERO + Span::millis(700) {
             for _ in 0..load.per_ms {
@@ -162,8 +162,7 @@ proptest! {
     #[test]
     fn what_tells_of_packets_takes_five_percent_of_what_arrives_or_a_datagram_for_each_report(load in loads()) {
         let outcome = run(&load);
-        // The session's share of a second, or that of what arrived; and each report may fill one datagram, and a part
-        // of another.
+        // RTCP's share of a second, or of what arrived. Each report may also fill one datagram and a part of another.
         let (came, took) = (outcome.arrived.len() as u64 * load.size, outcome.datagrams.iter().sum::<u64>());
         let share = (load.session.over(Span::secs(1)).as_f64() * 0.05).max(came as f64 * 0.05);
         let most = share + outcome.reports as f64 * 2.0 * load.mtu as f64;
@@ -171,7 +170,7 @@ proptest! {
     }
 }
 
-/// Heavy traffic of small packets.
+/// High-rate traffic of small packets.
 const FAST: Load = Load {
     format: FeedbackFormat::Rfc8888,
     mtu: 1500,

@@ -1,4 +1,4 @@
-//! Per-packet feedback, from a receiver's datagrams to what a sender half is told.
+//! Per-packet feedback, from a receiver's datagrams to the sender half.
 
 use std::sync::{Arc, Mutex};
 use steadycast_control::{
@@ -13,14 +13,14 @@ use steadycast_wire::rtcp::{
     Compound, CongestionFeedback, Packet, PacketArrival, PacketStatus, StreamArrivals, Ticks, TransportFeedback,
 };
 
-/// What a sender half was told.
+/// The calls that a sender half received.
 #[derive(Default)]
 struct Told {
     sent: Vec<(u64, Time, Bytes)>,
     reports: Vec<(Time, Option<Span>, Vec<PacketReport>)>,
 }
 
-/// Sends at a constant rate, and keeps what it is told.
+/// A half with a constant rate that records its calls.
 struct Keeps(Arc<Mutex<Told>>);
 
 impl SenderHalf for Keeps {
@@ -39,7 +39,7 @@ impl SenderHalf for Keeps {
     }
 }
 
-/// Says nothing of its own.
+/// A receiver half without reports.
 struct Silent;
 
 impl ReceiverHalf for Silent {
@@ -49,13 +49,13 @@ impl ReceiverHalf for Silent {
     }
 }
 
-/// Ten seconds of 1 Mb/s over 20 ms each way, with numbers that wrap. Packet `n` is lost if `lost(n)`; every fourth
-/// packet is marked; report `n` is lost if `unheard(n)`.
+/// Runs ten seconds of 1 Mb/s over 20 ms in each direction, with numbers that wrap. Packet `n` is lost if `lost(n)`,
+/// report `n` if `unheard(n)`; every fourth packet is marked.
 fn run(format: FeedbackFormat, lost: fn(u64) -> bool, unheard: fn(u64) -> bool) -> Told {
     run_as(format, lost, unheard, |datagram| datagram)
 }
 
-/// As [`run`], with what becomes of each of the receiver's datagrams on its way.
+/// Runs as [`run`] does, with a function that changes the receiver's datagrams on their way.
 fn run_as(
     format: FeedbackFormat,
     lost: fn(u64) -> bool,
@@ -151,12 +151,12 @@ fn every_packet_is_told_with_its_sending_arrival_and_mark() {
                 }
             }
         }
-        // The last ones may still be under way.
+        // The last packets may still be in flight.
         for (n, how) in arrived.iter().enumerate().take(told.sent.len() - 20) {
             assert_eq!(how.is_none(), n % 50 == 7, "{format:?}: packet {n}");
             let Some(how) = how else { continue };
             let way = how.at.map(|at| at.as_nanos() - told.sent[n].1.as_nanos() as i64);
-            // To 1/1024 s, rounded down before the report's own time in 1/65536 s; or to 250 µs.
+            // The resolution is 1/1024 s, rounded down before the report's time in 1/65536 s; or 250 µs.
             assert!(way.is_some_and(|ns| (19_700_000..=21_000_000).contains(&ns)), "{format:?}: packet {n}, {way:?}");
             let mark = if n % 4 == 3 { Ecn::Ce } else { Ecn::Ect1 };
             assert_eq!(how.ecn, (format == FeedbackFormat::Rfc8888).then_some(mark), "packet {n}");
@@ -174,7 +174,7 @@ fn a_lost_report_hides_no_packet() {
     }
 }
 
-/// The feedback messages of a compound alone, as a datagram.
+/// Returns the feedback messages of a compound as a datagram.
 fn reduced(datagram: Vec<u8>) -> Vec<u8> {
     let Compound { packets } = Compound::parse(&datagram).expect("a receiver writes what can be read");
     let packets: Vec<_> = packets.into_iter().filter(|packet| matches!(packet, Packet::Feedback { .. })).collect();
@@ -195,7 +195,7 @@ fn feedback_in_a_datagram_of_its_own_tells_what_it_tells_in_a_compound() {
         let whole = run(format, |n| n % 50 == 7, |_| false);
         let alone = run_as(format, |n| n % 50 == 7, |_| false, reduced);
         assert!(arrivals(&whole).len() > 1_000);
-        // Packets of 1 Mb/s and reports leave at the same times in both.
+        // Packets and reports are sent at the same times in both runs.
         assert_eq!(arrivals(&alone), arrivals(&whole), "{format:?}");
         assert!(
             alone.reports.iter().all(|(_, rtt, packets)| rtt.is_some() == packets.iter().any(|p| p.arrived.is_some()))
@@ -221,20 +221,20 @@ fn sending(format: FeedbackFormat) -> (Sender, Arc<Mutex<Told>>) {
     }
 }
 
-/// The sender hears this after a second.
+/// Passes this compound to the sender after a second.
 fn hear(sender: &mut Sender, from: u64, packets: Vec<Packet>) {
     let mut datagram = Vec::new();
     Compound { packets }.encode(&mut datagram);
     sender.on_rtcp(Time::ZERO + Span::secs(1), Origin(from), &datagram);
 }
 
-/// What makes somebody a member.
+/// Returns the packets that make a host a member.
 fn named(ssrc: u32) -> Vec<Packet> {
     let chunks = vec![(ssrc, format!("{ssrc}@test"))];
     vec![Packet::ReceiverReport { ssrc, blocks: Vec::new() }, Packet::Sdes { chunks }]
 }
 
-/// A report in this format that the first hundred packets have arrived, all at once.
+/// Returns a report in this format that the first hundred packets arrived at the same time.
 fn all_arrived(format: FeedbackFormat, sender: u32) -> Vec<Packet> {
     if format == FeedbackFormat::TransportWide {
         let packets = vec![PacketStatus::At(Ticks(4_000)); 100];
@@ -245,7 +245,7 @@ fn all_arrived(format: FeedbackFormat, sender: u32) -> Vec<Packet> {
     vec![CongestionFeedback { sender, streams, report_time: 65_536 }.to_packet()]
 }
 
-/// Packets of which the half was told that they arrived.
+/// Returns the number of packets that were reported to the half as arrived.
 fn arrived(told: &Arc<Mutex<Told>>) -> usize {
     let told = told.lock().expect("one thread");
     told.reports.iter().flat_map(|(.., packets)| packets).filter(|packet| packet.arrived.is_some()).count()
@@ -293,8 +293,8 @@ fn reports_leave_as_often_as_five_percent_of_the_session_allow_and_at_least_five
     for format in BOTH {
         let told = run(format, |_| false, |_| false);
         let reports = told.reports.iter().filter(|(.., packets)| !packets.is_empty()).count();
-        // 50 kb/s hold about 50 reports a second of 120 bytes. None leaves sooner than 25 ms after the one before;
-        // RTCP's regular compounds, at most one a second, carry what there is as well.
+        // 50 kb/s hold about 50 reports of 120 bytes per second. Reports are at least 25 ms apart; regular compounds,
+        // at most one per second, carry feedback as well.
         assert!((150..=410).contains(&reports), "{format:?}: {reports} in ten seconds");
     }
 }
@@ -320,7 +320,7 @@ fn the_packets_of_a_sender_that_follows_others_are_told_too() {
             let settings = SenderSettings { greedy: true, feedback: format, ..new };
             let half = Box::new(Keeps(Arc::clone(&told)));
             let mut sender = Sender::new(settings, half, Seed(1).part("sender"), now);
-            // The first one ends at some number over 20,000; the others begin at 0 again.
+            // The first source ends at a number over 20,000; the others begin at 0 again.
             let end = now + Span::secs(if n == 0 { 165 } else { 5 });
             while now < end {
                 let mut next = end;
@@ -348,7 +348,7 @@ fn the_packets_of_a_sender_that_follows_others_are_told_too() {
             let arrived = told.reports.iter().flat_map(|(.., packets)| packets).filter(|p| p.arrived.is_some()).count();
             assert!(told.sent.len() > if n == 0 { 20_000 } else { 500 }, "sender {n}: {} packets", told.sent.len());
             assert!(arrived + 20 >= told.sent.len(), "{format:?}, sender {n}: {arrived} of {}", told.sent.len());
-            // It leaves without a BYE, and is silent for longer than a member may be.
+            // It leaves without a BYE and is silent for longer than a member may be.
             now += Span::secs(60);
         }
     }

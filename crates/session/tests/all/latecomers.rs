@@ -1,4 +1,4 @@
-//! A group whose sender has had nobody for long enough to pause, and its first receiver.
+//! A group whose sender has paused for lack of receivers, and its first receiver.
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 
 use crate::group;
@@ -14,14 +14,14 @@ use steadycast_session::{
 use steadycast_units::{Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::is_rtcp;
 
-/// What came of it.
+/// The results.
 #[derive(Debug)]
 struct Seen {
-    /// Packets that left in the last 20 s before the receiver came.
+    /// The number of packets that were sent in the last 20 s before the receiver joined.
     alone: u64,
-    /// How long the sender has to be reported to before it does more than in its pause.
+    /// The time of reports until the sender leaves its pause.
     served: Option<Span>,
-    /// After its coming, until a first second with more than 400 kb/s.
+    /// The time from the join to the first second with more than 400 kb/s.
     full: Option<Span>,
 }
 
@@ -110,9 +110,9 @@ fn drive(controller: &str, come: Span, seed: Seed, lasts: Span) -> Seen {
 
 #[test]
 fn a_sender_that_paused_for_want_of_receivers_serves_the_first_as_soon_as_it_reports() {
-    // How soon there are 400 kb/s is the controller's own start: `lda-plus` adds a packet per second.
+    // The time to 400 kb/s depends on the controller's start: `lda-plus` adds a packet per second.
     for (controller, start) in [("asmp", 4), ("tfmcc", 9), ("pgmcc", 4), ("lda-plus", 0)] {
-        // A tenth of the rate since 15 s, and a pause since 30 s.
+        // The rate is a tenth from 15 s on, and the media pauses from 30 s on.
         for (come, most) in [(Span::secs(20), 300), (Span::secs(61), 11)] {
             let seen = drive(controller, come, Seed(1), Span::secs(start.max(5)));
             let told = format!("{controller} after {come:?}: {seen:?}");

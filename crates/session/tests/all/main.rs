@@ -1,5 +1,5 @@
-//! The session's claims, in one program: what they share is compiled once. `tests/spoofed.rs` has one of its own, since
-//! it measures the memory of its process.
+//! The session's tests in one program, so that shared code is compiled once. `tests/spoofed.rs` is separate, because it
+//! measures the memory of its process.
 
 mod agreed;
 mod around;

@@ -1,4 +1,4 @@
-//! Who comes, goes, falls silent, or goes by another's name; and what a network can throw at a session.
+//! Members that join, leave, fall silent or use another's SSRC, and arbitrary datagrams from the network.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
@@ -18,7 +18,7 @@ fn asmp() -> Group {
     Group::new(rtcp(Profile::Asmp, Rate::mbps(2), true), PERIOD, Span::millis(20))
 }
 
-/// Who said BYE in a compound.
+/// Returns the sources that sent BYE in a compound.
 fn byes(compound: &[u8]) -> Vec<u32> {
     let packets = Compound::parse(compound).unwrap().packets;
     packets.iter().flat_map(|p| if let Packet::Bye { ssrcs, .. } = p { ssrcs.clone() } else { Vec::new() }).collect()
@@ -106,7 +106,7 @@ fn a_hundred_joins_within_a_second_keep_rtcp_within_its_share_and_are_all_heard(
     assert_eq!(group.sender.receivers(), 100);
     let share = Bytes::new(bytes(&group, at(3_000), at(33_000))).per(Span::secs(30)).ratio(Rate::mbps(2));
     assert!(share > 0.02 && share <= 0.06, "{share}");
-    // The storm itself: everyone's first report comes early, and reconsideration spreads them.
+    // The join storm: all first reports are early, and reconsideration spreads them.
     let first = Bytes::new(bytes(&group, at(2_000), at(4_000))).per(Span::secs(2)).ratio(Rate::mbps(2));
     assert!(first > 0.01 && first <= 0.10, "{first}");
 }
@@ -169,7 +169,7 @@ fn a_silent_death_is_noticed_after_five_intervals() {
     let [(left, who)] = told.left[..] else { panic!("{:?}", told.left) };
     let last = told.reports.iter().rfind(|(_, from, _)| *from == who).map(|(t, ..)| *t).unwrap();
     assert_eq!(who, ReceiverId(100));
-    // Five intervals of 1 s, noticed at the sender's next report, which comes within 1.5 s.
+    // Five intervals of 1 s, which the sender checks at its next report, within 1.5 s.
     let after = left.since(last);
     assert!(after > Span::secs(5) && after < Span::millis(6_600), "{after:?}");
 }
@@ -187,7 +187,7 @@ fn ten_seconds_without_feedback_are_survived() {
         assert_eq!(sent, 3 * 751, "{profile:?}: media goes on");
         group.run_to(at(50_000));
         let told = group.told.lock().unwrap();
-        // With 1 s between reports ten seconds are a death, and the next report a return.
+        // With 1 s between reports, ten seconds of silence are a time-out, and the next report is a return.
         assert_eq!(told.left.len(), forgotten, "{profile:?}");
         assert!(told.reports.iter().any(|(t, ..)| *t > at(30_000)), "{profile:?}");
         assert_eq!(group.sender.receivers(), 1);
@@ -213,7 +213,7 @@ fn a_receiver_whose_ssrc_is_taken_says_bye_with_the_old_and_goes_on_with_a_new_o
     group.join();
     group.join();
     group.run_to(at(10_000));
-    // Somebody else speaks as 100.
+    // Another host uses the SSRC 100.
     let packets = vec![
         Packet::ReceiverReport { ssrc: 100, blocks: Vec::new() },
         Packet::Sdes { chunks: vec![(100, "other@test".to_owned())] },
@@ -254,7 +254,7 @@ fn a_sender_whose_ssrc_is_taken_goes_on_with_a_new_one_and_its_receivers_lose_no
     assert!(seqs.seqs.windows(2).all(|w| w[1] == w[0] + 1), "to the controller it is one stream");
     let reports = &group.told.lock().unwrap().reports;
     assert!(reports.iter().any(|(t, _, rtt)| *t > at(12_000) && rtt.is_some()));
-    // The same packet from the same place is a loop by now, not another collision.
+    // The same packet from the same address is now a loop, not another collision.
     let ssrc = group.sender.ssrc();
     let mut bytes = Vec::new();
     Compound { packets: vec![Packet::ReceiverReport { ssrc, blocks: Vec::new() }] }.encode(&mut bytes);
@@ -262,7 +262,7 @@ fn a_sender_whose_ssrc_is_taken_goes_on_with_a_new_one_and_its_receivers_lose_no
     assert_eq!(group.sender.ssrc(), ssrc);
 }
 
-/// A compound as bytes.
+/// Returns a compound as bytes.
 fn bytes(packets: Vec<Packet>) -> Vec<u8> {
     let mut bytes = Vec::new();
     Compound { packets }.encode(&mut bytes);
@@ -281,7 +281,7 @@ fn named(ssrc: u32) -> Packet {
     Packet::Sdes { chunks: vec![(ssrc, format!("{ssrc}@test"))] }
 }
 
-/// Where the sender's packets come from.
+/// The address of the sender.
 const SENDERS: Origin = Origin(u64::MAX);
 
 #[test]
@@ -319,7 +319,7 @@ fn a_source_whose_reports_were_never_heard_is_ended_from_where_its_media_comes_a
         alone.on_rtp(now, SENDERS, &datagram, Ecn::NotEct, None);
     }
     assert!(alone.received() >= 5);
-    // Whoever reports first as the sender is not the sender for that.
+    // The first host that reports with the sender's SSRC is not thereby the sender.
     alone.on_rtcp(at(600), Origin(77), &bytes([rr(SENDER), named(SENDER), bye(SENDER)].to_vec()));
     assert!(!alone.source_ended());
     let (mut alone, _) = receiver(100, asmp().rtcp, at(0));
@@ -349,13 +349,13 @@ fn a_source_of_which_nothing_comes_for_five_intervals_has_left_without_a_bye() {
     }
     assert_eq!(alone.source_left(last + Span::millis(29_999), least), None);
     assert_eq!(alone.source_left(last + least, least), Some(least));
-    // Five intervals of a session this small are five seconds at least, whatever is asked for.
+    // Five intervals of such a small session are at least five seconds, independent of the setting.
     assert_eq!(alone.source_left(last + Span::millis(4_999), Span::ZERO), None);
     assert!(alone.source_left(last + Span::secs(25), Span::ZERO).is_some());
-    // Its reports are a sign of life; those of others are none.
+    // Its reports show that it is present; those of others do not.
     alone.on_rtcp(at(20_000), Origin(77), &bytes([rr(999), named(999)].to_vec()));
     assert_eq!(alone.source_left(last + least, least), Some(least));
-    // Nor is a message under its SSRC that others send.
+    // Neither does a message with its SSRC from another host.
     let plea = KeyFrameRequest::PictureLoss { sender: SENDER, media: 100 }.to_packet();
     alone.on_rtcp(at(20_000), Origin(77), &bytes(vec![plea]));
     assert_eq!(alone.source_left(last + least, least), Some(least));
@@ -375,14 +375,14 @@ fn a_source_that_takes_another_ssrc_goes_on_and_has_not_ended_whether_its_bye_co
         assert_eq!(byes(&farewell), [SENDER]);
         if comes {
             group.at(n).on_rtcp(at(10_000), SENDERS, &farewell);
-            // Until its media comes, too.
+            // This also holds until its media arrives.
             assert!(!group.at(n).source_ended());
         }
         let before = group.at(n).received();
         group.run_to(at(20_000));
         assert!(!group.at(n).source_ended());
-        // 75 packets a second. Without a BYE the old SSRC has to be silent for two frames' time, 50 ms at the least,
-        // and a third is under way.
+        // There are 75 packets per second. Without a BYE the old SSRC has to be silent for two frame intervals, at
+        // least 50 ms; a third has begun.
         let came = group.at(n).received() - before;
         let bounds = if comes { 745..=755 } else { 738..=750 };
         assert!(bounds.contains(&came), "{came}");
@@ -392,7 +392,7 @@ fn a_source_that_takes_another_ssrc_goes_on_and_has_not_ended_whether_its_bye_co
     }
 }
 
-/// A packet of this source in the session of a sender that has another SSRC.
+/// Returns a packet of this source in the session of a sender with another SSRC.
 fn other_source(seq: u16, timestamp: u32, ssrc: u32) -> Vec<u8> {
     let header = RtpHeader { payload_type: 96, marker: true, seq, timestamp, ssrc, send_time: None, payload_len: 10 };
     let mut datagram = Vec::new();
@@ -400,8 +400,8 @@ fn other_source(seq: u16, timestamp: u32, ssrc: u32) -> Vec<u8> {
     datagram
 }
 
-/// When, in ns, which number of a stream arrives that sends one each `spacing`. The first `whole` come through a queue
-/// that fills; then it is full, and what is sent in the time of one packet of it is lost but for one.
+/// Returns the arrival times in ns and numbers of a stream with one packet per `spacing`. The first `whole` pass a
+/// queue that fills. Then it is full: of the packets that are sent while it transmits one, all but one are lost.
 fn sparse(seed: u64, spacing: u64, whole: u64, pattern: u64, loss: f64) -> Vec<(u64, u64)> {
     let (mut chance, mean, run) = (Seed(seed).part("loss"), 1.0 / (1.0 - loss), 1 + seed % 8);
     let each = (spacing as f64 * mean) as u64;
@@ -427,12 +427,12 @@ proptest! {
         seed: u64, first: u16, spacing in 10_000u64..1_000_000, whole in 2u64..300, pattern in 0u64..3,
         loss in 0.9..0.999,
     ) {
-        // Of one of which fewer than ten packets a second arrive it is not soon seen whether it started again.
+        // With fewer than ten arrivals per second, a restart is not detected soon.
         prop_assume!(spacing as f64 / (1.0 - loss) <= 1e8);
         let rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), false);
         let (mut receiver, _) = receiver(2, rtcp, Time::ZERO);
         let came = sparse(seed, spacing, whole, pattern, loss);
-        // Until it is seen whose they are, whoever takes packets keeps them.
+        // The application keeps packets until their run is known.
         let mut held: Vec<(Time, Vec<u8>)> = Vec::new();
         for (at, n) in &came {
             let now = Time::from_nanos(*at);
@@ -452,7 +452,7 @@ proptest! {
             let longest = held.first().map_or(Span::ZERO, |(first, _)| now.since(*first));
             prop_assert!(held.len() < 16 || longest <= Span::millis(500), "{} for {longest}", held.len());
         }
-        // A jump may seem another run's; of one that seems to begin twice a packet or two are left out.
+        // A jump may look like a restart. If a stream seems to restart twice, one or two packets are left out.
         let missing = came.len() - held.len() - receiver.received() as usize;
         prop_assert!(missing <= came.len() / 100, "{missing}");
     }
@@ -475,7 +475,7 @@ fn a_stream_that_pauses_is_left_for_one_of_the_same_place_and_for_none_of_anothe
             let waiting = group.at(n).waiting(now).map(|other| (other.ssrc, other.from));
             assert_eq!(waiting, (!came[usize::from(k)]).then_some((55, place)), "packet {k}");
         }
-        // Its second packet proves that it is a stream; 50 ms after the first one no earlier one is under way.
+        // Its second packet proves that it is a stream. 50 ms after its first one, no earlier packet is in flight.
         assert_eq!(came, [false, false, follows, follows, follows]);
         let left = group.at(n).source_left(at(42_000), Span::secs(1));
         assert!(left.is_some_and(|silence| silence <= Span::millis(42_000 - 11_160)), "{left:?}: something came");
@@ -487,7 +487,7 @@ fn two_sources_of_one_place_that_both_send_do_not_take_turns() {
     let mut group = asmp();
     let n = group.join();
     group.run_to(at(1_000));
-    // As it sends itself, 75 packets a second.
+    // It sends 75 packets per second itself.
     let mut followed = 0;
     for k in 0..200u16 {
         let now = at(1_000 + 10 * u64::from(k));
@@ -511,7 +511,7 @@ fn a_straggler_of_one_who_left_brings_nobody_back() {
     assert_eq!(group.sender.receivers(), 1);
     group.sender.on_rtcp(at(10_500), Origin(0), &report);
     assert_eq!(group.sender.receivers(), 1);
-    // Nor does somebody else's BYE take anybody away.
+    // Another host's BYE does not remove a member either.
     let mut bye = Vec::new();
     let packets = vec![
         Packet::ReceiverReport { ssrc: 999, blocks: Vec::new() },
@@ -558,7 +558,7 @@ fn duplicates_are_told_as_such_and_count_once() {
     assert_eq!((sink.received(), sink.expected(), got.lock().unwrap().seqs.len()), (22, 22, 22));
 }
 
-/// A datagram that is not one of ours: anything, or one of ours with some bytes changed and its end cut off.
+/// Returns a malformed datagram: random bytes, or a valid one with some bytes changed and its end cut off.
 fn garbage() -> impl Strategy<Value = (Vec<u8>, Vec<(usize, u8)>, usize)> {
     let noise = prop::collection::vec(any::<u8>(), 0..80);
     (noise, prop::collection::vec((0usize..60, any::<u8>()), 0..6), 0usize..60)
@@ -595,7 +595,7 @@ proptest! {
         }
         group.run_to(group.now + Span::secs(10));
         let receiver = group.receivers[0].as_ref().unwrap();
-        // At most our own packets' worth of harm: the stream goes on and is reported on.
+        // The damage is bounded: the stream continues and is reported.
         prop_assert_eq!(receiver.received(), group.receivers[1].as_ref().unwrap().received());
         prop_assert_eq!(receiver.expected(), receiver.received());
         let recent = group.now.before(Span::secs(5));
@@ -629,7 +629,7 @@ proptest! {
 #[test]
 fn timestamps_that_each_jump_by_nearly_half_their_range_stop_no_receiver() {
     let (mut alone, got) = receiver(100, asmp().rtcp, at(0));
-    // Without a send time the timestamp stands for it: fifteen years after 20,000 packets.
+    // Without a send time the timestamp replaces it: fifteen years after 20,000 packets.
     for n in 0..20_000_u32 {
         let (seq, timestamp) = (n as u16, n.wrapping_mul(0x7fff_ffff));
         let (payload_type, ssrc) = (96, SENDER);
@@ -683,14 +683,14 @@ fn in_a_group_that_is_sampled_nobody_is_believed_in_the_name_of_another() {
         source.on_rtcp(at(1_001), Origin(7_777), &report(n));
     }
     assert_eq!((told.lock().unwrap().reports.len(), source.feedback().packets), (1_000, 1_000));
-    // The 125 to 256 that the sample keeps are known to be elsewhere.
+    // The 125 to 256 sampled members are known at other addresses.
     assert!((700..=900).contains(&source.feedback().refused), "{:?}", source.feedback());
 }
 
 #[test]
 fn members_whose_ssrcs_are_chosen_like_ours_do_not_silence_us() {
     let (mut alone, _) = receiver(100, asmp().rtcp, at(0));
-    // Five addresses, with as many members each as one may have; alike in the lowest twenty bits.
+    // Five addresses with the maximum number of members each, whose SSRCs agree in the lowest twenty bits.
     for n in 1..=320_u32 {
         let ssrc = 100 ^ n << 20;
         alone.on_rtcp(at(0), Origin(u64::from(n) / 64), &bytes(vec![rr(ssrc), named(ssrc)]));
@@ -710,14 +710,14 @@ fn members_whose_ssrcs_are_chosen_like_ours_do_not_silence_us() {
 fn a_lone_packet_of_a_stranger_does_not_lock_the_stream_out() {
     let mut group = asmp();
     group.join();
-    // A well-formed RTP packet of another stream is the first that comes.
+    // A well-formed RTP packet of another stream arrives first.
     let mut stranger = vec![0x80, 96, 0, 7, 0, 0, 0, 0, 0xde, 0xad, 0xbe, 0xef];
     stranger.extend([0; 40]);
     group.at(0).on_rtp(Time::ZERO, Origin(9), &stranger, Ecn::NotEct, None);
     group.run_to(at(2_000));
     let received = group.at(0).received();
     assert!((147..=151).contains(&received), "{received}");
-    // Later it is a stray.
+    // Later it is ignored.
     let verdict = group.at(0).on_rtp(at(2_000), Origin(9), &stranger, Ecn::NotEct, None).map(|r| r.0);
     assert_eq!(verdict, Some(Received::Unused(UnusedReason::OtherSource)));
     group.send(None, Datagram::Rtp(stranger));
@@ -733,7 +733,7 @@ fn a_stranger_that_goes_on_does_not_lock_the_described_stream_out() {
         bytes.extend([0; 40]);
         bytes
     };
-    // The stranger's payload type is another one, or its SSRC is not the one that is named.
+    // The other source has another payload type, or its SSRC is not the described one.
     for (payload_type, named) in [(97, None), (96, Some(SENDER))] {
         let mut group = asmp();
         group.join();
@@ -748,7 +748,7 @@ fn a_stranger_that_goes_on_does_not_lock_the_described_stream_out() {
         assert_eq!(group.at(0).source(), Some(SENDER));
         let got = group.got[0].lock().unwrap().seqs.len();
         assert!((145..=175).contains(&got), "{got}");
-        // Who comes after it has no name in the description, and a straggler does not bring it back.
+        // A later source is not in the description, and a late packet does not restore the named one.
         group.sender.stop();
         group.run_to(at(3_000));
         assert!(group.at(0).source_ended());
@@ -779,7 +779,7 @@ fn receivers_without_a_source_report_at_rfc_3550s_interval_and_at_once_when_one_
         said
     };
     let said = run(&mut all, 0, 60_000);
-    // Four members, one report each 2 to 6 s after the first.
+    // Four members with one report each, 2 to 6 s after the first.
     assert!((32..=100).contains(&said.len()), "{}", said.len());
     let (mut sender, _) = sender(group::settings(settings, Emit::Burst), Rate::mbps(1), &[]);
     sender.push_frame(Time::ZERO, &group::frame(0, steadycast_session::FrameKind::I, 5_000, 60_000));
@@ -794,7 +794,7 @@ fn receivers_without_a_source_report_at_rfc_3550s_interval_and_at_once_when_one_
     for n in 0..4 {
         assert!(said.iter().any(|(_, by)| *by == n), "{said:?}");
     }
-    // Its BYE is their rest.
+    // The BYE ends their reports.
     for member in &mut all {
         member.on_rtcp(at(60_500), SENDERS, &bytes([rr(SENDER), named(SENDER), bye(SENDER)].to_vec()));
     }

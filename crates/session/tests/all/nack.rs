@@ -1,4 +1,4 @@
-//! Requests for packets that nobody should ask for.
+//! NACKs that a sender must not answer, and packets that a receiver must not request.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 use crate::group;
@@ -16,7 +16,7 @@ use steadycast_wire::rtp::RtpHeader;
 const RECEIVER: u32 = 77;
 const RATE: Rate = Rate::mbps(1);
 
-/// A greedy sender of 1 Mb/s, from number 65,500 on, whose receiver has reported once after a second.
+/// Returns a greedy sender of 1 Mb/s, from number 65,500 on, whose receiver has reported once after a second.
 fn sending(playout: Option<Span>) -> (Sender, Time) {
     let rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), false);
     let repair = Some(RepairSettings { ssrc: 9, payload_type: 97, playout });
@@ -40,7 +40,7 @@ fn ask(sender: &mut Sender, now: Time, from: u64, media: u32, missing: Vec<u16>)
     hear(sender, now, from, vec![report, Nack { sender: RECEIVER, media, missing }.to_packet()]);
 }
 
-/// Bytes of the media and of retransmissions that leave up to a time.
+/// Returns the bytes of media and of retransmissions that are sent until a time.
 fn count(sender: &mut Sender, mut now: Time, until: Time) -> (u64, u64) {
     let (mut media, mut again) = (0, 0);
     loop {
@@ -58,7 +58,7 @@ fn count(sender: &mut Sender, mut now: Time, until: Time) -> (u64, u64) {
 fn a_storm_of_requests_gets_fifteen_percent_of_the_rate_and_the_whole_stays_what_it_was() {
     let (mut sender, start) = sending(None);
     let (mut now, mut media, mut again) = (start, 0, 0);
-    // 100,000 requests in ten seconds, for everything that was sent last.
+    // 100,000 requests in ten seconds for all recent packets.
     for n in 0..100_000u64 {
         let newest = sender.next_seq();
         ask(&mut sender, now, 1, SENDER, (1..=60).map(|back| (newest - back) as u16).collect());
@@ -79,10 +79,10 @@ fn what_was_never_sent_or_is_not_asked_by_a_receiver_is_not_sent_again() {
     let (mut sender, now) = sending(Some(Span::millis(300)));
     let next = sender.next_seq() as u16;
     ask(&mut sender, now, 1, SENDER, (0..500).map(|n| next.wrapping_add(n)).collect());
-    // Another stream's, and from where no receiver reports.
+    // For another stream, and from an address without a receiver.
     ask(&mut sender, now, 1, SENDER + 1, vec![next.wrapping_sub(2)]);
     ask(&mut sender, now, 2, SENDER, vec![next.wrapping_sub(2)]);
-    // Older than the play-out delay.
+    // For packets older than the play-out delay.
     ask(&mut sender, now, 1, SENDER, vec![next.wrapping_sub(60)]);
     assert_eq!(count(&mut sender, now, at(1_500)).1, 0);
     assert_eq!(sender.repairs().stale, 1);
@@ -91,7 +91,7 @@ fn what_was_never_sent_or_is_not_asked_by_a_receiver_is_not_sent_again() {
 #[test]
 fn a_packet_that_is_asked_for_twice_at_once_is_sent_again_once_with_the_originals_time_stamp() {
     let (mut sender, now) = sending(Some(Span::millis(300)));
-    // Of a packet every 8 ms one that left more than the 100 ms ago that a round trip is taken for.
+    // One of the packets, 8 ms apart, that was sent more than the assumed RTT of 100 ms ago.
     let wanted = sender.next_seq() - 20;
     for _ in 0..3 {
         ask(&mut sender, now, 1, SENDER, vec![wanted as u16; 4]);
@@ -143,7 +143,7 @@ fn a_key_frame_of_another_source_or_for_who_is_no_member_is_not_made() {
         plead(&mut sender, now, 1, request);
         assert!(!sender.take_key_frame(), "{request:?}");
     }
-    // From elsewhere under a member's name.
+    // From another address with a member's SSRC.
     plead(&mut sender, now, 2, KeyFrameRequest::PictureLoss { sender: RECEIVER, media: SENDER });
     assert!(!sender.take_key_frame());
     plead(&mut sender, now, 1, KeyFrameRequest::PictureLoss { sender: RECEIVER, media: SENDER });
@@ -152,7 +152,7 @@ fn a_key_frame_of_another_source_or_for_who_is_no_member_is_not_made() {
 
 #[test]
 fn requests_that_come_alone_are_answered_for_a_member_from_where_it_is_one() {
-    // A group has more than one address.
+    // A group's members have several addresses.
     let rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), true);
     let repair = Some(RepairSettings { ssrc: 9, payload_type: 97, playout: None });
     let greedy = SenderSettings { greedy: true, repair, ..settings(rtcp, Emit::Paced) };
@@ -171,7 +171,7 @@ fn requests_that_come_alone_are_answered_for_a_member_from_where_it_is_one() {
     assert!(count(&mut sender, at(1_100), at(1_200)).1 > 0);
 }
 
-/// Says nothing of its own.
+/// A receiver half without reports.
 struct Silent;
 
 impl ReceiverHalf for Silent {
@@ -181,7 +181,7 @@ impl ReceiverHalf for Silent {
     }
 }
 
-/// What a packet was: of the media, or of a stream of retransmissions with the number of an original in it.
+/// The kind of a packet: media, or a retransmission with the number of its original.
 fn arrives(receiver: &mut Receiver, now: Time, from: u64, ssrc: u32, seq: u16, osn: Option<u16>) -> Received {
     let payload: Vec<u8> = osn.map_or(vec![0, 0], |osn| osn.to_be_bytes().to_vec());
     let header = RtpHeader {
@@ -199,7 +199,7 @@ fn arrives(receiver: &mut Receiver, now: Time, from: u64, ssrc: u32, seq: u16, o
     received
 }
 
-/// Numbers that it asks for up to a time.
+/// Returns the numbers that it requests until a time.
 fn asked(receiver: &mut Receiver, mut now: Time, until: Time) -> Vec<u16> {
     let mut all = Vec::new();
     loop {
@@ -228,10 +228,10 @@ fn a_stream_of_retransmissions_is_known_by_its_first_answer_to_a_request_and_no_
     }
     arrives(&mut receiver, at(990), 1, SENDER, 99, None);
     let forger = 666;
-    // Of what nobody has asked for yet.
+    // For packets that have not been requested.
     assert_eq!(arrives(&mut receiver, at(990), 1, forger, 0, Some(98)), Received::Unused(UnusedReason::UnaskedRepair));
     assert_eq!(asked(&mut receiver, at(990), at(1_040)), [98]);
-    // Of what has come, of what was never sent, and from where no media comes.
+    // For packets that have arrived or were never sent, and from another address than the media's.
     let [unasked, other] = [UnusedReason::UnaskedRepair, UnusedReason::OtherSource];
     for (from, osn, why) in [(1, 97, unasked), (1, 20_000, unasked), (2, 98, other)] {
         assert_eq!(arrives(&mut receiver, at(1_040), from, forger, 0, Some(osn)), Received::Unused(why), "{osn}");
@@ -257,7 +257,7 @@ fn a_stream_of_retransmissions_that_was_announced_is_heard_from_its_first_packet
         arrives(&mut receiver, at(10 * n), 1, SENDER, n as u16, None);
     }
     assert_eq!(arrives(&mut receiver, at(91), 1, 666, 3, Some(9)), Received::Unused(UnusedReason::UnaskedRepair));
-    // Padding: a packet that has come is sent again.
+    // Padding: a packet that has arrived is sent again.
     assert_eq!(arrives(&mut receiver, at(92), 1, 9, 500, Some(9)), Received::Duplicate);
     let mut reported = Vec::new();
     let mut now = at(92);
@@ -288,7 +288,7 @@ fn of_a_sender_that_was_started_again_packets_are_asked_for_by_the_numbers_that_
         arrives(&mut receiver, at(10 * n), 1, SENDER, 40_000 + n as u16, None);
         asked(&mut receiver, at(10 * n), at(10 * n));
     }
-    // The first one is silent until it counts as gone; to whoever counts packets the second goes on where it was.
+    // The first source is silent until it times out. For the application the second one continues its numbers.
     let start = 60_000;
     for n in (0..20).filter(|n| *n != 15) {
         let seq = 7_000 + n as u16;

@@ -1,4 +1,4 @@
-//! Towards one receiver: who that is, and that nobody else has a say.
+//! Unicast sessions: how the receiver is determined, and that no other host has an effect.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 use crate::group;
@@ -18,7 +18,7 @@ fn greedy() -> SenderSettings {
     SenderSettings { greedy: true, ..settings(rtcp(avpf, Rate::mbps(2), false), Emit::Paced) }
 }
 
-/// A sender that has sent for a second, and what its half is told.
+/// Returns a sender that has sent for a second, and the calls of its half.
 fn sending() -> (Sender, Arc<Mutex<Told>>) {
     let (mut sender, told) = group::sender(greedy(), Rate::mbps(1), &[]);
     media(&mut sender, at(0), at(1_000));
@@ -31,7 +31,7 @@ fn bytes(packets: Vec<Packet>) -> Vec<u8> {
     bytes
 }
 
-/// A standard report on the stream, or one with a body of the controller's own.
+/// Returns a report on the stream, standard or with a body of the controller.
 fn report(ssrc: u32, own: Option<[u8; 4]>) -> Vec<u8> {
     let block = ReportBlock { ssrc: SENDER, highest_seq: 65_510, ..ReportBlock::default() };
     let chunks = vec![(ssrc, format!("{ssrc}@test"))];
@@ -46,7 +46,7 @@ fn bye(ssrc: u32) -> Vec<u8> {
     bytes(packets.into())
 }
 
-/// Whose reports the half was told of.
+/// Returns the receivers whose reports the half got.
 fn heard(told: &Arc<Mutex<Told>>) -> Vec<u32> {
     told.lock().unwrap().reports.iter().map(|(_, from, _)| from.0).collect()
 }
@@ -61,7 +61,7 @@ fn while_the_receiver_reports_nobody_else_is_heard_and_each_try_is_counted() {
     sender.on_rtcp(at(2_000), Origin(1), &report(RECEIVER, None));
     assert_eq!((heard(&told), sender.receivers()), (vec![RECEIVER; 2], 1));
     assert_eq!((sender.feedback().packets, sender.feedback().refused), (2, 100));
-    // Another SSRC of the same host is no stranger's, and after its last BYE whoever comes next is the receiver.
+    // Another SSRC of the same host is accepted. After its last BYE the next reporter is the receiver.
     sender.on_rtcp(at(2_000), Origin(1), &report(RECEIVER + 1, None));
     sender.on_rtcp(at(2_000), Origin(1), &bye(RECEIVER));
     sender.on_rtcp(at(2_000), Origin(2), &report(500, None));
@@ -73,7 +73,7 @@ fn while_the_receiver_reports_nobody_else_is_heard_and_each_try_is_counted() {
 
 #[test]
 fn another_takes_the_place_of_a_receiver_that_is_silent_for_five_intervals_of_its_reports() {
-    // RFC 3550's reports come 5 s apart, ours 1 s.
+    // RFC 3550's reports are 5 s apart, this session's 1 s.
     for (own, silent) in [(None, 25_000), (Some(*b"TEST"), 5_000)] {
         let (mut sender, told) = sending();
         sender.on_rtcp(at(1_000), Origin(1), &report(RECEIVER, own));
@@ -83,7 +83,7 @@ fn another_takes_the_place_of_a_receiver_that_is_silent_for_five_intervals_of_it
         assert_eq!(heard(&told), [RECEIVER, 500], "{own:?}");
         let left: Vec<ReceiverId> = told.lock().unwrap().left.iter().map(|(_, who)| *who).collect();
         assert_eq!((left, sender.receivers()), (vec![ReceiverId(RECEIVER)], 1), "{own:?}");
-        // It is a stranger itself now.
+        // The former receiver is now ignored.
         sender.on_rtcp(at(1_000 + silent), Origin(1), &report(RECEIVER, own));
         assert_eq!(heard(&told), [RECEIVER, 500], "{own:?}");
     }

@@ -1,4 +1,4 @@
-//! How frames become packets, and when these leave.
+//! Packetization of frames, and pacing.
 
 use crate::group;
 
@@ -8,7 +8,7 @@ use steadycast_control::{Decision, Limit, Report, SenderHalf, Sent, Why, Window}
 use steadycast_session::{Backlog, Emit, FrameKind, Output, Part, Profile, RepairSettings, Sender, SenderSettings};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-/// Has another rate after each packet.
+/// A half whose rate changes after each packet.
 struct Changing {
     rates: Vec<Rate>,
     sent: usize,
@@ -38,7 +38,7 @@ fn the_pacer_spreads_a_frame_at_the_pacing_rate() {
     let sent = media(&mut sender, Time::ZERO, at(1_000));
     assert_eq!(sent[0].0, Time::ZERO);
     for pair in sent.windows(2) {
-        // 1000 B at 1 Mb/s take 8 ms; the frame's last packet is smaller, and nothing waits for it.
+        // 1000 B at 1 Mb/s take 8 ms; the frame's last packet is smaller, and no packet waits for it.
         assert_eq!(pair[1].0.since(pair[0].0), pair[0].1.size.at(Rate::mbps(1)));
     }
     let payload: u64 = sent.iter().map(|(_, m)| u64::from(m.header.payload_len)).sum();
@@ -79,7 +79,7 @@ fn burst_emission_lets_a_frame_go_at_once() {
     assert!(sent.iter().all(|(t, _)| *t == Time::ZERO));
 }
 
-/// A sender whose backlog of 1 s at 1 Mb/s (125 kB) is overrun by 130 kB.
+/// A sender whose backlog bound of 1 s at 1 Mb/s (125 kB) is exceeded by 130 kB.
 fn overrun() -> Sender {
     let (mut sender, _) = sender(paced(), Rate::mbps(1), &[]);
     for n in 0..13 {
@@ -116,7 +116,7 @@ fn an_i_frame_that_finds_a_full_backlog_takes_the_place_of_what_has_not_begun() 
     assert_eq!(media(&mut sender, Time::ZERO, Time::ZERO).len(), 1);
     assert!(sender.push_frame(Time::ZERO, &frame(13, FrameKind::I, 8_000, 0)));
     let backlog = sender.backlog();
-    // The first frame, begun, stays with what is left of it; the twelve behind it go.
+    // The first frame, whose sending has begun, is completed; the twelve behind it are dropped.
     assert_eq!(backlog, Backlog { bytes: Bytes::new(10_000 - 948 + 8_000), skipped: 12 });
     let frames: Vec<u32> = media(&mut sender, Time::ZERO, at(300)).iter().map(|(_, m)| m.fragment.frame).collect();
     assert_eq!((frames.first(), frames.last(), frames.len()), (Some(&0), Some(&13), 10 + 9));
@@ -132,7 +132,7 @@ fn a_frame_has_one_timestamp_in_90_khz_and_its_last_packet_the_marker() {
     assert_eq!(sent.len(), 90);
     for (n, (_, packet)) in sent.iter().enumerate() {
         let (index, part) = (n as u32 / 3, n % 3);
-        // 40 ms are 3600 ticks; the count wraps within the first second.
+        // 40 ms are 3600 ticks; the timestamp wraps within the first second.
         assert_eq!(packet.header.timestamp, 0xffff_0000_u32.wrapping_add(3_600 * index));
         assert_eq!(packet.header.marker, part == 2);
         assert_eq!((packet.header.seq, packet.seq), (65_500_u16.wrapping_add(n as u16), 65_500 + n as u64));
@@ -167,7 +167,7 @@ proptest! {
             prop_assert_eq!(u64::from(packet.fragment.offset), *reached);
             *reached += u64::from(packet.fragment.len);
             prop_assert_eq!(packet.header.marker, *reached == size);
-            // What is not the end of a frame is full.
+            // All packets but a frame's last one are full.
             prop_assert!(packet.header.marker || packet.size.get() == limit);
         }
         prop_assert_eq!(reached, frames);

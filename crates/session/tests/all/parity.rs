@@ -1,4 +1,4 @@
-//! Parity: what receivers ask for and senders answer, and what no receiver should believe.
+//! Parity: requests of receivers, answers of senders, and forged parity.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 use crate::group;
@@ -20,9 +20,9 @@ const RECEIVER: u32 = 77;
 const PARITY: ParitySettings = ParitySettings { ssrc: 9, payload_type: 98, playout: Some(Span::millis(500)) };
 const AVPF: Profile = Profile::Avpf { t_rr_interval: Span::ZERO };
 
-/// A greedy sender of 1 Mb/s to a group, of whose receivers one has reported that nothing is lost.
+/// Returns a greedy sender of 1 Mb/s to a group, one of whose receivers has reported no loss.
 fn sending() -> (Sender, Time) {
-    // A block ends at twenty packets, however parity delays them.
+    // A block ends at twenty packets, independent of delays by parity.
     let parity = Some(ParitySettings { playout: None, ..PARITY });
     let greedy = SenderSettings { greedy: true, parity, ..settings(rtcp(AVPF, Rate::mbps(2), true), Emit::Paced) };
     let (mut sender, _) = sender(greedy, Rate::mbps(1), &[]);
@@ -32,7 +32,7 @@ fn sending() -> (Sender, Time) {
         let block = ReportBlock { ssrc: SENDER, highest_seq: highest, ..ReportBlock::default() };
         hear(&mut sender, now, 1, vec![Packet::ReceiverReport { ssrc: RECEIVER, blocks: vec![block] }]);
     }
-    // What is lost, and that it is nothing, is looked at once a second, and holds for ten.
+    // The loss rate, here zero, is read once per second and valid for ten.
     let now = at(13_000);
     sent(&mut sender, at(1_000), now);
     let packets = vec![Packet::ReceiverReport { ssrc: RECEIVER, blocks: Vec::new() }; 2];
@@ -51,7 +51,7 @@ fn ask(sender: &mut Sender, now: Time, from: u64, media: u32, blocks: Vec<BlockR
     hear(sender, now, from, vec![report, ParityRequest { sender: RECEIVER, media, blocks }.to_packet()]);
 }
 
-/// What leaves up to a time, parity with what it covers.
+/// Returns the packets that are sent until a time, parity with what it covers.
 fn sent(sender: &mut Sender, mut now: Time, until: Time) -> Vec<(Media, Option<Protection>)> {
     let mut all = Vec::new();
     loop {
@@ -67,8 +67,7 @@ fn sent(sender: &mut Sender, mut now: Time, until: Time) -> Vec<(Media, Option<P
     }
 }
 
-/// The first number of the last block of twenty packets that is complete, as the sender cuts them from number 65,500
-/// on.
+/// Returns the first number of the last complete block of twenty packets, counted from number 65,500.
 fn last_block(sender: &Sender) -> u64 {
     let packets = sender.next_seq() - 65_500;
     65_500 + packets / 20 * 20 - 20
@@ -115,7 +114,7 @@ fn a_report_that_another_one_has_overtaken_takes_no_loss_back() {
     assert!((50..=750).contains(&in_order), "{in_order} parities of some 750 packets");
     let overtaken = sent_after([first, two, one, three]);
     assert!(overtaken.abs_diff(in_order) * 10 <= in_order, "{overtaken}, and {in_order} in order");
-    // The overtaken one is the last that comes.
+    // The reordered packet arrives last.
     let (last, right) = (sent_after([first, two, two, one]), sent_after([first, one, two, two]));
     assert!(last.abs_diff(right) * 10 <= right, "{last}, and {right} in order");
 }
@@ -140,7 +139,7 @@ fn no_parity_is_sent_for_strangers_of_other_streams_of_what_was_never_sent_or_is
     let parities: Vec<ParityHeader> =
         sent(&mut sender, now, at(13_100)).into_iter().filter_map(|(_, of)| Some(of?.header)).collect();
     assert_eq!(parities, []);
-    // A block has no more parities than packets, whatever is asked for.
+    // A block has at most as many parity packets as media packets, even on request.
     ask(&mut sender, at(13_100), 1, SENDER, vec![BlockRequest { parities: 255, ..right }]);
     let parities = sent(&mut sender, at(13_100), at(13_300));
     assert!((5..=20).contains(&parities.iter().filter(|(media, _)| media.stream == Stream::Parity).count()));
@@ -150,7 +149,7 @@ fn no_parity_is_sent_for_strangers_of_other_streams_of_what_was_never_sent_or_is
 fn a_storm_of_requests_for_parity_gets_fifteen_percent_of_the_rate_and_the_whole_stays_what_it_was() {
     let (mut sender, start) = sending();
     let (mut now, mut media, mut parity) = (start, 0, 0);
-    // 100,000 requests in ten seconds, for all parity of the newest blocks.
+    // 100,000 requests in ten seconds for all parity of the newest blocks.
     for n in 0..100_000u64 {
         let base = last_block(&sender);
         let block = |back: u64| BlockRequest { base: (base - 20 * back) as u16, packets: 20, parities: 64 };
@@ -167,7 +166,7 @@ fn a_storm_of_requests_for_parity_gets_fifteen_percent_of_the_rate_and_the_whole
     assert!(sender.repairs().refused > 100_000);
 }
 
-/// What a member at origin 1 says of its play-out delay, and a report with a round trip of 250 ms.
+/// Returns a member's announcement of its play-out delay, and a report with an RTT of 250 ms.
 fn use_parity(sender: &mut Sender, now: Time, from: u64, media: u32, playout: Span) {
     use_parity_as(sender, now, from, RECEIVER, media, playout);
 }
@@ -179,12 +178,12 @@ fn use_parity_as(sender: &mut Sender, now: Time, from: u64, ssrc: u32, media: u3
     hear(sender, now, from, vec![report, ParityUse { sender: ssrc, media, playout }.to_packet()]);
 }
 
-/// Packets of parity that leave up to a time.
+/// Returns the number of parity packets that are sent until a time.
 fn parities(sender: &mut Sender, now: Time, until: Time) -> usize {
     sent(sender, now, until).iter().filter(|(media, _)| media.stream == Stream::Parity).count()
 }
 
-/// A greedy sender of 1 Mb/s to one receiver, which sends again what that asks for and waits for its word of parity.
+/// Returns a greedy sender of 1 Mb/s to one receiver, with retransmission, and with parity only after an announcement.
 fn sending_on_word() -> Sender {
     let greedy = SenderSettings {
         greedy: true,
@@ -201,13 +200,13 @@ fn sending_on_word() -> Sender {
 
 #[test]
 fn parity_on_a_member_s_word_is_as_strong_as_its_play_out_delay_needs_and_ends_with_its_word() {
-    // A try takes 260 ms, after half a round trip: three seconds have room for eight, and 300 ms for none.
+    // A retransmission takes 260 ms, after half an RTT: three seconds have room for eight, and 300 ms for none.
     for (playout, least, most) in [(3_000, 0, 0), (300, 15, 60)] {
         let mut sender = sending_on_word();
         use_parity(&mut sender, at(1_000), 1, SENDER, Span::millis(playout));
         let count = parities(&mut sender, at(1_000), at(2_000));
         assert!((least..=most).contains(&count), "{playout} ms: {count}");
-        // The word holds for ten seconds.
+        // The announcement is valid for ten seconds.
         let later = parities(&mut sender, at(2_000), at(10_500));
         assert!((8 * least..=9 * most).contains(&later), "{playout} ms: {later}");
         parities(&mut sender, at(10_500), at(11_200));
@@ -227,7 +226,7 @@ fn no_parity_is_sent_on_the_word_of_strangers_of_other_streams_of_who_does_not_w
     let told = ParityUse { sender: RECEIVER, media: SENDER, playout: Span::millis(300) }.to_packet();
     hear(&mut sender, at(1_000), 1, vec![report, told]);
     assert_eq!(parities(&mut sender, at(1_000), at(2_000)), 0);
-    // A play-out delay of weeks is none that keeps blocks open for weeks.
+    // A play-out delay of weeks must not keep blocks open for weeks.
     use_parity(&mut sender, at(2_000), 1, SENDER, Span::millis(u32::MAX.into()));
     assert_eq!(parities(&mut sender, at(2_000), at(4_000)), 0);
 }
@@ -295,7 +294,7 @@ fn a_receiver_tells_its_play_out_delay_once_a_second_where_it_waits_at_all_and_w
     }
 }
 
-/// A receiver that has got the packets 100 to 119 but some, 10 ms after each other.
+/// Returns a receiver that has got the packets 100 to 119 except some, 10 ms apart.
 fn receiving(lost: &[u16], members: u32) -> (Receiver, Time) {
     let (receiver, _) = receiver(RECEIVER, rtcp(AVPF, Rate::mbps(2), true), at(0));
     let mut receiver = receiver.with_parity(PARITY, Seed(1).part("parity"));
@@ -328,7 +327,7 @@ fn parity(receiver: &mut Receiver, now: Time, from: u64, ssrc: u32, seq: u16, to
 
 const FIRST: ParityHeader = ParityHeader { packets: 20, base: 100, index: 0, sent: 1 };
 
-/// What it asks for up to a time, and when.
+/// Returns its requests until a time, with their times.
 fn asked(receiver: &mut Receiver, mut now: Time, until: Time) -> Vec<(Time, BlockRequest)> {
     let mut all = Vec::new();
     loop {
@@ -393,8 +392,8 @@ fn parity_from_elsewhere_of_another_stream_and_of_absurd_blocks_gives_nothing_ba
             }
         }
     }
-    // Blocks of which more was lost than the parities give back have given nothing; each number comes back once at
-    // most.
+    // Blocks that lost more than their parity recovers have recovered nothing, and each number is recovered at most
+    // once.
     let back: Vec<u16> = receiver.take_recovered().iter().map(|recovered| recovered.number).collect();
     let mut once = back.clone();
     once.sort_unstable();
@@ -407,14 +406,14 @@ fn parity_from_elsewhere_of_another_stream_and_of_absurd_blocks_gives_nothing_ba
 #[test]
 fn parity_of_what_is_to_come_carries_no_receiver_away() {
     let (mut receiver, now) = receiving(&[105], 10);
-    // Blocks of one packet, each as far ahead of the one before as a block can be.
+    // Blocks of one packet, each with the maximum distance from the previous one.
     for n in 0..2_000u16 {
         let base = 119u16.wrapping_add(n.wrapping_mul(31));
         parity(&mut receiver, now, 1, 9, 500 + n, ParityHeader { packets: 1, base, index: 0, sent: 1 });
     }
     let back: Vec<u16> = receiver.take_recovered().iter().map(|recovered| recovered.number).collect();
     assert!(back.iter().all(|number| (120..=151).contains(number)), "{back:?}");
-    // What comes then still counts, and what is lost of it comes back.
+    // Later arrivals still count, and later losses are recovered.
     for n in (160..200).filter(|n| *n != 170) {
         let header = header(96, SENDER, n);
         assert!(matches!(receiver.on_media(now, Origin(1), &packet(&header)), Received::New(_)), "{n}");

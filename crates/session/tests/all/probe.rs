@@ -1,4 +1,4 @@
-//! Probes, from a sender half that wants one to the packets that leave.
+//! Bandwidth probes, from the sender half's request to the packets.
 
 use std::sync::{Arc, Mutex};
 use steadycast_control::registry::{Chosen, Setup};
@@ -10,7 +10,7 @@ use steadycast_session::{
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
-/// Wants probes one after the other, each until it has its packets and bytes, and keeps when packets leave.
+/// A half that requests one probe after the other, each until it has its packets and bytes, and records the send times.
 #[derive(Default)]
 struct Wants {
     probes: Vec<Probe>,
@@ -50,8 +50,8 @@ fn settings(rtcp: RtcpSettings, emit: Emit, greedy: bool, feedback: FeedbackForm
     SenderSettings { emit, greedy, feedback, ..SenderSettings::new(who(1), rtcp, Bytes::new(1_000), *b"TEST") }
 }
 
-/// A sender with frames of these sizes at these milliseconds, for a second; gaps between its packets, and what became
-/// of its probes.
+/// Runs a sender with frames of these sizes at these milliseconds for a second. Returns the gaps between its packets,
+/// and the results of its probes.
 fn run(wanted: Probe, emit: Emit, greedy: bool, frames: &[(u64, u64)]) -> (Vec<Span>, Probes) {
     let settings = settings(rtcp(Profile::Rfc3550), emit, greedy, FeedbackFormat::Own);
     let half = Half(Arc::new(Mutex::new(Wants { probes: vec![wanted], sent: Vec::new() })));
@@ -99,7 +99,7 @@ fn after_a_probe_within_the_pacing_rate_nothing_leaves_until_its_packets_would_h
     let within = Probe { within: true, ..probe(1, 8, 5) };
     for greedy in [true, false] {
         let (gaps, told) = run(within, Emit::Paced, greedy, &[(100, 20_000)]);
-        // Five packets in five times the pacing rate's interval: the last one's, and what four came too early.
+        // Five packets in five times the pacing interval: the last one's, and the four that were sent too early.
         assert_eq!(gaps[..7], [fast, fast, fast, fast, slow * 5, slow, slow], "greedy: {greedy}");
         assert_eq!(told, Probes { whole: 1, cut: 0, skipped: 0 });
     }
@@ -107,7 +107,7 @@ fn after_a_probe_within_the_pacing_rate_nothing_leaves_until_its_packets_would_h
 
 #[test]
 fn without_enough_that_waits_it_is_cut_short_and_told() {
-    // Three packets wait, five are wanted; the rest of the video is paced as ever.
+    // Three packets wait and five are requested; the rest of the video is paced as usual.
     let (gaps, told) = run(probe(1, 8, 5), Emit::Paced, false, &[(100, 2_800), (200, 2_800)]);
     assert_eq!(gaps.iter().filter(|gap| **gap == Span::millis(1)).count(), 2, "{gaps:?}");
     assert_eq!(gaps.iter().filter(|gap| **gap == Span::millis(8)).count(), 2, "{gaps:?}");
@@ -120,8 +120,8 @@ fn with_nothing_to_send_no_probe_begins() {
     assert_eq!((gaps.len(), told), (0, Probes::default()));
 }
 
-/// `gcc` with a source that always has data over 2 Mb/s and 20 ms each way: its target after each tenth of a second,
-/// and its probes.
+/// Runs `gcc` with a greedy source over 2 Mb/s and 20 ms in each direction. Returns its target after each tenth of a
+/// second, and its probes.
 fn drive(probes: bool) -> (Vec<Rate>, Probes) {
     let rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::secs(1) });
     let setup =

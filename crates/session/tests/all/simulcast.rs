@@ -14,13 +14,14 @@ fn asmp() -> RtcpSettings {
     rtcp(Profile::Rfc3550, Rate::mbps(1), true)
 }
 
-/// A receiver's knocks up to `until`: compounds of a report and SDES, without a body of the controller's.
+/// Returns the times of a receiver's presence reports until `until`: compounds of a report and SDES, without a body of
+/// the controller.
 fn knocks(receiver: &mut Receiver, now: Time, until: Time) -> Vec<Time> {
     let plain = |bytes: &[u8]| Compound::parse(bytes).is_ok_and(|c| c.packets.len() == 2);
     said(receiver, now, until).iter().filter(|(_, bytes)| plain(bytes)).map(|(at, _)| *at).collect()
 }
 
-/// When a receiver sends RTCP up to `until`, and what.
+/// Returns the RTCP of a receiver until `until`, with its times.
 fn said(receiver: &mut Receiver, mut now: Time, until: Time) -> Vec<(Time, Vec<u8>)> {
     let mut all = Vec::new();
     loop {
@@ -42,9 +43,9 @@ fn a_receiver_that_hears_no_media_knocks_ever_more_seldom_and_stops_when_it_hear
     source.push_frame(Time::ZERO, &frame(0, FrameKind::I, 500, 2_000));
     let Output::Media(media) = source.poll(at(2_000)) else { panic!("no media") };
     silent.on_media(at(2_000), Origin(1), &packet(&media));
-    // It speaks again two seconds after the packet.
+    // It reports again two seconds after the packet.
     assert_eq!(knocks(&mut silent, at(2_000), at(4_100)), [at(4_000)]);
-    // Others never do.
+    // Receivers outside of a simulcast never do.
     let (mut alone, _) = receiver(8, asmp(), Time::ZERO);
     assert!(knocks(&mut alone, Time::ZERO, at(1_000)).is_empty());
 }
@@ -52,7 +53,7 @@ fn a_receiver_that_hears_no_media_knocks_ever_more_seldom_and_stops_when_it_hear
 #[test]
 fn a_group_is_told_what_all_groups_are_sent_at() {
     let [low, high] = &Siblings::new(2)[..] else { panic!("not two") };
-    high.tell(Rate::kbps(900));
+    high.set_rate(Rate::kbps(900));
     let one = SenderSettings { siblings: Some(low.clone()), ..settings(asmp(), Emit::Burst) };
     let (mut source, _) = sender(one, Rate::kbps(300), &[]);
     source.push_frame(Time::ZERO, &frame(0, FrameKind::I, 500, 0));
@@ -75,7 +76,7 @@ fn a_group_is_told_what_all_groups_are_sent_at() {
         }
     }
     assert_eq!(listener.siblings(), [Rate::kbps(300), Rate::kbps(900)]);
-    // Its price: twelve bytes of head, and four for each group.
+    // The cost: a header of twelve bytes, and four for each group.
     let (mut plain, _) = sender(settings(asmp(), Emit::Burst), Rate::kbps(300), &[]);
     plain.push_frame(Time::ZERO, &frame(0, FrameKind::I, 500, 0));
     let mut now = Time::ZERO;

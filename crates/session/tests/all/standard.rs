@@ -1,4 +1,4 @@
-//! Receivers that send standard reports alone, every 2.4 to 5 s, behind a link of 2 Mb/s.
+//! Receivers that only send standard reports, every 2.4 to 5 s, behind a link of 2 Mb/s.
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 
 use crate::group;
@@ -15,14 +15,14 @@ use steadycast_session::{
 use steadycast_units::{Bytes, PeerTime, Rate, Seed, Span, Time};
 use steadycast_wire::is_rtcp;
 
-/// What a minute came to after its beginning.
+/// The results of a minute after its start.
 #[derive(Debug, PartialEq)]
 struct Seen {
     utilisation: f64,
     loss: f64,
     reports: u64,
     rule: String,
-    /// The sender's next number when the receiver joined; 0: it was there from the first packet on.
+    /// The sender's next number when the receiver joined; 0: it was present from the first packet on.
     joined: u64,
 }
 
@@ -30,7 +30,7 @@ fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
     drive_joined(controller, from, seed, 65_500, Time::ZERO)
 }
 
-/// As [`drive`], with the sender's first number, and when the receiver joins.
+/// Runs as [`drive`] does, with the sender's first number and the time of the receiver's join.
 fn drive_joined(controller: &str, from: Span, seed: Seed, first_seq: u16, joins: Time) -> Seen {
     let setup = |id| Setup {
         session_bandwidth: Rate::mbps(2),
@@ -44,7 +44,7 @@ fn drive_joined(controller: &str, from: Span, seed: Seed, first_seq: u16, joins:
     let avpf = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO });
     let settings = SenderSettings { greedy: true, app: factory.terms().app, first_seq, ..settings(avpf, Emit::Paced) };
     let mut sender = Sender::new(settings, factory.sender(&setup(1)), seed.part("sender"), Time::ZERO);
-    // GStreamer's rtpbin: RFC 3550's five seconds, whatever the bandwidth.
+    // GStreamer's rtpbin uses RFC 3550's five seconds, independent of the bandwidth.
     let plain = Chosen::shared("fixed", Mode::Repaired, &[]).unwrap();
     let five = RtcpSettings { t_min: Some(Span::secs(5)), group: true, ..rtcp(Profile::Rfc3550) };
     let half = plain.receiver(&setup(2));

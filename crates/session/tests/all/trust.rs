@@ -1,4 +1,4 @@
-//! Who is believed (docs/trust.md): strangers' datagrams against a session as a live end makes it, in virtual time.
+//! The trust model (docs/trust.md): an attacker's datagrams against sessions as live ends make them, in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 use crate::group;
@@ -17,19 +17,19 @@ use steadycast_units::{Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::is_rtcp;
 use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet, ReportBlock, StreamArrivals};
 
-/// What each session may use, and does when it is left alone: no link limits it.
+/// The rate of each session if it is not attacked: no link limits it.
 const CAP: Rate = Rate::mbps(1);
 const SOURCE: u32 = 1;
 const FIRST: u16 = 3_000;
 const WAY: Span = Span::millis(20);
 
-/// Where the sender and its receivers are: the receiver `n` has SSRC `2 + n`, and is there.
+/// The address of the sender. Receiver `n` has SSRC and address `2 + n`.
 const SENDER: Origin = Origin(1);
 const RECEIVER: u32 = 2;
-/// Anybody else.
+/// The address of an attacker.
 const STRANGER: Origin = Origin(100);
 
-/// Whom a datagram of a stranger goes to: in a group all of it, or else one end.
+/// The target of an attacker's datagram: in a group all members, otherwise one end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum To {
     Sender,
@@ -37,16 +37,16 @@ enum To {
     Everybody,
 }
 
-/// Sends this, as it is known then what the newest sequence number is; `None`: nothing more.
+/// Returns the next datagram from the newest sequence number that is known then; `None`: no more.
 type Hostile<'a> = dyn FnMut(u64, u16) -> Vec<(To, Origin, Vec<u8>)> + 'a;
 
-/// A session.
+/// The settings of a session.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     controller: &'static str,
-    /// How many receivers; one is no group.
+    /// The number of receivers; one is a unicast session.
     receivers: u32,
-    /// When they begin, and from when to when they stand still.
+    /// When the receivers join, and the period in which they stand still.
     join: Time,
     still: (u64, u64),
 }
@@ -57,12 +57,12 @@ impl Case {
     }
 }
 
-/// What became of it.
+/// The results of a session.
 #[derive(Debug)]
 struct Seen {
-    /// The rate that left in each second.
+    /// The rate that was sent in each second.
     kbps: Vec<u64>,
-    /// Packets that each receiver had and should have had.
+    /// The packets that each receiver got and should have got.
     received: Vec<(u64, u64)>,
     rule: String,
     doubted: Vec<u32>,
@@ -73,13 +73,13 @@ struct Seen {
 }
 
 impl Seen {
-    /// The mean rate of these seconds.
+    /// Returns the mean rate of these seconds.
     fn mean(&self, from: usize, to: usize) -> u64 {
         self.kbps[from..to].iter().sum::<u64>() / (to - from) as u64
     }
 }
 
-/// A session of so many seconds; what the stranger says each 5 ms.
+/// Runs a session for a number of seconds; the attacker sends each 5 ms.
 fn run(case: &Case, seconds: u64, hostile: &mut Hostile<'_>) -> Seen {
     let group = case.receivers > 1;
     let bandwidth = CAP;
@@ -207,10 +207,10 @@ fn run(case: &Case, seconds: u64, hostile: &mut Hostile<'_>) -> Seen {
     }
 }
 
-/// SSRCs that strangers make up begin here.
+/// The first SSRC that attackers forge.
 const MADE_UP: u32 = 0xe000_0000;
 
-/// Nobody disturbs.
+/// No attack.
 fn nobody(_: u64, _: u16) -> Vec<(To, Origin, Vec<u8>)> {
     Vec::new()
 }
@@ -225,7 +225,7 @@ fn named(ssrc: u32) -> Packet {
     Packet::Sdes { chunks: vec![(ssrc, format!("{ssrc}@test"))] }
 }
 
-/// A standard report of `ssrc` on the stream, by which all is lost, or nothing.
+/// Returns a standard report of `ssrc` on the stream, with complete loss or none.
 fn report(ssrc: u32, seq: u16, lost: bool) -> Vec<Packet> {
     let (fraction, cumulative_lost) = if lost { (255, i32::from(seq)) } else { (0, 0) };
     let block =
@@ -233,7 +233,7 @@ fn report(ssrc: u32, seq: u16, lost: bool) -> Vec<Packet> {
     vec![Packet::ReceiverReport { ssrc, blocks: vec![block] }, named(ssrc)]
 }
 
-/// A media packet of the source.
+/// Returns a media packet of the source.
 fn media(seq: u16) -> Vec<u8> {
     let mut bytes = vec![0x80, 96];
     bytes.extend(seq.to_be_bytes());
@@ -243,18 +243,18 @@ fn media(seq: u16) -> Vec<u8> {
     bytes
 }
 
-/// Runs a session left alone and disturbed: the rate of these seconds is the same but for a fifth, and nobody lacks a
-/// packet.
+/// Runs a session with and without the attack. The rate of these seconds must not differ by more than a fifth, and no
+/// receiver may lack a packet.
 fn undisturbed(case: &Case, (from, to): (usize, usize), hostile: &mut Hostile<'_>) -> Seen {
     let alone = run(case, to as u64, &mut nobody);
     let seen = run(case, to as u64, hostile);
     let (left, got) = (alone.mean(from, to), seen.mean(from, to));
     assert!(left > 300, "{case:?} alone: {alone:?}");
     assert!((80..=120).contains(&(got * 100 / left)), "{case:?}: {left} alone\n{seen:?}");
-    // What came while nobody looked is lost either way.
+    // Packets that arrived while the receiver stood still are lost in both cases.
     for ((received, expected), (alone, due)) in seen.received.iter().zip(&alone.received) {
         let lost = |received: &u64, expected: &u64| expected - received.min(expected);
-        // In a group whoever has joined makes reports rarer, so that the start takes longer.
+        // In a group each joined member makes reports rarer, so the start takes longer.
         assert!(case.receivers > 1 || received * 100 >= alone * 80, "{case:?}: {seen:?}");
         assert!(lost(received, expected) <= lost(alone, due) + expected / 100, "{case:?}: {seen:?}");
     }
@@ -272,7 +272,7 @@ fn towards_one_receiver_a_stranger_decides_nothing_before_it_speaks_while_it_sta
                     let empty = CongestionFeedback { sender: MADE_UP, streams: Vec::new(), report_time: 0 };
                     let own = Packet::App { ssrc: MADE_UP, subtype: 1, name: *b"ASMP", data: vec![0; 16] };
                     let say = match what {
-                        // A report of single packets that tells of none.
+                        // Per-packet feedback without packets.
                         0 => [Packet::ReceiverReport { ssrc: MADE_UP, blocks: vec![] }, named(MADE_UP)]
                             .into_iter()
                             .chain([empty.to_packet()])
@@ -295,7 +295,7 @@ fn who_does_not_know_the_receivers_ssrc_decides_nothing_with_its_address_either(
     for controller in ["asmp", "tfrc"] {
         let from = Origin(RECEIVER.into());
         undisturbed(&Case::of(controller, 1), (10, 25), &mut |ms, seq| {
-            // 4,000 a second: forty times what one address may report.
+            // 4,000 per second: forty times the limit of one address.
             let said = (To::Sender, from, bytes(report(MADE_UP + ms as u32 % 3, seq, true)));
             if ms > 5_000 { vec![said; 20] } else { Vec::new() }
         });
@@ -339,7 +339,7 @@ fn a_receiver_is_heard_from_another_address_of_its_host_once_it_has_echoed_two_s
         sender.on_rtcp(at(second as u64 * 3_000 + 3_000), STRANGER, &said);
         assert_eq!(heard(), reports, "{second}");
     }
-    // The one that was described takes its place at once, and keeps it.
+    // The described receiver replaces it immediately, and stays.
     let described = echo(RECEIVER, 12_000, 13_000, &mut sender, true);
     sender.on_rtcp(at(13_000), Origin(RECEIVER.into()), &described);
     assert_eq!((heard(), told.lock().unwrap().left.len()), (2, 1));
@@ -431,8 +431,9 @@ fn who_spoke_in_the_sources_name_before_it_takes_neither_its_bye_nor_its_round_t
     }
 }
 
-/// A packet of RTCP of any kind, in anybody's name. `known`: the receivers have spoken. Their SSRCs are random: whoever
-/// names one before has guessed it (until a case in which that silenced a group they were named from the start on).
+/// Returns an RTCP packet of a random kind with a random SSRC. `known`: the receivers have sent. Their SSRCs are
+/// random, so an attacker that names one before has guessed it. (They were known from the start, until a case in which
+/// that silenced a group.)
 fn any_packet(known: bool) -> impl Strategy<Value = Packet> {
     let receiver = if known { RECEIVER } else { MADE_UP };
     let ssrc =
@@ -464,7 +465,7 @@ fn any_packet(known: bool) -> impl Strategy<Value = Packet> {
     ]
 }
 
-/// What a stranger sends: from which of four addresses, whom to, and what.
+/// An attacker's datagram: from one of four addresses, its target and content.
 fn any_datagram(known: bool) -> impl Strategy<Value = (u64, bool, Vec<Packet>)> {
     (0u64..4, any::<bool>(), prop::collection::vec(any_packet(known), 1..5))
 }
@@ -483,7 +484,7 @@ proptest! {
     ) {
         let (join, still) = [(at(2_000), (0, 0)), (at(0), (3_000, 6_000)), (at(0), (0, 0))][usize::from(when)];
         let case = Case { join, still, ..Case::of(controller.0, controller.1) };
-        // A group's start takes longer where strangers join, since reports become rarer: docs/trust.md says so.
+        // A group's start takes longer if attackers join, since reports become rarer: docs/trust.md says so.
         let settled = if case.receivers > 1 { 25 } else { 10 };
         let mut next = 0;
         undisturbed(&case, (settled, settled + 10), &mut |ms, _| {

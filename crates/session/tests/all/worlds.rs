@@ -10,11 +10,11 @@ use steadycast_link::{Config, Ecn, Fate, Limit, Link, Queue, Service, Steps};
 use steadycast_session::{Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-/// A world: what time it is, and a way for datagrams.
+/// A world: a clock, and a transport of datagrams.
 trait World {
-    /// Goes on to `until` at the latest; returns the time, and a datagram if one is there by then.
+    /// Advances to `until` at the latest. Returns the time, and a datagram if one has arrived.
     fn next(&mut self, until: Time) -> (Time, Option<(Port, Vec<u8>)>);
-    /// Carries a datagram across; it is released now.
+    /// Transports a datagram, which is sent now.
     fn carry(&mut self, to: Port, datagram: &[u8]);
 }
 
@@ -60,7 +60,7 @@ impl World for Loopback {
         }
     }
     fn carry(&mut self, to: Port, datagram: &[u8]) {
-        // Each socket is connected to the other: what one sends, the other gets.
+        // The sockets are connected to each other.
         let from = if to == Port::Rtp { 1 } else { 0 };
         self.sockets[from].send(datagram).expect("loopback takes datagrams");
     }
@@ -81,16 +81,16 @@ impl Loopback {
 
 struct Seen {
     sent: u32,
-    /// IP bytes of media that came out of the link.
+    /// The IP bytes of media that passed the link.
     carried: Bytes,
     received: Bytes,
-    /// By how much the world woke us late, in all.
+    /// The total delay of wake-ups.
     late: Span,
     expected: u64,
     feedback: u64,
 }
 
-/// A wake that is late by no more than this is no stall: the loop naps between two looks.
+/// A wake-up within this delay is no stall: the loop sleeps between two checks.
 const NAP: Span = Span::millis(1);
 
 /// A fixed 1 Mb/s into a link of 0.8 Mb/s for three seconds, with the receiver's reports on the way back.
@@ -160,7 +160,7 @@ fn drive(world: &mut impl World) -> Seen {
             let datagram;
             (now, datagram) = world.next(until);
             late += Some(now.since(until)).filter(|late| *late > NAP).unwrap_or_default();
-            // What was carried is there, and is read before anything else.
+            // Transported datagrams have arrived, and are read first.
             until = now;
             match datagram {
                 Some((port, bytes)) if is_media(port, &bytes) => {

@@ -1,8 +1,8 @@
-//! What the two ends of a video say for the record.
+//! The figures and table rows of the two ends of a video.
 
 use super::{LimitShares, VideoSink, VideoSource, ViewRow};
 use crate::Freezes;
-use crate::agent::{About, RowOrigin, SentStep, Tell};
+use crate::agent::{FigureContext, Recorded, RowOrigin, SentStep};
 use crate::intake::Intake;
 use crate::score::{coding, combined_score, smooth};
 use std::collections::BTreeSet;
@@ -13,14 +13,14 @@ use steadycast_record::{Figures, Table, decisions, flow, receiver};
 use steadycast_session::FeedbackCounts;
 use steadycast_units::{Bytes, Span, Spread, Time};
 
-impl Tell for VideoSource {
-    fn figures(&self, about: &About<'_>, into: &mut Figures) {
+impl Recorded for VideoSource {
+    fn figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
         let all: Vec<&Self> = about.others.iter().filter_map(|agent| agent.video_source()).chain([self]).collect();
         let sum = |of: fn(&Self) -> u64| all.iter().map(|source| of(source)).sum::<u64>();
         let feedback = all.iter().map(|source| source.feedback()).fold(FeedbackCounts::default(), Add::add);
         let repairs = all.iter().filter_map(|source| source.repairs()).reduce(Add::add);
         let padding = all.iter().filter_map(|source| source.padding()).reduce(|a, b| (a.0 + b.0, a.1 + b.1));
-        // Of several paths the one that spoils most.
+        // Of several paths the worst one counts.
         let ecn = all.iter().filter_map(|source| source.ecn()).reduce(|a, b| (a.0.max(b.0), a.1 + b.1));
         let again = repairs.map_or(0, |repairs| repairs.packets + repairs.parities);
         let sent = sum(|source| source.sent_packets) + again + padding.map_or(0, |(packets, _)| packets);
@@ -103,8 +103,8 @@ impl Tell for VideoSource {
 }
 
 impl VideoSink {
-    /// What repair did; nothing without it.
-    fn repair_figures(&self, about: &About<'_>, into: &mut Figures) {
+    /// Writes the figures of repair, if it is enabled.
+    fn repair_figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
         let Some(requests) = self.requests() else { return };
         let (expected, got) = self.intake.expected_and_got(about.first_step);
         let counted = || self.repaired.iter().filter(|(at, _)| self.intake.counts(*at));
@@ -123,8 +123,8 @@ impl VideoSink {
     }
 }
 
-impl Tell for VideoSink {
-    fn figures(&self, about: &About<'_>, into: &mut Figures) {
+impl Recorded for VideoSink {
+    fn figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
         self.intake.figures(about.first_step, into);
         self.repair_figures(about, into);
         let view = self.session().map(|s| s.view()).unwrap_or_default();
@@ -161,7 +161,7 @@ impl Tell for VideoSink {
     }
 
     fn decisions(&self, origin: &RowOrigin<'_>, into: &mut Table) {
-        // What was said while the last packets arrived is not of the run.
+        // Reports after the end of the run, while the last packets arrive, are left out.
         for ViewRow { at, view } in self.views.iter().filter(|row| row.at <= origin.until) {
             into.real(&decisions::T, at.as_secs_f64());
             into.text(&decisions::FLOW, origin.flow);
@@ -180,7 +180,7 @@ impl Tell for VideoSink {
 }
 
 impl VideoSink {
-    /// What the viewer saw, as one number, and what goes into it: of these slots and bytes.
+    /// Writes the viewing score of these display slots and bytes, and its factors.
     fn score(&self, slots: &[(bool, Span)], media: Bytes, period: Span, into: &mut Figures) {
         let smooth = smooth(slots.iter().copied(), period);
         let total = slots.iter().fold(Span::ZERO, |sum, (_, lasts)| sum + *lasts);
@@ -193,12 +193,12 @@ impl VideoSink {
         into.put(&receiver::SMOOTH, smooth);
     }
 
-    /// What became of the frames that it was sent.
-    fn frames(&self, source: &VideoSource, about: &About<'_>, into: &mut Figures) {
+    /// Writes the figures of the frames that were sent to it.
+    fn frames(&self, source: &VideoSource, about: &FigureContext<'_>, into: &mut Figures) {
         let Some(assembly) = &self.assembly else { return };
         let (sent, schedule) = (&source.frames, &self.player.schedule);
         let fates = assembly.fates(sent, schedule);
-        // A member is not owed what was sent before it joined or after it left, and nobody is judged by the warm-up.
+        // Frames that were sent before a member joined or after it left, or during the warm-up, do not count.
         let judged = |since: Time| {
             let of = |n: &usize| {
                 let frame = &sent.frames[*n];
@@ -223,7 +223,7 @@ impl VideoSink {
         slots.sort_unstable();
         let period = source.frame_period();
         let shown_at = |slot: u32| schedule.due(source.shown_at(slot)).filter(|_| self.player.adapts());
-        // A pause is no part of what was shown before it.
+        // A pause of the flow does not lengthen the frame before it.
         let lasts = |slot: u32| {
             if source.pauses_after(slot) {
                 return None;
@@ -239,8 +239,8 @@ impl VideoSink {
         let fps = count(FrameFate::Ok).saturating_sub(freezes.count as usize) as f64 / moving;
         into.put(&receiver::SHOWN_FPS, Some(fps).filter(|_| moving > 0.0));
         into.put(&receiver::HARMONIC_FPS, freezes.harmonic_fps());
-        // A member sees nothing before the first picture that needs no other: what it is judged by begins there,
-        // whether that picture arrived or not.
+        // A new member can decode nothing before the first I frame. Its score begins there, whether that frame arrived
+        // or not.
         let coded = |n: &usize| &sent.frames[*n].coded;
         let begins = judged(self.joined).iter().map(coded).find(|coded| coded.kind == FrameKind::I);
         let since = begins.map_or(0, |coded| coded.display);
@@ -256,7 +256,7 @@ impl VideoSink {
         let startup = judged(self.joined).into_iter().find(|n| fates[*n] == FrameFate::Ok).and_then(|n| {
             let (_, last) = assembly.arrival(n as u32)?;
             let whole = last.since(self.joined);
-            // A player shows the first frame when it is whole and its play-out delay is over.
+            // A player shows the first frame when it is complete and its play-out delay has passed.
             Some(schedule.due(sent.frames[n].ready).map_or(whole, |due| whole.max(due.since(self.joined))))
         });
         into.put_span(&receiver::STARTUP, startup);

@@ -1,58 +1,58 @@
-//! The player behind a receiver: until when it waits for a frame.
+//! The player of a receiver, which decides how long a frame is waited for.
 
 use std::collections::BTreeMap;
 use steadycast_media::{Bounds, Fragment, Playout, Schedule};
 use steadycast_units::{Span, Time};
 
-/// Frames of which something came and more is to come; with more the oldest are forgotten.
-const OPEN: usize = 256;
-/// When frames are ready is learnt from the packets of this time and of the same time before it.
-const LEARNT_FROM: Span = Span::secs(10);
+/// Maximum number of incomplete frames. The oldest are dropped.
+const MAX_OPEN_FRAMES: usize = 256;
+/// Half of the time window from which the frames' ready times are learned: this period and the previous one.
+const ORIGIN_WINDOW: Span = Span::secs(10);
 
-/// How long a player waits with each frame.
+/// Play-out delay per frame.
 #[derive(Clone, Debug, Default)]
 pub struct Player {
-    /// When frames are shown.
+    /// The play-out delay over time.
     pub schedule: Schedule,
     adaptive: Option<Box<Adaptive>>,
 }
 
-/// What a packet tells a player.
-pub(super) struct Came {
+/// A packet that has arrived, as the player uses it.
+pub(super) struct ArrivedPacket {
     pub(super) now: Time,
-    /// When it left for the first time; `None` of one that was lost.
+    /// The send time of the original; `None` if that was lost.
     pub(super) sent: Option<Time>,
-    /// Its RTP timestamp; `None` of one that was computed from parity.
+    /// The RTP timestamp; `None` if the packet was recovered from parity.
     pub(super) stamp: Option<u32>,
     pub(super) fragment: Fragment,
-    /// It is its frame's last one.
+    /// Whether the packet is its frame's last one.
     pub(super) ends: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Adaptive {
     playout: Playout,
-    /// From one frame to the next; `None`: as their RTP timestamps say.
+    /// The frame period; `None`: the RTP timestamps give the frames' times.
     period: Option<Span>,
     clock: Option<MediaClock>,
     origin: Origin,
     open: BTreeMap<u32, Open>,
-    /// No frame has become whole yet.
+    /// Whether no frame has been completed yet.
     fresh: bool,
 }
 
-/// A frame that is not whole yet.
+/// An incomplete frame.
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
     bytes: u32,
-    /// All its bytes, once its last packet has come.
+    /// The frame's size, once its last packet has arrived.
     of: Option<u32>,
     repaired: bool,
-    /// When it was ready, in nanoseconds after the first one.
+    /// The ready time, in nanoseconds after the first frame's.
     begins: Option<i64>,
 }
 
-/// The newest RTP timestamp, and how many ticks of 90 kHz it lies after the first one.
+/// The newest RTP timestamp, and its distance from the first one in ticks of 90 kHz.
 #[derive(Clone, Copy, Debug)]
 struct MediaClock {
     stamp: u32,
@@ -60,38 +60,38 @@ struct MediaClock {
 }
 
 impl MediaClock {
-    /// The clock at this timestamp, which may be older.
+    /// Returns the clock at this timestamp, which may be older.
     fn at(clock: Option<Self>, stamp: u32) -> Self {
         let Self { stamp: before, ticks } = clock.unwrap_or(Self { stamp, ticks: 0 });
         Self { stamp, ticks: ticks + i64::from(stamp.wrapping_sub(before) as i32) }
     }
 
-    /// The time since the first timestamp.
+    /// Returns the nanoseconds since the first timestamp.
     fn nanos(self) -> i64 {
         self.ticks * 100_000 / 9
     }
 }
 
 impl Player {
-    /// Each frame is waited for as long; `None`: as long as it takes.
+    /// Creates a player with a constant play-out delay; `None`: it waits for each frame without limit.
     pub fn fixed(delay: Option<Span>) -> Self {
         Self { schedule: Schedule::fixed(delay), adaptive: None }
     }
 
-    /// The delay adapts between these bounds; frames are ready every `period`. Without one they are ready at irregular
-    /// times, in the order in which they are shown: their RTP timestamps tell when.
+    /// Creates a player whose play-out delay adapts within these bounds. Frames are ready every `period`. Without a
+    /// period they are ready at irregular times, in display order, which their RTP timestamps show.
     pub fn adaptive(bounds: Bounds, period: Option<Span>) -> Self {
         let (playout, origin, open) = (Playout::new(bounds), Origin::default(), BTreeMap::new());
         let adaptive = Adaptive { playout, period, clock: None, origin, open, fresh: true };
         Self { schedule: Schedule::default(), adaptive: Some(Box::new(adaptive)) }
     }
 
-    /// Whether it adapts.
+    /// Returns true if the play-out delay adapts.
     pub fn adapts(&self) -> bool {
         self.adaptive.is_some()
     }
 
-    /// Another stream begins.
+    /// Resets the state for a new stream.
     pub(super) fn restart(&mut self) {
         if let Some(adaptive) = &mut self.adaptive {
             (adaptive.origin, adaptive.clock) = (Origin::default(), None);
@@ -99,73 +99,79 @@ impl Player {
         }
     }
 
-    /// A packet has come; a lost packet's repair takes `repair`. Returns the delay when it has changed.
-    pub(super) fn on_packet(&mut self, came: &Came, repair: Span) -> Option<Span> {
+    /// Processes a packet. `repair` is the time that a lost packet's repair takes. Returns the play-out delay if it has
+    /// changed.
+    pub(super) fn on_packet(&mut self, packet: &ArrivedPacket, repair: Span) -> Option<Span> {
         let adaptive = self.adaptive.as_mut()?;
         adaptive.playout.on_repair_time(repair);
-        let delay = adaptive.on_packet(came)?;
-        self.schedule.change(came.now, delay);
+        let delay = adaptive.on_packet(packet)?;
+        self.schedule.change(packet.now, delay);
         Some(delay)
     }
 }
 
 impl Adaptive {
-    fn on_packet(&mut self, came: &Came) -> Option<Span> {
-        let Fragment { frame, offset, len } = came.fragment;
-        let begins = self.begins(came);
-        if let Some((sent, begins)) = came.sent.zip(begins) {
-            self.origin.see(came.now, sent, begins);
+    fn on_packet(&mut self, packet: &ArrivedPacket) -> Option<Span> {
+        let Fragment { frame, offset, len } = packet.fragment;
+        let begins = self.begins(packet);
+        // A repaired packet does not show when its frame was ready: it was sent later.
+        if let Some((sent, begins)) = packet.sent.zip(begins) {
+            self.origin.see(packet.now, sent, begins);
         }
         let open = self.open.entry(frame).or_default();
         open.begins = open.begins.or(begins);
         open.bytes = open.bytes.saturating_add(len.into());
-        open.repaired |= came.sent.is_none();
-        if came.ends {
+        open.repaired |= packet.sent.is_none();
+        if packet.ends {
+            // Only the last packet shows the frame's size.
             open.of = Some(offset.saturating_add(len.into()));
         }
         let Open { bytes, of, repaired, begins } = *open;
         if of != Some(bytes) {
-            while self.open.len() > OPEN {
+            // Frames with a lost packet are never completed, and must not fill the memory.
+            while self.open.len() > MAX_OPEN_FRAMES {
                 self.open.pop_first();
             }
             return None;
         }
         self.open.remove(&frame);
-        let changed = self.playout.on_whole(came.now, self.origin.age(came.now, begins?)?, repaired);
+        let changed = self.playout.on_whole(packet.now, self.origin.age(packet.now, begins?)?, repaired);
         let first = std::mem::take(&mut self.fresh);
+        // The first frame sets the delay even if it equals the initial value.
         changed.or_else(|| first.then(|| self.playout.delay()))
     }
 
-    /// When the packet's frame was ready, in nanoseconds after the first one.
-    fn begins(&mut self, came: &Came) -> Option<i64> {
+    /// Returns when the packet's frame was ready, in nanoseconds after the first one.
+    fn begins(&mut self, packet: &ArrivedPacket) -> Option<i64> {
         if let Some(period) = self.period {
-            return Some(nanos(period * u64::from(came.fragment.frame)));
+            return Some(nanos(period * u64::from(packet.fragment.frame)));
         }
-        let clock = MediaClock::at(self.clock, came.stamp?);
+        let clock = MediaClock::at(self.clock, packet.stamp?);
         self.clock = Some(clock);
         Some(clock.nanos())
     }
 }
 
-/// When frame 0 was ready, or would have been: a frame cannot leave before it is ready, and most leave at once. Times
-/// count in nanoseconds, since a flow that starts again goes on with its numbers.
+/// Estimator of the time at which frame 0 was ready: a frame cannot be sent before it is ready, and most are sent
+/// immediately. Times are in nanoseconds, because a restarted flow continues its numbers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
-    /// The earliest of the present period and of the one before, and when the present one began.
+    /// The minimum of the present period and of the previous one, and the start of the present one.
     earliest: Option<(i64, i64, Time)>,
 }
 
 impl Origin {
-    /// A packet left at `sent`, of a frame that is ready at `begins` after the first.
+    /// Adds a packet that was sent at `sent`, of a frame that is ready at `begins` after the first.
     fn see(&mut self, now: Time, sent: Time, begins: i64) {
         let origin = nanos(sent.since(Time::ZERO)) - begins;
         let (present, past, since) = self.earliest.unwrap_or((origin, origin, now));
         let present = present.min(origin);
-        let turned = now.since(since) > LEARNT_FROM;
+        // Two periods, so that the minimum always covers at least one, and an old minimum expires.
+        let turned = now.since(since) > ORIGIN_WINDOW;
         self.earliest = Some(if turned { (origin, present, now) } else { (present, past, since) });
     }
 
-    /// How long ago a frame was ready.
+    /// Returns how long ago a frame was ready.
     fn age(&self, now: Time, begins: i64) -> Option<Span> {
         let (present, past, _) = self.earliest?;
         let age = nanos(now.since(Time::ZERO)) - begins - present.min(past);
@@ -187,18 +193,19 @@ mod tests {
         Time::ZERO + Span::millis(n)
     }
 
-    /// Two packets, of which the first leaves `wait` after the frame was ready, on a path of 20 ms; frames come every
-    /// 40 ms from `start` on.
+    /// Sends a frame as two packets over a path of 20 ms. The first is sent `wait` after the frame was ready. Frames
+    /// are ready every 40 ms from `start` on.
     fn frame(player: &mut Player, n: u32, start: u64, wait: u64, repaired: bool) -> Option<Span> {
         let sent = ms(start + 40 * u64::from(n) + wait);
         let part = |offset, len| Fragment { frame: n, offset, len };
         let (now, last) = (sent + Span::millis(20), Span::millis(if repaired { 90 } else { 10 }));
         let stamp = Some((start as u32 + 40 * n).wrapping_mul(90).wrapping_add(u32::MAX - 50_000));
-        let first = Came { now, sent: Some(sent), stamp, fragment: part(0, 100), ends: false };
+        let first = ArrivedPacket { now, sent: Some(sent), stamp, fragment: part(0, 100), ends: false };
         assert_eq!(player.on_packet(&first, Span::ZERO), None, "not whole yet");
         let sent = (!repaired).then(|| sent + last);
         let stamp = stamp.filter(|_| !repaired);
-        player.on_packet(&Came { now: now + last, sent, stamp, fragment: part(100, 50), ends: true }, Span::ZERO)
+        player
+            .on_packet(&ArrivedPacket { now: now + last, sent, stamp, fragment: part(100, 50), ends: true }, Span::ZERO)
     }
 
     #[test]
@@ -215,7 +222,7 @@ mod tests {
     #[test]
     fn by_timestamps_that_wrap_it_knows_frames_at_irregular_times() {
         let mut player = Player::adaptive(BOUNDS, None);
-        // Frames come 40 to 200 ms after one another, and each takes 30 ms.
+        // Frames are 40 to 200 ms apart, and each takes 30 ms.
         let mut start = 0;
         for n in 0..100 {
             start += u64::from(n) * 37 % 160;
@@ -229,7 +236,7 @@ mod tests {
         let mut player = Player::adaptive(BOUNDS, Some(Span::millis(40)));
         (0..100).for_each(|n| _ = frame(&mut player, n, 0, 0, false));
         assert_eq!(player.schedule.delay(ms(4_000)), Some(Span::millis(40)));
-        // A pause that skips no number seems to be a wait, for twenty seconds at most.
+        // A pause without skipped numbers looks like a wait, for at most twenty seconds.
         (100..3_000).for_each(|n| _ = frame(&mut player, n, 1_000, 0, false));
         assert_eq!(player.schedule.delay(ms(5_100)), Some(Span::millis(500)));
         assert_eq!(player.schedule.delay(Time::NEVER), Some(Span::millis(40)));

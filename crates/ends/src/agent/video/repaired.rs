@@ -1,26 +1,26 @@
-//! The packets that came as repairs alone.
+//! The packets that only arrived as repairs.
 
 use crate::Rows;
 use std::collections::BTreeMap;
 use steadycast_record::row;
 use steadycast_units::Time;
 
-/// The originals of so many may still come, the newest.
-const NEWEST: usize = 4_096;
+/// Number of the newest repaired packets whose originals may still arrive.
+const MAX_TRACKED_REPAIRS: usize = 4_096;
 
-/// Packets that came as repairs, of which no original has come.
+/// Packets that arrived as repairs and whose originals have not arrived.
 #[derive(Debug, Default)]
 pub struct Repaired {
-    /// The newest, by their numbers, extended as the session counts the packets of the media.
+    /// The newest packets by extended sequence number, as the session counts media packets.
     newest: BTreeMap<u64, RepairedRow>,
-    /// Whose packets these numbers count.
+    /// The SSRC of these numbers.
     source: Option<u32>,
-    /// All before them, and how many they are.
+    /// The older packets, and their number.
     older: Rows<RepairedRow>,
     before: usize,
 }
 
-/// When a packet came as a repair, and its frame.
+/// The arrival time of a repaired packet, and its frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RepairedRow {
     at: Time,
@@ -30,38 +30,39 @@ pub(super) struct RepairedRow {
 row!(RepairedRow { at, frame });
 
 impl Repaired {
-    /// How many.
+    /// Returns the number of packets.
     pub fn len(&self) -> usize {
         self.before + self.newest.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// When each came, and its frame; in no order. Older ones only once they are recalled.
+    /// Returns the arrival time and frame of each packet, unordered. Older packets are included once they have been
+    /// recalled.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Time, u32)> + '_ {
         self.older.iter().chain(self.newest.values()).map(|row| (row.at, row.frame))
     }
 
-    /// What it keeps for the record.
+    /// Returns the rows that it keeps for the record.
     pub(super) fn kept(&mut self) -> &mut Rows<RepairedRow> {
         &mut self.older
     }
 
-    /// A packet has come as a repair.
+    /// Adds a packet that arrived as a repair.
     pub(super) fn insert(&mut self, number: u64, at: Time, frame: u32) {
         self.newest.insert(number, RepairedRow { at, frame });
-        if self.newest.len() > NEWEST
+        if self.newest.len() > MAX_TRACKED_REPAIRS
             && let Some((_, oldest)) = self.newest.pop_first()
         {
             self.settle(oldest);
         }
     }
 
-    /// A packet of this source has come itself. Whether its repair had overtaken it: it was not lost, and is there
-    /// already.
+    /// Removes a packet whose original has arrived. Returns true if its repair arrived first: the packet was not lost,
+    /// and has been processed already.
     pub(super) fn remove(&mut self, source: u32, number: u64) -> bool {
         if self.source.replace(source) != Some(source) {
             self.restart();
@@ -69,7 +70,7 @@ impl Repaired {
         self.newest.remove(&number).is_some()
     }
 
-    /// Numbers begin anew.
+    /// Starts a new number space, after an SSRC change or a restart.
     pub(super) fn restart(&mut self) {
         for row in std::mem::take(&mut self.newest).into_values() {
             self.settle(row);
@@ -92,11 +93,11 @@ mod tests {
         repaired.remove(1, 0);
         for n in 0..10_000 {
             repaired.insert(n, Time::from_nanos(n), n as u32);
-            assert!(repaired.newest.len() <= NEWEST && repaired.len() == n as usize + 1);
+            assert!(repaired.newest.len() <= MAX_TRACKED_REPAIRS && repaired.len() == n as usize + 1);
         }
         assert!(repaired.remove(1, 9_000) && !repaired.remove(1, 9_000) && !repaired.remove(1, 100));
         assert_eq!((repaired.len(), repaired.iter().count()), (9_999, 9_999));
-        // Another source has its own numbers.
+        // Another source has another number space.
         assert!(!repaired.remove(2, 9_001));
         assert_eq!((repaired.len(), repaired.iter().count()), (9_999, 9_999));
         let mut frames: Vec<u32> = repaired.iter().map(|(_, frame)| frame).collect();

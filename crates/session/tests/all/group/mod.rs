@@ -1,4 +1,4 @@
-//! A session of one sender and many receivers over a constant delay, with halves that only note what they are told.
+//! A session of one sender and many receivers over a constant delay, with halves that record their calls.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use steadycast_session::{
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
 
-/// What the sender half was told.
+/// The calls of the sender half.
 #[derive(Default)]
 pub(crate) struct Told {
     pub(crate) reports: Vec<(Time, ReceiverId, Option<Span>)>,
@@ -23,7 +23,7 @@ pub(crate) struct Told {
 pub(crate) struct NotingSender {
     pub(crate) told: Arc<Mutex<Told>>,
     pub(crate) rate: Rate,
-    /// Sizes of notices, one after the other.
+    /// The sizes of successive notices.
     pub(crate) notices: Vec<usize>,
     pub(crate) sent: usize,
 }
@@ -53,7 +53,7 @@ impl SenderHalf for NotingSender {
     }
 }
 
-/// What a receiver half was told.
+/// The calls of a receiver half.
 #[derive(Default)]
 pub(crate) struct Got {
     pub(crate) seqs: Vec<u64>,
@@ -105,7 +105,7 @@ pub(crate) fn frame(index: u32, kind: FrameKind, size: u64, ms: u64) -> Frame {
     Frame { index, kind, size: Bytes::new(size), sampled: at(ms) }
 }
 
-/// A sender alone, and what its half is told.
+/// Returns a sender without receivers, and the calls of its half.
 pub(crate) fn sender(settings: SenderSettings, rate: Rate, notices: &[usize]) -> (Sender, Arc<Mutex<Told>>) {
     let told = Arc::new(Mutex::new(Told::default()));
     let half = NotingSender { told: Arc::clone(&told), rate, notices: notices.to_vec(), sent: 0 };
@@ -118,7 +118,7 @@ pub(crate) fn receiver(ssrc: u32, rtcp: RtcpSettings, now: Time) -> (Receiver, A
     (Receiver::new(who(ssrc), rtcp, *b"TEST", half, Seed(1).part(&format!("receiver {ssrc}")), now), got)
 }
 
-/// All media packets that a sender lets go up to `until`.
+/// Returns all media packets that a sender sends until `until`.
 pub(crate) fn media(sender: &mut Sender, mut now: Time, until: Time) -> Vec<(Time, Media)> {
     let mut all = Vec::new();
     loop {
@@ -137,7 +137,7 @@ pub(crate) enum Datagram {
     Rtcp(Vec<u8>),
 }
 
-/// Sender, receivers and what is between them. Receiver n is `Origin(n)`, the sender the last.
+/// Sender, receivers and the packets in flight. Receiver n is `Origin(n)`, the sender the last.
 pub(crate) struct Group {
     pub(crate) sender: Sender,
     pub(crate) told: Arc<Mutex<Told>>,
@@ -146,9 +146,9 @@ pub(crate) struct Group {
     pub(crate) rtcp: RtcpSettings,
     pub(crate) now: Time,
     pub(crate) delay: Span,
-    /// Receivers' RTCP is lost while this is set.
+    /// Whether receivers' RTCP is lost.
     pub(crate) feedback_lost: bool,
-    /// All RTCP that was sent: when, by whom (`None`: the sender), what.
+    /// All RTCP that was sent: its time, its sender (`None`: the media sender) and its content.
     pub(crate) said: Vec<(Time, Option<usize>, Vec<u8>)>,
     frames: u32,
     period: Span,
@@ -219,7 +219,7 @@ impl Group {
         }
     }
 
-    /// Lets everybody say what it has to say now; returns when the next wants to.
+    /// Polls all ends. Returns when the next one has to be polled.
     fn poll(&mut self) -> Time {
         let mut next = Time::NEVER;
         loop {

@@ -1,35 +1,35 @@
-//! What a receiver may be told of later: most packets of a large group change nothing before its next report.
+//! Batched delivery of packets to a receiver: most packets of a large group change nothing before its next report.
 
 use crate::Media;
 use steadycast_control::Stream;
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// The packets that a receiver may be told of later: at their own times and in their order, before anything else
-/// happens to it. Such a packet makes it send nothing, and moves none of its times forward.
-/// [`crate::Receiver::patience`] returns it; it holds until the receiver is called again.
+/// The packets that may be delivered to a receiver later: with their own arrival times, in order, before anything else
+/// happens to it. Such a packet neither makes the receiver send nor moves one of its timers forward.
+/// [`crate::Receiver::batchable`] returns this value. It is valid until the receiver is called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// The source that it follows.
+pub struct Batchable {
+    /// The SSRC of the source that the receiver follows.
     pub(crate) source: u32,
-    /// How many receivers it was told that there are: a group that shrinks brings the next report forward.
+    /// The group size that the sender reported last. A group that shrinks brings the next report forward.
     pub(crate) receivers: u32,
 }
 
-/// What decides whether a packet can wait.
+/// The properties of a packet that decide whether it can be delivered in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Routine {
+pub struct BatchKey {
     source: u32,
     receivers: Option<u32>,
 }
 
-impl Routine {
-    /// The routine of a packet of media; `None` for another stream's packet.
+impl BatchKey {
+    /// Returns the key of a media packet; `None` for a packet of another stream.
     pub fn of_media(media: &Media) -> Option<Self> {
         (media.stream == Stream::Media).then_some(Self { source: media.header.ssrc, receivers: None })
     }
 
-    /// The routine of a compound in which a source reports, names itself and announces; `None` for one with anything
-    /// else.
+    /// Returns the key of an RTCP compound that holds only a source's sender report, SDES, APP and summary; `None` for
+    /// any other.
     pub fn of_compound(compound: &Compound) -> Option<Self> {
         let Some(Packet::SenderReport { ssrc: source, .. }) = compound.packets.first() else { return None };
         let mut all = Self { source: *source, receivers: None };
@@ -51,15 +51,15 @@ impl Routine {
     }
 }
 
-impl Patience {
-    /// Whether the packet can wait. One that can is to be told before any that cannot.
+impl Batchable {
+    /// Returns true if the packet can be delivered later. It then has to be delivered before any packet that cannot.
     #[inline]
-    pub fn bears(&mut self, packet: &Routine) -> bool {
+    pub fn accepts(&mut self, packet: &BatchKey) -> bool {
         let receivers = packet.receivers.unwrap_or(self.receivers);
-        let bears = packet.source == self.source && receivers >= self.receivers;
-        if bears {
+        let accepts = packet.source == self.source && receivers >= self.receivers;
+        if accepts {
             self.receivers = receivers;
         }
-        bears
+        accepts
     }
 }

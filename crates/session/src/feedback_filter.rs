@@ -1,27 +1,27 @@
-//! Feedback is not trusted: a layer around a sender half that keeps one receiver from holding down a group.
+//! Plausibility checks on feedback: a layer around a sender half that keeps a single receiver from holding down a
+//! group's rate.
 //!
-//! - Plausibility: a report that names packets that were not sent, or more losses than packets, is ignored; so is a
-//!   second one within 2 ms, unless it tells of single packets.
-//! - Support: a receiver whose report halves the rate while its own report block shows next to no loss is set aside.
-//! - Floor: the rate never goes below it; a receiver that holds a group there for 5 s is set aside, since this session
-//!   can't serve it.
-//! - Quantile: of a large group the slowest 2 % are left behind. A receiver is set aside if it limits the rate for 5 s
+//! - Plausibility: a report is ignored if it names packets that were not sent, or more losses than packets. So is a
+//!   second report within 2 ms, unless it has per-packet feedback.
+//! - Support: a receiver is excluded if its report halves the rate while its report block shows almost no loss.
+//! - Floor: the rate never falls below the floor. A receiver that holds a group there for 5 s is excluded, since this
+//!   session cannot serve it.
+//! - Quantile: the slowest 2 % of a large group are left behind. A receiver is excluded if it limits the rate for 5 s
 //!   of 30 and, by its report blocks, is twice as badly off as the worst of the others.
-//! - Exclusion: the operator's decision; reports of that receiver are not heard.
+//! - Exclusion: the operator excludes a receiver.
 //!
-//! A receiver that a rule has set aside is heard again after a minute. The only receiver is never set aside. How badly
-//! off a receiver is follows by the square-root law from the losses and round trips that the sender counts, so that the
-//! quantile is the same for all controllers. That an address may not flood its sender with reports is the session's own
-//! affair ([`crate::SenderSettings::gated`]).
+//! A receiver that a rule excluded is admitted again after a minute. The only receiver is never excluded. How badly off
+//! a receiver is follows from the square-root law with the losses and RTTs that the sender counts, so the quantile is
+//! the same for all controllers. Report floods are handled by the session ([`crate::SenderSettings::gated`]).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use steadycast_control::registry::{Factory, Layer};
 use steadycast_control::{Decision, Leave, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup, around};
 use steadycast_units::{Rate, Span, Time};
 
-/// The receivers whose reports are ignored, and the limits that the operator has set. Shared by a session and its
-/// operator.
+/// The operator's exclusions and rate limits, shared by a session and its operator.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorControls(Arc<Mutex<Inner>>);
 
@@ -33,7 +33,7 @@ struct Inner {
     resumed: Time,
 }
 
-/// The operator's own reason.
+/// The reason of an exclusion by the operator.
 const BY_ORDER: &str = "by order";
 
 impl OperatorControls {
@@ -41,46 +41,46 @@ impl OperatorControls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This receiver is not heard any more.
+    /// Excludes a receiver: its reports are ignored.
     pub fn exclude(&self, ssrc: u32) {
         self.locked().aside.insert(ssrc, (BY_ORDER, None));
     }
 
-    /// All are heard again.
+    /// Admits all excluded receivers.
     pub fn admit_all(&self) {
         self.locked().aside.clear();
     }
 
-    /// Lower and upper limit of the rate from now on.
+    /// Sets the lower and upper limit of the rate; `None` leaves a limit unchanged.
     pub fn limit(&self, floor: Option<Rate>, cap: Option<Rate>) {
         let mut inner = self.locked();
         (inner.floor, inner.cap) = (floor.or(inner.floor), cap.or(inner.cap));
     }
 
-    /// The session's clock has stood still until now: its process was stopped, or its machine was. That no report came
-    /// in that time is no sign of the receivers.
+    /// Reports that the session's clock has stood still until `now`, because its process or machine was suspended.
+    /// Missing reports in that time are not a sign of the receivers.
     pub fn on_clock_gap(&self, now: Time) {
         let mut inner = self.locked();
         inner.resumed = inner.resumed.max(now);
     }
 
-    /// The time at which the session's clock last went on after it had stood still; zero if it never has.
+    /// Returns the time at which the session's clock last resumed after a gap; zero without one.
     pub(crate) fn resumed(&self) -> Time {
         self.locked().resumed
     }
 
-    /// The lower limit, if one was set.
+    /// Returns the lower limit of the rate, if one is set.
     pub fn floor(&self) -> Option<Rate> {
         self.locked().floor
     }
 
-    /// A probe, unless it is faster than the cap.
+    /// Returns the probe, unless it exceeds the cap.
     pub(crate) fn pass(&self, probe: Probe) -> Option<Probe> {
         let cap = self.locked().cap;
         cap.is_none_or(|cap| probe.rate <= cap).then_some(probe)
     }
 
-    /// A decision within these limits.
+    /// Returns the decision, limited to the operator's floor and cap.
     pub(crate) fn bound(&self, mut decision: Decision) -> Decision {
         let (floor, cap) = {
             let inner = self.locked();
@@ -95,20 +95,20 @@ impl OperatorControls {
         decision
     }
 
-    /// The SSRCs of the receivers whose reports are ignored, each with the reason.
+    /// Returns the SSRCs of the excluded receivers, each with the reason.
     pub fn aside(&self) -> Vec<(u32, &'static str)> {
         self.locked().aside.iter().map(|(ssrc, (why, _))| (*ssrc, *why)).collect()
     }
 }
 
-/// Makes the halves of a controller with these defences.
+/// A layer that adds the plausibility checks to a controller.
 pub struct FeedbackDefence {
     own: Arc<dyn Factory>,
     orders: OperatorControls,
 }
 
 impl FeedbackDefence {
-    /// Around this controller.
+    /// Wraps the controller `own`.
     pub fn new(own: Arc<dyn Factory>, orders: OperatorControls) -> Self {
         Self { own, orders }
     }
@@ -119,71 +119,71 @@ impl Layer for FeedbackDefence {
         &*self.own
     }
     fn around(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        Box::new(Defence::new(self.own.sender(setup), self.orders.clone(), setup.group))
+        Box::new(FeedbackFilter::new(self.own.sender(setup), self.orders.clone(), setup.group))
     }
 }
 
-/// Reports that follow each other closer than this are not heard.
-const APART: Span = Span::millis(2);
-/// How long one receiver may hold a group at its floor.
-const PATIENCE: Span = Span::secs(5);
-/// For how long it is then set aside.
-const ASIDE: Span = Span::secs(60);
-/// A report block below this fraction supports no halving of the rate.
-const SUPPORTED: f64 = 0.01;
-/// Receivers that are remembered; as many of those that were set aside.
-const REMEMBERED: usize = 16_384;
-/// The share of a group that may be left behind.
-pub(crate) const BEHIND: f64 = 0.02;
-/// The time over which it is added up how long each receiver has limited the group.
-const WINDOW: Span = Span::secs(30);
-/// A receiver is left behind when it has limited the group for [`PATIENCE`] of [`WINDOW`], and by its report blocks is
-/// this many times worse off than the worst that would still be served.
-const WORSE: f64 = 2.0;
-/// The reason that is told of a receiver that is left behind.
+/// Minimum time between two reports of a receiver; one that follows sooner is ignored.
+const MIN_REPORT_SPACING: Span = Span::millis(2);
+/// Time for which one receiver may limit a group or hold it at its floor.
+const LIMITING_TIME: Span = Span::secs(5);
+/// Time for which a receiver is then excluded.
+const EXCLUSION_TIME: Span = Span::secs(60);
+/// Loss fraction below which a report block does not support halving the rate.
+const SUPPORTING_LOSS: f64 = 0.01;
+/// Maximum number of receivers that are remembered, and of excluded ones.
+const MAX_RECEIVERS: usize = 16_384;
+/// Maximum share of a group that may be left behind.
+pub(crate) const LEFT_BEHIND_SHARE: f64 = 0.02;
+/// Time over which a receiver's limiting of the group is accumulated.
+const LIMITING_WINDOW: Span = Span::secs(30);
+/// Factor by which a receiver has to be worse off than the worst that would still be served, by its report blocks, to
+/// be left behind. It also has to limit the group for [`LIMITING_TIME`] of [`LIMITING_WINDOW`].
+const LEFT_BEHIND_FACTOR: f64 = 2.0;
+/// The reason that is given for a receiver that is left behind.
 const LEFT_BEHIND: &str = "it is among the slowest 2 %, and half as fast as the others";
 
-/// What is known of one receiver.
+/// The state of one receiver.
 struct Known {
     heard: Time,
-    /// The highest loss fraction of its report blocks lately.
+    /// The highest recent loss fraction of its report blocks; it decays by a tenth per report.
     fraction: f64,
-    /// Their mean, over eight of them or so.
+    /// The mean loss fraction, over about eight reports.
     loss: f64,
     rtt: Option<Span>,
-    /// For how long it has limited the group in this window.
+    /// The time for which it has limited the group in this window.
     limited: Span,
 }
 
 impl Known {
-    /// How badly off it is: `R √p`, the inverse of what the square-root law allows.
+    /// Returns how badly off it is: `R √p`, the inverse of the rate that the square-root law allows.
     fn hardship(&self) -> f64 {
         self.rtt.unwrap_or(Span::millis(100)).as_secs_f64() * self.loss.sqrt()
     }
 }
 
-struct Defence {
+struct FeedbackFilter {
     half: Box<dyn SenderHalf>,
     orders: OperatorControls,
     /// Whether there can be more than one receiver.
     group: bool,
     known: BTreeMap<ReceiverId, Known>,
     newest: u64,
-    /// Who holds the group at its floor, and since when.
+    /// The receiver that holds the group at its floor, and since when.
     at_floor: Option<(ReceiverId, Time)>,
-    /// When a report was judged last, and when the window of the quantile began.
+    /// The time of the last judged report, and the beginning of the present [`LIMITING_WINDOW`].
     judged: Time,
     window: Time,
 }
 
-impl Defence {
+impl FeedbackFilter {
     fn new(half: Box<dyn SenderHalf>, orders: OperatorControls, group: bool) -> Self {
         let (known, judged, window) = (BTreeMap::new(), Time::ZERO, Time::ZERO);
         Self { half, orders, group, known, newest: 0, at_floor: None, judged, window }
     }
 
-    /// Whether a receiver is heard; one that was set aside long ago is again.
-    fn hears_receiver(&mut self, now: Time, from: ReceiverId) -> bool {
+    /// Returns true if a receiver's reports count. Admits it again if its exclusion has expired.
+    fn accepts_receiver(&mut self, now: Time, from: ReceiverId) -> bool {
         let mut orders = self.orders.locked();
         match orders.aside.get(&from.0) {
             Some((_, Some(until))) if *until <= now => {
@@ -195,17 +195,19 @@ impl Defence {
         }
     }
 
-    fn set_aside(&mut self, now: Time, who: ReceiverId, why: &'static str) {
+    fn exclude_receiver(&mut self, now: Time, who: ReceiverId, why: &'static str) {
         let mut orders = self.orders.locked();
-        if orders.aside.len() >= REMEMBERED {
-            // Whoever makes SSRCs up gets no more memory than that.
+        if orders.aside.len() >= MAX_RECEIVERS {
+            // The bound limits the memory that forged SSRCs can take.
             let room = orders.aside.iter().find(|(_, (_, until))| until.is_some()).map(|(ssrc, _)| *ssrc);
             room.and_then(|ssrc| orders.aside.remove(&ssrc));
         }
-        orders.aside.insert(who.0, (why, Some(now + ASIDE)));
+        // An exclusion expires, so that a receiver whose path has recovered is served again.
+        orders.aside.insert(who.0, (why, Some(now + EXCLUSION_TIME)));
         drop(orders);
         self.at_floor = None;
         self.known.remove(&who);
+        // The controller must forget the receiver, or its last report would still limit the rate.
         self.half.on_leave(now, who, Leave::Silent);
     }
 
@@ -213,38 +215,39 @@ impl Defence {
     /// others.
     fn leave_behind(&mut self, report: &Report<'_>, by: ReceiverId) {
         let now = report.at;
+        // At most one second per report: after a pause of reports it is unknown who limited the rate.
         let lasted = now.since(std::mem::replace(&mut self.judged, now)).min(Span::secs(1));
-        if now.since(self.window) >= WINDOW {
+        if now.since(self.window) >= LIMITING_WINDOW {
             self.window = now;
             self.known.values_mut().for_each(|k| k.limited = Span::ZERO);
         }
         let Some(known) = self.known.get_mut(&by) else { return };
         known.limited += lasted;
-        if known.limited < PATIENCE {
+        if known.limited < LIMITING_TIME {
             return;
         }
         known.limited = Span::ZERO;
         let own = known.hardship();
         let behind = self.orders.locked().aside.values().filter(|(why, _)| *why == LEFT_BEHIND).count();
-        let most = (f64::from(report.members) * BEHIND) as usize;
+        let most = (f64::from(report.members) * LEFT_BEHIND_SHARE) as usize;
         let Some(more) = most.checked_sub(behind).filter(|more| *more > 0) else { return };
-        // With so many fewer, this one would be the worst who is served.
+        // After leaving `more` receivers behind, the next in this order would be the worst that is still served.
         let mut all: Vec<f64> = self.known.values().map(Known::hardship).collect();
         all.sort_by(|a, b| b.total_cmp(a));
-        if all.get(more).is_some_and(|served| own >= served * WORSE && own > 0.0) {
-            self.set_aside(now, by, LEFT_BEHIND);
+        if all.get(more).is_some_and(|served| own >= served * LEFT_BEHIND_FACTOR && own > 0.0) {
+            self.exclude_receiver(now, by, LEFT_BEHIND);
         }
     }
 
-    fn possible(&self, report: &Report<'_>) -> bool {
+    fn is_plausible(&self, report: &Report<'_>) -> bool {
         report.reception.is_none_or(|r| {
             let sent = r.highest <= self.newest.saturating_add(1);
             sent && r.lost <= i64::try_from(r.expected).unwrap_or(i64::MAX).saturating_add(1 << 16) && r.fraction <= 1.0
         })
     }
 
-    /// Looks at what a report has done to the rate. Towards one receiver there is nobody else to hear, whatever names
-    /// are made up; and of a group the last one that is heard stays so: without reports the session would end.
+    /// Judges what a report has done to the rate. It does not exclude the only receiver, or the last one of a group:
+    /// without reports the session would end, and in a unicast session all names may be forged.
     fn judge_report(&mut self, report: &Report<'_>, before: Rate) {
         if !self.group || self.known.len() < 2 {
             return;
@@ -252,8 +255,12 @@ impl Defence {
         let (now, decision) = (report.at, self.half.decision());
         let fraction = self.known.get(&report.from).map_or(1.0, |k| k.fraction);
         let mine = decision.why.by == Some(report.from);
-        if mine && decision.target < before.scale(0.5) && fraction < SUPPORTED {
-            return self.set_aside(now, report.from, "its report block does not bear out the rate that it asks for");
+        if mine && decision.target < before.scale(0.5) && fraction < SUPPORTING_LOSS {
+            return self.exclude_receiver(
+                now,
+                report.from,
+                "its report block does not bear out the rate that it asks for",
+            );
         }
         self.at_floor = match (decision.limit, decision.why.by, self.at_floor) {
             (Limit::Floor, Some(by), Some((who, since))) if by == who => Some((who, since)),
@@ -261,9 +268,9 @@ impl Defence {
             _ => None,
         };
         if let Some((who, since)) = self.at_floor
-            && now.since(since) >= PATIENCE
+            && now.since(since) >= LIMITING_TIME
         {
-            return self.set_aside(now, who, "it can't keep up with the floor");
+            return self.exclude_receiver(now, who, "it can't keep up with the floor");
         }
         if let (Limit::Network | Limit::Floor, Some(by)) = (decision.limit, decision.why.by) {
             self.leave_behind(report, by);
@@ -271,7 +278,7 @@ impl Defence {
     }
 }
 
-impl SenderHalf for Defence {
+impl SenderHalf for FeedbackFilter {
     around!(half);
 
     fn on_sent(&mut self, sent: &Sent) {
@@ -280,30 +287,30 @@ impl SenderHalf for Defence {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        if !self.hears_receiver(report.at, report.from) {
+        if !self.accepts_receiver(report.at, report.from) {
             if self.known.remove(&report.from).is_some() {
                 self.half.on_leave(report.at, report.from, Leave::Silent);
             }
             return;
         }
-        if !self.possible(report) {
+        if !self.is_plausible(report) {
             return;
         }
-        if self.known.len() >= REMEMBERED && !self.known.contains_key(&report.from) {
+        if self.known.len() >= MAX_RECEIVERS && !self.known.contains_key(&report.from) {
             self.known.pop_first();
         }
         let fraction = report.reception.map_or(0.0, |r| r.fraction);
         let known = self.known.entry(report.from);
-        let soon =
-            matches!(&known, std::collections::btree_map::Entry::Occupied(k) if report.at.since(k.get().heard) < APART);
-        // A report of packets may be cut into several, of which each tells what no other does.
+        let soon = matches!(&known, Entry::Occupied(k) if report.at.since(k.get().heard) < MIN_REPORT_SPACING);
+        // Per-packet feedback may be split into several reports, each with different packets.
         if soon && report.packets.is_empty() {
             return;
         }
         let fresh = Known { heard: report.at, fraction, loss: fraction, rtt: report.rtt, limited: Span::ZERO };
         let known = known.or_insert(fresh);
-        // A loss of some reports ago may be what the controller still remembers.
+        // The controller may still react to a loss of a few reports ago, so the highest recent fraction counts.
         (known.heard, known.fraction) = (report.at, fraction.max(known.fraction * 0.9));
+        // The mean smooths single reports, so that one bad report does not make a receiver the slowest.
         known.loss += (fraction - known.loss) / 8.0;
         known.rtt = report.rtt.or(known.rtt);
         let before = self.half.decision().target;
@@ -327,7 +334,7 @@ mod tests {
     use steadycast_control::{Body, Reception, Why};
     use steadycast_units::{Bytes, Seed};
 
-    /// Takes the least of what its receivers ask for, as the number in their bodies' first byte times 10 kb/s.
+    /// Uses the minimum of the rates that its receivers request: the first byte of their bodies times 10 kb/s.
     #[derive(Default)]
     struct Least(BTreeMap<ReceiverId, u8>);
 
@@ -351,17 +358,17 @@ mod tests {
         }
     }
 
-    struct World(Defence, OperatorControls, u64);
+    struct World(FeedbackFilter, OperatorControls, u64);
 
     impl World {
         fn new() -> Self {
             let orders = OperatorControls::default();
-            let mut defence = Defence::new(Box::new(Least::default()), orders.clone(), true);
-            defence.newest = 1_000;
-            Self(defence, orders, 0)
+            let mut filter = FeedbackFilter::new(Box::new(Least::default()), orders.clone(), true);
+            filter.newest = 1_000;
+            Self(filter, orders, 0)
         }
 
-        /// A second of sixteen receivers that ask for 1 Mb/s, and of another with what it asks for and its loss
+        /// Simulates a second with sixteen receivers that request 1 Mb/s, and one with the given request and loss
         /// fraction.
         fn second(&mut self, liar: Option<(u8, f64)>) -> Rate {
             for n in 0..17 {
@@ -405,7 +412,7 @@ mod tests {
         assert_eq!(held, 5);
         let free = rates[held..].iter().take_while(|r| **r == Rate::mbps(1)).count();
         assert!((58..=62).contains(&free), "{free} s without it");
-        // A slow receiver that the floor does suit is the group's business, and its operator's.
+        // A slow receiver above the floor is served: the operator decides.
         let mut world = World::new();
         assert_eq!((0..20).map(|_| world.second(Some((20, 0.2)))).min(), Some(Rate::kbps(200)));
     }
@@ -444,15 +451,15 @@ mod tests {
         assert_eq!(world.0.decision().target, Rate::mbps(1), "it names a packet that was not sent");
     }
 
-    /// Seconds of a group whose first receivers lose so much and ask for so much less: the rate at the end, and who is
-    /// left behind.
+    /// Simulates a group whose first `slow` receivers lose more and request less. Returns the rate at the end and the
+    /// number of receivers left behind.
     fn group(size: u64, slow: u64, seconds: u64, seed: u64) -> (Rate, usize) {
         let mut world = World::new();
         let mut chance = Seed(seed).part("losses");
         for second in 0..seconds {
             for n in 0..size {
                 let at = Time::ZERO + Span::millis(second * 1_000) + Span::micros(n * 1_000_000 / size);
-                // Equal ones differ by chance: about three losses in 300 packets.
+                // Equal receivers differ by chance: about three losses in 300 packets.
                 let lost = if n < slow { 60 } else { chance.bits32() % 7 };
                 let fraction = f64::from(lost) / 300.0;
                 let rate = if n < slow { 20 } else { 100 - (lost as u8) * 3 };
@@ -475,10 +482,10 @@ mod tests {
             let (rate, behind) = group(100, 2, 25, seed);
             assert_eq!(behind, 2);
             assert!((Rate::kbps(800)..=Rate::kbps(950)).contains(&rate), "{rate}");
-            // A third one is the group's business; so is the only slow one of a small group.
+            // A third slow receiver limits the group, and so does the only slow one of a small group.
             assert_eq!(group(100, 3, 25, seed).0, Rate::kbps(200));
             assert_eq!(group(40, 1, 25, seed), (Rate::kbps(200), 0));
-            // Nobody is left behind for being the last of equals.
+            // In a group of equals, no receiver is left behind.
             assert_eq!(group(100, 0, 25, seed).1, 0);
         }
     }
@@ -533,11 +540,11 @@ mod tests {
                 members: 5_000,
                 packets: &[],
             });
-            world.0.set_aside(now + Span::millis(n.into()), ReceiverId(n + 100_000), LEFT_BEHIND);
-            assert!(world.0.known.len() <= REMEMBERED);
+            world.0.exclude_receiver(now + Span::millis(n.into()), ReceiverId(n + 100_000), LEFT_BEHIND);
+            assert!(world.0.known.len() <= MAX_RECEIVERS);
         }
         let aside = world.1.aside().len();
-        assert!((10_000..=REMEMBERED).contains(&aside), "{aside}");
+        assert!((10_000..=MAX_RECEIVERS).contains(&aside), "{aside}");
         let mut alone = World::new();
         for n in 0..200 {
             let at = Time::ZERO + Span::millis(n * 100);

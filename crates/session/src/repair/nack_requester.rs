@@ -3,75 +3,76 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{OneWay, PeerTime, Span, Time};
 use steadycast_wire::rtcp::Nack;
 
-/// Packets that are missing at once; with more the list is given up (libwebrtc's `kMaxNackPackets`).
-const MOST: usize = 1_000;
-/// A packet is asked for when this many later ones have come (GStreamer's `rtx-delay-reorder`).
-const LATER: u64 = 3;
-/// The round trip before it is measured (libwebrtc's `kDefaultRtt`).
-const DEFAULT_ROUND_TRIP: Span = Span::millis(100);
-/// The least margin for the round trip's variation.
-const MARGIN: Span = Span::millis(10);
-/// Loss is that of this many packets (exponentially weighted).
-const LOSS_OF: f64 = 1_000.0;
-/// The loss that repair is to leave.
-const RESIDUAL: f64 = 1e-4;
-/// The most requests for one packet that a play-out delay makes room for.
-const PLANNED: u64 = 3;
-/// Packets are taken to overtake each other for this time after one did.
-const REORDERS: Span = Span::secs(60);
-/// The most requests for one packet.
-const TRIES: u32 = 8;
-/// The most requests for a packet of which only the end of the stream tells that it may be missing.
-const GUESSES: u32 = 2;
-/// The path's shortest one-way delay is that of this time and of the same time before it.
-const SHORTEST_OF: Span = Span::secs(10);
-/// A packet that nobody asks for any more is remembered for this time: its repair may still come.
-const REMEMBERED: Span = Span::secs(2);
+/// Maximum number of missing packets. The list is cleared when it grows longer (libwebrtc's `kMaxNackPackets`).
+const MAX_MISSING: usize = 1_000;
+/// A missing packet is requested when this many later ones have arrived (GStreamer's `rtx-delay-reorder`).
+const REORDER_THRESHOLD: u64 = 3;
+/// RTT that is assumed before it is measured (libwebrtc's `kDefaultRtt`).
+const DEFAULT_RTT: Span = Span::millis(100);
+/// Minimum margin for the variation of the RTT.
+const MIN_RTT_MARGIN: Span = Span::millis(10);
+/// Number of packets over which the loss rate is averaged (exponentially weighted).
+const LOSS_WINDOW: f64 = 1_000.0;
+/// Loss rate that repair aims at.
+const RESIDUAL_LOSS: f64 = 1e-4;
+/// Maximum number of requests per packet for which a play-out delay is planned.
+const MAX_PLANNED_REQUESTS: u64 = 3;
+/// Time for which the path counts as reordering after a packet arrived out of order.
+const REORDERING_TIMEOUT: Span = Span::secs(60);
+/// Maximum number of requests for one packet.
+const MAX_REQUESTS: u32 = 8;
+/// Maximum number of requests for a packet that is only presumed lost because its frame's last packet has not arrived.
+const MAX_TAIL_REQUESTS: u32 = 2;
+/// Half of the time window over which the path's minimum one-way delay is taken: this period and the previous one.
+const MIN_DELAY_WINDOW: Span = Span::secs(10);
+/// Time for which a packet that is no longer requested stays in the list. Its retransmission may still arrive.
+const ABANDONED_RETENTION: Span = Span::secs(2);
 
-/// A packet that has not come.
+/// A packet that has not arrived.
 #[derive(Clone, Copy, Debug)]
 struct Missing {
-    /// When it would have come without queueing, estimated between its neighbours (RFC 4588, section 6.3).
+    /// The time at which it would have arrived without queueing, interpolated between its neighbours (RFC 4588, section
+    /// 6.3).
     expected: Time,
-    /// When to ask; `Time::NEVER`: it would come too late.
+    /// The time of the next request. `Time::NEVER`: the packet is given up, or its answer would arrive too late.
     ask: Time,
     asked: Time,
     tries: u32,
     most: u32,
 }
 
-/// The time from a request to its answer, as TCP estimates a round trip (RFC 6298); but the first sample is taken to
-/// vary by an eighth of itself, not by half: with half of it nothing could be asked for that has to come within three
-/// round trips.
+/// Estimator of the time from a request to its answer (RFC 6298). The first sample's variation is an eighth of it, not
+/// half: with half, nothing could be requested that has to arrive within three RTTs.
 #[derive(Clone, Copy, Debug, Default)]
 struct RoundTrip {
     mean: Span,
     variation: Span,
     measured: bool,
-    /// The timer is doubled this many times.
+    /// The number of times that the timer is doubled.
     backoff: u32,
 }
 
 impl RoundTrip {
-    /// What is added to the mean to judge whether an answer comes in time: most do.
+    /// Returns the margin on top of the mean, within which most answers arrive.
     fn margin(&self) -> Span {
-        self.variation.max(MARGIN)
+        self.variation.max(MIN_RTT_MARGIN)
     }
 
-    /// After this time a packet is asked for again (as GStreamer's `rtx-retry-timeout`: the mean and twice the
-    /// variation).
+    /// Returns the time after which a request is repeated: the mean and twice the variation (GStreamer's
+    /// `rtx-retry-timeout`).
     fn timer(&self) -> Span {
-        (self.mean + (self.variation * 2).max(MARGIN)) * (1 << self.backoff)
+        (self.mean + (self.variation * 2).max(MIN_RTT_MARGIN)) * (1 << self.backoff)
     }
 
-    /// A packet was not asked for since its answer would have come too late: the estimate may be too long, and nothing
-    /// else would make it shorter.
+    /// Lowers the estimate, after a packet was not requested because its answer would arrive too late. Otherwise an
+    /// estimate that is too long would never be corrected: without requests there are no samples.
     fn age(&mut self) {
         (self.mean, self.variation) = (self.mean.scale(0.98), self.variation.scale(0.9));
     }
 
-    /// Karn's rule: of a packet that was asked for more than once nobody knows which request was answered. Such an
-    /// answer tells only that the timer is too short, when it comes sooner after the last request than any answer can.
+    /// Adds the time `took` from the last request to its answer. After several requests it is unknown which one was
+    /// answered (Karn's algorithm). Then the sample only shows that the timer is too short, if the answer arrived
+    /// sooner after the last request than any answer can.
     fn on_answer(&mut self, took: Span, tries: u32) {
         if tries > 1 {
             let too_soon = !self.measured || took < self.mean.scale(0.9);
@@ -86,7 +87,7 @@ impl RoundTrip {
     }
 }
 
-/// The share of packets that are lost, over the last thousand or so.
+/// The loss rate over the last [`LOSS_WINDOW`] packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loss {
     share: f64,
@@ -94,100 +95,101 @@ struct Loss {
 }
 
 impl Loss {
-    /// A packet has come after this many that have not.
+    /// Counts an arrival after `lost` packets that have not arrived.
     fn see(&mut self, lost: u64) {
-        let lost = (lost as f64).min(MOST as f64);
-        self.packets = (self.packets + lost + 1.0).min(LOSS_OF);
+        let lost = (lost as f64).min(MAX_MISSING as f64);
+        self.packets = (self.packets + lost + 1.0).min(LOSS_WINDOW);
         let weight = ((lost + 1.0) / self.packets).min(1.0);
         self.share += (lost / (lost + 1.0) - self.share) * weight;
     }
 
-    /// With so many requests for each lost packet at most `RESIDUAL` is left, if requests and answers are lost as
-    /// packets are: one at least.
+    /// Returns the number of requests per lost packet (1 to [`MAX_PLANNED_REQUESTS`]) that leaves at most
+    /// [`RESIDUAL_LOSS`], if requests and answers are lost at the same rate as packets.
     fn tries(&self) -> u64 {
+        // A request fails if it, or its answer, is lost.
         let missed = 1.0 - (1.0 - self.share) * (1.0 - self.share);
         let (mut tries, mut left) = (1, self.share * missed);
-        while tries < PLANNED && left > RESIDUAL {
+        while tries < MAX_PLANNED_REQUESTS && left > RESIDUAL_LOSS {
             (tries, left) = (tries + 1, left * missed);
         }
         tries
     }
 }
 
-/// Knows at a receiver which packets are missing, and when to ask for them.
+/// Detects missing packets at a receiver and schedules NACKs for them.
 #[derive(Debug, Default)]
-pub(crate) struct Requester {
+pub(crate) struct NackRequester {
     settings: RepairSettings,
     missing: BTreeMap<u64, Missing>,
-    /// Packets that came as repairs, of the newest numbers.
+    /// The newest packets that arrived as retransmissions or were recovered from parity.
     repaired: BTreeSet<u64>,
-    /// The newest packet that came, itself or repaired: its number, and when it would have come without queueing.
+    /// The newest packet that arrived or was repaired: its number, and when it would have arrived without queueing.
     newest: Option<(u64, Time)>,
-    /// When the next number may be missing: the frame's last packet has not come.
+    /// The time from which the next number counts as missing, because the frame's last packet has not arrived.
     tail: Option<Time>,
     way: Option<OneWay>,
-    /// The shortest one-way delay of the present period and of the one before, and when the present one began.
+    /// The minimum one-way delay of the present period and of the previous one, and the start of the present one.
     shortest: Option<(OneWay, OneWay, Time)>,
     jitter: Span,
-    /// When a packet last came after a later one.
+    /// The last time at which a packet arrived after a later one.
     reordered: Option<Time>,
     spacing: Span,
-    /// The longest time between two packets of a frame, of late, once there were two.
+    /// A slowly decreasing maximum of the time between two packets of a frame; `None` before the first.
     pause: Option<Span>,
-    /// The newest packet is not the last one of its frame.
+    /// Whether the newest packet is not the last one of its frame.
     open: bool,
     loss: Loss,
     round_trip: RoundTrip,
     pub(crate) counts: Requests,
 }
 
-impl Requester {
+impl NackRequester {
     pub(crate) fn new(settings: RepairSettings) -> Self {
-        let round_trip = RoundTrip { mean: DEFAULT_ROUND_TRIP, ..RoundTrip::default() };
+        let round_trip = RoundTrip { mean: DEFAULT_RTT, ..RoundTrip::default() };
         Self { settings, round_trip, ..Self::default() }
     }
 
-    /// A packet is of use for this time after its frame was ready.
+    /// Sets the time for which a packet is useful after its frame was ready.
     pub(crate) fn set_playout(&mut self, delay: Span) {
         self.settings.playout = Some(delay);
     }
 
-    /// What it takes from a packet's being due to its repair being there, with as many requests as leave one loss in
-    /// ten thousand packets: the loss has to be seen, RTCP's time to come, and the answers.
-    pub(crate) fn takes(&self, now: Time) -> Span {
-        self.patience(now) + self.spacing + self.round_trip.timer() * self.loss.tries()
+    /// Returns the time from when a packet was expected to when its repair has arrived. It contains the detection of
+    /// the loss, the wait for RTCP, and as many requests as reduce the loss to [`RESIDUAL_LOSS`].
+    pub(crate) fn repair_time(&self, now: Time) -> Span {
+        self.reordering_delay(now) + self.spacing + self.round_trip.timer() * self.loss.tries()
     }
 
-    /// The stream begins anew: what was missing stays so.
+    /// Resets the state for a new stream. Packets that were missing stay lost.
     pub(crate) fn restart(&mut self) {
         *self = Self { round_trip: self.round_trip, counts: self.counts, ..Self::new(self.settings) };
     }
 
-    /// The controller knows a round trip, which serves until one is measured here.
+    /// Takes the controller's RTT, which is used until one is measured here.
     pub(crate) fn on_round_trip(&mut self, rtt: Span) {
         if !self.round_trip.measured {
             self.round_trip.mean = rtt;
         }
     }
 
-    /// An original has come for the first time; `ends` says that it is the last one of its frame.
+    /// Processes the first arrival of an original. `ends`: it is the last packet of its frame.
     pub(crate) fn on_original(&mut self, now: Time, seq: u64, sent: PeerTime, ends: bool) {
         let expected = self.without_queueing(now, sent);
-        self.came(now, seq, expected, ends);
+        self.process_arrival(now, seq, expected, ends);
     }
 
-    /// As [`Requester::on_original`], of a packet that does not say when it was sent: by its media's time alone nobody
-    /// knows how long it took before it left, so that it counts as not queued.
+    /// Processes an original without a send time. The media clock alone does not show how long the packet waited at the
+    /// sender, so it counts as not queued.
     pub(crate) fn on_unstamped(&mut self, now: Time, seq: u64, sampled: PeerTime, ends: bool) {
         let _ = self.without_queueing(now, sampled);
         if let Some((_, expected)) = self.newest.as_mut().filter(|(newest, _)| seq > *newest + 1) {
-            // Nor when those before it would have come.
+            // The expected times of the missing packets before it are unknown for the same reason.
             *expected = now;
         }
-        self.came(now, seq, now, ends);
+        self.process_arrival(now, seq, now, ends);
     }
 
-    fn came(&mut self, now: Time, seq: u64, expected: Time, ends: bool) {
+    fn process_arrival(&mut self, now: Time, seq: u64, expected: Time, ends: bool) {
         self.missing.remove(&seq);
         let lost = self.newest.map_or(0, |(newest, _)| seq.saturating_sub(newest + 1));
         self.loss.see(lost);
@@ -198,25 +200,29 @@ impl Requester {
             self.reordered = Some(now);
             return;
         }
+        // From here on the packet is newer than all before: it ends a gap, or continues the sequence.
         let ahead = seq - newest;
         if ahead == 1 {
             let spacing = expected.since(before);
+            // Only adjacent packets are used: across a gap the spacing is unknown.
             self.spacing = self.spacing.scale(0.875) + spacing / 8;
             if self.open {
                 let before = self.pause.unwrap_or(Span::ZERO);
                 self.pause = Some(before.scale(1.0 - 1.0 / 64.0).max(spacing));
             }
-        } else if ahead as usize > MOST {
+        } else if ahead as usize > MAX_MISSING {
             self.missing.clear();
         } else {
             let step = expected.since(before) / ahead;
-            let patience = self.patience(now);
-            let ask = now + patience;
+            let reordering_delay = self.reordering_delay(now);
+            let ask = now + reordering_delay;
             for (n, missing) in (newest + 1..seq).enumerate() {
-                self.insert(missing, before + step * (n as u64 + 1), ask, TRIES);
+                self.insert(missing, before + step * (n as u64 + 1), ask, MAX_REQUESTS);
             }
         }
-        for (_, missing) in self.missing.range_mut(newest.saturating_sub(LATER - 1)..=seq.saturating_sub(LATER)) {
+        for (_, missing) in
+            self.missing.range_mut(newest.saturating_sub(REORDER_THRESHOLD - 1)..=seq.saturating_sub(REORDER_THRESHOLD))
+        {
             if missing.tries == 0 && missing.ask != Time::NEVER {
                 missing.ask = missing.ask.min(now);
             }
@@ -224,37 +230,38 @@ impl Requester {
         self.advance(now, seq, expected, ends);
     }
 
-    /// Whether this packet was asked for and has not come.
+    /// Returns true if this packet was requested and has not arrived.
     pub(crate) fn awaits(&self, osn: u16) -> bool {
-        let Some(seq) = self.named(osn) else { return false };
+        let Some(seq) = self.extended_seq(osn) else { return false };
         self.missing.get(&seq).is_some_and(|missing| missing.tries > 0)
     }
 
-    /// The extended number that is nearest to the newest one.
-    fn named(&self, osn: u16) -> Option<u64> {
+    /// Returns the extended sequence number that is nearest to the newest one.
+    fn extended_seq(&self, osn: u16) -> Option<u64> {
         let (newest, _) = self.newest?;
         Some(newest.saturating_add_signed(i64::from(osn.wrapping_sub(newest as u16) as i16)))
     }
 
-    /// A lost packet was computed from parity: nobody has to ask for it.
+    /// Removes a packet that was recovered from parity from the list, so that it is not requested.
     pub(crate) fn on_recovered(&mut self, seq: u64) {
         self.missing.remove(&seq);
         self.repaired.insert(seq);
-        while self.repaired.len() > MOST {
+        while self.repaired.len() > MAX_MISSING {
             self.repaired.pop_first();
         }
     }
 
-    /// A retransmission has come. Returns the extended number of its original, unless that has come before.
+    /// Processes a retransmission. Returns the extended sequence number of its original, or `None` if that has arrived
+    /// before.
     pub(crate) fn on_repair(&mut self, now: Time, osn: u16, ends: bool) -> Option<u64> {
-        let (newest, seq) = (self.newest?.0, self.named(osn)?);
+        let (newest, seq) = (self.newest?.0, self.extended_seq(osn)?);
         let missing = self.missing.remove(&seq)?;
         if missing.tries > 0 {
             self.round_trip.on_answer(now.since(missing.asked), missing.tries);
         }
         self.counts.repaired += 1;
         self.repaired.insert(seq);
-        while self.repaired.len() > MOST {
+        while self.repaired.len() > MAX_MISSING {
             self.repaired.pop_first();
         }
         if seq > newest {
@@ -263,16 +270,16 @@ impl Requester {
         Some(seq)
     }
 
-    /// Whether something is to be asked for now.
+    /// Updates the list. Returns true if a packet is to be requested now.
     pub(crate) fn wants(&mut self, now: Time) -> bool {
         if self.tail.is_some_and(|tail| tail <= now)
             && let Some((newest, expected)) = self.newest
         {
             self.tail = None;
-            self.insert(newest + 1, expected, now, GUESSES);
+            self.insert(newest + 1, expected, now, MAX_TAIL_REQUESTS);
         }
-        // Until a round trip is measured the sender alone judges what comes in time: with a play-out delay below the
-        // default nothing would ever be asked for, and so nothing measured.
+        // Until an RTT is measured, only the sender judges what arrives in time. With a play-out delay below the
+        // default RTT nothing would ever be requested, and the RTT never measured.
         let round_trip = if self.round_trip.measured { self.round_trip.mean } else { Span::ZERO };
         let answer = now + round_trip + self.round_trip.margin();
         let due = self.settings.useful().saturating_sub(round_trip / 2);
@@ -285,18 +292,19 @@ impl Requester {
                 wants = true;
             }
         }
+        // Each packet that was given up without any request lowers the RTT estimate.
         (0..untried).for_each(|_| self.round_trip.age());
         wants
     }
 
-    /// For how much longer a request helps, of those to be asked for now.
+    /// Returns how much longer the requests that are due now are useful.
     pub(crate) fn useful(&self, now: Time) -> Span {
         let due = self.missing.values().filter(|missing| missing.ask <= now).map(|missing| missing.expected).max();
         let answer = self.round_trip.mean + self.round_trip.mean / 2 + self.round_trip.margin();
         due.map_or(Span::ZERO, |due| (due + self.settings.useful()).since(now + answer))
     }
 
-    /// The packets to be asked for now, of which one NACK holds all. They count as asked for.
+    /// Returns the packets to be requested now, at most as many as fit into one NACK, and counts them as requested.
     pub(crate) fn take(&mut self, now: Time) -> Vec<u16> {
         if !self.wants(now) {
             return Vec::new();
@@ -304,7 +312,9 @@ impl Requester {
         let due = self.missing.iter().filter(|(_, missing)| missing.ask <= now);
         let seqs: Vec<u64> = due.map(|(seq, _)| *seq).collect();
         let mut named: Vec<u16> = seqs.iter().map(|seq| *seq as u16).collect();
+        // The rest is requested with the next RTCP packet.
         named.truncate(Nack::fitting(&named));
+        // Not before the answer can have arrived: a repeated request would be answered twice.
         let again = now + self.round_trip.timer().max(self.spacing);
         for seq in &seqs[..named.len()] {
             if let Some(missing) = self.missing.get_mut(seq) {
@@ -316,24 +326,24 @@ impl Requester {
         named
     }
 
-    /// When [`Requester::wants`] may say something else.
+    /// Returns the time at which [`NackRequester::wants`] may change.
     pub(crate) fn wake(&self) -> Option<Time> {
         let asks = self.missing.values().map(|missing| missing.ask).filter(|ask| *ask != Time::NEVER);
         asks.chain(self.tail).min()
     }
 
-    /// How long a packet may be late before it is asked for: not at all while no packet has overtaken another (as RFC
-    /// 8985, section 6.2, step 4), and otherwise by GStreamer's rule for `rtx-delay`.
-    fn patience(&self, now: Time) -> Span {
-        let overtakes = self.reordered.is_some_and(|at| now.since(at) < REORDERS);
+    /// Returns how late a packet may be before it is requested. It is zero while no packet has been reordered (as RFC
+    /// 8985, section 6.2, step 4); otherwise GStreamer's rule for `rtx-delay` applies.
+    fn reordering_delay(&self, now: Time) -> Span {
+        let overtakes = self.reordered.is_some_and(|at| now.since(at) < REORDERING_TIMEOUT);
         if overtakes { (self.jitter * 2).max(self.spacing / 2) } else { Span::ZERO }
     }
 
     fn advance(&mut self, now: Time, seq: u64, expected: Time, ends: bool) {
         (self.newest, self.open) = (Some((seq, expected)), !ends);
-        // Until a frame had two packets nobody knows how far they are apart.
+        // Until a frame has had two packets, the time between packets of a frame is unknown, and no timer is set.
         let wait = self.pause.filter(|_| !ends).map(|pause| (self.spacing * 2).max(pause + pause / 2));
-        self.tail = wait.map(|wait| now + wait + self.patience(now));
+        self.tail = wait.map(|wait| now + wait + self.reordering_delay(now));
     }
 
     fn insert(&mut self, seq: u64, expected: Time, ask: Time, most: u32) {
@@ -342,21 +352,22 @@ impl Requester {
             return;
         }
         let known = self.missing.entry(seq).or_insert(fresh);
-        // What was a guess is known now: it is asked for again, also where the guess had been given up.
+        // A presumed loss is confirmed by a later packet. It is requested again, even if the presumption had been given
+        // up.
         if known.ask == Time::NEVER {
             known.ask = ask;
         }
         known.most = known.most.max(most);
-        let old = |missing: &Missing| missing.ask == Time::NEVER && missing.expected + REMEMBERED < expected;
+        let old = |missing: &Missing| missing.ask == Time::NEVER && missing.expected + ABANDONED_RETENTION < expected;
         while self.missing.first_entry().is_some_and(|first| old(first.get())) {
             self.missing.pop_first();
         }
-        if self.missing.len() > MOST {
+        if self.missing.len() > MAX_MISSING {
             self.missing.clear();
         }
     }
 
-    /// When a packet that comes now would have come without queueing: by its sending and the shortest one-way delay.
+    /// Returns when this packet would have arrived without queueing, from its send time and the minimum one-way delay.
     fn without_queueing(&mut self, now: Time, sent: PeerTime) -> Time {
         let way = OneWay::between(sent, now);
         if let Some(before) = self.way.replace(way) {
@@ -365,7 +376,7 @@ impl Requester {
         }
         let (present, past, since) = self.shortest.unwrap_or((way, way, now));
         let present = present.min(way);
-        let turned = now.since(since) > SHORTEST_OF;
+        let turned = now.since(since) > MIN_DELAY_WINDOW;
         self.shortest = Some(if turned { (way, present, now) } else { (present, past, since) });
         now.before(way.variation_since(present.min(past)).later())
     }
@@ -386,13 +397,13 @@ mod tests {
     }
 
     /// Packets every 10 ms on a path of 20 ms, up to number 99.
-    fn running(requester: &mut Requester) {
+    fn running(requester: &mut NackRequester) {
         (0..100).for_each(|n| requester.on_original(ms(20 + 10 * n), n, sent(10 * n), true));
     }
 
     #[test]
     fn where_packets_overtake_each_other_one_is_asked_for_after_half_a_spacing_and_then_after_a_round_trip() {
-        let mut requester = Requester::new(SETTINGS);
+        let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         requester.reordered = Some(ms(1_000));
         requester.on_original(ms(1_030), 101, sent(1_010), true);
@@ -400,7 +411,7 @@ mod tests {
         let first = requester.wake().expect("something is missing");
         assert!(first > ms(1_034) && first <= ms(1_035), "{first}");
         assert_eq!(requester.take(first), [100]);
-        // 100 ms are taken for granted, and 10 ms for what they vary by.
+        // The default RTT is 100 ms, and the minimum margin 10 ms.
         assert_eq!(requester.wake(), Some(first + Span::millis(110)));
         assert_eq!(requester.on_repair(first + Span::millis(40), 100, true), Some(100));
         assert_eq!(requester.wake(), None);
@@ -410,11 +421,11 @@ mod tests {
 
     #[test]
     fn while_no_packet_overtakes_another_a_missing_one_is_asked_for_at_once() {
-        let mut requester = Requester::new(SETTINGS);
+        let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         requester.on_original(ms(1_030), 101, sent(1_010), true);
         assert_eq!(requester.take(ms(1_030)), [100]);
-        // It was only late: for a minute packets are taken to overtake each other.
+        // The packet was only late. For a minute the path counts as reordering.
         requester.on_original(ms(1_035), 100, sent(1_000), true);
         requester.on_original(ms(1_050), 103, sent(1_030), true);
         assert!(!requester.wants(ms(1_050)));
@@ -425,7 +436,7 @@ mod tests {
 
     #[test]
     fn three_later_packets_make_it_ask_at_once_and_a_late_original_makes_it_forget() {
-        let mut requester = Requester::new(SETTINGS);
+        let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         requester.reordered = Some(ms(1_000));
         for n in [101, 102, 103] {
@@ -440,9 +451,9 @@ mod tests {
 
     #[test]
     fn of_packets_without_a_send_time_a_late_frame_makes_no_later_one_too_late() {
-        let mut requester = Requester::new(SETTINGS);
+        let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
-        // From here on the source takes 500 ms to code a frame; number 100 is lost.
+        // From here on the source takes 500 ms to encode a frame; number 100 is lost.
         requester.on_unstamped(ms(1_530), 101, sent(1_010), true);
         let first = requester.wake().expect("something is missing");
         assert_eq!(requester.take(first.max(ms(1_540))), [100]);
@@ -450,11 +461,11 @@ mod tests {
 
     #[test]
     fn what_would_come_too_late_is_not_asked_for_but_taken() {
-        let mut requester = Requester::new(SETTINGS);
+        let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         requester.round_trip.on_answer(Span::millis(40), 1);
-        // 300 ms after packet 100 should have come, less 20 ms for its way, 40 ms for the answer and 10 ms of margin:
-        // until 1250 ms.
+        // The deadline is 1250 ms: 300 ms after packet 100 was expected, less 20 ms for its way, 40 ms for the answer
+        // and 10 ms of margin.
         requester.on_original(ms(1_030), 101, sent(1_010), true);
         assert!(requester.wants(ms(1_249)));
         assert!(!requester.wants(ms(1_251)));
@@ -463,8 +474,8 @@ mod tests {
 
     #[test]
     fn the_end_of_a_frame_is_asked_for_when_nothing_follows() {
-        let mut requester = Requester::new(RepairSettings { playout: None, ..SETTINGS });
-        // How far the packets of a frame are apart is not known before.
+        let mut requester = NackRequester::new(RepairSettings { playout: None, ..SETTINGS });
+        // The time between the packets of a frame is not known before.
         requester.on_original(ms(20), 0, sent(0), false);
         assert_eq!(requester.wake(), None);
         (1..100).for_each(|n| requester.on_original(ms(20 + 10 * n), n, sent(10 * n), n % 2 == 1));
@@ -472,23 +483,23 @@ mod tests {
         let wake = requester.wake().expect("the frame's end is missing");
         assert!(wake > ms(1_039) && wake <= ms(1_040), "{wake}");
         assert_eq!(requester.take(wake), [101]);
-        // It is not the end either: the next one follows.
+        // This packet is not the frame's end either, so the next one is requested.
         assert_eq!(requester.on_repair(wake + Span::millis(40), 101, false), Some(101));
         let wake = requester.wake().expect("the frame's end is missing");
         assert_eq!(requester.take(wake), [102]);
-        // Nobody says that it was ever sent.
+        // No later packet confirms that it was sent.
         let wake = requester.wake().expect("it may have been lost again");
         assert_eq!(requester.take(wake), [102]);
         let wake = requester.wake().expect("the last try");
         assert!(!requester.wants(wake) && requester.wake().is_none());
-        // A later packet does: both are asked for.
+        // A later packet confirms it: both are requested.
         requester.on_original(wake, 104, sent(1_200), true);
         assert_eq!(requester.take(wake), [102, 103]);
     }
 
     #[test]
     fn a_guess_that_turns_out_to_be_missing_is_not_asked_for_before_its_answer_can_be_there() {
-        let mut requester = Requester::new(RepairSettings { playout: None, ..SETTINGS });
+        let mut requester = NackRequester::new(RepairSettings { playout: None, ..SETTINGS });
         (0..100).for_each(|n| requester.on_original(ms(20 + 10 * n), n, sent(10 * n), n % 2 == 1));
         requester.on_original(ms(1_020), 100, sent(1_000), false);
         let wake = requester.wake().expect("the frame's end is missing");
@@ -499,9 +510,9 @@ mod tests {
 
     #[test]
     fn a_pause_that_packets_of_a_frame_made_before_does_not_make_it_ask() {
-        let mut requester = Requester::new(RepairSettings { playout: None, ..SETTINGS });
-        // Frames of two packets, 12 ms apart, of which each third one has 3 ms between them, and each packet the next
-        // frame 3 ms later.
+        let mut requester = NackRequester::new(RepairSettings { playout: None, ..SETTINGS });
+        // Frames of two packets that are 12 ms apart; in each third frame they are 3 ms apart. The next frame follows
+        // after 3 ms.
         let mut now = 20;
         for n in 0..120 {
             requester.on_original(ms(now), n, sent(now - 20), n % 2 == 1);
@@ -518,10 +529,10 @@ mod tests {
             (1..20_000).for_each(|n| loss.see(u64::from(n % every == 0)));
             assert_eq!(loss.tries(), tries, "one in {every}: {loss:?}");
         }
-        let mut requester = Requester::new(SETTINGS);
+        let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         requester.round_trip.on_answer(Span::millis(40), 1);
-        let takes = requester.takes(ms(1_020));
+        let takes = requester.repair_time(ms(1_020));
         assert!(
             takes > Span::millis(59) && takes <= Span::millis(60),
             "a spacing, a round trip and its margin: {takes}"
@@ -530,7 +541,7 @@ mod tests {
 
     #[test]
     fn more_than_a_thousand_missing_packets_are_given_up() {
-        let mut requester = Requester::new(SETTINGS);
+        let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         requester.on_original(ms(1_030), 1_099, sent(1_010), true);
         assert_eq!(requester.missing.len(), 999);
@@ -540,7 +551,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_comes_too_soon_after_the_second_request_lengthens_the_timer() {
-        let mut round_trip = Requester::new(SETTINGS).round_trip;
+        let mut round_trip = NackRequester::new(SETTINGS).round_trip;
         assert_eq!(round_trip.timer(), Span::millis(110));
         round_trip.on_answer(Span::millis(90), 2);
         assert_eq!(round_trip.timer(), Span::millis(220));

@@ -1,27 +1,26 @@
-//! How often one address may report. A flood of reports, under one name or under many, costs its sender's share and
-//! nobody else's.
+//! Rate limit of reports per address. A flood of reports, with one name or many, only uses up its own sender's share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_rtcp::Origin;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The shortest compound that says something.
-const SHORTEST: Bytes = Bytes::new(64);
-/// Reports that may come at once: as many as in this time.
+/// The size of the smallest useful compound.
+const MIN_COMPOUND_SIZE: Bytes = Bytes::new(64);
+/// Bucket size, as the time that it takes to fill.
 const BURST: Span = Span::secs(3);
-/// Addresses and receivers that are remembered; of more, those that were heard latest.
-const ADDRESSES: usize = 4_096;
+/// Maximum number of buckets. The most recently used are kept.
+const MAX_BUCKETS: usize = 4_096;
 
-/// Whose reports they are: those of a receiver that has shown that it is one, or all others of an address, whose name
-/// may be made up.
-type Whose = (Origin, Option<u32>);
+/// The key of a bucket: an address with the SSRC of a proven receiver, or without one for all other reports of the
+/// address, whose SSRCs may be forged.
+type BucketKey = (Origin, Option<u32>);
 
-/// A token bucket for each address, and for each receiver. It fills with time, at what RTCP's 5 % of the session
-/// bandwidth allow a whole group, and with each packet of media, since an acknowledgment may answer it.
+/// A token bucket per address and per proven receiver. It fills with time, at the number of reports that RTCP's 5 % of
+/// the session bandwidth allow a whole group, and with each media packet, since an acknowledgment may answer it.
 pub(crate) struct ReportLimiter {
     per_second: f64,
-    buckets: BTreeMap<Whose, Bucket>,
-    by_age: BTreeSet<(Time, Whose)>,
+    buckets: BTreeMap<BucketKey, Bucket>,
+    by_age: BTreeSet<(Time, BucketKey)>,
 }
 
 struct Bucket {
@@ -32,7 +31,7 @@ struct Bucket {
 
 impl ReportLimiter {
     pub(crate) fn new(session_bandwidth: Rate) -> Self {
-        let per_second = session_bandwidth.scale(0.05).ratio(SHORTEST.per(Span::secs(1)));
+        let per_second = session_bandwidth.scale(0.05).ratio(MIN_COMPOUND_SIZE.per(Span::secs(1)));
         Self { per_second, buckets: BTreeMap::new(), by_age: BTreeSet::new() }
     }
 
@@ -40,9 +39,9 @@ impl ReportLimiter {
         self.per_second * BURST.as_secs_f64()
     }
 
-    /// Whether a report from there is heard now, after so many packets of media.
-    pub(crate) fn admits(&mut self, now: Time, from: Whose, packets: u32) -> bool {
-        if self.buckets.len() >= ADDRESSES && !self.buckets.contains_key(&from) {
+    /// Returns true if a report is accepted. `packets` is the number of media packets sent so far.
+    pub(crate) fn admits(&mut self, now: Time, from: BucketKey, packets: u32) -> bool {
+        if self.buckets.len() >= MAX_BUCKETS && !self.buckets.contains_key(&from) {
             let oldest = self.by_age.pop_first();
             oldest.and_then(|(_, oldest)| self.buckets.remove(&oldest));
         }
@@ -67,7 +66,8 @@ mod tests {
     use super::*;
     use steadycast_units::Seed;
 
-    /// Reports at this rate for 10 s beside so many packets a second: how many are heard in the last five.
+    /// Sends reports at this rate for 10 s beside a number of media packets per second. Returns how many are accepted
+    /// in the last five seconds.
     fn heard(per_second: u64, packets: u32) -> u64 {
         let mut gate = ReportLimiter::new(Rate::mbps(2));
         let all = (0..10 * per_second).filter(|n| {
@@ -100,7 +100,7 @@ mod tests {
             if n % 100 == 0 {
                 good += u32::from(gate.admits(now, (Origin(1), Some(5)), n));
             }
-            assert!(gate.buckets.len() <= ADDRESSES && gate.by_age.len() == gate.buckets.len());
+            assert!(gate.buckets.len() <= MAX_BUCKETS && gate.by_age.len() == gate.buckets.len());
         }
         assert_eq!(good, 2_000);
         assert!(gate.buckets.values().all(|b| (0.0..=gate.most()).contains(&b.tokens)));

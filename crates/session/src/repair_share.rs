@@ -1,35 +1,35 @@
-//! How a sender's rate is shared between the media and its repair.
+//! Division of a sender's rate between media and repair.
 
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The shortest time that is measured.
+/// Duration of a measurement step.
 const STEP: Span = Span::millis(100);
-/// Steps of the short mean: one second.
+/// Number of steps of the short mean: one second.
 const STEPS: usize = 10;
-/// The long mean is exponentially weighted, with this time constant.
-const LONG: f64 = 5.0;
-/// Repair takes at most this share from the encoder.
-const MOST: f64 = 1.0 / 3.0;
+/// Time constant of the exponentially weighted long mean in seconds.
+const LONG_TIME_CONSTANT: f64 = 5.0;
+/// Maximum share of the rate that repair takes from the encoder.
+const MAX_REPAIR_SHARE: f64 = 1.0 / 3.0;
 
-/// IP bytes of one step.
+/// The IP bytes of one step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     all: f64,
     repair: f64,
 }
 
-/// The share that repair has had of what was sent.
+/// Measures repair's share of the sent bytes.
 #[derive(Debug, Default)]
 pub(crate) struct RepairShare {
-    /// The last second, newest last.
+    /// The steps of the last second, the newest last.
     steps: VecDeque<Step>,
     began: Time,
     long: f64,
 }
 
 impl RepairShare {
-    /// A packet has left.
+    /// Counts a sent packet.
     pub(crate) fn on_sent(&mut self, now: Time, size: Bytes, repair: bool) {
         self.pass(now);
         if let Some(step) = self.steps.back_mut() {
@@ -38,11 +38,11 @@ impl RepairShare {
         }
     }
 
-    /// What is left of this rate for the media, when repair goes on as it did: in the last second or in the last
-    /// seconds, whichever was more.
+    /// Returns the part of `rate` that is left for the media, if repair continues as in the last second or by the long
+    /// mean, whichever is larger.
     pub(crate) fn left(&mut self, now: Time, rate: Rate) -> Rate {
         self.pass(now);
-        let share = self.long.max(self.short()).min(MOST);
+        let share = self.long.max(self.short()).min(MAX_REPAIR_SHARE);
         if share > 0.0 { rate.scale(1.0 - share) } else { rate }
     }
 
@@ -51,7 +51,7 @@ impl RepairShare {
         if all > 0.0 { repair / all } else { 0.0 }
     }
 
-    /// Ends the steps that are over.
+    /// Ends the steps that have elapsed.
     fn pass(&mut self, now: Time) {
         if self.steps.is_empty() {
             self.began = now;
@@ -59,10 +59,10 @@ impl RepairShare {
         }
         while now.since(self.began) >= STEP {
             if let Some(step) = self.steps.back().filter(|step| step.all > 0.0) {
-                self.long += (step.repair / step.all - self.long) * STEP.as_secs_f64() / LONG;
+                self.long += (step.repair / step.all - self.long) * STEP.as_secs_f64() / LONG_TIME_CONSTANT;
             }
             if now.since(self.began) > STEP * (2 * STEPS as u64) {
-                // A pause: what was before it is no measure.
+                // After a pause, earlier steps are not representative.
                 self.steps.clear();
                 self.began = now;
             } else {
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(share.left(ms(2_000), rate), rate);
         (200..300).for_each(|n| share.on_sent(ms(10 * n), size, n % 10 == 0));
         assert_eq!(share.left(ms(2_999), rate), Rate::kbps(900));
-        // A second later only the long mean remembers: a tenth over one of its five seconds.
+        // A second later only the long mean contains repair: a tenth over one of its five seconds.
         (300..400).for_each(|n| share.on_sent(ms(10 * n), size, false));
         let left = share.left(ms(3_999), rate);
         assert!(left > Rate::kbps(983) && left < Rate::kbps(988), "{left}");

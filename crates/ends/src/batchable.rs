@@ -1,0 +1,104 @@
+//! Batched delivery of packets to agents: a world with many receivers visits each once for many packets.
+
+use crate::intake::Bundle;
+use crate::{Agent, Arriving, Body};
+use steadycast_session as session;
+use steadycast_units::Time;
+
+/// The packets that may be delivered to an agent later, by [`Agent::catch_up`].
+#[derive(Clone, Copy, Debug)]
+pub enum Batchable {
+    /// Plain packets: the agent sends nothing and has no timer.
+    Plain,
+    /// Packets of the source of its session.
+    Session(session::Batchable),
+}
+
+/// The properties of a packet that decide whether it can be delivered in a batch.
+#[derive(Clone, Copy, Debug)]
+pub enum BatchKey {
+    /// A plain packet.
+    Plain,
+    /// A packet of a session.
+    Session(session::BatchKey),
+}
+
+impl BatchKey {
+    /// Returns the key of a packet with this content; `None` if it cannot wait.
+    pub fn of(body: &Body) -> Option<Self> {
+        match body {
+            Body::Plain(_) => Some(Self::Plain),
+            Body::Rtp(media) => session::BatchKey::of_media(media).map(Self::Session),
+            Body::Rtcp { parsed, .. } => session::BatchKey::of_compound(parsed).map(Self::Session),
+            Body::Tcp(..) | Body::TcpAck(..) | Body::Parity(..) | Body::Raw(_) => None,
+        }
+    }
+}
+
+impl Batchable {
+    /// Returns true if the packet can be delivered later. It then has to be delivered before any packet that cannot.
+    #[inline]
+    pub fn accepts(&mut self, packet: &BatchKey) -> bool {
+        match (self, packet) {
+            (Self::Plain, BatchKey::Plain) => true,
+            (Self::Session(batchable), BatchKey::Session(packet)) => batchable.accepts(packet),
+            _ => false,
+        }
+    }
+}
+
+/// Consecutive plain packets of a flow that have reached many agents at the same times.
+#[derive(Debug)]
+pub struct PlainRun {
+    first: u64,
+    bundle: Bundle,
+}
+
+impl PlainRun {
+    /// Creates a run from packets with these arrival times; `None` if they are not plain or not consecutive.
+    pub fn of<'a>(packets: impl Iterator<Item = (Time, Arriving<'a>)>) -> Option<Self> {
+        let mut run = None;
+        for (at, packet) in packets {
+            let Body::Plain(n) = packet.body else { return None };
+            let Self { first, bundle } = run.get_or_insert_with(|| Self { first: *n, bundle: Bundle::default() });
+            if *n != *first + bundle.packets() {
+                return None;
+            }
+            bundle.add(at, packet.size, packet.sent);
+        }
+        run
+    }
+}
+
+impl Agent {
+    /// Delivers all packets of a run, with the same result as [`Agent::catch_up`]. Returns false and does nothing if
+    /// they have to be delivered individually.
+    pub fn catch_up_run(&mut self, run: &PlainRun) -> bool {
+        if let Self::PlainSink(sink) = self { sink.on_bundle(run.first, &run.bundle) } else { false }
+    }
+
+    /// Returns the packets that may be delivered later, until its timer expires and before anything else happens to it;
+    /// `None` if each has to be delivered immediately.
+    pub fn batchable(&self) -> Option<Batchable> {
+        match self {
+            Self::PlainSink(_) => Some(Batchable::Plain),
+            Self::VideoSink(sink) => sink.batchable().map(Batchable::Session),
+            _ => None,
+        }
+    }
+
+    /// Delivers packets that [`Agent::batchable`] accepted, with their arrival times. They make the agent send nothing,
+    /// and do not move its timer forward.
+    #[inline]
+    pub fn catch_up<'a>(&mut self, packets: impl Iterator<Item = (Time, Arriving<'a>)>) {
+        match self {
+            Self::PlainSink(sink) => packets.for_each(|(at, packet)| {
+                if let Body::Plain(n) = packet.body {
+                    sink.on_packet(at, *n, packet.size, packet.sent);
+                }
+            }),
+            Self::VideoSink(sink) => packets.for_each(|(at, packet)| sink.catch_up(at, &packet)),
+            _ => debug_assert!(packets.count() == 0, "it takes no batches"),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+use super::{Need, ParitySettings};
+use std::collections::BTreeMap;
+use steadycast_units::{Chance, Span, Time};
+use steadycast_wire::rtcp::{BlockRequest, ParityRequest};
+
+/// Maximum size of a group whose members request parity. In a larger group requests would exceed RTCP's share of the
+/// bandwidth, and arrive too late.
+pub(crate) const MAX_REQUESTING_MEMBERS: u32 = 100;
+/// RTT that is assumed before the controller has measured one.
+const DEFAULT_RTT: Span = Span::millis(100);
+/// Maximum random delay of a request, in which another member may request the same.
+const MAX_BACKOFF: Span = Span::millis(500);
+/// Time that an answer takes beyond the RTT.
+const ANSWER_MARGIN: Span = Span::millis(10);
+/// Maximum number of requests for one block.
+const MAX_REQUESTS: u32 = 3;
+/// Maximum number of blocks with a pending request. The newest are kept.
+const MAX_BLOCKS: usize = 8;
+
+/// A block for which more parity is needed.
+#[derive(Clone, Copy, Debug)]
+struct PendingRequest {
+    packets: u8,
+    /// The number of the block's parity packets that the sender has to send in total.
+    parities: u8,
+    /// The time at which the request is sent, unless another member sends one before.
+    at: Time,
+    /// The time by which the answer has to arrive.
+    due: Time,
+    tries: u32,
+}
+
+/// Schedules a receiver's requests for more parity in a small group. As in RFC 5401, a request waits a random time, and
+/// is suppressed when another member requests as much.
+#[derive(Debug)]
+pub(crate) struct ParityRequester {
+    pending: BTreeMap<u64, PendingRequest>,
+    chance: Chance,
+}
+
+/// The present state of the group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub(crate) members: u32,
+    /// The RTT to the sender, if it is known.
+    pub(crate) round_trip: Option<Span>,
+}
+
+impl Group {
+    fn round_trip(self) -> Span {
+        self.round_trip.unwrap_or(DEFAULT_RTT)
+    }
+
+    /// Returns the maximum time from a request to its answer.
+    fn answer(self) -> Span {
+        self.round_trip() + ANSWER_MARGIN
+    }
+}
+
+impl ParityRequester {
+    pub(crate) fn new(chance: Chance) -> Self {
+        Self { pending: BTreeMap::new(), chance }
+    }
+
+    /// Returns true if no request is pending.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.pending.clear();
+    }
+
+    /// Updates the pending request of a block, after a packet or parity packet of it has arrived.
+    pub(crate) fn on_need(&mut self, now: Time, need: &Need, settings: &ParitySettings, group: Group) {
+        let Need { base, packets, sent, lacks } = *need;
+        if lacks == 0 || group.members > MAX_REQUESTING_MEMBERS {
+            self.pending.remove(&base);
+            return;
+        }
+        let parities = sent.saturating_add(lacks);
+        if let Some(ask) = self.pending.get_mut(&base) {
+            if sent >= ask.parities {
+                // The sender has sent what was requested, and it was not enough. The next request has to ask for more.
+                ask.at = ask.at.max(now + backoff(&mut self.chance, group));
+            }
+            ask.parities = ask.parities.max(parities);
+            return;
+        }
+        let at = now + backoff(&mut self.chance, group);
+        // The block's first packet was ready at most this long, plus the one-way delay, before its first parity packet
+        // arrived.
+        let due = (now + settings.useful()).before(settings.block() + group.round_trip() / 2);
+        if at + group.answer() <= due && parities <= packets {
+            self.pending.insert(base, PendingRequest { packets, parities, at, due, tries: 0 });
+            if self.pending.len() > MAX_BLOCKS {
+                self.pending.pop_first();
+            }
+        }
+    }
+
+    /// Delays the own request for a block after another member has requested parity of it, until the answer can have
+    /// arrived.
+    pub(crate) fn on_overheard(&mut self, now: Time, base: u64, request: &BlockRequest, group: Group) {
+        if let Some(ask) = self.pending.get_mut(&base)
+            && ask.packets == request.packets
+            && request.parities >= ask.parities
+        {
+            ask.at = ask.at.max(now + group.answer() * 2);
+        }
+    }
+
+    /// Drops requests whose answer would arrive too late, or that have been sent [`MAX_REQUESTS`] times.
+    fn forget(&mut self, now: Time, group: Group) {
+        self.pending.retain(|_, ask| ask.tries < MAX_REQUESTS && now.max(ask.at) + group.answer() <= ask.due);
+    }
+
+    /// Returns the time of the next request.
+    pub(crate) fn wake(&self) -> Option<Time> {
+        self.pending.values().map(|ask| ask.at).min()
+    }
+
+    /// Returns how much longer the requests that are due now are useful.
+    pub(crate) fn useful(&self, now: Time, group: Group) -> Span {
+        let due = self.pending.values().filter(|ask| ask.at <= now).map(|ask| ask.due).max();
+        due.map_or(Span::ZERO, |due| due.since(now + group.answer()))
+    }
+
+    /// Drops useless requests. Returns true if a request is due.
+    pub(crate) fn wants(&mut self, now: Time, group: Group) -> bool {
+        self.forget(now, group);
+        self.wake().is_some_and(|at| at <= now)
+    }
+
+    /// Returns the requests that are due, and counts them as sent.
+    pub(crate) fn take(&mut self, now: Time, group: Group) -> Vec<BlockRequest> {
+        self.forget(now, group);
+        let again = now + group.answer() + ANSWER_MARGIN;
+        let due = self.pending.iter_mut().filter(|(_, ask)| ask.at <= now).take(ParityRequest::MOST);
+        let mut requests = Vec::new();
+        for (base, ask) in due {
+            requests.push(BlockRequest { base: *base as u16, packets: ask.packets, parities: ask.parities });
+            // If the answer is lost, the next request has to ask for one more.
+            (ask.at, ask.tries, ask.parities) = (again, ask.tries + 1, ask.parities.saturating_add(1).min(ask.packets));
+        }
+        requests
+    }
+}
+
+/// Returns a random delay between 0 and one RTT (RFC 5401, section 3.2.2.1). Few members draw a short one, so a few
+/// request what all of them lack, and the others receive those requests.
+fn backoff(chance: &mut Chance, group: Group) -> Span {
+    let most = group.round_trip().min(MAX_BACKOFF);
+    let lambda = libm::log(f64::from(group.members.max(1))) + 1.0;
+    // x is uniform in lambda / (e^lambda - 1) · [1/T, e^lambda/T], and the time T/lambda · ln(x · (e^lambda - 1) ·
+    // T/lambda).
+    let x = 1.0 + chance.unit() * (libm::exp(lambda) - 1.0);
+    most.scale(libm::log(x) / lambda)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadycast_units::Seed;
+
+    const SETTINGS: ParitySettings = ParitySettings { ssrc: 9, payload_type: 98, playout: Some(Span::millis(500)) };
+    const GROUP: Group = Group { members: 45, round_trip: Some(Span::millis(60)) };
+
+    fn ms(n: u64) -> Time {
+        Time::ZERO + Span::millis(n)
+    }
+
+    fn requester(n: u64) -> ParityRequester {
+        ParityRequester::new(Seed(n).part("asker"))
+    }
+
+    fn need(sent: u8, lacks: u8) -> Need {
+        Need { base: 65_530, packets: 20, sent, lacks }
+    }
+
+    #[test]
+    fn backoffs_fill_a_round_trip_and_few_of_them_are_short() {
+        let mut chance = Seed(1).part("backoff");
+        let all: Vec<Span> = (0..2_000).map(|_| backoff(&mut chance, GROUP)).collect();
+        assert!(all.iter().all(|span| *span <= Span::millis(60)));
+        let short = all.iter().filter(|span| **span < Span::millis(20)).count();
+        // (e^(lambda/3) - 1) / (e^lambda - 1) of them: 3.3 % with lambda = ln 45 + 1.
+        assert!((40..=95).contains(&short), "{short}");
+    }
+
+    #[test]
+    fn it_asks_for_as_many_parities_as_it_lacks_and_the_second_time_for_one_more() {
+        let mut requester = requester(2);
+        requester.on_need(ms(0), &need(1, 2), &SETTINGS, GROUP);
+        let at = requester.wake().expect("it lacks two");
+        assert!(at <= ms(60) && !requester.wants(ms(0), GROUP) && requester.wants(at, GROUP));
+        let first = BlockRequest { base: 65_530, packets: 20, parities: 3 };
+        assert_eq!(requester.take(at, GROUP), [first]);
+        assert_eq!(requester.take(at, GROUP), []);
+        assert_eq!(requester.take(at + Span::millis(80), GROUP), [BlockRequest { parities: 4, ..first }]);
+        // 500 ms after it was ready, which was 200 ms and half a round trip before: an answer has to be here after 270
+        // ms.
+        assert!(!requester.wants(ms(210), GROUP) && requester.wake().is_none());
+    }
+
+    #[test]
+    fn it_does_not_ask_when_another_has_asked_for_as_much_or_the_block_is_whole_or_the_group_is_large() {
+        let mut requester = requester(3);
+        let told = BlockRequest { base: 65_530, packets: 20, parities: 2 };
+        requester.on_need(ms(0), &need(1, 2), &SETTINGS, GROUP);
+        requester.on_overheard(ms(0), 65_530, &told, GROUP);
+        assert!(requester.wake().is_some_and(|at| at <= ms(60)), "that is too little");
+        requester.on_overheard(ms(0), 65_530, &BlockRequest { parities: 3, ..told }, GROUP);
+        assert_eq!(requester.wake(), Some(ms(140)));
+        requester.on_need(ms(100), &need(3, 0), &SETTINGS, GROUP);
+        assert_eq!(requester.wake(), None);
+        requester.on_need(ms(100), &need(1, 1), &SETTINGS, Group { members: MAX_REQUESTING_MEMBERS + 1, ..GROUP });
+        assert_eq!(requester.wake(), None);
+    }
+
+    #[test]
+    fn what_cannot_come_in_time_or_at_all_is_not_asked_for_and_the_list_is_bounded() {
+        let mut requester = requester(4);
+        let far = Group { round_trip: Some(Span::millis(200)), ..GROUP };
+        requester.on_need(ms(0), &need(1, 1), &SETTINGS, far);
+        assert_eq!(requester.wake(), None, "two fifths of 500 ms, a way of 100, the wait and 200 for the answer");
+        requester.on_need(ms(0), &need(200, 100), &SETTINGS, GROUP);
+        assert_eq!(requester.wake(), None);
+        for base in 0..1_000 {
+            requester.on_need(ms(0), &Need { base, ..need(1, 1) }, &SETTINGS, GROUP);
+        }
+        assert_eq!(requester.pending.len(), MAX_BLOCKS);
+        assert!(requester.take(ms(70), GROUP).iter().all(|request| request.base >= 992));
+    }
+}
