@@ -1,4 +1,4 @@
-//! The one list of controllers. The scenario format, the command line, Python and the docs all read it.
+//! The list of controllers. The scenario format, the command line, Python and the docs all read it.
 
 use crate::promise::SESSION;
 use crate::{
@@ -13,7 +13,7 @@ pub use crate::entry::{
     Value, Values, Within,
 };
 
-/// All controllers. A new one is one line here.
+/// The registry entries of all controllers. A new controller is one line here.
 pub const ALL: &[&Controller] = &[
     &fixed::CONTROLLER,
     &tfrc::CONTROLLER,
@@ -39,10 +39,10 @@ pub const ALL: &[&Controller] = &[
     &steady::CONTROLLER,
 ];
 
-/// What an entry need not say: `Controller { name: "…", …, ..TEMPLATE }`. It is that of `fixed`.
+/// The defaults of a new entry: `Controller { name: "…", …, ..TEMPLATE }`. They are the values of `fixed`.
 pub const TEMPLATE: Controller = fixed::CONTROLLER;
 
-/// The controller that takes over where receivers send standard reports alone and the chosen one needs its own
+/// The controller that takes over if receivers send only standard reports and the chosen one needs its own
 /// ([`Controller::fallback`]).
 pub const FALLBACK: &Controller = {
     let mut n = 0;
@@ -52,7 +52,7 @@ pub const FALLBACK: &Controller = {
     ALL[n]
 };
 
-/// The controllers that a scenario may name: those of [`ALL`], and a program's own.
+/// The controllers that a scenario may name: those of [`ALL`] and those that the embedding program has added.
 #[derive(Clone, Debug)]
 pub struct Registry(Vec<&'static Controller>);
 
@@ -63,7 +63,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// With a controller of the program's own as well, in place of one of the same name.
+    /// Adds a controller. It replaces an entry of the same name.
     #[must_use]
     pub fn with(mut self, controller: &'static Controller) -> Self {
         self.0.retain(|known| known.name != controller.name);
@@ -71,7 +71,7 @@ impl Registry {
         self
     }
 
-    /// The names of those that `are`, in the list's order.
+    /// Returns the names of the controllers that satisfy the predicate `are`, in the list's order.
     pub fn names(&self, are: impl Fn(&Controller) -> bool) -> Vec<&'static str> {
         self.0.iter().filter(|controller| are(controller)).map(|controller| controller.name).collect()
     }

@@ -1,25 +1,25 @@
 use crate::Wake;
 use steadycast_units::{Span, Time};
 
-/// A sender's watch over its feedback: when something was sent and nothing was heard for so long, the rate is to fall.
-/// Without something sent it never runs.
+/// The no-feedback timer of a sender (as in RFC 5348, section 4.4). It starts when a packet is sent and expires if no
+/// feedback arrives in time; the rate then has to fall. It does not run while nothing is sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Silence {
     until: Option<Time>,
 }
 
 impl Silence {
-    /// A packet has left; `patience`: how long feedback about it may take.
+    /// Starts the timer when a packet is sent, unless it runs. `patience` is the longest time that feedback may take.
     pub(crate) fn on_sent(&mut self, at: Time, patience: Span) {
         self.until.get_or_insert(at + patience);
     }
 
-    /// Feedback about packets has come.
+    /// Stops the timer, because feedback has arrived.
     pub(crate) fn on_heard(&mut self) {
         self.until = None;
     }
 
-    /// Whether it has lasted too long. It then begins anew with the next packet that is sent.
+    /// Returns true if the timer has expired. It then restarts with the next packet that is sent.
     pub(crate) fn is_over(&mut self, now: Time) -> bool {
         let over = self.until.is_some_and(|until| until <= now);
         if over {
@@ -28,7 +28,7 @@ impl Silence {
         over
     }
 
-    /// When it will have lasted too long.
+    /// Returns the expiry time.
     pub(crate) fn wake(&self) -> Option<Wake> {
         self.until.map(|at| Wake { at, why: "no feedback" })
     }

@@ -17,8 +17,8 @@ mod pushback;
 mod sender;
 mod trendline;
 
-use crate::asks::Asks;
 use crate::entry::{Controller, FeedbackTiming, Receivers, Setup, Values, params};
+use crate::report_scheduler::ReportScheduler;
 use crate::{Need, ReceiverHalf, Wake};
 use constants::{FEEDBACK_MAX, FEEDBACK_MIN};
 use steadycast_units::{Bytes, PeerTime, Rate, Time};
@@ -50,7 +50,10 @@ const SHARE: f64 = 0.05;
 /// The receiving half: asks for a report after the first packet, and then at its interval while packets come.
 fn receiver(setup: &Setup, _: &Values) -> Box<dyn ReceiverHalf> {
     let interval = REPORT.at(setup.session_bandwidth.scale(SHARE)).min(FEEDBACK_MAX).max(FEEDBACK_MIN);
-    Box::new(Asks::new(move |fresh| Wake { at: (fresh.last + interval).max(fresh.at), why: "feedback interval" }))
+    Box::new(ReportScheduler::new(move |since| Wake {
+        at: (since.last + interval).max(since.at),
+        why: "feedback interval",
+    }))
 }
 
 /// A packet that arrived, as far as the estimators are concerned.

@@ -12,8 +12,8 @@ mod profile;
 mod sender;
 mod window;
 
-use crate::asks::{Asks, Fresh};
 use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
+use crate::report_scheduler::{ReportScheduler, SinceLastReport};
 use crate::{Need, Wake};
 use constants::{REPORT_AFTER, REPORT_PACKETS};
 use profile::{CODE, DRAFT, Profile};
@@ -34,7 +34,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     colour: "#003f5c",
     params: PARAMS,
     sender: |setup, values| Box::new(sender::Sender::new(setup, Config::new(setup, values))),
-    receiver: |_, _| Box::new(Asks::new(report_at)),
+    receiver: |_, _| Box::new(ReportScheduler::new(report_at)),
     ..crate::fixed::CONTROLLER
 };
 
@@ -84,13 +84,13 @@ fn of_profile<T: PartialEq>(given: T, draft: T, profile: T) -> T {
 }
 
 /// When a report is due, as SCReAM has it.
-fn report_at(fresh: &Fresh) -> Wake {
-    if fresh.ends {
-        Wake { at: fresh.at, why: "frame complete" }
-    } else if fresh.packets >= REPORT_PACKETS {
-        Wake { at: fresh.at, why: "packets to acknowledge" }
+fn report_at(since: &SinceLastReport) -> Wake {
+    if since.ends {
+        Wake { at: since.at, why: "frame complete" }
+    } else if since.packets >= REPORT_PACKETS {
+        Wake { at: since.at, why: "packets to acknowledge" }
     } else {
-        Wake { at: fresh.last + REPORT_AFTER, why: "report interval" }
+        Wake { at: since.last + REPORT_AFTER, why: "report interval" }
     }
 }
 
