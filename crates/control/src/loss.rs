@@ -1,28 +1,28 @@
-//! The loss event rate as TFRC's receiver measures it: losses within one round trip are one event, and the rate is one
-//! in the weighted average of the intervals between events (RFC 5348, section 5).
+//! The loss event rate of a TFRC receiver (RFC 5348, section 5). Losses within one round trip are one event, and the
+//! rate is the inverse of the weighted mean of the intervals between events.
 
 use crate::equation::LossRate;
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
 
-/// Closed intervals that are averaged, n.
+/// The number n of closed loss intervals that are averaged.
 pub const INTERVALS: usize = 8;
-/// Their weights, newest first (RFC 5348, 5.4).
+/// The weights of the intervals, newest first (RFC 5348, section 5.4).
 pub const WEIGHTS: [f64; INTERVALS] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
-/// How many runs of losses can still be taken back by a late packet. Older ones are final.
+/// The number of loss runs that a late packet can still revise. Older ones are final.
 const OPEN_RUNS: usize = 128;
 
-/// What differs between the protocols that share this history.
+/// The differences between the protocols that use this history.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossSettings {
-    /// The least discount factor of older intervals when the open one is long: 0.25 in RFC 5348, 0.5 in RFC 4654 and
-    /// ns-2. 1 turns discounting off.
+    /// The minimum discount factor of older intervals if the open one is long: 0.25 in RFC 5348, 0.5 in RFC 4654 and
+    /// ns-2. 1 disables discounting.
     pub discount: f64,
-    /// Packets with a higher sequence number that must arrive before a missing one counts as lost: 3 (at least 1).
+    /// The number of later packets that must arrive before a missing packet counts as lost: 3 in RFC 5348, at least 1.
     pub ndupack: u32,
-    /// How far behind the highest a packet can still come late, in packets. Losses farther back are final, and take no
-    /// memory.
+    /// The maximum distance, in packets, between the highest sequence number and a late packet that still revises the
+    /// history. Older losses are final and take no memory.
     pub reorder: u64,
 }
 
@@ -32,45 +32,47 @@ impl Default for LossSettings {
     }
 }
 
-/// One packet for [`LossHistory::on_packet`].
+/// An arrival for [`LossHistory::on_packet`].
 #[derive(Clone, Copy, Debug)]
 pub struct Heard {
-    /// Extended sequence number, in any space that counts by one.
+    /// The extended sequence number, in any space that counts by one.
     pub seq: u64,
-    /// When it arrived.
+    /// The arrival time.
     pub at: Time,
-    /// It carries a congestion mark: counts as a loss at its arrival.
+    /// Whether the packet is marked CE. A mark counts as a loss at the packet's arrival.
     pub ce: bool,
-    /// The round-trip time that tells loss events apart, as it stands now.
+    /// The current round-trip time, which separates loss events.
     pub rtt: Span,
 }
 
-/// What a packet changed.
+/// The effect of an arrival on the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// A new loss event has begun.
+    /// Whether a new loss event has begun.
     pub new_loss_event: bool,
-    /// A late packet has taken a loss event back.
+    /// Whether a late packet has revoked a loss event.
     pub removed_loss_event: bool,
-    /// Packets that count as lost (or marked) from now on.
+    /// The number of packets that are newly counted as lost or marked.
     pub lost: u64,
-    /// The packet was thought lost, and came late.
+    /// Whether the packet had been counted as lost and arrived late.
     pub late: bool,
 }
 
-/// A run of consecutive lost packets, or one marked packet. Its losses' times are interpolated between the two arrivals
-/// around the gap in which it was found (RFC 5348, 5.2), also after a late packet has split the gap.
+/// A run of consecutive lost packets, or one marked packet. The loss times are interpolated between the two arrivals
+/// around the gap (RFC 5348, section 5.2). They keep their values if a late packet splits the gap.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: u64,
     last: u64,
-    /// Sequence number and arrival of the packets before and after the gap.
+    /// The sequence numbers and arrival times of the packets before and after the gap.
     before: (u64, Time),
     after: (u64, Time),
     rtt: Span,
 }
 
 impl Run {
+    /// Returns the interpolated loss time of packet `seq` (RFC 5348, section 5.2).
+    ///
     /// ```text
     ///                                            S_loss − S_before
     ///  T_loss = T_before + (T_after − T_before) · ──────────────────
@@ -86,7 +88,7 @@ impl Run {
         self.before.1 + Span::nanos(u64::try_from(part / gap).unwrap_or(u64::MAX))
     }
 
-    /// The first lost packet from `from` on whose loss lies after `at`.
+    /// Returns the first packet of the run, from `from` on, whose loss time is later than `at`.
     fn after(&self, from: u64, at: Time) -> Option<u64> {
         if self.time(self.last) <= at {
             return None;
@@ -104,11 +106,11 @@ impl Run {
     }
 }
 
-/// A gap that is not yet old enough to be a loss.
+/// A gap whose packets do not count as lost yet.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     run: Run,
-    /// Packets above it that have arrived.
+    /// The number of later packets that have arrived.
     overtaken: u32,
 }
 
@@ -116,18 +118,18 @@ struct Gap {
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
     packets: f64,
-    /// Its accumulated discount factor, DF_i.
+    /// The accumulated discount factor DF_i.
     discount: f64,
-    /// It was not counted but made up from the rate before the first loss.
+    /// Whether the length was derived from the rate before the first loss instead of counted.
     made_up: bool,
 }
 
-/// The loss events up to some packet: a value, so that it can be rebuilt from an earlier one.
+/// The loss events up to some packet. It is a plain value so that it can be recomputed from an earlier state.
 #[derive(Clone, Copy, Debug, Default)]
 struct Events {
     closed: [Interval; INTERVALS],
     count: usize,
-    /// First lost packet and time of the latest event.
+    /// The first lost packet and the time of the latest event.
     latest: Option<(u64, Time)>,
     total: u64,
 }
@@ -137,7 +139,7 @@ impl Events {
         &self.closed[..self.count]
     }
 
-    /// The mean of the closed intervals, each with its discount factor.
+    /// Returns the weighted mean of the closed intervals, each with its discount factor.
     fn closed_mean(&self) -> Option<f64> {
         let (mut sum, mut weight) = (0.0, 0.0);
         for (interval, w) in self.closed().iter().zip(WEIGHTS) {
@@ -147,7 +149,7 @@ impl Events {
         (weight > 0.0).then(|| sum / weight)
     }
 
-    /// The general discount factor DF while the open interval has `open` packets.
+    /// Returns the general discount factor DF for an open interval of `open` packets (RFC 5348, section 5.5).
     fn discount(&self, open: f64, least: f64) -> f64 {
         match self.closed_mean() {
             Some(mean) if open > 2.0 * mean => (2.0 * mean / open).max(least),
@@ -165,7 +167,7 @@ impl Events {
         self.count = (self.count + 1).min(INTERVALS);
     }
 
-    /// Turns the losses of `run` into events.
+    /// Adds the losses of `run`, grouped into events.
     fn add(&mut self, run: &Run, first_interval: f64, least: f64) {
         let mut from = run.first;
         loop {
@@ -188,9 +190,9 @@ impl Events {
         }
     }
 
-    /// A gap of hours holds more events than the history: those that would be forgotten before its end are only
-    /// counted. Within one gap the losses are evenly spaced, so all its events are equally far apart, and the result is
-    /// the same.
+    /// Skips events that would leave the history before the gap ends; they are only counted. A gap of hours holds many
+    /// more events than the history. The result is the same, because the losses in one gap are evenly spaced and so are
+    /// its events.
     fn skip(&mut self, run: &Run, start: u64) -> Option<u64> {
         const KEPT: u64 = 2 * INTERVALS as u64 + 2;
         let next = run.after(start + 1, run.time(start) + run.rtt)?;
@@ -202,6 +204,8 @@ impl Events {
         Some(to + 1)
     }
 
+    /// Returns the loss event rate (RFC 5348, sections 5.4 and 5.5).
+    ///
     /// ```text
     ///              ⎛ w₀ I₀ + Σ₁ᵏ⁻¹ wᵢ DFᵢ DF Iᵢ   Σ₁ᵏ wᵢ₋₁ DFᵢ Iᵢ ⎞
     ///  1/p  =  max ⎜ ────────────────────────── , ─────────────── ⎟
@@ -225,33 +229,35 @@ impl Events {
     }
 }
 
-/// An interval has at least one packet; more than 10⁸ without a loss cannot be told from none.
+/// Limits an interval to a valid length: at least one packet, and at most 10⁸, beyond which the rate is practically
+/// zero.
 fn sane(packets: f64) -> f64 {
     if packets.is_nan() { 1.0 } else { packets.clamp(1.0, 1e8) }
 }
 
-/// The loss history of one stream: which packets are lost, which losses are one event, and how often events come.
+/// The loss history of one stream: the lost packets, their grouping into loss events, and the rate of events.
 ///
-/// Its memory is bounded whatever arrives: it keeps runs of losses, not packets, and only the latest of them.
+/// Its memory is bounded for any input, because it stores runs of losses instead of packets and only the latest of
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct LossHistory {
     settings: LossSettings,
-    /// The highest packet so far, and its arrival.
+    /// The highest sequence number so far, and its arrival time.
     highest: Option<(u64, Time)>,
-    /// Gaps that are not yet losses, by sequence number; at most `ndupack` of them.
+    /// The gaps that do not count as losses yet, by sequence number; at most `ndupack` of them.
     gaps: Vec<Gap>,
-    /// Losses that a late packet can still take back, by sequence number.
+    /// The losses that a late packet can still revise, by sequence number.
     runs: VecDeque<Run>,
-    /// The events of all runs that are final; `None`: there are no such runs.
+    /// The events of all final runs; `None` if there are none.
     settled: Option<Box<Events>>,
-    /// `settled` and `runs` together.
+    /// The events of `settled` and `runs` together.
     events: Events,
     first_interval: f64,
     lost: u64,
 }
 
 impl LossHistory {
-    /// An empty history.
+    /// Creates an empty history.
     pub fn new(settings: LossSettings) -> Self {
         let settings = LossSettings {
             discount: settings.discount.clamp(0.0, 1.0),
@@ -261,9 +267,9 @@ impl LossHistory {
         Self { settings, first_interval: 1.0, ..Self::default() }
     }
 
-    /// A packet has arrived. When it reveals the very first loss event, `first_interval` is asked for the length of the
-    /// interval before it, in packets: it follows from the rate until then, not from a count (RFC 5348, 6.3.1; RFC
-    /// 4654, 5.6).
+    /// Adds an arrival. If it reveals the first loss event, `first_interval` is called for the length of the interval
+    /// before it, in packets. That length is derived from the rate until then, not counted (RFC 5348, section 6.3.1;
+    /// RFC 4654, section 5.6).
     pub fn on_packet(&mut self, heard: &Heard, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((heard.seq, heard.at));
@@ -284,7 +290,7 @@ impl LossHistory {
             self.highest = Some((heard.seq, heard.at));
         } else if !self.fill_gap(heard.seq) {
             if !self.fill_run(heard.seq) {
-                // A duplicate, or older than anything that could still change.
+                // It is a duplicate, or older than the final losses.
                 return Change::default();
             }
             late = Some(heard.seq);
@@ -295,9 +301,9 @@ impl LossHistory {
         self.take_in(heard, late, first_interval)
     }
 
-    /// A packet outside the count has arrived that left after packet `heard.seq` of the count and before the next one.
-    /// It shows that what is missing up to there is missing, and overtakes it like any packet, but is none of the
-    /// intervals. For a flow in which only some packets count.
+    /// Adds the arrival of a packet outside the sequence, sent between the packets `heard.seq` and `heard.seq + 1`. It
+    /// reveals gaps and overtakes them like any packet, but does not count in the intervals. It serves flows in which
+    /// only some packets count.
     pub fn on_other(&mut self, heard: &Heard, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((heard.seq, heard.at));
@@ -320,13 +326,13 @@ impl LossHistory {
         self.take_in(&Heard { ce: false, ..*heard }, None, first_interval)
     }
 
-    /// Declares what is overtaken or marked lost, and brings the events up to date.
+    /// Counts overtaken gaps and marks as losses, and updates the events.
     fn take_in(&mut self, heard: &Heard, late: Option<u64>, first_interval: impl FnOnce() -> f64) -> Change {
         let before = self.events;
         let mut rebuild = late.is_some();
         let mut lost = 0u64;
         let ndupack = self.settings.ndupack;
-        // Gaps are overtaken from the lowest on, since what overtakes one overtakes all below it.
+        // Gaps ripen in order, because a packet that overtakes one gap has overtaken all below it.
         let ripe = self.gaps.iter().take_while(|g| g.overtaken >= ndupack).count();
         let mark = Run {
             first: heard.seq,
@@ -341,11 +347,12 @@ impl LossHistory {
         }
         for run in new {
             lost = lost.saturating_add((run.last - run.first).saturating_add(1));
-            // A mark counts at once, a gap before it only when it is overtaken: then the event begins at the gap (5.1).
+            // A mark counts on arrival, but an older gap counts only once it is overtaken. The event then begins at the
+            // gap (RFC 5348, section 5.1), so later runs have to be regrouped.
             let place = self.runs.partition_point(|r| r.first < run.first);
             rebuild |= place < self.runs.len();
             if self.runs.len() == self.runs.capacity() {
-                // A large group has many of these.
+                // The default growth of a vector doubles its memory, and a large group has many histories.
                 self.runs.reserve_exact(self.runs.len() / 8 + 2);
             }
             self.runs.insert(place, run);
@@ -366,10 +373,10 @@ impl LossHistory {
         }
     }
 
-    /// Makes those runs final that no late packet can be one of any more, and the oldest of too many.
+    /// Finalizes the runs that no late packet can revise any more, and the oldest ones if there are too many.
     fn settle(&mut self) {
         let highest = self.highest.map_or(0, |(seq, _)| seq);
-        // A gap below a mark may yet become a loss, which is then counted before it.
+        // A gap below a mark may still become a loss, which has to be grouped before the mark.
         let open = self.gaps.first().map_or(u64::MAX, |gap| gap.run.first);
         let past = |run: &Run| run.last < open && highest.saturating_sub(run.last) > self.settings.reorder;
         while self.runs.len() > OPEN_RUNS || self.runs.front().is_some_and(past) {
@@ -381,7 +388,7 @@ impl LossHistory {
     }
 
     fn open_gap(&mut self, run: Run) {
-        // There is mostly one at a time.
+        // There is mostly one gap at a time, so this avoids spare capacity.
         self.gaps.reserve_exact(usize::from(self.gaps.is_empty()));
         self.gaps.push(Gap { run, overtaken: 0 });
     }
@@ -393,7 +400,7 @@ impl LossHistory {
         }
     }
 
-    /// Takes a late packet out of the gap it left; false where there is none.
+    /// Removes a late packet from its gap. Returns false if it is in none.
     fn fill_gap(&mut self, seq: u64) -> bool {
         let Some(i) = self.gaps.iter().position(|g| (g.run.first..=g.run.last).contains(&seq)) else { return false };
         let gap = self.gaps.remove(i);
@@ -402,7 +409,7 @@ impl LossHistory {
         true
     }
 
-    /// Takes a late packet out of the run of losses it was counted in; false where there is none.
+    /// Removes a late packet from the run of losses that includes it. Returns false if there is none.
     fn fill_run(&mut self, seq: u64) -> bool {
         let i = self.runs.partition_point(|r| r.last < seq);
         let Some(run) = self.runs.get(i).copied().filter(|r| r.first <= seq && r.before.0 != r.after.0) else {
@@ -416,13 +423,13 @@ impl LossHistory {
         true
     }
 
-    /// The loss event rate p; `None` as long as there is no loss event.
+    /// Returns the loss event rate p; `None` before the first loss event.
     pub fn rate(&self) -> Option<LossRate> {
         self.events.rate(self.open(), self.settings.discount)
     }
 
-    /// The open interval I₀: packets since the first lost one of the latest event, in sequence numbers; 0 before any
-    /// event.
+    /// Returns the open interval I₀: the distance in sequence numbers from the first lost packet of the latest event.
+    /// It is 0 before the first event.
     pub fn open(&self) -> f64 {
         match (self.highest, self.events.latest) {
             (Some((highest, _)), Some((seq, _))) => highest.saturating_sub(seq) as f64 + 1.0,
@@ -430,23 +437,23 @@ impl LossHistory {
         }
     }
 
-    /// The closed intervals I₁, I₂ …, in packets, newest first, at most [`INTERVALS`].
+    /// Iterates over the closed intervals I₁, I₂ …, in packets, newest first; at most [`INTERVALS`].
     pub fn closed(&self) -> impl Iterator<Item = f64> + '_ {
         self.events.closed().iter().map(|i| i.packets)
     }
 
-    /// Loss events so far, late packets taken into account.
+    /// Returns the number of loss events so far, as revised by late packets.
     pub const fn events(&self) -> u64 {
         self.events.total
     }
 
-    /// Packets lost or marked so far, those that came late taken off again.
+    /// Returns the number of packets lost or marked so far, without those that arrived late.
     pub const fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Multiplies the made-up first interval by `factor`, as long as it counts (RFC 4654, 5.6: it was measured with
-    /// another round-trip time). It stays at least one packet.
+    /// Scales the derived first interval by `factor`, while it is in the history. RFC 4654, section 5.6, requires this
+    /// because the interval was computed with another round-trip time. The result is at least one packet.
     pub fn rescale_first(&mut self, factor: f64) {
         self.first_interval = sane(self.first_interval * factor);
         if let Some(settled) = &mut self.settled {
@@ -456,8 +463,8 @@ impl LossHistory {
         self.rebuild();
     }
 
-    /// Puts all losses that are not yet final into events anew, with `rtt` instead of what was known when they were
-    /// found.
+    /// Regroups all losses that are not final with the round-trip time `rtt`, instead of the value at the time when
+    /// they were found.
     pub fn regroup(&mut self, rtt: Span) {
         for run in self.runs.iter_mut().chain(self.gaps.iter_mut().map(|g| &mut g.run)) {
             run.rtt = rtt;
@@ -466,7 +473,7 @@ impl LossHistory {
     }
 }
 
-/// What is left of a run on either side of a packet that is none of it after all.
+/// Returns the parts of a run before and after packet `seq`, which has arrived after all.
 fn split(run: &Run, seq: u64) -> [Option<Run>; 2] {
     [(run.first < seq).then(|| Run { last: seq - 1, ..*run }), (seq < run.last).then(|| Run { first: seq + 1, ..*run })]
 }
