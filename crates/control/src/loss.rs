@@ -34,7 +34,7 @@ impl Default for LossSettings {
 
 /// An arrival for [`LossHistory::on_packet`].
 #[derive(Clone, Copy, Debug)]
-pub struct Heard {
+pub struct ReceivedPacket {
     /// The extended sequence number, in any space that counts by one.
     pub seq: u64,
     /// The arrival time.
@@ -61,7 +61,7 @@ pub struct Change {
 /// A run of consecutive lost packets, or one marked packet. The loss times are interpolated between the two arrivals
 /// around the gap (RFC 5348, section 5.2). They keep their values if a late packet splits the gap.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct LossRun {
     first: u64,
     last: u64,
     /// The sequence numbers and arrival times of the packets before and after the gap.
@@ -70,7 +70,7 @@ struct Run {
     rtt: Span,
 }
 
-impl Run {
+impl LossRun {
     /// Returns the interpolated loss time of packet `seq` (RFC 5348, section 5.2).
     ///
     /// ```text
@@ -109,7 +109,7 @@ impl Run {
 /// A gap whose packets do not count as lost yet.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
-    run: Run,
+    run: LossRun,
     /// The number of later packets that have arrived.
     overtaken: u32,
 }
@@ -121,7 +121,7 @@ struct Interval {
     /// The accumulated discount factor DF_i.
     discount: f64,
     /// Whether the length was derived from the rate before the first loss instead of counted.
-    made_up: bool,
+    derived: bool,
 }
 
 /// The loss events up to some packet. It is a plain value so that it can be recomputed from an earlier state.
@@ -157,18 +157,18 @@ impl Events {
         }
     }
 
-    fn push(&mut self, packets: f64, made_up: bool, least: f64) {
+    fn push(&mut self, packets: f64, derived: bool, least: f64) {
         let discount = self.discount(packets, least);
         for interval in &mut self.closed[..self.count] {
             interval.discount *= discount;
         }
         self.closed.rotate_right(1);
-        self.closed[0] = Interval { packets, discount: 1.0, made_up };
+        self.closed[0] = Interval { packets, discount: 1.0, derived };
         self.count = (self.count + 1).min(INTERVALS);
     }
 
     /// Adds the losses of `run`, grouped into events.
-    fn add(&mut self, run: &Run, first_interval: f64, least: f64) {
+    fn add(&mut self, run: &LossRun, first_interval: f64, least: f64) {
         let mut from = run.first;
         loop {
             let start = match self.latest {
@@ -193,7 +193,7 @@ impl Events {
     /// Skips events that would leave the history before the gap ends; they are only counted. A gap of hours holds many
     /// more events than the history. The result is the same, because the losses in one gap are evenly spaced and so are
     /// its events.
-    fn skip(&mut self, run: &Run, start: u64) -> Option<u64> {
+    fn skip(&mut self, run: &LossRun, start: u64) -> Option<u64> {
         const KEPT: u64 = 2 * INTERVALS as u64 + 2;
         let next = run.after(start + 1, run.time(start) + run.rtt)?;
         let (apart, left) = (next - start, run.last - start);
@@ -223,7 +223,7 @@ impl Events {
     }
 
     fn rescale(&mut self, factor: f64) {
-        for interval in self.closed[..self.count].iter_mut().filter(|i| i.made_up) {
+        for interval in self.closed[..self.count].iter_mut().filter(|i| i.derived) {
             interval.packets = sane(interval.packets * factor);
         }
     }
@@ -247,7 +247,7 @@ pub struct LossHistory {
     /// The gaps that do not count as losses yet, by sequence number; at most `ndupack` of them.
     gaps: Vec<Gap>,
     /// The losses that a late packet can still revise, by sequence number.
-    runs: VecDeque<Run>,
+    runs: VecDeque<LossRun>,
     /// The events of all final runs; `None` if there are none.
     settled: Option<Box<Events>>,
     /// The events of `settled` and `runs` together.
@@ -270,78 +270,78 @@ impl LossHistory {
     /// Adds an arrival. If it reveals the first loss event, `first_interval` is called for the length of the interval
     /// before it, in packets. That length is derived from the rate until then, not counted (RFC 5348, section 6.3.1;
     /// RFC 4654, section 5.6).
-    pub fn on_packet(&mut self, heard: &Heard, first_interval: impl FnOnce() -> f64) -> Change {
+    pub fn on_packet(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
-            self.highest = Some((heard.seq, heard.at));
-            return self.take_in(heard, None, first_interval);
+            self.highest = Some((packet.seq, packet.at));
+            return self.process(packet, None, first_interval);
         };
         let mut late = None;
-        if heard.seq > highest {
-            if heard.seq - highest > 1 {
-                let run = Run {
+        if packet.seq > highest {
+            if packet.seq - highest > 1 {
+                let run = LossRun {
                     first: highest + 1,
-                    last: heard.seq - 1,
+                    last: packet.seq - 1,
                     before: (highest, since),
-                    after: (heard.seq, heard.at),
-                    rtt: heard.rtt,
+                    after: (packet.seq, packet.at),
+                    rtt: packet.rtt,
                 };
                 self.open_gap(run);
             }
-            self.highest = Some((heard.seq, heard.at));
-        } else if !self.fill_gap(heard.seq) {
-            if !self.fill_run(heard.seq) {
+            self.highest = Some((packet.seq, packet.at));
+        } else if !self.fill_gap(packet.seq) {
+            if !self.fill_run(packet.seq) {
                 // It is a duplicate, or older than the final losses.
                 return Change::default();
             }
-            late = Some(heard.seq);
+            late = Some(packet.seq);
         }
-        for gap in self.gaps.iter_mut().filter(|g| g.run.last < heard.seq) {
+        for gap in self.gaps.iter_mut().filter(|g| g.run.last < packet.seq) {
             gap.overtaken += 1;
         }
-        self.take_in(heard, late, first_interval)
+        self.process(packet, late, first_interval)
     }
 
-    /// Adds the arrival of a packet outside the sequence, sent between the packets `heard.seq` and `heard.seq + 1`. It
+    /// Adds the arrival of a packet outside the sequence, sent between the packets `packet.seq` and `packet.seq + 1`. It
     /// reveals gaps and overtakes them like any packet, but does not count in the intervals. It serves flows in which
     /// only some packets count.
-    pub fn on_other(&mut self, heard: &Heard, first_interval: impl FnOnce() -> f64) -> Change {
+    pub fn on_other(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
-            self.highest = Some((heard.seq, heard.at));
+            self.highest = Some((packet.seq, packet.at));
             return Change::default();
         };
-        if heard.seq > highest {
-            let run = Run {
+        if packet.seq > highest {
+            let run = LossRun {
                 first: highest + 1,
-                last: heard.seq,
+                last: packet.seq,
                 before: (highest, since),
-                after: (heard.seq.saturating_add(1), heard.at),
-                rtt: heard.rtt,
+                after: (packet.seq.saturating_add(1), packet.at),
+                rtt: packet.rtt,
             };
             self.open_gap(run);
-            self.highest = Some((heard.seq, heard.at));
+            self.highest = Some((packet.seq, packet.at));
         }
-        for gap in self.gaps.iter_mut().filter(|g| g.run.last <= heard.seq) {
+        for gap in self.gaps.iter_mut().filter(|g| g.run.last <= packet.seq) {
             gap.overtaken += 1;
         }
-        self.take_in(&Heard { ce: false, ..*heard }, None, first_interval)
+        self.process(&ReceivedPacket { ce: false, ..*packet }, None, first_interval)
     }
 
     /// Counts overtaken gaps and marks as losses, and updates the events.
-    fn take_in(&mut self, heard: &Heard, late: Option<u64>, first_interval: impl FnOnce() -> f64) -> Change {
+    fn process(&mut self, packet: &ReceivedPacket, late: Option<u64>, first_interval: impl FnOnce() -> f64) -> Change {
         let before = self.events;
         let mut rebuild = late.is_some();
         let mut lost = 0u64;
         let ndupack = self.settings.ndupack;
         // Gaps ripen in order, because a packet that overtakes one gap has overtaken all below it.
         let ripe = self.gaps.iter().take_while(|g| g.overtaken >= ndupack).count();
-        let mark = Run {
-            first: heard.seq,
-            last: heard.seq,
-            before: (heard.seq, heard.at),
-            after: (heard.seq, heard.at),
-            rtt: heard.rtt,
+        let mark = LossRun {
+            first: packet.seq,
+            last: packet.seq,
+            before: (packet.seq, packet.at),
+            after: (packet.seq, packet.at),
+            rtt: packet.rtt,
         };
-        let new: Vec<Run> = self.gaps.drain(..ripe).map(|g| g.run).chain(heard.ce.then_some(mark)).collect();
+        let new: Vec<LossRun> = self.gaps.drain(..ripe).map(|g| g.run).chain(packet.ce.then_some(mark)).collect();
         if self.events.total == 0 && !new.is_empty() {
             self.first_interval = sane(first_interval());
         }
@@ -378,7 +378,7 @@ impl LossHistory {
         let highest = self.highest.map_or(0, |(seq, _)| seq);
         // A gap below a mark may still become a loss, which has to be grouped before the mark.
         let open = self.gaps.first().map_or(u64::MAX, |gap| gap.run.first);
-        let past = |run: &Run| run.last < open && highest.saturating_sub(run.last) > self.settings.reorder;
+        let past = |run: &LossRun| run.last < open && highest.saturating_sub(run.last) > self.settings.reorder;
         while self.runs.len() > OPEN_RUNS || self.runs.front().is_some_and(past) {
             if let Some(run) = self.runs.pop_front() {
                 let settled = self.settled.get_or_insert_default();
@@ -387,7 +387,7 @@ impl LossHistory {
         }
     }
 
-    fn open_gap(&mut self, run: Run) {
+    fn open_gap(&mut self, run: LossRun) {
         // There is mostly one gap at a time, so this avoids spare capacity.
         self.gaps.reserve_exact(usize::from(self.gaps.is_empty()));
         self.gaps.push(Gap { run, overtaken: 0 });
@@ -474,8 +474,11 @@ impl LossHistory {
 }
 
 /// Returns the parts of a run before and after packet `seq`, which has arrived after all.
-fn split(run: &Run, seq: u64) -> [Option<Run>; 2] {
-    [(run.first < seq).then(|| Run { last: seq - 1, ..*run }), (seq < run.last).then(|| Run { first: seq + 1, ..*run })]
+fn split(run: &LossRun, seq: u64) -> [Option<LossRun>; 2] {
+    [
+        (run.first < seq).then(|| LossRun { last: seq - 1, ..*run }),
+        (seq < run.last).then(|| LossRun { first: seq + 1, ..*run }),
+    ]
 }
 
 #[cfg(test)]
@@ -491,12 +494,12 @@ mod tests {
         Time::ZERO + STEP * seq
     }
 
-    fn heard(seq: u64) -> Heard {
-        Heard { seq, at: at(seq), ce: false, rtt: R }
+    fn packet(seq: u64) -> ReceivedPacket {
+        ReceivedPacket { seq, at: at(seq), ce: false, rtt: R }
     }
 
-    fn hear(history: &mut LossHistory, seqs: impl IntoIterator<Item = u64>) -> Vec<Change> {
-        seqs.into_iter().map(|seq| history.on_packet(&heard(seq), || 50.0)).collect()
+    fn receive(history: &mut LossHistory, seqs: impl IntoIterator<Item = u64>) -> Vec<Change> {
+        seqs.into_iter().map(|seq| history.on_packet(&packet(seq), || 50.0)).collect()
     }
 
     /// A history with these closed intervals (newest first) and this many packets in the open one.
@@ -557,7 +560,7 @@ mod tests {
     #[test]
     fn one_loss_per_hundred_packets_is_a_rate_of_one_in_a_hundred() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, (0..2_000).filter(|seq| seq % 100 != 50));
+        receive(&mut history, (0..2_000).filter(|seq| seq % 100 != 50));
         close(p(&history), 0.01, 1e-12);
         assert_eq!(history.closed().collect::<Vec<_>>(), [100.0; 8]);
         assert_eq!((history.events(), history.lost(), history.open()), (20, 20, 50.0));
@@ -566,28 +569,28 @@ mod tests {
     #[test]
     fn a_packet_is_lost_when_three_later_ones_have_arrived_and_not_before() {
         let mut history = LossHistory::new(LossSettings::default());
-        let changes = hear(&mut history, [0, 1, 2, 4, 5, 6]);
+        let changes = receive(&mut history, [0, 1, 2, 4, 5, 6]);
         assert_eq!(changes.iter().map(|c| c.lost).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 1]);
         assert!(changes[5].new_loss_event && history.rate().is_some());
         close(p(&history), 1.0 / 50.0, 1e-12);
         assert_eq!(history.open(), 4.0);
 
         let mut hasty = LossHistory::new(LossSettings { ndupack: 1, ..LossSettings::default() });
-        assert!(hear(&mut hasty, [0, 2])[1].new_loss_event);
+        assert!(receive(&mut hasty, [0, 2])[1].new_loss_event);
     }
 
     #[test]
     fn packets_outside_the_count_show_and_overtake_what_is_missing_but_lengthen_nothing() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, [0, 1, 2]);
+        receive(&mut history, [0, 1, 2]);
         // Packet 3 of the count is missing; three others that left after it show it.
-        let lost: Vec<u64> = (0..3).map(|_| history.on_other(&heard(3), || 50.0).lost).collect();
+        let lost: Vec<u64> = (0..3).map(|_| history.on_other(&packet(3), || 50.0).lost).collect();
         assert_eq!((lost, history.open()), (vec![0, 0, 1], 1.0));
         // It came late after all.
-        assert!(hear(&mut history, [3])[0].removed_loss_event);
+        assert!(receive(&mut history, [3])[0].removed_loss_event);
         // Others that left before the newest one say nothing.
         for _ in 0..9 {
-            assert_eq!(history.on_other(&heard(2), || 50.0), Change::default());
+            assert_eq!(history.on_other(&packet(2), || 50.0), Change::default());
         }
         assert_eq!((history.rate(), history.lost()), (None, 0));
     }
@@ -595,7 +598,7 @@ mod tests {
     #[test]
     fn reordering_by_two_places_is_no_loss() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, (0..300).map(|i| if i % 3 == 0 { i + 2 } else { i - 1 }));
+        receive(&mut history, (0..300).map(|i| if i % 3 == 0 { i + 2 } else { i - 1 }));
         assert_eq!((history.rate(), history.lost(), history.gaps.len()), (None, 0, 0));
     }
 
@@ -604,7 +607,7 @@ mod tests {
         let mut history = LossHistory::new(LossSettings::default());
         // Ten packets in a round trip: 110 is a round trip after 100 and no more; 111 is more.
         let one = |history: &mut LossHistory, lost: [u64; 2], to: u64| {
-            hear(history, (0..to).filter(|s| !lost.contains(s)));
+            receive(history, (0..to).filter(|s| !lost.contains(s)));
         };
         one(&mut history, [100, 110], 200);
         assert_eq!((history.events(), history.lost()), (1, 2));
@@ -617,15 +620,15 @@ mod tests {
     #[test]
     fn a_late_packet_takes_its_loss_event_back() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, (0..50).filter(|s| *s != 20));
+        receive(&mut history, (0..50).filter(|s| *s != 20));
         assert_eq!(history.events(), 1);
-        let change = history.on_packet(&Heard { at: at(50), ..heard(20) }, || 50.0);
+        let change = history.on_packet(&ReceivedPacket { at: at(50), ..packet(20) }, || 50.0);
         assert!(change.removed_loss_event && change.late && !change.new_loss_event);
         assert_eq!((history.rate(), history.lost(), history.events()), (None, 0, 0));
         // The next loss asks for a first interval again.
         let mut asked = false;
         for seq in [50, 52, 53, 54] {
-            history.on_packet(&heard(seq), || {
+            history.on_packet(&packet(seq), || {
                 asked = true;
                 70.0
             });
@@ -637,10 +640,10 @@ mod tests {
     #[test]
     fn a_late_packet_that_began_an_event_moves_its_beginning() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, (0..60).filter(|s| ![20, 25, 32].contains(s)));
+        receive(&mut history, (0..60).filter(|s| ![20, 25, 32].contains(s)));
         // 25 belongs to the event of 20, 32 does not.
         assert_eq!((history.events(), history.closed().next()), (2, Some(12.0)));
-        history.on_packet(&Heard { at: at(60), ..heard(20) }, || 50.0);
+        history.on_packet(&ReceivedPacket { at: at(60), ..packet(20) }, || 50.0);
         // Now the event begins at 25, and 32 lies within its round trip.
         assert_eq!((history.events(), history.closed().next(), history.open()), (1, Some(50.0), 35.0));
     }
@@ -648,13 +651,13 @@ mod tests {
     #[test]
     fn a_mark_is_an_event_at_once_and_a_loss_just_before_it_becomes_its_beginning() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, 0..20);
-        let marked = Heard { ce: true, ..heard(22) };
+        receive(&mut history, 0..20);
+        let marked = ReceivedPacket { ce: true, ..packet(22) };
         // 20 and 21 are missing, but may only be late.
         let change = history.on_packet(&marked, || 50.0);
         assert!(change.new_loss_event);
         assert_eq!((change.lost, history.open()), (1, 1.0));
-        let changes = hear(&mut history, [23, 24]);
+        let changes = receive(&mut history, [23, 24]);
         assert_eq!((changes[1].lost, history.events(), history.open()), (2, 1, 5.0));
         assert!(!changes[1].new_loss_event);
     }
@@ -662,16 +665,16 @@ mod tests {
     #[test]
     fn a_mark_on_the_first_packet_of_all_counts() {
         let mut history = LossHistory::new(LossSettings::default());
-        assert!(history.on_packet(&Heard { ce: true, ..heard(7) }, || 10.0).new_loss_event);
+        assert!(history.on_packet(&ReceivedPacket { ce: true, ..packet(7) }, || 10.0).new_loss_event);
         close(p(&history), 0.1, 1e-12);
     }
 
     #[test]
     fn a_marked_packet_can_not_arrive_late_a_second_time() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, 0..5);
-        history.on_packet(&Heard { ce: true, ..heard(5) }, || 50.0);
-        assert_eq!(history.on_packet(&heard(5), || 50.0), Change::default());
+        receive(&mut history, 0..5);
+        history.on_packet(&ReceivedPacket { ce: true, ..packet(5) }, || 50.0);
+        assert_eq!(history.on_packet(&packet(5), || 50.0), Change::default());
         assert_eq!(history.events(), 1);
     }
 
@@ -680,9 +683,10 @@ mod tests {
         let mut history = LossHistory::new(LossSettings::default());
         let gap = 1u64 << 31;
         let spread = Span::secs(7_200);
-        history.on_packet(&Heard { at: Time::ZERO, ..heard(0) }, || 50.0);
+        history.on_packet(&ReceivedPacket { at: Time::ZERO, ..packet(0) }, || 50.0);
         for extra in 0..3 {
-            history.on_packet(&Heard { seq: gap + extra, at: Time::ZERO + spread, ce: false, rtt: R }, || 50.0);
+            history
+                .on_packet(&ReceivedPacket { seq: gap + extra, at: Time::ZERO + spread, ce: false, rtt: R }, || 50.0);
         }
         // 7200 s / 100 ms, less what rounding up to whole packets costs.
         assert!((71_990..=72_000).contains(&history.events()), "{}", history.events());
@@ -696,7 +700,7 @@ mod tests {
     #[test]
     fn skipping_over_a_long_gap_changes_nothing() {
         // Just long enough that events are skipped, against the same gap walked through event by event.
-        let run = Run { first: 1, last: 999, before: (0, at(0)), after: (1_000, at(1_000)), rtt: R };
+        let run = LossRun { first: 1, last: 999, before: (0, at(0)), after: (1_000, at(1_000)), rtt: R };
         let (mut fast, mut slow) = (Events::default(), Events::default());
         fast.add(&run, 50.0, 0.25);
         let mut from = run.first;
@@ -721,7 +725,7 @@ mod tests {
     #[test]
     fn the_first_interval_can_be_rescaled_while_it_counts() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, (0..120).filter(|s| *s != 20 && *s != 70));
+        receive(&mut history, (0..120).filter(|s| *s != 20 && *s != 70));
         assert_eq!(history.closed().collect::<Vec<_>>(), [50.0, 50.0]);
         history.rescale_first(4.0);
         assert_eq!(history.closed().collect::<Vec<_>>(), [50.0, 200.0]);
@@ -732,7 +736,7 @@ mod tests {
     #[test]
     fn a_better_round_trip_time_regroups_the_losses() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, (0..100).filter(|s| ![20, 25, 30].contains(s)));
+        receive(&mut history, (0..100).filter(|s| ![20, 25, 30].contains(s)));
         assert_eq!(history.events(), 1);
         history.regroup(Span::millis(40));
         assert_eq!(history.events(), 3);
@@ -742,13 +746,13 @@ mod tests {
     #[test]
     fn losses_beyond_the_kept_runs_are_final_and_lose_nothing() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, (0..100_000).filter(|seq| seq % 100 != 50));
+        receive(&mut history, (0..100_000).filter(|seq| seq % 100 != 50));
         assert_eq!((history.events(), history.lost()), (1_000, 1_000));
         assert_eq!(history.runs.len(), OPEN_RUNS);
         close(p(&history), 0.01, 1e-12);
         // Far too late: nothing changes. Late: its event goes.
-        assert_eq!(history.on_packet(&heard(50), || 50.0), Change::default());
-        assert!(history.on_packet(&heard(99_850), || 50.0).removed_loss_event);
+        assert_eq!(history.on_packet(&packet(50), || 50.0), Change::default());
+        assert!(history.on_packet(&packet(99_850), || 50.0).removed_loss_event);
         assert_eq!(history.closed().next(), Some(200.0));
     }
 
@@ -806,8 +810,8 @@ mod tests {
             let mut few = LossHistory::new(LossSettings { reorder, ..LossSettings::default() });
             for ((_, seq, ce), (_, ms, ..)) in arrivals.iter().zip(&packets) {
                 time += Span::millis(*ms);
-                let heard = Heard { seq: *seq, at: time, ce: *ce, rtt: R };
-                prop_assert_eq!(few.on_packet(&heard, || 33.0), all.on_packet(&heard, || 33.0));
+                let packet = ReceivedPacket { seq: *seq, at: time, ce: *ce, rtt: R };
+                prop_assert_eq!(few.on_packet(&packet, || 33.0), all.on_packet(&packet, || 33.0));
                 prop_assert_eq!(few.closed().collect::<Vec<_>>(), all.closed().collect::<Vec<_>>());
                 prop_assert_eq!((few.rate(), few.open(), few.lost()), (all.rate(), all.open(), all.lost()));
             }
@@ -830,7 +834,7 @@ mod tests {
             }).collect();
             let mut history = LossHistory::new(LossSettings::default());
             for (seq, at, ce) in &arrivals {
-                history.on_packet(&Heard { seq: *seq, at: *at, ce: *ce, rtt: R }, || 33.0);
+                history.on_packet(&ReceivedPacket { seq: *seq, at: *at, ce: *ce, rtt: R }, || 33.0);
             }
             prop_assert_eq!(history.closed().collect::<Vec<_>>(), by_the_book(&arrivals, &[], 33.0));
             // Then some of the lost ones come late after all.
@@ -840,7 +844,7 @@ mod tests {
             let mut late: Vec<u64> = Vec::new();
             for index in back.iter().filter(|_| !missing.is_empty()) {
                 let seq = missing[index.index(missing.len())];
-                history.on_packet(&Heard { seq, at: time, ce: false, rtt: R }, || 33.0);
+                history.on_packet(&ReceivedPacket { seq, at: time, ce: false, rtt: R }, || 33.0);
                 late.push(seq);
             }
             // Late packets overtake what is below them too, but here everything below is decided already.
@@ -859,7 +863,7 @@ mod tests {
             let mut time = Time::ZERO;
             for (seq, step, ce, rtt) in packets {
                 time += Span::nanos(u64::from(step));
-                history.on_packet(&Heard { seq, at: time, ce, rtt: Span::nanos(rtt) }, || f64::NAN);
+                history.on_packet(&ReceivedPacket { seq, at: time, ce, rtt: Span::nanos(rtt) }, || f64::NAN);
                 prop_assert!(history.gaps.len() <= ndupack.max(1) as usize);
                 prop_assert!(history.runs.len() <= OPEN_RUNS);
                 prop_assert_eq!(history.rate().is_some(), history.events() > 0);

@@ -7,7 +7,7 @@ use super::rtt::RoundTrip;
 use super::suppress::{RTCP_SHARE, Rounds, timer};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, loss_for, throughput_full};
-use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::loss::{LossHistory, LossSettings, ReceivedPacket};
 use crate::meter::Meter;
 use crate::{
     Announcement, Arrival, Check, Due, ExtraArrival, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake,
@@ -336,10 +336,10 @@ impl ReceiverHalf for Receiver {
         self.marked += u64::from(arrival.ecn.is_ce());
         if let Some(events) = &mut self.events {
             let rtt = self.rtt.get();
-            let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce(), rtt };
+            let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce(), rtt };
             let rate = self.most_received.or(self.announced).unwrap_or(self.config.initial_rate);
             let packet = self.packet;
-            events.on_packet(&heard, || 1.0 / loss_for(rate, packet, rtt).get());
+            events.on_packet(&received, || 1.0 / loss_for(rate, packet, rtt).get());
         }
         let one_way = OneWay::between(arrival.sent, arrival.at);
         self.rtt.on_packet(one_way);

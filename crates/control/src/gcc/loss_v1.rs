@@ -1,4 +1,4 @@
-//! The rate by the fraction of lost packets, and the limits of all rates (libwebrtc,
+//! The loss-based estimate v1, which uses the fraction of lost packets, and the limits of all estimates (libwebrtc,
 //! `send_side_bandwidth_estimation.cc`).
 
 use super::Config;
@@ -6,20 +6,20 @@ use super::constants::{HIGH_LOSS, LOW_LOSS, SILENCE};
 use std::collections::VecDeque;
 use steadycast_units::{Rate, Span, Time};
 
-/// A fraction is not told of fewer packets.
+/// The minimum number of packets for a loss fraction.
 const LEAST_PACKETS: i64 = 20;
-/// The rise starts from the least target of this time.
-const RISE: Span = Span::secs(1);
-/// The rise multiplies that target with this, and adds this to it.
+/// The window of the minimum target from which the rate rises.
+const MIN_HISTORY: Span = Span::secs(1);
+/// The increase: the factor and the addend that are applied to that minimum.
 const FACTOR: f64 = 1.08;
 const STEP: Rate = Rate::kbps(1);
-/// Between two cuts lies this and a round trip.
+/// The minimum time between two decreases, in addition to a round trip.
 const BETWEEN_CUTS: Span = Span::millis(300);
-/// A fraction counts for 1.2 times the longest time between reports, 5 s.
-const FRESH: Span = Span::secs(6);
-/// While nothing was lost, the target follows the estimate by delay for this long.
+/// The maximum age of a loss fraction: 1.2 times the longest report interval of 5 s.
+const LOSS_REPORT_MAX_AGE: Span = Span::secs(6);
+/// The duration of the start phase, in which the target follows the delay-based estimate while there is no loss.
 const START: Span = Span::secs(2);
-/// The back-off at silence is made this often, and by this factor.
+/// The interval and the factor of the back-off without feedback.
 const BACK_OFF_INTERVAL: Span = Span::secs(1);
 const BACK_OFF: f64 = 0.8;
 
@@ -27,9 +27,9 @@ const BACK_OFF: f64 = 0.8;
 pub(super) struct LossV1 {
     config: Config,
     pub(super) target: Rate,
-    /// The estimate by delay; `None`: there is none yet.
+    /// The delay-based estimate; `None` before the first.
     pub(super) delay_based: Option<Rate>,
-    /// The last second's least target, as a falling staircase.
+    /// The minimum target of the last second, as a monotonic queue with rising rates.
     least: VecDeque<(Time, Rate)>,
     expected: i64,
     lost: i64,
@@ -37,10 +37,10 @@ pub(super) struct LossV1 {
     first_report: Option<Time>,
     fraction_at: Option<Time>,
     cut_at: Option<Time>,
-    /// Since the last fraction the rate was cut.
+    /// Whether the rate was decreased since the last fraction.
     cut: bool,
     pub(super) rtt: Span,
-    /// When a round trip was measured last, and how long it was.
+    /// The time and the value of the last round-trip measurement.
     propagation: Option<(Time, Span)>,
     first_sent: Option<Time>,
     last_sent: Time,
@@ -61,13 +61,13 @@ impl LossV1 {
         self.last_sent = at;
     }
 
-    /// A round trip has been measured.
+    /// Records a round-trip measurement.
     pub(super) fn on_rtt(&mut self, now: Time, rtt: Span) {
         self.rtt = rtt;
         self.propagation = Some((now, rtt));
     }
 
-    /// A probe's result replaces what was believed.
+    /// Sets the target to a probe's result and discards the history.
     pub(super) fn set(&mut self, rate: Rate) {
         self.delay_based = None;
         self.take(rate, "probe");
@@ -78,7 +78,7 @@ impl LossV1 {
         self.delay_based = Some(rate);
     }
 
-    /// Packets of which reports told, and how many of them were lost; fewer where lost ones came after all.
+    /// Records the packets in a report and the number of lost ones, which is negative if missing packets arrived late.
     pub(super) fn on_loss(&mut self, now: Time, lost: i64, expected: i64) {
         self.first_report.get_or_insert(now);
         (self.expected, self.lost) = (self.expected.saturating_add(expected), self.lost.saturating_add(lost));
@@ -86,14 +86,14 @@ impl LossV1 {
             return;
         }
         let share = self.lost.max(0) as f64 / self.expected as f64;
-        // Eight bits, as in a receiver report.
+        // The fraction has eight bits, as in a receiver report.
         self.fraction = (share * 256.0).floor().min(255.0) / 256.0;
         (self.expected, self.lost, self.cut) = (0, 0, false);
         self.fraction_at = Some(now);
     }
 
-    /// For how long a packet's way there and back has lasted at least: the last round trip, and the silence since,
-    /// while packets left. Before the first feedback the silence since the first packet.
+    /// Returns a lower bound of the current round-trip time: the last measurement plus the time without feedback while
+    /// packets were sent. Before the first feedback it is the time since the first packet.
     fn corrected_rtt(&self) -> Span {
         match (self.propagation, self.first_sent) {
             (Some((at, rtt)), _) => rtt + self.last_sent.since(at),
@@ -102,12 +102,12 @@ impl LossV1 {
         }
     }
 
-    /// Whether the no-feedback rule holds.
+    /// Returns whether the back-off without feedback applies.
     pub(super) fn is_silent(&self) -> bool {
         self.corrected_rtt() > SILENCE
     }
 
-    /// One step. `v2`: what the other loss-based estimate gives, where it is ready.
+    /// Updates the target. `v2` is the estimate of the loss model, once it is ready.
     pub(super) fn update(&mut self, now: Time, v2: Option<(Rate, &'static str)>) {
         if self.is_silent() {
             let due = self.cut_at.is_none_or(|at| now.since(at) >= BACK_OFF_INTERVAL);
@@ -135,7 +135,7 @@ impl LossV1 {
         if let Some((rate, rule)) = v2 {
             return self.take(rate, rule);
         }
-        if now.since(fraction_at) >= FRESH {
+        if now.since(fraction_at) >= LOSS_REPORT_MAX_AGE {
             return self.take(self.target, "loss report too old: held");
         }
         if self.fraction <= LOW_LOSS {
@@ -154,8 +154,9 @@ impl LossV1 {
         }
     }
 
+    // A deque whose rates rise from front to back has the window's minimum at the front.
     fn remember(&mut self, now: Time) {
-        while self.least.front().is_some_and(|(at, _)| now.since(*at) + Span::millis(1) > RISE) {
+        while self.least.front().is_some_and(|(at, _)| now.since(*at) + Span::millis(1) > MIN_HISTORY) {
             self.least.pop_front();
         }
         while self.least.back().is_some_and(|(_, rate)| *rate >= self.target) {

@@ -2,7 +2,7 @@ use super::Config;
 use super::constants::{BETA_S, BETA_V, D_FILT, FPS, MOST_INTERVALS, MOST_SHAPING, Q_BOUND, SILENCE};
 use super::message::Message;
 use crate::fields::ABSURD_RTT;
-use crate::silence::Silence;
+use crate::no_feedback_timer::NoFeedbackTimer;
 use crate::{Decision, ExtraSent, Limit, MediaQueue, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use std::collections::VecDeque;
 use steadycast_units::{Rate, Span, Time};
@@ -69,7 +69,7 @@ impl Law {
 pub(super) struct Sender {
     config: Config,
     law: Law,
-    silence: Silence,
+    no_feedback: NoFeedbackTimer,
     /// Round-trip times of the latest reports.
     rtts: VecDeque<Span>,
     /// When the rate was updated last, or the first packet left.
@@ -102,7 +102,7 @@ impl Sender {
 
     fn sent(&mut self, at: Time) {
         self.updated.get_or_insert(at);
-        self.silence.on_sent(at, self.patience());
+        self.no_feedback.on_sent(at, self.patience());
     }
 
     fn measure(&mut self, rtt: Option<Span>) {
@@ -140,14 +140,14 @@ impl SenderHalf for Sender {
         let now = report.at;
         let Some(message) = report.body.and_then(Message::read) else { return };
         self.measure(report.rtt);
-        self.silence.on_heard();
+        self.no_feedback.on_feedback();
         self.by = Some(report.from);
         self.loss = report.reception.map(|r| r.fraction.clamp(0.0, 1.0));
         self.update(now, &message);
     }
 
     fn on_timer(&mut self, now: Time) {
-        if self.silence.is_over(now) {
+        if self.no_feedback.has_expired(now) {
             self.law.rate = (self.law.rate / 2.0).max(self.config.floor);
             self.rule = "no feedback: halved";
             self.starting = false;
@@ -155,7 +155,7 @@ impl SenderHalf for Sender {
     }
 
     fn wake(&self) -> Option<Wake> {
-        self.silence.wake()
+        self.no_feedback.wake()
     }
 
     fn decision(&self) -> Decision {

@@ -4,7 +4,7 @@ use super::constants::{
 };
 use super::message::Message;
 use crate::base::BaseDelay;
-use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::loss::{LossHistory, LossSettings, ReceivedPacket};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, OneWay, Span, Time};
 
@@ -69,8 +69,8 @@ impl Signal {
             missing = self.highest.map_or(0, |highest| number.saturating_sub(highest).saturating_sub(1));
             self.highest = self.highest.max(Some(number));
             let so_far = self.packets as f64;
-            let heard = Heard { seq: number, at: packet.at, ce: false, rtt: self.config.delta };
-            self.history.on_packet(&heard, || so_far);
+            let received = ReceivedPacket { seq: number, at: packet.at, ce: false, rtt: self.config.delta };
+            self.history.on_packet(&received, || so_far);
         }
         let queue = packet.delay.map_or_else(
             || self.queues.back().copied().unwrap_or_default(),

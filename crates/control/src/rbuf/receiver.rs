@@ -1,5 +1,5 @@
 use super::message::Finding;
-use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::loss::{LossHistory, LossSettings, ReceivedPacket};
 use crate::{Arrival, BufferLevel, Due, ReceiverHalf, Reply, Slot, View, Wake, tfrc};
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
@@ -49,9 +49,9 @@ impl ReceiverHalf for Receiver {
         }
         if let Some(history) = &mut self.loss {
             let rtt = self.rtt.unwrap_or(FIRST_ROUND);
-            let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce(), rtt };
+            let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce(), rtt };
             // The packets until the first loss are its interval: nothing is known of the rate that they could have had.
-            history.on_packet(&heard, || arrival.seq as f64);
+            history.on_packet(&received, || arrival.seq as f64);
         }
         self.bytes += arrival.size;
         if self.last.is_none() {

@@ -9,7 +9,7 @@ use super::window::{Input, Peak, Window, alpha};
 use crate::base::BaseDelay;
 use crate::entry::Setup;
 use crate::meter::Meter;
-use crate::silence::Silence;
+use crate::no_feedback_timer::NoFeedbackTimer;
 use crate::{
     Decision, ExtraSent, Limit, MediaQueue, PacketReport, ReceiverId, Report, SenderHalf, Sent, Wake, Why,
     Window as Free,
@@ -56,7 +56,7 @@ pub(super) struct Sender {
     flight: Flight,
     delay: Delay,
     base: BaseDelay,
-    silence: Silence,
+    no_feedback: NoFeedbackTimer,
     peak: Peak,
     acked: Meter,
     alpha: f64,
@@ -127,7 +127,7 @@ impl Sender {
         let bytes = self.flight.bytes as f64;
         self.most.0 = self.most.0.max(bytes);
         self.peak.add(at, bytes);
-        self.silence.on_sent(at, self.patience());
+        self.no_feedback.on_sent(at, self.patience());
     }
 
     /// RFC 6298's mean; much slower while it falls and the source sends less than it may: the rate would follow.
@@ -269,9 +269,9 @@ impl SenderHalf for Sender {
             return;
         }
         if news.delivered > 0 {
-            self.silence.on_heard();
+            self.no_feedback.on_feedback();
             if self.flight.bytes > 0 {
-                self.silence.on_sent(now, self.patience());
+                self.no_feedback.on_sent(now, self.patience());
             }
         }
         self.by = Some(report.from);
@@ -320,7 +320,7 @@ impl SenderHalf for Sender {
     }
 
     fn on_timer(&mut self, now: Time) {
-        if self.silence.is_over(now) {
+        if self.no_feedback.has_expired(now) {
             self.flight.clear(now);
             self.window.halve(now);
             self.target = (self.target / 2.0).max(self.floor);
@@ -329,7 +329,7 @@ impl SenderHalf for Sender {
     }
 
     fn wake(&self) -> Option<Wake> {
-        self.silence.wake()
+        self.no_feedback.wake()
     }
 
     fn decision(&self) -> Decision {

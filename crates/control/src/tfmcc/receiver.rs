@@ -4,7 +4,7 @@ use super::timer::{bias, draw};
 use super::{Config, DISCOUNT, K, X_MIN};
 use crate::entry::{Setup, Values};
 use crate::equation::{first_interval_sqrt, loss_for, throughput};
-use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::loss::{LossHistory, LossSettings, ReceivedPacket};
 use crate::meter::Meter;
 use crate::queue::Queue;
 use crate::{Arrival, Body, Due, ExtraArrival, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
@@ -178,7 +178,7 @@ impl Receiver {
         let way = OneWay::between(arrival.sent, arrival.at);
         let own = self.packet.at(self.received(arrival.at)) * OWN_PACKETS;
         let queued = self.queue.on_packet(way, arrival.at, rtt, own) && self.losses.events() == 0;
-        let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce() || queued, rtt };
+        let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce() || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
         // What came through at the end of slow start filled a queue; with the round trip through it, it would be
@@ -195,7 +195,7 @@ impl Receiver {
                 first_interval_sqrt(rate, packet, first_rtt)
             }
         };
-        if self.losses.on_packet(&heard, first).new_loss_event {
+        if self.losses.on_packet(&received, first).new_loss_event {
             self.have_loss = true;
             if self.is_clr {
                 self.fire = Some(arrival.at);

@@ -2,7 +2,7 @@ use super::Settings;
 use super::message::{Finding, Mark, RTT_UNIT, echo, read_rtt_notice};
 use crate::entry::Setup;
 use crate::equation::{self, LossRate};
-use crate::loss::{Change, Heard, LossHistory};
+use crate::loss::{Change, LossHistory, ReceivedPacket};
 use crate::queue::Queue;
 use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, View, Wake};
 use std::collections::VecDeque;
@@ -164,15 +164,15 @@ impl ReceiverHalf for Receiver {
         let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);
         // What one of the connections that this one stands for would have got.
         let first = || 1.0 / equation::loss_for(best.scale(1.0 / worth).max(half), packet, first_rtt).get();
-        let heard = |seq| Heard { seq, at: now, ce: arrival.ecn.is_ce() || queued, rtt };
+        let received = |seq| ReceivedPacket { seq, at: now, ce: arrival.ecn.is_ce() || queued, rtt };
         let change = match (self.among, mark) {
-            (Among::All, _) => self.history.on_packet(&heard(arrival.seq), first),
+            (Among::All, _) => self.history.on_packet(&received(arrival.seq), first),
             (Among::Marked, Some(mark)) => {
                 let vseq = self.extended(mark.vseq);
                 if mark.marked {
-                    self.history.on_packet(&heard(vseq), first)
+                    self.history.on_packet(&received(vseq), first)
                 } else {
-                    self.history.on_other(&heard(vseq), first)
+                    self.history.on_other(&received(vseq), first)
                 }
             }
             (Among::Marked, None) => Change::default(),
