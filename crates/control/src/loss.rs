@@ -301,9 +301,9 @@ impl LossHistory {
         self.process(packet, late, first_interval)
     }
 
-    /// Adds the arrival of a packet outside the sequence, sent between the packets `packet.seq` and `packet.seq + 1`. It
-    /// reveals gaps and overtakes them like any packet, but does not count in the intervals. It serves flows in which
-    /// only some packets count.
+    /// Adds the arrival of a packet outside the sequence, sent between the packets `packet.seq` and `packet.seq + 1`.
+    /// It reveals gaps and overtakes them like any packet, but does not count in the intervals. It serves flows in
+    /// which only some packets count.
     pub fn on_other(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((packet.seq, packet.at));

@@ -3,12 +3,12 @@ use super::signal::{Packet, Signal};
 use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, View, Wake};
 use steadycast_units::{OneWay, Span, Time};
 
-/// The receiving half: it computes the signal.
+/// The receiving half. It computes the signal.
 pub(super) struct Receiver {
     delta: Span,
     signal: Signal,
     last: Option<Time>,
-    /// Something has arrived since the last report.
+    /// Whether a packet has arrived since the last report.
     fresh: bool,
     view: View,
 }

@@ -1,5 +1,5 @@
 use super::Config;
-use super::constants::{BETA_S, BETA_V, D_FILT, FPS, MOST_INTERVALS, MOST_SHAPING, Q_BOUND, SILENCE};
+use super::constants::{BETA_S, BETA_V, D_FILT, FPS, LEAST_TIMEOUT, MOST_INTERVALS, MOST_SHAPING, Q_BOUND};
 use super::message::Message;
 use crate::fields::ABSURD_RTT;
 use crate::no_feedback_timer::NoFeedbackTimer;
@@ -7,9 +7,9 @@ use crate::{Decision, ExtraSent, Limit, MediaQueue, ReceiverId, Report, SenderHa
 use std::collections::VecDeque;
 use steadycast_units::{Rate, Span, Time};
 
-/// The least of the round-trip times of this many reports counts (ns3-rmcat).
+/// The number of reports over which the minimum round-trip time is taken (ns3-rmcat).
 const RTTS: usize = 15;
-/// The reference rate, after one report (RFC 8698, 4.3).
+/// The reference rate and its update after a report (RFC 8698, section 4.3).
 ///
 /// ```text
 ///  rmode 0:  γ = min( 0.5, QBOUND / (rtt + DELTA + DFILT) ),   r ← max( r, (1 + γ) r_recv )
@@ -19,8 +19,9 @@ const RTTS: usize = 15;
 ///                 ⎝       τ            τ                        τ       ⎠
 /// ```
 ///
-/// It is computed multiplied out, so that no rate makes it divide by zero. A signal at its greatest says no more than
-/// that it is so great: the rate is then at most what arrives, but for the session's floor (own).
+/// The equation is multiplied out so that it never divides by the rate. A signal at its maximum no longer reflects the
+/// congestion, so the rate is then also limited to the receive rate, but not below the session's floor. This rule is
+/// our own.
 #[derive(Clone, Debug, Default)]
 struct Law {
     config: Config,
@@ -56,7 +57,7 @@ impl Law {
         self.rate = rate.clamp(self.config.r_min, self.config.r_max);
     }
 
-    /// The encoder's rate and the sending rate while so many bytes wait (RFC 8698, 5.2.2).
+    /// Returns the encoder's rate and the send rate for the given queued bytes (RFC 8698, section 5.2.2).
     fn shaped(&self, waiting: f64) -> (f64, f64) {
         let config = &self.config;
         let by = |beta: f64| (beta * 8.0 * waiting * FPS).min(MOST_SHAPING * self.rate);
@@ -70,9 +71,9 @@ pub(super) struct Sender {
     config: Config,
     law: Law,
     no_feedback: NoFeedbackTimer,
-    /// Round-trip times of the latest reports.
+    /// The round-trip times of the latest reports.
     rtts: VecDeque<Span>,
-    /// When the rate was updated last, or the first packet left.
+    /// The time of the last update of the rate; before it, the send time of the first packet.
     updated: Option<Time>,
     waiting: f64,
     loss: Option<f64>,
@@ -96,13 +97,13 @@ impl Sender {
         self.rtts.iter().min().copied()
     }
 
-    fn patience(&self) -> Span {
-        SILENCE.max(self.config.delta * 2 + self.rtt().unwrap_or_default())
+    fn timeout(&self) -> Span {
+        LEAST_TIMEOUT.max(self.config.delta * 2 + self.rtt().unwrap_or_default())
     }
 
     fn sent(&mut self, at: Time) {
         self.updated.get_or_insert(at);
-        self.no_feedback.on_sent(at, self.patience());
+        self.no_feedback.on_sent(at, self.timeout());
     }
 
     fn measure(&mut self, rtt: Option<Span>) {

@@ -8,11 +8,11 @@ use crate::loss::{LossHistory, LossSettings, ReceivedPacket};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, OneWay, Span, Time};
 
-/// A packet that arrived, as both ends know it. The time is that of one clock, whichever.
+/// A packet that has arrived. The time may be of either clock, but of the same one for all packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub(super) at: Time,
-    /// Its place in its stream; `None` for a packet outside the count, whose own gap is `missing`.
+    /// The sequence number. It is `None` for a packet of another stream; `missing` is then the gap before it.
     pub(super) number: Option<u64>,
     pub(super) missing: u64,
     pub(super) size: Bytes,
@@ -20,12 +20,12 @@ pub(super) struct Packet {
     pub(super) marked: bool,
 }
 
-/// What the log keeps of a packet.
+/// A packet in the log window.
 #[derive(Clone, Copy, Debug)]
 struct Logged {
     at: Time,
     size: Bytes,
-    /// In order: it counts as received. A late one has been counted as missing.
+    /// Whether the packet arrived in order and counts as received. A late one already counts as missing.
     counts: bool,
     missing: u64,
     queue: Span,
@@ -38,13 +38,13 @@ pub(super) struct Signal {
     config: Config,
     base: BaseDelay,
     log: VecDeque<Logged>,
-    /// Unfiltered queueing delays of the latest packets.
+    /// The unfiltered queueing delays of the latest packets.
     queues: VecDeque<Span>,
     highest: Option<u64>,
     first: Option<Time>,
     packets: u64,
     history: LossHistory,
-    /// The mean share of lost packets.
+    /// The mean loss rate.
     pub(super) loss: f64,
     marks: f64,
 }
@@ -91,7 +91,7 @@ impl Signal {
         }
     }
 
-    /// What there is to report now. The means of loss and marks move by one step.
+    /// Computes the report and updates the means of loss and marks by one step.
     pub(super) fn report(&mut self, now: Time) -> Message {
         self.forget(now);
         let count = |of: fn(&Logged) -> u64| self.log.iter().map(of).fold(0, u64::saturating_add);
@@ -115,8 +115,9 @@ impl Signal {
     }
 }
 
-/// Beside losses a long delay counts less, so that flows that fill the queue do not starve this one (RFC 8698, 4.2).
-/// Seconds; `since` and `interval`: packets since the last loss, and the mean loss interval.
+/// Reduces a long delay after a loss, so that flows that fill the queue do not starve this one (RFC 8698, section 4.2).
+/// Delays are in seconds. `since` is the number of packets since the last loss, `interval` the mean loss interval in
+/// packets.
 ///
 /// ```text
 ///            QTH · exp(−λ (d − QTH)/QTH)   for d ≥ QTH, less than 7 loss intervals after a loss
@@ -130,6 +131,8 @@ fn warped(delay: f64, since: f64, interval: Option<f64>) -> f64 {
     beyond * delay + (1.0 - beyond) * warped
 }
 
+/// Computes the aggregate congestion signal, in seconds (RFC 8698, section 4.2).
+///
 /// ```text
 ///                     ⎛p_mark⎞²         ⎛p_loss⎞²
 ///  x = d_tilde + 2 ms ⎜──────⎟  + 10 ms ⎜──────⎟       at most x_max

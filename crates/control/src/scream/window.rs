@@ -3,15 +3,18 @@ use super::constants::MIN_REF_WND;
 use steadycast_units::{Span, Time};
 use steadycast_words::words;
 
-/// Bounds of the scale near the inflection point, and its factor.
+/// The lower bound of the scale near the inflection point, and the factor of the distance to it.
 const LEAST_SCALE: f64 = 0.1;
 const INFLECTION: f64 = 8.0;
-/// A cut is scaled down to this near the inflection point, where the delay varies, or while the target is low.
+/// The lower bound of the factors that reduce a reduction: near the inflection point, with delay variation, and while
+/// the target is low.
 const LEAST_CUT: f64 = 0.25;
-/// Round trips without a reaction after which the first L4S mark finds the window at what was in flight.
-const LONG_QUIET: f64 = 100.0;
+/// The time without a reduction, in round trips, after which the first L4S mark resets the window to the bytes in
+/// flight.
+const RESET_QUIET_RTTS: f64 = 100.0;
 
-/// The share of marked packets, as L4S counts it: up by an eighth of the way, down by 1/128.
+/// Updates alpha, L4S's moving average of the share of marked packets. It rises with gain 1/8 and falls with gain
+/// 1/128.
 ///
 /// ```text
 ///  α ← F/8 + 7α/8    where F ≥ α        α ← 127 α/128    else
@@ -24,12 +27,12 @@ pub(super) fn alpha(alpha: f64, marked: f64, config: &Config) -> f64 {
     }
 }
 
-/// What a window is updated by. Times in seconds, sizes in bytes.
+/// The inputs of a window update. Times are in seconds, sizes in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) now: Time,
     pub(super) s_rtt: f64,
-    /// When the latest lost and the latest marked packet of this report left.
+    /// The send times of the latest lost and the latest marked packet of this report.
     pub(super) lost: Option<Time>,
     pub(super) marked: Option<Time>,
     pub(super) alpha: f64,
@@ -38,19 +41,19 @@ pub(super) struct Input {
     pub(super) qdelay_mean: f64,
     pub(super) qdelay_target: f64,
     pub(super) delay_scale: f64,
-    /// The target is well below what arrives.
+    /// Whether the target is well below the receive rate.
     pub(super) low: bool,
     pub(super) acked: f64,
     pub(super) acked_marked: f64,
-    /// Most bytes in flight in this and the last round trip, and in the last one alone.
+    /// The maximum bytes in flight in this and the last round trip, and in the last one alone.
     pub(super) flight: f64,
     pub(super) flight_before: f64,
-    /// The target has reached its cap.
+    /// Whether the target has reached its cap.
     pub(super) at_cap: bool,
 }
 
 words! {
-    /// Why a window fell, as a decision says it.
+    /// The reason of a reduction.
     pub(super) enum Cut {
         Loss = "loss",
         ClassicMark = "ECN mark",
@@ -61,39 +64,38 @@ words! {
 
 /// The reference window.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Window {
+pub(super) struct ReferenceWindow {
     pub(super) bytes: f64,
-    /// Where congestion last stopped its growth: near it, it moves slowly.
+    /// The inflection point: the window at the last reduction. Growth is slow near it.
     inflection: f64,
     may_move: bool,
-    /// Losses and marks that no cut has answered yet.
+    /// Whether there are losses or marks without a reduction so far.
     lost: bool,
     marked: bool,
-    /// Since never: at first nothing was congested, whatever the clock shows.
+    /// The last congestion; `None` if there was none, so that growth is not slowed down at the start.
     congested: Option<Time>,
     reacted: Option<Time>,
-    /// The last cut for a loss or a classic mark.
+    /// The time of the last reduction by a loss or a classic mark.
     episode: Option<Time>,
 }
 
-impl Window {
+impl ReferenceWindow {
     pub(super) fn new() -> Self {
         Self { bytes: MIN_REF_WND.as_f64(), inflection: 1.0, may_move: true, ..Self::default() }
     }
 
-    /// Whether it has fallen before.
+    /// Returns whether the window was reduced before.
     pub(super) fn has_fallen(&self) -> bool {
         self.reacted.is_some()
     }
 
-    /// In [0.1, 1]: 1 from ±12.5 % of the inflection point on.
+    /// Returns the scale in [0.1, 1]. It is 1 at a distance of 12.5 % or more from the inflection point.
     fn scale(&self) -> f64 {
         let off = INFLECTION * (self.bytes - self.inflection) / self.inflection;
         (off * off).clamp(LEAST_SCALE, 1.0)
     }
 
-    /// One update: first a cut, where one is due, then growth. The scale is that of the window and inflection point
-    /// before.
+    /// Updates the window: first a reduction if one is due, then growth. Both use the scale before the update.
     pub(super) fn update(&mut self, input: &Input, config: &Config) -> Option<Cut> {
         let scale = self.scale();
         let cut = self.shrink(scale, input, config);
@@ -102,7 +104,7 @@ impl Window {
     }
 
     fn shrink(&mut self, scale: f64, input: &Input, config: &Config) -> Option<Cut> {
-        // What left before the last cut belongs to it.
+        // Packets sent before the last reduction belong to the same congestion episode.
         let fresh = |sent: Option<Time>| {
             sent.is_some_and(|sent| !config.once_per_rtt || self.episode.is_none_or(|at| sent > at))
         };
@@ -137,7 +139,7 @@ impl Window {
                 if input.qdelay < input.qdelay_target / 4.0 {
                     by *= scale.max(LEAST_CUT) * input.delay_scale.max(LEAST_CUT);
                 }
-                let long = LONG_QUIET * config.virtual_rtt.max(input.s_rtt);
+                let long = RESET_QUIET_RTTS * config.virtual_rtt.max(input.s_rtt);
                 if since > long && self.reacted.is_some() {
                     self.bytes = self.bytes.min(input.flight_before);
                 }
@@ -163,7 +165,7 @@ impl Window {
         Some(cut)
     }
 
-    /// Grows by a packet per round trip and a small share of itself.
+    /// Increases the window by about a packet per round trip plus a small share of itself.
     ///
     /// ```text
     ///                      MSS         s_rtt                              ⎛          ref_wnd            ⎞
@@ -171,7 +173,7 @@ impl Window {
     ///                    ref_wnd        25 ms                              ⎝            MSS              ⎠
     /// ```
     ///
-    /// `acked` without what was marked.
+    /// `acked` excludes the marked bytes.
     fn grow(&mut self, scale: f64, input: &Input, config: &Config) {
         let ratio = (config.mss / self.bytes).min(1.0);
         let rtts = input.s_rtt.max(config.virtual_rtt);
@@ -190,17 +192,17 @@ impl Window {
         }
     }
 
-    /// The most that the window may grow to, so that it tells of what the source sends.
+    /// Returns the upper limit of growth. It keeps the window related to what the source actually sends.
     pub(super) fn room(&self, flight: f64, config: &Config) -> f64 {
         config.mss + config.profile.head_room * flight
     }
 
-    /// Not above `most`.
+    /// Limits the window to `most`.
     pub(super) fn limit(&mut self, most: f64) {
         self.bytes = self.bytes.min(most).max(MIN_REF_WND.as_f64());
     }
 
-    /// Nothing was heard for long.
+    /// Halves the window after the no-feedback timeout.
     pub(super) fn halve(&mut self, now: Time) {
         self.bytes = (self.bytes / 2.0).max(MIN_REF_WND.as_f64());
         self.congested = Some(now);
@@ -209,14 +211,14 @@ impl Window {
     }
 }
 
-/// The largest of several values over a while, in slots of 50 ms (the reference code's rule for a source at its cap).
+/// A sliding maximum in slots of 50 ms (the reference code's rule for a source at its cap).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Peak {
+pub(super) struct PeakFilter {
     slots: std::collections::VecDeque<f64>,
     since: Option<Time>,
 }
 
-impl Peak {
+impl PeakFilter {
     const SLOT: Span = Span::millis(50);
     const SLOTS: usize = 20;
 
@@ -231,7 +233,7 @@ impl Peak {
         }
     }
 
-    /// Over the last second; `None` before that has passed.
+    /// Returns the maximum of the last second; `None` before a second has passed.
     pub(super) fn get(&self) -> Option<f64> {
         (self.slots.len() == Self::SLOTS).then(|| self.slots.iter().copied().fold(0.0, f64::max))
     }
@@ -272,8 +274,8 @@ mod tests {
         }
     }
 
-    fn window(bytes: f64, inflection: f64) -> Window {
-        Window { bytes, inflection, ..Window::new() }
+    fn window(bytes: f64, inflection: f64) -> ReferenceWindow {
+        ReferenceWindow { bytes, inflection, ..ReferenceWindow::new() }
     }
 
     #[test]
@@ -301,7 +303,7 @@ mod tests {
             near(window(20_000.0 * (1.0 + off), 20_000.0).scale(), want);
         }
         // At first it is one byte.
-        near(Window::new().scale(), 1.0);
+        near(ReferenceWindow::new().scale(), 1.0);
     }
 
     #[test]
@@ -310,7 +312,7 @@ mod tests {
         let mut window = window(20_000.0, 1.0);
         window.update(&Input { acked: 20_000.0, ..quiet(50) }, &config);
         near(window.bytes, 21_400.0);
-        let mut start = Window::new();
+        let mut start = ReferenceWindow::new();
         let rounds = (1..100).find(|n| {
             start.update(&Input { acked: start.bytes, ..quiet(50 * n) }, &config);
             start.bytes >= 31_250.0
@@ -379,7 +381,7 @@ mod tests {
         window.update(&marked(1_200), &config);
         near(window.inflection, grown);
         // At it: a quarter of the cut.
-        let mut near_it = Window { bytes: 20_000.0, inflection: 20_000.0, ..window };
+        let mut near_it = ReferenceWindow { bytes: 20_000.0, inflection: 20_000.0, ..window };
         near_it.update(&marked(2_000), &config);
         near(near_it.bytes, 20_000.0 * (1.0 - 0.2 / 4.0));
     }
@@ -404,7 +406,7 @@ mod tests {
     fn growth_is_held_back_for_a_hundred_round_trips_after_congestion() {
         let config = config();
         for (ms, want) in [(0, 1_000.0), (2_500, 1_200.0), (5_000, 1_400.0), (50_000, 1_400.0)] {
-            let mut window = Window { congested: Some(at(1_000)), ..window(20_000.0, 1.0) };
+            let mut window = ReferenceWindow { congested: Some(at(1_000)), ..window(20_000.0, 1.0) };
             window.update(&Input { acked: 20_000.0, ..quiet(1_000 + ms) }, &config);
             near(window.bytes, 20_000.0 + want);
         }
@@ -443,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_peak_is_known_after_a_second_and_forgotten_a_second_later() {
-        let mut peak = Peak::default();
+        let mut peak = PeakFilter::default();
         let mut after = |from: u64, to: u64, value: f64| {
             (from..to).for_each(|ms| peak.add(at(ms), value));
             peak.get()
