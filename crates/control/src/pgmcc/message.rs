@@ -1,16 +1,16 @@
-//! What travels, in network byte order.
+//! The messages between the halves of `pgmcc`, in network byte order.
 
 use crate::fields::{share, single, words};
 use crate::{Body, Notice, ReceiverId};
 use steadycast_units::Stamp;
 
-/// The header extension element's id.
+/// The identifier of the header extension element.
 pub(super) const NOTICE_ID: u8 = 5;
 
 const REPORT_NOW: u8 = 1;
 const HAS_ACKER: u8 = 2;
 
-/// What goes forward with each packet: 5 bytes, or 10 once the sender has a report to confirm.
+/// The header extension of each packet: 5 bytes, or 10 once the sender has a report to confirm.
 ///
 /// ```text
 ///   0        4       5       6         10
@@ -20,20 +20,20 @@ const HAS_ACKER: u8 = 2;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Forward {
-    /// Who acknowledges this packet.
+    /// The receiver that acknowledges this packet.
     pub(super) acker: Option<ReceiverId>,
-    /// Everybody is to report, so that there is an acker again.
+    /// Whether all receivers are to report, so that an acker can be elected.
     pub(super) report_now: bool,
-    /// The sender has heard a report: others need not send theirs.
+    /// The latest report that the sender has received. Other receivers need not send theirs.
     pub(super) heard: Option<Heard>,
 }
 
-/// A report that the sender confirms, as PGM's source confirms a NAK.
+/// The confirmation of a report, as PGM's source confirms a NAK.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Heard {
-    /// Counts the confirmations, so that a new one is told from an old one.
+    /// The number of the confirmation, which distinguishes it from earlier ones.
     pub(super) count: u8,
-    /// The loss that was reported.
+    /// The reported loss.
     pub(super) loss: f64,
 }
 
@@ -60,18 +60,18 @@ impl Forward {
     }
 }
 
-/// What a report is for: its APP subtype.
+/// The purpose of a report, which is its APP subtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// A packet is missing, or the sender has asked.
+    /// To report a missing packet, or to answer the sender's request.
     Report = 1,
-    /// The acker acknowledges.
+    /// To acknowledge a packet, as the acker.
     Ack = 2,
-    /// The receiver leaves.
+    /// To leave the session.
     Leave = 3,
 }
 
-/// One receiver's report: 16 bytes.
+/// A receiver's report: 16 bytes.
 ///
 /// ```text
 ///   0       4         8       12      16
@@ -82,13 +82,13 @@ pub(super) enum Purpose {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Back {
     pub(super) purpose: Purpose,
-    /// Highest sequence number received, its low 32 bits.
+    /// The low 32 bits of the highest sequence number received.
     pub(super) lead: u32,
-    /// Which of the last 32 packets have come; zero except in an acknowledgment.
+    /// The bitmap of the last 32 packets; zero except in an acknowledgment.
     pub(super) bitmap: u32,
-    /// The loss filter's value.
+    /// The output of the loss filter.
     pub(super) loss: f64,
-    /// The send time of packet `lead`, moved later by the time since it came.
+    /// The send time of packet `lead`, plus the time since its arrival.
     pub(super) echo: Stamp,
 }
 

@@ -9,21 +9,21 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The time-out before there is a round-trip time, and the longest one (RFC 6298).
+/// The retransmission timeout before the first round-trip measurement, and its maximum (RFC 6298).
 const FIRST_RTO: Span = Span::secs(3);
 const MOST_RTO: Span = Span::secs(60);
-/// Receivers whose round-trip times are kept.
+/// The maximum number of receivers whose round-trip times are stored.
 const REMEMBERED: usize = 4_096;
-/// Over which the encoder's rate is smoothed.
+/// The time constant of the encoder's rate.
 const SMOOTHING: Span = Span::secs(1);
-/// Window that no network needs.
+/// The maximum window in packets, above the need of any network.
 const MOST_WINDOW: f64 = 65_536.0;
 
 /// A packet in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flying {
     seq: u64,
-    /// Later packets that were acknowledged.
+    /// The number of later packets that were acknowledged.
     overtaken: u32,
 }
 
@@ -48,16 +48,16 @@ pub(super) struct Sender {
     packet: Bytes,
     floor: Rate,
     cap: Rate,
-    /// W.
+    /// The window W, in packets.
     window: f64,
-    /// Packets sent and neither acknowledged nor lost, in order.
+    /// The packets sent and neither acknowledged nor lost, in order.
     out: VecDeque<Flying>,
     highest: Option<u64>,
-    /// What was sent until the last cut; losses among it are no reason for another one.
+    /// The highest packet sent before the last reduction. Losses up to it do not cause another reduction.
     cut_at: Option<u64>,
-    /// The newest packet that closed the window when it left: up to there the window is used.
+    /// The newest packet that filled the window when it was sent. Acknowledgments up to it show a used window.
     filled: Option<u64>,
-    /// No feedback for a packet after `cut_at` yet: the window stays.
+    /// Whether the window is frozen, because no packet after `cut_at` was acknowledged yet.
     frozen: bool,
     acker: Option<Acker>,
     rtts: BTreeMap<ReceiverId, Span>,
@@ -65,15 +65,16 @@ pub(super) struct Sender {
     doublings: u32,
     timeouts: u32,
     timer: Option<Time>,
-    /// The encoder's rate, and when it was last brought up to date.
+    /// The encoder's rate, and the time of its last update.
     smoothed: Rate,
     smoothed_at: Time,
     lossy: bool,
-    /// Reports are confirmed, for others to be silent; the last confirmation, and whether a packet has taken it along.
+    /// Whether reports are confirmed, which suppresses those of other receivers. Then the last confirmation, and
+    /// whether a packet has carried it.
     confirms: bool,
     heard: Option<Heard>,
     told: bool,
-    /// No packet leaves that the window has no room for, but for those that may be lost without anybody knowing yet.
+    /// The check that no packet exceeds the window. The margin is for packets whose loss is not detected yet.
     within: Check,
     rule: &'static str,
 }
@@ -100,8 +101,8 @@ impl Sender {
         (base * (1 << self.doublings.min(8))).min(MOST_RTO)
     }
 
-    /// When the time-out comes. Without an acker it is no longer than at the start, whatever rate it stands for: a
-    /// newcomer has to hear a packet to report.
+    /// Returns the timeout. Without an acker it is at most the initial one at any rate, because a new receiver needs a
+    /// packet to report on.
     fn patience(&self) -> Span {
         if self.acker.is_some() { self.rto() } else { self.rto().min(FIRST_RTO) }
     }
@@ -119,7 +120,7 @@ impl Sender {
         });
     }
 
-    /// A receiver's own round-trip time, smoothed by an eighth.
+    /// Updates and returns a receiver's own round-trip time, smoothed with weight 1/8.
     fn rtt_of(&mut self, id: ReceiverId, sample: Span) -> Span {
         let rtt = self.rtts.get(&id).map_or(sample, |old| old.scale(0.875) + sample.scale(0.125));
         if self.rtts.len() < REMEMBERED || self.rtts.contains_key(&id) {
@@ -128,7 +129,7 @@ impl Sender {
         rtt
     }
 
-    /// How bad a receiver is; 0 without loss.
+    /// Returns a receiver's rank, which is 0 without loss. The receiver with the highest rank limits the rate.
     fn rank(&self, rtt: Span, loss: f64) -> f64 {
         match LossRate::new(loss) {
             None => 0.0,
@@ -137,7 +138,7 @@ impl Sender {
         }
     }
 
-    /// The acker after a report from `id`. True when it has changed.
+    /// Elects the acker after a report of `id`. Returns true if it has changed.
     ///
     /// ```text
     ///  j takes over from i  ⇔  M_j > M_i / c,   M = R √p (1 + 9 p (1 + 32 p²))
@@ -157,7 +158,7 @@ impl Sender {
             }
             Some(_) => {}
             None => {
-                // Nobody was to acknowledge what is in flight.
+                // There was no acker that could acknowledge the packets in flight.
                 self.out.clear();
                 self.timer = None;
             }
@@ -167,11 +168,11 @@ impl Sender {
         true
     }
 
-    /// Takes what an acknowledgment says off the packets in flight, and grows or cuts the window.
+    /// Processes an acknowledgment: removes packets from flight, and grows or reduces the window.
     fn acknowledge(&mut self, back: &Back, now: Time) {
         let near = self.highest.unwrap_or_default();
-        // Who has joined after the 16-bit number on the wire began anew counts fewer rounds of it: only that number is
-        // common.
+        // Only the 16 bits of the RTP sequence number are common to both ends. A receiver that has joined later counts
+        // fewer wraps.
         let lead = near.saturating_add_signed(i64::from((back.lead as u16).wrapping_sub(near as u16) as i16));
         if lead > near {
             return;
@@ -182,7 +183,7 @@ impl Sender {
         let come = |seq: u64| seq == lead || (seq < lead && lead - seq < 32 && back.bitmap >> (lead - seq) & 1 == 1);
         let before = self.out.len();
         let mut later = 0;
-        // From the newest on, so that each knows how many later ones were acknowledged just now.
+        // The iteration from the newest packet on counts the later packets that this report acknowledges.
         for flying in self.out.iter_mut().rev() {
             if come(flying.seq) {
                 later += 1;
@@ -216,7 +217,7 @@ impl Sender {
         }
     }
 
-    /// The next packet tells the group of a report; of several, of the one with the largest loss.
+    /// Confirms a report in the next packet. Of several reports the one with the largest loss counts.
     fn confirm(&mut self, loss: f64) {
         self.heard = Some(match self.heard {
             Some(heard) if !self.told => Heard { loss: heard.loss.max(loss), ..heard },
@@ -225,7 +226,7 @@ impl Sender {
         self.told = false;
     }
 
-    /// W s / R, smoothed over a second.
+    /// Updates the encoder's rate W s / R, smoothed over a second.
     fn smooth(&mut self, now: Time) {
         let Some(rtt) = self.rtt else { return };
         let rate = self.packet.per(rtt.smoothed.max(Span::millis(1))).scale(self.window);
@@ -250,7 +251,7 @@ impl SenderHalf for Sender {
         if self.timer.is_none() {
             self.timer = Some(sent.at + self.patience());
         }
-        // A floor that keeps packets coming without any acknowledgment must not fill the memory.
+        // A floor keeps packets flowing without acknowledgments, so the list needs a bound.
         if self.out.len() > MOST_WINDOW as usize {
             self.out.pop_front();
         }
@@ -284,14 +285,14 @@ impl SenderHalf for Sender {
         self.rtts.remove(&receiver);
         if self.acker.is_some_and(|acker| acker.id == receiver) {
             self.acker = None;
-            // Nobody will acknowledge these.
+            // There is no acker left to acknowledge these packets.
             self.out.clear();
             self.timer = None;
             self.rule = "the acker has left";
         }
     }
 
-    /// The acker is silent: TCP's time-out.
+    /// Handles TCP's retransmission timeout: the acker has not acknowledged in time.
     fn on_timer(&mut self, now: Time) {
         if self.timer.is_none_or(|at| at > now) {
             return;

@@ -7,12 +7,13 @@ use crate::equation::initial_window;
 use crate::{Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Round trips of the limiting receiver without a word from it: the rate is halved, it is given up (RFC 4654, 3.3).
+/// The timeouts without a report of the limiting receiver, in round trips: first the rate is halved, then the receiver
+/// is dropped (RFC 4654, section 3.3).
 const SILENT: u64 = 4;
 const GONE: u64 = 10;
-/// Steps per largest round trip in which slow start approaches its target.
+/// The number of steps per R_max in which slow start approaches its target.
 const STEPS: u64 = 8;
-/// What the notice can say.
+/// The maximum R_max that the notice can carry.
 const MOST_R_MAX: Span = Span::secs(65);
 
 /// The current limiting receiver.
@@ -28,7 +29,7 @@ struct Clr {
     halved: bool,
 }
 
-/// Slow start's way to its target.
+/// The approach of slow start to its target.
 #[derive(Clone, Copy, Debug)]
 struct Ramp {
     target: Rate,
@@ -36,7 +37,7 @@ struct Ramp {
     next: Time,
 }
 
-/// What came through at the end of slow start: the path has shown that it carries so much.
+/// The receive rate at the end of slow start, which the path is known to carry.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     rate: Rate,
@@ -53,13 +54,13 @@ pub(super) struct Sender {
     cap: Rate,
     x: Rate,
     r_max: Span,
-    /// The same without the bound by the gap between two packets; with the RFC's start the bound, once met, decays with
-    /// it.
+    /// R_max without the lower bound by the packet interval. With the RFC's start the bound is included once it was
+    /// reached, and decays with it.
     r_known: Span,
-    /// The largest sample of this round, and whether it raised R_max.
+    /// The largest sample of this round, and whether it has raised R_max.
     r_peak: Span,
     raised: bool,
-    /// R_max is still what was assumed.
+    /// Whether R_max is still the assumed value.
     assumed: bool,
     group: bool,
     fb_nr: u8,
@@ -67,20 +68,23 @@ pub(super) struct Sender {
     round_heard: bool,
     x_supp: Rate,
     clr: Option<Clr>,
-    /// The rate does not rise before this: after a limiting receiver has gone, lower ones speak first.
+    /// The time before which the rate must not rise. After a limiting receiver has gone, receivers with lower rates get
+    /// the time to report.
     hold: Option<Time>,
     slow_start: bool,
     ramp: Option<Ramp>,
-    /// Up to there the rate follows X_r at once: until it is reached, or the next loss event.
+    /// The rate up to which the rate follows X_r without a limit on its slope. It ends when it is reached, or with the
+    /// next loss event.
     shown: Option<Shown>,
     raised_at: Option<Time>,
-    /// Bytes sent, and since when, for a source that doesn't use its rate.
+    /// The bytes sent and the start of the measurement, by which an application-limited source is detected.
     sent: (Bytes, Time),
     uses: bool,
     halve_at: Option<Time>,
     rule: &'static str,
     echoes: Echoes,
-    /// Outside slow start the rate rises by at most a packet per R_max in each R_max; and when it last did.
+    /// The check that outside slow start the rate rises by at most one packet per R_max in each R_max, and the time of
+    /// the last rise.
     rises: Check,
     risen: Option<Time>,
 }
@@ -116,7 +120,7 @@ impl Sender {
         self.stretch();
     }
 
-    /// R_max is never below the gap between two packets.
+    /// Raises R_max to at least the interval between two packets.
     fn stretch(&mut self) {
         let gap = self.packet.at(self.x) + GRANULARITY;
         self.r_max = self.r_known.max(gap).min(MOST_R_MAX);
@@ -129,9 +133,9 @@ impl Sender {
         self.config.round(self.r_max, self.fb_nr == 0 && self.slow_start)
     }
 
-    /// With the quick start the assumed R_max gives way to the first that is measured; in a group once it has lasted,
-    /// so that others had the time to speak. Who is farther away than that is heard all the same, and raises it at
-    /// once.
+    /// Replaces the assumed R_max by the first measured one (quick start). In a group this happens only after the
+    /// assumed R_max has passed, so that other receivers can report. A receiver with a longer round-trip time is never
+    /// suppressed and raises R_max immediately.
     fn settle_r_max(&mut self, now: Time) {
         if !self.assumed || (self.group && self.round_began.is_none_or(|began| now < began + self.config.r_max)) {
             return;
@@ -166,7 +170,8 @@ impl Sender {
         self.echoes.new_round();
     }
 
-    /// A round lasts T; without a word from others than the limiting receiver until there is one, 2 T at most.
+    /// Returns the end of the round. A round lasts T. If only the limiting receiver has reported, it lasts until
+    /// another one does, but at most 2 T.
     fn round_ends(&self) -> Option<Time> {
         let rounds = if self.round_heard { 1 } else { 2 };
         self.round_began.map(|began| began + self.round() * rounds)
@@ -184,8 +189,8 @@ impl Sender {
         self.hold = Some(now + self.round());
     }
 
-    /// Rises towards `target` by at most a packet per R_max in each R_max (RFC 4654, 3.3). The limiting receiver may
-    /// report more often than that, so the allowance grows with the time since it was last used.
+    /// Increases the rate towards `target` by at most one packet per R_max in each R_max (RFC 4654, section 3.3). The
+    /// limiting receiver may report more often, so the allowance grows with the time since the last rise.
     ///
     /// ```text
     ///                         8 s          ⎛    t − t_last ⎞
@@ -193,8 +198,8 @@ impl Sender {
     ///                        R_max         ⎝      R_max    ⎠
     /// ```
     ///
-    /// With the quick start that holds above what came through at the end of slow start only: the queue that ended it
-    /// lowers the rate until it has drained, and what is below is no news.
+    /// With the quick start this limit only applies above the receive rate at the end of slow start. The queue that
+    /// ended slow start lowers the rate until it has drained, and rates below are known to be safe.
     fn rise(&mut self, target: Rate, now: Time) {
         let since = self.raised_at.replace(now).map_or(Span::ZERO, |at| now.since(at));
         if self.hold.is_some_and(|until| now < until) {
@@ -213,8 +218,8 @@ impl Sender {
     }
 
     fn aim(&mut self, target: Rate, now: Time) {
-        // What arrived of the first packets is no measure (as in RFC 5348, 4.3: slow start is never below the initial
-        // window).
+        // The receive rate of the first packets underestimates the path. As in RFC 5348, section 4.3, slow start is
+        // never below the initial window.
         let first = initial_window(self.packet).per(self.r_known);
         let target = if self.config.quick && !self.assumed { target.max(first) } else { target };
         if target <= self.x {
@@ -230,16 +235,17 @@ impl Sender {
     fn adjust(&mut self, id: ReceiverId, back: &Back, rtt: Span, now: Time) {
         let mut rate = back.rate;
         if back.have_loss && !back.have_rtt {
-            // The receiver computed with R_max; we know its round trip from its echo.
+            // The receiver has computed with R_max, but its echo shows its actual round-trip time.
             rate = rate.scale(self.r_max.ratio(rtt));
         }
-        // What the limiting receiver waits for: its own round trip, and a packet to answer.
+        // The timeout covers the receiver's own round-trip time and the interval to the next packet that it can report
+        // on.
         let patience = rtt.max(back.rtt.min(MOST_R_MAX)).max(self.packet.at(self.x));
         self.shown = self.shown.filter(|shown| shown.by == id || self.clr.is_some_and(|clr| clr.id == shown.by));
         self.shown = self.shown.filter(|shown| shown.by != id || back.loss <= shown.loss);
         if back.have_loss && self.slow_start {
             let clr = self.clr.filter(|clr| clr.id == id && self.config.quick);
-            // In slow start it asked for twice what arrived.
+            // In slow start the receiver requests twice its receive rate.
             self.shown = clr.map(|clr| Shown { rate: clr.rate.scale(0.5), by: id, loss: back.loss });
             self.slow_start = false;
             self.ramp = None;
@@ -335,7 +341,7 @@ impl Sender {
         self.sent.0 = bytes + sent.size;
         let span = sent.at.since(since);
         if span >= self.r_max {
-            // Headroom of a factor two, as against the receive rate in slow start.
+            // The factor of two leaves headroom, as in slow start relative to the receive rate.
             self.uses = self.sent.0.per(span).scale(2.0) >= self.x;
             self.sent = (Bytes::ZERO, sent.at);
         }
@@ -361,7 +367,7 @@ impl SenderHalf for Sender {
         self.settle_r_max(now);
         let is_clr = self.clr.is_some_and(|clr| clr.id == report.from);
         self.echoes.on_report(report.from, back.ts, now, back.have_rtt, back.fb_nr, back.rate);
-        // Up to what slow start has shown the bound does not hold.
+        // The limit on the slope does not apply up to the rate that slow start has shown.
         let known = self.shown.map_or(Rate::ZERO, |shown| shown.rate);
         let (x, r_max, slow) = (self.x.max(known), self.r_max, self.slow_start);
         self.adjust(report.from, &back, rtt, now);

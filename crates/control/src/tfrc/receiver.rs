@@ -8,48 +8,48 @@ use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, View, Wake};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, OneWay, Rate, Span, Stamp, Time};
 
-/// Expiries of the feedback timer that are kept, so that X_recv can reach back a round trip.
+/// The number of recorded expiries of the feedback timer, so that X_recv can cover a round trip.
 const MARKS: usize = 16;
-/// Until a data packet carries a round-trip time, losses are told apart with this one.
+/// The round-trip time that separates loss events before a data packet carries a measured one.
 const UNKNOWN_RTT: Span = Span::millis(500);
 
-/// Which packets a receiver counts losses among.
+/// The packets among which a receiver counts losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Among {
     /// All.
     #[default]
     All,
-    /// The marked ones, numbered by themselves ([`Mark`]).
+    /// Only the marked ones, which have their own numbers ([`Mark`]).
     Marked,
 }
 
-/// The receiving half: one TFRC connection.
+/// The receiving half of one TFRC connection.
 #[derive(Default)]
 pub(crate) struct Receiver {
     packet: Bytes,
     settings: Settings,
     among: Among,
-    /// The newest number among the marked packets, extended.
+    /// The highest extended number of the marked packets.
     vseq: Option<u64>,
     history: LossHistory,
     queue: Queue,
-    /// The least R that a packet has carried.
+    /// The minimum R that a packet has carried.
     least_rtt: Option<Span>,
-    /// R as the packet with the highest sequence number carried it.
+    /// The R that the packet with the highest sequence number has carried.
     rtt: Option<Span>,
-    /// Sequence number, stamp and arrival of the packet with the highest sequence number.
+    /// The sequence number, stamp and arrival time of the packet with the highest sequence number.
     latest: Option<(u64, Stamp, Time)>,
     /// All bytes that have arrived.
     total: Bytes,
-    /// When the feedback timer expired, and what had arrived until then.
+    /// The expiries of the feedback timer, each with the bytes received until then.
     marks: VecDeque<(Time, Bytes)>,
     timer: Option<Time>,
     reported: Option<Time>,
-    /// Data has arrived since the last report.
+    /// Whether data has arrived since the last report.
     fresh: bool,
     urgent: Option<Wake>,
     received: Option<Rate>,
-    /// The largest X_recv before the first loss.
+    /// The highest X_recv before the first loss.
     best: Rate,
 }
 
@@ -65,8 +65,8 @@ impl Receiver {
         }
     }
 
-    /// X_recv: over the time since the latest expiry of the timer that is at least a round trip ago (RFC 5348, 6.2), at
-    /// least one packet per round trip.
+    /// Computes X_recv over the time since the latest timer expiry that is at least a round trip ago (RFC 5348, section
+    /// 6.2). It is at least one packet per round trip.
     fn measure(&self, now: Time) -> Option<Rate> {
         let rtt = self.rtt?;
         let mark = self.marks.iter().rev().find(|(at, _)| now.since(*at) >= rtt).or(self.marks.front())?;
@@ -77,7 +77,7 @@ impl Receiver {
     fn mark(&mut self, at: Time, total: Bytes) {
         self.marks.push_back((at, total));
         let rtt = self.rtt.unwrap_or_default();
-        // One mark that is a round trip old is enough.
+        // A single mark older than a round trip suffices to measure from.
         while self.marks.len() > MARKS || self.marks.get(1).is_some_and(|(old, _)| at.since(*old) >= rtt) {
             self.marks.pop_front();
         }
@@ -87,17 +87,18 @@ impl Receiver {
         rtt.scale(self.settings.profile.report)
     }
 
-    /// The number nearest to the newest one whose low 16 bits are `low`.
+    /// Returns the extended number nearest to the highest one whose low 16 bits are `low`.
     fn extended(&mut self, low: u16) -> u64 {
-        // From the middle of the range, so that what comes before the first one that is heard has a number as well.
+        // The first number starts in the middle of the range, so that reordered packets before it have valid numbers
+        // too.
         let near = self.vseq.unwrap_or((1 << 32) | u64::from(low));
         let seq = near.saturating_add_signed(i64::from(low.wrapping_sub(near as u16) as i16));
         self.vseq = Some(near.max(seq));
         seq
     }
 
-    /// The timer went on expiring while nothing arrived, and sent nothing: what it left behind, up to `now`. True when
-    /// it expired at least once.
+    /// Records the timer expiries up to `now` during which nothing arrived and no report was sent. Returns true if
+    /// there was at least one.
     fn expired_in_silence(&mut self, now: Time) -> bool {
         let (Some(timer), Some(rtt), false) = (self.timer, self.rtt, self.fresh) else { return false };
         if now < timer {
@@ -113,7 +114,7 @@ impl Receiver {
         true
     }
 
-    /// Why a report is to leave at once; `silence`: data came after some.
+    /// Returns the reason for an immediate report. `silence` tells whether this packet ends an interval without data.
     fn reason(&self, change: &Change, silence: bool, now: Time, rtt: Span) -> Option<&'static str> {
         if change.removed_loss_event {
             Some("loss event taken back")
@@ -157,12 +158,12 @@ impl ReceiverHalf for Receiver {
         let previous = self.history.rate();
         let mark = Mark::read(rest);
         let worth = mark.map_or(1.0, |m| m.worth);
-        // A queue that grows before the first loss says what a mark would. What came through has filled it: with the
-        // round trip through it, more would be credited once it is gone.
+        // A growing queue before the first loss counts as a mark. The receive rate has filled this queue, so the
+        // round-trip time that includes it would overestimate the rate once it has drained; the minimum is used.
         let way = OneWay::between(arrival.sent, now);
         let queued = self.queue.on_packet(way, now, rtt, Span::ZERO) && self.history.events() == 0;
         let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);
-        // What one of the connections that this one stands for would have got.
+        // The first interval is that of one connection, so the rate is divided by the number of connections.
         let first = || 1.0 / equation::loss_for(best.scale(1.0 / worth).max(half), packet, first_rtt).get();
         let received = |seq| ReceivedPacket { seq, at: now, ce: arrival.ecn.is_ce() || queued, rtt };
         let change = match (self.among, mark) {
@@ -197,7 +198,7 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         let Some((_, echo, arrived)) = self.latest.filter(|_| self.fresh) else { return Reply::Suppress };
         let now = slot.now;
-        // The very first report says zero, as long as there is no round trip to measure over.
+        // The very first report carries zero, because there is no round trip to measure over.
         let received = self.measure(now).filter(|_| self.reported.is_some());
         let loss = self.history.rate();
         if let Some(rate) = received {
