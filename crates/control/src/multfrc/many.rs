@@ -1,4 +1,4 @@
-//! Real parallel connections: each a TFRC pair of its own, over one stream of packets.
+//! Real parallel connections. Each is a pair of TFRC halves over one stream of packets.
 
 use super::law::Law;
 use super::one::with_n;
@@ -11,7 +11,7 @@ use crate::{
 use std::collections::BTreeMap;
 use steadycast_units::{Rate, Span, Time};
 
-/// RTP header extension element.
+/// The RTP header extension element.
 ///
 /// ```text
 ///   0       3              5                9
@@ -20,19 +20,19 @@ use steadycast_units::{Rate, Span, Time};
 ///   │ u24   │ u16          │ u32            │
 /// ```
 pub(super) const EXTENSION: u8 = 7;
-/// APP subtype: one record per connection that is due, each its number, two spare bytes, and TFRC's report.
+/// The APP subtype. A report has a record per connection that is due: its number, two spare bytes and TFRC's report.
 const REPORTS: u8 = 1;
 const RECORD: usize = 4 + REPORT_BYTES;
-/// Records in one report: it still fits a packet.
+/// The maximum number of records in a report, so that it fits a packet.
 const MOST_RECORDS: usize = 48;
-/// Connections that a receiver remembers; closed ones make room for new ones.
+/// The maximum number of connections at a receiver. A new one replaces the one that was silent for longest.
 const REMEMBERED: usize = 128;
 
 struct Connection {
     id: u16,
     tfrc: tfrc::Sender,
     seq: u32,
-    /// Bytes that it may send before others, for deficit round robin.
+    /// The bytes that it may send before other connections, for deficit round robin.
     deficit: f64,
 }
 
@@ -41,12 +41,12 @@ pub(super) struct Sender {
     setup: Setup,
     settings: Settings,
     law: Law,
-    /// Oldest first; never empty.
+    /// The open connections, oldest first; never empty.
     open: Vec<Connection>,
     next_id: u16,
-    /// Whose packet is about to leave.
+    /// The connection that sends the next packet.
     turn: u16,
-    /// How far apart reports come, as the connections were told.
+    /// The report interval that was passed to the connections.
     apart: Span,
 }
 
@@ -65,15 +65,15 @@ impl Sender {
         sender
     }
 
-    /// Opens or closes connections until there are as many as n says, rounded; the newest goes first.
+    /// Opens or closes connections to match n, rounded. The newest is closed first.
     fn adjust(&mut self) {
         let wanted = (self.law.n + 0.5) as usize;
-        // Floor and cap are the stream's, not one connection's.
+        // Floor and cap apply to the stream, not to a connection.
         let setup = Setup { floor: Rate::ZERO, ..self.setup.clone() };
         while self.open.len() < wanted.max(1) {
             let mut tfrc = tfrc::Sender::new(&setup, &self.settings);
             tfrc.on_feedback_interval(self.apart);
-            // Its first packet need not wait for a turn.
+            // The deficit lets its first packet be sent without waiting.
             let deficit = self.setup.packet.as_f64();
             self.open.push(Connection { id: self.next_id, tfrc, seq: 0, deficit });
             self.next_id = self.next_id.wrapping_add(1);
@@ -132,7 +132,7 @@ impl SenderHalf for Sender {
     fn decision(&self) -> Decision {
         let all: Vec<Decision> = self.open.iter().map(|c| c.tfrc.decision()).collect();
         let sum = all.iter().fold(Rate::ZERO, |sum, d| sum + d.target);
-        // The oldest stands for all where one has to.
+        // The oldest connection's rule stands for all.
         let oldest = all.first();
         let limit = if sum > self.setup.cap {
             Limit::Cap
@@ -159,8 +159,8 @@ impl SenderHalf for Sender {
         }
     }
 
-    /// The connection whose turn it is: deficit round robin, with quanta in proportion to the connections' rates, so
-    /// that each sends at its own.
+    /// Selects the connection that sends the packet by deficit round robin. The quanta are proportional to the
+    /// connections' rates, so that each sends at its own rate.
     fn notice(&mut self, packet: &Departing) -> Notice {
         let size = packet.size.as_f64();
         let rates: Vec<f64> = self.open.iter().map(|c| c.tfrc.decision().pacing.as_bps_f64().max(1.0)).collect();
@@ -168,7 +168,7 @@ impl SenderHalf for Sender {
         for (c, rate) in self.open.iter_mut().zip(&rates) {
             c.deficit += size * rate / sum;
         }
-        // The first of equals, which is the oldest.
+        // Of equal deficits the oldest connection's counts.
         let most = self.open.iter().fold(f64::NEG_INFINITY, |most, c| most.max(c.deficit));
         let Some(c) = self.open.iter_mut().find(|c| c.deficit >= most) else { return Notice::NONE };
         c.deficit -= size;
@@ -185,7 +185,7 @@ impl SenderHalf for Sender {
 struct Sink {
     tfrc: tfrc::Receiver,
     heard: Time,
-    /// Packets expected and received, and both at the last report.
+    /// The packets expected and received, and both at the last report.
     highest: u64,
     got: u64,
     counted: (u64, u64),
@@ -254,7 +254,7 @@ impl ReceiverHalf for Receiver {
 
     fn view(&self) -> View {
         let last = self.sinks.values().map(|sink| sink.heard).max().unwrap_or_default();
-        // A closed connection is silent for good.
+        // A closed connection stays silent, so only recently active ones are shown.
         let open = self.sinks.values().filter(|sink| last.since(sink.heard) < Span::secs(10));
         let (mut rate, mut loss, mut known) = (Rate::ZERO, 0.0, 0.0);
         let (mut rtt, mut state) = (None, None);
