@@ -49,17 +49,17 @@ const SECOND: u8 = 1;
 /// The APP subtype of the bottleneck rate (bytes per second, f32) beside a standard report.
 const ESTIMATE: u8 = 1;
 /// The interval of packet pairs, in packets. LDA+ does not specify it.
-const EVERY: u64 = 16;
+const PAIR_INTERVAL: u64 = 16;
 /// The number of pairs over which the median is taken.
-const PAIRS: usize = 21;
+const MEDIAN_PAIRS: usize = 21;
 /// The maximum number of receivers in the table; further ones are ignored.
-const RECEIVERS: usize = 16_384;
+const MOST_RECEIVERS: usize = 16_384;
 /// The timeout of a receiver, in its own report intervals.
-const SILENT: u64 = 5;
+const MEMBER_TIMEOUT_INTERVALS: u64 = 5;
 /// The assumed round-trip time before the first measurement.
 const FIRST_RTT: Span = Span::millis(500);
 /// The time without any report after which the rate is halved, repeatedly.
-const PATIENCE: Span = Span::secs(20);
+const NO_REPORT_TIMEOUT: Span = Span::secs(20);
 
 /// The sender's state for one receiver.
 #[derive(Clone, Copy, Debug)]
@@ -169,13 +169,13 @@ impl Sender {
 impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
         self.sent += 1;
-        self.halve_at.get_or_insert(sent.at + PATIENCE);
+        self.halve_at.get_or_insert(sent.at + NO_REPORT_TIMEOUT);
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
         let Some(reception) = report.reception else { return };
-        if !self.members.contains_key(&report.from) && self.members.len() >= RECEIVERS {
+        if !self.members.contains_key(&report.from) && self.members.len() >= MOST_RECEIVERS {
             return;
         }
         let fresh = Member {
@@ -210,9 +210,9 @@ impl SenderHalf for Sender {
             (self.rule, self.loss) = (rule, loss.map(LossRate::get));
         }
         self.members.insert(report.from, member);
-        self.members.retain(|_, m| now.since(m.heard) <= m.interval.max(Span::secs(1)) * SILENT);
+        self.members.retain(|_, m| now.since(m.heard) <= m.interval.max(Span::secs(1)) * MEMBER_TIMEOUT_INTERVALS);
         self.settle();
-        self.halve_at = Some(now + PATIENCE);
+        self.halve_at = Some(now + NO_REPORT_TIMEOUT);
     }
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
@@ -229,7 +229,7 @@ impl SenderHalf for Sender {
             self.rate = self.rate.scale(0.5).max(self.floor);
             self.members.clear();
             self.rule = "no reports: halved";
-            self.halve_at = Some(now + PATIENCE);
+            self.halve_at = Some(now + NO_REPORT_TIMEOUT);
         }
     }
 
@@ -239,8 +239,8 @@ impl SenderHalf for Sender {
 
     fn decision(&self) -> Decision {
         // The second packet of a pair is sent without delay. The other packets are paced slightly slower to compensate.
-        let pair = self.sent > 0 && self.sent.is_multiple_of(EVERY);
-        let others = (EVERY - 1) as f64 / EVERY as f64;
+        let pair = self.sent > 0 && self.sent.is_multiple_of(PAIR_INTERVAL);
+        let others = (PAIR_INTERVAL - 1) as f64 / PAIR_INTERVAL as f64;
         Decision {
             target: self.rate,
             pacing: if pair { Rate::MAX } else { self.rate.scale(others).max(Rate::bps(1)) },
@@ -257,7 +257,7 @@ impl SenderHalf for Sender {
     }
 
     fn notice(&mut self, _: &Departing) -> Notice {
-        let pair = self.sent > 0 && self.sent.is_multiple_of(EVERY);
+        let pair = self.sent > 0 && self.sent.is_multiple_of(PAIR_INTERVAL);
         Notice::new(EXTENSION, &[if pair { SECOND } else { 0 }])
     }
 }
@@ -297,7 +297,7 @@ impl ReceiverHalf for Receiver {
             // carries no information.
             if !came.is_zero() && left * 2 <= came {
                 self.pairs.push_back(arrival.size.per(came));
-                if self.pairs.len() > PAIRS {
+                if self.pairs.len() > MEDIAN_PAIRS {
                     self.pairs.pop_front();
                 }
             }

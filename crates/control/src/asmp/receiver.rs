@@ -17,10 +17,10 @@ use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
 /// The number of reports, and of minimum intervals since the first packet, after which the assumed round-trip time is
 /// used if none was announced.
-const PATIENCE: u32 = 2;
+const ASSUMED_RTT_REPORTS: u32 = 2;
 /// The number of reports for which a receiver without a round-trip time is not suppressed, and waits for one if the
 /// sender announces others.
-const STRANGER: u32 = 8;
+const NO_RTT_REPORTS: u32 = 8;
 /// The number of the receiver's reports, and the time, without a rise of the send rate after which its start phase
 /// ends, because another receiver limits the rate.
 const STALLED: (u32, Span) = (4, Span::secs(2));
@@ -30,18 +30,18 @@ const STALLED: (u32, Span) = (4, Span::secs(2));
 const LONG: Span = Span::secs(1);
 const SHORT: Span = Span::millis(250);
 /// The minimum interval of reports in the start phase before the round-trip time is known.
-const UNKNOWN: Span = Span::millis(100);
+const START_INTERVAL: Span = Span::millis(100);
 /// The distance behind the newest packet at which a missing packet is finally lost. Sessions discard packets that are
 /// that late (RFC 3550, appendix A.1, has 100).
 const REORDER: u64 = 128;
 /// The size of a report in bytes: IP, UDP, RR, SDES and APP.
 const REPORT_SIZE: f64 = 112.0;
 /// The receivers' part of RTCP's share (RFC 3550, section 6.3.1).
-const RECEIVERS_PART: f64 = 0.75;
+const RECEIVERS_SHARE: f64 = 0.75;
 
 /// The purpose and the time of the next call of `report`.
 #[derive(Clone, Copy, Debug)]
-enum Turn {
+enum NextReport {
     /// Compute and report, at RTCP's own time.
     Rtcp,
     /// Compute and report, at this time. The start phase reports faster than RTCP if the 5 % allow it. Afterwards
@@ -93,7 +93,7 @@ pub(super) struct Receiver {
     reports: u32,
     ramp: Option<Ramp>,
     claim: Option<Claim>,
-    turn: Turn,
+    next: NextReport,
     rounds: Rounds,
     /// The check that outside the start phase the rate rises by at most one packet per round trip in each report. It
     /// applies to the repaired mode.
@@ -108,7 +108,7 @@ impl Receiver {
             packet: setup.packet,
             floor: setup.floor.min(setup.cap),
             cap: setup.cap,
-            rtcp: setup.session_bandwidth.as_bytes_per_s() * RTCP_SHARE * RECEIVERS_PART,
+            rtcp: setup.session_bandwidth.as_bytes_per_s() * RTCP_SHARE * RECEIVERS_SHARE,
             group: setup.group,
             chance: setup.chance.clone(),
             rtt: RoundTrip::new(&config),
@@ -132,7 +132,7 @@ impl Receiver {
             reports: 0,
             ramp: config.ramp.then_some(Ramp { seen: Rate::ZERO, reports: 0, since: None }),
             claim: None,
-            turn: Turn::Rtcp,
+            next: NextReport::Rtcp,
             rounds: Rounds::default(),
             steps: Check::new(&super::STEP),
             config,
@@ -172,8 +172,8 @@ impl Receiver {
         let lost = u64::try_from(lost).unwrap_or(0) + std::mem::take(&mut self.marked);
         self.count_losses(expected, lost, x_recv, rtt);
         let waited = self.first.map_or(Span::ZERO, |first| slot.now.since(first));
-        let few = if self.rtt.is_told() { STRANGER } else { PATIENCE };
-        let patient = self.reports <= few || waited < LEAST_INTERVAL * u64::from(PATIENCE);
+        let few = if self.rtt.is_told() { NO_RTT_REPORTS } else { ASSUMED_RTT_REPORTS };
+        let patient = self.reports <= few || waited < LEAST_INTERVAL * u64::from(ASSUMED_RTT_REPORTS);
         let waits = self.config.repaired && !self.rtt.is_known() && patient;
         // In a group with report intervals of several seconds, a rate from the first moments would stay in force for as
         // long.
@@ -291,9 +291,9 @@ impl Receiver {
         near && (!self.config.repaired || other <= 1.02 * own)
     }
 
-    fn after_report(&mut self, slot: &Slot) -> Turn {
+    fn after_report(&mut self, slot: &Slot) -> NextReport {
         let fast = f64::from(slot.members) * REPORT_SIZE / self.rtcp;
-        let apart = if self.rtt.is_known() { self.rtt.get() * 2 } else { UNKNOWN };
+        let apart = if self.rtt.is_known() { self.rtt.get() * 2 } else { START_INTERVAL };
         let fast = Span::from_secs_f64(fast).max(apart);
         let spaced = self.config.spaced && self.rtt.is_known();
         let least = if spaced { self.rtt.get() } else { LEAST_INTERVAL };
@@ -304,9 +304,9 @@ impl Receiver {
             Some(_) if starting && fast < slot.interval.max(least) => fast,
             // An early first report also shortens the time until the sender announces the round-trip time.
             Some(_) if slot.interval < least => least,
-            _ => return Turn::Rtcp,
+            _ => return NextReport::Rtcp,
         };
-        Turn::Own(slot.now + own.scale(self.chance.between(0.5, 1.5)))
+        NextReport::Own(slot.now + own.scale(self.chance.between(0.5, 1.5)))
     }
 
     fn reply(&mut self) -> Reply {
@@ -353,10 +353,10 @@ impl ReceiverHalf for Receiver {
     }
 
     fn on_overheard(&mut self, heard: &Overheard<'_>) {
-        let (Turn::Fire { until, .. }, Some(own)) = (self.turn, self.claim) else { return };
+        let (NextReport::Fire { until, .. }, Some(own)) = (self.next, self.claim) else { return };
         let Some(other) = Claim::read(heard.body) else { return };
         if self.says_the_same(own.rate, other.rate) {
-            self.turn = Turn::Round(until);
+            self.next = NextReport::Round(until);
         }
     }
 
@@ -367,11 +367,11 @@ impl ReceiverHalf for Receiver {
     }
 
     fn due(&self) -> Due {
-        match self.turn {
-            Turn::Rtcp => Due::Rtcp,
-            Turn::Own(at) => Due::At(Wake { at, why: "report interval" }),
-            Turn::Round(at) => Due::At(Wake { at, why: "next round" }),
-            Turn::Fire { fire, .. } => Due::At(Wake { at: fire, why: "suppression timer" }),
+        match self.next {
+            NextReport::Rtcp => Due::Rtcp,
+            NextReport::Own(at) => Due::At(Wake { at, why: "report interval" }),
+            NextReport::Round(at) => Due::At(Wake { at, why: "next round" }),
+            NextReport::Fire { fire, .. } => Due::At(Wake { at: fire, why: "suppression timer" }),
         }
     }
 
@@ -381,8 +381,8 @@ impl ReceiverHalf for Receiver {
     }
 
     fn report(&mut self, slot: &Slot) -> Reply {
-        if let Turn::Fire { until, .. } = self.turn {
-            self.turn = Turn::Round(until.max(slot.now));
+        if let NextReport::Fire { until, .. } = self.next {
+            self.next = NextReport::Round(until.max(slot.now));
             // The report that is sent now includes the packets since the round began; the next round has to add them.
             self.carried = self.counts_since_last_slot(slot);
             return self.reply();
@@ -397,19 +397,19 @@ impl ReceiverHalf for Receiver {
         let news = computed.is_some();
         self.claim = computed.or(self.claim);
         // A receiver without a round-trip time only gets one if its report reaches the sender.
-        let stranger = self.config.ramp && !self.rtt.is_known() && self.reports <= STRANGER;
-        if self.group && self.config.suppress && slot.interval > self.config.t_suspend && !stranger {
+        let needs_rtt = self.config.ramp && !self.rtt.is_known() && self.reports <= NO_RTT_REPORTS;
+        if self.group && self.config.suppress && slot.interval > self.config.t_suspend && !needs_rtt {
             let round = self.rounds.next(self.config.t_random, slot.interval, slot.rtcp_share);
             let until = slot.now + round;
             if news {
                 let wait = timer(round, self.config.lambda, slot.members, &mut self.chance);
-                self.turn = Turn::Fire { fire: slot.now + wait, until };
+                self.next = NextReport::Fire { fire: slot.now + wait, until };
                 return Reply::Suppress;
             }
             // There is no rate to report, so RTCP's own timer suffices to stay a member.
-            self.turn = Turn::Rtcp;
+            self.next = NextReport::Rtcp;
         } else {
-            self.turn = self.after_report(slot);
+            self.next = self.after_report(slot);
         }
         if news {
             self.reply()

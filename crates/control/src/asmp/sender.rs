@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Rate, Span, Time};
 
 /// The number of report intervals after which a silent receiver is removed (RFC 3550, section 6.3.5).
-const GONE: u64 = 5;
+const MEMBER_TIMEOUT_INTERVALS: u64 = 5;
 /// The number of intervals without any report after which the rate is halved.
-const SILENCE: u64 = 4;
+const NO_REPORT_INTERVALS: u64 = 4;
 /// The maximum number of receivers in the table. A new one replaces the one with the oldest report.
 const MOST_RECEIVERS: usize = 1 << 17;
 const REPORT_SIZE: f64 = 112.0;
@@ -22,7 +22,7 @@ struct Entry {
     rtt: Option<Span>,
     /// The receiver's position in the queue of round-trip times to announce.
     waits: Option<AnnounceOrder>,
-    told: bool,
+    was_announced: bool,
 }
 
 /// The order of announcements: receivers without any announcement first, then those that have waited longest.
@@ -60,7 +60,7 @@ pub(super) struct Sender {
     gap: Span,
     highest: u64,
     /// The time at which a report last showed that packets arrive; before the first, the time of the first packet.
-    sign_of_life: Option<Time>,
+    last_progress: Option<Time>,
     halve_at: Option<Time>,
     /// The check that the rate is the minimum of the live receivers' rates. It reads the whole table, so it runs only
     /// once per as many reports as there are entries.
@@ -116,18 +116,18 @@ impl Sender {
             if let Basis::Receiver(_) = self.basis {
                 self.basis = Basis::Held;
             }
-            self.arm_silence(now);
+            self.start_no_report_timer(now);
         }
     }
 
     /// Starts the no-report timer if there is no receiver left that reports a rate.
-    fn arm_silence(&mut self, now: Time) {
+    fn start_no_report_timer(&mut self, now: Time) {
         // The paper has no such timer.
         if !self.config.repaired || self.limiting().is_some() || self.halve_at.is_some() {
             return;
         }
-        let quiet_since = *self.sign_of_life.get_or_insert(now);
-        self.halve_at = Some((quiet_since + self.interval() * SILENCE).max(now));
+        let quiet_since = *self.last_progress.get_or_insert(now);
+        self.halve_at = Some((quiet_since + self.interval() * NO_REPORT_INTERVALS).max(now));
     }
 
     fn check_least(&mut self, now: Time) {
@@ -136,7 +136,7 @@ impl Sender {
             return;
         }
         self.unchecked = 0;
-        let life = self.interval() * GONE;
+        let life = self.interval() * MEMBER_TIMEOUT_INTERVALS;
         let live = self.table.values().filter(|entry| entry.heard + life > now);
         if let Some(least) = live.filter_map(|entry| entry.claim).map(|(claim, _)| claim.rate).min() {
             self.least.see(self.rate == least.clamp(self.floor, self.cap));
@@ -144,7 +144,7 @@ impl Sender {
     }
 
     fn expire_receivers(&mut self, now: Time) {
-        let life = self.interval() * GONE;
+        let life = self.interval() * MEMBER_TIMEOUT_INTERVALS;
         while let Some((heard, id)) = self.by_age.first().copied() {
             if heard + life > now {
                 break;
@@ -156,8 +156,8 @@ impl Sender {
 
 impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
-        if self.sign_of_life.is_none() {
-            self.arm_silence(sent.at);
+        if self.last_progress.is_none() {
+            self.start_no_report_timer(sent.at);
         }
     }
 
@@ -170,9 +170,9 @@ impl SenderHalf for Sender {
             self.highest = self.highest.max(reception.highest);
         }
         if progress || claim.is_some() {
-            self.sign_of_life = Some(now);
+            self.last_progress = Some(now);
             if self.halve_at.take().is_some() {
-                self.arm_silence(now);
+                self.start_no_report_timer(now);
             }
         }
         if claim.is_none() && report.rtt.is_none() {
@@ -182,13 +182,18 @@ impl SenderHalf for Sender {
         if let (true, Some((_, oldest))) = (full, self.by_age.first().copied()) {
             self.forget_receiver(oldest);
         }
-        let entry =
-            self.table.entry(id).or_insert(Entry { heard: now, claim: None, rtt: None, waits: None, told: false });
+        let entry = self.table.entry(id).or_insert(Entry {
+            heard: now,
+            claim: None,
+            rtt: None,
+            waits: None,
+            was_announced: false,
+        });
         if let Some(rtt) = report.rtt {
             // A newer measurement keeps the entry's position in the queue, or a receiver that reports often would wait
             // forever.
             entry.rtt = Some(rtt);
-            let place = *entry.waits.get_or_insert((entry.told, now));
+            let place = *entry.waits.get_or_insert((entry.was_announced, now));
             self.to_announce.insert((place, id));
         }
         // A report without a rate does not keep an old rate alive. The age of the rate is that of the entry.
@@ -233,10 +238,10 @@ impl SenderHalf for Sender {
     }
 
     fn wake(&self) -> Option<Wake> {
-        let oldest = self
-            .by_age
-            .first()
-            .map(|(heard, _)| Wake { at: *heard + self.interval() * GONE, why: "a receiver's silence" });
+        let oldest = self.by_age.first().map(|(heard, _)| Wake {
+            at: *heard + self.interval() * MEMBER_TIMEOUT_INTERVALS,
+            why: "a receiver's silence",
+        });
         // At the floor the rate cannot be halved.
         let silence = self.halve_at.filter(|_| self.rate > self.floor);
         let silence = silence.map(|at| Wake { at, why: "everybody's silence" });
@@ -287,7 +292,7 @@ impl SenderHalf for Sender {
         while rtts.len() < MOST_ANNOUNCED {
             let Some((_, id)) = self.to_announce.pop_first() else { break };
             if let Some(entry) = self.table.get_mut(&id) {
-                (entry.waits, entry.told) = (None, true);
+                (entry.waits, entry.was_announced) = (None, true);
                 rtts.extend(entry.rtt.map(|rtt| (id, rtt)));
             }
         }

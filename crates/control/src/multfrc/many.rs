@@ -3,7 +3,7 @@
 use super::law::Law;
 use super::one::with_n;
 use crate::entry::{Setup, Values};
-use crate::tfrc::{self, Among, Finding, REPORT_BYTES, Settings, rtt_notice};
+use crate::tfrc::{self, CountedPackets, FeedbackReport, REPORT_BYTES, Settings, rtt_notice};
 use crate::{
     Arrival, Body, Decision, Departing, Due, Limit, Notice, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, View,
     Wake, Why,
@@ -26,7 +26,7 @@ const RECORD: usize = 4 + REPORT_BYTES;
 /// The maximum number of records in a report, so that it fits a packet.
 const MOST_RECORDS: usize = 48;
 /// The maximum number of connections at a receiver. A new one replaces the one that was silent for longest.
-const REMEMBERED: usize = 128;
+const MOST_CONNECTIONS: usize = 128;
 
 struct Connection {
     id: u16,
@@ -107,9 +107,9 @@ impl SenderHalf for Sender {
         for record in body.bytes.chunks_exact(RECORD) {
             let Some((id, finding)) = record.split_first_chunk::<2>() else { return };
             let id = u16::from_be_bytes(*id);
-            let Some(finding) = finding.get(2..).and_then(Finding::parse) else { continue };
+            let Some(finding) = finding.get(2..).and_then(FeedbackReport::parse) else { continue };
             let Some(c) = self.open.iter_mut().find(|c| c.id == id) else { continue };
-            if let Some(sample) = c.tfrc.hear(&finding, report.at, report.from) {
+            if let Some(sample) = c.tfrc.on_feedback(&finding, report.at, report.from) {
                 self.law.on_sample(sample);
             }
         }
@@ -182,7 +182,7 @@ impl SenderHalf for Sender {
     }
 }
 
-struct Sink {
+struct ReceivingConnection {
     tfrc: tfrc::Receiver,
     heard: Time,
     /// The packets expected and received, and both at the last report.
@@ -195,12 +195,12 @@ struct Sink {
 pub(super) struct Receiver {
     setup: Setup,
     settings: Settings,
-    sinks: BTreeMap<u16, Sink>,
+    connections: BTreeMap<u16, ReceivingConnection>,
 }
 
 impl Receiver {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
-        Self { setup: setup.clone(), settings: Settings::new(values), sinks: BTreeMap::new() }
+        Self { setup: setup.clone(), settings: Settings::new(values), connections: BTreeMap::new() }
     }
 }
 
@@ -209,25 +209,25 @@ impl ReceiverHalf for Receiver {
         let Some(bytes) = arrival.notice.first_chunk::<9>().filter(|_| arrival.notice.len() == 9) else { return };
         let [r, s, t, i, d, a, b, c, e] = *bytes;
         let (id, seq) = (u16::from_be_bytes([i, d]), u64::from(u32::from_be_bytes([a, b, c, e])));
-        if !self.sinks.contains_key(&id) && self.sinks.len() >= REMEMBERED {
-            let silent = self.sinks.iter().min_by_key(|(_, sink)| sink.heard).map(|(id, _)| *id);
-            silent.and_then(|id| self.sinks.remove(&id));
+        if !self.connections.contains_key(&id) && self.connections.len() >= MOST_CONNECTIONS {
+            let silent = self.connections.iter().min_by_key(|(_, connection)| connection.heard).map(|(id, _)| *id);
+            silent.and_then(|id| self.connections.remove(&id));
         }
-        let sink = self.sinks.entry(id).or_insert_with(|| Sink {
-            tfrc: tfrc::Receiver::new(&self.setup, &self.settings, Among::All),
+        let connection = self.connections.entry(id).or_insert_with(|| ReceivingConnection {
+            tfrc: tfrc::Receiver::new(&self.setup, &self.settings, CountedPackets::All),
             heard: arrival.at,
             highest: 0,
             got: 0,
             counted: (0, 0),
         });
-        sink.heard = arrival.at;
-        sink.highest = sink.highest.max(seq + 1);
-        sink.got += 1;
-        sink.tfrc.on_arrival(&Arrival { seq, notice: &[r, s, t], ..*arrival });
+        connection.heard = arrival.at;
+        connection.highest = connection.highest.max(seq + 1);
+        connection.got += 1;
+        connection.tfrc.on_arrival(&Arrival { seq, notice: &[r, s, t], ..*arrival });
     }
 
     fn due(&self) -> Due {
-        let wakes = self.sinks.values().filter_map(|sink| match sink.tfrc.due() {
+        let wakes = self.connections.values().filter_map(|connection| match connection.tfrc.due() {
             Due::At(wake) => Some(wake),
             Due::Rtcp | Due::Hold => None,
         });
@@ -236,15 +236,16 @@ impl ReceiverHalf for Receiver {
 
     fn report(&mut self, slot: &Slot) -> Reply {
         let mut bytes = Vec::new();
-        for (id, sink) in &mut self.sinks {
-            if bytes.len() >= RECORD * MOST_RECORDS || !matches!(sink.tfrc.due(), Due::At(wake) if wake.at <= slot.now)
+        for (id, connection) in &mut self.connections {
+            if bytes.len() >= RECORD * MOST_RECORDS
+                || !matches!(connection.tfrc.due(), Due::At(wake) if wake.at <= slot.now)
             {
                 continue;
             }
-            let expected = sink.highest.saturating_sub(sink.counted.0);
-            let lost = expected as i64 - sink.got.saturating_sub(sink.counted.1) as i64;
-            let Reply::Body(body) = sink.tfrc.report(&Slot { expected, lost, ..*slot }) else { continue };
-            sink.counted = (sink.highest, sink.got);
+            let expected = connection.highest.saturating_sub(connection.counted.0);
+            let lost = expected as i64 - connection.got.saturating_sub(connection.counted.1) as i64;
+            let Reply::Body(body) = connection.tfrc.report(&Slot { expected, lost, ..*slot }) else { continue };
+            connection.counted = (connection.highest, connection.got);
             bytes.extend(id.to_be_bytes());
             bytes.extend([0, 0]);
             bytes.extend(body.bytes);
@@ -253,13 +254,13 @@ impl ReceiverHalf for Receiver {
     }
 
     fn view(&self) -> View {
-        let last = self.sinks.values().map(|sink| sink.heard).max().unwrap_or_default();
+        let last = self.connections.values().map(|connection| connection.heard).max().unwrap_or_default();
         // A closed connection stays silent, so only recently active ones are shown.
-        let open = self.sinks.values().filter(|sink| last.since(sink.heard) < Span::secs(10));
+        let open = self.connections.values().filter(|connection| last.since(connection.heard) < Span::secs(10));
         let (mut rate, mut loss, mut known) = (Rate::ZERO, 0.0, 0.0);
         let (mut rtt, mut state) = (None, None);
-        for sink in open {
-            let view = sink.tfrc.view();
+        for connection in open {
+            let view = connection.tfrc.view();
             rate += view.rate.unwrap_or_default();
             if let Some(p) = view.loss {
                 (loss, known) = (loss + p, known + 1.0);

@@ -3,7 +3,7 @@
 
 use super::law::Law;
 use crate::entry::{Setup, Values};
-use crate::tfrc::{self, Among, Finding, Mark, Settings, rtt_notice};
+use crate::tfrc::{self, CountedPackets, FeedbackReport, Mark, Settings, rtt_notice};
 use crate::{Check, Decision, Departing, Notice, ReceiverHalf, Report, SenderHalf, Sent, Wake};
 use std::borrow::Cow;
 use steadycast_units::Time;
@@ -28,7 +28,7 @@ impl Sender {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
         let law = Law::new(values);
         let mut tfrc = tfrc::Sender::new(setup, &Settings::new(values));
-        tfrc.set_worth(law.n);
+        tfrc.set_connections(law.n);
         // The first packet is marked.
         Self { tfrc, law, credit: 1.0, vseq: u16::MAX, marked: (0, 0.0), honest: Check::new(&super::MARKED) }
     }
@@ -41,8 +41,8 @@ impl SenderHalf for Sender {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        let Some(feedback) = report.body.and_then(Finding::read) else { return };
-        if let Some(sample) = self.tfrc.hear(&feedback, report.at, report.from) {
+        let Some(feedback) = report.body.and_then(FeedbackReport::read) else { return };
+        if let Some(sample) = self.tfrc.on_feedback(&feedback, report.at, report.from) {
             self.law.on_sample(sample);
         }
     }
@@ -50,7 +50,7 @@ impl SenderHalf for Sender {
     fn on_timer(&mut self, now: Time) {
         self.tfrc.on_timer(now);
         if self.law.on_timer(now) {
-            self.tfrc.set_worth(self.law.n);
+            self.tfrc.set_connections(self.law.n);
         }
     }
 
@@ -83,7 +83,7 @@ impl SenderHalf for Sender {
         let mut bytes = [0; 8];
         let (rtt, mark) = bytes.split_at_mut(3);
         rtt.copy_from_slice(&rtt_notice(self.tfrc.round_trip()));
-        mark.copy_from_slice(&Mark { marked, vseq: self.vseq, worth: n }.write());
+        mark.copy_from_slice(&Mark { marked, vseq: self.vseq, connections: n }.write());
         Notice::new(EXTENSION, &bytes)
     }
 }
@@ -97,5 +97,5 @@ pub(super) fn with_n(n: f64, rule: &str) -> Cow<'static, str> {
 
 /// Builds the receiving half, which is TFRC's and counts losses among the marked packets.
 pub(super) fn receiver(setup: &Setup, values: &Values) -> Box<dyn ReceiverHalf> {
-    Box::new(tfrc::Receiver::new(setup, &Settings::new(values), Among::Marked))
+    Box::new(tfrc::Receiver::new(setup, &Settings::new(values), CountedPackets::Marked))
 }

@@ -19,44 +19,44 @@ const HAS_ACKER: u8 = 2;
 ///   │ u32    │ u8    │ u8    │ f32     │
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Forward {
+pub(super) struct SenderNotice {
     /// The receiver that acknowledges this packet.
     pub(super) acker: Option<ReceiverId>,
     /// Whether all receivers are to report, so that an acker can be elected.
     pub(super) report_now: bool,
     /// The latest report that the sender has received. Other receivers need not send theirs.
-    pub(super) heard: Option<Heard>,
+    pub(super) confirmed: Option<Confirmation>,
 }
 
 /// The confirmation of a report, as PGM's source confirms a NAK.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Heard {
+pub(super) struct Confirmation {
     /// The number of the confirmation, which distinguishes it from earlier ones.
     pub(super) count: u8,
     /// The reported loss.
     pub(super) loss: f64,
 }
 
-impl Forward {
+impl SenderNotice {
     pub(super) fn notice(self) -> Notice {
         let mut bytes = [0; 10];
         bytes[..4].copy_from_slice(&self.acker.unwrap_or_default().0.to_be_bytes());
         bytes[4] = u8::from(self.report_now) | if self.acker.is_some() { HAS_ACKER } else { 0 };
-        let Some(heard) = self.heard else { return Notice::new(NOTICE_ID, &bytes[..5]) };
-        bytes[5] = heard.count;
-        bytes[6..].copy_from_slice(&single(heard.loss).to_be_bytes());
+        let Some(confirmed) = self.confirmed else { return Notice::new(NOTICE_ID, &bytes[..5]) };
+        bytes[5] = confirmed.count;
+        bytes[6..].copy_from_slice(&single(confirmed.loss).to_be_bytes());
         Notice::new(NOTICE_ID, &bytes)
     }
 
     pub(super) fn read(notice: &[u8]) -> Option<Self> {
         let (&[a, b, c, d, flags], rest) = notice.split_first_chunk()?;
-        let heard = match *rest {
+        let confirmed = match *rest {
             [] => None,
-            [count, e, f, g, h] => Some(Heard { count, loss: share(u32::from_be_bytes([e, f, g, h]))? }),
+            [count, e, f, g, h] => Some(Confirmation { count, loss: share(u32::from_be_bytes([e, f, g, h]))? }),
             _ => return None,
         };
         let acker = (flags & HAS_ACKER != 0).then(|| ReceiverId(u32::from_be_bytes([a, b, c, d])));
-        Some(Self { acker, report_now: flags & REPORT_NOW != 0, heard })
+        Some(Self { acker, report_now: flags & REPORT_NOW != 0, confirmed })
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) enum Purpose {
 ///   │ u32   │ u32     │ f32   │ stamp │
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Back {
+pub(super) struct ReceiverReport {
     pub(super) purpose: Purpose,
     /// The low 32 bits of the highest sequence number received.
     pub(super) lead: u32,
@@ -92,7 +92,7 @@ pub(super) struct Back {
     pub(super) echo: Stamp,
 }
 
-impl Back {
+impl ReceiverReport {
     pub(super) fn body(&self) -> Body {
         Body::of_words(self.purpose as u8, [self.lead, self.bitmap, single(self.loss), self.echo.0])
     }

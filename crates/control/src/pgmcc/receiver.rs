@@ -1,4 +1,4 @@
-use super::message::{Back, Forward, Purpose};
+use super::message::{Purpose, ReceiverReport, SenderNotice};
 use super::{BACKOFF, Config};
 use crate::asmp::suppress;
 use crate::entry::{Setup, Values};
@@ -78,7 +78,7 @@ impl Receiver {
     }
 
     /// Suppresses the pending report by another receiver's, unless the loss is higher here.
-    fn heard(&mut self, loss: f64) {
+    fn suppress_by(&mut self, loss: f64) {
         if self.loss <= loss {
             self.nak = None;
         }
@@ -100,9 +100,9 @@ impl Receiver {
         missing > 0
     }
 
-    fn back(&self, purpose: Purpose, now: Time) -> Option<Back> {
+    fn back(&self, purpose: Purpose, now: Time) -> Option<ReceiverReport> {
         let lead = self.lead?;
-        Some(Back {
+        Some(ReceiverReport {
             purpose,
             lead: lead.seq as u32,
             bitmap: if purpose == Purpose::Ack { self.bitmap } else { 0 },
@@ -130,11 +130,11 @@ impl ReceiverHalf for Receiver {
                 self.lead = Some(Lead { seq: arrival.seq, sent: arrival.sent, at: now });
             }
         }
-        let Some(forward) = Forward::read(arrival.notice) else { return };
+        let Some(forward) = SenderNotice::read(arrival.notice) else { return };
         self.acker = forward.acker == Some(self.id);
-        if let Some(heard) = forward.heard.filter(|heard| self.confirmed != Some(heard.count)) {
-            self.confirmed = Some(heard.count);
-            self.heard(heard.loss);
+        if let Some(new) = forward.confirmed.filter(|new| self.confirmed != Some(new.count)) {
+            self.confirmed = Some(new.count);
+            self.suppress_by(new.loss);
         }
         if !forward.report_now {
             self.asked = None;
@@ -157,8 +157,10 @@ impl ReceiverHalf for Receiver {
     }
 
     fn on_overheard(&mut self, heard: &Overheard<'_>) {
-        let Some(back) = Back::read(heard.body).filter(|back| back.purpose == Purpose::Report) else { return };
-        self.heard(back.loss);
+        let Some(back) = ReceiverReport::read(heard.body).filter(|back| back.purpose == Purpose::Report) else {
+            return;
+        };
+        self.suppress_by(back.loss);
         // The other report answers the sender's request as well.
         if self.asked.is_some() {
             self.due = self.due.filter(|(_, purpose)| *purpose != Purpose::Report);

@@ -1,4 +1,4 @@
-use super::message::{Back, Forward, Heard, Purpose};
+use super::message::{Confirmation, Purpose, ReceiverReport, SenderNotice};
 use super::{Config, ELECT_AFTER, RTO_MIN};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, rank};
@@ -13,7 +13,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 const FIRST_RTO: Span = Span::secs(3);
 const MOST_RTO: Span = Span::secs(60);
 /// The maximum number of receivers whose round-trip times are stored.
-const REMEMBERED: usize = 4_096;
+const MOST_RTTS: usize = 4_096;
 /// The time constant of the encoder's rate.
 const SMOOTHING: Span = Span::secs(1);
 /// The maximum window in packets, above the need of any network.
@@ -21,7 +21,7 @@ const MOST_WINDOW: f64 = 65_536.0;
 
 /// A packet in flight.
 #[derive(Clone, Copy, Debug)]
-struct Flying {
+struct SentPacket {
     seq: u64,
     /// The number of later packets that were acknowledged.
     overtaken: u32,
@@ -51,7 +51,7 @@ pub(super) struct Sender {
     /// The window W, in packets.
     window: f64,
     /// The packets sent and neither acknowledged nor lost, in order.
-    out: VecDeque<Flying>,
+    out: VecDeque<SentPacket>,
     highest: Option<u64>,
     /// The highest packet sent before the last reduction. Losses up to it do not cause another reduction.
     cut_at: Option<u64>,
@@ -72,8 +72,8 @@ pub(super) struct Sender {
     /// Whether reports are confirmed, which suppresses those of other receivers. Then the last confirmation, and
     /// whether a packet has carried it.
     confirms: bool,
-    heard: Option<Heard>,
-    told: bool,
+    confirmed: Option<Confirmation>,
+    confirmation_sent: bool,
     /// The check that no packet exceeds the window. The margin is for packets whose loss is not detected yet.
     within: Check,
     rule: &'static str,
@@ -83,7 +83,7 @@ impl Sender {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
         Self {
             confirms: setup.group && !values.span("nak_backoff").is_zero(),
-            told: true,
+            confirmation_sent: true,
             config: Config::new(values),
             packet: setup.packet,
             floor: setup.floor.min(setup.cap),
@@ -123,7 +123,7 @@ impl Sender {
     /// Updates and returns a receiver's own round-trip time, smoothed with weight 1/8.
     fn rtt_of(&mut self, id: ReceiverId, sample: Span) -> Span {
         let rtt = self.rtts.get(&id).map_or(sample, |old| old.scale(0.875) + sample.scale(0.125));
-        if self.rtts.len() < REMEMBERED || self.rtts.contains_key(&id) {
+        if self.rtts.len() < MOST_RTTS || self.rtts.contains_key(&id) {
             self.rtts.insert(id, rtt);
         }
         rtt
@@ -169,7 +169,7 @@ impl Sender {
     }
 
     /// Processes an acknowledgment: removes packets from flight, and grows or reduces the window.
-    fn acknowledge(&mut self, back: &Back, now: Time) {
+    fn acknowledge(&mut self, back: &ReceiverReport, now: Time) {
         let near = self.highest.unwrap_or_default();
         // Only the 16 bits of the RTP sequence number are common to both ends. A receiver that has joined later counts
         // fewer wraps.
@@ -184,11 +184,11 @@ impl Sender {
         let before = self.out.len();
         let mut later = 0;
         // The iteration from the newest packet on counts the later packets that this report acknowledges.
-        for flying in self.out.iter_mut().rev() {
-            if come(flying.seq) {
+        for packet in self.out.iter_mut().rev() {
+            if come(packet.seq) {
                 later += 1;
             } else {
-                flying.overtaken = flying.overtaken.saturating_add(later);
+                packet.overtaken = packet.overtaken.saturating_add(later);
             }
         }
         self.out.retain(|f| !come(f.seq));
@@ -219,11 +219,11 @@ impl Sender {
 
     /// Confirms a report in the next packet. Of several reports the one with the largest loss counts.
     fn confirm(&mut self, loss: f64) {
-        self.heard = Some(match self.heard {
-            Some(heard) if !self.told => Heard { loss: heard.loss.max(loss), ..heard },
-            old => Heard { count: old.map_or(0, |heard| heard.count.wrapping_add(1)), loss },
+        self.confirmed = Some(match self.confirmed {
+            Some(last) if !self.confirmation_sent => Confirmation { loss: last.loss.max(loss), ..last },
+            old => Confirmation { count: old.map_or(0, |last| last.count.wrapping_add(1)), loss },
         });
-        self.told = false;
+        self.confirmation_sent = false;
     }
 
     /// Updates the encoder's rate W s / R, smoothed over a second.
@@ -242,7 +242,7 @@ impl Sender {
 
 impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
-        self.out.push_back(Flying { seq: sent.seq, overtaken: 0 });
+        self.out.push_back(SentPacket { seq: sent.seq, overtaken: 0 });
         self.within.see(self.out.len() as f64 <= self.window + f64::from(self.config.dupthresh));
         self.highest = self.highest.max(Some(sent.seq));
         if self.out.len() as f64 + 1.0 > self.window {
@@ -258,7 +258,7 @@ impl SenderHalf for Sender {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        let Some(back) = report.body.and_then(Back::read) else { return };
+        let Some(back) = report.body.and_then(ReceiverReport::read) else { return };
         let (now, id) = (report.at, report.from);
         if back.purpose == Purpose::Leave {
             return self.on_leave(now, id, Leave::Bye);
@@ -338,8 +338,8 @@ impl SenderHalf for Sender {
     }
 
     fn notice(&mut self, _: &Departing) -> Notice {
-        self.told = true;
+        self.confirmation_sent = true;
         let (acker, report_now) = (self.acker.map(|acker| acker.id), self.acker.is_none());
-        Forward { acker, report_now, heard: self.heard }.notice()
+        SenderNotice { acker, report_now, confirmed: self.confirmed }.notice()
     }
 }

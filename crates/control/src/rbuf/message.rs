@@ -19,7 +19,7 @@ const BYTES_WITH_LOSS: usize = 24;
 ///   │ u32 B  │ u32 B   │ i32 B  │ stamp  │ u32 µs   │ f32   │
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Finding {
+pub(super) struct FeedbackReport {
     /// The buffer; its size is zero if the receiver has none.
     pub(super) buffer: BufferLevel,
     /// The change of the level since the previous report.
@@ -32,7 +32,7 @@ pub(super) struct Finding {
     pub(super) loss: Option<f32>,
 }
 
-impl Finding {
+impl FeedbackReport {
     /// Parses a body; `None` if its length or content is invalid.
     pub(super) fn parse(body: &Body) -> Option<Self> {
         if body.subtype != REPORT || !(body.bytes.len() == BYTES || body.bytes.len() == BYTES_WITH_LOSS) {
@@ -70,7 +70,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(subtype in 0u8..3, bytes in prop::collection::vec(any::<u8>(), 0..28)) {
-            if let Some(found) = Finding::parse(&Body { subtype, bytes }) {
+            if let Some(found) = FeedbackReport::parse(&Body { subtype, bytes }) {
                 prop_assert!(found.buffer.level <= found.buffer.size);
             }
         }
@@ -81,14 +81,14 @@ mod tests {
         ) {
             let level = (f64::from(size) * part) as u32;
             for loss in [None, Some(p)] {
-                let found = Finding {
+                let found = FeedbackReport {
                     buffer: BufferLevel { level: Bytes::new(u64::from(level)), size: Bytes::new(u64::from(size)) },
                     change: -(level.cast_signed()),
                     echo: Stamp(stamp),
                     delay: Span::micros(u64::from(held)),
                     loss,
                 };
-                prop_assert_eq!(Finding::parse(&found.body()), Some(found));
+                prop_assert_eq!(FeedbackReport::parse(&found.body()), Some(found));
             }
         }
     }

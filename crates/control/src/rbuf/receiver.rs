@@ -1,4 +1,4 @@
-use super::message::Finding;
+use super::message::FeedbackReport;
 use crate::loss::{LossHistory, LossSettings, ReceivedPacket};
 use crate::{Arrival, BufferLevel, Due, ReceiverHalf, Reply, Slot, View, Wake, tfrc};
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
@@ -85,7 +85,7 @@ impl ReceiverHalf for Receiver {
             state: None,
         };
         (self.bytes, self.since) = (Bytes::ZERO, slot.now);
-        let finding = Finding { buffer: self.buffer, change, echo, delay: slot.now.since(arrived), loss };
+        let finding = FeedbackReport { buffer: self.buffer, change, echo, delay: slot.now.since(arrived), loss };
         Reply::Body(finding.body())
     }
 

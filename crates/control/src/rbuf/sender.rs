@@ -1,4 +1,4 @@
-use super::message::Finding;
+use super::message::FeedbackReport;
 use super::{ALPHA_SRTT, EXTENSION, HORIZON, STEP, Train};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, throughput};
@@ -100,7 +100,7 @@ impl Sender {
         (self.low * full, (full - margin).max(self.low * full))
     }
 
-    fn update(&mut self, found: &Finding, rtt: Span, growth: f64) {
+    fn update(&mut self, found: &FeedbackReport, rtt: Span, growth: f64) {
         let (full, level) = (found.buffer.size.as_f64(), found.buffer.level.as_f64());
         let rtt = rtt.max(LEAST_RTT).as_secs_f64();
         let (low, high) = self.bounds(full, rtt);
@@ -170,7 +170,7 @@ impl SenderHalf for Sender {
     fn on_sent(&mut self, _: &Sent) {}
 
     fn on_report(&mut self, report: &Report<'_>) {
-        let Some(found) = report.body.and_then(Finding::parse) else { return };
+        let Some(found) = report.body.and_then(FeedbackReport::parse) else { return };
         // Units are 2⁻¹⁸ s. An echo from the future counts as hours old.
         let units = Stamp::of(report.at).0.wrapping_sub(found.echo.0);
         let age = Span::from_secs_f64(f64::from(units) / f64::from(1 << 18));

@@ -28,7 +28,7 @@ const IS_CLR: u8 = 8;
 
 /// The header extension of each packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Forward {
+pub(super) struct SenderNotice {
     /// The suppression rate: reports of this rate or a higher one are suppressed. It is [`Rate::MAX`] at the start of a
     /// round.
     pub(super) x_supp: Rate,
@@ -46,7 +46,7 @@ pub(super) struct Forward {
     pub(super) x: Option<Rate>,
 }
 
-impl Forward {
+impl SenderNotice {
     pub(super) fn notice(&self) -> Notice {
         // The largest finite number stands for no limit, because the messages carry no infinity.
         let x_supp = if self.x_supp == Rate::MAX { f32::MAX.to_bits() } else { single(self.x_supp.as_bps_f64()) };
@@ -79,7 +79,7 @@ impl Forward {
 
 /// A receiver's report.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Back {
+pub(super) struct ReceiverReport {
     /// The receiver's clock when the report was sent.
     pub(super) ts: Stamp,
     /// The sender's time stamp of the last packet, plus the time since its arrival.
@@ -102,7 +102,7 @@ pub(super) struct Back {
     pub(super) is_clr: bool,
 }
 
-impl Back {
+impl ReceiverReport {
     pub(super) fn body(&self) -> Body {
         let flags =
             flags([(self.have_rtt, HAVE_RTT), (self.have_loss, HAVE_LOSS), (self.leave, LEAVE), (self.is_clr, IS_CLR)]);

@@ -1,4 +1,4 @@
-use super::message::{Back, Forward};
+use super::message::{ReceiverReport, SenderNotice};
 use super::rtt::RoundTrip;
 use super::timer::{bias, draw};
 use super::{Config, DISCOUNT, K, X_MIN};
@@ -12,17 +12,17 @@ use steadycast_units::{Bytes, Chance, OneWay, PeerTime, Rate, Span, Stamp, Time}
 
 /// The time without packets, in round trips, after which losses are discarded, because the sender may slow-start again
 /// (RFC 4654, section 4.3.1).
-const FORGET_LOSS: u64 = 10;
+const LOSS_EXPIRY_RTTS: u64 = 10;
 
 /// The queueing delay that ends slow start, with the quick start.
 const START_DELAY: Span = Span::millis(20);
 
 /// The minimum of that delay, in transmission times of this flow's packets. On a slow link a few packets of other flows
 /// exceed the threshold.
-const OWN_PACKETS: u64 = 4;
+const LEAST_QUEUE_PACKETS: u64 = 4;
 /// The window of the receive rate in slow start, in round trips. The rate doubles every two round trips with this
 /// window, but only every four with a window of three.
-const SLOW_START_OVER: f64 = 1.0;
+const SLOW_START_WINDOW_RTTS: f64 = 1.0;
 
 /// The last packet and its header extension.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ struct Last {
     at: Time,
     sent: PeerTime,
     seq: u64,
-    forward: Forward,
+    forward: SenderNotice,
 }
 
 /// The receiving half (RFC 4654, section 4).
@@ -91,7 +91,7 @@ impl Receiver {
 
     fn window(&self) -> Span {
         let slow_start = self.config.quick && !self.have_loss;
-        self.rtt().scale(if slow_start { SLOW_START_OVER } else { K })
+        self.rtt().scale(if slow_start { SLOW_START_WINDOW_RTTS } else { K })
     }
 
     /// Returns the receive rate; one packet per R_max until it can be measured.
@@ -129,7 +129,7 @@ impl Receiver {
         self.rtt.is_known() && self.rtt() > self.r_max()
     }
 
-    fn start_round(&mut self, now: Time, forward: &Forward) {
+    fn start_round(&mut self, now: Time, forward: &SenderNotice) {
         self.x_fbr = self.desired(now);
         if self.is_clr {
             return;
@@ -143,7 +143,7 @@ impl Receiver {
         self.fire = Some(now + wait);
     }
 
-    fn follow(&mut self, before: Option<Last>, forward: &Forward, now: Time) {
+    fn follow(&mut self, before: Option<Last>, forward: &SenderNotice, now: Time) {
         let was_clr = self.is_clr;
         self.is_clr = forward.clr == Some(self.id);
         if self.is_clr {
@@ -179,7 +179,7 @@ impl Receiver {
         let rtt = self.rtt();
         // A growing queue before the first loss counts as a mark.
         let way = OneWay::between(arrival.sent, arrival.at);
-        let own = self.packet.at(self.received(arrival.at)) * OWN_PACKETS;
+        let own = self.packet.at(self.received(arrival.at)) * LEAST_QUEUE_PACKETS;
         let queued = self.queue.on_packet(way, arrival.at, rtt, own) && self.losses.events() == 0;
         let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce() || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
@@ -208,7 +208,7 @@ impl Receiver {
 
     fn say(&self, now: Time, leave: bool) -> Option<Body> {
         let last = self.last?;
-        let back = Back {
+        let back = ReceiverReport {
             ts: Stamp::of(now),
             echo: peer_stamp(last.sent).plus(now.since(last.at)),
             rate: self.desired(now),
@@ -241,10 +241,10 @@ impl ReceiverHalf for Receiver {
 
     fn on_arrival(&mut self, arrival: &Arrival<'_>) {
         let now = arrival.at;
-        let Some(mut forward) = Forward::read(arrival.notice) else { return };
+        let Some(mut forward) = SenderNotice::read(arrival.notice) else { return };
         let before = self.last;
         if let Some(b) = before {
-            if now.since(b.at) > self.rtt() * FORGET_LOSS {
+            if now.since(b.at) > self.rtt() * LOSS_EXPIRY_RTTS {
                 self.have_loss = false;
             }
             // An overtaken packet carries outdated round information.
@@ -277,7 +277,7 @@ impl ReceiverHalf for Receiver {
         if self.is_clr || self.fire.is_none() || self.is_far() {
             return;
         }
-        let Some(other) = Back::read(heard.body) else { return };
+        let Some(other) = ReceiverReport::read(heard.body) else { return };
         if !other.is_clr && !other.leave && other.rate < self.desired(heard.at) {
             self.fire = None;
         }

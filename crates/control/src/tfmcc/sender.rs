@@ -1,5 +1,5 @@
 use super::echo::Echoes;
-use super::message::{Back, Forward};
+use super::message::{ReceiverReport, SenderNotice};
 use super::rtt::elapsed;
 use super::{Config, GRANULARITY, Profile, R_MAX_DECAY, X_MIN};
 use crate::entry::{Setup, Values};
@@ -9,10 +9,10 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The timeouts without a report of the limiting receiver, in round trips: first the rate is halved, then the receiver
 /// is dropped (RFC 4654, section 3.3).
-const SILENT: u64 = 4;
-const GONE: u64 = 10;
+const CLR_HALVE_RTTS: u64 = 4;
+const CLR_TIMEOUT_RTTS: u64 = 10;
 /// The number of steps per R_max in which slow start approaches its target.
-const STEPS: u64 = 8;
+const RAMP_STEPS: u64 = 8;
 /// The maximum R_max that the notice can carry.
 const MOST_R_MAX: Span = Span::secs(65);
 
@@ -39,7 +39,7 @@ struct Ramp {
 
 /// The receive rate at the end of slow start, which the path is known to carry.
 #[derive(Clone, Copy, Debug)]
-struct Shown {
+struct ProvenRate {
     rate: Rate,
     by: ReceiverId,
     loss: f64,
@@ -75,7 +75,7 @@ pub(super) struct Sender {
     ramp: Option<Ramp>,
     /// The rate up to which the rate follows X_r without a limit on its slope. It ends when it is reached, or with the
     /// next loss event.
-    shown: Option<Shown>,
+    proven: Option<ProvenRate>,
     raised_at: Option<Time>,
     /// The bytes sent and the start of the measurement, by which an application-limited source is detected.
     sent: (Bytes, Time),
@@ -177,7 +177,7 @@ impl Sender {
         self.round_began.map(|began| began + self.round() * rounds)
     }
 
-    fn elect(&mut self, id: ReceiverId, back: &Back, rtt: Span, rate: Rate, now: Time) {
+    fn elect(&mut self, id: ReceiverId, back: &ReceiverReport, rtt: Span, rate: Rate, now: Time) {
         self.echoes.set_clr(id, back.ts, now);
         self.clr = Some(Clr { id, rtt, chosen: now, heard: now, rate, loss: back.loss, leaving: false, halved: false });
     }
@@ -212,9 +212,9 @@ impl Sender {
             return;
         }
         let allowance = self.packet.per(self.r_max).scale(since.ratio(self.r_max).min(1.0));
-        let shown = self.shown.map_or(Rate::ZERO, |shown| shown.rate);
-        self.set(target.min((self.x + allowance).max(shown)), "limiting receiver's rate");
-        self.shown = self.shown.filter(|shown| self.x < shown.rate);
+        let proven = self.proven.map_or(Rate::ZERO, |proven| proven.rate);
+        self.set(target.min((self.x + allowance).max(proven)), "limiting receiver's rate");
+        self.proven = self.proven.filter(|proven| self.x < proven.rate);
     }
 
     fn aim(&mut self, target: Rate, now: Time) {
@@ -226,13 +226,13 @@ impl Sender {
             self.ramp = None;
             self.set(target, "slow start: twice the least receive rate");
         } else {
-            let step = target.saturating_sub(self.x).scale(1.0 / STEPS as f64).max(Rate::bps(1));
+            let step = target.saturating_sub(self.x).scale(1.0 / RAMP_STEPS as f64).max(Rate::bps(1));
             let next = self.ramp.map_or(now, |r| r.next).max(now);
             self.ramp = Some(Ramp { target, step, next });
         }
     }
 
-    fn adjust(&mut self, id: ReceiverId, back: &Back, rtt: Span, now: Time) {
+    fn adjust(&mut self, id: ReceiverId, back: &ReceiverReport, rtt: Span, now: Time) {
         let mut rate = back.rate;
         if back.have_loss && !back.have_rtt {
             // The receiver has computed with R_max, but its echo shows its actual round-trip time.
@@ -241,12 +241,12 @@ impl Sender {
         // The timeout covers the receiver's own round-trip time and the interval to the next packet that it can report
         // on.
         let patience = rtt.max(back.rtt.min(MOST_R_MAX)).max(self.packet.at(self.x));
-        self.shown = self.shown.filter(|shown| shown.by == id || self.clr.is_some_and(|clr| clr.id == shown.by));
-        self.shown = self.shown.filter(|shown| shown.by != id || back.loss <= shown.loss);
+        self.proven = self.proven.filter(|proven| proven.by == id || self.clr.is_some_and(|clr| clr.id == proven.by));
+        self.proven = self.proven.filter(|proven| proven.by != id || back.loss <= proven.loss);
         if back.have_loss && self.slow_start {
             let clr = self.clr.filter(|clr| clr.id == id && self.config.quick);
             // In slow start the receiver requests twice its receive rate.
-            self.shown = clr.map(|clr| Shown { rate: clr.rate.scale(0.5), by: id, loss: back.loss });
+            self.proven = clr.map(|clr| ProvenRate { rate: clr.rate.scale(0.5), by: id, loss: back.loss });
             self.slow_start = false;
             self.ramp = None;
             self.raised_at = Some(now);
@@ -297,8 +297,8 @@ impl Sender {
 
     fn clr_timer(&self) -> Option<Time> {
         let clr = self.clr?;
-        let gone = clr.heard + clr.rtt * GONE;
-        let halve = (clr.heard + clr.rtt * SILENT).max(clr.chosen + clr.rtt * GONE);
+        let gone = clr.heard + clr.rtt * CLR_TIMEOUT_RTTS;
+        let halve = (clr.heard + clr.rtt * CLR_HALVE_RTTS).max(clr.chosen + clr.rtt * CLR_TIMEOUT_RTTS);
         Some(if clr.halved { gone } else { halve.min(gone) })
     }
 
@@ -307,7 +307,7 @@ impl Sender {
             if at > now {
                 return;
             }
-            if at >= clr.heard + clr.rtt * GONE {
+            if at >= clr.heard + clr.rtt * CLR_TIMEOUT_RTTS {
                 self.drop_clr(now);
             } else {
                 self.clr = Some(Clr { halved: true, ..clr });
@@ -321,7 +321,7 @@ impl Sender {
         if self.halve_at.is_some_and(|at| at <= now) {
             self.ramp = None;
             self.set(self.x.scale(0.5), "silence: halved");
-            self.halve_at = Some(now + self.r_max * GONE);
+            self.halve_at = Some(now + self.r_max * CLR_TIMEOUT_RTTS);
         }
     }
 
@@ -330,7 +330,7 @@ impl Sender {
             if ramp.next > now {
                 return;
             }
-            let next = ramp.next.max(now.before(self.r_max)) + (self.r_max / STEPS).max(Span::micros(100));
+            let next = ramp.next.max(now.before(self.r_max)) + (self.r_max / RAMP_STEPS).max(Span::micros(100));
             self.ramp = (self.x + ramp.step < ramp.target).then_some(Ramp { next, ..ramp });
             self.set((self.x + ramp.step).min(ramp.target), "slow start: twice the least receive rate");
         }
@@ -352,7 +352,7 @@ impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
         if self.round_began.is_none() {
             self.round_began = Some(sent.at);
-            self.halve_at = Some(sent.at + self.r_max * GONE);
+            self.halve_at = Some(sent.at + self.r_max * CLR_TIMEOUT_RTTS);
             self.sent.1 = sent.at;
         }
         self.watch_use(sent);
@@ -360,19 +360,19 @@ impl SenderHalf for Sender {
 
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
-        let Some(back) = report.body.and_then(Back::read) else { return };
+        let Some(back) = report.body.and_then(ReceiverReport::read) else { return };
         let Some(rtt) = elapsed(back.echo, now) else { return };
         self.round_began.get_or_insert(now);
         self.measure(rtt);
         self.settle_r_max(now);
         let is_clr = self.clr.is_some_and(|clr| clr.id == report.from);
         self.echoes.on_report(report.from, back.ts, now, back.have_rtt, back.fb_nr, back.rate);
-        // The limit on the slope does not apply up to the rate that slow start has shown.
-        let known = self.shown.map_or(Rate::ZERO, |shown| shown.rate);
+        // The limit on the slope does not apply up to the rate that slow start has proven.
+        let known = self.proven.map_or(Rate::ZERO, |proven| proven.rate);
         let (x, r_max, slow) = (self.x.max(known), self.r_max, self.slow_start);
         self.adjust(report.from, &back, rtt, now);
         self.look(x, r_max, slow, now);
-        self.halve_at = Some(now + self.r_max * GONE);
+        self.halve_at = Some(now + self.r_max * CLR_TIMEOUT_RTTS);
         if !is_clr && !back.leave {
             if back.fb_nr == self.fb_nr {
                 self.round_heard = true;
@@ -433,7 +433,7 @@ impl SenderHalf for Sender {
     fn notice(&mut self, packet: &Departing) -> Notice {
         let late = self.round_began.is_some_and(|began| packet.at.since(began) > self.round() / 2);
         let echo = self.echoes.next(packet.at, self.fb_nr, late);
-        let forward = Forward {
+        let forward = SenderNotice {
             x_supp: self.x_supp,
             fb_nr: self.fb_nr,
             r_max: self.r_max,

@@ -42,7 +42,7 @@ pub(crate) fn echo(sent: PeerTime) -> Stamp {
 ///   │ stamp  │ u32 µs   │ f32 B/s │ f32   │ f32    │
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Finding {
+pub(crate) struct FeedbackReport {
     /// The send time of the packet with the highest sequence number.
     pub(super) echo: Stamp,
     /// The time from that packet's arrival to this report.
@@ -55,7 +55,7 @@ pub(crate) struct Finding {
     pub(super) missing: f32,
 }
 
-impl Finding {
+impl FeedbackReport {
     pub(super) fn write(&self) -> Body {
         let received = self.received.as_bytes_per_s().min(f64::from(ABSURD_BYTES_PER_S));
         let loss = self.loss.map_or(0.0, LossRate::get);
@@ -99,21 +99,21 @@ pub(crate) struct Mark {
     /// The packet's number among the marked ones; for an unmarked packet the number of the last marked one before it.
     pub(crate) vseq: u16,
     /// The number of connections that the stream represents.
-    pub(crate) worth: f64,
+    pub(crate) connections: f64,
 }
 
 impl Mark {
     /// Encodes the mark.
     pub(crate) fn write(&self) -> [u8; 5] {
         let [v, w] = self.vseq.to_be_bytes();
-        let [n, m] = ((self.worth * 256.0).clamp(256.0, 65_535.0) as u16).to_be_bytes();
+        let [n, m] = ((self.connections * 256.0).clamp(256.0, 65_535.0) as u16).to_be_bytes();
         [u8::from(self.marked), v, w, n, m]
     }
 
     /// Parses a mark; `None` unless it has the right length and represents at least one connection.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let [flags, v, w, n, m] = *bytes else { return None };
-        let worth = f64::from(u16::from_be_bytes([n, m])) / 256.0;
-        (worth >= 1.0).then_some(Self { marked: flags & 1 != 0, vseq: u16::from_be_bytes([v, w]), worth })
+        let connections = f64::from(u16::from_be_bytes([n, m])) / 256.0;
+        (connections >= 1.0).then_some(Self { marked: flags & 1 != 0, vseq: u16::from_be_bytes([v, w]), connections })
     }
 }

@@ -11,8 +11,8 @@ mod sender;
 use crate::Promise;
 use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use crate::loss::LossSettings;
-pub(crate) use message::{Finding, Mark, REPORT_BYTES, echo, read_rtt_notice, rtt_notice};
-pub(crate) use receiver::{Among, Receiver};
+pub(crate) use message::{FeedbackReport, Mark, REPORT_BYTES, echo, read_rtt_notice, rtt_notice};
+pub(crate) use receiver::{CountedPackets, Receiver};
 pub(crate) use sender::Sender;
 use steadycast_units::Span;
 
@@ -32,7 +32,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     params: PARAMS,
     promises: &[&TWICE],
     sender: |setup, values| Box::new(Sender::new(setup, &Settings::new(values))),
-    receiver: |setup, values| Box::new(Receiver::new(setup, &Settings::new(values), Among::All)),
+    receiver: |setup, values| Box::new(Receiver::new(setup, &Settings::new(values), CountedPackets::All)),
     ..crate::fixed::CONTROLLER
 };
 

@@ -1,5 +1,5 @@
 use super::Settings;
-use super::message::{Finding, Mark, RTT_UNIT, echo, read_rtt_notice};
+use super::message::{FeedbackReport, Mark, RTT_UNIT, echo, read_rtt_notice};
 use crate::entry::Setup;
 use crate::equation::{self, LossRate};
 use crate::loss::{Change, LossHistory, ReceivedPacket};
@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 use steadycast_units::{Bytes, OneWay, Rate, Span, Stamp, Time};
 
 /// The number of recorded expiries of the feedback timer, so that X_recv can cover a round trip.
-const MARKS: usize = 16;
+const MOST_EXPIRIES: usize = 16;
 /// The round-trip time that separates loss events before a data packet carries a measured one.
-const UNKNOWN_RTT: Span = Span::millis(500);
+const INITIAL_RTT: Span = Span::millis(500);
 
 /// The packets among which a receiver counts losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Among {
+pub(crate) enum CountedPackets {
     /// All.
     #[default]
     All,
@@ -28,7 +28,7 @@ pub(crate) enum Among {
 pub(crate) struct Receiver {
     packet: Bytes,
     settings: Settings,
-    among: Among,
+    among: CountedPackets,
     /// The highest extended number of the marked packets.
     vseq: Option<u64>,
     history: LossHistory,
@@ -54,7 +54,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    pub(crate) fn new(setup: &Setup, settings: &Settings, among: Among) -> Self {
+    pub(crate) fn new(setup: &Setup, settings: &Settings, among: CountedPackets) -> Self {
         Self {
             packet: setup.packet,
             settings: *settings,
@@ -78,7 +78,7 @@ impl Receiver {
         self.marks.push_back((at, total));
         let rtt = self.rtt.unwrap_or_default();
         // A single mark older than a round trip suffices to measure from.
-        while self.marks.len() > MARKS || self.marks.get(1).is_some_and(|(old, _)| at.since(*old) >= rtt) {
+        while self.marks.len() > MOST_EXPIRIES || self.marks.get(1).is_some_and(|(old, _)| at.since(*old) >= rtt) {
             self.marks.pop_front();
         }
     }
@@ -151,24 +151,24 @@ impl ReceiverHalf for Receiver {
             self.timer = Some(now + self.interval(rtt));
         }
 
-        let rtt = self.rtt.unwrap_or(UNKNOWN_RTT);
+        let rtt = self.rtt.unwrap_or(INITIAL_RTT);
         let best = self.best.max(self.measure(now).filter(|_| self.reported.is_some()).unwrap_or_default());
         let half = self.packet.per(rtt * 2);
         let packet = self.packet;
         let previous = self.history.rate();
         let mark = Mark::read(rest);
-        let worth = mark.map_or(1.0, |m| m.worth);
+        let connections = mark.map_or(1.0, |m| m.connections);
         // A growing queue before the first loss counts as a mark. The receive rate has filled this queue, so the
         // round-trip time that includes it would overestimate the rate once it has drained; the minimum is used.
         let way = OneWay::between(arrival.sent, now);
         let queued = self.queue.on_packet(way, now, rtt, Span::ZERO) && self.history.events() == 0;
         let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);
         // The first interval is that of one connection, so the rate is divided by the number of connections.
-        let first = || 1.0 / equation::loss_for(best.scale(1.0 / worth).max(half), packet, first_rtt).get();
+        let first = || 1.0 / equation::loss_for(best.scale(1.0 / connections).max(half), packet, first_rtt).get();
         let received = |seq| ReceivedPacket { seq, at: now, ce: arrival.ecn.is_ce() || queued, rtt };
         let change = match (self.among, mark) {
-            (Among::All, _) => self.history.on_packet(&received(arrival.seq), first),
-            (Among::Marked, Some(mark)) => {
+            (CountedPackets::All, _) => self.history.on_packet(&received(arrival.seq), first),
+            (CountedPackets::Marked, Some(mark)) => {
                 let vseq = self.extended(mark.vseq);
                 if mark.marked {
                     self.history.on_packet(&received(vseq), first)
@@ -176,7 +176,7 @@ impl ReceiverHalf for Receiver {
                     self.history.on_other(&received(vseq), first)
                 }
             }
-            (Among::Marked, None) => Change::default(),
+            (CountedPackets::Marked, None) => Change::default(),
         };
 
         self.fresh = true;
@@ -212,7 +212,7 @@ impl ReceiverHalf for Receiver {
         self.reported = Some(now);
         (self.fresh, self.urgent) = (false, None);
         let missing = if slot.expected == 0 { 0.0 } else { slot.lost.max(0) as f64 / slot.expected as f64 };
-        let feedback = Finding {
+        let feedback = FeedbackReport {
             echo,
             delay: now.since(arrived),
             received: received.unwrap_or_default(),

@@ -1,5 +1,5 @@
 use super::Settings;
-use super::message::{EXTENSION, Finding, RTT_UNIT, rtt_notice};
+use super::message::{EXTENSION, FeedbackReport, RTT_UNIT, rtt_notice};
 use crate::entry::Setup;
 use crate::equation::{self, LossRate};
 use crate::fields::ABSURD_RTT;
@@ -10,7 +10,7 @@ use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 /// The no-feedback timeout before the first round-trip measurement (RFC 5348, section 4.2).
 const FIRST_TIMER: Span = Span::secs(2);
 /// The maximum number of recorded runs of packets without data limitation, enough for about two round trips.
-const RUNS: usize = 64;
+const MOST_RUNS: usize = 64;
 /// The number of entries in X_recv_set (RFC 5348, section 8.2.2).
 const RECEIVED_ENTRIES: usize = 3;
 
@@ -60,7 +60,7 @@ pub(crate) struct Sender {
     cap: Rate,
     settings: Settings,
     /// The number of TCP connections that this one represents. It scales the equation's rate.
-    worth: f64,
+    connections: f64,
     /// X, the rate that the network allows, before floor and cap.
     allowed: Rate,
     rtt: Option<RoundTrip>,
@@ -97,7 +97,7 @@ impl Sender {
             floor: setup.floor.min(setup.cap),
             cap: setup.cap,
             settings: *settings,
-            worth: 1.0,
+            connections: 1.0,
             allowed: setup.packet.per(Span::secs(1)),
             received: vec![(Rate::MAX, Time::ZERO)],
             idle: true,
@@ -116,8 +116,8 @@ impl Sender {
     }
 
     /// Sets the number of connections that the equation's rate is multiplied by, from the next report on.
-    pub(crate) fn set_worth(&mut self, n: f64) {
-        self.worth = n;
+    pub(crate) fn set_connections(&mut self, n: f64) {
+        self.connections = n;
     }
 
     /// Returns the smoothed round-trip time R.
@@ -131,7 +131,7 @@ impl Sender {
         } else {
             equation::throughput(self.packet, rtt, loss)
         };
-        one.scale(self.worth)
+        one.scale(self.connections)
     }
 
     fn measured(&mut self, sample: Span) -> RoundTrip {
@@ -196,7 +196,7 @@ impl Sender {
             self.rule = if fair <= limit { "throughput equation" } else { name };
             if self.settings.profile.gentle && self.lossy && rate > self.allowed {
                 let round_trips = now.since(self.changed).ratio(rtt).min(2.0);
-                rate = rate.min(self.allowed + self.packet.per(rtt).scale(round_trips * self.worth));
+                rate = rate.min(self.allowed + self.packet.per(rtt).scale(round_trips * self.connections));
             }
             if rate < self.least() {
                 rate = self.least();
@@ -275,7 +275,7 @@ impl Sender {
 
     /// Processes a report and returns its round-trip sample. Returns `None` if the report is invalid or was overtaken;
     /// it then changes nothing.
-    pub(crate) fn hear(&mut self, feedback: &Finding, now: Time, from: ReceiverId) -> Option<Span> {
+    pub(crate) fn on_feedback(&mut self, feedback: &FeedbackReport, now: Time, from: ReceiverId) -> Option<Span> {
         let sent = feedback.echo.own(now);
         // The stamp is rounded down, so the packet was sent up to one unit later.
         let left = sent + Stamp::UNIT;
@@ -333,7 +333,7 @@ impl SenderHalf for Sender {
         match self.not_limited.back_mut() {
             Some((_, last)) if self.unlimited && !sent.data_limited => *last = sent.left,
             _ if !sent.data_limited => {
-                if self.not_limited.len() == RUNS {
+                if self.not_limited.len() == MOST_RUNS {
                     self.not_limited.pop_front();
                 }
                 self.not_limited.push_back((sent.left, sent.left));
@@ -344,8 +344,8 @@ impl SenderHalf for Sender {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        if let Some(feedback) = report.body.and_then(Finding::read) {
-            self.hear(&feedback, report.at, report.from);
+        if let Some(feedback) = report.body.and_then(FeedbackReport::read) {
+            self.on_feedback(&feedback, report.at, report.from);
         }
     }
 
