@@ -1,31 +1,31 @@
-//! A receiver half that runs at the sender, in place of a receiver that does not run it, and the packets that it is
-//! told of.
+//! A receiver half that runs at the sender on behalf of a receiver without one, and the packets that are replayed to
+//! it.
 
 use std::collections::VecDeque;
 use steadycast_control::{Arrival, Departing, FrameEdge, Notice, ReceiverHalf, Reply, Sent, Slot};
 use steadycast_units::{Bytes, Ecn, PeerTime, Span, Time};
 
-/// Receivers whose halves one sender runs, at most.
+/// The maximum number of receivers whose halves one sender runs.
 pub const SHADOWS: usize = 4_096;
 
-/// A packet of the media, as it left.
+/// A media packet that was sent.
 #[derive(Clone, Copy)]
 pub struct Left {
-    /// As [`Sent::number`].
+    /// The packet's number, as in [`Sent::number`].
     pub number: u64,
-    /// Extended sequence number.
+    /// The extended sequence number.
     pub seq: u64,
-    /// When it left.
+    /// The send time.
     pub at: Time,
-    /// IP size.
+    /// The IP size.
     pub size: Bytes,
-    /// Where it stands in its frame.
+    /// The packet's position in its frame.
     pub edge: FrameEdge,
-    /// What the sender half sent along.
+    /// The header extension of the sender half.
     pub notice: Notice,
 }
 
-/// The last packets of the media that have left, in order.
+/// The last media packets that were sent, in order.
 pub struct Departures {
     most: usize,
     all: VecDeque<Left>,
@@ -34,17 +34,17 @@ pub struct Departures {
 }
 
 impl Departures {
-    /// As many as `most` are kept.
+    /// Creates a list of at most `most` packets.
     pub fn new(most: usize) -> Self {
         Self { most, all: VecDeque::new(), edge: FrameEdge::default(), notice: Notice::NONE }
     }
 
-    /// This packet leaves next, with this notice.
+    /// Sets the position and the header extension of the next packet.
     pub fn noticed(&mut self, packet: &Departing, notice: Notice) {
         (self.edge, self.notice) = (packet.edge, notice);
     }
 
-    /// It has left.
+    /// Adds the packet, which is now sent.
     pub fn sent(&mut self, sent: &Sent) {
         if self.all.len() == self.most {
             self.all.pop_front();
@@ -53,64 +53,65 @@ impl Departures {
         self.all.push_back(Left { number, seq, at, size, edge: self.edge, notice: self.notice });
     }
 
-    /// The oldest.
+    /// Returns the oldest packet.
     pub fn first(&self) -> Option<&Left> {
         self.all.front()
     }
 
-    /// The one with this place among all packets of the session.
+    /// Returns the packet with this number among all packets of the session.
     pub fn by_number(&self, number: u64) -> Option<&Left> {
         self.all.get(self.all.binary_search_by_key(&number, |left| left.number).ok()?)
     }
 
-    /// The one with this extended sequence number.
+    /// Returns the packet with this extended sequence number.
     pub fn by_seq(&self, seq: u64) -> Option<&Left> {
         self.all.get(self.all.binary_search_by_key(&seq, |left| left.seq).ok()?)
     }
 
-    /// What they carry was said in another controller's words.
+    /// Clears all header extensions, because they were written by another controller.
     pub fn forget_notices(&mut self) {
         self.all.iter_mut().for_each(|left| left.notice = Notice::NONE);
     }
 }
 
-/// The receiver half that stands in for one receiver.
+/// A receiver half that runs at the sender on behalf of one receiver.
 pub struct Shadow {
-    /// The half.
+    /// The receiver half.
     pub half: Box<dyn ReceiverHalf>,
-    /// How far its time has come.
+    /// The time up to which the half has run.
     pub until: Time,
-    /// First and highest sequence number, and packets that came.
+    /// The first and the highest sequence number, and the number of packets that have arrived.
     seqs: Option<(u64, u64)>,
     came: u64,
-    /// Packets expected and come at its last report.
+    /// The packets expected and arrived at the last report.
     said: (u64, u64),
 }
 
 impl Shadow {
-    /// Nothing has come yet.
+    /// Creates a shadow without arrivals.
     pub fn new(half: Box<dyn ReceiverHalf>) -> Self {
         Self { half, until: Time::ZERO, seqs: None, came: 0, said: (0, 0) }
     }
 
-    /// Counts a packet that was sent to it.
+    /// Counts a packet that was sent to the receiver, and whether it has arrived.
     pub fn count(&mut self, seq: u64, came: bool) {
         let (first, highest) = self.seqs.unwrap_or((seq, seq));
         self.seqs = Some((first.min(seq), highest.max(seq)));
         self.came += u64::from(came);
     }
 
-    /// The highest sequence number that was counted.
+    /// Returns the highest sequence number that was counted.
     pub fn highest(&self) -> u64 {
         self.seqs.map_or(0, |(_, highest)| highest)
     }
 
-    /// Packets that have come since its last report.
+    /// Returns the number of packets that have arrived since the last report.
     pub fn news(&self) -> u64 {
         self.came - self.said.1
     }
 
-    /// Tells the half of a packet that came, by the sender's clock, no earlier than what it has been told of before.
+    /// Passes an arrival to the half. Its time is of the sender's clock, and never earlier than that of the previous
+    /// call.
     pub fn arrive(&mut self, at: Time, left: &Left, ecn: Ecn) {
         self.until = at.max(self.until);
         let sent = PeerTime::from_nanos(i64::try_from(left.at.as_nanos()).unwrap_or(i64::MAX));
@@ -127,7 +128,7 @@ impl Shadow {
         });
     }
 
-    /// What the half reports now, with what it was asked to report on.
+    /// Requests a report of the half. Returns it with the slot that it was based on.
     pub fn report(&mut self, now: Time, members: u32, interval: Span) -> (Slot, Reply) {
         let all = self.seqs.map_or(0, |(first, highest)| highest - first + 1);
         let expected = all - self.said.0.min(all);
