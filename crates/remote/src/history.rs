@@ -4,13 +4,13 @@ use steadycast_units::{Bytes, PeerTime, Span, Time};
 
 /// The number of packets in the history. It is less than half of the range of a 16-bit number, so that a number
 /// identifies one packet.
-const REMEMBERED: usize = 1 << 14;
+const HISTORY_PACKETS: usize = 1 << 14;
 
 /// The number of sequence number spaces.
-const NUMBERED: usize = 3;
+const SEQ_SPACES: usize = 3;
 
 /// Returns the index of a stream's sequence number space. Padding uses the space of retransmissions.
-const fn numbered(stream: Stream) -> usize {
+const fn seq_space(stream: Stream) -> usize {
     match stream {
         Stream::Media => 0,
         Stream::Repair | Stream::Padding => 1,
@@ -20,12 +20,12 @@ const fn numbered(stream: Stream) -> usize {
 
 /// A packet that was sent.
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct SentPacket {
     at: Time,
     size: Bytes,
     stream: Stream,
     /// The newest sequence number in each space at the send time, including the packet's own.
-    seqs: [u16; NUMBERED],
+    seqs: [u16; SEQ_SPACES],
     /// Whether the packet was reported as arrived.
     arrived: bool,
     /// Whether the packet's fate was reported, or declared unknown.
@@ -36,12 +36,12 @@ struct Left {
 /// history resolves.
 #[derive(Debug, Default)]
 pub struct History {
-    packets: VecDeque<Left>,
+    packets: VecDeque<SentPacket>,
     /// The number of the oldest packet in the history.
     first: u64,
     /// The number of the first packet in each sequence number space, even if it is no longer in the history. Packets
     /// before it have no sequence number in that space.
-    begun: [Option<u64>; NUMBERED],
+    begun: [Option<u64>; SEQ_SPACES],
     near: Option<PeerTime>,
     /// The number up to which all packets are settled.
     settled: u64,
@@ -64,14 +64,14 @@ impl History {
         if self.packets.is_empty() {
             self.first = number;
         }
-        if self.packets.len() == REMEMBERED {
+        if self.packets.len() == HISTORY_PACKETS {
             self.packets.pop_front();
             self.first += 1;
         }
-        let mut seqs = self.packets.back().map_or([0; NUMBERED], |last| last.seqs);
-        seqs[numbered(stream)] = seq;
-        self.begun[numbered(stream)].get_or_insert(number);
-        self.packets.push_back(Left { at, size, stream, seqs, arrived: false, settled: false });
+        let mut seqs = self.packets.back().map_or([0; SEQ_SPACES], |last| last.seqs);
+        seqs[seq_space(stream)] = seq;
+        self.begun[seq_space(stream)].get_or_insert(number);
+        self.packets.push_back(SentPacket { at, size, stream, seqs, arrived: false, settled: false });
     }
 
     /// Returns the newest time of the receiver's clock in the feedback so far.
@@ -88,7 +88,7 @@ impl History {
 
     /// Returns the number of the newest packet with this sequence number in its stream.
     pub fn by_seq(&self, stream: Stream, seq: u16) -> Option<u64> {
-        let of = numbered(stream);
+        let of = seq_space(stream);
         let begun = self.begun[of]?;
         let newest = self.packets.back()?.seqs[of];
         // A stream's number never decreases from packet to packet, and the history covers at most a quarter of its
@@ -104,7 +104,7 @@ impl History {
             }
         }
         let left = self.packets.get(low)?;
-        (numbered(left.stream) == of && left.seqs[of] == seq).then_some(self.first + low as u64)
+        (seq_space(left.stream) == of && left.seqs[of] == seq).then_some(self.first + low as u64)
     }
 
     /// Adds to `unknown` the packets before the newest one in `joined` whose fates were not reported, each once.
@@ -122,22 +122,22 @@ impl History {
     /// Adds packet `number` to `unknown`, unless its fate was reported or it was added before.
     pub fn settle(&mut self, number: u64, unknown: &mut Vec<PacketReport>) {
         if let Some(left) =
-            self.place(number).and_then(|place| self.packets.get_mut(place)).filter(|left| !left.settled)
+            self.index(number).and_then(|index| self.packets.get_mut(index)).filter(|left| !left.settled)
         {
             left.settled = true;
-            let Left { at: sent, size, stream, .. } = *left;
+            let SentPacket { at: sent, size, stream, .. } = *left;
             unknown.push(PacketReport { number, sent, size, stream, arrived: None });
         }
     }
 
-    fn place(&self, number: u64) -> Option<usize> {
-        number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok())
+    fn index(&self, number: u64) -> Option<usize> {
+        number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok())
     }
 
     /// Adds the feedback about packet `number` to `joined`. A packet that was never sent, has left the history or had
     /// arrived before is ignored.
     pub fn join(&mut self, number: u64, arrived: Option<PacketArrival>, joined: &mut Joined) {
-        let Some(left) = self.place(number).and_then(|place| self.packets.get_mut(place)) else { return };
+        let Some(left) = self.index(number).and_then(|index| self.packets.get_mut(index)) else { return };
         if left.arrived {
             return;
         }

@@ -32,7 +32,7 @@ mod shadow;
 pub use history::{History, Joined};
 pub use remote::{Bounds, Feedback, Packet, PacketResult, Remote};
 pub use replay::Replayed;
-pub use shadow::{Departures, Left, SHADOWS, Shadow};
+pub use shadow::{Departures, SHADOWS, SentMedia, Shadow};
 
 /// Types of the controllers that a product uses here.
 pub use steadycast_control::registry::{Factory, Given, ParamError};

@@ -95,10 +95,10 @@ const RECEIVER: ReceiverId = ReceiverId(2);
 const SENDER: ReceiverId = ReceiverId(1);
 /// The interval of the reports between the halves, which replace RTCP's, unless a half sets its own times. It is the
 /// default of RFC 4585.
-const TOLD: Span = Span::secs(1);
+const REPORT_INTERVAL: Span = Span::secs(1);
 /// The longest feedback interval at which acknowledgements can clock a window. With feedback every 250 ms, `pgmcc`
 /// reaches 0.26 of the rate of its native pair (`tests/all/matrix.rs`).
-const COARSEST: Span = Span::millis(100);
+const LONGEST_ACK_INTERVAL: Span = Span::millis(100);
 /// The maximum valid time of either clock.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
 
@@ -127,7 +127,7 @@ pub struct Remote {
     /// The number of packets sent, and of media packets among them.
     numbers: u64,
     media: u64,
-    told: Time,
+    last_report: Time,
 }
 
 impl fmt::Debug for Remote {
@@ -167,7 +167,7 @@ impl Remote {
             );
         }
         let is_clocked = matches!(window, Some(Window::Packets(packets)) if packets < u32::MAX);
-        if is_clocked && bounds.feedback.interval > COARSEST {
+        if is_clocked && bounds.feedback.interval > LONGEST_ACK_INTERVAL {
             return refuse(
                 format!("acknowledgements clock its window, and feedback comes every {}", bounds.feedback.interval),
                 "have feedback come every 100 ms at least, or choose a controller without a window, for example steady",
@@ -209,7 +209,7 @@ impl Remote {
         }
         .alive();
         let reads_packets = controller.terms().needs.contains(&Need::PacketReports);
-        let factory = if reads_packets { controller } else { Replayed::around(controller, TOLD) };
+        let factory = if reads_packets { controller } else { Replayed::around(controller, REPORT_INTERVAL) };
         Ok(Self {
             half: factory.sender(&setup),
             history: History::default(),
@@ -219,14 +219,14 @@ impl Remote {
             now: Time::ZERO,
             numbers: 0,
             media: 0,
-            told: Time::ZERO,
+            last_report: Time::ZERO,
         })
     }
 
     /// Advances the product's time, which never decreases.
-    fn tell(&mut self, at: Time) -> Time {
+    fn advance(&mut self, at: Time) -> Time {
         if self.numbers == 0 && self.now == Time::ZERO {
-            self.told = at;
+            self.last_report = at;
         }
         self.now = at.min(Time::ZERO + CENTURY).max(self.now);
         self.now
@@ -239,8 +239,8 @@ impl Remote {
     /// `at` may then be earlier than the previous call, and delays and rates are computed from it.
     pub fn sent(&mut self, at: Time, packet: &Packet) -> u64 {
         let Packet { size, edge, data_limited } = *packet;
-        let (number, at, left) = self.depart(at, Stream::Media, size);
-        self.tell_uncovered();
+        let (number, at, left) = self.number_packet(at, Stream::Media, size);
+        self.flush_uncovered();
         let seq = self.media;
         // Both halves run here, so the header extension is stored with the packet instead of being sent.
         self.half.notice(&Departing { at: left, seq, size, edge });
@@ -255,8 +255,8 @@ impl Remote {
             let edge = FrameEdge::default();
             return self.sent(at, &Packet { size, edge, data_limited: false });
         }
-        let (number, at, left) = self.depart(at, stream, size);
-        self.tell_uncovered();
+        let (number, at, left) = self.number_packet(at, stream, size);
+        self.flush_uncovered();
         self.half.on_extra_sent(&ExtraSent { at, left, number, stream, size });
         number
     }
@@ -266,7 +266,7 @@ impl Remote {
     /// the rate, no feedback is expected, and it is never lost. Media without feedback counts as padding.
     pub fn sent_uncovered(&mut self, at: Time, stream: Stream, size: Bytes) -> u64 {
         let stream = if stream == Stream::Media { Stream::Padding } else { stream };
-        let (number, _, left) = self.depart(at, stream, size);
+        let (number, _, left) = self.number_packet(at, stream, size);
         if self.uncovered.len() == MOST_UNCOVERED {
             self.uncovered.pop_front();
         }
@@ -280,13 +280,13 @@ impl Remote {
         // An uncovered packet is passed to the half with the next packet, so nothing is to be done here.
         if self.uncovered.iter().all(|(uncovered, ..)| *uncovered != number) {
             self.history.settle(number, &mut self.unknown);
-            self.tell_unknown();
+            self.flush_unknown();
         }
     }
 
     /// Numbers a packet that is sent. Returns the number, the current time and the send time.
-    fn depart(&mut self, at: Time, stream: Stream, size: Bytes) -> (u64, Time, Time) {
-        let (number, now) = (self.numbers, self.tell(at));
+    fn number_packet(&mut self, at: Time, stream: Stream, size: Bytes) -> (u64, Time, Time) {
+        let (number, now) = (self.numbers, self.advance(at));
         let seq = if stream == Stream::Media { self.media } else { number };
         let left = at.min(now);
         self.history.on_sent(number, left, size, stream, seq as u16);
@@ -296,16 +296,16 @@ impl Remote {
 
     /// Passes the uncovered packets to the half, right before a covered packet or feedback. A half that starts a
     /// feedback timer for each packet would otherwise wait in vain.
-    fn tell_uncovered(&mut self) {
+    fn flush_uncovered(&mut self) {
         let at = self.now;
         for (number, left, stream, size) in self.uncovered.drain(..) {
             self.half.on_extra_sent(&ExtraSent { at, left, number, stream, size });
             self.history.settle(number, &mut self.unknown);
         }
-        self.tell_unknown();
+        self.flush_unknown();
     }
 
-    fn tell_unknown(&mut self) {
+    fn flush_unknown(&mut self) {
         if !self.unknown.is_empty() {
             self.half.on_unknown(&self.unknown);
             self.unknown.clear();
@@ -320,7 +320,7 @@ impl Remote {
 
     /// Reports a change of the pacer's queue, for controllers that use it.
     pub fn queued(&mut self, queue: &MediaQueue) {
-        let at = self.tell(queue.at);
+        let at = self.advance(queue.at);
         self.half.on_queue(&MediaQueue { at, ..*queue });
     }
 
@@ -331,8 +331,8 @@ impl Remote {
     /// valid for the newest packet only (RFC 9002, section 5.1), and the other packets are assumed to have the same
     /// delay.
     pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = PacketResult>) {
-        let at = self.tell(at);
-        self.tell_uncovered();
+        let at = self.advance(at);
+        self.flush_uncovered();
         let Self { half, history, joined, unknown, .. } = self;
         joined.packets.clear();
         for PacketResult { number, arrived } in fates {
@@ -378,7 +378,7 @@ impl Remote {
     /// Returns the time of the next call of [`Remote::timer`].
     pub fn wake(&self) -> Option<Wake> {
         let report = match self.half.due() {
-            Due::Rtcp => Some(Wake { at: self.told + TOLD, why: "sender report" }),
+            Due::Rtcp => Some(Wake { at: self.last_report + REPORT_INTERVAL, why: "sender report" }),
             Due::At(wake) => Some(wake),
             Due::Hold => None,
         };
@@ -388,19 +388,19 @@ impl Remote {
 
     /// Handles timers. A call before the time of [`Remote::wake`] does nothing.
     pub fn timer(&mut self, now: Time) {
-        let now = self.tell(now);
+        let now = self.advance(now);
         if self.half.wake().is_some_and(|wake| wake.at <= now) {
             self.half.on_timer(now);
         }
         let due = match self.half.due() {
-            Due::Rtcp => self.told + TOLD <= now,
+            Due::Rtcp => self.last_report + REPORT_INTERVAL <= now,
             Due::At(wake) => wake.at <= now,
             Due::Hold => false,
         };
         if due && self.media > 0 {
             // The replayed receiver halves get the announcement by this call, so it need not be sent.
             self.half.announce(now);
-            self.told = now;
+            self.last_report = now;
         }
     }
 }

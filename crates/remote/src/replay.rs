@@ -10,7 +10,7 @@
 //! next reports is then that of this packet. With RTCP it is that of the sender report (RFC 3550, section 6.4.1), and
 //! halves adjust it by the delay variation since then.
 
-use crate::shadow::{Departures, Left, SHADOWS, Shadow};
+use crate::shadow::{Departures, SHADOWS, SentMedia, Shadow};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use steadycast_control::registry::{Factory, FeedbackTiming, Terms};
@@ -51,16 +51,16 @@ impl Factory for Replayed {
             setup: setup.clone(),
             least: self.least,
             receivers: BTreeMap::new(),
-            left: Departures::new(REMEMBERED),
+            left: Departures::new(MOST_SENT),
             arrivals: Vec::new(),
-            said: Vec::new(),
-            unknown: Unknown::default(),
-            heard: None,
+            reports: Vec::new(),
+            unknown: UnknownFates::default(),
+            last_arrival: None,
             gap: Span::ZERO,
         })
     }
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
-        if self.own_receivers { self.own.receiver(setup) } else { Box::new(Counting) }
+        if self.own_receivers { self.own.receiver(setup) } else { Box::new(PlainReceiver) }
     }
     fn terms(&self) -> Terms {
         let own = self.own.terms();
@@ -70,9 +70,9 @@ impl Factory for Replayed {
 }
 
 /// The receiver half of a session with per-packet feedback, which the session itself writes.
-struct Counting;
+struct PlainReceiver;
 
-impl ReceiverHalf for Counting {
+impl ReceiverHalf for PlainReceiver {
     fn on_arrival(&mut self, _: &Arrival<'_>) {}
 
     fn report(&mut self, _: &Slot) -> Reply {
@@ -81,10 +81,10 @@ impl ReceiverHalf for Counting {
 }
 
 /// The number of packets in the list of sent media packets: as many as in a sender's history.
-const REMEMBERED: usize = 1 << 14;
+const MOST_SENT: usize = 1 << 14;
 /// The length of a slot in the window of the minimum clock difference. The window has two to three slots, so that it
 /// can follow clock drift.
-const OFFSETS: Span = Span::secs(10);
+const OFFSET_SLOT: Span = Span::secs(10);
 
 /// The mean size of a compound packet with a report block and a body, including IP and UDP headers.
 const COMPOUND: Bytes = Bytes::new(120);
@@ -104,18 +104,18 @@ struct Replay {
     /// The arrivals of the report that is replayed. The buffer is reused to avoid allocations.
     arrivals: Vec<(PeerTime, PacketReport)>,
     /// The halves' reports on it, reused for the same reason.
-    said: Vec<Said>,
-    unknown: Unknown,
+    reports: Vec<ReplayedReport>,
+    unknown: UnknownFates,
     /// The arrival of the last report, and the recent maximum interval between two reports.
-    heard: Option<Time>,
+    last_arrival: Option<Time>,
     gap: Span,
 }
 
 /// The maximum interval between reports that counts in that maximum.
-const RARE: Span = Span::secs(1);
+const LONGEST_GAP: Span = Span::secs(1);
 
 /// The maximum number of sender reports in flight to a receiver.
-const UNDER_WAY: usize = 16;
+const MOST_SENDER_REPORTS: usize = 16;
 
 /// The packets with unknown fates.
 ///
@@ -124,16 +124,16 @@ const UNDER_WAY: usize = 16;
 /// the same delay. If later feedback reports it as missing, the next media packet is left out in its place. Losses and
 /// bytes are then correct in total, and the loss counts when it becomes known.
 #[derive(Default)]
-struct Unknown {
+struct UnknownFates {
     /// The packets after which no other packet is known to have arrived.
     waiting: VecDeque<PacketReport>,
     /// The numbers of the packets that were replayed, in order.
     played: VecDeque<u64>,
     /// The number of losses that are still to be replayed.
-    owed: usize,
+    pending_losses: usize,
 }
 
-impl Unknown {
+impl UnknownFates {
     /// Looks for replayed packets whose fates are in a report.
     fn learn(&mut self, packets: &[PacketReport]) {
         for packet in packets {
@@ -141,7 +141,7 @@ impl Unknown {
                 && packet.arrived.is_none()
             {
                 self.played.remove(place);
-                self.owed += usize::from(packet.stream == Stream::Media);
+                self.pending_losses += usize::from(packet.stream == Stream::Media);
             }
         }
     }
@@ -173,21 +173,21 @@ impl Unknown {
                 self.played.insert(place, first.number);
             }
         }
-        let most = REMEMBERED / 2;
+        let most = MOST_SENT / 2;
         self.waiting.drain(..self.waiting.len().saturating_sub(most));
         self.played.drain(..self.played.len().saturating_sub(most));
     }
 
     /// Returns whether the next media packet is left out in place of a missing one.
-    fn owes(&mut self) -> bool {
-        let owes = self.owed > 0;
-        self.owed -= usize::from(owes);
-        owes
+    fn takes_loss(&mut self) -> bool {
+        let takes_loss = self.pending_losses > 0;
+        self.pending_losses -= usize::from(takes_loss);
+        takes_loss
     }
 }
 
 /// A report of a half that runs on behalf of a receiver.
-struct Said {
+struct ReplayedReport {
     body: Option<Body>,
     /// The delay of the sender report that it answers.
     answers: Option<OneWay>,
@@ -207,30 +207,30 @@ struct Receiver {
     /// before it, and the start of this slot.
     offsets: ([Option<i64>; 3], Time),
     /// The sender reports that no later packet has overtaken yet, with their send times and announcements.
-    under_way: VecDeque<(Time, Option<Body>)>,
+    sender_reports: VecDeque<(Time, Option<Body>)>,
     /// The delay of the last sender report that has arrived, between the two clocks.
     answers: Option<OneWay>,
     /// The time of the half's last report.
-    said_at: Time,
+    last_report: Time,
 }
 
 impl Receiver {
     fn new(half: Box<dyn ReceiverHalf>, now: Time) -> Self {
         let shadow = Shadow::new(half);
-        Self { shadow, offsets: ([None; 3], now), under_way: VecDeque::new(), answers: None, said_at: now }
+        Self { shadow, offsets: ([None; 3], now), sender_reports: VecDeque::new(), answers: None, last_report: now }
     }
 
     /// Records that a sender report was sent.
     fn announce(&mut self, now: Time, body: Option<Body>) {
-        if self.under_way.len() == UNDER_WAY {
-            self.under_way.pop_front();
+        if self.sender_reports.len() == MOST_SENDER_REPORTS {
+            self.sender_reports.pop_front();
         }
-        self.under_way.push_back((now, body));
+        self.sender_reports.push_back((now, body));
     }
 
     /// Delivers the sender reports that were sent before this packet.
-    fn hear(&mut self, at: Time, packet: &PacketReport) {
-        while let Some((_, body)) = self.under_way.pop_front_if(|(left, _)| *left <= packet.sent) {
+    fn deliver_sender_reports(&mut self, at: Time, packet: &PacketReport) {
+        while let Some((_, body)) = self.sender_reports.pop_front_if(|(left, _)| *left <= packet.sent) {
             self.shadow.half.on_sender_report(at);
             if let Some(body) = &body {
                 self.shadow.half.on_announce(&Announcement { at, body });
@@ -244,11 +244,11 @@ impl Receiver {
         let offset = (now.as_nanos() as i64).saturating_sub(newest.as_nanos());
         let (offsets, since) = &mut self.offsets;
         let least = offsets.iter().flatten().min();
-        if least.is_some_and(|least| offset.saturating_sub(*least) > OFFSETS.as_nanos() as i64) {
+        if least.is_some_and(|least| offset.saturating_sub(*least) > OFFSET_SLOT.as_nanos() as i64) {
             // No report takes that long, so the receiver's clock was set back.
             *offsets = [None; 3];
         }
-        if now.since(*since) > OFFSETS {
+        if now.since(*since) > OFFSET_SLOT {
             offsets.rotate_right(1);
             (offsets[0], *since) = (None, now);
         }
@@ -273,25 +273,25 @@ impl Receiver {
         self.shadow.until = now.max(self.shadow.until);
     }
 
-    fn arrive(&mut self, at: Time, packet: &PacketReport, left: &Left, ecn: Ecn) {
+    fn arrive(&mut self, at: Time, packet: &PacketReport, left: &SentMedia, ecn: Ecn) {
         self.timers(at);
-        self.hear(at, packet);
+        self.deliver_sender_reports(at, packet);
         self.shadow.count(left.seq, true);
-        self.shadow.arrive(at, &Left { at: packet.sent, size: packet.size, ..*left }, ecn);
+        self.shadow.arrive(at, &SentMedia { at: packet.sent, size: packet.size, ..*left }, ecn);
     }
 
     fn arrive_extra(&mut self, at: Time, packet: &PacketReport, ecn: Ecn) {
         self.timers(at);
-        self.hear(at, packet);
+        self.deliver_sender_reports(at, packet);
         let sent = PeerTime::from_nanos(packet.sent.as_nanos() as i64);
         let (stream, size) = (packet.stream, packet.size);
         self.shadow.half.on_extra(&ExtraArrival { at, stream, size, sent, ecn, missing: 0 });
     }
 
     /// Returns the half's report if it is due. `interval` is RTCP's report interval.
-    fn report(&mut self, now: Time, members: u32, interval: Span, regular: bool) -> Option<Said> {
+    fn report(&mut self, now: Time, members: u32, interval: Span, regular: bool) -> Option<ReplayedReport> {
         let due = match self.shadow.half.due() {
-            Due::Rtcp => regular && now.since(self.said_at) >= interval,
+            Due::Rtcp => regular && now.since(self.last_report) >= interval,
             Due::At(wake) => wake.at <= now,
             Due::Hold => false,
         };
@@ -304,26 +304,30 @@ impl Receiver {
             Reply::Plain => None,
             Reply::Body(body) => Some(body),
         };
-        self.said_at = now;
+        self.last_report = now;
         // The fraction has steps of 1/256, as in a report block (RFC 3550, section 6.4.1).
         let share = (lost.max(0) as f64 / expected.max(1) as f64).min(1.0);
         let fraction = (share * 256.0).floor().min(255.0) / 256.0;
         let (highest, jitter) = (self.shadow.highest(), Span::ZERO);
-        Some(Said { body, answers: self.answers, reception: Reception { expected, lost, fraction, highest, jitter } })
+        Some(ReplayedReport {
+            body,
+            answers: self.answers,
+            reception: Reception { expected, lost, fraction, highest, jitter },
+        })
     }
 }
 
 impl Replay {
     fn replay(&mut self, report: &Report<'_>) {
-        let Self { half, receivers, make, setup, least, left, arrivals, said, unknown, heard, gap } = self;
+        let Self { half, receivers, make, setup, least, left, arrivals, reports, unknown, last_arrival, gap } = self;
         if receivers.len() >= SHADOWS && !receivers.contains_key(&report.from) {
             return;
         }
         let now = report.at;
         // Halves must not take the interval between two reports for missing feedback, even with a short round-trip
         // time.
-        let since = heard.replace(now).map_or(Span::ZERO, |heard| now.since(heard));
-        *gap = since.max(gap.scale(0.875)).min(RARE);
+        let since = last_arrival.replace(now).map_or(Span::ZERO, |last_arrival| now.since(last_arrival));
+        *gap = since.max(gap.scale(0.875)).min(LONGEST_GAP);
         half.on_feedback_interval(*gap);
         let interval = interval(setup, report.members).max(*least);
         let receiver = receivers.entry(report.from).or_insert_with(|| {
@@ -348,7 +352,7 @@ impl Replay {
             let (at, ecn) = (receiver.local(now, *at), packet.arrived.and_then(|a| a.ecn).unwrap_or_default());
             if packet.stream != Stream::Media {
                 receiver.arrive_extra(at, packet, ecn);
-            } else if unknown.owes() {
+            } else if unknown.takes_loss() {
                 continue;
             } else if let Some(left) = left.by_number(packet.number) {
                 receiver.arrive(at, packet, left, ecn);
@@ -357,20 +361,20 @@ impl Replay {
             // halves report once, after all arrivals of the feedback. Their hold time, and thus the round-trip time, is
             // then correct.
             if windowed && n + 1 < arrivals.len() && receiver.shadow.news() <= 1 {
-                said.extend(receiver.report(at, report.members, interval, false));
+                reports.extend(receiver.report(at, report.members, interval, false));
             }
         }
         receiver.timers(now);
-        said.extend(receiver.report(now, report.members, interval, true));
+        reports.extend(receiver.report(now, report.members, interval, true));
         let newest = report.packets.iter().rev().find_map(one_way);
         let rtt = |answers: Option<OneWay>| {
             let since = answers.zip(newest).map_or(Offset::ZERO, |(answers, newest)| answers.variation_since(newest));
             report.rtt.map(|rtt| rtt.moved(since))
         };
-        if said.is_empty() {
+        if reports.is_empty() {
             half.on_report(&Report { rtt: rtt(receiver.answers), packets: &[], ..*report });
         }
-        for Said { body, answers, reception } in said.drain(..) {
+        for ReplayedReport { body, answers, reception } in reports.drain(..) {
             // A report block from the network takes precedence, because it is the receiver's own count.
             let reception = report.reception.or(Some(reception));
             half.on_report(&Report { body: body.as_ref(), rtt: rtt(answers), reception, packets: &[], ..*report });

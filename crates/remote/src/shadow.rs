@@ -10,7 +10,7 @@ pub const SHADOWS: usize = 4_096;
 
 /// A media packet that was sent.
 #[derive(Clone, Copy)]
-pub struct Left {
+pub struct SentMedia {
     /// The packet's number, as in [`Sent::number`].
     pub number: u64,
     /// The extended sequence number.
@@ -28,7 +28,7 @@ pub struct Left {
 /// The last media packets that were sent, in order.
 pub struct Departures {
     most: usize,
-    all: VecDeque<Left>,
+    all: VecDeque<SentMedia>,
     edge: FrameEdge,
     notice: Notice,
 }
@@ -50,21 +50,21 @@ impl Departures {
             self.all.pop_front();
         }
         let Sent { left: at, number, seq, size, .. } = *sent;
-        self.all.push_back(Left { number, seq, at, size, edge: self.edge, notice: self.notice });
+        self.all.push_back(SentMedia { number, seq, at, size, edge: self.edge, notice: self.notice });
     }
 
     /// Returns the oldest packet.
-    pub fn first(&self) -> Option<&Left> {
+    pub fn first(&self) -> Option<&SentMedia> {
         self.all.front()
     }
 
     /// Returns the packet with this number among all packets of the session.
-    pub fn by_number(&self, number: u64) -> Option<&Left> {
+    pub fn by_number(&self, number: u64) -> Option<&SentMedia> {
         self.all.get(self.all.binary_search_by_key(&number, |left| left.number).ok()?)
     }
 
     /// Returns the packet with this extended sequence number.
-    pub fn by_seq(&self, seq: u64) -> Option<&Left> {
+    pub fn by_seq(&self, seq: u64) -> Option<&SentMedia> {
         self.all.get(self.all.binary_search_by_key(&seq, |left| left.seq).ok()?)
     }
 
@@ -82,22 +82,22 @@ pub struct Shadow {
     pub until: Time,
     /// The first and the highest sequence number, and the number of packets that have arrived.
     seqs: Option<(u64, u64)>,
-    came: u64,
+    arrived: u64,
     /// The packets expected and arrived at the last report.
-    said: (u64, u64),
+    reported: (u64, u64),
 }
 
 impl Shadow {
     /// Creates a shadow without arrivals.
     pub fn new(half: Box<dyn ReceiverHalf>) -> Self {
-        Self { half, until: Time::ZERO, seqs: None, came: 0, said: (0, 0) }
+        Self { half, until: Time::ZERO, seqs: None, arrived: 0, reported: (0, 0) }
     }
 
     /// Counts a packet that was sent to the receiver, and whether it has arrived.
-    pub fn count(&mut self, seq: u64, came: bool) {
+    pub fn count(&mut self, seq: u64, arrived: bool) {
         let (first, highest) = self.seqs.unwrap_or((seq, seq));
         self.seqs = Some((first.min(seq), highest.max(seq)));
-        self.came += u64::from(came);
+        self.arrived += u64::from(arrived);
     }
 
     /// Returns the highest sequence number that was counted.
@@ -107,12 +107,12 @@ impl Shadow {
 
     /// Returns the number of packets that have arrived since the last report.
     pub fn news(&self) -> u64 {
-        self.came - self.said.1
+        self.arrived - self.reported.1
     }
 
     /// Passes an arrival to the half. Its time is of the sender's clock, and never earlier than that of the previous
     /// call.
-    pub fn arrive(&mut self, at: Time, left: &Left, ecn: Ecn) {
+    pub fn arrive(&mut self, at: Time, left: &SentMedia, ecn: Ecn) {
         self.until = at.max(self.until);
         let sent = PeerTime::from_nanos(i64::try_from(left.at.as_nanos()).unwrap_or(i64::MAX));
         self.half.on_arrival(&Arrival {
@@ -131,12 +131,12 @@ impl Shadow {
     /// Requests a report of the half. Returns it with the slot that it was based on.
     pub fn report(&mut self, now: Time, members: u32, interval: Span) -> (Slot, Reply) {
         let all = self.seqs.map_or(0, |(first, highest)| highest - first + 1);
-        let expected = all - self.said.0.min(all);
+        let expected = all - self.reported.0.min(all);
         let lost = expected as i64 - self.news() as i64;
         let slot = Slot { now, expected, lost, members, interval, rtcp_share: 0.05 };
         let reply = self.half.report(&slot);
         if reply != Reply::Suppress {
-            self.said = (all, self.came);
+            self.reported = (all, self.arrived);
         }
         (slot, reply)
     }
