@@ -4,57 +4,57 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// A timer that is asked for sooner than this would let virtual time stand still.
+/// The minimum wait for a timer. Without it a controller could keep virtual time from advancing.
 const SHORTEST_WAIT: Span = Span::micros(100);
-/// Bytes of an [`Echo`], which stands before what a receiver from outside adds.
+/// The size of an [`Echo`] in bytes. An external receiver appends its own content to it.
 const ECHO: usize = 24;
 
-/// What decides a rate outside of the program.
+/// A controller outside of this program.
 pub trait Law: Send {
-    /// What it wants after an event; `None`: as before, for it was not asked, or has made a mistake. `now` is `None`
-    /// at its flow's start.
+    /// Handles an event and returns the new decision. Returns `None` to keep the old one, because the law was not
+    /// called or has failed. `now` is `None` at the start of the flow.
     fn tell(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided>;
 }
 
-/// What a law is told of.
+/// An event for a law.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// Its flow starts.
+    /// The flow starts.
     Start,
     /// A report has arrived.
     Report(&'a Heard<'a>),
-    /// A packet of the media has left.
+    /// A media packet was sent.
     Sent(&'a Sent),
-    /// The time that it asked for has come.
+    /// The requested timer has expired.
     Timer,
     /// A receiver has left.
     Leave(ReceiverId),
 }
 
-/// A report as a law is told of it. What the feedback does not tell is `None`.
+/// A report for a law. Values that the feedback does not contain are `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard<'a> {
-    /// When it arrived.
+    /// The arrival time.
     pub at: Time,
-    /// From whom.
+    /// The receiver that sent it.
     pub from: ReceiverId,
-    /// Receivers that are in the session now.
+    /// The number of receivers in the session now.
     pub members: u32,
-    /// Round-trip time.
+    /// The round-trip time.
     pub rtt: Option<Span>,
-    /// Packets that were expected since the report before, and of these, how many are missing.
+    /// The packets expected since the previous report, and the number of missing ones.
     pub counts: Option<(u32, u32)>,
-    /// Rate of what arrived since then.
+    /// The receive rate since the previous report.
     pub received: Option<Rate>,
-    /// How much longer the newest packet was under way than the quickest one.
+    /// The queueing delay: the newest packet's one-way delay minus the smallest one so far.
     pub queueing: Option<Span>,
-    /// Interarrival jitter (RFC 3550).
+    /// The interarrival jitter (RFC 3550).
     pub jitter: Option<Span>,
-    /// What a receiver from outside added.
+    /// The content that an external receiver has appended.
     pub added: Option<&'a [u8]>,
-    /// Single packets.
+    /// The per-packet feedback.
     pub packets: &'a [PacketReport],
-    /// Bytes that wait at the sender, and how long the oldest has waited.
+    /// The bytes in the pacer, and the time that the oldest of them has waited.
     pub waiting: (Bytes, Span),
 }
 
@@ -79,7 +79,7 @@ impl<'a> Heard<'a> {
         }
     }
 
-    /// The share of the expected packets that are missing.
+    /// Returns the share of the expected packets that are missing.
     pub fn loss(&self) -> f64 {
         self.counts
             .filter(|(expected, _)| *expected > 0)
@@ -87,7 +87,7 @@ impl<'a> Heard<'a> {
     }
 }
 
-/// The echo in a report, and what a receiver from outside added. What can't be true is left out.
+/// Splits a report into the echo and the content that an external receiver has appended. Invalid parts are `None`.
 fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
     let Some((echo, rest)) = body.bytes.split_at_checked(ECHO) else { return (None, None) };
     let echo = Echo::parse(&Body { subtype: body.subtype, bytes: echo.to_vec() });
@@ -95,18 +95,18 @@ fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
     (echo, added)
 }
 
-/// What a law wants.
+/// The decision of a law.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decided {
-    /// The rate; it is kept within floor and cap.
+    /// The rate; it is limited to the range from floor to cap.
     pub rate: Rate,
-    /// The rate at which waiting packets leave; `None`: the same.
+    /// The pacing rate; `None` for the same as `rate`.
     pub pacing: Option<Rate>,
-    /// What may leave before the next decision; `None`: it has no window.
+    /// The bytes that may be sent before the next decision; `None` for no window.
     pub window: Option<Bytes>,
-    /// When it wants a timer.
+    /// The time of the next timer.
     pub wake: Option<Time>,
-    /// Its reason; `None`: as before.
+    /// The reason; `None` to keep the old one.
     pub why: Option<String>,
 }
 
@@ -124,7 +124,7 @@ pub struct Half<L> {
 }
 
 impl<L: Law> Half<L> {
-    /// Asks `law` for its first decision. `feedback` is what its reports tell.
+    /// Creates the half and asks `law` for its first decision. `feedback` is the format of its reports.
     pub fn new(law: L, setup: &Setup, feedback: FeedbackFormat) -> Self {
         let (floor, cap) = (setup.floor, setup.cap);
         let decided = Decided { rate: floor.max(Rate::kbps(8)).min(cap), ..Decided::default() };

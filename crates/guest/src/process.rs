@@ -1,4 +1,4 @@
-//! A process that answers each line with one, and that never outlives this one.
+//! A child process that answers each line with one line, and that never outlives this process.
 #![allow(clippy::disallowed_methods, reason = "how long another process takes, only the machine's clock can tell")]
 
 use rustix::buffer::spare_capacity;
@@ -11,21 +11,21 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Bytes of the longest line.
+/// The maximum length of a line in bytes.
 pub(crate) const LONGEST: usize = 1 << 20;
-/// How long a process may take to end once it was asked to.
+/// The time that a process has to end after it was asked to.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Silence {
-    /// It has not come in time.
+    /// The answer was not in time.
     Late,
-    /// A line came before it was asked for.
+    /// A line was written without a request.
     Unasked(Vec<u8>),
-    /// The line does not end.
+    /// The line exceeds the maximum length.
     Endless,
-    /// The process writes no more: how it ended, where it has.
+    /// The process has closed its output. The text says how it ended, if it has.
     Gone(Option<String>),
 }
 
@@ -33,15 +33,15 @@ pub(crate) struct Process {
     child: Child,
     input: Option<ChildStdin>,
     output: ChildStdout,
-    /// What it has written and nobody has read.
+    /// The output that was read but not processed.
     heard: Vec<u8>,
     guard: Child,
-    /// Something went wrong with it: it is not asked to end.
+    /// Whether an exchange has failed. The process is then not asked to end, but killed.
     lost: bool,
 }
 
 impl Process {
-    /// Starts a program in a process group of its own, with its stderr in `log`.
+    /// Starts a program in its own process group, with its stderr in `log`.
     pub(crate) fn start(words: &[String], log: File) -> io::Result<Self> {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut child = Command::new(name)
@@ -64,7 +64,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Writes a line and reads the one that answers it, without its end.
+    /// Writes a line and returns the answering line without its end.
     pub(crate) fn exchange(&mut self, line: &[u8], patience: Duration) -> Result<Vec<u8>, Silence> {
         let told = self.answer(line, patience);
         self.lost |= told.is_err();
@@ -95,12 +95,12 @@ impl Process {
             if !self.wait(rest.is_empty(), until) {
                 return Err(Silence::Late);
             }
-            // What has ended may have said something before.
+            // The output is read even if the process has ended, because it may have answered before.
             open = self.write(&mut rest) & self.fill();
         }
     }
 
-    /// Writes as much as goes; whether the process still reads.
+    /// Writes as much as the pipe takes. Returns whether the process still reads.
     fn write(&self, rest: &mut &[u8]) -> bool {
         let Some(input) = &self.input else { return false };
         while !rest.is_empty() {
@@ -114,7 +114,7 @@ impl Process {
         true
     }
 
-    /// Reads what there is; whether the process still writes.
+    /// Reads the available output. Returns whether the process still writes.
     fn fill(&mut self) -> bool {
         while self.heard.len() <= LONGEST {
             self.heard.reserve(4096);
@@ -129,7 +129,7 @@ impl Process {
         true
     }
 
-    /// Waits until the process has written something, or reads again where not all was `told`; false: not in time.
+    /// Waits for output, or until the input can be written if not all was `told`. Returns false on a timeout.
     fn wait(&self, told: bool, until: Instant) -> bool {
         loop {
             let mut fds = vec![PollFd::new(&self.output, PollFlags::IN)];
@@ -142,7 +142,8 @@ impl Process {
         }
     }
 
-    /// How the process ended, if it does within a second: what it has left behind is still there to be ended with it.
+    /// Returns how the process ended, if it does within a second. It is not reaped, so that its group can still be
+    /// killed.
     fn ending(&self) -> Option<String> {
         let pid = Pid::from_child(&self.child);
         for _ in 0..100 {
@@ -156,7 +157,7 @@ impl Process {
         None
     }
 
-    /// Says that the run is over, and waits for the process to close its output.
+    /// Sends the end of the run, and waits for the process to close its output.
     pub(crate) fn farewell(&mut self, mut line: &[u8]) {
         if self.lost || !self.write(&mut line) {
             return;
@@ -169,14 +170,16 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The guard reads the end of its input, and ends the whole group, before its number can be another's.
+        // The guard detects the end of its input and kills the whole group. Only then is the process reaped, because
+        // its number may be reused afterwards.
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
         let _ = self.child.wait();
     }
 }
 
-/// Ends the group of this number when this process is gone, however it ends, or closes the guard's input.
+/// Starts a guard that kills the process group `group` when this process ends, for any reason, or closes the guard's
+/// input.
 fn guard(group: u32) -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", "read -r _; kill -s KILL -- \"-$0\"", &group.to_string()])

@@ -1,4 +1,4 @@
-//! A law in any language: a process that is told by lines of JSON, and answers by them.
+//! A law in any language: a process that receives messages as lines of JSON and answers with lines of JSON.
 
 use crate::answer::{self, Hello, shortened};
 use crate::fault::{Fault, FaultSlot, moment};
@@ -14,12 +14,12 @@ use steadycast_control::registry::{Factory, Terms};
 use steadycast_control::{EchoReceiver, FeedbackFormat, Need, ReceiverHalf, SenderHalf, Setup};
 use steadycast_units::Time;
 
-/// How long a process may take, in real time.
+/// The timeouts of a process, in real time.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// To answer `hello`.
+    /// The timeout of the answer to `hello`.
     pub start: Duration,
-    /// To answer anything else.
+    /// The timeout of any other answer.
     pub answer: Duration,
 }
 
@@ -29,38 +29,38 @@ impl Default for Patience {
     }
 }
 
-/// Bytes at the end of a log in which its last line is looked for.
+/// The number of bytes at the end of a log in which its last line is searched.
 const LAST: u64 = 4096;
 
-/// Bytes at the beginning of a log that are kept; its last line says how many more there were.
+/// The number of bytes at the start of a log that are kept. A last line states how many were left out.
 pub const LOG_BYTES: u64 = 4 << 20;
 
-/// A flow's program, which makes a process for each sender half.
+/// A flow's program. It starts a process for each sender half.
 pub struct Program {
     source: Arc<Source>,
     hello: Hello,
     feedback: FeedbackFormat,
-    /// The process that has said hello already.
+    /// The process that has already answered `hello`.
     first: Mutex<Option<Process>>,
 }
 
-/// What processes are made of, and where their mistakes go.
+/// The properties of a program's processes, and the slot for their faults.
 struct Source {
     place: String,
     words: Vec<String>,
     patience: Patience,
     log: Mutex<File>,
-    /// Bytes that were cut from the log.
+    /// The number of bytes that were cut from the log.
     left_out: AtomicU64,
     fault: FaultSlot,
 }
 
 impl Program {
-    /// Starts the program of a flow, so that what it asks for is known. `name` is its controller's, `words` are what is
-    /// run, `feedback` is what the flow's scenario says.
+    /// Starts a flow's program and asks for its capabilities. `name` is the name of its controller, `words` are the
+    /// command and its arguments, and `feedback` is the scenario's setting.
     ///
     /// # Errors
-    /// It can't be started, or answers `hello` with a mistake.
+    /// It can't be started, or its answer to `hello` is invalid.
     pub fn start(
         patience: Patience,
         flow: &str,
@@ -93,7 +93,7 @@ impl Program {
     }
 }
 
-/// A temporary file without a name, which is gone with whoever has it open.
+/// Creates a temporary file without a name, which is deleted when it is closed.
 fn nameless() -> io::Result<File> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -121,7 +121,7 @@ impl Source {
         Ok((process, hello))
     }
 
-    /// It has not answered as it must.
+    /// Returns the fault for a missing answer.
     fn silent(&self, silence: Silence, now: Option<Time>, kind: &str) -> Fault {
         let at = moment(now);
         match silence {
@@ -149,13 +149,13 @@ impl Source {
         }
     }
 
-    /// Its answer can't be taken.
+    /// Returns the fault for an invalid answer.
     fn mistaken(&self, wrong: answer::Wrong, line: &[u8], now: Option<Time>, kind: &str) -> Fault {
         let answer::Wrong { problem, remedy } = wrong;
         self.wrong(format!("{} it answered \"{kind}\" with {}: {problem}", moment(now), text(line)), remedy)
     }
 
-    /// Cuts what was written to the log beyond its bound: the file is open for appending, and goes on at its new end.
+    /// Truncates the log to its limit. The file is open for appending, so writing continues at its new end.
     fn cut_log(&self) {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let len = log.metadata().map_or(0, |about| about.len());
@@ -164,18 +164,18 @@ impl Source {
         }
     }
 
-    /// What stands in the log from there on, or all that is shorter.
+    /// Returns the log from the position `from` on, or the whole log if it is shorter.
     fn log_from(&self, from: SeekFrom) -> Vec<u8> {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = Vec::new();
-        // What is written is put behind it, wherever is read.
+        // Seeking does not affect writers, because they append.
         let found = log.seek(from).or_else(|_| log.seek(SeekFrom::Start(0)));
         let _ = found.and_then(|_| log.read_to_end(&mut bytes));
         bytes
     }
 }
 
-/// The beginning of a line that may hold anything.
+/// Returns the start of a line that may contain any bytes.
 fn text(line: &[u8]) -> String {
     shortened(&String::from_utf8_lossy(&line[..line.len().min(400)]))
 }
@@ -212,15 +212,15 @@ impl Drop for Program {
     }
 }
 
-/// A process as a law.
+/// The law of a process.
 struct Told {
     source: Arc<Source>,
-    /// None once it has made a mistake.
+    /// The process; `None` after a fault.
     process: Option<Process>,
     hello: Hello,
-    /// What it is told next; at first its setup.
+    /// The next message; at the start the setup.
     message: Message,
-    /// The rows of packets that have left since the message before.
+    /// The rows of the packets sent since the previous message.
     sent: String,
 }
 
