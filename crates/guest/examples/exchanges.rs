@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use steadycast_control::registry::Factory;
 use steadycast_control::{FeedbackFormat, ReceiverId, Report, Setup};
-use steadycast_guest::{FaultSlot, Patience, Program};
+use steadycast_guest::{FaultSlot, Program, Timeouts};
 use steadycast_units::{Rate, Seed, Span, Time};
 
 fn main() {
@@ -15,8 +15,8 @@ fn main() {
         return pipes(count);
     }
     let fault = FaultSlot::default();
-    let (patience, feedback) = (Patience::default(), FeedbackFormat::Own);
-    let program = Program::start(patience, "video", "exec", words, feedback, fault.clone()).expect("a program");
+    let (timeouts, feedback) = (Timeouts::default(), FeedbackFormat::Own);
+    let program = Program::start(timeouts, "video", "exec", words, feedback, fault.clone()).expect("a program");
     let mut half = program.sender(&Setup::unicast(Rate::kbps(100), Rate::mbps(20), Seed(1).part("half")));
     for n in 0..count {
         let (at, rtt) = (Time::ZERO + Span::millis(10 * n), Some(Span::millis(50)));

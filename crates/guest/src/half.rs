@@ -13,7 +13,7 @@ const ECHO: usize = 24;
 pub trait Law: Send {
     /// Handles an event and returns the new decision. Returns `None` to keep the old one, because the law was not
     /// called or has failed. `now` is `None` at the start of the flow.
-    fn tell(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided>;
+    fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided>;
 }
 
 /// An event for a law.
@@ -22,7 +22,7 @@ pub enum Event<'a> {
     /// The flow starts.
     Start,
     /// A report has arrived.
-    Report(&'a Heard<'a>),
+    Report(&'a LawReport<'a>),
     /// A media packet was sent.
     Sent(&'a Sent),
     /// The requested timer has expired.
@@ -33,7 +33,7 @@ pub enum Event<'a> {
 
 /// A report for a law. Values that the feedback does not contain are `None`.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard<'a> {
+pub struct LawReport<'a> {
     /// The arrival time.
     pub at: Time,
     /// The receiver that sent it.
@@ -58,7 +58,7 @@ pub struct Heard<'a> {
     pub waiting: (Bytes, Span),
 }
 
-impl<'a> Heard<'a> {
+impl<'a> LawReport<'a> {
     fn of(report: &Report<'a>, feedback: FeedbackFormat, waiting: (Bytes, Span)) -> Self {
         let (echo, added) = report.body.map_or((None, None), split);
         let blocks = report.reception.filter(|_| feedback == FeedbackFormat::Blocks);
@@ -131,12 +131,12 @@ impl<L: Law> Half<L> {
         let why = "start".to_owned();
         let waiting = (Bytes::ZERO, Span::ZERO);
         let mut half = Self { law, feedback, floor, cap, decided, why, last: None, by: None, waiting };
-        half.tell(None, &Event::Start);
+        half.on_event(None, &Event::Start);
         half
     }
 
-    fn tell(&mut self, now: Option<Time>, event: &Event<'_>) {
-        let Some(mut new) = self.law.tell(now, event) else { return };
+    fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) {
+        let Some(mut new) = self.law.on_event(now, event) else { return };
         new.rate = new.rate.max(self.floor).min(self.cap);
         new.pacing = new.pacing.map(|pacing| pacing.max(self.floor));
         new.wake = new.wake.map(|at| at.max(now.unwrap_or(Time::ZERO) + SHORTEST_WAIT));
@@ -154,7 +154,7 @@ impl<L: Law> Half<L> {
 impl<L: Law> SenderHalf for Half<L> {
     fn on_sent(&mut self, sent: &Sent) {
         self.leaves(sent.size);
-        self.tell(Some(sent.at), &Event::Sent(sent));
+        self.on_event(Some(sent.at), &Event::Sent(sent));
     }
 
     fn on_extra_sent(&mut self, sent: &ExtraSent) {
@@ -166,19 +166,19 @@ impl<L: Law> SenderHalf for Half<L> {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        let heard = Heard::of(report, self.feedback, self.waiting);
-        self.last = heard.rtt.map(|rtt| (heard.loss(), rtt));
+        let seen = LawReport::of(report, self.feedback, self.waiting);
+        self.last = seen.rtt.map(|rtt| (seen.loss(), rtt));
         self.by = Some(report.from);
-        self.tell(Some(report.at), &Event::Report(&heard));
+        self.on_event(Some(report.at), &Event::Report(&seen));
     }
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, _: Leave) {
-        self.tell(Some(at), &Event::Leave(receiver));
+        self.on_event(Some(at), &Event::Leave(receiver));
     }
 
     fn on_timer(&mut self, now: Time) {
         self.decided.wake = None;
-        self.tell(Some(now), &Event::Timer);
+        self.on_event(Some(now), &Event::Timer);
     }
 
     fn wake(&self) -> Option<Wake> {

@@ -18,6 +18,6 @@ mod program;
 
 pub use answer::{Hello, Wrong, decision, hello};
 pub use fault::{Fault, FaultSlot, moment, one_line};
-pub use half::{Decided, Event, Half, Heard, Law};
+pub use half::{Decided, Event, Half, Law, LawReport};
 #[cfg(unix)]
-pub use program::{LOG_BYTES, Patience, Program};
+pub use program::{LOG_BYTES, Program, Timeouts};

@@ -1,7 +1,7 @@
 //! The messages to a program: one line of JSON each. Apart from the keys they contain only numbers.
 
 use crate::answer::VERSION;
-use crate::half::Heard;
+use crate::half::LawReport;
 use std::fmt::{Display, Write};
 use steadycast_control::{PacketReport, ReceiverId, Sent, Setup};
 use steadycast_units::{Ecn, Time};
@@ -55,27 +55,27 @@ impl Message {
         self.end();
     }
 
-    pub(crate) fn report(&mut self, heard: &Heard<'_>, sent: Option<&mut String>) {
+    pub(crate) fn report(&mut self, report: &LawReport<'_>, sent: Option<&mut String>) {
         let span = |span: Option<steadycast_units::Span>| Or(span.map(steadycast_units::Span::as_nanos));
-        let (expected, lost) = heard.counts.unzip();
+        let (expected, lost) = report.counts.unzip();
         let text = self.begin("report");
         let _ = write!(
             text,
             ",\"t\":{},\"from\":{},\"members\":{},\"rtt\":{},\"expected\":{},\"lost\":{},\"received\":{},\
              \"queueing\":{},\"jitter\":{},\"waiting\":{},\"age\":{},\"packets\":[",
-            heard.at.as_nanos(),
-            heard.from.0,
-            heard.members,
-            span(heard.rtt),
+            report.at.as_nanos(),
+            report.from.0,
+            report.members,
+            span(report.rtt),
             Or(expected),
             Or(lost),
-            Or(heard.received.map(steadycast_units::Rate::as_bps)),
-            span(heard.queueing),
-            span(heard.jitter),
-            heard.waiting.0.get(),
-            heard.waiting.1.as_nanos(),
+            Or(report.received.map(steadycast_units::Rate::as_bps)),
+            span(report.queueing),
+            span(report.jitter),
+            report.waiting.0.get(),
+            report.waiting.1.as_nanos(),
         );
-        for (n, packet) in heard.packets.iter().enumerate() {
+        for (n, packet) in report.packets.iter().enumerate() {
             text.push_str(if n > 0 { ",[" } else { "[" });
             row(text, packet);
         }

@@ -12,21 +12,21 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The maximum length of a line in bytes.
-pub(crate) const LONGEST: usize = 1 << 20;
+pub(crate) const LONGEST_LINE: usize = 1 << 20;
 /// The time that a process has to end after it was asked to.
-const PATIENCE: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The reason why there is no answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Silence {
+pub(crate) enum ExchangeError {
     /// The answer was not in time.
-    Late,
+    Timeout,
     /// A line was written without a request.
-    Unasked(Vec<u8>),
+    Unsolicited(Vec<u8>),
     /// The line exceeds the maximum length.
-    Endless,
+    TooLong,
     /// The process has closed its output. The text says how it ended, if it has.
-    Gone(Option<String>),
+    Closed(Option<String>),
 }
 
 pub(crate) struct Process {
@@ -34,10 +34,10 @@ pub(crate) struct Process {
     input: Option<ChildStdin>,
     output: ChildStdout,
     /// The output that was read but not processed.
-    heard: Vec<u8>,
+    buffer: Vec<u8>,
     guard: Child,
     /// Whether an exchange has failed. The process is then not asked to end, but killed.
-    lost: bool,
+    failed: bool,
 }
 
 impl Process {
@@ -58,42 +58,46 @@ impl Process {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        let process = Self { child, input: Some(input), output, heard: Vec::new(), guard, lost: false };
+        let process = Self { child, input: Some(input), output, buffer: Vec::new(), guard, failed: false };
         ioctl_fionbio(&process.output, true)?;
         process.input.as_ref().map_or(Ok(()), |input| ioctl_fionbio(input, true))?;
         Ok(process)
     }
 
     /// Writes a line and returns the answering line without its end.
-    pub(crate) fn exchange(&mut self, line: &[u8], patience: Duration) -> Result<Vec<u8>, Silence> {
-        let told = self.answer(line, patience);
-        self.lost |= told.is_err();
-        told
+    pub(crate) fn exchange(&mut self, line: &[u8], timeout: Duration) -> Result<Vec<u8>, ExchangeError> {
+        let result = self.answer(line, timeout);
+        self.failed |= result.is_err();
+        result
     }
 
-    fn answer(&mut self, line: &[u8], patience: Duration) -> Result<Vec<u8>, Silence> {
+    fn answer(&mut self, line: &[u8], timeout: Duration) -> Result<Vec<u8>, ExchangeError> {
         let open = self.fill();
-        if !self.heard.is_empty() {
-            return Err(Silence::Unasked(std::mem::take(&mut self.heard)));
+        if !self.buffer.is_empty() {
+            return Err(ExchangeError::Unsolicited(std::mem::take(&mut self.buffer)));
         }
-        let (until, mut rest, mut read) = (Instant::now() + patience, line, 0);
+        let (until, mut rest, mut read) = (Instant::now() + timeout, line, 0);
         let mut open = open && self.write(&mut rest);
         loop {
-            if let Some(end) = self.heard[read..].iter().position(|b| *b == b'\n') {
-                let (answer, more) = self.heard.split_at(read + end);
-                let told = if more == b"\n" { Ok(answer.to_vec()) } else { Err(Silence::Unasked(more[1..].to_vec())) };
-                self.heard.clear();
-                return told;
+            if let Some(end) = self.buffer[read..].iter().position(|b| *b == b'\n') {
+                let (answer, more) = self.buffer.split_at(read + end);
+                let result = if more == b"\n" {
+                    Ok(answer.to_vec())
+                } else {
+                    Err(ExchangeError::Unsolicited(more[1..].to_vec()))
+                };
+                self.buffer.clear();
+                return result;
             }
-            read = self.heard.len();
-            if read > LONGEST {
-                return Err(Silence::Endless);
+            read = self.buffer.len();
+            if read > LONGEST_LINE {
+                return Err(ExchangeError::TooLong);
             }
             if !open {
-                return Err(Silence::Gone(self.ending()));
+                return Err(ExchangeError::Closed(self.ending()));
             }
             if !self.wait(rest.is_empty(), until) {
-                return Err(Silence::Late);
+                return Err(ExchangeError::Timeout);
             }
             // The output is read even if the process has ended, because it may have answered before.
             open = self.write(&mut rest) & self.fill();
@@ -116,11 +120,11 @@ impl Process {
 
     /// Reads the available output. Returns whether the process still writes.
     fn fill(&mut self) -> bool {
-        while self.heard.len() <= LONGEST {
-            self.heard.reserve(4096);
-            match read(&self.output, spare_capacity(&mut self.heard)) {
+        while self.buffer.len() <= LONGEST_LINE {
+            self.buffer.reserve(4096);
+            match read(&self.output, spare_capacity(&mut self.buffer)) {
                 Ok(0) => return false,
-                Ok(_) if self.heard.len() < self.heard.capacity() => return true,
+                Ok(_) if self.buffer.len() < self.buffer.capacity() => return true,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return true,
                 Err(_) => return false,
@@ -129,11 +133,11 @@ impl Process {
         true
     }
 
-    /// Waits for output, or until the input can be written if not all was `told`. Returns false on a timeout.
-    fn wait(&self, told: bool, until: Instant) -> bool {
+    /// Waits for output, or until the input can be written if not all was `written`. Returns false on a timeout.
+    fn wait(&self, written: bool, until: Instant) -> bool {
         loop {
             let mut fds = vec![PollFd::new(&self.output, PollFlags::IN)];
-            fds.extend(self.input.as_ref().filter(|_| !told).map(|input| PollFd::new(input, PollFlags::OUT)));
+            fds.extend(self.input.as_ref().filter(|_| !written).map(|input| PollFd::new(input, PollFlags::OUT)));
             match poll(&mut fds, Some(&span(until.saturating_duration_since(Instant::now())))) {
                 Ok(0) => return false,
                 Err(Errno::INTR) => {}
@@ -158,13 +162,13 @@ impl Process {
     }
 
     /// Sends the end of the run, and waits for the process to close its output.
-    pub(crate) fn farewell(&mut self, mut line: &[u8]) {
-        if self.lost || !self.write(&mut line) {
+    pub(crate) fn end(&mut self, mut line: &[u8]) {
+        if self.failed || !self.write(&mut line) {
             return;
         }
         self.input = None;
-        let until = Instant::now() + PATIENCE;
-        while self.fill() && self.heard.len() <= LONGEST && self.wait(true, until) {}
+        let until = Instant::now() + END_TIMEOUT;
+        while self.fill() && self.buffer.len() <= LONGEST_LINE && self.wait(true, until) {}
     }
 }
 

@@ -4,7 +4,7 @@ use crate::answer::{self, Hello, shortened};
 use crate::fault::{Fault, FaultSlot, moment};
 use crate::half::{Decided, Event, Half, Law};
 use crate::message::{Message, departed};
-use crate::process::{LONGEST, Process, Silence};
+use crate::process::{ExchangeError, LONGEST_LINE, Process};
 use std::fs::{File, OpenOptions, remove_file};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,14 +16,14 @@ use steadycast_units::Time;
 
 /// The timeouts of a process, in real time.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct Timeouts {
     /// The timeout of the answer to `hello`.
     pub start: Duration,
     /// The timeout of any other answer.
     pub answer: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self { start: Duration::from_secs(10), answer: Duration::from_secs(5) }
     }
@@ -48,7 +48,7 @@ pub struct Program {
 struct Source {
     place: String,
     words: Vec<String>,
-    patience: Patience,
+    timeouts: Timeouts,
     log: Mutex<File>,
     /// The number of bytes that were cut from the log.
     left_out: AtomicU64,
@@ -62,7 +62,7 @@ impl Program {
     /// # Errors
     /// It can't be started, or its answer to `hello` is invalid.
     pub fn start(
-        patience: Patience,
+        timeouts: Timeouts,
         flow: &str,
         name: &str,
         words: Vec<String>,
@@ -70,12 +70,12 @@ impl Program {
         fault: FaultSlot,
     ) -> Result<Self, Fault> {
         let place = format!("flow.{flow}: {name}");
-        let log = nameless().map_err(|error| Fault::Wrong {
+        let log = unnamed_file().map_err(|error| Fault::Wrong {
             place: place.clone(),
             problem: format!("there is no room for what it writes to stderr ({error})"),
             remedy: "make room for temporary files".into(),
         })?;
-        let source = Source { place, words, patience, log: Mutex::new(log), left_out: AtomicU64::new(0), fault };
+        let source = Source { place, words, timeouts, log: Mutex::new(log), left_out: AtomicU64::new(0), fault };
         let (first, hello) = source.begin()?;
         let feedback = if feedback == FeedbackFormat::Own { hello.feedback } else { feedback };
         Ok(Self { source: Arc::new(source), hello, feedback, first: Mutex::new(Some(first)) })
@@ -94,7 +94,7 @@ impl Program {
 }
 
 /// Creates a temporary file without a name, which is deleted when it is closed.
-fn nameless() -> io::Result<File> {
+fn unnamed_file() -> io::Result<File> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("steadycast-{}-{number}.log", std::process::id()));
@@ -115,30 +115,30 @@ impl Source {
             .map_err(|error| self.wrong(format!("it can't be started ({error})"), "name a program that can be run"))?;
         let mut message = Message::default();
         message.hello();
-        let line = process.exchange(message.line(), self.patience.start);
-        let line = line.map_err(|silence| self.silent(silence, None, "hello"))?;
-        let hello = answer::hello(&line).map_err(|wrong| self.mistaken(wrong, &line, None, "hello"))?;
+        let line = process.exchange(message.line(), self.timeouts.start);
+        let line = line.map_err(|error| self.missing_answer(error, None, "hello"))?;
+        let hello = answer::hello(&line).map_err(|wrong| self.invalid_answer(wrong, &line, None, "hello"))?;
         Ok((process, hello))
     }
 
     /// Returns the fault for a missing answer.
-    fn silent(&self, silence: Silence, now: Option<Time>, kind: &str) -> Fault {
+    fn missing_answer(&self, error: ExchangeError, now: Option<Time>, kind: &str) -> Fault {
         let at = moment(now);
-        match silence {
-            Silence::Late => {
-                let patience = if kind == "hello" { self.patience.start } else { self.patience.answer };
-                let patience = patience.as_secs_f64();
-                self.wrong(format!("{at} it did not answer \"{kind}\" in {patience} s"), "flush after each line")
+        match error {
+            ExchangeError::Timeout => {
+                let timeout = if kind == "hello" { self.timeouts.start } else { self.timeouts.answer };
+                let timeout = timeouts.as_secs_f64();
+                self.wrong(format!("{at} it did not answer \"{kind}\" in {timeout} s"), "flush after each line")
             }
-            Silence::Unasked(line) => self.wrong(
+            ExchangeError::Unsolicited(line) => self.wrong(
                 format!("{at} it had written a line more than it was asked for: {}", text(&line)),
                 "write one line for each message; what is for people goes to stderr",
             ),
-            Silence::Endless => self.wrong(
-                format!("{at} its answer to \"{kind}\" had no end of line after {LONGEST} bytes"),
+            ExchangeError::TooLong => self.wrong(
+                format!("{at} its answer to \"{kind}\" had no end of line after {LONGEST_LINE} bytes"),
                 "write one line for each message",
             ),
-            Silence::Gone(how) => {
+            ExchangeError::Closed(how) => {
                 let how = how.map_or_else(|| "had closed its output".into(), |how| format!("had ended with {how}"));
                 let last = String::from_utf8_lossy(&self.log_from(SeekFrom::End(-(LAST as i64)))).into_owned();
                 let last = last.lines().rev().find(|line| !line.trim().is_empty()).map(shortened);
@@ -150,7 +150,7 @@ impl Source {
     }
 
     /// Returns the fault for an invalid answer.
-    fn mistaken(&self, wrong: answer::Wrong, line: &[u8], now: Option<Time>, kind: &str) -> Fault {
+    fn invalid_answer(&self, wrong: answer::Wrong, line: &[u8], now: Option<Time>, kind: &str) -> Fault {
         let answer::Wrong { problem, remedy } = wrong;
         self.wrong(format!("{} it answered \"{kind}\" with {}: {problem}", moment(now), text(line)), remedy)
     }
@@ -188,8 +188,8 @@ impl Factory for Program {
         let (source, hello) = (Arc::clone(&self.source), self.hello);
         let mut message = Message::default();
         message.setup(setup);
-        let told = Told { source, process, hello, message, sent: String::new() };
-        Box::new(Half::new(told, setup, self.feedback))
+        let law = ProgramLaw { source, process, hello, message, sent: String::new() };
+        Box::new(Half::new(law, setup, self.feedback))
     }
 
     fn receiver(&self, _: &Setup) -> Box<dyn ReceiverHalf> {
@@ -207,13 +207,13 @@ impl Drop for Program {
         if let Some(first) = self.first.get_mut().unwrap_or_else(PoisonError::into_inner) {
             let mut message = Message::default();
             message.over();
-            first.farewell(message.line());
+            first.end(message.line());
         }
     }
 }
 
 /// The law of a process.
-struct Told {
+struct ProgramLaw {
     source: Arc<Source>,
     /// The process; `None` after a fault.
     process: Option<Process>,
@@ -224,8 +224,8 @@ struct Told {
     sent: String,
 }
 
-impl Law for Told {
-    fn tell(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided> {
+impl Law for ProgramLaw {
+    fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided> {
         let at = now.unwrap_or(Time::ZERO);
         if let Event::Sent(sent) = event {
             if self.hello.sent || self.hello.each {
@@ -251,10 +251,10 @@ impl Law for Told {
             Event::Sent(_) | Event::Timer => self.message.at(kind, at, rows),
         }
         self.source.cut_log();
-        let line = process.exchange(self.message.line(), self.source.patience.answer);
+        let line = process.exchange(self.message.line(), self.source.timeouts.answer);
         let decided = match line {
-            Ok(line) => answer::decision(&line).map_err(|wrong| self.source.mistaken(wrong, &line, now, kind)),
-            Err(silence) => Err(self.source.silent(silence, now, kind)),
+            Ok(line) => answer::decision(&line).map_err(|wrong| self.source.invalid_answer(wrong, &line, now, kind)),
+            Err(error) => Err(self.source.missing_answer(error, now, kind)),
         };
         decided
             .map_err(|fault| {
@@ -265,11 +265,11 @@ impl Law for Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for ProgramLaw {
     fn drop(&mut self) {
         if let Some(process) = &mut self.process {
             self.message.over();
-            process.farewell(self.message.line());
+            process.end(self.message.line());
         }
     }
 }

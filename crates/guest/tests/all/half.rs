@@ -9,7 +9,7 @@ use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 struct Says(Decided, std::sync::mpsc::Sender<String>);
 
 impl Law for Says {
-    fn tell(&mut self, _: Option<Time>, event: &Event<'_>) -> Option<Decided> {
+    fn on_event(&mut self, _: Option<Time>, event: &Event<'_>) -> Option<Decided> {
         if let Event::Report(heard) = event {
             let _ =
                 self.1.send(format!("{:?} {:?} {:?} {:?}", heard.counts, heard.received, heard.queueing, heard.rtt));
