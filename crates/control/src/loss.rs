@@ -586,7 +586,7 @@ mod tests {
         // Packet 3 of the count is missing; three others that left after it show it.
         let lost: Vec<u64> = (0..3).map(|_| history.on_other(&packet(3), || 50.0).lost).collect();
         assert_eq!((lost, history.open()), (vec![0, 0, 1], 1.0));
-        // It came late after all.
+        // The packet arrives late.
         assert!(receive(&mut history, [3])[0].removed_loss_event);
         // Others that left before the newest one say nothing.
         for _ in 0..9 {
@@ -625,7 +625,7 @@ mod tests {
         let change = history.on_packet(&ReceivedPacket { at: at(50), ..packet(20) }, || 50.0);
         assert!(change.removed_loss_event && change.late && !change.new_loss_event);
         assert_eq!((history.rate(), history.lost(), history.events()), (None, 0, 0));
-        // The next loss asks for a first interval again.
+        // The next loss requests a first interval again.
         let mut asked = false;
         for seq in [50, 52, 53, 54] {
             history.on_packet(&packet(seq), || {
@@ -797,7 +797,7 @@ mod tests {
             let mut arrivals = Vec::new();
             for (n, (jump, _, late, ce)) in packets.iter().enumerate() {
                 seq += 1 + jump.saturating_sub(16) * 9;
-                // Mostly in order; some come later than others that left after them.
+                // Mostly in order; some packets arrive later than others that were sent after them.
                 arrivals.push((n + late.saturating_sub(8) * 3, seq, *ce));
             }
             arrivals.sort_by_key(|(place, ..)| *place);
@@ -837,7 +837,7 @@ mod tests {
                 history.on_packet(&ReceivedPacket { seq: *seq, at: *at, ce: *ce, rtt: R }, || 33.0);
             }
             prop_assert_eq!(history.closed().collect::<Vec<_>>(), by_the_book(&arrivals, &[], 33.0));
-            // Then some of the lost ones come late after all.
+            // Then some of the lost packets arrive late.
             let last = arrivals.len() - 3;
             let missing: Vec<u64> = (arrivals[0].0..arrivals[last].0)
                 .filter(|s| arrivals.binary_search_by_key(s, |a| a.0).is_err()).collect();

@@ -127,7 +127,7 @@ impl Source {
         match error {
             ExchangeError::Timeout => {
                 let timeout = if kind == "hello" { self.timeouts.start } else { self.timeouts.answer };
-                let timeout = timeouts.as_secs_f64();
+                let timeout = timeout.as_secs_f64();
                 self.wrong(format!("{at} it did not answer \"{kind}\" in {timeout} s"), "flush after each line")
             }
             ExchangeError::Unsolicited(line) => self.wrong(

@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn what_waited_for_the_same_thing_is_a_group_though_it_left_apart() {
         let mut groups = InterArrival::default();
-        // The way stood still until 200; then all came at once.
+        // The path was blocked until 200 ms; then all packets arrived together.
         let packets = [(0, 50), (20, 70), (40, 200), (60, 202), (80, 204), (100, 206), (130, 260), (160, 290)];
         assert_eq!(feed(&mut groups, &packets), [(20, 20), (80, 136), (30, 54)]);
     }

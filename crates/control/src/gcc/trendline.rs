@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn overuse_needs_twenty_points_and_a_slope_above_the_threshold_for_ten_milliseconds() {
-        // 10 ms in 20 ms: at once when there are twenty points, and one more for "twice".
+        // 10 ms in 20 ms: overuse as soon as there are twenty points, and one more group for the second detection.
         let soon = groups_until_over(10.0);
         assert!(soon.is_some_and(|n| (21..=22).contains(&n)), "{soon:?}");
         // Slope 0.01: with sixty deltas 2.4, below the least threshold.
