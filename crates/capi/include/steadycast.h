@@ -248,16 +248,16 @@ int steadycast_timer(SteadycastRemote *handle, int64_t now_ns);
 int steadycast_decision(SteadycastRemote *handle,
                         SteadycastDecision *decision);
 
-// Reads the probe that is to be sent into `probe`, whose `size` the caller has set. Returns 1 if there is one, otherwise
-// 0.
+// Reads the probe that is to be sent into `probe`, whose `size` the caller has set. Returns 1 if there is one,
+// otherwise 0.
 //
 // # Safety
 // As for `steadycast_decision`; `probe` is null or points to a struct of its type.
 int steadycast_probe(SteadycastRemote *handle,
                      SteadycastProbe *probe);
 
-// Writes the names of the controllers for `steadycast_new` into `names`, one per line, terminated by a NUL and truncated
-// to `room` bytes. Returns the number of bytes that the whole list needs.
+// Writes the names of the controllers for `steadycast_new` into `names`, one per line, terminated by a NUL and
+// truncated to `room` bytes. Returns the number of bytes that the whole list needs.
 //
 // # Safety
 // `names` is null or has `room` bytes.

@@ -500,8 +500,8 @@ pub unsafe extern "C" fn steadycast_decision(
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Reads the probe that is to be sent into `probe`, whose `size` the caller has set. Returns 1 if there is one, otherwise
-/// 0.
+/// Reads the probe that is to be sent into `probe`, whose `size` the caller has set. Returns 1 if there is one,
+/// otherwise 0.
 ///
 /// # Safety
 /// As for `steadycast_decision`; `probe` is null or points to a struct of its type.
@@ -528,8 +528,8 @@ pub unsafe extern "C" fn steadycast_probe(handle: *mut SteadycastRemote, probe: 
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Writes the names of the controllers for `steadycast_new` into `names`, one per line, terminated by a NUL and truncated
-/// to `room` bytes. Returns the number of bytes that the whole list needs.
+/// Writes the names of the controllers for `steadycast_new` into `names`, one per line, terminated by a NUL and
+/// truncated to `room` bytes. Returns the number of bytes that the whole list needs.
 ///
 /// # Safety
 /// `names` is null or has `room` bytes.
