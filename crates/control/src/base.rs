@@ -27,6 +27,7 @@ impl BaseDelay {
                 self.since = now;
             }
         }
+        // The window slides by whole slots, so that a longer route becomes the base once the shorter one has expired.
         while self.minima.len() > self.slots {
             self.minima.pop_front();
         }

@@ -28,6 +28,7 @@ pub struct Echo {
 impl Echo {
     /// Parses a report. Returns `None` if its length, subtype or content is invalid.
     pub fn parse(body: &Body) -> Option<Self> {
+        // The body comes from the network: a report of another length is not an echo.
         let whole = body.subtype == SUBTYPE && body.bytes.len() == 24;
         let [sent, held, received, expected, lost, queueing] = words(&body.bytes).filter(|_| whole)?;
         let received = Rate::from_bps_f64(amount(received)?);
@@ -71,6 +72,7 @@ impl ReceiverHalf for EchoReceiver {
         let way = OneWay::between(arrival.sent, arrival.at);
         self.quickest = Some(self.quickest.map_or(way, |q| q.min(way)));
         self.bytes += arrival.size;
+        // A reordered packet must not set the echoed stamp back.
         if self.newest.is_none_or(|(sent, _)| sent <= arrival.sent) {
             self.newest = Some((arrival.sent, arrival.at));
         }

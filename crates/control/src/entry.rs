@@ -184,6 +184,7 @@ impl Values {
     pub fn resolve(params: &[Param], mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
         let mut values: Vec<_> = params.iter().map(|p| (p.name, p.default(mode))).collect();
         for (name, given) in given {
+            // A misspelt parameter must not be ignored silently, so the error suggests the nearest name.
             let Some(place) = params.iter().position(|p| p.name == *name) else {
                 let names: Vec<_> = params.iter().map(|p| p.name).collect();
                 return Err(ParamError {
@@ -288,6 +289,7 @@ impl Param {
         let value = value.ok_or_else(|| wrong(format!("{given} is {what}"), example))?;
         match self.within {
             Within::Range(least, most) if !(least..=most).contains(&value) => {
+                // "not a rate" becomes "a rate", so that the remedy names the kind.
                 let what = what.trim_start_matches("not ");
                 Err(wrong(format!("{value} is out of range"), format!("give {what} {range}")))
             }

@@ -35,6 +35,7 @@ impl FeedbackFormat {
     /// counts are sent as an [`Echo`](crate::Echo), otherwise as report blocks.
     pub fn coarse_receiver(self, reads_echoes: bool) -> Option<Box<dyn ReceiverHalf>> {
         match self {
+            // An echo carries the counts of a browser's statistics to controllers that can parse it.
             Self::Stats if reads_echoes => Some(Box::new(EchoReceiver::new(COARSE))),
             _ if self.is_coarse() => Some(Box::new(BlockReceiver { rtcp: self == Self::Blocks, next: None })),
             _ => None,
@@ -81,6 +82,7 @@ impl ReceiverHalf for BlockReceiver {
     }
 
     fn report(&mut self, slot: &Slot) -> Reply {
+        // RTCP's interval grows with the group, so that reports keep within 5 % of the session bandwidth.
         let apart = if self.rtcp { slot.interval.max(COARSE) } else { COARSE };
         self.next = Some(slot.now + apart);
         Reply::Plain

@@ -60,6 +60,7 @@ impl Long {
     }
 
     fn add(&mut self, delay: f64, at: f64) {
+        // After a long pause all slices are outdated, so more than `SLICES` steps would change nothing.
         for _ in 0..SLICES {
             if at < self.until {
                 break;
@@ -122,6 +123,7 @@ impl Trend {
     /// Updates the slope by least squares. It is kept if the minima do not fit a line well.
     fn fit(&mut self) {
         let points = &self.minima[..self.known];
+        // Two points always lie on a line, so their deviation would be zero.
         if points.len() < 3 {
             return;
         }
@@ -134,6 +136,7 @@ impl Trend {
             dd += (p.1 - d) * (p.1 - d);
         }
         let slope = td / tt;
+        // The standard error of the slope: the residuals with n − 2 degrees of freedom over the spread of the times.
         let deviation = ((dd - slope * td).max(0.0) / (n - 2.0) / tt).sqrt();
         if slope.abs() <= MOST_DRIFT && deviation <= SURE_WITHIN {
             self.slope = slope;

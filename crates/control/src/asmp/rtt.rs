@@ -76,6 +76,7 @@ impl RoundTrip {
     /// packet there is no reference delay, and the measurement is ignored.
     pub(super) fn on_announced(&mut self, rtt: Option<Span>, at: Time) {
         let now = if self.additive { self.recent } else { self.one_way }.map(|way| (way, at));
+        // Before the first report there is no answered announcement, so the current one is the best reference.
         let answered = if self.additive { self.answered.or(now) } else { now };
         if let (Some(rtt), Some((reference, at))) = (rtt, answered) {
             let rtt = rtt.clamp(LEAST, MOST);

@@ -171,6 +171,7 @@ impl SenderHalf for Sender {
         }
         if progress || claim.is_some() {
             self.last_progress = Some(now);
+            // The feedback shows that packets arrive, so the timer restarts from here.
             if self.halve_at.take().is_some() {
                 self.start_no_report_timer(now);
             }
@@ -178,6 +179,7 @@ impl SenderHalf for Sender {
         if claim.is_none() && report.rtt.is_none() {
             return;
         }
+        // Reports come from the network, so the table needs a bound.
         let full = self.table.len() >= MOST_RECEIVERS && !self.table.contains_key(&id);
         if let (true, Some((_, oldest))) = (full, self.by_age.first().copied()) {
             self.forget_receiver(oldest);
@@ -206,6 +208,7 @@ impl SenderHalf for Sender {
             if let Some((old, at)) = entry.claim.replace((claim, now)) {
                 self.by_rate.remove(&(old.rate, id));
                 let gap = now.since(at);
+                // A weight of 1/8, as in RFC 6298, smooths RTCP's randomized intervals.
                 self.gap = if self.gap.is_zero() { gap } else { self.gap.scale(0.875) + gap / 8 };
             }
             self.by_rate.insert((claim.rate, id));

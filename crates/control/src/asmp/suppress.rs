@@ -36,6 +36,7 @@ impl Rounds {
         } else if rtcp_share < RTCP_SHARE / 2.0 {
             self.doublings = self.doublings.saturating_sub(1);
         }
+        // A round shorter than half of RTCP's interval would report more often than RTCP itself.
         t_random.max(interval / 2) * (1 << self.doublings)
     }
 }

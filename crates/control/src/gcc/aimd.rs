@@ -67,6 +67,7 @@ impl LinkCapacity {
         let sample = Self::kbps(rate);
         let estimate = self.estimate.map_or(sample, |old| (1.0 - ALPHA) * old + ALPHA * sample);
         let error = estimate - sample;
+        // The first sample has no error, so the variance starts at its minimum.
         let before = if self.estimate.is_some() { self.variance } else { LEAST_VARIANCE };
         let variance = (1.0 - ALPHA) * before + ALPHA * error * error / estimate.max(1.0);
         *self = Self { estimate: Some(estimate), variance: variance.clamp(LEAST_VARIANCE, MOST_VARIANCE) };
@@ -128,6 +129,7 @@ impl Aimd {
             BandwidthUsage::Over => self.decrease(now),
             BandwidthUsage::Under => self.state = State::Hold,
             BandwidthUsage::Normal => {
+                // The time in the hold state must not count as time of the increase.
                 if self.state == State::Hold {
                     self.changed = Some(now);
                 }
@@ -153,6 +155,7 @@ impl Aimd {
         let more = if self.capacity.estimate.is_some() {
             self.slope() * since.unwrap_or(0.0)
         } else {
+            // A pause must not raise the rate by more than a second's worth.
             let factor = libm::pow(self.config.eta, since.unwrap_or(1.0).min(1.0));
             (rate * (factor - 1.0)).max(LEAST_STEP)
         };
@@ -173,13 +176,16 @@ impl Aimd {
 
     fn decrease(&mut self, now: Time) {
         let mut to = self.acknowledged.scale(self.config.beta);
+        // libwebrtc subtracts 5 kb/s more, which drains the queue also at low rates.
         if to > BELOW {
             to = to.saturating_sub(BELOW);
         }
+        // The acknowledged rate may exceed the rate after probes; a decrease then follows the link capacity.
         if to > self.rate {
             to = self.capacity.known().map_or(to, |capacity| capacity.scale(self.config.beta));
         }
         self.rate = self.rate.min(to);
+        // An acknowledged rate far below the estimate means that the link's capacity has changed.
         if self.capacity.is_undercut_by(self.acknowledged) {
             self.capacity = LinkCapacity::default();
         }

@@ -39,6 +39,7 @@ impl AlrDetector {
     pub(super) fn on_sent(&mut self, at: Time, size: Bytes) {
         let Some(last) = self.last.replace(at) else { return };
         let room = self.room();
+        // The lower bound keeps a burst from delaying the detection for long.
         let spent = (self.left - size.as_f64()).max(-room);
         self.left = (spent + self.rate.as_bytes_per_s() * at.since(last).as_secs_f64()).min(room);
         let fill = if room > 0.0 { self.left / room } else { 0.0 };

@@ -58,6 +58,7 @@ impl DelayBased {
         if packets.is_empty() {
             return Outcome::default();
         }
+        // libwebrtc resets the estimators after a stream timeout, because the path may have changed.
         if self.heard.replace(now).is_some_and(|at| now.since(at) > STREAM_TIMEOUT) {
             (self.groups, self.trendline) = (InterArrival::default(), Trendline::new(&self.config));
         }
@@ -67,6 +68,7 @@ impl DelayBased {
             if let Some(delta) = self.groups.take(packet.sent, packet.arrived, now) {
                 self.trendline.update(&delta, packet.arrived);
             }
+            // A queue has drained when underuse ends without overuse.
             recovered |= before == BandwidthUsage::Under && self.usage() == BandwidthUsage::Normal;
         }
         if self.usage() == BandwidthUsage::Over {

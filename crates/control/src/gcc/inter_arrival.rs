@@ -76,6 +76,7 @@ impl InterArrival {
             self.current = Some(Group::of(sent, arrived, reported));
             return None;
         };
+        // A packet of an earlier group is reordered and would make the send-time difference negative.
         if sent < current.first_sent {
             return None;
         }
@@ -84,6 +85,7 @@ impl InterArrival {
             (current.last_arrival, current.reported) = (arrived, reported);
             return None;
         }
+        // The packet starts a new group, so the current one is complete.
         let done = *current;
         let delta = self.before.map(|before| {
             let delta = Delta {
@@ -97,6 +99,8 @@ impl InterArrival {
                 *self = Self::default();
                 return None;
             }
+            // Negative arrival differences come from reordering between groups. If they persist, the receiver's clock
+            // was reset.
             if delta.arrived < Offset::ZERO {
                 self.reordered += 1;
                 if self.reordered >= REORDERED {

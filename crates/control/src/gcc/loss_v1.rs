@@ -119,6 +119,7 @@ impl LossV1 {
             }
             return;
         }
+        // In the start phase the delay-based estimate and probes may raise the rate faster than 8 % per second.
         if self.fraction == 0.0 && self.in_start(now) && v2.is_none() {
             let above = self.delay_based.filter(|rate| *rate > self.target);
             if let Some(rate) = above {
@@ -135,6 +136,7 @@ impl LossV1 {
         if let Some((rate, rule)) = v2 {
             return self.take(rate, rule);
         }
+        // Without fresh loss reports there is no evidence for a change in either direction.
         if now.since(fraction_at) >= LOSS_REPORT_MAX_AGE {
             return self.take(self.target, "loss report too old: held");
         }
@@ -144,6 +146,7 @@ impl LossV1 {
         } else if self.fraction <= HIGH_LOSS {
             self.take(self.target, "some loss: held");
         } else {
+            // A decrease takes a round trip to show in the loss reports, so a second one has to wait for it.
             let due = self.cut_at.is_none_or(|at| now.since(at) >= BETWEEN_CUTS + self.rtt);
             if !self.cut && due {
                 (self.cut, self.cut_at) = (true, Some(now));
@@ -166,6 +169,7 @@ impl LossV1 {
     }
 
     fn take(&mut self, rate: Rate, rule: &'static str) {
+        // The lower of the loss-based and the delay-based estimate counts.
         let bounded = self.delay_based.filter(|by_delay| *by_delay < rate);
         self.rule = if bounded.is_some() { "delay" } else { rule };
         self.target = bounded.unwrap_or(rate).clamp(self.config.floor, self.config.cap);

@@ -197,6 +197,7 @@ impl LossV2 {
         }
         self.partial.size += batch.size;
         self.partial.lost = (self.partial.lost + batch.lost).saturating_sub(batch.recovered);
+        // Late arrivals alone correct the loss, but do not extend the observation.
         if batch.size == Bytes::ZERO {
             return None;
         }
@@ -245,6 +246,7 @@ impl LossV2 {
         let mut rates: Vec<f64> = self.observations.iter().map(|seen| seen.rate).collect();
         rates.sort_unstable_by(f64::total_cmp);
         let median = rates.get(rates.len() / 2).copied().unwrap_or(0.0);
+        // Leaving out the observation with the highest send rate would hide congestion loss.
         let burst = worst_rate > 0.0 && worst_rate >= BURST * median;
         if self.observations.len() > 3 && !burst {
             let rest = size - best.1 - worst.1;
@@ -263,6 +265,7 @@ impl LossV2 {
         alr: bool,
         now: Time,
     ) -> Option<(ChannelParameters, f64)> {
+        // Outside the loss-limited states only the cap restricts the candidates.
         let most = self.window.filter(|_| self.is_limited()).map_or(self.cap, |(_, limit)| limit).max(old.bandwidth);
         let rising = self.rising.is_some_and(|(at, _)| now.since(at) <= RISING);
         let acknowledged = self.acknowledged.filter(|_| !alr || rising);
@@ -287,6 +290,7 @@ impl LossV2 {
             first += weight * (seen.lost / p - got / (1.0 - p));
             second -= weight * (seen.lost / (p * p) + got / ((1.0 - p) * (1.0 - p)));
         }
+        // The log-likelihood is concave, so the second derivative must stay below zero for the division.
         let second = second.min(-1e-6);
         ChannelParameters { inherent: channel.inherent - NEWTON * first / second, ..channel }.feasible()
     }
@@ -316,6 +320,7 @@ impl LossV2 {
         let Some(acknowledged) = self.acknowledged.filter(|_| self.is_rise(old.bandwidth, best.bandwidth)) else {
             return;
         };
+        // After a decrease the rise is slower until the acknowledged rate clearly exceeds the held rate.
         let held = self.hold.rate.is_some_and(|rate| acknowledged < HELD * rate);
         let factor = if held { ABOVE_ACKNOWLEDGED_HELD } else { ABOVE_ACKNOWLEDGED };
         best.bandwidth = best.bandwidth.min(factor * acknowledged).max(old.bandwidth);
@@ -340,6 +345,7 @@ impl LossV2 {
             self.state = State::Increasing;
         } else if limits {
             if self.state != State::Decreasing {
+                // Repeated decreases show that the last rise was too early, so the hold time doubles.
                 let length = (self.hold.length * 2).min(LONGEST_HOLD);
                 self.hold = Hold { until: Some(now + self.hold.length), length, rate: Some(bounded) };
             }

@@ -125,6 +125,7 @@ impl ArrivedCluster {
             return None;
         }
         let sent = self.bytes.saturating_sub(self.last_sent.1).per(sent);
+        // n packets span n − 1 intervals, so the first packet's bytes are not part of the receive rate.
         let received = self.bytes.saturating_sub(self.first_arrival.1).per(received);
         if received.ratio(sent) > MOST_RATIO || sent < asked.scale(LEAST_SEND_RATIO) {
             return None;
@@ -174,6 +175,7 @@ impl ProbeController {
         self.withdraw(at);
         let probe = self.wanted()?;
         self.asked.get_or_insert(at);
+        // The first packet after a probe is offered starts its cluster.
         if self.sent.back().is_none_or(|last| last.probe.id != probe.id) {
             self.sent.push_back(Cluster { probe, begun: at, packets: 0, bytes: Bytes::ZERO, seen: None });
             if self.sent.len() > MOST_CLUSTERS {
@@ -206,6 +208,7 @@ impl ProbeController {
     /// Updates the estimate, which may trigger a further probe.
     pub(super) fn set_estimate(&mut self, now: Time, rate: Rate, cause: ProbeLimit) {
         self.cause = cause;
+        // The rate before the drop is stored for a probe after the recovery.
         if rate < self.estimate.scale(DROP) {
             self.drop = Some((now, self.estimate));
         }
@@ -234,6 +237,7 @@ impl ProbeController {
     /// Runs the timers. `alr` is the start of the application-limited phase.
     pub(super) fn step(&mut self, now: Time, alr: Option<Time>) {
         self.withdraw(now);
+        // Without a result in time the chain of further probes ends.
         if self.asked.is_some_and(|at| now.since(at) > WAIT) {
             self.further_above = None;
         }
@@ -261,6 +265,7 @@ impl ProbeController {
             self.wanted.push_back(probe);
             self.further_above = (further && rate < most).then(|| rate.scale(FURTHER_ABOVE));
         }
+        // Probes that were never sent are outdated, so the oldest ones are dropped.
         while self.wanted.len() > MOST_CLUSTERS {
             self.wanted.pop_front();
         }

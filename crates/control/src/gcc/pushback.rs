@@ -37,6 +37,7 @@ impl CongestionWindowPushback {
         }
         let rtt = self.rtts.iter().min().copied().unwrap_or_default();
         let fits = target.over(rtt + QUEUE_TIME);
+        // Averaging with the old window keeps a single outlier from stopping the encoder.
         let fits = self.window.map_or(fits, |old| Bytes::new((old + fits).get() / 2));
         self.window = Some(fits.max(LEAST));
     }
@@ -48,6 +49,7 @@ impl CongestionWindowPushback {
         self.share = match fill {
             fill if fill > 1.5 => self.share * 0.9,
             fill if fill > 1.0 => self.share * 0.95,
+            // An almost empty network needs no gradual recovery.
             fill if fill < 0.1 => 1.0,
             _ => (self.share * 1.05).min(1.0),
         };

@@ -41,6 +41,7 @@ impl RobustThroughput {
             let place = self.window.partition_point(|known| known.arrived <= packet.arrived);
             self.window.insert(place, *packet);
             let newest = self.window.back().map_or(packet.arrived, |last| last.arrived);
+            // Reordering by more than a second is a clock jump of the receiver, which makes all spans invalid.
             if newest.since(packet.arrived).later() > REORDERING {
                 *self = Self::default();
             }
@@ -67,6 +68,7 @@ impl RobustThroughput {
         let (mut largest, mut second) = (Span::ZERO, Span::ZERO);
         let gaps = self.window.iter().zip(self.window.iter().skip(1)).map(|(a, b)| b.arrived.since(a.arrived).later());
         for gap in gaps {
+            // The second largest gap replaces the largest one, which may be a pause of the path.
             (largest, second) = if gap > largest { (gap, largest) } else { (largest, second.max(gap)) };
         }
         let all: Bytes = self.window.iter().map(|packet| packet.size).sum();

@@ -102,6 +102,7 @@ impl Sender {
         self.flights
             .insert(number, SentPacket { sent, size, through: self.sent, probe, missing: false, unknown: false });
         let limit = at.before(HISTORY_AGE);
+        // The history needs a bound in case that feedback never arrives.
         while let Some(oldest) = self.flights.first_entry().filter(|oldest| oldest.get().sent < limit) {
             oldest.remove();
         }
@@ -144,6 +145,7 @@ impl Sender {
                 summary.received.push(Received { sent, arrived, size, probe });
             }
         }
+        // The delay estimators compute differences of arrival times, so the order of arrival matters.
         summary.received.sort_by_key(|packet| packet.arrived);
         summary
     }
@@ -174,6 +176,7 @@ impl Sender {
         if let Some(rtt) = report.rtt {
             self.delay.on_rtt(rtt);
         }
+        // Receiver reports cover the same losses as the per-packet feedback and would count them twice.
         if self.per_packet {
             return;
         }
@@ -192,6 +195,7 @@ impl Sender {
         let longest = self.measure(report, &summary.received);
         self.update_loss_v1(now, summary.expected, summary.lost);
         let alr = self.alr.since.is_some();
+        // The end of an application-limited phase permits a recovery probe for some seconds.
         if self.was_alr && !alr {
             self.probes.on_alr_end(now);
         }
@@ -233,6 +237,7 @@ impl Sender {
         let target = self.loss_v1.target;
         self.alr.set_target(target);
         let cause = match model.map(|(_, state)| state) {
+            // A probe into a growing queue, or without feedback, would add congestion and measure nothing.
             _ if self.loss_v1.is_silent() || self.delay.usage() != BandwidthUsage::Normal => ProbeLimit::Closed,
             Some(State::Decreasing) => ProbeLimit::Closed,
             Some(State::Increasing) => ProbeLimit::LossRising,
@@ -303,6 +308,7 @@ impl SenderHalf for Sender {
         let loss = self.loss_v2.as_ref().filter(|model| model.result().is_some()).map(|model| model.loss);
         let (loss, rtt) = (loss.unwrap_or(self.loss_v1.fraction), self.loss_v1.rtt);
         let why = Why { loss: Some(loss), rtt: Some(rtt).filter(|rtt| !rtt.is_zero()), ..Why::rule(rule) };
+        // A pacing rate above the target lets a large frame leave within its frame interval.
         let pacing = if self.frames { estimate.scale(pacing) } else { target };
         Decision { target, pacing, window: None, limit, why }
     }

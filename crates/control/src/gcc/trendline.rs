@@ -53,6 +53,7 @@ impl Trendline {
     /// Adds the difference between two groups. `arrived` is the arrival of the packet that completed it.
     pub(super) fn update(&mut self, delta: &Delta, arrived: PeerTime) {
         let first = *self.first.get_or_insert(arrived);
+        // The count only matters up to 60, so the bound prevents an overflow.
         self.deltas = (self.deltas + 1).min(1_000);
         self.accumulated += delta.variation();
         self.smoothed = SMOOTHING * self.smoothed + (1.0 - SMOOTHING) * self.accumulated;
@@ -73,6 +74,7 @@ impl Trendline {
         }
         let modified = f64::from(self.deltas.min(MOST_DELTAS)) * trend * GAIN;
         if modified > self.threshold {
+            // The first group counts half of its interval, because the overuse began somewhere within it.
             let (time, groups) = self.over.map_or((sent / 2.0, 1), |(time, groups)| (time + sent, groups + 1));
             self.over = Some((time, groups));
             // A single group or a slope that is falling again is no overuse, even above the threshold.
@@ -96,6 +98,8 @@ impl Trendline {
     fn adapt(&mut self, modified: f64, now: PeerTime) {
         let since = self.adapted.replace(now).map_or(0.0, |at| now.since(at).as_secs_f64() * 1e3);
         let beyond = modified.abs() - self.threshold;
+        // A sudden large change, as by a route change, must not desensitize the detector (draft-ietf-rmcat-gcc-02,
+        // section 5.4).
         if beyond > OUTLIER {
             return;
         }
