@@ -215,6 +215,7 @@ impl Values {
     /// Returns what `read` computes from the values. It is computed once and shared by all halves, because a large
     /// group has many of them.
     pub(crate) fn read<T: Any + Send + Sync>(&self, read: impl Fn(&Self) -> T) -> Arc<T> {
+        // All halves of a run share one configuration, which is computed at the first access.
         let shared = self.reading.0.get_or_init(|| Arc::new(read(self)));
         Arc::clone(shared).downcast().unwrap_or_else(|_| Arc::new(read(self)))
     }
@@ -437,6 +438,7 @@ impl Setup {
     /// it a multiplicative controller would never leave a rate of zero. In paper mode the floor stays the operator's.
     #[must_use]
     pub fn alive(self) -> Self {
+        // The paper mode reproduces the paper, including rates that stall.
         let least = match self.mode {
             Mode::Repaired => self.packet.per(Self::LEAST_EVERY).min(self.cap),
             Mode::Paper => Rate::ZERO,

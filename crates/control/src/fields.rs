@@ -54,6 +54,7 @@ pub(crate) fn single(number: f64) -> u32 {
 /// Decodes the number of [`single`]; `None` unless it is finite and not negative.
 pub(crate) fn amount(bits: u32) -> Option<f64> {
     let number = f64::from(f32::from_bits(bits));
+    // NaN and infinity would spread through all later computations.
     (number.is_finite() && number >= 0.0).then_some(number)
 }
 

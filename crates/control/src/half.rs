@@ -211,6 +211,7 @@ impl Limit {
     /// Returns what limits a rate between `floor` and `cap`. If `start` is set, the network's share is not known yet.
     pub(crate) fn between<R: PartialOrd>(rate: R, floor: R, cap: R, start: bool) -> Self {
         match rate {
+            // The cap comes first, because a start phase at the cap is limited by the cap.
             rate if rate >= cap => Self::Cap,
             _ if start => Self::Start,
             rate if rate <= floor => Self::Floor,

@@ -120,6 +120,8 @@ impl Sender {
     fn risen(&self, member: &mut Member, interval: Span) -> &'static str {
         let r = member.rate;
         let tau = member.rtt.unwrap_or(FIRST_RTT).max(Span::millis(1));
+        // TCP adds a packet per round trip, which makes T/τ packets in a report interval; this is the mean of that
+        // growth.
         let tcp = self.packet.per(tau).scale(0.5 * (interval.ratio(tau) + 1.0));
         let Some(b) = self.bottleneck.or(member.bottleneck) else {
             // Without an estimate the increase can't be proportional to the unused share.
@@ -175,6 +177,7 @@ impl SenderHalf for Sender {
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
         let Some(reception) = report.reception else { return };
+        // Report senders are not authenticated, so the table needs a bound.
         if !self.members.contains_key(&report.from) && self.members.len() >= MOST_RECEIVERS {
             return;
         }

@@ -80,6 +80,7 @@ impl LossRun {
     /// ```
     fn time(&self, seq: u64) -> Time {
         let gap = u128::from(self.after.0.saturating_sub(self.before.0));
+        // A mark has no gap around it: it counts at its own arrival.
         if gap == 0 {
             return self.after.1;
         }
@@ -152,6 +153,7 @@ impl Events {
     /// Returns the general discount factor DF for an open interval of `open` packets (RFC 5348, section 5.5).
     fn discount(&self, open: f64, least: f64) -> f64 {
         match self.closed_mean() {
+            // Discounting starts when the open interval exceeds twice the mean (RFC 5348, section 5.5).
             Some(mean) if open > 2.0 * mean => (2.0 * mean / open).max(least),
             _ => 1.0,
         }
@@ -159,6 +161,7 @@ impl Events {
 
     fn push(&mut self, packets: f64, derived: bool, least: f64) {
         let discount = self.discount(packets, least);
+        // The discount of the closed interval applies to all older ones from now on (RFC 5348, section 5.5).
         for interval in &mut self.closed[..self.count] {
             interval.discount *= discount;
         }
@@ -173,6 +176,7 @@ impl Events {
         loop {
             let start = match self.latest {
                 None => Some(from),
+                // Losses within a round trip of the event's start belong to the same event (RFC 5348, section 5.2).
                 Some((_, at)) => run.after(from, at + run.rtt),
             };
             let Some(start) = start else { return };
@@ -194,6 +198,7 @@ impl Events {
     /// more events than the history. The result is the same, because the losses in one gap are evenly spaced and so are
     /// its events.
     fn skip(&mut self, run: &LossRun, start: u64) -> Option<u64> {
+        // Enough events stay to fill the history exactly as without skipping.
         const KEPT: u64 = 2 * INTERVALS as u64 + 2;
         let next = run.after(start + 1, run.time(start) + run.rtt)?;
         let (apart, left) = (next - start, run.last - start);
@@ -219,6 +224,7 @@ impl Events {
             sum += interval.packets * w * interval.discount * discount;
             weight += w * interval.discount * discount;
         }
+        // A short open interval must not raise the loss rate, so the larger mean counts (RFC 5348, section 5.4).
         Some(LossRate::one_in((sum / weight).max(closed_mean)))
     }
 
@@ -295,6 +301,7 @@ impl LossHistory {
             }
             late = Some(packet.seq);
         }
+        // Every later packet counts as a duplicate acknowledgment does for TCP.
         for gap in self.gaps.iter_mut().filter(|g| g.run.last < packet.seq) {
             gap.overtaken += 1;
         }
@@ -342,6 +349,7 @@ impl LossHistory {
             rtt: packet.rtt,
         };
         let new: Vec<LossRun> = self.gaps.drain(..ripe).map(|g| g.run).chain(packet.ce.then_some(mark)).collect();
+        // The first interval was never counted, so it is derived from the rate.
         if self.events.total == 0 && !new.is_empty() {
             self.first_interval = sane(first_interval());
         }

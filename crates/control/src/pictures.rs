@@ -52,6 +52,7 @@ impl Pictures {
     /// Returns the index of the best quantizer whose mean rate is at most `rate`, or of the cheapest if there is none.
     pub fn within(&self, rate: Rate) -> usize {
         let cheapest = (0..self.rungs.len()).min_by_key(|i| self.rungs[*i].rate).unwrap_or(0);
+        // Quantizers ascend, so the first that fits has the best quality.
         self.rungs.iter().position(|r| r.rate <= rate).unwrap_or(cheapest)
     }
 

@@ -68,6 +68,7 @@ impl Check {
     /// Adds the results in `more` to those of the same promise in `all`.
     pub fn gather(all: &mut Vec<Self>, more: &[Self]) {
         for check in more {
+            // Promises are compared by identifier, because every controller has its own copies.
             match all.iter_mut().find(|known| known.promise.id == check.promise.id) {
                 Some(known) => {
                     known.checked += check.checked;

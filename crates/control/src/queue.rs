@@ -32,6 +32,7 @@ impl Queue {
     /// Adds a packet that arrived at `at` with the one-way delay `way`. Returns true while there is a queue. `rtt` is
     /// the current round-trip time. A `short` above the threshold replaces it.
     pub(crate) fn on_packet(&mut self, way: OneWay, at: Time, rtt: Span, short: Span) -> bool {
+        // The minimum expires after two periods, so that a longer route does not look like a queue forever.
         if at >= self.until {
             (self.before, self.least) = (self.least.take(), None);
             self.until = at + PERIOD;
@@ -42,6 +43,7 @@ impl Queue {
         let least = self.before.map_or(least, |known| shorter(known, least));
         let limit = self.limit.max(short);
         let waits = !self.limit.is_zero() && way.variation_since(least).as_secs_f64() >= limit.as_secs_f64();
+        // The duration of the delay counts from its first packet.
         if self.waited == 0 {
             self.since = at;
         }

@@ -66,6 +66,7 @@ impl Registry {
     /// Adds a controller. It replaces an entry of the same name.
     #[must_use]
     pub fn with(mut self, controller: &'static Controller) -> Self {
+        // Names have to stay unique, so a controller of the same name is replaced.
         self.0.retain(|known| known.name != controller.name);
         self.0.push(controller);
         self
@@ -85,6 +86,8 @@ impl Registry {
         self.0.iter().find(|c| c.name == name).copied().ok_or_else(|| {
             let names = self.names(|_| true);
             let (problem, remedy) = match (Outside::of(name), nearest(name, &names)) {
+                // Live sessions have no interpreter and start no programs, so the error says where such controllers
+                // run.
                 (Some(outside), _) => {
                     (format!("{} steers simulated and emulated flows alone", outside.about()), Self::choice(&names))
                 }

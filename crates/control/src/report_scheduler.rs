@@ -31,6 +31,7 @@ impl<F: Fn(&SinceLastReport) -> Wake> ReportScheduler<F> {
         let since = self.since.get_or_insert(SinceLastReport { last: at, ..SinceLastReport::default() });
         *since = SinceLastReport { packets: since.packets + 1, bytes: since.bytes + size, at, ends, ..*since };
         let wanted = (self.when)(since);
+        // A later packet may shorten the wait, but never extend it.
         self.due = self.due.filter(|due| due.at <= wanted.at).or(Some(wanted));
     }
 }

@@ -115,6 +115,7 @@ impl Chooser {
 
     /// Updates the rates of the groups by an announcement. It is ignored unless it has one rate per group.
     pub fn on_told(&mut self, rates: &[Rate]) {
+        // An announcement with another number of groups belongs to another session or is invalid.
         if rates.len() == self.groups.len() {
             self.groups.iter_mut().zip(rates).for_each(|(group, rate)| group.sent = *rate);
             self.told = true;
@@ -131,6 +132,7 @@ impl Chooser {
         if self.place > 0 && own < floor {
             self.enough = None;
             let since = *self.short.get_or_insert(now);
+            // Moving one group at a time would waste holds if the rate has fallen far.
             let to = (1..self.place).rev().find(|n| self.groups[*n].asks() <= own).unwrap_or(0);
             let goes = own < floor.scale(0.5) || now.since(since) >= self.hold / 5;
             return goes.then(|| self.go(now, to, own, floor));
@@ -138,6 +140,7 @@ impl Chooser {
         self.short = None;
         let next = self.groups.get(self.place + 1)?;
         let (asks, hold) = (next.asks(), self.hold * (1 << next.failed));
+        // Without an announcement the next group's rate is unknown.
         if !self.told || own < asks.scale(self.up) {
             self.enough = None;
             return None;
@@ -150,6 +153,7 @@ impl Chooser {
         let from = self.place;
         if to < from {
             let group = &mut self.groups[from];
+            // Leaving soon after joining means that the test of the group has failed.
             let lasted = now.since(self.entered) >= self.hold * (LASTING << group.failed);
             group.failed = if lasted { 0 } else { (group.failed + 1).min(DOUBLINGS) };
         }

@@ -62,6 +62,7 @@ pub fn hello(line: &[u8]) -> Result<Hello, Wrong> {
     }
     let every = match number(&table, "every", "nanoseconds from 1000000 to 60000000000")? {
         None => Span::millis(100),
+        // Faster echoes would flood the path, and slower ones outlast any control loop.
         Some(ns) if (1e6..=6e10).contains(&ns) => Span::nanos(ns as u64),
         Some(ns) => return wrong(format!("its \"every\" is {ns}"), "give nanoseconds from 1000000 to 60000000000"),
     };
@@ -107,6 +108,7 @@ pub fn decision(line: &[u8]) -> Result<Decided, Wrong> {
     };
     let why = match table.get("why") {
         None | Some(Value::Null) => None,
+        // The reason is stored with every decision, so its length is limited.
         Some(Value::String(why)) => Some(why.chars().take(LONGEST_WHY).collect()),
         Some(other) => {
             return wrong(format!("its \"why\" is {}", shown(other)), "give a text: the reason in a few words");

@@ -25,6 +25,7 @@ impl FaultSlot {
     /// Stores a fault. The first fault is kept, but an interruption replaces any other.
     pub fn put(&self, new: Fault) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Later faults are mostly consequences of the first one.
         if kept.is_none() || new == Fault::Interrupted {
             *kept = Some(new);
         }

@@ -61,6 +61,7 @@ pub struct LawReport<'a> {
 impl<'a> LawReport<'a> {
     fn of(report: &Report<'a>, feedback: FeedbackFormat, waiting: (Bytes, Span)) -> Self {
         let (echo, added) = report.body.map_or((None, None), split);
+        // A report block is only part of the feedback in this format.
         let blocks = report.reception.filter(|_| feedback == FeedbackFormat::Blocks);
         let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let of_block = || blocks.map(|b| (count(b.expected), count(b.lost.max(0).unsigned_abs())));
@@ -137,6 +138,7 @@ impl<L: Law> Half<L> {
 
     fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) {
         let Some(mut new) = self.law.on_event(now, event) else { return };
+        // The session's limits apply to every controller, also to a faulty one.
         new.rate = new.rate.max(self.floor).min(self.cap);
         new.pacing = new.pacing.map(|pacing| pacing.max(self.floor));
         new.wake = new.wake.map(|at| at.max(now.unwrap_or(Time::ZERO) + SHORTEST_WAIT));
@@ -177,6 +179,7 @@ impl<L: Law> SenderHalf for Half<L> {
     }
 
     fn on_timer(&mut self, now: Time) {
+        // The timer is consumed; the law has to request the next one.
         self.decided.wake = None;
         self.on_event(Some(now), &Event::Timer);
     }

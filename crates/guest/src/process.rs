@@ -59,6 +59,7 @@ impl Process {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let process = Self { child, input: Some(input), output, buffer: Vec::new(), guard, failed: false };
+        // Both pipes are non-blocking, so that a process that neither reads nor writes cannot block this one.
         ioctl_fionbio(&process.output, true)?;
         process.input.as_ref().map_or(Ok(()), |input| ioctl_fionbio(input, true))?;
         Ok(process)
@@ -80,6 +81,7 @@ impl Process {
         let mut open = open && self.write(&mut rest);
         loop {
             if let Some(end) = self.buffer[read..].iter().position(|b| *b == b'\n') {
+                // A second line would be taken for the answer to the next message.
                 let (answer, more) = self.buffer.split_at(read + end);
                 let result = if more == b"\n" {
                     Ok(answer.to_vec())
@@ -90,6 +92,7 @@ impl Process {
                 return result;
             }
             read = self.buffer.len();
+            // An endless line must not fill the memory.
             if read > LONGEST_LINE {
                 return Err(ExchangeError::TooLong);
             }
@@ -156,6 +159,7 @@ impl Process {
                 let signal = status.terminating_signal().map(|signal| format!("signal {signal}"));
                 return signal.or_else(|| status.exit_status().map(|code| format!("code {code}")));
             }
+            // Polling keeps the wait bounded even if the process never ends.
             let _ = poll(&mut [], Some(&span(Duration::from_millis(10))));
         }
         None
@@ -168,6 +172,7 @@ impl Process {
         }
         self.input = None;
         let until = Instant::now() + END_TIMEOUT;
+        // The process may write until it ends, so the pipe has to be drained.
         while self.fill() && self.buffer.len() <= LONGEST_LINE && self.wait(true, until) {}
     }
 }

@@ -99,6 +99,7 @@ fn unnamed_file() -> io::Result<File> {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("steadycast-{}-{number}.log", std::process::id()));
     let file = OpenOptions::new().read(true).append(true).create_new(true).open(&path)?;
+    // The open handle keeps the file alive, and nothing is left behind if this program crashes.
     remove_file(&path)?;
     Ok(file)
 }
@@ -183,6 +184,7 @@ fn text(line: &[u8]) -> String {
 impl Factory for Program {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The first half uses the process that has already answered `hello`; further halves start their own.
         let process = first.map(Ok).unwrap_or_else(|| self.source.begin().map(|(process, _)| process));
         let process = process.map_err(|fault| self.source.fault.put(fault)).ok();
         let (source, hello) = (Arc::clone(&self.source), self.hello);
@@ -231,6 +233,7 @@ impl Law for ProgramLaw {
             if self.hello.sent || self.hello.each {
                 departed(&mut self.sent, sent);
             }
+            // Most laws need no message per packet, which would cost an exchange each.
             if !self.hello.each {
                 return None;
             }
@@ -259,6 +262,7 @@ impl Law for ProgramLaw {
         decided
             .map_err(|fault| {
                 self.source.fault.put(fault);
+                // After a fault its answers can't be matched to messages any more, so the process is ended.
                 self.process = None;
             })
             .ok()

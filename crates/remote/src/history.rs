@@ -64,10 +64,12 @@ impl History {
         if self.packets.is_empty() {
             self.first = number;
         }
+        // A larger history would make 16-bit numbers ambiguous.
         if self.packets.len() == HISTORY_PACKETS {
             self.packets.pop_front();
             self.first += 1;
         }
+        // Each packet stores the newest number of every space, which makes the search in `by_seq` possible.
         let mut seqs = self.packets.back().map_or([0; SEQ_SPACES], |last| last.seqs);
         seqs[seq_space(stream)] = seq;
         self.begun[seq_space(stream)].get_or_insert(number);
@@ -138,6 +140,7 @@ impl History {
     /// arrived before is ignored.
     pub fn join(&mut self, number: u64, arrived: Option<PacketArrival>, joined: &mut Joined) {
         let Some(left) = self.index(number).and_then(|index| self.packets.get_mut(index)) else { return };
+        // Repeated feedback must not count an arrival twice.
         if left.arrived {
             return;
         }
@@ -158,6 +161,7 @@ impl Joined {
     pub(crate) fn spread(&mut self) {
         let arrival = |packet: &PacketReport| packet.arrived.and_then(|arrived| Some((packet.sent, arrived.at?)));
         let Some((sent, at)) = self.packets.iter().rev().find_map(arrival) else { return };
+        // Different arrival times are real measurements and stay as they are.
         if self.packets.iter().filter_map(arrival).any(|(_, other)| other != at) {
             return;
         }
@@ -185,6 +189,7 @@ impl Joined {
         let told = self.packets.iter().skip(first);
         let arrived = told.filter_map(|packet| Some((packet.number, packet.sent, packet.arrived?.at?)));
         let (_, sent, at) = arrived.max_by_key(|(number, ..)| *number)?;
+        // Both times are of the receiver's clock, so its offset cancels.
         let held = reported.as_nanos().saturating_sub(at.as_nanos()).max(0);
         Some(now.since(sent).saturating_sub(Span::nanos(held.unsigned_abs())))
     }

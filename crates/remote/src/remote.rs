@@ -159,6 +159,7 @@ impl Remote {
         let window = remote.decision().window;
         let refuse =
             |problem: String, remedy: &str| Err(ParamError { name: controller.into(), problem, remedy: remedy.into() });
+        // A window limits the bytes in flight, which are unknown if packets are only reported with their feedback.
         if bounds.feedback.late && window.is_some() {
             return refuse(
                 "its decision depends on each packet that leaves, and packets are told of with their feedback alone"
@@ -208,6 +209,7 @@ impl Remote {
             chance: bounds.seed.part("remote"),
         }
         .alive();
+        // A controller with its own reports gets its receiver half replayed here.
         let reads_packets = controller.terms().needs.contains(&Need::PacketReports);
         let factory = if reads_packets { controller } else { Replayed::around(controller, REPORT_INTERVAL) };
         Ok(Self {
@@ -228,6 +230,7 @@ impl Remote {
         if self.numbers == 0 && self.now == Time::ZERO {
             self.last_report = at;
         }
+        // An absurd time from the product must not block the controller for good.
         self.now = at.min(Time::ZERO + CENTURY).max(self.now);
         self.now
     }
@@ -267,6 +270,7 @@ impl Remote {
     pub fn sent_uncovered(&mut self, at: Time, stream: Stream, size: Bytes) -> u64 {
         let stream = if stream == Stream::Media { Stream::Padding } else { stream };
         let (number, _, left) = self.number_packet(at, stream, size);
+        // Without covered packets nothing drains the buffer, so it needs a bound.
         if self.uncovered.len() == MOST_UNCOVERED {
             self.uncovered.pop_front();
         }
@@ -348,6 +352,7 @@ impl Remote {
         if let Some(newest) = newest {
             joined.measure(at, newest);
         }
+        // Feedback that only repeats known fates must not restart timers.
         if joined.packets.is_empty() {
             return;
         }

@@ -173,6 +173,7 @@ impl UnknownFates {
                 self.played.insert(place, first.number);
             }
         }
+        // Fates that stay unknown forever must not fill the memory.
         let most = MOST_SENT / 2;
         self.waiting.drain(..self.waiting.len().saturating_sub(most));
         self.played.drain(..self.played.len().saturating_sub(most));
@@ -222,6 +223,7 @@ impl Receiver {
 
     /// Records that a sender report was sent.
     fn announce(&mut self, now: Time, body: Option<Body>) {
+        // A receiver that never reports arrivals must not fill the memory.
         if self.sender_reports.len() == MOST_SENDER_REPORTS {
             self.sender_reports.pop_front();
         }
@@ -320,6 +322,7 @@ impl Receiver {
 impl Replay {
     fn replay(&mut self, report: &Report<'_>) {
         let Self { half, receivers, make, setup, least, left, arrivals, reports, unknown, last_arrival, gap } = self;
+        // Each receiver needs a half, and report senders are not authenticated, so their number is bounded.
         if receivers.len() >= SHADOWS && !receivers.contains_key(&report.from) {
             return;
         }
@@ -327,6 +330,7 @@ impl Replay {
         // Halves must not take the interval between two reports for missing feedback, even with a short round-trip
         // time.
         let since = last_arrival.replace(now).map_or(Span::ZERO, |last_arrival| now.since(last_arrival));
+        // The maximum decays, so that one late report does not slow down the timers for long.
         *gap = since.max(gap.scale(0.875)).min(LONGEST_GAP);
         half.on_feedback_interval(*gap);
         let interval = interval(setup, report.members).max(*least);
@@ -344,12 +348,14 @@ impl Replay {
         arrivals.clear();
         arrivals.extend(report.packets.iter().filter_map(arrived));
         unknown.play(report.packets, arrivals);
+        // Halves expect the order of arrival; feedback has the order of sending.
         arrivals.sort_unstable_by_key(|(at, packet)| (at.as_nanos(), packet.number));
         if let Some((newest, _)) = arrivals.last() {
             receiver.learn(now, *newest);
         }
         for (n, (at, packet)) in arrivals.iter().enumerate() {
             let (at, ecn) = (receiver.local(now, *at), packet.arrived.and_then(|a| a.ecn).unwrap_or_default());
+            // Other streams count in the receive rate but not in the loss.
             if packet.stream != Stream::Media {
                 receiver.arrive_extra(at, packet, ecn);
             } else if unknown.takes_loss() {

@@ -95,6 +95,7 @@ impl Shadow {
 
     /// Counts a packet that was sent to the receiver, and whether it has arrived.
     pub fn count(&mut self, seq: u64, arrived: bool) {
+        // Expected packets are counted from the first one that was sent to this receiver (RFC 3550, appendix A.3).
         let (first, highest) = self.seqs.unwrap_or((seq, seq));
         self.seqs = Some((first.min(seq), highest.max(seq)));
         self.arrived += u64::from(arrived);
@@ -135,6 +136,7 @@ impl Shadow {
         let lost = expected as i64 - self.news() as i64;
         let slot = Slot { now, expected, lost, members, interval, rtcp_share: 0.05 };
         let reply = self.half.report(&slot);
+        // A suppressed report was not sent, so the next one covers its interval as well.
         if reply != Reply::Suppress {
             self.reported = (all, self.arrived);
         }

@@ -21,6 +21,7 @@ pub(super) struct Losses {
 impl Losses {
     /// Adds an interval in which `lost` of `expected` packets are missing. An interval without packets is ignored.
     pub(super) fn push(&mut self, expected: u64, lost: u64) {
+        // 0/0 would be NaN.
         if expected == 0 {
             return;
         }

@@ -110,9 +110,11 @@ impl Law {
         let least = if self.of_samples { self.least } else { mean };
         (self.sent, self.allowed, self.sum, self.samples, self.least) = (0.0, 0.0, 0.0, 0, None);
         let (Some(mean), Some(least)) = (mean, least) else { return false };
+        // The minimum over all periods approximates the propagation delay without queues.
         let base = self.base.map_or(least, |base| base.min(least));
         self.base = Some(base);
         let congested = mean.saturating_sub(base) > base.scale(self.gamma);
+        // The round-trip time of an unused rate does not show whether the path could carry another connection.
         if !congested && self.used && !used {
             return false;
         }

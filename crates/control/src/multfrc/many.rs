@@ -166,6 +166,7 @@ impl SenderHalf for Sender {
         let rates: Vec<f64> = self.open.iter().map(|c| c.tfrc.decision().pacing.as_bps_f64().max(1.0)).collect();
         let sum: f64 = rates.iter().sum();
         for (c, rate) in self.open.iter_mut().zip(&rates) {
+            // Quanta add up to the packet's size, so the deficits stay bounded.
             c.deficit += size * rate / sum;
         }
         // Of equal deficits the oldest connection's counts.
@@ -209,6 +210,7 @@ impl ReceiverHalf for Receiver {
         let Some(bytes) = arrival.notice.first_chunk::<9>().filter(|_| arrival.notice.len() == 9) else { return };
         let [r, s, t, i, d, a, b, c, e] = *bytes;
         let (id, seq) = (u16::from_be_bytes([i, d]), u64::from(u32::from_be_bytes([a, b, c, e])));
+        // Connection numbers come from the network, so the table needs a bound.
         if !self.connections.contains_key(&id) && self.connections.len() >= MOST_CONNECTIONS {
             let silent = self.connections.iter().min_by_key(|(_, connection)| connection.heard).map(|(id, _)| *id);
             silent.and_then(|id| self.connections.remove(&id));

@@ -79,6 +79,7 @@ impl SenderHalf for Sender {
         self.credit += 1.0 / n;
         self.marked.0 += u64::from(marked);
         self.marked.1 += 1.0 / n;
+        // The tolerance covers rounding in the sum of 1/n.
         self.honest.see(n >= 1.0 && (self.marked.0 as f64 - self.marked.1).abs() <= 1.0 + 1e-6);
         let mut bytes = [0; 8];
         let (rtt, mark) = bytes.split_at_mut(3);

@@ -51,6 +51,7 @@ impl ReceiverHalf for Receiver {
 
     fn due(&self) -> Due {
         match self.last.filter(|_| self.fresh) {
+            // Without arrivals there is nothing to report, and the sender's no-feedback timer has to detect it.
             Some(last) => Due::At(Wake { at: last + self.delta, why: "report interval" }),
             None => Due::Hold,
         }

@@ -47,6 +47,7 @@ impl Law {
                 self.rate = self.rate.min(message.received.as_bps_f64());
             }
         } else {
+            // The ramp-up follows the receive rate, so that it ends when the path is full.
             self.rate = self.rate.max((1.0 + self.gamma(rtt)) * message.received.as_bps_f64());
         }
         self.set(self.rate);
@@ -60,6 +61,7 @@ impl Law {
     /// Returns the encoder's rate and the send rate for the given queued bytes (RFC 8698, section 5.2.2).
     fn shaped(&self, waiting: f64) -> (f64, f64) {
         let config = &self.config;
+        // A large frame must not move the rates far from the reference rate, so the shaping is limited.
         let by = |beta: f64| (beta * 8.0 * waiting * FPS).min(MOST_SHAPING * self.rate);
         ((self.rate - by(BETA_V)).max(config.r_min.min(self.rate)), (self.rate + by(BETA_S)).min(config.r_max))
     }
@@ -107,6 +109,7 @@ impl Sender {
     }
 
     fn measure(&mut self, rtt: Option<Span>) {
+        // The round-trip time comes from the network, so absurd values are ignored.
         let Some(rtt) = rtt.filter(|rtt| *rtt < ABSURD_RTT) else { return };
         self.rtts.push_back(rtt);
         while self.rtts.len() > RTTS {
@@ -116,6 +119,7 @@ impl Sender {
 
     fn update(&mut self, now: Time, message: &Message) {
         let since = self.updated.map_or(self.config.delta, |at| now.since(at));
+        // A gap in the reports must not multiply the step of the gradual update.
         let delta = since.min(self.config.delta * MOST_INTERVALS);
         self.updated = Some(now);
         self.law.update(message, self.rtt().unwrap_or_default().as_secs_f64(), delta);

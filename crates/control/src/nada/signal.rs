@@ -65,6 +65,7 @@ impl Signal {
         let mut counts = true;
         let mut missing = packet.missing;
         if let Some(number) = packet.number {
+            // A late packet was already counted as missing, so it does not count as received.
             counts = self.highest.is_none_or(|highest| number > highest);
             missing = self.highest.map_or(0, |highest| number.saturating_sub(highest).saturating_sub(1));
             self.highest = self.highest.max(Some(number));
@@ -98,14 +99,17 @@ impl Signal {
         let (lost, got) = (count(|p| p.missing), count(|p| u64::from(p.counts)));
         let (marked, all) = (count(|p| u64::from(p.marked)), self.log.len() as u64);
         let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
+        // Exponential smoothing keeps a single loss from dominating the signal (RFC 8698, section 5.1.2).
         self.loss += ALPHA * (share(lost, lost.saturating_add(got)) - self.loss);
         self.marks += ALPHA * (share(marked, all) - self.marks);
         let filtered = self.queues.iter().min().copied().unwrap_or_default().as_secs_f64();
         let interval = self.history.rate().map(|p| 1.0 / p.get());
         let delay = warped(filtered, self.history.open(), interval);
         let x = aggregate(delay, self.loss, self.marks, &self.config);
+        // The ramp-up needs a window without loss and queue (RFC 8698).
         let quiet = lost == 0 && self.log.iter().all(|packet| packet.queue < Q_EPS);
         let covered = self.first.map_or(Span::ZERO, |first| now.since(first));
+        // Before the window is full the receive rate is averaged over the time covered so far.
         let window = covered.clamp(self.config.delta, LOG_WINDOW.max(self.config.delta));
         Message {
             gradual: !quiet || (self.config.own_rules && marked > 0),

@@ -93,6 +93,7 @@ impl Receiver {
     /// Source: draft-ietf-rmt-bb-pgmcc. Returns true if packets are missing.
     fn count(&mut self, missing: u64) -> bool {
         let a = self.config.a_loss;
+        // The gap comes from the network, so the loop needs a bound.
         for _ in 0..missing.min(LONGEST_GAP) {
             self.loss += a * (1.0 - self.loss);
         }

@@ -97,6 +97,7 @@ impl Sender {
     }
 
     fn rto(&self) -> Span {
+        // TCP's timeout with exponential back-off (RFC 6298, sections 2.3 and 5.5).
         let base = self.rtt.map_or(FIRST_RTO, |r| r.smoothed + r.deviation * 4).max(RTO_MIN);
         (base * (1 << self.doublings.min(8))).min(MOST_RTO)
     }
@@ -123,6 +124,7 @@ impl Sender {
     /// Updates and returns a receiver's own round-trip time, smoothed with weight 1/8.
     fn rtt_of(&mut self, id: ReceiverId, sample: Span) -> Span {
         let rtt = self.rtts.get(&id).map_or(sample, |old| old.scale(0.875) + sample.scale(0.125));
+        // Report senders are not authenticated, so the table needs a bound.
         if self.rtts.len() < MOST_RTTS || self.rtts.contains_key(&id) {
             self.rtts.insert(id, rtt);
         }
@@ -147,6 +149,7 @@ impl Sender {
     /// Source: draft-ietf-rmt-bb-pgmcc.
     fn elect(&mut self, id: ReceiverId, rtt: Span, loss: f64) -> bool {
         match self.acker {
+            // The acker's own report updates its rank but never triggers a switch.
             Some(acker) if acker.id == id => {
                 self.acker = Some(Acker { id, rtt, loss });
                 return false;
@@ -200,6 +203,7 @@ impl Sender {
             (self.doublings, self.timeouts) = (0, 0);
             self.timer = (!self.out.is_empty()).then(|| now + self.rto());
         }
+        // An application-limited sender must not grow a window that it has not tested (RFC 7661).
         let used = !self.config.only_used || self.filled.is_some_and(|seq| lead <= seq);
         if !self.frozen && used {
             for _ in 0..acked {
@@ -211,6 +215,7 @@ impl Sender {
             }
         }
         if lost.is_some_and(|seq| self.cut_at.is_none_or(|cut| seq > cut)) {
+            // One reduction per window, as in TCP: losses of packets sent before it belong to the same event.
             self.window = (self.window / 2.0).max(1.0);
             (self.cut_at, self.frozen, self.lossy) = (self.highest, true, true);
             self.rule = "loss: halved";
@@ -264,6 +269,7 @@ impl SenderHalf for Sender {
             return self.on_leave(now, id, Leave::Bye);
         }
         let sample = now.since(back.echo.own(now));
+        // A report before the first packet, or with an absurd round-trip time, is invalid.
         if self.highest.is_none() || sample > ABSURD_RTT {
             return;
         }
@@ -301,6 +307,7 @@ impl SenderHalf for Sender {
         self.window = 1.0;
         (self.cut_at, self.frozen) = (self.highest, false);
         self.timer = None;
+        // Several timeouts in a row mean that the acker is gone, not only its acknowledgments.
         self.timeouts = self.timeouts.saturating_add(1);
         self.doublings = (self.doublings + 1).min(8);
         self.rule = "time-out";

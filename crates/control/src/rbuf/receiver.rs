@@ -32,6 +32,7 @@ impl Receiver {
     }
 
     fn take(&mut self, buffer: BufferLevel) {
+        // A level above the size would be rejected as an invalid report.
         self.buffer = BufferLevel { level: buffer.level.min(buffer.size), ..buffer };
     }
 }

@@ -174,6 +174,7 @@ impl SenderHalf for Sender {
         // Units are 2⁻¹⁸ s. An echo from the future counts as hours old.
         let units = Stamp::of(report.at).0.wrapping_sub(found.echo.0);
         let age = Span::from_secs_f64(f64::from(units) / f64::from(1 << 18));
+        // The hold time can't exceed the age of the echo, so the report is invalid.
         if age < found.delay || age > ABSURD_RTT {
             return;
         }
@@ -199,6 +200,7 @@ impl SenderHalf for Sender {
             self.rule = "no report";
             self.bound();
             let done = self.rate <= self.least.as_bytes_per_s();
+            // At the minimum rate a further reduction has no effect, so the timer stops.
             self.silence = (!done).then(|| now + self.round());
         }
     }

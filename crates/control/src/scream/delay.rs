@@ -64,6 +64,7 @@ impl Delay {
     /// Updates the filters. The mean rises slowly and falls immediately. It is called every min(cut_interval, s_rtt).
     pub(super) fn filter(&mut self, config: &Config) {
         let qdelay = self.latest - self.bias;
+        // A falling queue counts immediately, so that the window is not reduced for a queue that has drained.
         if qdelay < self.mean {
             self.mean = qdelay;
         } else {
@@ -92,6 +93,7 @@ impl Delay {
             (self.bias_rounds, self.bias_least) = (0, f64::INFINITY);
         }
         self.standing += DRIFT_GAIN * (least - self.standing);
+        // A minimum that never falls is a standing queue that was taken for the base delay.
         let stands = self.standing > self.target / 4.0;
         if stands {
             (self.standing, self.mean, self.bias) = (0.0, 0.0, 0.0);
@@ -111,6 +113,7 @@ impl Delay {
         let all = mean(VARIANCE_OVER);
         let squares: f64 = self.history.iter().map(|n| (n - all) * (n - all)).sum();
         let variance = squares / self.history.len() as f64;
+        // The target covers the mean and one standard deviation of the competing flows' queue.
         let new = (mean(MEAN_OVER) + variance.sqrt()) * config.qdelay_target;
         let target = if self.loss_events > COMPETING_LOSS {
             1.5 * new

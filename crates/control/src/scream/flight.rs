@@ -65,6 +65,7 @@ impl InFlight {
     }
 
     pub(super) fn on_sent(&mut self, number: u64, size: u64, sent: Time) {
+        // A repeated number would count its bytes twice.
         if self.last.is_none_or(|last| number > last) {
             self.last = Some(number);
             self.bytes += size;
@@ -112,6 +113,7 @@ impl InFlight {
         }
         self.reordering = self.reordering.min(most.max(self.first_reordering));
         let reordering = self.reordering;
+        // Reordered packets get the reordering time to arrive before they count as lost.
         for missing in self.missing.values_mut().filter(|m| !m.lost && !m.unknown && now.since(m.passed) >= reordering)
         {
             missing.lost = true;

@@ -146,6 +146,7 @@ impl Sender {
             }
             (rtt, self.second_at) = (self.first_rtt, now);
         }
+        // The bytes in flight show whether the source uses the window.
         let limited = self.window.room(self.most.0.max(self.most.1), &self.config) < self.window.bytes;
         let gain = if rtt < s_rtt && limited { RTT_IDLE_GAIN } else { RTT_GAIN };
         self.s_rtt = Some(s_rtt + gain * (rtt - s_rtt));
@@ -158,6 +159,7 @@ impl Sender {
         if rtt < ABSURD_RTT {
             self.measure(now, rtt);
         }
+        // The reference code samples every packet; the draft only the newest of each report.
         if self.config.profile.every_packet
             && let Some((least, most)) = summary.extremes
         {
@@ -198,6 +200,7 @@ impl Sender {
     fn count_marks(&mut self, now: Time, summary: &FeedbackSummary, s_rtt: f64) {
         self.reported.0 += summary.delivered;
         self.reported.1 += summary.marked;
+        // Alpha is averaged per round trip or 10 ms, independent of the number of reports.
         let due = self.alpha_at.is_none_or(|at| now.since(at).as_secs_f64() >= ALPHA_INTERVAL.min(s_rtt));
         if due && self.reported.0 > 0 {
             self.alpha = alpha(self.alpha, f64::from(self.reported.1) / f64::from(self.reported.0), &self.config);
@@ -217,6 +220,7 @@ impl Sender {
 
     fn limit_at_cap(&mut self) {
         let (Some(s_rtt), Some(peak)) = (self.s_rtt, self.peak.get()) else { return };
+        // At the cap the window is not limited by congestion and would otherwise grow without a use.
         if self.target > NEAR_CAP * self.cap {
             let needed = CAP_HEADROOM * self.cap / 8.0 * (s_rtt + CAP_RTT_ADDEND);
             self.window.limit(peak.max(needed));
@@ -232,6 +236,7 @@ impl Sender {
         if self.s_rtt.is_none() {
             return pace.max(FIRST_PACE);
         }
+        // Near the cap pacing is relaxed, so that large frames do not queue at the sender.
         let above = (self.target / self.cap - RELAXED_PACING) / (1.0 - RELAXED_PACING);
         pace / (1.0 - above.clamp(0.0, 1.0)).clamp(1.0 / RELAXED_PACING_MOST, 1.0)
     }
@@ -249,6 +254,7 @@ impl SenderHalf for Sender {
     fn on_queue(&mut self, queue: &MediaQueue) {
         let Some(frame) = queue.frame else { return };
         let gap = self.last_frame.replace(queue.at).map(|last| queue.at.since(last));
+        // A pause of the encoder is not a frame period.
         if let Some(gap) = gap.filter(|gap| *gap < ABSURD_PERIOD) {
             self.frame_period += (gap.as_secs_f64() - self.frame_period) / 16.0;
         }
@@ -268,11 +274,13 @@ impl SenderHalf for Sender {
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
         let summary = self.flight.on_report(now, report.packets, Span::from_secs_f64(self.s_rtt.unwrap_or(0.0)));
+        // A report without news must not advance the round trip or restart the timer.
         if summary == FeedbackSummary::default() {
             return;
         }
         if summary.delivered > 0 {
             self.no_feedback.on_feedback();
+            // The timer restarts for the packets that are still in flight.
             if self.flight.bytes > 0 {
                 self.no_feedback.on_sent(now, self.timeout());
             }
@@ -324,6 +332,8 @@ impl SenderHalf for Sender {
 
     fn on_timer(&mut self, now: Time) {
         if self.no_feedback.has_expired(now) {
+            // After the timeout the packets in flight are lost or their feedback is; a closed window would block the
+            // sender.
             self.flight.clear(now);
             self.window.halve(now);
             self.target = (self.target / 2.0).max(self.floor);

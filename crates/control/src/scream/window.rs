@@ -114,6 +114,7 @@ impl ReferenceWindow {
         if input.lost.is_some() || input.marked.is_some() {
             self.congested = Some(input.now);
         }
+        // The network needs a round trip to show the effect of a reduction.
         let since = self.reacted.map_or(f64::INFINITY, |at| input.now.since(at).as_secs_f64());
         if since < config.cut_interval.min(input.s_rtt) {
             return None;
@@ -136,16 +137,19 @@ impl ReferenceWindow {
             Cut::ClassicMark => self.bytes *= config.beta_ecn,
             Cut::L4sMark => {
                 let mut by = input.alpha / 2.0 * spared / long_way;
+                // With a short queue a gentler reduction suffices near the inflection point and with delay variation.
                 if input.qdelay < input.qdelay_target / 4.0 {
                     by *= scale.max(LEAST_CUT) * input.delay_scale.max(LEAST_CUT);
                 }
                 let long = RESET_QUIET_RTTS * config.virtual_rtt.max(input.s_rtt);
+                // After a long growth without marks the window may exceed what the path carries by far.
                 if since > long && self.reacted.is_some() {
                     self.bytes = self.bytes.min(input.flight_before);
                 }
                 self.bytes *= 1.0 - by;
             }
             Cut::Delay => {
+                // Delay acts like an L4S mark rate: none at half of the target, all packets at the whole.
                 let virtual_alpha = ((input.qdelay_mean - half) / half).clamp(0.0, 1.0);
                 let twice = if config.profile.divided_twice { long_way } else { 1.0 };
                 self.bytes *= 1.0 - virtual_alpha / 2.0 * spared / long_way / twice;
@@ -154,6 +158,7 @@ impl ReferenceWindow {
                 }
             }
         }
+        // The inflection point only moves once per phase of growth, to the window before its first reduction.
         if std::mem::take(&mut self.may_move) {
             self.inflection = before;
         }
@@ -177,6 +182,7 @@ impl ReferenceWindow {
     fn grow(&mut self, scale: f64, input: &Input, config: &Config) {
         let ratio = (config.mss / self.bytes).min(1.0);
         let rtts = input.s_rtt.max(config.virtual_rtt);
+        // The multiplicative increase ramps up slowly after congestion.
         let post = self.congested.map_or(1.0, |at| {
             (input.now.since(at).as_secs_f64() / (config.profile.post_congestion * rtts)).clamp(0.0, 1.0)
         });
@@ -186,6 +192,7 @@ impl ReferenceWindow {
             * scale.max(LEAST_CUT)
             * input.delay_scale.max(LEAST_SCALE)
             * (1.0 + config.mul_increase * self.bytes / config.mss * post * scale);
+        // Growth beyond the data in flight would not be tested by the source.
         if by > 0.0 && self.bytes + by <= self.room(input.flight, config) && !input.at_cap {
             self.bytes += by;
             self.may_move = true;

@@ -44,6 +44,7 @@ impl Echoes {
         }
         self.waiting.push(Pending { id, stamp, arrived, has_rtt, fb_nr, rate });
         if self.waiting.len() > MOST
+            // Receivers without a round-trip time need their echo most, so others are dropped first.
             && let Some(last) = self.waiting.iter().position(|p| p.has_rtt)
         {
             self.waiting.swap_remove(last);

@@ -244,6 +244,7 @@ impl ReceiverHalf for Receiver {
         let Some(mut forward) = SenderNotice::read(arrival.notice) else { return };
         let before = self.last;
         if let Some(b) = before {
+            // After such a pause the sender starts slowly again, and the old losses do not describe the path any more.
             if now.since(b.at) > self.rtt() * LOSS_EXPIRY_RTTS {
                 self.have_loss = false;
             }
@@ -274,6 +275,7 @@ impl ReceiverHalf for Receiver {
     }
 
     fn on_overheard(&mut self, heard: &Overheard<'_>) {
+        // The limiting receiver is never suppressed.
         if self.is_clr || self.fire.is_none() || self.is_far() {
             return;
         }

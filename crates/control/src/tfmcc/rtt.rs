@@ -50,6 +50,7 @@ impl RoundTrip {
         self.smoothed = Some(self.smoothed.map_or(sample, |old| old.scale(q) + sample.scale(1.0 - q)));
         self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
         self.sample = Some((sample, way));
+        // The new sample is the reference for later delay variations.
         self.current = None;
         self.drifted = 0.0;
         first

@@ -159,6 +159,7 @@ impl Sender {
     }
 
     fn new_round(&mut self, now: Time) {
+        // R_max decays only in rounds without a larger sample (RFC 4654, section 3.2).
         if !self.raised && !self.assumed {
             self.r_known = self.r_known.scale(R_MAX_DECAY).max(self.r_peak).max(Span::millis(1));
             self.stretch();
@@ -243,6 +244,7 @@ impl Sender {
         let patience = rtt.max(back.rtt.min(MOST_R_MAX)).max(self.packet.at(self.x));
         self.proven = self.proven.filter(|proven| proven.by == id || self.clr.is_some_and(|clr| clr.id == proven.by));
         self.proven = self.proven.filter(|proven| proven.by != id || back.loss <= proven.loss);
+        // The first loss ends slow start (RFC 4654, section 3.6).
         if back.have_loss && self.slow_start {
             let clr = self.clr.filter(|clr| clr.id == id && self.config.quick);
             // In slow start the receiver requests twice its receive rate.
@@ -376,6 +378,7 @@ impl SenderHalf for Sender {
         if !is_clr && !back.leave {
             if back.fb_nr == self.fb_nr {
                 self.round_heard = true;
+                // Reports that are not at least a share g lower are suppressed (RFC 4654, section 3.4).
                 if self.x_supp > back.rate {
                     self.x_supp = back.rate.scale(1.0 - self.config.g);
                 }
@@ -431,6 +434,7 @@ impl SenderHalf for Sender {
     }
 
     fn notice(&mut self, packet: &Departing) -> Notice {
+        // The limiting receiver is echoed at least once per round; the second half is the last chance.
         let late = self.round_began.is_some_and(|began| packet.at.since(began) > self.round() / 2);
         let echo = self.echoes.next(packet.at, self.fb_nr, late);
         let forward = SenderNotice {

@@ -22,6 +22,7 @@ pub(super) fn draw(config: &Config, t: Span, bias: Option<f64>, chance: &mut Cha
 }
 
 fn at(t: Span, u: f64, n: f64) -> Span {
+    // u below 1/N would give a negative time.
     t.scale((1.0 + libm::log(u) / libm::log(n)).max(0.0))
 }
 

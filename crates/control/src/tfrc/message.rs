@@ -17,6 +17,7 @@ pub(crate) const REPORT_BYTES: usize = 20;
 pub(crate) fn rtt_notice(rtt: Option<Span>) -> [u8; 3] {
     let units = rtt.map_or(0, |r| {
         let rounded = (r.as_nanos() + RTT_UNIT.as_nanos() / 2) / RTT_UNIT.as_nanos();
+        // Zero stands for an unknown R, so a short round trip is sent as one unit.
         rounded.clamp(1, 0xff_ffff)
     });
     [(units >> 16) as u8, (units >> 8) as u8, units as u8]

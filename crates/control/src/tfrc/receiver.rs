@@ -105,6 +105,7 @@ impl Receiver {
             return false;
         }
         let interval = self.interval(rtt).max(RTT_UNIT);
+        // Intermediate expiries need no marks, because nothing has arrived between them.
         let more = now.since(timer).as_nanos() / interval.as_nanos();
         if more > 0 {
             self.mark(timer + interval * (more - 1), self.total);
@@ -141,6 +142,7 @@ impl ReceiverHalf for Receiver {
         let silence = self.expired_in_silence(now);
         let before = self.total;
         self.total += arrival.size;
+        // Only the newest packet updates R and the echo, or reordering would set them back.
         if self.latest.is_none_or(|(seq, ..)| arrival.seq > seq) {
             self.latest = Some((arrival.seq, echo(arrival.sent), now));
             self.rtt = read_rtt_notice(round_trip).or(self.rtt);

@@ -157,6 +157,7 @@ impl Sender {
     fn update_received(&mut self, rate: Rate, now: Time, rtt: Span) {
         self.received.push((rate, now));
         self.received.retain(|(_, at)| now.since(*at) <= rtt * 2);
+        // ns-2 only considers the latest X_recv.
         let keep = if self.settings.profile.gentle { 1 } else { RECEIVED_ENTRIES };
         let surplus = self.received.len().saturating_sub(keep);
         self.received.drain(..surplus);
@@ -216,6 +217,8 @@ impl Sender {
     }
 
     fn set_timer(&mut self, now: Time) {
+        // The timer lasts four round trips, but at least two packets' time at low rates (RFC 5348, section 4.3, step
+        // 5).
         let round_trips = self.rtt.map_or(Span::ZERO, |r| r.smoothed.scale(self.settings.profile.nofeedback));
         let packets = (self.packet + self.packet).at(self.bounded(self.allowed));
         self.nofeedback = Some(now + round_trips.max(packets).max(self.apart * 2));
@@ -249,6 +252,7 @@ impl Sender {
         let recover = equation::initial_window(self.packet).per(rtt);
         let received = self.most_received();
         match self.loss {
+            // An idle sender keeps the rate that it could have after a restart (RFC 5348, section 4.4).
             Some(_) if self.idle && received < recover => false,
             None if self.idle && self.allowed < recover.scale(2.0) => false,
             None => {
@@ -295,11 +299,14 @@ impl Sender {
         self.loss = feedback.loss;
         self.by = Some(from);
         let received = feedback.received;
+        // A data-limited sender must not be limited by its own low receive rate (RFC 5348, section 4.3, step 4).
         let data_limited = self.was_data_limited(left, rtt) && received > Rate::ZERO;
         if is_first {
             self.first_report(now, rtt);
         } else if data_limited && worse {
             for (rate, _) in self.received.iter_mut().filter(|(rate, _)| *rate != Rate::MAX) {
+                // A loss while data-limited shows that the path does not carry the recorded rates (RFC 5348, section
+                // 4.3).
                 *rate = rate.scale(0.5);
             }
             self.maximize_received(received.scale(0.85), now);

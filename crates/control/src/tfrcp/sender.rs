@@ -163,6 +163,7 @@ impl Sender {
             None => self.map.group,
         };
         let length = wanted.as_nanos().div_ceil(unit.as_nanos()).max(1);
+        // A late timer must not leave the interval in the past.
         let behind = now.since(start).as_nanos() / unit.as_nanos();
         self.began = start + unit * self.units;
         self.units = self.units.max(behind) + length;
@@ -252,6 +253,7 @@ impl Sender {
             Some(Message::Counts { expected, received }) if self.settings.counts => {
                 Some((u64::from(expected), i64::from(expected) - i64::from(received)))
             }
+            // Cumulative counters survive lost reports, unlike the paper's counts.
             _ => report.reception.map(|r| (r.expected, r.lost)),
         };
         if let Some((expected, lost)) = counts {
@@ -332,6 +334,7 @@ impl SenderHalf for Sender {
     /// Below the lowest quality's rate the encoder can't follow. The interval's budget is then sent, and nothing after
     /// it.
     fn allowance(&self) -> Option<Allowance> {
+        // Without frames the pacing rate alone limits the sender.
         let short = self.pictured && self.rate < self.map.lowest();
         short.then(|| Allowance { bytes: self.rate.over(self.ends.since(self.began)), until: self.ends })
     }
