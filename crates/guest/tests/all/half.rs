@@ -5,7 +5,7 @@ use steadycast_control::{
 use steadycast_guest::{Decided, Event, Half, Law};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-/// Always says the same, and keeps what it was told of reports.
+/// A law that always returns the same decision and records the reports.
 struct Says(Decided, std::sync::mpsc::Sender<String>);
 
 impl Law for Says {

@@ -11,7 +11,7 @@ fn setup() -> Setup {
     Setup::unicast(Rate::kbps(100), Rate::mbps(2), Seed(1).part("half"))
 }
 
-/// The program is a script of the shell.
+/// Starts a shell script as the program.
 fn start(script: &str, fault: &FaultSlot) -> Result<Program, Fault> {
     start_within(Timeouts::default(), script, fault)
 }
@@ -21,7 +21,7 @@ fn start_within(timeouts: Timeouts, script: &str, fault: &FaultSlot) -> Result<P
     Program::start(timeouts, "video", "exec:sh", words, FeedbackFormat::Own, fault.clone())
 }
 
-/// Its half, which is told of a packet and of two timers.
+/// Returns its half after a packet and two timers.
 fn driven(program: &Program) -> Box<dyn SenderHalf> {
     let mut half = program.sender(&setup());
     let at = Time::ZERO + Span::millis(431);
@@ -31,7 +31,7 @@ fn driven(program: &Program) -> Box<dyn SenderHalf> {
     half
 }
 
-/// What stops a run of this script.
+/// Returns the fault of a run with this script.
 fn fault(script: &str) -> String {
     fault_within(Timeouts::default(), script)
 }
@@ -152,7 +152,7 @@ fn the_scenario_s_feedback_goes_before_the_program_s() {
     }
 }
 
-/// Whether a process is there, and has not ended.
+/// Returns whether a process exists and has not ended.
 fn lives(id: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
@@ -162,7 +162,7 @@ fn lives(id: &str) -> bool {
 #[allow(clippy::disallowed_methods, reason = "who is killed is gone when the kernel has come to it")]
 fn nothing_that_a_program_has_started_outlives_its_half() {
     let slot = FaultSlot::default();
-    // It neither ends when it is asked to nor when its input does.
+    // The script ignores both the request to end and the end of its input.
     let script = format!("sleep 1000 & echo $! $$ >&2; {HELLO}{RATE}{RATE}{RATE}exec >&-; sleep 1000");
     let program = start(&script, &slot).unwrap();
     let half = driven(&program);
