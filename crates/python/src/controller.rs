@@ -9,7 +9,7 @@ use steadycast_control::registry::{Factory, Terms};
 use steadycast_control::{
     Arrival, Due, EchoReceiver, FeedbackFormat, PacketReport, ReceiverHalf, Reply, SenderHalf, Setup, Slot, View,
 };
-use steadycast_guest::{Decided, Event, Fault, FaultSlot, Half, LawReport, Law, moment, one_line};
+use steadycast_guest::{Decided, Event, Fault, FaultSlot, Half, Law, LawReport, moment, one_line};
 use steadycast_units::{Ecn, Rate, Span, Time};
 use steadycast_words::nearest;
 
