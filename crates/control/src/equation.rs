@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_full_equation_parts_from_the_simple_one_at_eight_twenty_sevenths() {
-        // A packet this large keeps the rounding to whole bits per second out of the ratios.
+        // A large packet keeps the rounding to whole bits per second out of the ratios.
         let (r, s) = (Span::millis(100), Bytes::new(10_000_000));
         let both = |loss: f64| throughput_full(s, r, p(loss), r * 4, 1.0).ratio(throughput(s, r, p(loss)));
         for loss in [1e-4, 0.01, 0.1, 0.296] {
@@ -247,7 +247,7 @@ mod tests {
         ) {
             let loss = libm::exp10(exponent);
             let (r, s) = (Span::millis(ms), Bytes::new(size));
-            // Above 0.3 and at long round trips the rate is a few bits per second, and its rounding is all there is.
+            // Above 0.3 and with long round trips the rate is a few bits per second, so rounding dominates.
             let rate = throughput(s, r, p(loss));
             prop_assume!(rate > Rate::kbps(1));
             let found = loss_for(rate, s, r).get();

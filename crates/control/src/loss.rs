@@ -495,7 +495,7 @@ mod tests {
     use proptest::prelude::*;
 
     const R: Span = Span::millis(100);
-    /// 10 ms from packet to packet: ten in a round trip.
+    /// Packets are 10 ms apart, ten in a round trip.
     const STEP: Span = Span::millis(10);
 
     fn at(seq: u64) -> Time {
@@ -510,11 +510,11 @@ mod tests {
         seqs.into_iter().map(|seq| history.on_packet(&packet(seq), || 50.0)).collect()
     }
 
-    /// A history with these closed intervals (newest first) and this many packets in the open one.
+    /// Creates a history with these closed intervals (newest first) and this many packets in the open one.
     fn with(closed: &[f64], open: u64, discount: f64) -> LossHistory {
         let mut history = LossHistory::new(LossSettings { discount, ..LossSettings::default() });
         for packets in closed.iter().rev() {
-            // As stored: discount factors all one, as the oracles have it.
+            // All discount factors are one, as in the reference values.
             history.events.push(*packets, false, 1.0);
         }
         history.events.latest = Some((1_000, Time::ZERO));
@@ -591,12 +591,12 @@ mod tests {
     fn packets_outside_the_count_show_and_overtake_what_is_missing_but_lengthen_nothing() {
         let mut history = LossHistory::new(LossSettings::default());
         receive(&mut history, [0, 1, 2]);
-        // Packet 3 of the count is missing; three others that left after it show it.
+        // Packet 3 of the sequence is missing; three others that were sent after it reveal it.
         let lost: Vec<u64> = (0..3).map(|_| history.on_other(&packet(3), || 50.0).lost).collect();
         assert_eq!((lost, history.open()), (vec![0, 0, 1], 1.0));
         // The packet arrives late.
         assert!(receive(&mut history, [3])[0].removed_loss_event);
-        // Others that left before the newest one say nothing.
+        // Others that were sent before the newest one reveal nothing.
         for _ in 0..9 {
             assert_eq!(history.on_other(&packet(2), || 50.0), Change::default());
         }
@@ -613,7 +613,7 @@ mod tests {
     #[test]
     fn losses_within_a_round_trip_are_one_event_and_the_next_one_after_it_is_another() {
         let mut history = LossHistory::new(LossSettings::default());
-        // Ten packets in a round trip: 110 is a round trip after 100 and no more; 111 is more.
+        // With ten packets in a round trip, 110 is exactly a round trip after 100, and 111 is more.
         let one = |history: &mut LossHistory, lost: [u64; 2], to: u64| {
             receive(history, (0..to).filter(|s| !lost.contains(s)));
         };
@@ -652,7 +652,7 @@ mod tests {
         // 25 belongs to the event of 20, 32 does not.
         assert_eq!((history.events(), history.closed().next()), (2, Some(12.0)));
         history.on_packet(&ReceivedPacket { at: at(60), ..packet(20) }, || 50.0);
-        // Now the event begins at 25, and 32 lies within its round trip.
+        // Now the event begins at 25, and 32 is within its round trip.
         assert_eq!((history.events(), history.closed().next(), history.open()), (1, Some(50.0), 35.0));
     }
 
@@ -696,7 +696,7 @@ mod tests {
             history
                 .on_packet(&ReceivedPacket { seq: gap + extra, at: Time::ZERO + spread, ce: false, rtt: R }, || 50.0);
         }
-        // 7200 s / 100 ms, less what rounding up to whole packets costs.
+        // 7200 s / 100 ms, minus the effect of rounding up to whole packets.
         assert!((71_990..=72_000).contains(&history.events()), "{}", history.events());
         let apart = gap as f64 / 72_000.0;
         for interval in history.closed() {
@@ -707,7 +707,7 @@ mod tests {
 
     #[test]
     fn skipping_over_a_long_gap_changes_nothing() {
-        // Just long enough that events are skipped, against the same gap walked through event by event.
+        // The gap is just long enough to skip events, and is compared with the same gap without skipping.
         let run = LossRun { first: 1, last: 999, before: (0, at(0)), after: (1_000, at(1_000)), rtt: R };
         let (mut fast, mut slow) = (Events::default(), Events::default());
         fast.add(&run, 50.0, 0.25);
@@ -758,14 +758,14 @@ mod tests {
         assert_eq!((history.events(), history.lost()), (1_000, 1_000));
         assert_eq!(history.runs.len(), OPEN_RUNS);
         close(p(&history), 0.01, 1e-12);
-        // Far too late: nothing changes. Late: its event goes.
+        // A packet that is far too late changes nothing. A late packet revokes its event.
         assert_eq!(history.on_packet(&packet(50), || 50.0), Change::default());
         assert!(history.on_packet(&packet(99_850), || 50.0).removed_loss_event);
         assert_eq!(history.closed().next(), Some(200.0));
     }
 
-    /// The RFC's text, packet by packet, for arrivals in order: every missing packet with `ndupack` arrivals above it
-    /// that is not in `late` has an interpolated time; walk them.
+    /// Computes the events by the RFC's text for arrivals in order. Every missing packet with `ndupack` later arrivals
+    /// that is not in `late` gets an interpolated time.
     fn by_the_book(arrivals: &[(u64, Time, bool)], late: &[u64], first: f64) -> Vec<f64> {
         let mut losses = Vec::new();
         for (i, (seq, time, marked)) in arrivals.iter().enumerate() {
@@ -855,7 +855,7 @@ mod tests {
                 history.on_packet(&ReceivedPacket { seq, at: time, ce: false, rtt: R }, || 33.0);
                 late.push(seq);
             }
-            // Late packets overtake what is below them too, but here everything below is decided already.
+            // Late packets also overtake the gaps below them, but here all of those are decided already.
             prop_assert_eq!(history.closed().collect::<Vec<_>>(), by_the_book(&arrivals, &late, 33.0));
         }
 

@@ -57,7 +57,8 @@ mod tests {
     use super::*;
     use steadycast_units::PeerTime;
 
-    /// The first packet, one each 10 ms, at which there is a queue, its delay in ms by `delay`, of the time in s.
+    /// Returns the index of the first packet, of one every 10 ms, at which a queue is detected. `delay` is in ms, by
+    /// the time in s.
     fn first(limit: u64, seconds: u64, delay: impl Fn(f64) -> f64) -> Option<u64> {
         first_at(limit, seconds, 0, delay)
     }

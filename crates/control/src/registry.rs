@@ -323,7 +323,7 @@ mod tests {
             let setup = Setup::unicast(Rate::bps(floor), Rate::bps(cap), steadycast_units::Seed(1).part("floor"));
             Setup { mode, ..setup }.alive().floor.as_bps()
         };
-        // 1000 bytes in 3 s.
+        // One packet of 1000 bytes in 3 s.
         let cases = [(0, 1_000_000, 2_666), (5_000, 1_000_000, 5_000), (0, 100, 100)];
         for (given, cap, least) in cases {
             assert_eq!(floor(Mode::Repaired, given, cap), least);
@@ -349,7 +349,7 @@ mod tests {
         assert!(FALLBACK.standard_reports && FALLBACK.receivers == Receivers::OneOrMany);
     }
 
-    /// `docs/embedding.md` promises these names.
+    /// `docs/embedding.md` promises that these names are stable.
     #[test]
     fn what_can_be_set_is_little_enough_to_be_promised() {
         for controller in ALL {

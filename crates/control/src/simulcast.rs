@@ -177,14 +177,14 @@ mod tests {
         Time::ZERO + Span::millis(ms)
     }
 
-    /// Three groups of at least 100, 500 and 1000 kb/s, of which the lowest alone is sent, at 400.
+    /// Creates three groups with floors of 100, 500 and 1000 kb/s. Only the lowest is sent, at 400 kb/s.
     fn chooser() -> Chooser {
         let mut chooser = Chooser::new(kbps(&[100, 500, 1000]).into_iter(), 1.2, HOLD, Time::ZERO);
         chooser.on_told(&kbps(&[400, 0, 0]));
         chooser
     }
 
-    /// Looks each 100 ms as long as `own` says a rate; all moves.
+    /// Evaluates the rule every 100 ms while `own` returns the receiver's rate. Returns all moves.
     fn over(chooser: &mut Chooser, from_s: u64, to_s: u64, own: impl Fn(&Chooser) -> u64) -> Vec<Move> {
         let ticks = (from_s * 10..to_s * 10).map(|tick| at(tick * 100));
         ticks.filter_map(|now| chooser.look(now, Some(Rate::kbps(own(chooser))))).collect()
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn tests_that_fail_come_ever_more_seldom() {
-        // No loss in the lowest group, and too little for the next one.
+        // There is no loss in the lowest group, but the rate does not suffice for the next one.
         let mut chooser = chooser();
         let moves = over(&mut chooser, 0, 300, |c| if c.place() == 0 { 5_000 } else { 450 });
         let ups: Vec<u64> = moves.iter().filter(|m| m.to == 1).map(|m| m.at.as_nanos() / 1_000_000_000).collect();

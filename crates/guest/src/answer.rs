@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// Lines that are nearly right, so that each check is reached.
+    /// Generates lines that are almost valid, so that each check is reached.
     fn nearly() -> impl Strategy<Value = Vec<u8>> {
         let value = prop_oneof![
             any::<f64>().prop_map(|n| n.to_string()),

@@ -250,7 +250,7 @@ mod tests {
         Indicator::new(&Config::new(&Values::resolve(super::super::PARAMS, mode, &[]).unwrap()))
     }
 
-    /// Frames every 40 ms for `seconds` from `from`, with the delay (in ms, at that second) that `delay` gives.
+    /// Adds a frame every 40 ms for `seconds` from `from`. `delay` gives its delay in ms at that second.
     fn feed(indicator: &mut Indicator, from: f64, seconds: f64, delay: impl Fn(f64) -> f64) {
         for k in 0..(seconds / 0.04) as u64 {
             let sent = from + k as f64 * 0.04;
@@ -299,7 +299,7 @@ mod tests {
     fn a_drift_of_a_hundred_parts_per_million_is_found_and_taken_out() {
         for ppm in [-100.0, 100.0] {
             let mut indicator = indicator(Mode::Repaired);
-            // With jitter of up to 2 ms that is not a queue's: it is there from the first second.
+            // With jitter of up to 2 ms, which is not a queue's: drift is known from the first second.
             let jitter = |t: f64| 2.0 * (t * 7.3).fract();
             feed(&mut indicator, 0.0, 120.0, |t| 30.0 + jitter(t) + t * ppm / 1e3);
             assert!((indicator.drift() * 1e6 - ppm).abs() < 5.0, "{} of {ppm}", indicator.drift() * 1e6);
@@ -329,7 +329,7 @@ mod tests {
         feed(&mut indicator, 0.0, 59.0, delay);
         indicator.judge();
         feed(&mut indicator, 59.0, 1.0, delay);
-        // At 10,000 parts per million; what is left costs less than a millisecond over the long mean.
+        // At 10,000 parts per million the remaining error is below a millisecond over the long mean.
         assert!(indicator.drift().abs() < 25e-6, "{}", indicator.drift());
         assert_eq!(indicator.judge().0, State::Congested);
     }
@@ -349,7 +349,7 @@ mod tests {
         for k in 0..1_000 {
             long.add(if k < 500 { 10.0 } else { 0.0 }, f64::from(k) * 0.1);
         }
-        // 100 s later by 50 s of zeros; of the ten at most 15 s are left, out of 55 to 65 s.
+        // 100 s later by 50 s of zeros: at most 15 s of the ten remain, out of 55 to 65 s.
         let mean = long.mean().delay;
         assert!((0.5..=2.5).contains(&mean), "{mean}");
         for k in 1_000..1_200 {

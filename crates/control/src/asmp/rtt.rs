@@ -144,7 +144,7 @@ mod tests {
         RoundTrip::new(&Config::new(&Values::resolve(super::super::PARAMS, mode, &[]).unwrap()))
     }
 
-    /// A hundred packets with this delay in ms, on a sender's clock that is `offset_s` behind.
+    /// Adds a hundred packets with this delay in ms, on a sender's clock that is `offset_s` behind.
     fn feed(rtt: &mut RoundTrip, delay: u64, offset_s: i64) {
         for k in 0..100 {
             let at = Time::ZERO + Span::secs(5_000) + Span::millis(20 * k);

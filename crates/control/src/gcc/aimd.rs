@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(slope(10, 200), 4_000.0);
     }
 
-    /// A cycle of overuse goes from 0.85 of the link to all of it, by (1 − β) of the link over the slope.
+    /// A cycle after overuse rises from 0.85 of the link to all of it, in (1 − β) of the link over the slope.
     #[test]
     fn a_cycle_uses_0_925_of_a_fast_link_and_takes_the_longer_the_faster_that_is() {
         for (mbps, slope) in [(20, 26_667.0), (100, 26_667.0)] {
@@ -267,7 +267,7 @@ mod tests {
             aimd.update(BandwidthUsage::Normal, Some(Rate::kbps(280)), at(ms));
         }
         assert_eq!(aimd.rate, Rate::kbps(430));
-        // From 300 kb/s to 2.5 Mb/s at 8 % a second: ln(8.33)/ln(1.08) = 27.6 s, where what comes through keeps up.
+        // From 300 kb/s to 2.5 Mb/s at 8 % per second: ln(8.33)/ln(1.08) = 27.6 s, if the acknowledged rate keeps up.
         let mut alone = Aimd::new(&config());
         let mut ms = 0;
         while alone.rate < Rate::kbps(2_500) {
@@ -293,11 +293,12 @@ mod tests {
         aimd.update(BandwidthUsage::Normal, Some(Rate::kbps(990)), at(2_200));
         let risen = aimd.rate.saturating_sub(Rate::kbps(845));
         assert!((Rate::kbps(22)..=Rate::kbps(32)).contains(&risen), "{risen}");
-        // Overuse below the rate never raises it: what came through is more than the rate.
+        // Overuse never raises the rate, even if the acknowledged rate is higher.
         let before = aimd.rate;
         aimd.update(BandwidthUsage::Over, Some(Rate::kbps(1_400)), at(3_000));
         assert!(aimd.rate <= before);
-        // Far more came through than the capacity: it is forgotten, and the rise is multiplicative again.
+        // The acknowledged rate far exceeds the capacity estimate: it is discarded, and the increase is multiplicative
+        // again.
         aimd.update(BandwidthUsage::Normal, Some(Rate::mbps(3)), at(3_100));
         assert!(aimd.capacity.estimate.is_none());
     }

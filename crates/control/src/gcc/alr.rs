@@ -68,7 +68,7 @@ mod tests {
             alr.since.is_some()
         };
         assert!(!feed(&mut alr, 10, 200));
-        // 31 kB/s are missing; from −40 kB to 32 kB takes 2.3 s.
+        // 31 kB/s are unused; from −40 kB to 32 kB takes 2.3 s.
         assert!(!feed(&mut alr, 20, 100));
         assert!(feed(&mut alr, 20, 40));
         // It ends once the budget is half spent: 20 kB at 19 kB/s.

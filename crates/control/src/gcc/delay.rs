@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use steadycast_units::{Bytes, PeerTime};
 
-    /// Packets each 10 ms, each this much later than the one before it; reported one by one.
+    /// Delivers packets every 10 ms, one per report, each with this additional delay relative to the previous one.
     fn run(half: &mut DelayBased, ms: std::ops::Range<u64>, later: f64, acknowledged: Option<Rate>) -> Rate {
         let mut way = 50.0;
         for at in ms.step_by(10) {

@@ -120,7 +120,8 @@ impl InterArrival {
 mod tests {
     use super::*;
 
-    /// Milliseconds of departure and arrival; reported at arrival.
+    /// Adds packets by their departure and arrival in milliseconds. Feedback about them arrives 100 ms after the
+    /// departure.
     fn feed(groups: &mut InterArrival, packets: &[(u64, i64)]) -> Vec<(u64, i64)> {
         let each = packets.iter().filter_map(|(sent, arrived)| {
             let reported = Time::ZERO + Span::millis(*sent + 100);
@@ -133,7 +134,8 @@ mod tests {
     fn what_left_within_five_milliseconds_is_a_group_and_differences_are_of_last_packets() {
         let mut groups = InterArrival::default();
         let packets = [(0, 50), (3, 60), (5, 70), (33, 90), (36, 100), (66, 140), (100, 150)];
-        // 0, 3 and 5 are one group, 33 and 36 the next, 66 the third; the one of 100 is not complete.
+        // The packets of 0, 3 and 5 ms form one group, 33 and 36 the next, 66 the third; the one of 100 is not
+        // complete.
         assert_eq!(feed(&mut groups, &packets), [(31, 30), (30, 40)]);
     }
 
@@ -155,7 +157,7 @@ mod tests {
     fn a_jump_of_the_other_clock_begins_anew_in_either_direction() {
         let mut ahead = InterArrival::default();
         assert_eq!(feed(&mut ahead, &[(0, 0), (20, 20), (40, 40)]), [(20, 20)]);
-        // The group of 60 arrives half a minute late by its clock: no difference is given over the jump.
+        // The group of 60 arrives half a minute late by the receiver's clock: no difference is computed over the jump.
         assert_eq!(feed(&mut ahead, &[(60, 30_060), (80, 30_080), (100, 30_100), (120, 30_120)]), [(20, 20)]);
         let mut back = InterArrival::default();
         feed(&mut back, &[(30_000, 30_000), (30_020, 30_020)]);

@@ -394,8 +394,8 @@ mod tests {
         assert_eq!(instant_bound(0.05, 30.0 * MEGA), 30.0 * MEGA);
     }
 
-    /// Reports each 50 ms about what was sent at `kbps` over a path of `capacity` with this random loss; by delay
-    /// nothing limits.
+    /// Reports every 50 ms about a send rate of `kbps` over a path of `capacity` with this random loss. The delay-based
+    /// estimate limits nothing.
     fn run(model: &mut LossV2, ms: std::ops::Range<u64>, kbps: f64, lost: f64, by_delay: Rate) -> Rate {
         for at in ms.step_by(50) {
             let size = Bytes::new((kbps * 50.0 / 8.0).round() as u64);
@@ -430,7 +430,7 @@ mod tests {
         assert!((model.loss - 0.5).abs() < 0.01);
     }
 
-    /// As `run`, at the model's own rate: the target at the end.
+    /// Does the same as `run` at the model's own rate. Returns the final target.
     fn follow(model: &mut LossV2, seconds: u64, lost: f64, by_delay: Rate) -> Rate {
         let mut rate = run(model, 0..1_000, 500.0, lost, by_delay);
         for ms in (1_000..seconds * 1_000).step_by(50) {
@@ -456,7 +456,7 @@ mod tests {
         run(&mut model, 0..6_000, 1_000.0, 0.05, Rate::mbps(2));
         let inherent = |model: &LossV2| model.best.map_or(1.0, |best| best.inherent);
         assert!((0.04..0.06).contains(&inherent(&model)), "{}", inherent(&model));
-        // The bound falls to 100 kb/s / 0.15, and what comes through, 800 kb/s, is above that.
+        // The bound falls to 100 kb/s / 0.15, and the acknowledged rate of 800 kb/s is above that.
         let each = (6_000..9_000).step_by(250);
         let after: Vec<_> = each
             .map(|ms| {

@@ -287,7 +287,7 @@ mod tests {
         Time::ZERO + Span::millis(ms)
     }
 
-    /// Sends the wanted probe at `rate` from `from` on over a path of `capacity`; its result.
+    /// Sends the offered probe at `rate` from `from` on over a path of `capacity`. Returns its result.
     fn play(probes: &mut ProbeController, from: Time, rate: Rate, capacity: Rate) -> Option<Rate> {
         let id = probes.wanted()?.id;
         let (mut now, mut free, mut result) = (from, Time::ZERO, None);
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(rates(&probes), Some(1_800));
         let found = play(&mut probes, at(100), Rate::kbps(1_800), Rate::mbps(20));
         assert_eq!(kbps(found), Some(1_800));
-        // Not above 0.7 · 1800: no more; above: twice that, and no further than the limit.
+        // Up to 0.7 · 1800 there is no further probe; above it one at twice the result, up to the limit.
         probes.set_estimate(at(200), Rate::kbps(1_260), ProbeLimit::Open);
         assert_eq!(probes.wanted(), None);
         probes.set_estimate(at(210), Rate::kbps(1_800), ProbeLimit::Open);
@@ -333,7 +333,7 @@ mod tests {
     fn a_full_path_gives_a_little_less_than_its_rate() {
         let mut probes = probes();
         assert_eq!(kbps(play(&mut probes, at(0), Rate::kbps(900), Rate::kbps(500))), Some(475));
-        // Hardly slower than it was sent: what was received.
+        // The receive rate is slightly below the send rate and is the result.
         assert_eq!(kbps(play(&mut probes, at(500), Rate::kbps(1_800), Rate::kbps(1_700))), Some(1_700));
     }
 

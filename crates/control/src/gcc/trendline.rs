@@ -141,7 +141,7 @@ mod tests {
         };
         assert_eq!(step(20.0, 50), 15.7625);
         assert_eq!(step(20.0, 50), 17.6058);
-        // 3.9 times the distance: beyond the bound.
+        // 3.9 times the distance is beyond the outlier bound.
         assert_eq!(step(5.0, 100), 6.0);
         assert_eq!(step(40.0, 50), 6.0);
     }
@@ -157,8 +157,8 @@ mod tests {
         assert!(draft.threshold > 70.0 && stock.threshold == LEAST, "{} {}", draft.threshold, stock.threshold);
     }
 
-    /// After how many groups, 20 ms apart, each this much later, overuse shows; the slope is below the growth by what
-    /// smoothing has not yet let through.
+    /// Returns the number of groups, 20 ms apart with this additional delay each, until overuse is detected. Smoothing
+    /// makes the slope smaller than the growth of the delay.
     fn groups_until_over(growth: f64) -> Option<u32> {
         let mut line = Trendline::new(&config());
         let step = Span::millis(20);
@@ -176,9 +176,9 @@ mod tests {
         // 10 ms in 20 ms: overuse as soon as there are twenty points, and one more group for the second detection.
         let soon = groups_until_over(10.0);
         assert!(soon.is_some_and(|n| (21..=22).contains(&n)), "{soon:?}");
-        // Slope 0.01: with sixty deltas 2.4, below the least threshold.
+        // Slope 0.01: with sixty groups 2.4, below the minimum threshold.
         assert_eq!(groups_until_over(0.2), None);
-        // Slope 0.1 passes the threshold with more deltas.
+        // Slope 0.1 exceeds the threshold with more groups.
         let later = groups_until_over(2.0);
         assert!(later.is_some_and(|n| (20..=45).contains(&n)), "{later:?}");
     }
@@ -188,7 +188,7 @@ mod tests {
         let points: VecDeque<_> = (0..20).map(|i| (f64::from(i) * 10.0, f64::from(i) * 2.5 + 7.0)).collect();
         assert!((slope(&points).unwrap() - 0.25).abs() < 1e-12);
         assert_eq!(slope(&(0..20).map(|i| (3.0, f64::from(i))).collect()), None);
-        // Slopes at which the first threshold is met: 12.5 / (4 · 20) and 12.5 / (4 · 60).
+        // The slopes at which the first threshold is reached: 12.5 / (4 · 20) and 12.5 / (4 · 60).
         assert!((12.5 / (4.0 * 20.0) - 0.156_25f64).abs() < 1e-9 && (12.5 / (4.0 * 60.0) - 0.0521f64).abs() < 1e-4);
     }
 

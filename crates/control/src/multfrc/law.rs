@@ -143,7 +143,7 @@ mod tests {
         Law::new(&Values::resolve(params, mode, &given).unwrap())
     }
 
-    /// Period `k` at this round-trip time.
+    /// Runs period `k` at this round-trip time.
     fn period(law: &mut Law, k: u64, ms: u64) -> f64 {
         let start = Time::ZERO + law.period * k;
         law.on_sent(start, 20_000.0, Rate::kbps(8));
@@ -152,7 +152,7 @@ mod tests {
         law.n
     }
 
-    /// One step from `n` after a period at 100 ms, in one at `ms`.
+    /// Returns n after a period at 100 ms and one at `ms`, starting from `n`.
     fn step(name: &str, n: f64, ms: u64) -> f64 {
         let mut law = law(name, Mode::Repaired, &[("alpha", Given::Number(0.25)), ("beta", Given::Number(0.75))]);
         if name == "aio-tfrc" {

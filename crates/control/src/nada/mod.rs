@@ -77,7 +77,7 @@ mod tests {
     use crate::registry::Chosen;
     use steadycast_units::Seed;
 
-    /// As printed: 150 kb/s to 1.5 Mb/s.
+    /// Creates the configuration of paper mode: 150 kb/s to 1.5 Mb/s.
     pub(super) fn printed() -> Config {
         let chosen = Chosen::new("nada", Mode::Paper, &[]).unwrap();
         let setup =

@@ -201,7 +201,7 @@ mod tests {
         let message = |kbps| Message { gradual: false, x: Span::millis(4), received: Rate::kbps(kbps) };
         law.update(&message(400), 0.1, Span::millis(100));
         near(law.rate, 400e3 * 1.156_25, 1.0);
-        // It never lowers the rate, and the signal is remembered all the same.
+        // The ramp-up never lowers the rate, but the signal is stored.
         law.update(&message(100), 0.1, Span::millis(100));
         near(law.rate, 400e3 * 1.156_25, 1.0);
         near(law.x_prev, 0.004, 1e-9);
@@ -254,10 +254,10 @@ mod tests {
     fn a_rate_of_zero_comes_back_and_whatever_the_signal_does_no_rate_is_not_a_number() {
         let config = Config { r_min: 0.0, floor: 0.0, ..printed() };
         let mut law = Law { config, ..law(500e3, 0.0) };
-        // From 0 to 3 s at once: the factor is below zero.
+        // x jumps from 0 to 3 s: the factor is below zero.
         law.update(&gradual(3_000.0), 0.1, Span::millis(200));
         assert_eq!(law.rate, 0.0);
-        // The term that does not fall with the rate: 0.5 · 0.1 s · 10 ms · 1.5 Mb/s / (0.5 s)².
+        // The term that is independent of the rate: 0.5 · 0.1 s · 10 ms · 1.5 Mb/s / (0.5 s)².
         law.update(&gradual(0.0), 0.1, Span::millis(100));
         near(law.rate, 3_000.0, 1e-6);
     }

@@ -165,7 +165,7 @@ mod tests {
         for (delay, want) in [(0.075, 0.038_940), (0.1, 0.030_327), (0.15, 0.018_394), (0.3, 0.004_104)] {
             near(warped(delay, 10.0, Some(100.0)), want, 1e-6);
             near(warped(delay, 699.0, Some(100.0)), want, 1e-6);
-            // In the eighth interval half and half, and then, and before any loss, as it is.
+            // In the eighth interval half of each; later, and before any loss, the delay itself.
             near(warped(delay, 750.0, Some(100.0)), f64::midpoint(delay, want), 1e-6);
             near(warped(delay, 801.0, Some(100.0)), delay, 1e-9);
             near(warped(delay, 10.0, None), delay, 1e-9);
@@ -187,7 +187,7 @@ mod tests {
         near(aggregate(1.0, 1.0, 0.0, &config), 3.2767, 1e-9);
     }
 
-    /// Packets each 10 ms, but for those that `lost` names, each with the queueing delay that `queue` gives.
+    /// Delivers packets every 10 ms, except those in `lost`. `queue` gives each one's queueing delay.
     fn run(
         signal: &mut Signal,
         numbers: std::ops::Range<u64>,
@@ -210,10 +210,10 @@ mod tests {
         let mut signal = Signal::new(&config);
         let message = run(&mut signal, 0..100, |_| false, |_| 0);
         assert!(!message.gradual);
-        // Two of fifty packets marked, a tenth of that taken: (0.004/0.01)² · 2 ms.
+        // Two of fifty packets are marked, with a gain of a tenth: (0.004/0.01)² · 2 ms.
         near(message.x.as_secs_f64(), 0.000_32, 1e-6);
         near(message.received.as_bps_f64(), 1e6, 25e3);
-        // One packet of fifty waited 12 ms: the least of fifteen does not show it, the mode does.
+        // One packet of fifty has waited 12 ms: the minimum of fifteen hides it, but the mode reacts to it.
         let message = run(&mut signal, 100..150, |_| false, |n| if n == 120 { 12 } else { 0 });
         assert!(message.gradual && message.x < Span::millis(3), "{message:?}");
         assert!(!run(&mut signal, 150..250, |_| false, |_| 9).gradual);

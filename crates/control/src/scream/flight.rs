@@ -186,7 +186,7 @@ mod tests {
 
     const RTT: Span = Span::millis(200);
 
-    /// Ten packets of 1000 bytes, one each millisecond.
+    /// Sends ten packets of 1000 bytes, one per millisecond.
     fn flight() -> InFlight {
         let mut flight = InFlight::new(Span::millis(30));
         (0..10).for_each(|n| flight.on_sent(n, 1_000, ms(n)));

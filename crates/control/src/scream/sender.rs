@@ -375,7 +375,7 @@ mod tests {
     fn the_target_is_what_the_window_carries_less_headers_and_room() {
         let config = config();
         near(window_rate(20_000.0, 0.05, 0.0, 0.0, &config), 2_614_379.0);
-        // Of a small window up to a fifth less.
+        // A small window reduces the target by up to a fifth.
         near(window_rate(5_000.0, 0.05, 0.0, 0.0, &config), 588_235.0);
         near(window_rate(20_000.0, 0.05, 0.5, 0.2, &config), 2_614_379.0 * 1.2 / 1.9);
         near(window_rate(20_000.0, 0.05, 0.0, 0.0, &config_of("code")), 160_000.0 / 0.051 / 1.02 / 1.1);

@@ -259,7 +259,7 @@ mod tests {
         Time::ZERO + Span::millis(ms)
     }
 
-    /// Nothing happened, 50 ms of round trip, no queue.
+    /// Creates an input without events: 50 ms of round trip, no queue.
     fn quiet(ms: u64) -> Input {
         Input {
             now: at(ms),
@@ -309,7 +309,7 @@ mod tests {
         {
             near(window(20_000.0 * (1.0 + off), 20_000.0).scale(), want);
         }
-        // At first it is one byte.
+        // The inflection point is initially one byte.
         near(ReferenceWindow::new().scale(), 1.0);
     }
 
@@ -352,15 +352,15 @@ mod tests {
         let cases = [
             (&classic, Input { lost: marked, ..quiet(1_000) }, Cut::Loss, 0.7),
             (&classic, Input { marked, ..quiet(1_000) }, Cut::ClassicMark, 0.8),
-            // α/2 by s_rtt/25 ms.
+            // α/2, scaled by 25 ms/s_rtt.
             (&l4s, Input { marked, alpha: 0.4, qdelay: 0.02, ..quiet(1_000) }, Cut::L4sMark, 0.9),
             (&classic, Input { qdelay_mean: 0.045, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.125),
             (&classic, Input { qdelay_mean: 0.2, ..quiet(1_000) }, Cut::Delay, 0.75),
             (&code, Input { marked, ..quiet(1_000) }, Cut::ClassicMark, 0.9),
-            // Twice by s_rtt/30 ms; and a quarter while the target is low.
+            // Twice by 30 ms/s_rtt; and a quarter while the target is low.
             (&code, Input { qdelay_mean: 0.2, s_rtt: 0.06, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.125),
             (&code, Input { qdelay_mean: 0.2, s_rtt: 0.06, low: true, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.03125),
-            // A loss goes before a mark, and a mark before delay.
+            // A loss has precedence over a mark, and a mark over delay.
             (&classic, Input { lost: marked, marked, qdelay_mean: 0.2, ..quiet(1_000) }, Cut::Loss, 0.7),
             (&classic, Input { marked, qdelay_mean: 0.2, ..quiet(1_000) }, Cut::ClassicMark, 0.8),
         ];
@@ -376,7 +376,7 @@ mod tests {
         let config = Config { l4s: true, ..config() };
         let mut window = window(20_000.0, 40_000.0);
         let marked = |ms| Input { marked: Some(at(ms)), alpha: 0.8, ..quiet(ms) };
-        // Far from it: the whole cut; the point is then the window before the cut.
+        // Far from the inflection point the whole reduction applies; the point is then the window before it.
         window.update(&marked(1_000), &config);
         near(window.bytes, 16_000.0);
         near(window.inflection, 20_000.0);
@@ -387,7 +387,7 @@ mod tests {
         let grown = window.bytes;
         window.update(&marked(1_200), &config);
         near(window.inflection, grown);
-        // At it: a quarter of the cut.
+        // At the inflection point a quarter of the reduction applies.
         let mut near_it = ReferenceWindow { bytes: 20_000.0, inflection: 20_000.0, ..window };
         near_it.update(&marked(2_000), &config);
         near(near_it.bytes, 20_000.0 * (1.0 - 0.2 / 4.0));
@@ -396,14 +396,14 @@ mod tests {
     #[test]
     fn before_the_first_congestion_growth_is_whole_and_the_first_mark_is_no_late_one() {
         let config = Config { l4s: true, ..config() };
-        // The clock stands near zero: "never" is not zero.
+        // The clock is near zero, and "never" must differ from zero.
         let mut window = window(20_000.0, 1.0);
         window.update(&Input { acked: 20_000.0, ..quiet(1) }, &config);
         near(window.bytes, 21_400.0);
         let first = Input { marked: Some(at(60_000)), flight_before: 5_000.0, ..quiet(60_000) };
         window.update(&first, &config);
         near(window.bytes, 21_400.0);
-        // After a reaction and 100 round trips the window first comes down to what was in flight.
+        // After a reduction and 100 round trips the window is first reset to the bytes in flight.
         let late = Input { marked: Some(at(66_000)), flight_before: 5_000.0, ..quiet(66_000) };
         window.update(&late, &config);
         near(window.bytes, 5_000.0);
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn losses_of_one_round_trip_of_100_ms_cut_once_and_as_printed_four_times() {
-        // Losses of packets that left between 0 and 100 ms, told each 25 ms from 100 ms on.
+        // Losses of packets sent between 0 and 100 ms, reported every 25 ms from 100 ms on.
         for (once, want) in [(true, 0.7), (false, 0.7f64 * 0.7 * 0.7 * 0.7)] {
             let config = Config { once_per_rtt: once, ..config() };
             let mut window = window(100_000.0, 1.0);
