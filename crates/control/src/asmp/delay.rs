@@ -299,7 +299,7 @@ mod tests {
     fn a_drift_of_a_hundred_parts_per_million_is_found_and_taken_out() {
         for ppm in [-100.0, 100.0] {
             let mut indicator = indicator(Mode::Repaired);
-            // With jitter of up to 2 ms, which is not a queue's: drift is known from the first second.
+            // The jitter of up to 2 ms is not a queue's: it exists from the first second.
             let jitter = |t: f64| 2.0 * (t * 7.3).fract();
             feed(&mut indicator, 0.0, 120.0, |t| 30.0 + jitter(t) + t * ppm / 1e3);
             assert!((indicator.drift() * 1e6 - ppm).abs() < 5.0, "{} of {ppm}", indicator.drift() * 1e6);
